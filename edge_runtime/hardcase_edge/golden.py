@@ -1,0 +1,164 @@
+"""Golden cases: raw readings and the whole expected trace, so that a device can prove it computes what the exporter did.
+
+A case fixes everything a session depends on: readings, failed sensors, budget, item size, cloud and the HPC's reply.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from .columns import Reading
+from .errors import BundleError
+from .program import Program
+from .session import CLOUD, DEGRADED, LOCAL, Decision, Machine, NeedReply, NeedSensors, Session
+
+__all__ = ["GoldenCase", "check_golden", "decode_golden", "drive", "encode_golden", "run_case"]
+
+ROUTES = (LOCAL, CLOUD, DEGRADED)
+MAX_GOLDEN_CASES = 4096
+NO_BUDGET = -1
+
+Read = Callable[[tuple[int, ...]], Mapping[int, Sequence[Reading] | None]]
+Ask = Callable[[NeedReply], tuple[int, int] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenCase:
+    """One session from outside and what must come of it.
+
+    ``readings``: one per feature, None for missing. ``failed``: sensors that fail when read. ``reply``: the HPC's
+    (result, confidence), None when none comes.
+    """
+
+    readings: tuple[Reading, ...]
+    failed: tuple[int, ...]
+    budget: int | None
+    item_size: int
+    cloud: bool
+    reply: tuple[int, int] | None
+    expected: Decision
+
+
+def drive(session: Session, read: Read, ask: Ask) -> Decision:
+    """Run a session to its end: ``read`` gives readings of sensors, ``ask`` the HPC's reply or None."""
+    while True:
+        action = session.next_action()
+        if isinstance(action, NeedSensors):
+            session.feed(read(action.sensors))
+        elif isinstance(action, NeedReply):
+            answer = ask(action)
+            if answer is None:
+                session.no_reply()
+            else:
+                session.reply(*answer)
+        else:
+            return action
+
+
+def run_case(machine: Machine, case: GoldenCase) -> Decision:
+    """What this machine decides in that case."""
+    sensors = machine.program.sensors
+
+    def read(asked: tuple[int, ...]) -> dict[int, Sequence[Reading] | None]:
+        return {s: None if s in case.failed else [case.readings[f] for f in sensors[s].features] for s in asked}
+
+    session = Session(machine, budget=case.budget, item_size=case.item_size, cloud=case.cloud)
+    return drive(session, read, lambda _: case.reply)
+
+
+def check_golden(machine: Machine, cases: Sequence[GoldenCase]) -> None:
+    """Replay all cases.
+
+    Raises
+    ------
+    BundleError
+        One came out differently: this runtime does not compute what the exporter did.
+    """
+    for k, case in enumerate(cases):
+        found = run_case(machine, case)
+        if found != case.expected:
+            raise BundleError(f"golden case {k} gives {found}, expected {case.expected}; do not use this bundle here")
+
+
+# ---------------------------------------------------------------- bytes: SPEC-bundle-v1 section 4
+
+
+def encode_golden(cases: Sequence[GoldenCase], program: Program) -> dict[str, array]:  # type: ignore[type-arg]
+    """Tensors ``golden.words`` and ``golden.readings`` (f32 if every feature is f32, else f64); none for no case."""
+    if not cases:
+        return {}
+    words = array("q", [len(cases)])
+    readings = array(_reading_type(program))
+    for c in cases:
+        d = c.expected
+        words.extend([NO_BUDGET if c.budget is None else c.budget, c.item_size, int(c.cloud), int(c.reply is not None)])
+        words.extend(c.reply or (0, 0))
+        words.extend([len(c.failed), *c.failed])
+        words.extend([ROUTES.index(d.route), int(d.result), d.confidence, d.cost])
+        words.extend([len(d.sensors), *d.sensors, len(d.trace), *d.trace])
+        readings.extend(array(readings.typecode, [float("nan") if x is None else x for x in c.readings]))
+    return {"golden.words": words, "golden.readings": readings}
+
+
+def _reading_type(program: Program) -> str:
+    return "f" if all(f.dtype == "f32" for f in program.features) else "d"
+
+
+def decode_golden(tensors: Mapping[str, array], program: Program) -> tuple[GoldenCase, ...]:  # type: ignore[type-arg]
+    """The cases in these tensors.
+
+    Raises
+    ------
+    BundleError
+        They are cut, too many or of the wrong shape.
+    """
+    if "golden.words" not in tensors:
+        return ()
+    words, readings = tensors["golden.words"], tensors.get("golden.readings", array("f"))
+    count, width = words[0] if words else 0, len(program.features)
+    if (
+        readings.typecode != _reading_type(program)
+        or not 0 < count <= MAX_GOLDEN_CASES
+        or len(readings) != count * width
+    ):
+        raise BundleError(f"{count} golden cases of {width} readings do not fit {len(readings)} numbers")
+    at = 1
+
+    def take(n: int) -> tuple[int, ...]:
+        nonlocal at
+        if not 0 <= n <= len(words) - at:
+            raise BundleError("the golden cases are cut")
+        at += n
+        return tuple(words[at - n : at])
+
+    cases = []
+    for k in range(count):
+        budget, item_size, cloud, has_reply, result, confidence = take(6)
+        failed = take(take(1)[0])
+        route, answer, said, cost = take(4)
+        sensors, trace = take(take(1)[0]), take(take(1)[0])
+        if not 0 <= route < len(ROUTES) or not 1 <= item_size <= program.max_item_size:
+            raise BundleError(f"golden case {k} has route {route} and item size {item_size}")
+        row = readings[k * width : (k + 1) * width]
+        cases.append(
+            GoldenCase(
+                tuple(_reading(x, f.dtype) for x, f in zip(row, program.features, strict=True)),
+                failed,
+                None if budget == NO_BUDGET else budget,
+                item_size,
+                cloud == 1,
+                (result, confidence) if has_reply == 1 else None,
+                Decision(answer, said, ROUTES[route], cost, sensors, trace),
+            )
+        )
+    if at != len(words):
+        raise BundleError(f"the golden cases have {len(words) - at} words too many")
+    return tuple(cases)
+
+
+def _reading(x: float, dtype: str) -> Reading:
+    if x != x:
+        return None
+    return int(x) if dtype == "i32" and x == x // 1 else x

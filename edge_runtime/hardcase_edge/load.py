@@ -1,0 +1,77 @@
+"""From a bundle's file to a machine that may run: signature, damage, program, manifest, golden cases, in that order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .bundle import Bundle, read_bundle_bytes, unpack_bundle
+from .errors import InputError, SignatureError
+from .golden import check_golden
+from .manifest import Manifest
+from .session import Machine
+from .signature import SIGNATURE_BYTES, check_signature, signature_path
+from .verifier import Report, verify
+
+__all__ = ["Loaded", "load_bundle", "load_bytes"]
+
+MAX_KEY_BYTES = 16_384
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A bundle that has passed every check."""
+
+    bundle: Bundle
+    manifest: Manifest
+    report: Report
+    machine: Machine
+
+
+def load_bundle(path: str | Path, *, trust: str | Path | None = None) -> Loaded:
+    """Read, check and prepare a bundle.
+
+    Parameters
+    ----------
+    path : path of the ``.hcb`` file; its signature is looked for beside it, as ``<path>.sig``
+    trust : path of an Ed25519 public key in PEM, or None
+        With a key, a bundle without that key's signature is refused before it is parsed.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read.
+    BundleError
+        The bundle must not be used; its subclasses say why.
+    """
+    data = read_bundle_bytes(path)
+    if trust is not None:
+        _check_trust(data, Path(path), Path(trust))
+    return load_bytes(data)
+
+
+def load_bytes(data: bytes) -> Loaded:
+    """As ``load_bundle``, for bytes whose origin is already trusted."""
+    bundle = unpack_bundle(data)
+    report = verify(bundle.program)
+    manifest = Manifest.from_json(bundle.manifest, bundle.program)
+    machine = Machine(bundle.program)
+    check_golden(machine, bundle.golden)
+    return Loaded(bundle, manifest, report, machine)
+
+
+def _check_trust(data: bytes, path: Path, trust: Path) -> None:
+    try:
+        with open(trust, "rb") as file:
+            key = file.read(MAX_KEY_BYTES)
+    except OSError as error:
+        raise InputError(f"trusted key {trust} cannot be read: {error.strerror}") from error
+    try:
+        with open(signature_path(path), "rb") as file:
+            signature = file.read(SIGNATURE_BYTES + 1)
+    except OSError as error:
+        raise SignatureError(
+            f"bundle {path} has no signature ({signature_path(path).name}), and this device trusts only signed "
+            "ones; export it with --key"
+        ) from error
+    check_signature(data, signature, key)

@@ -1,0 +1,48 @@
+"""The command ``hardcase``: finds the verb, runs it, turns our errors into one line and exit status 2.
+
+Each verb is one module of this package with ``HELP``, ``arguments(parser)`` and ``run(args) -> exit status``. Verbs
+import the heavy packages inside ``run``, so that ``hardcase --help`` imports none of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from hardcase_edge.errors import HardcaseError
+
+__all__ = ["main"]
+
+VERBS = ("init", "train", "export", "inspect", "evaluate", "keygen", "cloud", "demo")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all verbs."""
+    parser = argparse.ArgumentParser(
+        prog="hardcase", description="Answer easy cases on the device, forward the hard ones."
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for verb in VERBS:
+        module = import_module(f"hardcase.{verb}")
+        sub = verbs.add_parser(verb, help=module.HELP, description=module.HELP)
+        module.arguments(sub)
+        sub.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; 0 on success, 2 when the input cannot be used, 130 when interrupted."""
+    args = make_parser().parse_args(argv)
+    try:
+        return int(args.run(args))
+    except HardcaseError as error:
+        print(f"hardcase {args.verb}: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
