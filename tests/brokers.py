@@ -1,0 +1,128 @@
+"""A real mosquitto on a free loopback port, for tests: started, stopped, killed and restarted on the same port."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+__all__ = ["Broker", "free_port", "running_mosquitto"]
+
+START_S = 10.0
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def is_listening(port: int) -> bool:
+    """Whether somebody accepts connections on this loopback port."""
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _mosquitto() -> str:
+    found = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if found is None:
+        pytest.fail("mosquitto is missing: sudo apt-get install mosquitto", pytrace=False)
+    return found
+
+
+class Broker:
+    """One mosquitto process and its folder; keeps its port and its stored sessions across restarts."""
+
+    host = "127.0.0.1"
+
+    def __init__(self, folder: Path, options: dict[str, str | int | bool]) -> None:
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = folder
+        lines = {
+            "listener": f"{self.port} {self.host}",
+            "set_tcp_nodelay": True,
+            "allow_anonymous": True,
+            "persistence": True,
+            "persistence_location": f"{folder}/",
+            "autosave_interval": 1,
+            "max_queued_messages": 10_000,
+            **({"user": "root"} if os.geteuid() == 0 else {}),
+            **options,
+        }
+        self._config = folder / "mosquitto.conf"
+        self._config.write_text("".join(f"{k} {_word(v)}\n" for k, v in lines.items()))
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"mqtt://{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process that serves now."""
+        assert self._process is not None, "the broker is not running"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start, and return once connections are accepted."""
+        log = (self._folder / "mosquitto.log").open("ab")
+        with log:
+            self._process = subprocess.Popen([_mosquitto(), "-c", str(self._config)], stdout=log, stderr=log)
+        until = time.monotonic() + START_S
+        while not is_listening(self.port):
+            if self._process.poll() is not None or time.monotonic() > until:
+                self.kill()
+                raise RuntimeError(f"mosquitto did not start: {self.log()[-400:]}")
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Stop in order (SIGTERM): sessions are saved."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End at once (SIGKILL), as a power cut would."""
+        self._end(signal.SIGKILL)
+
+    def restart(self, down_s: float = 0.0) -> None:
+        """Stop, stay away for a while, start again on the same port."""
+        self.stop()
+        time.sleep(down_s)
+        self.start()
+
+    def log(self) -> str:
+        """What mosquitto has said so far."""
+        return (self._folder / "mosquitto.log").read_text(errors="replace")
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(how)
+            process.wait(START_S)
+
+
+def _word(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@contextmanager
+def running_mosquitto(tmp_path: Path, **options: str | int | bool) -> Iterator[Broker]:
+    """A broker that runs while the block does. ``options`` are lines of its configuration (after the listener)."""
+    folder = tmp_path / "mosquitto"
+    folder.mkdir(parents=True, exist_ok=True)
+    broker = Broker(folder, dict(options))
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.kill()
