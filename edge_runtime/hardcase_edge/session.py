@@ -37,7 +37,7 @@ from .program import (
 )
 from .scoring import ScoreFunction, prepare
 
-__all__ = ["CLOUD", "DEGRADED", "LOCAL", "Decision", "Machine", "NeedReply", "NeedSensors", "Session"]
+__all__ = ["CLOUD", "DEGRADED", "LOCAL", "Decision", "Machine", "NeedReply", "NeedSensors", "Session", "margin_of"]
 
 LOCAL, CLOUD, DEGRADED = "local", "cloud", "degraded"
 
@@ -262,7 +262,7 @@ class Session:
         if node.rule == THRESHOLD:
             order = (1, 0) if scores[0] > node.threshold else (0, 1)
         elif node.rule == MARGIN:
-            order = (1, 0) if _margin(scores) >= node.threshold else (0, 1)
+            order = (1, 0) if margin_of(scores) >= node.threshold else (0, 1)
         elif node.rule == ARGMAX:
             if len(scores) == 1:
                 scores = [0, scores[0]]
@@ -294,7 +294,7 @@ class Session:
         else:
             if len(scores) == 1:
                 scores = [0, scores[0]]
-            result, margin = scores.index(max(scores)), _margin(scores)
+            result, margin = scores.index(max(scores)), margin_of(scores)
         confidence = node.confidences[sum(1 for m in node.margins if m <= margin)]
         self._decide(result, confidence, DEGRADED if self._degraded else LOCAL)
 
@@ -366,7 +366,7 @@ class Session:
         )
 
 
-def _margin(scores: Sequence[Number]) -> Number:
+def margin_of(scores: Sequence[Number]) -> Number:
     """Best minus second; of a pair (0, s), its distance."""
     if len(scores) == 1:
         return abs(scores[0])
