@@ -110,9 +110,14 @@ class Admitted(BaseAuthPlugin):  # type: ignore[misc]  # amqtt ships no types
 
 
 class EmbeddedBroker:
-    """``start`` it, use ``url`` (devices) and ``worker_url`` (our worker, with its password), ``stop`` it.
+    """``start`` it, ``stop`` it; or use it as a context manager.
 
-    Usable as a context manager.
+    Attributes
+    ----------
+    url : str
+        For devices.
+    worker_url, worker_user, worker_password : str
+        For our own worker; user and password are empty where none are needed.
     """
 
     def __init__(self, listen: Listen | None = None) -> None:
@@ -121,10 +126,11 @@ class EmbeddedBroker:
         self.url = ""
         self.worker_url = ""
         users = None if self.listen.users is None else read_users(self.listen.users)
-        self._password = ""
+        self.worker_user = self.worker_password = ""
         if users is not None:
-            salt, self._password = secrets.token_bytes(SALT_BYTES), secrets.token_urlsafe(24)
-            users[WORKER] = salt, hash_password(self._password.encode(), salt)
+            salt = secrets.token_bytes(SALT_BYTES)
+            self.worker_user, self.worker_password = WORKER, secrets.token_urlsafe(24)
+            users[WORKER] = salt, hash_password(self.worker_password.encode(), salt)
         self._door = Door(users, self.listen.max_packet_bytes)
         self._tls = _tls_context(self.listen)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -196,9 +202,7 @@ class EmbeddedBroker:
         port = self.port
         if self._tls is not None:
             port = await self._serve("127.0.0.1", 0, None)
-        secret = f"{WORKER}:{self._password}@" if self._password else ""
-        at = host if self._tls is None else "127.0.0.1"
-        self.worker_url = f"mqtt://{secret}{at}:{port}"
+        self.worker_url = f"mqtt://{host if self._tls is None else '127.0.0.1'}:{port}"
 
     async def _serve(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         server = await asyncio.start_server(self._accept, host, port, ssl=tls)

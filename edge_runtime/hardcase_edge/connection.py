@@ -34,7 +34,6 @@ V5, V311 = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
 UNSUPPORTED_VERSION = 132  # CONNACK reason, also what paho makes of a 3.1.1 broker's "1"
 POLL_S = 1.0  # paho looks after keepalive this often
 STABLE_S = 5.0  # a connection that lived so long resets the pause before the next
-MAX_IN_FLIGHT = 16  # QoS 1 messages without an acknowledgement, and as many waiting behind them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +49,7 @@ class ConnectionConfig:
     retry_most_s: float = 30.0  # ... up to this; each pause is cut by up to half at random, so that fleets spread
     refused_retry_s: float = 30.0  # bad credentials do not heal by trying fast
     max_packet_bytes: int = 65_536  # anything longer ends the connection, unread
+    max_in_flight: int = 16  # QoS 1 messages without an acknowledgement, and as many waiting behind them
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,7 @@ class Connection:
         self._tls = tls_context(config.address)
         self._protocol = MQTTProtocolVersion(config.protocol or V5)
         self._client: _Client | None = None
+        self._last: paho.MQTTMessageInfo | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._tried = threading.Event()
@@ -192,7 +193,17 @@ class Connection:
         info = client.publish(topic, payload, qos=1, retain=retain, properties=properties)
         if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
             return False
+        self._last = info
         return not wait_s or _is_acknowledged(info, wait_s)
+
+    def unsubscribe(self) -> None:
+        """Ask the broker to send nothing more; what it has sent already still comes in."""
+        if self._client is not None and self.is_up:
+            self._client.unsubscribe(self._filters[self._client.protocol])
+
+    def flush(self, wait_s: float) -> bool:
+        """Wait for the broker to acknowledge the message published last; whether it has."""
+        return self._last is None or _is_acknowledged(self._last, wait_s)
 
     # ------------------------------------------------------------ the thread
 
@@ -268,8 +279,8 @@ class Connection:
         )
         client.max_packet_bytes = config.max_packet_bytes
         client.connect_timeout = config.connect_timeout_s
-        client.max_inflight_messages_set(MAX_IN_FLIGHT)
-        client.max_queued_messages_set(MAX_IN_FLIGHT)
+        client.max_inflight_messages_set(config.max_in_flight)
+        client.max_queued_messages_set(config.max_in_flight)
         if self._tls is not None:
             client.tls_set_context(self._tls)
         if address.user:
