@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import struct
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .codec import POOLS, decode, encode
+from .decoder import decode
+from .encoder import encode
 from .errors import BundleError, BundleVersionError, InputError
 from .golden import GoldenCase, decode_golden, encode_golden
+from .layout import POOLS
 from .program import Program
 
 __all__ = ["BUNDLE_VERSION", "MAX_BUNDLE_BYTES", "Bundle", "pack_bundle", "read_bundle_bytes", "unpack_bundle"]
@@ -26,8 +30,10 @@ BUNDLE_VERSION = 1
 MAX_BUNDLE_BYTES = 8 * 1024 * 1024  # checked before a byte is read
 MAX_HEADER_BYTES = 256 * 1024
 _TYPES = {"F64": "d", "I64": "q", "F32": "f", "I32": "i", "I16": "h", "I8": "b"}
+_FORMAT = re.compile("[1-9][0-9]{0,8}")
 _NAMES = {code: name for name, code in _TYPES.items()}
 _ORDER = [*POOLS, "program", "golden.words", "golden.readings"]
+_ENTRY = {"dtype", "shape", "data_offsets"}
 
 
 @dataclass(frozen=True)
@@ -42,11 +48,17 @@ class Bundle:
 
 
 def pack_bundle(bundle: Bundle) -> bytes:
-    """The file's bytes; the same bundle always gives the same bytes."""
+    """The file's bytes; the same bundle always gives the same bytes.
+
+    Raises
+    ------
+    BundleError
+        It would be larger than a reader accepts, or its manifest is not plain JSON.
+    """
     tensors = encode(bundle.program, is_draft=bundle.is_draft)
     tensors |= encode_golden(bundle.golden, bundle.program)
-    ordered = sorted(tensors.items(), key=lambda kv: (-kv[1].itemsize, _ORDER.index(kv[0])))
-    header: dict[str, Any] = {"__metadata__": {"format": str(BUNDLE_VERSION), "manifest": _json(bundle.manifest)}}
+    ordered = [(name, tensors[name]) for name in _in_order(tensors)]
+    header: dict[str, Any] = {"__metadata__": {"format": str(BUNDLE_VERSION), "manifest": _manifest(bundle.manifest)}}
     offset = 0
     for name, values in ordered:
         size = len(values) * values.itemsize
@@ -59,8 +71,27 @@ def pack_bundle(bundle: Bundle) -> bytes:
     header["checksum"] = {"dtype": "U8", "shape": [32], "data_offsets": [offset, offset + 32]}
     text = _json(header).encode()
     text += b" " * (-len(text) % 8)
+    if len(text) > MAX_HEADER_BYTES or offset > MAX_BUNDLE_BYTES - len(text) - 40:
+        raise BundleError(
+            f"the bundle would have {len(text)} bytes of header and {offset} of tensors, at most {MAX_HEADER_BYTES} "
+            f"and {MAX_BUNDLE_BYTES} together are read; use a smaller model or shorter names"
+        )
     body = struct.pack("<Q", len(text)) + text + b"".join(values.tobytes() for _, values in ordered)
     return body + hashlib.sha256(body).digest()
+
+
+def _in_order(tensors: Mapping[str, array]) -> list[str]:  # type: ignore[type-arg]
+    """Names as they lie in the file: widest first, so that every tensor is aligned."""
+    return sorted(tensors, key=lambda name: (-tensors[name].itemsize, _ORDER.index(name)))
+
+
+def _manifest(manifest: dict[str, Any]) -> str:
+    try:
+        text = _json(manifest)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BundleError(f"the manifest cannot be written as JSON: {error}") from error
+    return text
 
 
 def _json(value: object) -> str:
@@ -104,37 +135,33 @@ def unpack_bundle(data: bytes, *, allow_draft: bool = False) -> Bundle:
         raise BundleError("the bundle is damaged (its checksum does not match its bytes); copy it again")
     header, start = _header(data)
     meta = header.pop("__metadata__", None)
-    if not isinstance(meta, dict) or not isinstance(meta.get("format"), str) or not meta["format"].isdigit():
+    if not isinstance(meta, dict) or not _FORMAT.fullmatch(str(meta.get("format"))):
         raise BundleError("the file is safetensors, but not a bundle: it has no format number")
     if int(meta["format"]) != BUNDLE_VERSION:
         raise BundleVersionError(int(meta["format"]), BUNDLE_VERSION, BUNDLE_VERSION)
+    if set(meta) != {"format", "manifest"} or not isinstance(meta["manifest"], str):
+        raise BundleError("the bundle's metadata are not its format and its manifest")
     tensors = _tensors(header, data, start)
     if "program" not in tensors:
         raise BundleError("the bundle has no program")
     program, is_draft = decode(tensors)
     if is_draft and not allow_draft:
         raise BundleError("this is a draft with floating-point numbers; make a bundle of it with hardcase export")
-    manifest = _parse(str(meta.get("manifest", "")), "manifest")
+    manifest = _parse(meta["manifest"], "manifest")
     golden = decode_golden(tensors, program)
     return Bundle(manifest, program, golden, hashlib.sha256(data).hexdigest(), is_draft)
 
 
 def _parse(text: str, what: str) -> dict[str, Any]:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len({k for k, _ in pairs}) != len(pairs):
-            raise ValueError("a key stands twice")
-        return dict(pairs)
-
-    def refuse(constant: str) -> object:
-        raise ValueError(f"{constant} is not JSON")
-
+    """A JSON object in the one form that we write: no key twice, none out of order, no NaN, nothing beyond UTF-8."""
     try:
-        value = json.loads(text, object_pairs_hook=once, parse_constant=refuse)
+        value = json.loads(text)
+        is_ours = isinstance(value, dict) and _json(value) == text
     except (ValueError, RecursionError) as error:
         raise BundleError(f"the bundle's {what} is not readable JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise BundleError(f"the bundle's {what} is not a JSON object")
-    return value
+    if not is_ours:
+        raise BundleError(f"the bundle's {what} is not a JSON object as hardcase writes it")
+    return dict(value)
 
 
 def _header(data: bytes) -> tuple[dict[str, Any], int]:
@@ -145,7 +172,9 @@ def _header(data: bytes) -> tuple[dict[str, Any], int]:
         text = data[8 : 8 + length].decode()
     except UnicodeDecodeError as error:
         raise BundleError("the bundle's header is not UTF-8") from error
-    return _parse(text, "header"), 8 + length
+    if length % 8 or text.endswith(" " * 8):
+        raise BundleError(f"the bundle's header of {length} bytes is not padded to a multiple of 8")
+    return _parse(text.rstrip(" "), "header"), 8 + length
 
 
 def _tensors(header: dict[str, Any], data: bytes, start: int) -> dict[str, array]:  # type: ignore[type-arg]
@@ -154,9 +183,9 @@ def _tensors(header: dict[str, Any], data: bytes, start: int) -> dict[str, array
     if checksum != {"dtype": "U8", "shape": [32], "data_offsets": [end, end + 32]}:
         raise BundleError("the bundle's checksum is not its last tensor")
     out: dict[str, array] = {}  # type: ignore[type-arg]
-    spans = []
+    spans = {}
     for name, entry in header.items():
-        if name not in _ORDER or not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        if name not in _ORDER or not isinstance(entry, dict) or set(entry) != _ENTRY:
             raise BundleError(f"the bundle has an entry {name[:40]!r} that is not one of ours")
         values = array(_TYPES.get(str(entry["dtype"]), "b"))
         expected = POOLS.get(name, {"program": "i", "golden.words": "q"}.get(name, values.typecode))
@@ -167,14 +196,14 @@ def _tensors(header: dict[str, Any], data: bytes, start: int) -> dict[str, array
         count, first, last = numbers
         if not 0 <= first <= last <= end or last - first != count * values.itemsize:
             raise BundleError(f"tensor {name} lies at {first} to {last} of {end} bytes")
-        spans.append((first, last))
+        spans[name] = (first, last)
         values.frombytes(data[start + first : start + last])
         out[name] = values
     at = 0
-    for first, last in sorted(spans):
-        if first != at:
-            raise BundleError(f"the bundle's tensors leave a hole or overlap at byte {at}")
-        at = last
+    for name in _in_order(out):
+        if spans[name][0] != at:
+            raise BundleError(f"tensor {name} begins at byte {spans[name][0]}, {at} is expected")
+        at = spans[name][1]
     if at != end:
         raise BundleError(f"the bundle's tensors end at byte {at} of {end}")
     return out

@@ -28,14 +28,15 @@ def normalise(values: Sequence[Reading], dtypes: Sequence[str]) -> list[Reading]
     Raises
     ------
     TypeError, ValueError
-        When a reading is not a number (a failed sensor, to the caller).
+        When a reading is not a number, text among them, or there are too few or too many (a failed sensor, to the
+        caller).
     """
     out: list[Reading] = []
     for value, dtype in zip(values, dtypes, strict=True):
         if value is None:
             out.append(None)
             continue
-        number = float(value)
+        number = value if value.__class__ is float else _number(value)
         if not math.isfinite(number):
             out.append(None)
         elif dtype == "i32":
@@ -48,6 +49,15 @@ def normalise(values: Sequence[Reading], dtypes: Sequence[str]) -> list[Reading]
         else:
             out.append(number + 0.0)
     return out
+
+
+def _number(value: object) -> float:
+    if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
+        raise TypeError(f"a reading is a {type(value).__name__}, not a number")  # float() would read text
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return math.inf  # an integer beyond every float: out of range
 
 
 def fixed(x: Number, frac: int) -> int:

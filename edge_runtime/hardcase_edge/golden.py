@@ -1,4 +1,4 @@
-"""Golden cases: raw readings and the whole expected trace, so that a device can prove it computes what the exporter did.
+"""Golden cases: raw readings and the whole expected trace. A device proves by them that it computes as the exporter.
 
 A case fixes everything a session depends on: readings, failed sensors, budget, item size, cloud and the HPC's reply.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from .columns import Reading
 from .errors import BundleError
@@ -90,9 +91,11 @@ def encode_golden(cases: Sequence[GoldenCase], program: Program) -> dict[str, ar
     if not cases:
         return {}
     words = array("q", [len(cases)])
-    readings = array(_reading_type(program))
-    for c in cases:
+    readings: array[float] = array(_reading_type(program))
+    for k, c in enumerate(cases):
         d = c.expected
+        if c.budget is not None and c.budget < 0:
+            raise BundleError(f"golden case {k} has a budget of {c.budget}; from 0 on is written")
         words.extend([NO_BUDGET if c.budget is None else c.budget, c.item_size, int(c.cloud), int(c.reply is not None)])
         words.extend(c.reply or (0, 0))
         words.extend([len(c.failed), *c.failed])
@@ -102,7 +105,11 @@ def encode_golden(cases: Sequence[GoldenCase], program: Program) -> dict[str, ar
     return {"golden.words": words, "golden.readings": readings}
 
 
-def _reading_type(program: Program) -> str:
+def _is_reply(result: int, confidence: int, program: Program) -> bool:
+    return 0 <= confidence <= 10_000 and (program.n_classes == 0 or 0 <= result < program.n_classes)
+
+
+def _reading_type(program: Program) -> Literal["f", "d"]:
     return "f" if all(f.dtype == "f32" for f in program.features) else "d"
 
 
@@ -141,6 +148,8 @@ def decode_golden(tensors: Mapping[str, array], program: Program) -> tuple[Golde
         sensors, trace = take(take(1)[0]), take(take(1)[0])
         if not 0 <= route < len(ROUTES) or not 1 <= item_size <= program.max_item_size:
             raise BundleError(f"golden case {k} has route {route} and item size {item_size}")
+        if budget < NO_BUDGET or {cloud, has_reply} - {0, 1} or not _is_reply(result, confidence, program):
+            raise BundleError(f"golden case {k} has budget {budget} and a reply of {result}, {confidence}")
         row = readings[k * width : (k + 1) * width]
         cases.append(
             GoldenCase(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .bundle import Bundle, read_bundle_bytes, unpack_bundle
-from .errors import InputError, SignatureError
+from .errors import BundleError, InputError, SignatureError
 from .golden import check_golden
 from .manifest import Manifest
 from .session import Machine
@@ -16,6 +16,7 @@ from .verifier import Report, verify
 __all__ = ["Loaded", "load_bundle", "load_bytes"]
 
 MAX_KEY_BYTES = 16_384
+MAX_GOLDEN_OPERATIONS = 256_000_000  # 64 cases of the costliest program; more would keep a device from starting
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ def load_bytes(data: bytes) -> Loaded:
     bundle = unpack_bundle(data)
     report = verify(bundle.program)
     manifest = Manifest.from_json(bundle.manifest, bundle.program)
+    if len(bundle.golden) * report.operations > MAX_GOLDEN_OPERATIONS:
+        raise BundleError(
+            f"{len(bundle.golden)} golden cases of {report.operations} operations each are too many to replay; "
+            "export the bundle with fewer"
+        )
     machine = Machine(bundle.program)
     check_golden(machine, bundle.golden)
     return Loaded(bundle, manifest, report, machine)

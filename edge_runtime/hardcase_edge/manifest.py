@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .errors import BundleError
-from .program import Program
+from .program import Forward, Program
+from .window import WINDOW_FEATURES
 
 __all__ = ["Label", "Manifest"]
 
@@ -79,16 +80,22 @@ class Manifest:
         classes = data["classes"]
         if not isinstance(classes, list) or len(classes) != program.n_classes:
             raise BundleError(f"the manifest does not name the program's {program.n_classes} classes")
-        if not all(type(c) in (str, int, float) for c in classes):
-            raise BundleError("a class label in the manifest is neither a string nor a number")
+        if not all(type(c) in (str, int, float) for c in classes) or len(set(classes)) != len(classes):
+            raise BundleError("the class labels in the manifest are not different strings or numbers")
         hpc = data["hpc"]
         if hpc and (len(hpc) != 64 or set(hpc) - set("0123456789abcdef")):
             raise BundleError("the manifest's hpc is not a SHA-256 in hex")
+        if not hpc and any(isinstance(node, Forward) for node in program.nodes):
+            raise BundleError("the program forwards, and the manifest does not say to which HPC")
         windows = data["windows"]
-        if not isinstance(windows, dict) or not all(
-            s in sensors and type(n) is int and 2 <= n <= 1_000_000 for s, n in windows.items()
-        ):
-            raise BundleError("the manifest's windows do not name sensors with a number of samples")
+        if not isinstance(windows, dict) or not all(type(n) is int and 2 <= n <= 1_000_000 for n in windows.values()):
+            raise BundleError("the manifest's windows are not sensors with a number of samples, 2 to 1000000")
+        lengths = {name: len(s.features) for name, s in zip(sensors, program.sensors, strict=True)}
+        for name in windows:
+            if lengths.get(name) != len(WINDOW_FEATURES):
+                raise BundleError(
+                    f"window {name[:40]!r} in the manifest is no sensor of {len(WINDOW_FEATURES)} features"
+                )
         for key in ("claims", "trained"):
             if not isinstance(data[key], dict):
                 raise BundleError(f"the manifest's {key} is not an object")

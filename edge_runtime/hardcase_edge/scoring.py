@@ -20,19 +20,25 @@ __all__ = ["ScoreFunction", "prepare", "prepare_tree", "walk"]
 ScoreFunction = Callable[[list[int]], list[Number]]
 
 
-def prepare(program: Program, index: int) -> ScoreFunction:
-    """The scoring function of scorer ``index``; Opaque scorers are prepared by ``tflite``."""
+def prepare(program: Program, index: int, roots: dict[int, list[Any]] | None = None) -> ScoreFunction:
+    """The scoring function of scorer ``index``; Opaque scorers are prepared by ``tflite``.
+
+    ``roots`` keeps prepared trees by scorer, so that the stacks on an ensemble share its trees.
+    """
     scorer = program.scorers[index]
     if isinstance(scorer, Polynomial):
         return _polynomial(scorer)
-    if isinstance(scorer, Trees):
-        return _trees(scorer)
-    if isinstance(scorer, Stack):
-        return _stack(scorer, program.scorers[scorer.trees])
-    assert isinstance(scorer, Opaque)
-    from .tflite import prepare_opaque
+    if isinstance(scorer, Opaque):
+        from .tflite import prepare_opaque
 
-    return prepare_opaque(scorer)
+        return prepare_opaque(scorer)
+    roots = {} if roots is None else roots
+    below = scorer.trees if isinstance(scorer, Stack) else index
+    ensemble = program.scorers[below]
+    assert isinstance(ensemble, Trees)
+    if below not in roots:
+        roots[below] = [prepare_tree(tree, ensemble.columns) for tree in ensemble.trees]
+    return _stack(scorer, roots[below]) if isinstance(scorer, Stack) else _trees(ensemble, roots[below])
 
 
 # ---------------------------------------------------------------- trees
@@ -65,10 +71,10 @@ def walk(node: Any, codes: list[int]) -> list[Number]:
     return leaf
 
 
-def _trees(scorer: Trees) -> ScoreFunction:
+def _trees(scorer: Trees, roots: Sequence[Any]) -> ScoreFunction:
     groups: dict[tuple[int, int], list[Any]] = {}
-    for tree in scorer.trees:
-        groups.setdefault((tree.output, tree.width), []).append(prepare_tree(tree, scorer.columns))
+    for tree, root in zip(scorer.trees, roots, strict=True):
+        groups.setdefault((tree.output, tree.width), []).append(root)
     base = list(scorer.base)
     plan = [(output, roots) for (output, _), roots in groups.items()]
 
@@ -90,14 +96,13 @@ def _trees(scorer: Trees) -> ScoreFunction:
     return score
 
 
-def _stack(scorer: Stack, trees: object) -> ScoreFunction:
-    assert isinstance(trees, Trees)
-    roots = [prepare_tree(trees.trees[m], trees.columns) for m in scorer.members]
+def _stack(scorer: Stack, roots: Sequence[Any]) -> ScoreFunction:
+    members = [roots[m] for m in scorer.members]
     rows = [list(w) for w in scorer.weights]
     bias = list(scorer.bias)
 
     def score(codes: list[int]) -> list[Number]:
-        outputs = [walk(root, codes)[0] for root in roots]
+        outputs = [walk(root, codes)[0] for root in members]
         return [b + sum(map(mul, row, outputs)) for b, row in zip(bias, rows, strict=True)]
 
     return score

@@ -11,8 +11,9 @@ the budget, re-sent requests included.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
 from .columns import Reading, make_coder, normalise
 from .errors import SessionError
@@ -40,6 +41,7 @@ from .scoring import ScoreFunction, prepare
 __all__ = ["CLOUD", "DEGRADED", "LOCAL", "Decision", "Machine", "NeedReply", "NeedSensors", "Session", "margin_of"]
 
 LOCAL, CLOUD, DEGRADED = "local", "cloud", "degraded"
+NOT_READINGS = (str, bytes, bytearray, memoryview, Mapping, Set)  # iterable, but no sequence of numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ class Machine:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.nodes: tuple[Node, ...] = program.nodes
-        self.score: list[ScoreFunction] = [prepare(program, k) for k in range(len(program.scorers))]
+        roots: dict[int, list[Any]] = {}
+        self.score: list[ScoreFunction] = [prepare(program, k, roots) for k in range(len(program.scorers))]
         self.is_opaque = [isinstance(s, Opaque) for s in program.scorers]
         self.scorer_sensors = _sensors_of_scorers(program)
         self.missing_codes = [MISSING, -MISSING - 1] * len(program.columns)
@@ -95,9 +98,11 @@ class Machine:
 
     def meter(self, item_size: int) -> Meter:
         """The cost meter for items of this size; only the last one is kept."""
-        if item_size not in self._meters:
-            self._meters = {item_size: Meter(self.program, item_size)}
-        return self._meters[item_size]
+        meter = self._meters.get(item_size)
+        if meter is None:
+            meter = Meter(self.program, item_size)
+            self._meters = {item_size: meter}
+        return meter
 
 
 def _sensors_of_scorers(program: Program) -> list[set[int]]:
@@ -183,7 +188,8 @@ class Session:
     def feed(self, readings: Mapping[int, Sequence[Reading] | None], costs: Mapping[int, int] | None = None) -> None:
         """Give the readings of every sensor asked for; None (or too few, or not numbers) for one that failed.
 
-        ``costs`` may say what a sensor really cost, in micro-units, where that is less than declared.
+        ``costs`` may say what a sensor really cost, in micro-units, where that is less than declared; what is no
+        integer from 0 to the declared cost is not believed.
         """
         if not isinstance(self._waiting, NeedSensors):
             raise SessionError("readings were fed, but the session did not ask for any; call next_action first")
@@ -194,8 +200,9 @@ class Session:
             declared = self._meter.sensor_costs[sensor]
             self._spent += declared
             self._bought.add(sensor)
-            if costs is not None and sensor in costs:
-                self._saved += declared - min(max(costs[sensor], 0), declared)
+            actual = declared if costs is None else costs.get(sensor, declared)
+            if type(actual) is int and 0 <= actual < declared:
+                self._saved += declared - actual
             if not self._take(sensor, readings[sensor]):
                 self._failed.add(sensor)
         fed = set(asked)
@@ -204,8 +211,11 @@ class Session:
         self._waiting = None
 
     def reply(self, result: int, confidence: int) -> None:
-        """The HPC's answer."""
+        """The HPC's answer: a class index (a value, in a program of values) and its confidence in basis points."""
         self._needs_reply()
+        n_classes = self._machine.program.n_classes
+        if not 0 <= confidence <= 10_000 or (n_classes and not 0 <= result < n_classes):
+            raise SessionError(f"a reply of class {result}, confidence {confidence}; there are {n_classes} classes")
         self._decide(result, confidence, CLOUD)
 
     def no_reply(self) -> None:
@@ -259,6 +269,7 @@ class Session:
     def _branch(self, node: Branch) -> int:
         scores = self._slice(node.scores)
         targets = node.targets
+        order: Sequence[int]
         if node.rule == THRESHOLD:
             order = (1, 0) if scores[0] > node.threshold else (0, 1)
         elif node.rule == MARGIN:
@@ -266,7 +277,7 @@ class Session:
         elif node.rule == ARGMAX:
             if len(scores) == 1:
                 scores = [0, scores[0]]
-            order = tuple(sorted(range(len(targets)), key=lambda k: -scores[k]))
+            order = sorted(range(len(targets)), key=lambda k: -scores[k])
         else:
             return self._tournament(node, scores)
         for k in order:
@@ -304,11 +315,11 @@ class Session:
         """Keep one sensor's readings as codes; False if it failed."""
         machine = self._machine
         dtypes, nullable = machine.dtypes[sensor], machine.nullable[sensor]
-        if values is None or len(values) != len(dtypes):
+        if values is None or isinstance(values, NOT_READINGS):
             return False
         try:
             held = normalise(values, dtypes)
-        except (TypeError, ValueError, OverflowError):
+        except Exception:  # whatever a foreign number raises when it is looked at, its sensor has failed
             return False
         if any(x is None and not may for x, may in zip(held, nullable, strict=True)):
             return False

@@ -3,7 +3,8 @@
 Proved here: every path ends in an answer; no scorer reads a sensor that some path to it has not tried to buy, nor
 one that may be missing unless it says what it does then; indices and shapes are in range; no sum can leave its
 integer; and the worst-case cost, operations and memory are the numbers of the ``Report``. What cannot be proved is
-refused. docs/SPEC-program-v1.md section 5 lists the rules by number; the messages name the place.
+refused. docs/SPEC-program-v1.md section 5 lists the rules by number; the messages name the place. Proving itself is
+bounded: limits on counts keep every step near linear in the program's size.
 """
 
 from __future__ import annotations
@@ -14,8 +15,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
 
+from .bounds import Proved, prove_scorer
+from .checks import I32, SAFE, in_range, integers, need
 from .errors import ProgramError
+from .layout import DTYPES, is_held
 from .meter import Meter, evaluate_polynomial
+from .paths import bits_of, cost_range, lengths, targets_of
 from .program import (
     ARGMAX,
     CODE_MAX,
@@ -28,27 +33,25 @@ from .program import (
     Branch,
     Column,
     Forward,
-    Node,
-    Number,
     Opaque,
     Polynomial,
     Program,
-    Scorer,
     Select,
     Slice,
     Stack,
-    Tree,
     Trees,
 )
 from .wire import MAX_REQUEST_BYTES, request_bytes
 
 __all__ = ["Report", "verify"]
 
-I32 = 2**31 - 1
-SAFE = 2**62  # sums stay below, so that a difference of two fits 64 bits
+MAX_SENSORS = 8_192
+MAX_NODES = 16_384
+MAX_CLASSES = 32_767
 MAX_RANKS = 65_534
-MAX_PATHS = 50_000  # (node, bought) states explored before the cost becomes a bound
-MAX_ITEM_SIZE = 2**31 - 1
+MAX_ITEM_SIZE = I32
+MAX_OPERATIONS = 4_000_000  # of one decision: seconds, not hours, on the slowest device
+MAX_COEFFICIENTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Report:
     worst_cost: int
     best_cost: int  # cheapest path with all sensors working and no budget
     is_exact: bool  # False: worst_cost is an upper bound, best_cost a lower one
-    operations: int  # tree steps and multiplications on the costliest path
+    operations: int  # tree steps, multiplications and additions on the longest path
     session_bytes: int  # codes and scores a kernel keeps for a session
     longest_path: int  # nodes
     unproved: tuple[int, ...]  # opaque scorers: their insides cannot be seen
@@ -72,279 +75,169 @@ def verify(program: Program) -> Report:
     ProgramError
         Names the first thing that cannot be proved.
     """
+    _check_limits(program)
     _check_sensors(program)
+    _check_uplink(program)
     for k, column in enumerate(program.columns):
         _check_column(program, k, column)
-    bounds = [_check_scorer(program, k, s) for k, s in enumerate(program.scorers)]
-    _check_nodes(program, [len(b) for b in bounds])
+    proved: list[Proved] = []
+    for k in range(len(program.scorers)):
+        proved.append(prove_scorer(program, k, proved))
+    widths = [len(one.outputs) for one in proved]
+    _check_nodes(program, widths)
     _check_flow(program)
-    worst, best, is_exact = _costs(program)
-    operations, longest = _lengths(program)
+    operations, longest = lengths(program, proved)
+    need(operations <= MAX_OPERATIONS, f"a decision may take {operations} operations, at most {MAX_OPERATIONS}")
+    worst, best, is_exact = cost_range(program)
     return Report(
         worst_cost=worst,
         best_cost=best,
         is_exact=is_exact,
         operations=operations,
-        session_bytes=4 * len(program.columns) + 8 * sum(len(b) for b in bounds) + 2 * len(program.sensors),
+        session_bytes=4 * len(program.columns) + 8 * sum(widths) + 2 * len(program.sensors),
         longest_path=longest,
         unproved=tuple(k for k, s in enumerate(program.scorers) if isinstance(s, Opaque)),
     )
 
 
-def _need(ok: bool, message: str) -> None:
-    if not ok:
-        raise ProgramError(message)
+# ---------------------------------------------------------------- 1: sensors and costs
 
 
-def _in_range(indices: Sequence[int], count: int, what: str) -> None:
-    for i in indices:
-        _need(0 <= i < count, f"{what} {i} is named, there are {count}")
-
-
-def _integers(values: Sequence[Number], what: str, limit: int = SAFE) -> None:
-    for v in values:
-        _need(type(v) is int, f"{what} is {v!r}: a program holds integers (this is a draft: quantise it)")
-        _need(-limit <= v <= limit, f"{what} is {v}, outside +-{limit}")
-
-
-# ---------------------------------------------------------------- 1: sensors and columns
+def _check_limits(p: Program) -> None:
+    need(len(p.sensors) <= MAX_SENSORS, f"the program has {len(p.sensors)} sensors, at most {MAX_SENSORS}")
+    need(1 <= len(p.nodes) <= MAX_NODES, f"the program has {len(p.nodes)} nodes, 1 to {MAX_NODES} are allowed")
+    need(1 <= p.max_item_size <= MAX_ITEM_SIZE, f"the largest item size is {p.max_item_size}")
+    ok = p.n_classes == 0 or 2 <= p.n_classes <= MAX_CLASSES
+    need(ok, f"the program has {p.n_classes} classes; 0 (for values) or 2 to {MAX_CLASSES} are allowed")
 
 
 def _check_sensors(p: Program) -> None:
-    _need(1 <= p.max_item_size <= MAX_ITEM_SIZE, f"the largest item size is {p.max_item_size}")
-    _need(p.n_classes >= 0, f"the program has {p.n_classes} classes")
+    for f, feature in enumerate(p.features):
+        need(feature.dtype in DTYPES, f"feature {f} is of type {feature.dtype!r}, not {', '.join(DTYPES)}")
     owners = Counter(f for s in p.sensors for f in s.features)
     for f in range(len(p.features)):
-        _need(owners[f] == 1, f"feature {f} belongs to {owners[f]} sensors, not to one")
-    _need(sum(owners.values()) == len(p.features), "a sensor names a feature that does not exist")
+        need(owners[f] == 1, f"feature {f} belongs to {owners[f]} sensors, not to one")
+    need(sum(owners.values()) == len(p.features), "a sensor names a feature that does not exist")
     total = 0
     for k, s in enumerate(p.sensors):
-        _check_polynomial_cost(s.cost, f"the cost of sensor {k}")
+        _check_cost(s.cost, f"the cost of sensor {k}")
         total += evaluate_polynomial(s.cost, p.max_item_size)
     up = p.uplink
     for amount in (up.per_request, up.per_byte, up.cloud_per_request):
-        _need(0 <= amount < SAFE, f"an uplink cost is {amount}")
-    _in_range(up.features, len(p.features), "uplink feature")
-    _need(len(set(up.features)) == len(up.features), "the uplink carries a feature twice")
-    size = request_bytes([p.features[f].dtype for f in up.features])
-    _need(
-        up.request_bytes == size, f"a request of these features has {size} bytes, the program says {up.request_bytes}"
-    )
+        need(type(amount) is int and 0 <= amount < SAFE, f"an uplink cost is {amount}")
     total += Meter(p, p.max_item_size).request_cost
-    _need(total < SAFE, f"all costs together are {total}, too large to add safely")
+    need(total < SAFE, f"all costs together are {total}, too large to add safely")
 
 
-def _check_polynomial_cost(cost: Sequence[int], what: str) -> None:
-    _need(1 <= len(cost) <= 8, f"{what} has {len(cost)} coefficients, 1 to 8 are allowed")
+def _check_cost(cost: Sequence[int], what: str) -> None:
+    need(1 <= len(cost) <= MAX_COEFFICIENTS, f"{what} has {len(cost)} coefficients, 1 to {MAX_COEFFICIENTS} are read")
     for c in cost:
-        _need(0 <= c < SAFE, f"{what} has the coefficient {c}")
+        need(type(c) is int and 0 <= c < SAFE, f"{what} has the coefficient {c}")
+
+
+def _check_uplink(p: Program) -> None:
+    up = p.uplink
+    in_range(up.features, len(p.features), "uplink feature")
+    need(len(set(up.features)) == len(up.features), "the uplink carries a feature twice")
+    size = request_bytes([p.features[f].dtype for f in up.features]) if up.features else 0
+    need(up.request_bytes == size, f"a request of these features has {size} bytes, the program says {up.request_bytes}")
+    need(size <= MAX_REQUEST_BYTES, f"a request has {size} bytes, at most {MAX_REQUEST_BYTES} are sent")
+
+
+# ---------------------------------------------------------------- 2: columns
 
 
 def _check_column(p: Program, k: int, column: Column) -> None:
-    _in_range([column.feature], len(p.features), f"column {k}: feature")
+    in_range([column.feature], len(p.features), f"column {k}: feature")
     rule = column.rule
     if isinstance(rule, Affine):
+        integers([rule.frac, rule.mul, rule.add, rule.shift, rule.low, rule.high], f"column {k}: an affine number")
         ok = -64 <= rule.frac <= 64 and abs(rule.mul) <= I32 and abs(rule.add) < SAFE and 0 <= rule.shift <= 62
-        _need(
-            ok and -CODE_MAX <= rule.low <= rule.high <= CODE_MAX, f"column {k}: the affine rule {rule} is out of range"
-        )
+        ok = ok and -CODE_MAX <= rule.low <= rule.high <= CODE_MAX
+        need(ok, f"column {k}: the affine rule {rule} is out of range")
         return
-    _need(len(rule.thresholds) <= MAX_RANKS, f"column {k} has {len(rule.thresholds)} thresholds, at most {MAX_RANKS}")
-    _need(all(isfinite(t) for t in rule.thresholds), f"column {k} has a threshold that is not finite")
-    _need(all(a < b for a, b in pairwise(rule.thresholds)), f"column {k}: thresholds do not increase")
+    need(len(rule.thresholds) <= MAX_RANKS, f"column {k} has {len(rule.thresholds)} thresholds, at most {MAX_RANKS}")
+    need(all(isfinite(t) for t in rule.thresholds), f"column {k} has a threshold that is not finite")
+    need(all(a < b for a, b in pairwise(rule.thresholds)), f"column {k}: thresholds do not increase")
+    dtype = p.features[column.feature].dtype
+    for t in rule.thresholds:
+        if not is_held(t, dtype):
+            raise ProgramError(f"column {k}: no {dtype} is exactly {t!r}; round the threshold down to one first")
 
 
-def _code_bound(column: Column) -> int:
-    return max(abs(column.rule.low), abs(column.rule.high)) if isinstance(column.rule, Affine) else CODE_MAX
-
-
-# ---------------------------------------------------------------- 2: scorers; each gives a bound per output
-
-
-def _check_scorer(p: Program, k: int, s: Scorer) -> list[int]:
-    what = f"scorer {k}"
-    if isinstance(s, Polynomial):
-        bounds = _check_polynomial(p, s, what)
-    elif isinstance(s, Trees):
-        bounds = _check_trees(p, s, what)
-    elif isinstance(s, Stack):
-        bounds = _check_stack(p, k, s, what)
-    else:
-        _in_range(s.features, len(p.features), f"{what}: feature")
-        _need(len(s.low) == len(s.high), f"{what}: {len(s.low)} lower and {len(s.high)} upper bounds")
-        for low, high in zip(s.low, s.high, strict=True):
-            _need(-SAFE < low <= high < SAFE, f"{what}: the declared range {low} to {high} is empty or too wide")
-        bounds = [max(abs(a), abs(b)) for a, b in zip(s.low, s.high, strict=True)]
-    _need(len(bounds) >= 1, f"{what} has no output")
-    return bounds
-
-
-def _check_polynomial(p: Program, s: Polynomial, what: str) -> list[int]:
-    _in_range(s.columns, len(p.columns), f"{what}: column")
-    _need(len(s.substitutes) == len(s.columns), f"{what}: one substitute per column is needed")
-    _need(abs(s.constant) <= CODE_MAX, f"{what}: the constant {s.constant} is no code")
-    _need(s.weight_bits in (8, 16), f"{what}: weights of {s.weight_bits} bits")
-    sizes = [_code_bound(p.columns[c]) for c in s.columns] + [abs(s.constant)]
-    for j, substitute in enumerate(s.substitutes):
-        if substitute is not None:
-            _need(abs(substitute) <= CODE_MAX, f"{what}: the substitute {substitute} is no code")
-            sizes[j] = max(sizes[j], abs(substitute))
-    products = []
-    for term in s.terms:
-        _need(1 <= len(term) <= 3 and len(term) == len(s.terms[0]), f"{what}: terms are not of one degree, 1 to 3")
-        _in_range(term, len(sizes), f"{what}: term position")
-        product = 1
-        for j in term:
-            product *= sizes[j]
-        products.append(product)
-    _need(len(s.weights) == len(s.bias), f"{what}: {len(s.weights)} rows of weights for {len(s.bias)} outputs")
-    _integers(s.bias, f"{what}: a bias")
-    bounds = []
-    for row, bias in zip(s.weights, s.bias, strict=True):
-        _need(len(row) == len(s.terms), f"{what}: {len(row)} weights for {len(s.terms)} terms")
-        _integers(row, f"{what}: a weight", 2 ** (s.weight_bits - 1) - 1)
-        bounds.append(int(abs(bias) + sum(abs(w) * q for w, q in zip(row, products, strict=True))))
-    _need(max(bounds, default=0) < SAFE, f"{what}: a sum may reach {max(bounds, default=0)} and leave 64 bits")
-    return bounds
-
-
-def _check_trees(p: Program, s: Trees, what: str) -> list[int]:
-    _in_range(s.columns, len(p.columns), f"{what}: column")
-    _integers(s.base, f"{what}: a base score")
-    bounds = [int(abs(b)) for b in s.base]
-    for t, tree in enumerate(s.trees):
-        place = f"{what}, tree {t}"
-        ok = tree.width >= 1 and tree.output >= 0 and tree.output + tree.width <= len(bounds)
-        _need(ok, f"{place}: outputs {tree.output} to {tree.output + tree.width} of {len(bounds)}")
-        _check_tree(tree, len(s.columns), place)
-        for j in range(tree.width):
-            bounds[tree.output + j] += int(max(abs(v) for v in tree.leaves[j :: tree.width]))
-    _need(max(bounds, default=0) <= I32, f"{what}: a sum may reach {max(bounds, default=0)} and leave 32 bits")
-    return bounds
-
-
-def _check_tree(tree: Tree, n_columns: int, place: str) -> None:
-    n = len(tree.splits)
-    ok = len(tree.thresholds) == len(tree.missing_left) == n and len(tree.leaves) == (n + 1) * tree.width
-    _need(ok, f"{place}: {n} nodes want {n} thresholds and {n + 1} leaves of width {tree.width}")
-    _in_range(tree.splits, n_columns, f"{place}: column position")
-    _need(n_columns <= 16_383 and n <= 32_767, f"{place}: {n_columns} columns and {n} nodes, at most 16383 and 32767")
-    _integers(tree.leaves, f"{place}: a leaf", CODE_MAX)
-    for threshold, left in zip(tree.thresholds, tree.missing_left, strict=True):
-        top = CODE_MAX if left else CODE_MAX - 1  # missing as +32767 must stay to the right
-        _need(-CODE_MAX <= threshold <= top, f"{place}: the threshold {threshold} is outside +-{top}")
-    if not tree.children:
-        _need((n + 1) & n == 0, f"{place}: {n} nodes are no complete tree")
-        return
-    _need(len(tree.children) == n, f"{place}: {len(tree.children)} pairs of children for {n} nodes")
-    seen = Counter(c for pair in tree.children for c in pair)
-    wanted = Counter([*range(1, n), *range(-n - 1, 0)])
-    _need(seen == wanted, f"{place}: every node but the first, and every leaf, must be the child of exactly one node")
-    for i, pair in enumerate(tree.children):
-        _need(all(c < 0 or c > i for c in pair), f"{place}: node {i} leads back to {pair}")
-
-
-def _check_stack(p: Program, k: int, s: Stack, what: str) -> list[int]:
-    _need(0 <= s.trees < k, f"{what}: stands on scorer {s.trees}, which must come before it")
-    below = p.scorers[s.trees]
-    if not isinstance(below, Trees):
-        raise ProgramError(f"{what}: stands on scorer {s.trees}, which has no trees")
-    _in_range(s.members, len(below.trees), f"{what}: tree")
-    sizes = []
-    for m in s.members:
-        _need(below.trees[m].width == 1, f"{what}: tree {m} has leaves of width {below.trees[m].width}, not 1")
-        sizes.append(max(abs(v) for v in below.trees[m].leaves))
-    _need(len(s.weights) == len(s.bias), f"{what}: {len(s.weights)} rows of weights for {len(s.bias)} outputs")
-    _integers(s.bias, f"{what}: a bias")
-    bounds = []
-    for row, bias in zip(s.weights, s.bias, strict=True):
-        _need(len(row) == len(s.members), f"{what}: {len(row)} weights for {len(s.members)} trees")
-        _integers(row, f"{what}: a weight", CODE_MAX)
-        bounds.append(int(abs(bias) + sum(abs(w) * q for w, q in zip(row, sizes, strict=True))))
-    _need(max(bounds, default=0) < SAFE, f"{what}: a sum may reach {max(bounds, default=0)} and leave 64 bits")
-    return bounds
-
-
-# ---------------------------------------------------------------- 3: nodes
-
-
-def targets_of(node: Node) -> tuple[int, ...]:
-    """Every node this one may lead to."""
-    if isinstance(node, Acquire):
-        return (node.then, node.otherwise)
-    if isinstance(node, Branch):
-        return node.targets
-    if isinstance(node, Select):
-        return (*(c.target for c in node.candidates), node.otherwise)
-    if isinstance(node, Forward):
-        return (node.fallback,)
-    return ()
+# ---------------------------------------------------------------- 4: nodes
 
 
 def _check_nodes(p: Program, widths: list[int]) -> None:
     n = len(p.nodes)
-    _need(n >= 1, "the program has no node")
     reached = {0}
     for k, node in enumerate(p.nodes):
-        _need(k in reached, f"node {k} cannot be reached")
-        for t in targets_of(node):
-            _need(k < t < n, f"node {k} leads to {t}: targets must lie in {k + 1} to {n - 1}")
-            reached.add(t)
         what = f"node {k}"
+        need(k in reached, f"{what} cannot be reached")
+        for t in targets_of(node):
+            need(k < t < n, f"{what} leads to {t}: targets must lie in {k + 1} to {n - 1}")
+            reached.add(t)
         if isinstance(node, Acquire | Forward):
-            _in_range(node.sensors, len(p.sensors), f"{what}: sensor")
-            _need(len(set(node.sensors)) == len(node.sensors), f"{what} names a sensor twice")
+            in_range(node.sensors, len(p.sensors), f"{what}: sensor")
+            need(len(set(node.sensors)) == len(node.sensors), f"{what} names a sensor twice")
         if isinstance(node, Acquire):
-            _need(len(node.sensors) >= 1, f"{what} buys nothing")
+            need(len(node.sensors) >= 1, f"{what} buys nothing")
         elif isinstance(node, Forward):
-            _need(len(p.uplink.features) >= 1, f"{what} forwards, but the uplink carries no feature")
+            need(len(p.uplink.features) >= 1, f"{what} forwards, but the uplink carries no feature")
         elif isinstance(node, Branch):
             _check_branch(node, _width(node.scores, widths, what), what)
         elif isinstance(node, Answer):
             _check_answer(p, node, _width(node.scores, widths, what), what)
         else:
-            _need(len(node.candidates) >= 1, f"{what} has no candidate")
-            for c in node.candidates:
-                _need(c.max_size >= 1, f"{what}: a candidate is for items of at most {c.max_size}")
-                _check_polynomial_cost(c.cost, f"{what}: the cost of a candidate")
+            _check_select(node, what)
     _check_fallbacks(p)
 
 
 def _width(s: Slice, widths: list[int], what: str) -> int:
-    _in_range([s.scorer], len(widths), f"{what}: scorer")
-    _need(0 <= s.start < s.stop <= widths[s.scorer], f"{what}: outputs {s.start} to {s.stop} of {widths[s.scorer]}")
+    in_range([s.scorer], len(widths), f"{what}: scorer")
+    need(0 <= s.start < s.stop <= widths[s.scorer], f"{what}: outputs {s.start} to {s.stop} of {widths[s.scorer]}")
     return s.stop - s.start
 
 
 def _check_branch(node: Branch, width: int, what: str) -> None:
     n = len(node.targets)
-    _integers([node.threshold], f"{what}: the threshold")
-    shape = f"{what}: rule {node.rule} with {width} scores and {n} targets"
-    if node.rule == THRESHOLD:
-        _need(width == 1 and n == 2, shape)
-    elif node.rule == MARGIN:
-        _need(n == 2, shape)
-    elif node.rule == ARGMAX:
-        _need(n == width >= 2 or (width == 1 and n == 2), shape)
-    else:
-        _need(node.rule == TOURNAMENT and n >= 2 and width == n - 1 == len(node.bracket), shape)
+    integers([node.threshold], f"{what}: the threshold")
+    shape = f"{what}: rule {node.rule} with {width} scores, {n} targets and {len(node.bracket)} matches"
+    if node.rule == TOURNAMENT:
+        need(n >= 2 and width == n - 1 == len(node.bracket), shape)
         used: Counter[int] = Counter()
         for m, pair in enumerate(node.bracket):
-            _in_range(pair, n + m, f"{what}: match {m}: entrant")
+            in_range(pair, n + m, f"{what}: match {m}: entrant")
             used.update(pair)
-        _need(used == Counter(range(2 * n - 2)), f"{what}: every entrant but the winner must play exactly once")
+        need(used == Counter(range(2 * n - 2)), f"{what}: every entrant but the winner must play exactly once")
+        return
+    need(not node.bracket, shape)
+    if node.rule == THRESHOLD:
+        need(width == 1 and n == 2, shape)
+    elif node.rule == MARGIN:
+        need(n == 2, shape)
+    else:
+        need(node.rule == ARGMAX and (n == width >= 2 or (width == 1 and n == 2)), shape)
 
 
 def _check_answer(p: Program, node: Answer, width: int, what: str) -> None:
     if node.kind == "class":
         ok = width == p.n_classes or (width == 1 and p.n_classes == 2)
-        _need(ok and p.n_classes >= 1, f"{what} answers with {width} scores for {p.n_classes} classes")
+        need(ok and p.n_classes >= 2, f"{what} answers with {width} scores for {p.n_classes} classes")
     else:
-        _need(node.kind == "value" and width == 1, f"{what} answers a {node.kind} with {width} scores")
-    _integers(node.margins, f"{what}: a margin")
-    _need(all(a < b for a, b in pairwise(node.margins)), f"{what}: margins do not increase")
-    _need(len(node.confidences) == len(node.margins) + 1, f"{what}: one confidence more than margins is needed")
-    _need(all(0 <= c <= 10_000 for c in node.confidences), f"{what}: a confidence is outside 0 to 10000")
+        ok = node.kind == "value" and width == 1 and p.n_classes == 0
+        need(ok, f"{what} answers a {node.kind} with {width} scores in a program of {p.n_classes} classes")
+    integers(node.margins, f"{what}: a margin")
+    need(all(a < b for a, b in pairwise(node.margins)), f"{what}: margins do not increase")
+    need(len(node.confidences) == len(node.margins) + 1, f"{what}: one confidence more than margins is needed")
+    need(all(0 <= c <= 10_000 for c in node.confidences), f"{what}: a confidence is outside 0 to 10000")
+
+
+def _check_select(node: Select, what: str) -> None:
+    need(len(node.candidates) >= 1, f"{what} has no candidate")
+    for c in node.candidates:
+        need(1 <= c.max_size <= MAX_ITEM_SIZE, f"{what}: a candidate is for items of at most {c.max_size}")
+        _check_cost(c.cost, f"{what}: the cost of a candidate")
 
 
 def _check_fallbacks(p: Program) -> None:
@@ -353,126 +246,49 @@ def _check_fallbacks(p: Program) -> None:
         node = p.nodes[k]
         later = any(forwards[t] for t in targets_of(node))
         if isinstance(node, Forward):
-            _need(not later, f"node {k}: its fallback forwards again")
+            need(not later, f"node {k}: its fallback forwards again")
         forwards[k] = later or isinstance(node, Forward)
-    _need(
-        not any(forwards) or len(p.uplink.features) * 8 <= MAX_REQUEST_BYTES,
-        f"a request would carry {len(p.uplink.features)} readings",
-    )
 
 
-# ---------------------------------------------------------------- 4: what is bought where
+# ---------------------------------------------------------------- 5: what is bought where
 
 
 def _check_flow(p: Program) -> None:
     """Each node's sets over all paths to it: sensors surely tried, sensors surely at hand."""
+    owner = {f: s for s, sensor in enumerate(p.sensors) for f in sensor.features}
+    reads: list[tuple[int, int]] = []
+    for s in p.scorers:
+        reads.append(reads[s.trees] if isinstance(s, Stack) else _reads(p, s, owner))
     everything = (1 << len(p.sensors)) - 1
     tried = [everything] * len(p.nodes)
     at_hand = [everything] * len(p.nodes)
     tried[0] = at_hand[0] = 0
-    owner = {f: s for s, sensor in enumerate(p.sensors) for f in sensor.features}
     for k, node in enumerate(p.nodes):
         if isinstance(node, Branch | Answer):
-            _check_reads(p, node.scores.scorer, tried[k], at_hand[k], owner, f"node {k}")
-        bought = sum(1 << s for s in node.sensors) if isinstance(node, Acquire | Forward) else 0
+            scorer = node.scores.scorer
+            reached, needed = reads[scorer]
+            _check_bits(reached & ~tried[k], k, scorer, "has not tried to buy")
+            _check_bits(needed & ~at_hand[k], k, scorer, "may have failed to get (it has no substitute)")
+        bought = bits_of(node.sensors) if isinstance(node, Acquire | Forward) else 0
         for t in targets_of(node):
             sure = bought if isinstance(node, Acquire) and t == node.then != node.otherwise else 0
             tried[t] &= tried[k] | bought
             at_hand[t] &= at_hand[k] | sure
 
 
-def _check_reads(p: Program, scorer: int, tried: int, at_hand: int, owner: dict[int, int], what: str) -> None:
-    s = p.scorers[scorer]
-    if isinstance(s, Stack):
-        s = p.scorers[s.trees]
+def _check_bits(sensors: int, node: int, scorer: int, why: str) -> None:
+    if sensors:
+        first = (sensors & -sensors).bit_length() - 1
+        raise ProgramError(f"node {node}: scorer {scorer} reads sensor {first}, which some path to it {why}")
+
+
+def _reads(p: Program, s: Polynomial | Trees | Opaque, owner: dict[int, int]) -> tuple[int, int]:
+    """Sensors, as bits, that a scorer reads, and those of them that it must have."""
     if isinstance(s, Opaque):
-        reads: list[tuple[int, bool]] = [(f, True) for f in s.features]
-    elif isinstance(s, Polynomial):
-        reads = [(p.columns[c].feature, sub is None) for c, sub in zip(s.columns, s.substitutes, strict=True)]
-    else:
-        assert isinstance(s, Trees)
-        reads = [(p.columns[c].feature, False) for c in s.columns]
-    for feature, must_be_there in reads:
-        sensor = owner[feature]
-        _need(tried >> sensor & 1 == 1, f"{what} reads sensor {sensor}, which some path to it has not tried to buy")
-        if must_be_there:
-            ok = at_hand >> sensor & 1 == 1 and not p.features[feature].nullable
-            _need(ok, f"{what} reads feature {feature}, which may be missing, and scorer {scorer} has no substitute")
-
-
-# ---------------------------------------------------------------- 5: costs and lengths
-
-
-def _costs(p: Program) -> tuple[int, int, bool]:
-    """Worst over all paths (failures, budgets, lost replies), best over healthy ones, and whether both are exact."""
-    meter = Meter(p, p.max_item_size)
-    cheap = Meter(p, 1)
-    worst, best = 0, SAFE
-    seen: set[tuple[int, int, int, bool]] = set()
-    stack: list[tuple[int, int, int, bool]] = [(0, 0, 0, True)]  # node, bought, requests, healthy
-    while stack:
-        state = stack.pop()
-        if state in seen:
-            continue
-        seen.add(state)
-        if len(seen) > MAX_PATHS:
-            everything = range(len(p.sensors))
-            return meter.total(everything, 1), 0, False
-        k, bought, requests, healthy = state
-        node = p.nodes[k]
-        after = bought
-        if isinstance(node, Acquire | Forward):
-            after |= sum(1 << s for s in node.sensors)
-        ended = isinstance(node, Answer | Forward)
-        if ended:
-            sensors = [s for s in range(len(p.sensors)) if after >> s & 1]
-            sent = requests + isinstance(node, Forward)
-            worst = max(worst, meter.total(sensors, sent))
-            if healthy:
-                best = min(best, cheap.total(sensors, sent))
-        if isinstance(node, Acquire):
-            stack.append((node.then, after, requests, healthy))
-            stack.append((node.otherwise, after, requests, False))
-            stack.append((node.otherwise, bought, requests, False))
-        elif isinstance(node, Forward):
-            stack.append((node.fallback, after, requests + 1, False))
-            stack.append((node.fallback, bought, requests, False))
-        else:
-            stack.extend((t, bought, requests, healthy) for t in targets_of(node))
-    return worst, best, True
-
-
-def _lengths(p: Program) -> tuple[int, int]:
-    work = [_operations(p, k) for k in range(len(p.scorers))]
-    operations = [0] * len(p.nodes)
-    longest = [1] * len(p.nodes)
-    for k in range(len(p.nodes) - 1, -1, -1):
-        node = p.nodes[k]
-        after = targets_of(node)
-        operations[k] = max((operations[t] for t in after), default=0)
-        longest[k] = 1 + max((longest[t] for t in after), default=0)
-        if isinstance(node, Branch | Answer):
-            operations[k] += work[node.scores.scorer]
-    return operations[0], longest[0]
-
-
-def _operations(p: Program, scorer: int) -> int:
-    s = p.scorers[scorer]
+        everything = bits_of({owner[f] for f in s.features})
+        return everything, everything
+    sensors = [owner[p.columns[c].feature] for c in s.columns]
     if isinstance(s, Polynomial):
-        return len(s.terms) * (len(s.bias) + (len(s.terms[0]) if s.terms else 0))
-    if isinstance(s, Trees):
-        return sum(_depth(t) + t.width for t in s.trees)
-    if isinstance(s, Stack):
-        below = p.scorers[s.trees]
-        assert isinstance(below, Trees)
-        return sum(_depth(below.trees[m]) + len(s.bias) for m in s.members)
-    return 0
-
-
-def _depth(tree: Tree) -> int:
-    if not tree.children:
-        return len(tree.splits).bit_length()
-    depths = [0] * len(tree.children)
-    for i in range(len(depths) - 1, -1, -1):
-        depths[i] = 1 + max((depths[c] if c > 0 else 0) for c in tree.children[i])
-    return depths[0]
+        must = {k for k, substitute in zip(sensors, s.substitutes, strict=True) if substitute is None}
+        return bits_of(set(sensors)), bits_of(must)
+    return bits_of(set(sensors)), 0

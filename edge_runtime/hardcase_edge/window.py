@@ -19,8 +19,8 @@ def window_features(samples: Sequence[float]) -> tuple[float, float, float, floa
 
     Parameters
     ----------
-    samples : sequence of float, at least 2
-        In the sensor's own unit, oldest first.
+    samples : sequence of numbers, at least 2
+        In the sensor's own unit, oldest first. Taken as doubles, whatever they come as.
 
     Returns
     -------
@@ -32,11 +32,12 @@ def window_features(samples: Sequence[float]) -> tuple[float, float, float, floa
     Raises
     ------
     ValueError
-        With fewer than 2 samples.
+        With fewer than 2 samples, or one that is no number.
     """
     n = len(samples)
     if n < 2:
         raise ValueError(f"a window has {n} samples, at least 2 are needed")
+    samples = [float(x) for x in samples]  # a float32 would make every sum one
     total = squares = slope = rough = 0.0
     for x in samples:  # not sum(): it compensates from Python 3.12 on, and devices must agree
         total += x

@@ -1,0 +1,286 @@
+"""Tensors as a program: the way back from ``encoder``.
+
+Everything read here is hostile: every offset is checked before use, the total work is bounded, and what no encoder
+of ours writes is refused.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from .errors import BundleVersionError, ProgramError
+from .layout import (
+    CANDIDATE,
+    COLUMN,
+    DTYPES,
+    FEATURE,
+    HEADER,
+    KINDS,
+    NODE,
+    PROGRAM_VERSION,
+    RULES,
+    SCORER,
+    SENSOR,
+    TREE,
+    Pools,
+    from_key,
+)
+from .program import (
+    MISSING,
+    Acquire,
+    Affine,
+    Answer,
+    Branch,
+    Candidate,
+    Column,
+    Feature,
+    Forward,
+    Node,
+    Number,
+    Opaque,
+    Polynomial,
+    Program,
+    Rank,
+    Scorer,
+    Select,
+    Sensor,
+    Slice,
+    Stack,
+    Tree,
+    Trees,
+    Uplink,
+)
+
+__all__ = ["decode"]
+
+MAX_ELEMENTS = 4_000_000  # numbers a decoder will read before it refuses
+NODE_WORDS = (4, 9, 3, 7, 3)  # words in use after the kind
+
+
+class _Reader:
+    def __init__(self, tensors: Pools) -> None:
+        self.pools = tensors
+        self.words = tensors["program"]
+        self.at = 0
+        self.left = MAX_ELEMENTS
+        self.is_draft = False
+
+    def record(self, size: int) -> list[int]:
+        out: list[int] = self.words[self.at : self.at + size].tolist()
+        if len(out) < size:
+            raise ProgramError(f"the program ends at word {len(self.words)}, inside a record of {size} words")
+        self.at += size
+        return out
+
+    def unused(self, words: Sequence[int]) -> None:
+        """Words without a meaning must be zero: a later version may give them one."""
+        if any(words):
+            raise ProgramError(f"the record before word {self.at} has something in words that are not used")
+
+    def get(self, pool: str, offset: int, count: int) -> tuple[int, ...]:
+        values = self.pools.get(pool)
+        have = 0 if values is None else len(values)
+        if count == 0:
+            return ()
+        if values is None or offset < 0 or count < 0 or offset + count > have:
+            raise ProgramError(f"{count} numbers at {offset} of the {pool} pool are asked for, it has {have}")
+        self.left -= count
+        if self.left < 0:
+            raise ProgramError(f"the program has more than {MAX_ELEMENTS} numbers")
+        return tuple(values[offset : offset + count])
+
+    def numbers(self, pool: str, offset: int, count: int) -> tuple[Number, ...]:
+        return self.get("f64" if self.is_draft else pool, offset, count)
+
+    def rows(self, pool: str, offset: int, n_rows: int, n_columns: int) -> tuple[tuple[Number, ...], ...]:
+        # bounded by the product before anything is made: a zero row is still a row
+        self.left -= max(n_rows, 0)
+        if n_rows < 0 or n_columns < 0 or self.left < 0:
+            raise ProgramError(f"a table of {n_rows} by {n_columns} numbers is asked for")
+        flat = self.numbers(pool, offset, n_rows * n_columns)
+        return tuple(flat[k * n_columns : (k + 1) * n_columns] for k in range(n_rows))
+
+
+def _flag(word: int) -> bool:
+    if word not in (0, 1):
+        raise ProgramError(f"a yes or no is {word}, not 0 or 1")
+    return word == 1
+
+
+def _one_of(names: Sequence[str], index: int, what: str) -> str:
+    if not 0 <= index < len(names):
+        raise ProgramError(f"{what} {index} is none of 0 to {len(names) - 1}")
+    return names[index]
+
+
+def decode(tensors: Pools) -> tuple[Program, bool]:
+    """The program in these tensors, and whether it is a draft. Shapes are checked here, meaning by ``verifier``.
+
+    Raises
+    ------
+    BundleVersionError
+        The program's version is not the one this runtime reads.
+    ProgramError
+        Anything is cut, out of range or too large.
+    """
+    r = _Reader(tensors)
+    head = r.record(HEADER)
+    if head[0] != PROGRAM_VERSION:
+        raise BundleVersionError(head[0], PROGRAM_VERSION, PROGRAM_VERSION)
+    r.unused(head[13:])
+    r.is_draft = _flag(head[1])
+    n_features, n_sensors, n_columns, n_scorers, n_nodes = head[2:7]
+    if min(head[2:7]) < 0 or sum(head[2:7]) > len(r.words):
+        raise ProgramError(f"the program's counts {head[2:7]} do not fit its {len(r.words)} words")
+    money = r.get("i64", head[9], 3)
+    features = []
+    for _ in range(n_features):
+        dtype, nullable = r.record(FEATURE)
+        features.append(Feature(_one_of(DTYPES, dtype, "reading type"), _flag(nullable)))
+    sensors = []
+    for _ in range(n_sensors):
+        f, n_f, c, n_c = r.record(SENSOR)
+        sensors.append(Sensor(r.get("i32", f, n_f), r.get("i64", c, n_c)))
+    columns = [_read_column(r, features) for _ in range(n_columns)]
+    scorers = [_read_scorer(r) for _ in range(n_scorers)]
+    nodes = [_read_node(r) for _ in range(n_nodes)]
+    if r.at != len(r.words):
+        raise ProgramError(f"the program has {len(r.words) - r.at} words too many")
+    uplink = Uplink(money[0], money[1], money[2], head[10], r.get("i32", head[11], head[12]))
+    program = Program(
+        tuple(features), tuple(sensors), uplink, tuple(columns), tuple(scorers), tuple(nodes), head[7], head[8]
+    )
+    return program, r.is_draft
+
+
+def _read_column(r: _Reader, features: list[Feature]) -> Column:
+    feature, rule, offset, count = r.record(COLUMN)
+    if not 0 <= feature < len(features):
+        raise ProgramError(f"a column reads feature {feature}, there are {len(features)}")
+    if rule == 0:
+        if count != 6:
+            raise ProgramError(f"an affine rule has 6 numbers, not {count}")
+        return Column(feature, Affine(*r.get("i64", offset, 6)))
+    if rule != 1:
+        raise ProgramError(f"column rule {rule} is none of 0 (affine) and 1 (rank)")
+    dtype = features[feature].dtype
+    keys = r.get("i64" if dtype == "f64" else "i32", offset, count)
+    thresholds = tuple([from_key(k, dtype) for k in keys])
+    if any(a >= b for a, b in pairwise(keys)) or any(k == -1 and t == 0 for k, t in zip(keys, thresholds, strict=True)):
+        raise ProgramError("the thresholds of a rank column do not increase, or one is minus zero")
+    return Column(feature, Rank(thresholds))
+
+
+def _read_scorer(r: _Reader) -> Scorer:
+    kind, *f = r.record(SCORER)
+    readers: tuple[tuple[Callable[[_Reader, list[int]], Scorer], int], ...] = (
+        (_read_polynomial, 11),
+        (_read_trees, 6),
+        (_read_stack, 6),
+        (_read_opaque, 7),
+    )
+    if not 0 <= kind < len(readers):
+        raise ProgramError(f"scorer kind {kind} is none of 0 to {len(readers) - 1}")
+    read, used = readers[kind]
+    r.unused(f[used:])
+    return read(r, f)
+
+
+def _read_polynomial(r: _Reader, f: list[int]) -> Polynomial:
+    n_columns, columns, substitutes, n_terms, degree, terms, n_out, bits, weights, bias, constant = f
+    if bits not in (8, 16) or degree not in (1, 2, 3):
+        raise ProgramError(f"a polynomial of degree {degree} with {bits}-bit weights; 1 to 3 and 8 or 16 are read")
+    return Polynomial(
+        r.get("i32", columns, n_columns),
+        tuple(None if x == MISSING else x for x in r.get("i16", substitutes, n_columns)),
+        constant,
+        tuple(tuple(int(x) for x in term) for term in _integer_rows(r, "i16", terms, n_terms, degree)),
+        r.rows(f"i{bits}", weights, n_out, n_terms),
+        r.numbers("i64", bias, n_out),
+        bits,
+    )
+
+
+def _integer_rows(r: _Reader, pool: str, offset: int, n_rows: int, n_columns: int) -> list[tuple[int, ...]]:
+    flat = r.get(pool, offset, n_rows * n_columns) if n_rows >= 0 else r.get(pool, offset, -1)
+    return [flat[k : k + n_columns] for k in range(0, len(flat), n_columns)]
+
+
+def _read_trees(r: _Reader, f: list[int]) -> Trees:
+    n_columns, columns, n_out, base, n_trees, records = f[:6]
+    if n_trees < 0:
+        raise ProgramError(f"an ensemble has {n_trees} trees")
+    trees = []
+    for output, width, n, has_children, slots, thresholds, children, leaves in _integer_rows(
+        r, "i32", records, n_trees, TREE
+    ):
+        if n < 0 or not 1 <= width <= n_out:
+            raise ProgramError(f"a tree has {n} nodes and leaves of width {width} for {n_out} scores")
+        slot = r.get("i16", slots, n)
+        if any(x < 0 for x in slot):
+            raise ProgramError("a tree node reads a negative slot")
+        trees.append(
+            Tree(
+                output,
+                width,
+                tuple([x >> 1 for x in slot]),
+                r.get("i16", thresholds, n),
+                tuple([not x & 1 for x in slot]),
+                tuple((a, b) for a, b in _integer_rows(r, "i16", children, n, 2)) if _flag(has_children) else (),
+                r.numbers("i16", leaves, (n + 1) * width),
+            )
+        )
+    return Trees(r.get("i32", columns, n_columns), r.numbers("i64", base, n_out), tuple(trees))
+
+
+def _read_stack(r: _Reader, f: list[int]) -> Stack:
+    trees, n_members, members, n_out, weights, bias = f[:6]
+    return Stack(
+        trees,
+        r.get("i32", members, n_members),
+        r.rows("i16", weights, n_out, n_members),
+        r.numbers("i64", bias, n_out),
+    )
+
+
+def _read_opaque(r: _Reader, f: list[int]) -> Opaque:
+    n_features, features, blob, n_bytes, n_out, low, high = f[:7]
+    return Opaque(
+        r.get("i32", features, n_features),
+        array("b", r.get("i8", blob, n_bytes)).tobytes(),
+        r.get("i64", low, n_out),
+        r.get("i64", high, n_out),
+    )
+
+
+def _read_node(r: _Reader) -> Node:
+    kind, *f = r.record(NODE)
+    if not 0 <= kind < len(NODE_WORDS):
+        raise ProgramError(f"node kind {kind} is none of 0 to {len(NODE_WORDS) - 1}")
+    r.unused(f[NODE_WORDS[kind] :])
+    if kind == 0:
+        return Acquire(r.get("i32", f[0], f[1]), f[2], f[3])
+    if kind == 1:
+        return Branch(
+            Slice(f[0], f[1], f[2]),
+            _one_of(RULES, f[3], "branch rule"),
+            r.get("i32", f[5], f[4]),
+            r.numbers("i64", f[6], 1)[0],
+            tuple((a, b) for a, b in _integer_rows(r, "i32", f[8], f[7], 2)),
+        )
+    if kind == 2:
+        candidates = [
+            Candidate(max_size, r.get("i64", cost, n_cost), target)
+            for max_size, cost, n_cost, target in _integer_rows(r, "i32", f[1], f[0], CANDIDATE)
+        ]
+        return Select(tuple(candidates), f[2])
+    if kind == 3:
+        return Answer(
+            Slice(f[0], f[1], f[2]),
+            _one_of(KINDS, f[3], "answer kind"),
+            r.numbers("i64", f[5], f[4]),
+            r.get("i16", f[6], f[4] + 1),
+        )
+    return Forward(r.get("i32", f[0], f[1]), f[2])

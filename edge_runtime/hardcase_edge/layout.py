@@ -1,0 +1,58 @@
+"""The numbers that ``encoder`` and ``decoder`` share: docs/SPEC-program-v1.md section 6 defines every word.
+
+One tensor of fixed-size records (``program``, 32-bit words) refers to a few pooled tensors by offset, so that a
+kernel can run from the file as it lies in memory. In a draft, numbers of scorers are floats and live in the ``f64``
+pool. Thresholds of rank columns are stored as order-preserving integer keys of the reading's bits.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+
+from .program import ARGMAX, MARGIN, THRESHOLD, TOURNAMENT, Number
+
+__all__ = ["DTYPES", "KINDS", "POOLS", "PROGRAM_VERSION", "RULES", "Pools", "from_key", "is_held", "to_key"]
+
+PROGRAM_VERSION = 1
+DTYPES = ("i32", "f32", "f64")
+RULES = (THRESHOLD, MARGIN, ARGMAX, TOURNAMENT)
+KINDS = ("class", "value")
+POOLS = {"f64": "d", "i64": "q", "i32": "i", "i16": "h", "i8": "b"}  # widest first: all aligned in the file
+HEADER, FEATURE, SENSOR, COLUMN, SCORER, NODE, TREE, CANDIDATE = 16, 2, 4, 4, 12, 10, 8, 4  # words of a record
+
+Pools = dict[str, array]  # type: ignore[type-arg]
+
+_BITS = {"f32": ("<f", "<i", 0x7FFF_FFFF), "f64": ("<d", "<q", 0x7FFF_FFFF_FFFF_FFFF)}
+
+
+def to_key(value: Number, dtype: str) -> int:
+    """A signed integer that orders as the reading does; minus zero has zero's key."""
+    if dtype == "i32":
+        return int(value)
+    number, integer, flip = _BITS[dtype]
+    (bits,) = struct.unpack(integer, struct.pack(number, value + 0.0))
+    return int(bits) if bits >= 0 else bits ^ flip
+
+
+def from_key(key: int, dtype: str) -> Number:
+    """The reading with this key."""
+    if dtype == "i32":
+        return key
+    number, integer, flip = _BITS[dtype]
+    (value,) = struct.unpack(number, struct.pack(integer, key if key >= 0 else key ^ flip))
+    return float(value)
+
+
+def is_held(value: Number, dtype: str) -> bool:
+    """Whether this type holds exactly this number."""
+    try:
+        key = to_key(value, dtype)
+        back = from_key(key, dtype)
+    except (OverflowError, ValueError):
+        return False
+    return back == value and (dtype != "i32" or -(2**31) < key < 2**31)
+
+
+assert sys.byteorder == "little", "hardcase-edge runs on little-endian machines only"
