@@ -315,13 +315,13 @@ class Session:
         """Keep one sensor's readings as codes; False if it failed."""
         machine = self._machine
         dtypes, nullable = machine.dtypes[sensor], machine.nullable[sensor]
-        if values is None or isinstance(values, NOT_READINGS):
+        if values is None or (values.__class__ is not list and isinstance(values, NOT_READINGS)):
             return False
         try:
             held = normalise(values, dtypes)
         except Exception:  # whatever a foreign number raises when it is looked at, its sensor has failed
             return False
-        if any(x is None and not may for x, may in zip(held, nullable, strict=True)):
+        if None in held and any(x is None and not may for x, may in zip(held, nullable, strict=True)):
             return False
         codes = self._codes
         for k, slot, code in machine.coders[sensor]:
