@@ -60,6 +60,10 @@ class SessionError(HardcaseError):
 class SensorError(HardcaseError):
     """A sensor did not give a usable reading: it counts as failed."""
 
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(detail or reason)
+        self.reason = reason  # the counter's name: sensors.FAILURES
+
 
 class WireError(HardcaseError):
     """A message from outside is not one of ours: count it and drop it."""

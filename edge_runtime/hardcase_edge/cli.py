@@ -1,0 +1,206 @@
+"""The command ``hardcase-edge``: ``run`` decides until it is stopped, ``verify`` says what a bundle is.
+
+Decisions are JSON lines on stdout, everything else goes to stderr. Exit status: 0 after a clean end (SIGTERM and
+Ctrl-C included), 2 with one line where something given cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .errors import HardcaseError
+
+if TYPE_CHECKING:
+    from .load import Loaded
+    from .loop import Device
+    from .mqtt import Link
+
+__all__ = ["main"]
+
+FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither answers nor refuses
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of both verbs."""
+    parser = argparse.ArgumentParser(prog="hardcase-edge", description="Decide on the device, forward the hard cases.")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    _run_arguments(verbs.add_parser("run", help="decide, one JSON line per decision, until stopped"))
+    verify = verbs.add_parser("verify", help="check a bundle and say what was proved")
+    verify.add_argument("--json", action="store_true", help="as one JSON object")
+    for verb in verbs.choices.values():
+        verb.add_argument("bundle", help="the .hcb file; its signature lies beside it as .hcb.sig")
+        verb.add_argument("--trust", metavar="KEY", help="Ed25519 public key (PEM); without its signature: refused")
+    return parser
+
+
+def _run_arguments(run: argparse.ArgumentParser) -> None:
+    link = run.add_argument_group("the cloud")
+    link.add_argument("--broker", metavar="URL", help="mqtt://host:port or mqtts://host:port; none: decide alone")
+    link.add_argument("--ca", help="PEM file: who may have signed the broker's certificate")
+    link.add_argument("--cert", help="PEM file: this device's certificate")
+    link.add_argument("--key", help="PEM file: its private key")
+    link.add_argument("--device-id", metavar="ID", help="name in topics (default: the host's name)")
+    link.add_argument("--deadline-ms", type=int, default=2_000, help="wait so long for the cloud (default %(default)s)")
+    item = run.add_argument_group("the decisions")
+    item.add_argument(
+        "--sensors",
+        metavar="SPEC",
+        action="append",
+        required=True,
+        help="[NAME=]replay:FILE.csv, [NAME=]thermal:ZONE, [NAME=]MODULE:FUNCTION or NAME=none; repeatable",
+    )
+    item.add_argument("--sensor-timeout-ms", type=int, default=1_000, help="then it has failed (default %(default)s)")
+    item.add_argument("--budget", type=float, help="most a decision may cost, in the bundle's unit")
+    item.add_argument("--interval", type=float, default=0.0, help="seconds between decisions (default: none)")
+    item.add_argument("--count", type=int, help="end after so many decisions")
+    item.add_argument("--item-size", type=int, default=1, help="where sensor costs depend on it (default %(default)s)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; the exit status."""
+    args = make_parser().parse_args(argv)
+    try:
+        status = _verify(args) if args.verb == "verify" else _run(args)
+        sys.stdout.flush()
+        return status
+    except HardcaseError as error:
+        print(f"hardcase-edge: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # whoever read our lines has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 0
+
+
+# ---------------------------------------------------------------- run
+
+
+def _run(args: argparse.Namespace) -> int:
+    from .load import load_bundle
+    from .loop import Device, RuntimeConfig
+    from .specs import open_bank
+
+    _on_signals(_interrupt)
+    config = RuntimeConfig(
+        budget=args.budget,
+        deadline_ms=args.deadline_ms,
+        interval_s=args.interval,
+        count=args.count,
+        item_size=args.item_size,
+    )
+    loaded = load_bundle(args.bundle, trust=args.trust)
+    timeout_s = _timeout_s(args.sensor_timeout_ms)
+    with open_bank(args.sensors, loaded.machine.program, loaded.manifest, timeout_s=timeout_s) as bank:
+        for k in sorted(bank.dead):
+            _say(f"sensor {loaded.manifest.sensors[k]} has no source: it is dead")
+        link = _connect(args, loaded)
+        device = Device(loaded, bank, link, config)
+        try:
+            _decide(device)
+        finally:
+            _on_signals(signal.SIG_IGN)
+            if link is not None:
+                link.stop(device.status())
+    return 0
+
+
+def _decide(device: Device) -> None:
+    def stop(number: int, frame: object) -> None:
+        device.stop()
+        if device.is_idle:  # nothing is half done: wait for no time and no item
+            raise KeyboardInterrupt
+
+    _on_signals(stop)
+    for record in device.run():
+        sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+
+
+def _connect(args: argparse.Namespace, loaded: Loaded) -> Link | None:
+    if args.broker is None:
+        return None
+    import logging
+
+    from .mqtt import Link, LinkConfig
+
+    logging.basicConfig(format="hardcase-edge: %(message)s", level=logging.WARNING)
+    logging.getLogger(__package__).setLevel(logging.INFO)
+    config = LinkConfig.to_broker(args.broker, args.device_id or _host_name(), ca=args.ca, cert=args.cert, key=args.key)
+    link = Link(config, loaded.machine.program, loaded.manifest)
+    link.start(FIRST_CONNECT_S)
+    return link
+
+
+def _host_name() -> str:
+    return os.uname().nodename.split(".")[0]
+
+
+def _timeout_s(ms: int) -> float:
+    from .errors import InputError
+
+    if not 1 <= ms <= 3_600_000:
+        raise InputError(f"a sensor timeout of {ms} ms was given; 1 to 3600000 is expected")
+    return ms / 1000
+
+
+def _on_signals(handler: Any) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _say(line: str) -> None:
+    print(f"hardcase-edge: {line}", file=sys.stderr)
+
+
+# ---------------------------------------------------------------- verify
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from .load import load_bundle
+
+    report = _report(load_bundle(args.bundle, trust=args.trust), is_signed=args.trust is not None)
+    if args.json:
+        print(json.dumps(report, ensure_ascii=False))
+        return 0
+    width = max(map(len, report))
+    for key, value in report.items():
+        print(f"{key:<{width}}  {value}")
+    return 0
+
+
+def _report(loaded: Loaded, *, is_signed: bool) -> dict[str, Any]:
+    from .meter import to_unit
+
+    proved, manifest = loaded.report, loaded.manifest
+    return {
+        "name": manifest.name,
+        "sha256": loaded.bundle.sha256,
+        "signed": "by the trusted key" if is_signed else "not checked",
+        "hpc": manifest.hpc,
+        "unit": manifest.unit,
+        "best_cost": to_unit(proved.best_cost),
+        "worst_cost": to_unit(proved.worst_cost),
+        "cost_is_exact": proved.is_exact,
+        "operations": proved.operations,
+        "session_bytes": proved.session_bytes,
+        "longest_path": proved.longest_path,
+        "unproved_scorers": list(proved.unproved),
+        "sensors": len(manifest.sensors),
+        "classes": len(manifest.classes),
+        "golden": len(loaded.bundle.golden),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
