@@ -71,6 +71,9 @@ def _worker_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cert", metavar="PEM", help="our certificate, if the broker asks for one")
     parser.add_argument("--key", metavar="PEM", help="its private key")
     parser.add_argument("--count", type=_positive, metavar="N", help="end after this many answers")
+    parser.add_argument(
+        "--until-stdin-closes", action="store_true", help="end when whoever started us is gone (cloud up uses it)"
+    )
     _model_arguments(parser)
     parser.set_defaults(act=_worker)
 
@@ -103,12 +106,20 @@ def _worker(args: argparse.Namespace) -> int:
     service = Service(hpc, ServiceConfig(max_batch=args.max_batch, linger_ms=args.linger_ms))
     worker = Worker(service, address, args.group or default_group(hpc.sha256))
     _on_stop_signals(worker.stop)
+    if args.until_stdin_closes:
+        threading.Thread(target=_when_stdin_closes, args=(worker.stop,), daemon=True).start()
     worker.start()
     ready = {"broker": address.url, "mqtt": worker.protocol, "hpc": hpc.sha256, "pid": os.getpid()}
     _say(args.json, "ready", ready)
     worker.run(args.count)
     _say(args.json, "stopped", worker.counters())
     return 0
+
+
+def _when_stdin_closes(stop: Callable[[], None]) -> None:
+    while os.read(0, 4096):
+        pass
+    stop()
 
 
 # ---------------------------------------------------------------- up
@@ -151,7 +162,7 @@ def _secret(user: str, password: str) -> dict[str, str]:
 
 def _supervise(
     args: argparse.Namespace, url: str, worker_url: str, environment: dict[str, str], stop: threading.Event
-) -> int:  # fmt: skip
+) -> int:
     from hardcase_cloud.supervisor import Supervisor
 
     command = [sys.executable, "-m", "hardcase.cli", "cloud", "worker", *_worker_flags(args, worker_url)]
@@ -168,7 +179,7 @@ def _supervise(
 
 
 def _worker_flags(args: argparse.Namespace, url: str) -> list[str]:
-    flags = ["--json", "--broker", url, "--hpc", args.hpc, "--threads", str(args.threads)]
+    flags = ["--until-stdin-closes", "--json", "--broker", url, "--hpc", args.hpc, "--threads", str(args.threads)]
     flags += ["--max-batch", str(args.max_batch), "--linger-ms", str(args.linger_ms)]
     if args.group:
         flags += ["--group", args.group]

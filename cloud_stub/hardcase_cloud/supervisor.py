@@ -1,7 +1,8 @@
 """Keeps worker processes running: starts them, starts them again when they die, with growing pauses, stops them.
 
 A worker says that it is ready by one JSON line on its standard output, ``{"event": "ready", ...}``; every event of
-every worker is passed on. What it says on standard error goes where ours goes.
+every worker is passed on. What it says on standard error goes where ours goes. Its standard input is a pipe that
+closes when we are gone, however that came, so that it can end too; signals of our terminal do not reach it.
 """
 
 from __future__ import annotations
@@ -116,12 +117,17 @@ class Supervisor:
     def _run(self) -> int:
         """One worker's life; its exit status."""
         self._process = process = subprocess.Popen(
-            self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+            self._command,
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
         )
         if self._stop.is_set():  # stopped meanwhile: nobody else will
             process.terminate()
         assert process.stdout is not None
-        with process.stdout as lines:
+        assert process.stdin is not None
+        with process.stdin, process.stdout as lines:
             while line := lines.readline(MAX_LINE):
                 self._hear(line)
         return process.wait()
