@@ -14,6 +14,7 @@ __all__ = ["SIGNATURE_BYTES", "check_signature", "make_keys", "sign", "signature
 
 SIGNATURE_BYTES = 64
 _CONTEXT = b"hardcase-bundle-v1\0"
+_MISSING = "the cryptography package is missing; pip install 'hardcase-edge[signed]'"
 
 
 def signature_path(bundle: str | Path) -> Path:
@@ -36,10 +37,7 @@ def check_signature(data: bytes, signature: bytes, public_pem: bytes) -> None:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
     except ImportError as error:
-        raise SignatureError(
-            "the bundle's signature cannot be checked: the cryptography package is missing; "
-            "pip install 'hardcase-edge[signed]'"
-        ) from error
+        raise SignatureError(f"the bundle's signature cannot be checked: {_MISSING}") from error
     try:
         key = load_pem_public_key(public_pem)
     except Exception as error:  # cryptography raises ValueError, TypeError and its own
@@ -60,11 +58,13 @@ def sign(data: bytes, private_pem: bytes) -> bytes:
     Raises
     ------
     InputError
-        The key is no Ed25519 private key.
+        The key is no Ed25519 private key, or nothing can be signed here.
     """
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    except ImportError as error:
+        raise InputError(f"bundles cannot be signed here: {_MISSING}") from error
     try:
         key = load_pem_private_key(private_pem, password=None)
     except Exception as error:  # as above
@@ -75,15 +75,18 @@ def sign(data: bytes, private_pem: bytes) -> bytes:
 
 
 def make_keys() -> tuple[bytes, bytes]:
-    """A new pair: private and public PEM."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-        PublicFormat,
-    )
+    """A new pair: private and public PEM.
 
+    Raises
+    ------
+    InputError
+        The cryptography package is missing.
+    """
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+    except ImportError as error:
+        raise InputError(f"keys cannot be made here: {_MISSING}") from error
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
