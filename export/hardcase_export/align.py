@@ -1,0 +1,100 @@
+"""Move integer thresholds by the few steps that rounding cost them.
+
+A threshold that training put on a score which occurs, or close beside one, may land on the wrong side of that score's
+rounded value. On unlabelled rows both scores can be seen, and the threshold that parts the integers as the draft
+parts its floats can be taken. Where several part them equally well, the one nearest to plain rounding is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_edge.columns import Reading, make_coder
+from hardcase_edge.program import MARGIN, MISSING, THRESHOLD, Branch, Node, Opaque, Polynomial, Program
+from hardcase_edge.session import Machine, margin_of
+from hardcase_edge.verifier import verify
+
+from .rows import readings_of
+
+__all__ = ["align"]
+
+REACH = 64  # integer steps a threshold may move
+
+
+def align(draft: Program, program: Program, X: NDArray[np.float64]) -> Program:
+    """The program with its ``threshold`` and ``margin`` branches set as the draft decides on rows X.
+
+    Parameters
+    ----------
+    draft, program : Program
+        Before and after ``quantise``.
+    X : (n, n_features) float64, NaN = missing
+        No label is seen.
+    """
+    codes = _codes(program, readings_of(program, X))
+    before, after = Machine(draft), Machine(program)
+    nodes = [
+        _align(before, after, k, node, codes) if _can_move(node, program) else node
+        for k, node in enumerate(program.nodes)
+    ]
+    aligned = replace(program, nodes=tuple(nodes))
+    verify(aligned)
+    return aligned
+
+
+def _can_move(node: Node, program: Program) -> bool:
+    return (
+        isinstance(node, Branch)
+        and node.rule in (THRESHOLD, MARGIN)
+        and not isinstance(program.scorers[node.scores.scorer], Opaque)
+    )
+
+
+def _codes(program: Program, rows: Sequence[Sequence[Reading]]) -> list[list[int]]:
+    """Every column's two codes per row, as a session holds them once all is bought."""
+    coders = [(c.feature, make_coder(c)) for c in program.columns]
+    out = []
+    for row in rows:
+        codes: list[int] = []
+        for feature, code in coders:
+            x = row[feature]
+            codes += (MISSING, -MISSING - 1) if x is None else (code(x),) * 2
+        out.append(codes)
+    return out
+
+
+def _align(draft: Machine, program: Machine, k: int, node: Node, codes: Sequence[list[int]]) -> Node:
+    old = draft.nodes[k]
+    assert isinstance(old, Branch)
+    assert isinstance(node, Branch)
+    floats, integers = _values(draft, old, codes), _values(program, node, codes)
+    is_margin = node.rule == MARGIN
+    wanted = floats >= float(old.threshold) if is_margin else floats > float(old.threshold)
+    steps = integers - node.threshold
+    best, best_wrong = 0, len(codes) + 1
+    for move in sorted(range(-REACH, REACH + 1), key=abs):  # nearest first
+        wrong = int(np.sum((steps >= move if is_margin else steps > move) != wanted))
+        if wrong < best_wrong:
+            best, best_wrong = move, wrong
+    return replace(node, threshold=node.threshold + best)
+
+
+def _values(machine: Machine, node: Branch, codes: Sequence[list[int]]) -> NDArray[Any]:
+    """What the branch compares, per row on which its scorer may run."""
+    part = node.scores
+    score = machine.score[part.scorer]
+    scorer = machine.program.scorers[part.scorer]
+    needed: list[int] = []
+    if isinstance(scorer, Polynomial):
+        needed = [c for c, sub in zip(scorer.columns, scorer.substitutes, strict=True) if sub is None]
+    out = []
+    for row in codes:
+        if all(row[2 * c] != MISSING for c in needed):
+            scores = score(row)[part.start : part.stop]
+            out.append(margin_of(scores) if node.rule == MARGIN else scores[0])
+    return np.array(out)

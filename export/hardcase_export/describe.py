@@ -1,0 +1,85 @@
+"""What a bundle is, for people and for ``--json``: sensors, costs, work, bytes by part, claims."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import Counter
+from typing import Any
+
+from hardcase_edge.bundle import pack_bundle
+from hardcase_edge.load import Loaded
+from hardcase_edge.meter import Meter, to_unit
+from hardcase_edge.program import Forward
+
+__all__ = ["describe"]
+
+
+def describe(loaded: Loaded) -> dict[str, Any]:
+    """Plain JSON values about a bundle that has passed every check.
+
+    Returns
+    -------
+    dict
+        Costs in the user's unit, for an item of size 1 where sensors are listed; sizes in bytes. ``mean`` cost is
+        what the bundle claims for its test rows, None if it claims nothing.
+    """
+    manifest, program, report = loaded.manifest, loaded.bundle.program, loaded.report
+    meter = Meter(program)
+    return {
+        "name": manifest.name,
+        "target": manifest.target,
+        "sha256": loaded.bundle.sha256,
+        "unit": manifest.unit,
+        "classes": list(manifest.classes),
+        "hpc": manifest.hpc,
+        "sensors": [
+            {
+                "name": name,
+                "cost": to_unit(meter.sensor_costs[k]),
+                "features": [manifest.features[f] for f in sensor.features],
+            }
+            for k, (name, sensor) in enumerate(zip(manifest.sensors, program.sensors, strict=True))
+        ],
+        "request": {
+            "cost": to_unit(meter.request_cost),
+            "bytes": program.uplink.request_bytes,
+            "is_used": any(isinstance(node, Forward) for node in program.nodes),
+        },
+        "cost": {
+            "worst": to_unit(report.worst_cost),
+            "mean": _claimed_cost(manifest.claims),
+            "best": to_unit(report.best_cost),
+            "is_exact": report.is_exact,
+        },
+        "operations": report.operations,
+        "longest_path": report.longest_path,
+        "session_bytes": report.session_bytes,
+        "unproved": list(report.unproved),
+        "nodes": dict(sorted(Counter(type(node).__name__ for node in program.nodes).items())),
+        "scorers": [type(scorer).__name__ for scorer in program.scorers],
+        "columns": len(program.columns),
+        "golden": len(loaded.bundle.golden),
+        "bytes": _sizes(pack_bundle(loaded.bundle)),
+        "claims": manifest.claims,
+        "trained": manifest.trained,
+    }
+
+
+def _claimed_cost(claims: dict[str, Any]) -> float | None:
+    test = claims.get("test")
+    cost = test.get("cost") if isinstance(test, dict) else None
+    return float(cost) if type(cost) in (int, float) else None  # type: ignore[arg-type]
+
+
+def _sizes(data: bytes) -> dict[str, int]:
+    """How many bytes of the file each part takes; they add up to ``total``."""
+    (length,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8 : 8 + length])
+    manifest = len(header.pop("__metadata__")["manifest"].encode())
+    sizes = {"manifest": manifest, "header": 8 + length - manifest}
+    for name, entry in header.items():
+        first, last = entry["data_offsets"]
+        part = "golden" if name.startswith("golden.") else name
+        sizes[part] = sizes.get(part, 0) + last - first
+    return {**sizes, "total": len(data)}

@@ -1,0 +1,251 @@
+"""The HPC as an ONNX file: converted by skl2onnx, then replayed beside scikit-learn before a byte is written.
+
+The file has one input ``X`` (n, n_features), NaN for missing: float32, or float64 if a feature is f64 (and is then
+cast: onnxruntime has neither imputers nor tree ensembles that take double and give label and probabilities). It has
+two outputs, ``label`` (n,) int64 class index and ``probabilities`` (n, n_classes) float32. Its metadata say how a
+request is laid out: ``hardcase.dtypes`` ("f32,f32,i32") and ``hardcase.classes`` ("4").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_edge.errors import InputError
+from hardcase_edge.files import write_whole
+
+__all__ = ["MAX_APART", "convert_hpc", "export_hpc", "punch"]
+
+logger = logging.getLogger(__name__)
+
+MAX_APART = 0.002  # share of labels that may differ from scikit-learn's
+PUNCHED, PUNCH_SEED = 0.1, 20_170  # share of cells made missing in the second replay
+OPSETS = {"": 18, "ai.onnx.ml": 3}
+IR_VERSION = 8
+DTYPES = ("i32", "f32", "f64")
+REMEDY = "name another estimator in [hpc]"
+
+
+def export_hpc(
+    estimator: Any,
+    X_test: NDArray[np.float64],
+    n_classes: int,
+    dtypes: Sequence[str],
+    path: str | Path,
+) -> dict[str, Any]:
+    """Convert a fitted classifier, replay it on the test rows with and without missing values, and write the file.
+
+    Parameters
+    ----------
+    estimator : fitted scikit-learn classifier or Pipeline that takes NaN; its ``classes_`` are 0 to n_classes - 1
+    X_test : (n, n_features) float64, NaN = missing
+    n_classes : int
+    dtypes : "i32", "f32" or "f64" per feature
+    path : where the ONNX file goes; it is written whole or not at all
+
+    Returns
+    -------
+    dict
+        ``sha256``, ``bytes``, ``rows``, ``apart`` and ``apart_missing`` (labels that differ), ``probability_gap``
+        (largest difference of a probability, both replays).
+
+    Raises
+    ------
+    InputError
+        The estimator cannot be converted, or more than ``MAX_APART`` of its labels come out differently.
+    """
+    _check(estimator, X_test, n_classes, dtypes)
+    data = convert_hpc(estimator, n_classes, dtypes)
+    run = _runner(data, estimator)
+    held = _as_held(X_test, dtypes)
+    apart, gap = _replay(estimator, run, held, n_classes, "")
+    apart_missing, gap_missing = _replay(estimator, run, punch(held), n_classes, " with missing values")
+    if max(gap, gap_missing) > 0.05:
+        logger.warning("the HPC's probabilities differ from scikit-learn's by up to %.3f", max(gap, gap_missing))
+    write_whole(path, data)
+    return {
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "bytes": len(data),
+        "rows": len(held),
+        "apart": apart,
+        "apart_missing": apart_missing,
+        "probability_gap": max(gap, gap_missing),
+    }
+
+
+def punch(X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A copy with one cell in ten missing, always the same ones."""
+    holes = np.random.default_rng(PUNCH_SEED).random(X.shape) < PUNCHED
+    return np.where(holes, np.nan, X)
+
+
+# ---------------------------------------------------------------- what comes in
+
+
+def _check(estimator: Any, X: NDArray[np.float64], n_classes: int, dtypes: Sequence[str]) -> None:
+    name = _name(estimator)
+    if not hasattr(estimator, "predict_proba"):
+        raise InputError(f"{name} has no predict_proba, and an HPC must say how sure it is; {REMEDY}")
+    classes = np.asarray(getattr(estimator, "classes_", []))
+    if classes.tolist() != list(range(n_classes)):
+        found = str(classes.tolist())[:100]
+        raise InputError(f"{name} was fitted to the classes {found}, 0 to {n_classes - 1} are expected; fit it again")
+    if X.ndim != 2 or X.shape[0] == 0 or X.shape[1] != len(dtypes) or set(dtypes) - set(DTYPES):
+        raise InputError(f"the test rows have the shape {X.shape}, {len(dtypes)} features are declared")
+    if _splits_on_missing(estimator):
+        raise InputError(
+            f"{name} was fitted to missing values itself, which skl2onnx converts wrongly; "
+            "put SimpleImputer(keep_empty_features=True) before it in a Pipeline"
+        )
+
+
+def _name(estimator: Any) -> str:
+    return type(_last(estimator)).__name__
+
+
+def _last(estimator: Any) -> Any:
+    while hasattr(estimator, "steps"):
+        estimator = estimator.steps[-1][1]
+    return estimator
+
+
+def _splits_on_missing(estimator: Any) -> bool:
+    """Does a tree part missing from present by an infinite threshold? (skl2onnx then never returns, for doubles.)"""
+    tree = getattr(estimator, "tree_", None)
+    if tree is not None:
+        return bool(np.isinf(tree.threshold).any())
+    parts = [part for _, part in getattr(estimator, "steps", [])]
+    parts += list(np.ravel(getattr(estimator, "estimators_", [])))
+    return any(_splits_on_missing(part) for part in parts if not isinstance(part, str))
+
+
+def _as_held(X: NDArray[np.float64], dtypes: Sequence[str]) -> NDArray[np.float64]:
+    """The rows as a device sends them: f32 features rounded to float32."""
+    held = np.where(np.isfinite(X), X, np.nan)
+    narrow = [d == "f32" for d in dtypes]
+    with np.errstate(over="ignore"):
+        held[:, narrow] = held[:, narrow].astype(np.float32)
+    return np.where(np.isfinite(held), held, np.nan)
+
+
+# ---------------------------------------------------------------- conversion
+
+
+def convert_hpc(estimator: Any, n_classes: int, dtypes: Sequence[str]) -> bytes:
+    """The ONNX file's bytes, not yet replayed; the same estimator always gives the same bytes.
+
+    Raises
+    ------
+    InputError
+        skl2onnx cannot convert it, or the result is not a classifier in ONNX.
+    """
+    import onnx
+
+    name = _name(estimator)
+    try:
+        model = _convert(estimator, len(dtypes))
+        if "f64" in dtypes:
+            _take_double(model)
+        _describe(model, n_classes, dtypes)
+        onnx.checker.check_model(model)
+    except Exception as error:  # skl2onnx and onnx raise all kinds
+        raise InputError(f"{name} cannot be converted to ONNX ({_one_line(error)}); {REMEDY}") from error
+    outputs = [o.name for o in model.graph.output]
+    if outputs != ["label", "probabilities"]:
+        raise InputError(f"{name} converts to the outputs {outputs}, label and probabilities are needed; {REMEDY}")
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _convert(estimator: Any, n_features: int) -> Any:
+    from skl2onnx import convert_sklearn
+    from skl2onnx.common.data_types import FloatTensorType
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the libraries' own insides
+        return convert_sklearn(
+            estimator,
+            name="hpc",
+            initial_types=[("X", FloatTensorType([None, n_features]))],
+            options={id(_last(estimator)): {"zipmap": False}},
+            target_opset=OPSETS,
+        )
+
+
+def _take_double(model: Any) -> None:
+    """Let the input be float64, and cast it to what the graph takes."""
+    from onnx import TensorProto, helper
+
+    for node in model.graph.node:
+        for k, used in enumerate(node.input):
+            if used == "X":
+                node.input[k] = "X_float"
+    cast = helper.make_node("Cast", ["X"], ["X_float"], name="hardcase_cast", to=TensorProto.FLOAT)
+    model.graph.node.insert(0, cast)
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+
+
+def _describe(model: Any, n_classes: int, dtypes: Sequence[str]) -> None:
+    """Fixed words wherever a converter writes its own version or name."""
+    model.ir_version = IR_VERSION
+    model.producer_name, model.producer_version, model.domain = "hardcase", "", ""
+    model.model_version, model.doc_string = 0, ""
+    model.graph.name, model.graph.doc_string = "hpc", ""
+    del model.metadata_props[:]
+    for key, value in (("hardcase.classes", str(n_classes)), ("hardcase.dtypes", ",".join(dtypes))):
+        model.metadata_props.add(key=key, value=value)
+
+
+# ---------------------------------------------------------------- replay
+
+
+def _runner(data: bytes, estimator: Any) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4  # what goes wrong comes as an exception
+    try:
+        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has no common base for its own errors
+        raise InputError(
+            f"{_name(estimator)} converts to an ONNX file that onnxruntime cannot run ({_one_line(error)}); {REMEDY}"
+        ) from error
+
+
+def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int, kind: str) -> tuple[int, float]:
+    """How many labels differ, and the largest difference of a probability."""
+    name = _name(estimator)
+    try:
+        labels, probabilities = np.asarray(estimator.predict(X)), np.asarray(estimator.predict_proba(X))
+    except ValueError as error:
+        raise InputError(
+            f"{name} fails on the test rows{kind} ({_one_line(error)}); "
+            "put SimpleImputer(keep_empty_features=True) before it in a Pipeline"
+        ) from error
+    wide = session.get_inputs()[0].type == "tensor(double)"
+    with np.errstate(over="ignore"):
+        given = X.astype(np.float64 if wide else np.float32)
+    try:
+        found, said = session.run(["label", "probabilities"], {"X": given})
+    except Exception as error:  # as above
+        raise InputError(f"{name}'s ONNX file fails on the test rows{kind} ({_one_line(error)}); {REMEDY}") from error
+    if np.shape(found) != (len(X),) or np.shape(said) != (len(X), n_classes):
+        raise InputError(f"{name}'s ONNX file gives labels {np.shape(found)} and probabilities {np.shape(said)}")
+    apart = int(np.sum(found != labels))
+    if apart > MAX_APART * len(X):
+        raise InputError(
+            f"{name} in ONNX gives {apart} of {len(X)} test rows{kind} another label than scikit-learn, at most "
+            f"{MAX_APART:.1%} may differ; nothing is written: {REMEDY}"
+        )
+    return apart, float(np.abs(said - probabilities).max())
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

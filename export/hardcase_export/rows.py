@@ -1,0 +1,124 @@
+"""Run programs, drafts too, over rows with the device's own machine, session and meter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_edge.columns import Reading, normalise
+from hardcase_edge.errors import InputError
+from hardcase_edge.golden import drive
+from hardcase_edge.meter import to_unit
+from hardcase_edge.program import Program
+from hardcase_edge.session import CLOUD, Decision, Machine, NeedReply, Session
+
+__all__ = ["Figures", "Reply", "decide", "decisions", "figures", "readings_of"]
+
+Reply = tuple[int, int]  # class index, confidence in basis points
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a program does on labelled rows. ``cost``: mean, in the user's unit; rates are shares of 1."""
+
+    accuracy: float
+    cost: float
+    forward_rate: float
+    n: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+def readings_of(program: Program, X: NDArray[np.float64]) -> list[list[Reading]]:
+    """Rows (n, n_features) with NaN for missing, as readings that their declared types hold.
+
+    Raises
+    ------
+    InputError
+        The rows do not have the program's number of features.
+    """
+    wanted = len(program.features)
+    if X.ndim != 2 or X.shape[1] != wanted:
+        raise InputError(f"the rows have the shape {X.shape}, the program reads {wanted} features per row")
+    dtypes = [f.dtype for f in program.features]
+    return [normalise(row, dtypes) for row in X.tolist()]
+
+
+def decide(
+    machine: Machine,
+    readings: Sequence[Reading],
+    reply: Reply | None,
+    *,
+    budget: int | None = None,
+    dead: Sequence[int] = (),
+) -> Decision:
+    """One decision over one row; ``reply`` None: the cloud does not answer."""
+    sensors = machine.program.sensors
+
+    def read(asked: tuple[int, ...]) -> dict[int, list[Reading]]:
+        return {s: [readings[f] for f in sensors[s].features] for s in asked}
+
+    def ask(_: NeedReply) -> Reply | None:
+        return reply
+
+    return drive(Session(machine, budget=budget, dead=dead), read, ask)
+
+
+def decisions(
+    program: Program,
+    X: NDArray[np.float64],
+    hpc: Sequence[int] | NDArray[np.int64] | None,
+    confidence: Sequence[int] | NDArray[np.int64] | None = None,
+    *,
+    budget: int | None = None,
+    dead: Sequence[int] = (),
+    progress: Callable[[int], None] | None = None,
+) -> list[Decision]:
+    """One decision per row.
+
+    Parameters
+    ----------
+    program : Program
+        A draft or a quantised one.
+    X : (n, n_features) float64, NaN = missing
+    hpc : (n,) class index the HPC would reply with, or None where the cloud never answers
+    confidence : (n,) basis points said with it; 0 if not given
+    budget : micro-units per decision, or None
+    dead : sensors known not to work
+    progress : called with the number of rows done, every hundred rows
+    """
+    machine = Machine(program)
+    rows = readings_of(program, X)
+    replies: list[Reply | None] = [None] * len(rows)
+    if hpc is not None:
+        said = np.zeros(len(rows), np.int64) if confidence is None else np.asarray(confidence)
+        replies = list(zip(np.asarray(hpc).tolist(), said.tolist(), strict=True))
+    out = []
+    for k, (row, reply) in enumerate(zip(rows, replies, strict=True)):
+        out.append(decide(machine, row, reply, budget=budget, dead=dead))
+        if progress is not None and k % 100 == 99:
+            progress(k + 1)
+    return out
+
+
+def figures(made: Sequence[Decision], y: Sequence[int] | NDArray[np.int64]) -> Figures:
+    """Accuracy against class indices ``y`` (n,), mean metered cost and the share answered by the cloud.
+
+    Raises
+    ------
+    InputError
+        There are no rows.
+    """
+    n = len(made)
+    if n == 0:
+        raise InputError("there are no rows to measure on; give at least one")
+    truth = np.asarray(y).tolist()
+    right = sum(d.result == t for d, t in zip(made, truth, strict=True))
+    forwarded = sum(d.route == CLOUD for d in made)
+    return Figures(right / n, to_unit(sum(d.cost for d in made) / n), forwarded / n, n)
