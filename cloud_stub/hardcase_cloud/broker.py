@@ -109,6 +109,19 @@ class Admitted(BaseAuthPlugin):  # type: ignore[misc]  # amqtt ships no types
         return True
 
 
+class DiscreetBroker(Broker):  # type: ignore[misc]  # amqtt ships no types
+    """amqtt, except that a retained message goes only to who asked for it.
+
+    amqtt 0.12.1 sends every new client the retained messages of everybody's subscriptions.
+    """
+
+    async def _publish_retained_messages_for_subscription(
+        self, subscription: tuple[str, int], session: Session
+    ) -> None:
+        if any(subscriber is session for subscriber, _ in self._subscriptions.get(subscription[0], ())):
+            await super()._publish_retained_messages_for_subscription(subscription, session)
+
+
 class EmbeddedBroker:
     """``start`` it, ``stop`` it; or use it as a context manager.
 
@@ -193,7 +206,7 @@ class EmbeddedBroker:
             listeners={"default": ListenerConfig(type=ListenerType.EXTERNAL)},
             plugins={f"{__name__}.{Admitted.__name__}": {}},
         )
-        self._broker = Broker(config)
+        self._broker = DiscreetBroker(config)
         await self._broker.start()
         listen = self.listen
         self.port = await self._serve(listen.host, listen.port, self._tls)

@@ -21,6 +21,7 @@ from .packets import (
     BAD_VERSION,
     CONNECT,
     NOT_AUTHORISED,
+    OTHERS,
     PUBLISH,
     SUBSCRIBE,
     Connect,
@@ -89,14 +90,13 @@ class Door:
         PacketError
             It must not go through.
         """
-        kind = first >> 4
-        if kind == CONNECT:
-            raise PacketError("a second CONNECT")
-        if kind == PUBLISH:
+        if first >> 4 == PUBLISH:
             publish = read_publish(first & 15, body)
             if publish.qos == 2 or not self.may_publish(user, publish.topic, is_retained=publish.is_retained):
                 raise PacketError(f"a publish to {publish.topic[:80]!r} with QoS {publish.qos}")
-        elif kind == SUBSCRIBE:
+        elif first not in OTHERS:
+            raise PacketError(f"a packet that begins with {first:#04x}")
+        elif first == SUBSCRIBE:
             for wanted in read_subscribe(body):
                 if not self.may_subscribe(user, wanted):
                     raise PacketError(f"a subscription to {wanted[:80]!r}")
@@ -152,9 +152,10 @@ class DoorReader(ReaderAdapter):  # type: ignore[misc]  # amqtt ships no types
             It may not, or there is none.
         """
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            first, body, whole = await self._next_packet()
-        if first != CONNECT << 4:
-            raise PacketError(f"the first packet begins with {first:#04x}, not with a CONNECT's")
+            self._head += await self._reader.readexactly(1)
+            if self._head[0] != CONNECT:
+                raise PacketError(f"the first packet begins with {self._head[0]:#04x}, not with a CONNECT's")
+            _, body, whole = await self._next_packet()
         self._user = await self._door.admits(read_connect(body))
         self._packet = memoryview(whole)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "CONNECT",
+    "OTHERS",
     "PUBLISH",
     "SUBSCRIBE",
     "Connect",
@@ -21,7 +22,9 @@ __all__ = [
     "refusal",
 ]
 
-CONNECT, PUBLISH, SUBSCRIBE = 1, 3, 8
+PUBLISH = 3  # the upper four bits of its first byte; the lower are flags
+CONNECT, PUBACK, SUBSCRIBE, UNSUBSCRIBE, PINGREQ, DISCONNECT = 0x10, 0x40, 0x82, 0xA2, 0xC0, 0xE0  # first bytes
+OTHERS = frozenset((PUBACK, SUBSCRIBE, UNSUBSCRIBE, PINGREQ, DISCONNECT))  # that a client of ours sends
 ACCEPTED, BAD_VERSION, NOT_AUTHORISED = 0, 1, 5  # 3.2.2.3
 
 
