@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import isfinite
 from time import monotonic
@@ -121,7 +121,9 @@ class SensorBank:
         self.close()
 
     def close(self) -> None:
-        """Let go of the sources' files. A source that hangs keeps its thread until the process ends."""
+        """Let go of the sources' files and threads. A sensor that hangs keeps its thread until it comes back."""
+        for call in self._calls.values():
+            call.close()
         for source in self._distinct():
             source.close()
 
@@ -191,12 +193,12 @@ def _window(wanted: Wanted, numbers: Sequence[Reading]) -> list[Reading]:
     samples = [x for x in numbers if x is not None]
     if len(samples) != wanted.window:
         raise SensorError("not_a_number", f"sensor {wanted.name} has a sample that is missing")
-    return list(window_features(samples))
+    return [_number(x) for x in window_features(samples)]  # huge samples may leave the numbers
 
 
 def _items(value: object, count: int) -> Sequence[object]:
     """The values, if there are as many as there should be; looked at only once their number is known."""
-    if isinstance(value, str | bytes | bytearray | Mapping):
+    if isinstance(value, str | bytes | bytearray | Mapping | Set):
         raise SensorError("wrong_shape", f"a {type(value).__name__} is no reading")
     try:
         n = len(value)  # type: ignore[arg-type]
@@ -244,6 +246,7 @@ class _TimedCall:
         self._begun = threading.Semaphore(0)
         self._ticket: _Ticket | None = None
         self._thread: threading.Thread | None = None
+        self._is_closed = False
 
     def begin(self) -> _Ticket | None:
         """Start a call; None while an earlier one has not come back."""
@@ -256,11 +259,17 @@ class _TimedCall:
         self._begun.release()
         return self._ticket
 
+    def close(self) -> None:
+        """End the thread, as soon as it is idle."""
+        self._is_closed = True
+        self._begun.release()
+
     def _run(self) -> None:
         while True:
             self._begun.acquire()
             ticket = self._ticket
-            assert ticket is not None
+            if self._is_closed or ticket is None:
+                return
             try:
                 ticket.value = self._function()
             except BaseException:  # also SystemExit: a plug-in does not end the device

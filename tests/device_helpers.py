@@ -1,0 +1,190 @@
+"""A small bundle for the device's tests, and people to ask: a linear gate on ``x``, hard cases go to the cloud.
+
+Sensor ``x`` (1 mJ) decides alone where |x| >= 1: class "high" if x > 0, else "low". Otherwise sensor ``vib`` (10 mJ, a
+window of five samples) is bought too and the HPC asked (100 mJ and 1 mJ per byte).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from hardcase_edge.address import parse_address
+from hardcase_edge.bundle import Bundle, pack_bundle
+from hardcase_edge.columns import Reading
+from hardcase_edge.connection import Connection, ConnectionConfig, Message
+from hardcase_edge.load import Loaded, load_bytes
+from hardcase_edge.manifest import Manifest
+from hardcase_edge.program import (
+    MARGIN,
+    MICRO,
+    Acquire,
+    Affine,
+    Answer,
+    Branch,
+    Column,
+    Feature,
+    Forward,
+    Polynomial,
+    Program,
+    Sensor,
+    Slice,
+    Uplink,
+)
+from hardcase_edge.wire import (
+    OK,
+    Reply,
+    Request,
+    device_of_topic,
+    pack_reply,
+    reply_topic,
+    request_bytes,
+    request_topic,
+    unpack_request,
+)
+
+HPC = bytes(range(32))
+FEATURES = ("x", "vib_mean", "vib_deviation", "vib_slope", "vib_roughness")
+REQUEST_BYTES = request_bytes(["f32"] * 5)
+FORWARD_COST = 1 + 10 + 100 + REQUEST_BYTES  # mJ
+EASY, HARD = 3.0, 0.25
+LABELS = ("low", "high")
+
+
+def make_program() -> Program:
+    """See above."""
+    gate = Slice(0, 0, 1)
+    return Program(
+        features=tuple(Feature("f32", nullable=k == 4) for k in range(5)),
+        sensors=(Sensor((0,), (MICRO,)), Sensor((1, 2, 3, 4), (10 * MICRO,))),
+        uplink=Uplink(per_request=100 * MICRO, per_byte=MICRO, request_bytes=REQUEST_BYTES, features=(0, 1, 2, 3, 4)),
+        columns=(Column(0, Affine(frac=8, mul=1, add=0, shift=0)),),
+        scorers=(Polynomial((0,), (0,), 1, ((0,),), ((1,),), (0,)),),
+        nodes=(
+            Acquire((0,), 1, 3),
+            Branch(gate, MARGIN, (2, 4), threshold=256),
+            Forward((0, 1), 3),
+            Answer(gate, confidences=(6_000,)),
+            Answer(gate, confidences=(9_500,)),
+        ),
+        n_classes=2,
+    )
+
+
+def make_manifest() -> Manifest:
+    """Names for it."""
+    return Manifest(
+        name="toy",
+        unit="mJ",
+        features=FEATURES,
+        sensors=("x", "vib"),
+        classes=LABELS,
+        hpc=HPC.hex(),
+        windows={"vib": 5},
+    )
+
+
+def make_bundle_bytes() -> bytes:
+    """The whole, as a file's bytes."""
+    return pack_bundle(Bundle(make_manifest().to_json(), make_program(), ()))
+
+
+def make_loaded() -> Loaded:
+    """The whole, loaded."""
+    return load_bytes(make_bundle_bytes())
+
+
+class Cloud(AbstractContextManager["Cloud"]):
+    """A worker in a few lines on a real broker: answers class 1 at 90 % to whatever asks, or as ``respond`` says.
+
+    ``respond(request, device)`` returns the payloads to publish as replies; None takes the usual one.
+    """
+
+    def __init__(self, url: str, respond: Callable[[Request, str], Sequence[bytes] | None] | None = None) -> None:
+        self.requests: list[Request] = []
+        self.messages: list[Message] = []
+        self._respond = respond
+        self._connection = Connection(
+            ConnectionConfig(address=parse_address(url), client_id="worker", retry_first_s=0.1),
+            subscribe=request_topic("+"),
+            on_message=self._on_message,
+        )
+        assert self._connection.start(5.0)
+
+    def _on_message(self, message: Message) -> None:
+        request = unpack_request(message.payload, ["f32"] * 5, HPC)
+        device = device_of_topic(message.topic)
+        self.messages.append(message)
+        self.requests.append(request)
+        payloads = self._respond(request, device) if self._respond else None
+        for payload in [usual_reply(request)] if payloads is None else payloads:
+            self.publish(reply_topic(device), payload, message.correlation)
+
+    def publish(self, topic: str, payload: bytes, correlation: bytes | None = None) -> None:
+        """Anything, to anyone."""
+        assert self._connection.publish(topic, payload, correlation=correlation)
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.stop()
+
+
+def usual_reply(request: Request, **changes: Any) -> bytes:
+    """Class 1 at 90 %, with these fields changed."""
+    fields = {"id": request.id, "hpc": HPC, "status": OK, "result": 1, "confidence": 9_000, **changes}
+    return pack_reply(Reply(**fields))
+
+
+class FakeLink:
+    """A link without a network: gives these replies in turn, None for silence."""
+
+    def __init__(self, replies: Sequence[Reply | None] = (), *, is_connected: bool = True, resends: int = 0) -> None:
+        self.is_connected = is_connected
+        self.counters: Counter[str] = Counter()
+        self.asked: list[tuple[Sequence[Reading], float]] = []
+        self.statuses: list[dict[str, Any]] = []
+        self.cancelled = threading.Event()
+        self._replies = list(replies)
+        self._resends = resends
+
+    def ask(self, readings: Sequence[Reading], deadline_s: float, may_resend: Callable[[], bool]) -> Reply | None:
+        self.asked.append((readings, deadline_s))
+        for _ in range(self._resends):
+            self.counters["resent"] += may_resend()
+        return self._replies.pop(0)
+
+    def publish_status(self, fields: Mapping[str, Any]) -> bool:
+        self.statuses.append(dict(fields))
+        return True
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+
+class FakeBank:
+    """Items from a list: x, or None where that sensor fails; vib always works."""
+
+    def __init__(self, xs: Sequence[float | None]) -> None:
+        self.dead: frozenset[int] = frozenset()
+        self.counters: Counter[str] = Counter()
+        self._xs = list(xs)
+        self._at = -1
+
+    def next_item(self) -> bool:
+        self._at += 1
+        return self._at < len(self._xs)
+
+    def read(self, sensors: Sequence[int]) -> dict[int, Sequence[Reading] | None]:
+        x = self._xs[self._at]
+        everything: dict[int, Sequence[Reading] | None] = {0: None if x is None else [x], 1: [1.0, 2.0, 3.0, 4.0]}
+        return {k: everything[k] for k in sensors}
+
+
+def write_replay(path: Path, xs: Sequence[float | str]) -> Path:
+    """A replay file with samples for ``vib``."""
+    header = "x," + ",".join(f"vib[{k}]" for k in range(5))
+    path.write_text("\n".join([header, *(f"{x},1,2,3,4,5" for x in xs)]) + "\n")
+    return path
