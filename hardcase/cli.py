@@ -15,7 +15,7 @@ from hardcase_edge.errors import HardcaseError
 
 __all__ = ["main"]
 
-VERBS = ("init", "train", "export", "inspect", "evaluate", "keygen", "cloud", "demo")
+VERBS = ("init", "train", "export", "inspect", "evaluate", "keygen", "cloud")
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -1,0 +1,20 @@
+"""Arguments that several verbs share, and the one way to print a report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["add_json", "report"]
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """``--json``: one JSON object on stdout instead of a text."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def report(args: argparse.Namespace, values: Mapping[str, Any], text: str) -> None:
+    """Print the values as JSON, or the text, as the user asked."""
+    print(json.dumps(values, sort_keys=True) if args.json else text)

@@ -1,0 +1,165 @@
+"""``hardcase train``: a TOML and a table become a folder of policies, their front, and f0 as ONNX."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardcase_edge.errors import InputError
+
+from .options import add_json, report
+
+if TYPE_CHECKING:
+    from hardcase_train.front import Point
+    from hardcase_train.problem import Rows
+    from hardcase_train.task import Task
+
+HELP = "train gates, low-cost models and baselines; write policies, front and f0"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of ``hardcase train``."""
+    parser.add_argument("config", type=Path, help="hardcase.toml")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write; replaced if it is a build already")
+    parser.add_argument("--seed", type=int, help="wins over [data] seed")
+    parser.add_argument("--method", action="append", help="train this method only (repeatable); wins over the TOML")
+    parser.add_argument("--quiet", action="store_true", help="no progress bars")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, then put the whole folder in place at once."""
+    check_out(args.out)
+    from hardcase_train.config import check_method, read_config
+    from hardcase_train.learn import learn
+    from hardcase_train.task import make_task
+
+    config = read_config(args.config, seed=args.seed)
+    methods = tuple(check_method("--method", m) for m in args.method) if args.method else config.methods
+    task = make_task(config)
+    points = learn(task.problem, methods, quiet=args.quiet or args.json)
+    front = save(task, points, args.out)
+    report(args, {"out": str(args.out), "front": front}, _text(args.out, front))
+    return 0
+
+
+def check_out(out: Path) -> None:
+    """Refuse to replace what is not a build."""
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / "front.json").exists())):
+        raise InputError(f"{out} exists and is no build folder; name another with --out")
+    if not out.absolute().parent.is_dir():
+        raise InputError(f"the folder {out.absolute().parent} does not exist; make it first")
+
+
+def save(task: Task, points: list[Point], out: Path) -> dict[str, Any]:
+    """Write the build folder: all of it, or nothing."""
+    from hardcase_export.onnx_hpc import export_hpc
+
+    from .pictures import front_svg
+
+    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.absolute().parent))
+    try:
+        problem = task.problem
+        dtypes = [f.dtype for f in problem.features]
+        hpc = export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / "hpc.onnx")
+        entries = _save_policies(task, points, folder / "policies", hpc["sha256"])
+        front = {"unit": task.config.unit, "points": entries, "hpc": hpc}
+        (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n")
+        (folder / "front.svg").write_bytes(front_svg(task.config.unit, entries, task.config.target))
+        for name, rows in (("valid", problem.valid), ("test", problem.test)):
+            _save_rows(folder / f"{name}.npz", task, rows)
+        folder.chmod(0o755)
+        if out.exists():
+            shutil.rmtree(out)
+        folder.rename(out)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return front
+
+
+def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> list[dict[str, Any]]:
+    from hardcase_edge.bundle import Bundle, pack_bundle
+    from hardcase_edge.manifest import Manifest
+
+    folder.mkdir()
+    entries, numbers = [], dict.fromkeys((p.method for p in points), 0)
+    for p in points:
+        assert p.program is not None
+        name = f"policies/{p.method}-{numbers[p.method]:03d}.safetensors"
+        numbers[p.method] += 1
+        manifest = Manifest(
+            name=task.config.file.stem,
+            unit=task.config.unit,
+            features=task.features,
+            sensors=task.sensors,
+            classes=task.classes,
+            target=task.config.target,
+            hpc=hpc,
+            windows=task.windows,
+            trained=_provenance(task, p),
+        )
+        data = pack_bundle(Bundle(manifest.to_json(), p.program, (), is_draft=True))
+        (folder.parent / name).write_bytes(data)
+        params = {k: _named(task, k, v) for k, v in p.params.items()}
+        entries.append({"method": p.method, "params": params, "valid": p.valid, "test": p.test, "program": name})
+    return entries
+
+
+def _provenance(task: Task, point: Point) -> dict[str, Any]:
+    from importlib.metadata import version
+
+    rows = {k: len(getattr(task.problem, k).y) for k in ("train", "valid", "test")}
+    packages = {name: version(name) for name in ("hardcase-train", "numpy", "scikit-learn")}
+    return {
+        "method": point.method,
+        "params": {k: _named(task, k, v) for k, v in point.params.items()},
+        "data": {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split},
+        "seed": task.config.seed,
+        "hpc": {"estimator": task.config.estimator, "params": task.config.params},
+        "packages": packages,
+    }
+
+
+def _named(task: Task, key: str, value: Any) -> Any:
+    """Sensors by name in what people read."""
+    if key == "sensors":
+        return [task.sensors[s] for s in value]
+    if key == "stages":
+        return [[task.sensors[s] for s in stage] for stage in value]
+    return value
+
+
+def _save_rows(path: Path, task: Task, rows: Rows) -> None:
+    import numpy as np
+
+    np.savez_compressed(
+        path,
+        X=rows.X,
+        y=rows.y,
+        hpc=rows.hpc_label,
+        hpc_confidence=np.round(rows.hpc.max(axis=1) * 10_000).astype(np.int64),
+        index=rows.index,
+        feature_names=np.array(task.features),
+    )
+
+
+def _text(out: Path, front: dict[str, Any]) -> str:
+    unit = front["unit"]
+    best: dict[str, Any] = {}
+    for p in front["points"]:
+        if p["method"] not in best or p["valid"]["accuracy"] > best[p["method"]]["valid"]["accuracy"]:
+            best[p["method"]] = p
+    lines = [f"{out}: {len(front['points'])} policies; the most accurate of each method, on test rows:"]
+    for method, p in best.items():
+        t = p["test"]
+        lines.append(
+            f"  {method:12s} accuracy {t['accuracy']:.4f}  cost {t['cost']:10.3f} {unit}  "
+            f"forwarded {100 * t['forward_rate']:5.1f} %"
+        )
+    lines.append(f"next: hardcase export {out} --max-loss 0.01 --out model.hcb")
+    return "\n".join(lines)

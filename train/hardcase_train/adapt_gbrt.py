@@ -1,0 +1,149 @@
+"""ADAPT-GBRT: a gate and a low-cost model that approximate f0 where that is cheap.
+
+Nan and Saligrama (2017), Algorithm 2.
+
+Alternates the step over q (closed form under the forward fraction's bound) with boosting of g and f1 under a
+penalty for sensors not bought yet. Multi-class: the logistic loss of f1 becomes the multinomial one, all else stays.
+Here one tree serves all classes and the gate at once (vector leaves), so a device walks each tree once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+
+from hardcase_edge.meter import to_unit
+
+from .binning import Bins, make_bins
+from .boosting import FULL, Ensemble, TreeSettings, boost, ensemble_scores
+from .losses import AdaptLoss, ClassLoss, sigmoid
+from .problem import Problem
+
+__all__ = ["AdaptGBRT", "q_step"]
+
+FLOOR = 1e-6  # f0's probability of the true class is taken to be at least this
+
+
+def q_step(a: np.ndarray, b: np.ndarray, p_full: float) -> tuple[np.ndarray, float]:
+    """Solve (OPT1): ``min_q mean[(1-q)A + qB - H(q)]`` subject to ``mean(q) <= p_full``.
+
+    Parameters
+    ----------
+    a, b : ndarray of shape (n,)
+        Losses of answering here (A) and of forwarding (B), gate's log loss included.
+    p_full : float in [0, 1]
+
+    Returns
+    -------
+    q : ndarray of shape (n,)
+        ``1 / (1 + exp(B - A + beta))``
+    beta : float >= 0, the multiplier; 0 when the constraint does not bind, inf when ``p_full`` is 0
+    """
+    if p_full <= 0:
+        return np.zeros_like(a), np.inf
+
+    def excess(beta: float) -> float:
+        return float(sigmoid(a - b - beta).mean() - p_full)
+
+    if excess(0.0) <= 0:
+        return sigmoid(a - b), 0.0
+    top = float((a - b).max()) - np.log(p_full) + 1.0
+    beta = brentq(excess, 0.0, top, xtol=1e-12)
+    while excess(beta) > 0:  # an inequality: never above the bound by the solver's last digit
+        beta = np.nextafter(beta, np.inf) + 1e-12
+    return sigmoid(a - b - beta), float(beta)
+
+
+@dataclass
+class AdaptGBRT:
+    """Gate and low-cost model as one ensemble: class scores first, the gate's score last.
+
+    The q-step needs the loss of f1 as it will be on rows it has not seen: boosted trees soon fit their own rows
+    without error, and then nothing looks hard. So ``n_folds`` twins are boosted beside the model, each without one
+    fold, and a row's A comes from the twin that has not seen it (as f0's probabilities are out-of-fold too).
+
+    Parameters
+    ----------
+    p_full : float in [0, 1]
+        Bound of the fraction of training rows that q sends to f0.
+    gamma : float >= 0
+        Loss per unit of cost: what a sensor must lower the mean loss by, per unit, to be bought (equation (1)).
+    n_rounds, trees_per_round : int
+        Alternations, and T of Algorithm 2. One more round of f1 alone comes first: the initialisation.
+    n_folds : int
+        Twins for the q-step; 0 takes A from the model itself, as the paper prints it.
+    settings : TreeSettings
+
+    Attributes
+    ----------
+    ensemble_ : Ensemble
+    sensors_ : list of int, those that gate or low-cost model use
+    """
+
+    p_full: float = 0.1
+    gamma: float = 0.0
+    n_rounds: int = 3
+    trees_per_round: int = 20
+    n_folds: int = 2
+    settings: TreeSettings = FULL
+
+    def fit(self, problem: Problem, bins: Bins | None = None) -> AdaptGBRT:
+        """Learn from the training rows and f0's out-of-fold probabilities on them."""
+        rows = problem.train
+        bins = bins or make_bins(rows.X, problem.dtypes, self.settings.max_bins)
+        codes = bins.transform(rows.X)
+        n = len(rows.y)
+        forward = -np.log(np.maximum(rows.hpc[np.arange(n), rows.y], FLOOR))
+        costs = np.array([to_unit(s.cost[0]) for s in problem.sensors])
+        fold = np.random.default_rng(problem.seed).permutation(n) % self.n_folds if self.n_folds else np.zeros(n)
+        model = _Twin(problem, bins, codes, np.ones(n, dtype=bool), self.gamma * costs)
+        twins = [_Twin(problem, bins, codes, fold != k, self.gamma * costs) for k in range(self.n_folds)]
+        for twin in (model, *twins):
+            twin.boost(None, self.settings, self.trees_per_round)
+        unseen = np.empty((n, len(model.ensemble.base)))
+        for _ in range(self.n_rounds):
+            unseen[:] = model.scores
+            for k, twin in enumerate(twins):
+                unseen[fold == k] = twin.scores_of(fold == k)
+            q, _ = q_step(*_losses(model.classes, unseen, forward), self.p_full)
+            for twin in (model, *twins):
+                twin.boost(q, self.settings, self.trees_per_round)
+        self.ensemble_ = model.ensemble
+        used = {int(f) for tree in self.ensemble_.trees for f in tree.features}
+        self.sensors_ = sorted({int(problem.sensor_of[f]) for f in used})
+        return self
+
+
+def _losses(classes: ClassLoss, scores: np.ndarray, forward: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A_i and B_i of (OPT1)."""
+    g = scores[:, -1]
+    answer = classes.row_loss(scores[:, :-1]) + np.logaddexp(0.0, g)
+    return answer, forward + np.logaddexp(0.0, -g)
+
+
+class _Twin:
+    """One ensemble that boosts on some of the training rows."""
+
+    def __init__(self, problem: Problem, bins: Bins, codes: np.ndarray, mine: np.ndarray, prices: np.ndarray) -> None:
+        y = problem.train.y
+        self.mine = np.flatnonzero(mine)
+        self.all_codes = codes
+        self.codes = np.ascontiguousarray(codes[:, self.mine])
+        self.owner = problem.sensor_of
+        self.classes = ClassLoss(y[self.mine], problem.n_classes, np.ones(len(self.mine)))
+        self.penalty = prices * len(self.mine)
+        base = np.append(self.classes.base(), 0.0)
+        self.ensemble = Ensemble(bins, np.arange(len(problem.features)), base)
+        self.scores = np.tile(base, (len(self.mine), 1))
+
+    def boost(self, q: np.ndarray | None, settings: TreeSettings, n_trees: int) -> None:
+        """T trees for f1 and g under q; for f1 alone without one."""
+        loss = self.classes if q is None else AdaptLoss(self.classes, q[self.mine])
+        scores = self.scores if q is not None else self.scores[:, :-1]  # a view: f1 starts as if all rows were easy
+        boost(self.ensemble, loss, self.codes, self.owner, scores, self.penalty, settings, n_trees)
+
+    def scores_of(self, rows: np.ndarray) -> np.ndarray:
+        """Scores of training rows it may not have seen, (n_rows, n_outputs)."""
+        return ensemble_scores(self.ensemble, np.ascontiguousarray(self.all_codes[:, rows]))

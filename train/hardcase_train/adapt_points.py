@@ -1,0 +1,98 @@
+"""ADAPT-GBRT over a grid of gamma and Pfull; the gate's threshold swept on validation rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from hardcase_edge.meter import to_unit
+from hardcase_edge.program import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Node, Slice
+
+from .adapt_gbrt import AdaptGBRT
+from .batch import Batch, margins_of
+from .binning import make_bins
+from .compiler import compile_program
+from .front import Point, best_points
+from .losses import class_outputs
+from .problem import Problem
+from .static_subset import answer_node
+
+__all__ = ["N_SETTINGS", "adapt_nodes", "adapt_points"]
+
+GAMMAS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # loss for the price of all sensors together
+P_FULLS = (0.02, 0.1, 0.4)
+N_SETTINGS = len(GAMMAS) * len(P_FULLS)
+FORWARD_RATES = (0.0, 0.003, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7)
+
+
+def adapt_nodes(problem: Problem, sensors: list[int], threshold: float, margin: float) -> list[Node]:
+    """Acquire, then a gate that lets through what f1 is sure of, then g: Forward or Answer."""
+    width = class_outputs(problem.n_classes)
+    features = set(problem.uplink.features)
+    wanted = tuple(s for s, sensor in enumerate(problem.sensors) if features & set(sensor.features))
+    head: list[Node] = [Acquire(tuple(sensors), 1, 1)] if sensors else []
+    k = len(head)
+    return [
+        *head,
+        Branch(Slice(0, 0, width), MARGIN, (k + 1, k + 3), margin),
+        Branch(Slice(0, width, width + 1), THRESHOLD, (k + 3, k + 2), threshold),
+        Forward(wanted, k + 3),
+        Answer(Slice(0, 0, width)),
+    ]
+
+
+def adapt_points(problem: Problem, n_jobs: int = 2, progress: Any = None, **settings: Any) -> list[Point]:
+    """The points that validation keeps, over all settings."""
+    total = sum(to_unit(s.cost[0]) for s in problem.sensors) or 1.0
+    bins = make_bins(problem.train.X, problem.dtypes, AdaptGBRT(**settings).settings.max_bins)
+    grid = [(g, p) for g in GAMMAS for p in P_FULLS]
+    models = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
+        delayed(AdaptGBRT(p_full=p, gamma=g / total, **settings).fit)(problem, bins) for g, p in grid
+    )
+    points: list[Point] = []
+    for (gamma, p_full), model in zip(grid, models, strict=True):
+        points += _sweep(problem, model, {"gamma": gamma / total, "p_full": p_full})
+        if progress is not None:
+            progress.update(1)
+    return [_finish(problem, p) for p in best_points(points)]
+
+
+def _sweep(problem: Problem, model: AdaptGBRT, params: dict[str, Any]) -> list[Point]:
+    """Points over both thresholds, taken at quantiles of validation rows."""
+    program = compile_program(problem, [model.ensemble_], adapt_nodes(problem, model.sensors_, 0.0, 0.0))
+    batch = Batch(program, problem.valid.X)
+    scores = batch.scores(0)
+    gates = dict.fromkeys([-1e6, *(_threshold(scores[:, -1], rate) for rate in FORWARD_RATES[1:])])
+    margins = dict.fromkeys(_threshold(margins_of(scores[:, :-1]), 1 - rate) for rate in FORWARD_RATES)
+    points = []
+    for threshold in gates:
+        for margin in margins:
+            here = replace(program, nodes=tuple(adapt_nodes(problem, model.sensors_, threshold, margin)))
+            outcome = batch.run(problem.valid.hpc_label, here.nodes)
+            said = {**params, "gate": threshold, "margin": margin, "sensors": model.sensors_}
+            points.append(Point("adapt-gbrt", said, outcome.summary(problem.valid.y), {}, here))
+    return points
+
+
+def _threshold(values: np.ndarray, rate: float) -> float:
+    """A value that about ``rate`` of the rows exceed, half-way between two rows."""
+    ordered = np.sort(values)[::-1]
+    k = round(rate * len(ordered))
+    if k == 0:
+        return float(ordered[0]) + 1.0
+    return float(ordered[k - 1] + ordered[min(k, len(ordered) - 1)]) / 2
+
+
+def _finish(problem: Problem, point: Point) -> Point:
+    """The confidence table (from validation rows answered here) and the test figures."""
+    program = point.program
+    assert program is not None
+    outcome = Batch(program, problem.valid.X).run(problem.valid.hpc_label)
+    here = ~outcome.forwarded
+    last = answer_node(program.nodes[-1], outcome.margin[here], (outcome.label == problem.valid.y)[here])
+    program = replace(program, nodes=(*program.nodes[:-1], last))
+    test = Batch(program, problem.test.X).run(problem.test.hpc_label)
+    return replace(point, test=test.summary(problem.test.y), program=program)

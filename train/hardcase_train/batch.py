@@ -1,0 +1,194 @@
+"""Runs a program on many rows at once: the same decisions and costs as the device's evaluator, row by row.
+
+Used wherever training needs the outcome of a policy, so that every figure comes from the program itself and from the
+one cost meter. A test compares it with ``hardcase_edge.session`` on every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hardcase_edge.meter import Meter, to_unit
+from hardcase_edge.program import (
+    CODE_MAX,
+    MARGIN,
+    MISSING,
+    THRESHOLD,
+    Acquire,
+    Answer,
+    Branch,
+    Forward,
+    Node,
+    Program,
+    Rank,
+    Trees,
+)
+
+from .boosting import add_tree
+
+__all__ = ["Batch", "Outcome", "margins_of"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the rows."""
+
+    label: np.ndarray  # (n,) class index
+    cost: np.ndarray  # (n,) in the user's unit
+    forwarded: np.ndarray  # (n,) bool
+    margin: np.ndarray  # (n,) of the answering scorer; NaN where forwarded
+    node: np.ndarray  # (n,) where each row ended
+
+    def summary(self, y: np.ndarray) -> dict[str, float]:
+        """Accuracy, mean cost and forward rate."""
+        return {
+            "accuracy": float(np.mean(self.label == y)),
+            "cost": float(np.mean(self.cost)),
+            "forward_rate": float(np.mean(self.forwarded)),
+        }
+
+
+class Batch:
+    """Rows made ready for programs that share columns and scorers; scores are computed once.
+
+    Parameters
+    ----------
+    program : Program of Trees scorers over rank columns, without Select
+    X : ndarray of shape (n, n_features), NaN for missing
+    """
+
+    def __init__(self, program: Program, X: np.ndarray) -> None:
+        self.program = program
+        self.X = X
+        self._meter = Meter(program)
+        self._codes = np.full((len(program.columns), len(X)), MISSING, dtype=np.int32)
+        for k, column in enumerate(program.columns):
+            assert isinstance(column.rule, Rank)
+            x = X[:, column.feature]
+            code = np.searchsorted(np.array(column.rule.thresholds, dtype=np.float64), x, side="left") - CODE_MAX
+            self._codes[k] = np.where(np.isnan(x), MISSING, code)
+        self._works = np.array(
+            [
+                ~np.isnan(X[:, [f for f in s.features if not program.features[f].nullable]]).any(axis=1)
+                for s in program.sensors
+            ]
+        )
+        self._full: dict[int, np.ndarray] = {}
+
+    def scores(self, scorer: int, rows: np.ndarray | None = None, bought: np.ndarray | None = None) -> np.ndarray:
+        """Scores of one scorer, (n, n_outputs), on full codes or on what ``rows`` have ``bought``."""
+        if scorer not in self._full:
+            self._full[scorer] = score_trees(self.program.scorers[scorer], self._codes)
+        full = self._full[scorer]
+        if rows is None or bought is None:
+            return full
+        out = full[rows]
+        lacking = np.zeros(len(rows), dtype=bool)
+        s = self.program.scorers[scorer]
+        assert isinstance(s, Trees)
+        owner = {f: k for k, sensor in enumerate(self.program.sensors) for f in sensor.features}
+        needs = [(c, owner[self.program.columns[c].feature]) for c in s.columns]
+        for _, sensor in needs:
+            lacking |= ~(bought[sensor, rows] & self._works[sensor, rows])
+        if lacking.any():
+            part = rows[lacking]
+            codes = self._codes[:, part].copy()
+            for c, sensor in needs:
+                codes[c, ~(bought[sensor, part] & self._works[sensor, part])] = MISSING
+            out[lacking] = score_trees(s, codes)
+        return out
+
+    def run(self, hpc_label: np.ndarray, nodes: Sequence[Node] | None = None) -> Outcome:
+        """Walk all rows through the nodes (the program's own, or others over the same scorers).
+
+        Parameters
+        ----------
+        hpc_label : ndarray of shape (n,), class index
+            What f0 answers where a row is forwarded.
+        """
+        nodes = self.program.nodes if nodes is None else nodes
+        n = len(self.X)
+        at = np.zeros(n, dtype=np.int64)
+        bought = np.zeros((len(self.program.sensors), n), dtype=bool)
+        label = np.zeros(n, dtype=np.int64)
+        margin = np.full(n, np.nan)
+        forwarded = np.zeros(n, dtype=bool)
+        for k, node in enumerate(nodes):
+            rows = np.flatnonzero(at == k)
+            if len(rows) == 0:
+                continue
+            if isinstance(node, Acquire):
+                at[rows] = self._acquire(node, rows, bought)
+            elif isinstance(node, Branch):
+                at[rows] = self._branch(nodes, node, rows, bought)
+            elif isinstance(node, Answer):
+                label[rows], margin[rows] = self._answer(node, rows, bought)
+            else:
+                assert isinstance(node, Forward)
+                bought[np.ix_(list(node.sensors), rows)] = True
+                label[rows], forwarded[rows] = hpc_label[rows], True
+        return Outcome(label, self._costs(bought, forwarded), forwarded, margin, at)
+
+    def _acquire(self, node: Acquire, rows: np.ndarray, bought: np.ndarray) -> np.ndarray:
+        sensors = list(node.sensors)
+        dead = (bought[np.ix_(sensors, rows)] & ~self._works[np.ix_(sensors, rows)]).any(axis=0)
+        bought[np.ix_(sensors, rows[~dead])] = True
+        works = self._works[np.ix_(sensors, rows)].all(axis=0)
+        return np.where(works & ~dead, node.then, node.otherwise)
+
+    def _branch(self, nodes: Sequence[Node], node: Branch, rows: np.ndarray, bought: np.ndarray) -> np.ndarray:
+        scores = self.scores(node.scores.scorer, rows, bought)[:, node.scores.start : node.scores.stop]
+        assert node.rule in (THRESHOLD, MARGIN)
+        yes = scores[:, 0] > node.threshold if node.rule == THRESHOLD else margins_of(scores) >= node.threshold
+        can = [self._can_have(nodes[t], rows, bought) for t in node.targets]
+        yes = np.where(can[0] & ~can[1], False, np.where(can[1] & ~can[0], True, yes))
+        return np.where(yes, node.targets[1], node.targets[0])
+
+    def _can_have(self, node: Node, rows: np.ndarray, bought: np.ndarray) -> np.ndarray:
+        if not isinstance(node, Acquire):
+            return np.ones(len(rows), dtype=bool)
+        at = np.ix_(list(node.sensors), rows)
+        return ~(bought[at] & ~self._works[at]).any(axis=0)
+
+    def _answer(self, node: Answer, rows: np.ndarray, bought: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        scores = self.scores(node.scores.scorer, rows, bought)[:, node.scores.start : node.scores.stop]
+        if scores.shape[1] == 1:
+            return (scores[:, 0] > 0).astype(np.int64), np.abs(scores[:, 0])
+        return scores.argmax(axis=1), margins_of(scores)
+
+    def _costs(self, bought: np.ndarray, forwarded: np.ndarray) -> np.ndarray:
+        """One call of the meter per distinct path."""
+        keys, which = np.unique(np.vstack([bought, forwarded]), axis=1, return_inverse=True)
+        prices = [to_unit(self._meter.total(np.flatnonzero(k[:-1]).tolist(), int(k[-1]))) for k in keys.T]
+        return np.array(prices)[which.ravel()]
+
+
+def margins_of(scores: np.ndarray) -> np.ndarray:
+    if scores.shape[1] == 1:
+        return np.abs(scores[:, 0])
+    top = np.partition(scores, -2, axis=1)
+    return top[:, -1] - top[:, -2]
+
+
+def score_trees(scorer: object, codes: np.ndarray) -> np.ndarray:
+    """Scores of a Trees scorer, (n, n_outputs), for codes of shape (n_columns, n)."""
+    assert isinstance(scorer, Trees)
+    out = np.tile(np.array(scorer.base, dtype=np.float64), (codes.shape[1], 1))
+    columns = np.array(scorer.columns, dtype=np.int64)
+    for tree in scorer.trees:
+        n = len(tree.splits)
+        kids = tree.children or [tuple(c if c < n else n - 1 - c for c in (2 * i + 1, 2 * i + 2)) for i in range(n)]
+        add_tree(
+            codes,
+            MISSING,
+            columns[list(tree.splits)].astype(np.int32),
+            np.array(tree.thresholds, dtype=np.int32),
+            np.array(tree.missing_left, dtype=np.bool_),
+            np.array(kids, dtype=np.int32).reshape(n, 2),
+            np.array(tree.leaves, dtype=np.float64).reshape(n + 1, tree.width),
+            out[:, tree.output : tree.output + tree.width],
+        )
+    return out

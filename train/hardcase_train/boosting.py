@@ -1,0 +1,119 @@
+"""Boosting with the project's grower: rows in, an ensemble of vector-leaved trees out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numba import njit
+
+from .binning import MISSING_BIN, Bins
+from .grower import GrownTree, grow
+
+__all__ = ["FULL", "Ensemble", "TreeSettings", "boost", "ensemble_scores"]
+
+
+class Loss(Protocol):
+    """What boosting needs to know of a loss."""
+
+    def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+
+
+@dataclass(frozen=True)
+class TreeSettings:
+    """Shape of one tree and the step taken with it."""
+
+    learning_rate: float = 0.2
+    max_leaves: int = 16
+    max_depth: int = 4
+    min_rows: int = 5
+    l2: float = 1.0
+    max_bins: int = 64
+
+
+FULL = TreeSettings(learning_rate=0.15, max_leaves=16, max_depth=6, min_rows=20, l2=0.01, max_bins=64)
+
+
+@dataclass
+class Ensemble:
+    """Trees whose leaves are added to ``base``; leaves already hold the learning rate.
+
+    ``outputs[t]`` is (first output, width) of tree t; ``features`` maps the trees' features to the table's.
+    """
+
+    bins: Bins
+    features: np.ndarray  # (n_used,) table column of each feature the trees know
+    base: np.ndarray  # (n_outputs,)
+    trees: list[GrownTree] = field(default_factory=list)
+    outputs: list[tuple[int, int]] = field(default_factory=list)
+
+
+def boost(
+    ensemble: Ensemble,
+    loss: Loss,
+    codes: np.ndarray,
+    sensor_of: np.ndarray,
+    scores: np.ndarray,
+    penalty: np.ndarray,
+    settings: TreeSettings,
+    n_trees: int,
+    first_output: int = 0,
+) -> None:
+    """Add trees to an ensemble, each lowering the loss; stops early when no split pays.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_used, n), uint8
+        Bins of the features the ensemble may use.
+    sensor_of : ndarray of shape (n_used,), int
+    scores : ndarray of shape (n, n_outputs), changed in place
+        Current scores of the training rows.
+    penalty : ndarray of shape (n_sensors,), changed in place
+        Cost of each sensor not bought yet, in units of the summed loss; 0 once bought.
+    first_output : int
+        The loss's outputs stand at ``scores[:, first_output:]``.
+    """
+    n_bins = np.array([len(c) + 1 for c in ensemble.bins.cuts], dtype=np.int64)
+    for _ in range(n_trees):
+        gradient, hessian = loss.derivatives(scores[:, first_output:])
+        tree = grow(
+            codes,
+            n_bins,
+            sensor_of,
+            gradient,
+            hessian,
+            penalty,
+            max_leaves=settings.max_leaves,
+            max_depth=settings.max_depth,
+            min_rows=settings.min_rows,
+            l2=settings.l2,
+        )
+        if len(tree.features) == 0:
+            break
+        tree.leaves[:] *= settings.learning_rate
+        scores[:, first_output:] += tree.leaves[tree.leaf_of_row]
+        ensemble.trees.append(tree)
+        ensemble.outputs.append((first_output, tree.leaves.shape[1]))
+
+
+def ensemble_scores(ensemble: Ensemble, codes: np.ndarray) -> np.ndarray:
+    """Scores, (n, n_outputs), of rows given as bins, (n_used, n)."""
+    out = np.tile(ensemble.base, (codes.shape[1], 1))
+    for tree, (output, width) in zip(ensemble.trees, ensemble.outputs, strict=True):
+        part = out[:, output : output + width]
+        add_tree(codes, MISSING_BIN, tree.features, tree.bins, tree.missing_left, tree.children, tree.leaves, part)
+    return out
+
+
+@njit(nogil=True, cache=True)
+def add_tree(codes, missing, splits, thresholds, missing_left, children, leaves, out):
+    """Add each row's leaf of one tree to ``out`` (n, width); ``codes`` is (n_columns, n)."""
+    for i in range(codes.shape[1]):
+        at = 0 if len(splits) > 0 else -1
+        while at >= 0:
+            code = codes[splits[at], i]
+            left = missing_left[at] if code == missing else code <= thresholds[at]
+            at = children[at, 0 if left else 1]
+        for k in range(leaves.shape[1]):
+            out[i, k] += leaves[-1 - at, k]

@@ -1,0 +1,39 @@
+"""Confidence: how often an answer with such a margin is right, as a small table that a device can look up."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.isotonic import IsotonicRegression
+
+__all__ = ["confidence_table"]
+
+MAX_STEPS = 12
+
+
+def confidence_table(margins: np.ndarray, is_right: np.ndarray) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Isotonic estimate of P(right | margin), with at most 12 steps.
+
+    Parameters
+    ----------
+    margins : ndarray of shape (n,), best score minus second
+    is_right : ndarray of shape (n,), bool
+
+    Returns
+    -------
+    thresholds : strictly increasing margins where the confidence changes
+    confidences : basis points, one more than thresholds; one success and one failure are added to each step, so
+        that no step claims certainty
+    """
+    if len(margins) == 0:
+        return (), (5000,)
+    order = np.argsort(margins, kind="stable")
+    m, right = margins[order], is_right[order].astype(float)
+    levels = IsotonicRegression(y_min=0.0, y_max=1.0).fit(m, right).predict(m)
+    starts = np.flatnonzero(np.diff(levels, prepend=-1.0) > 0)
+    while len(starts) > MAX_STEPS:  # drop the smallest step
+        sizes = np.diff(np.append(starts, len(m)))
+        starts = np.delete(starts, max(1, int(np.argmin(sizes))))
+    starts = starts[np.append(True, np.diff(m[starts]) > 0)]
+    groups = np.split(right, starts[1:])
+    said = np.maximum.accumulate([round(10_000 * (g.sum() + 1) / (len(g) + 2)) for g in groups])
+    return tuple(float(x) for x in m[starts[1:]]), tuple(int(c) for c in said)

@@ -1,0 +1,113 @@
+"""The second honest baseline: a confidence cascade over nested sensor subsets, up to a dozen stages, then the cloud.
+
+Stage k buys what its subset lacks, and answers if its own classifier is confident enough; confidence is the calibrated
+chance of being right, so that one level serves all stages. The last stage forwards, or answers for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hardcase_edge.program import MARGIN, Acquire, Answer, Branch, Forward, Node, Slice
+
+from .batch import Batch
+from .boosting import Ensemble
+from .calibrate import confidence_table
+from .compiler import compile_program
+from .front import Point, best_points
+from .losses import class_outputs
+from .problem import Problem
+from .subsets import Subset, SubsetSearch
+
+__all__ = ["cascade_points"]
+
+MAX_STAGES = 12
+LEVELS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995)
+
+
+def cascade_points(problem: Problem, search: SubsetSearch) -> list[Point]:
+    """Points over confidence levels, first stages and last stages; those that validation keeps."""
+    path = [s for s in search.forward(1.0) if s]
+    keep = np.unique(np.linspace(0, len(path) - 1, min(MAX_STAGES, len(path))).round().astype(int))
+    chain = [path[k] for k in keep]
+    models = search.models(chain)
+    stages = _Stages(problem, chain, models)
+    points = []
+    for first in range(len(chain)):
+        for last in range(first, len(chain)):
+            for end in ("forward", "answer"):
+                for level in LEVELS:
+                    if end == "answer" and first == last:
+                        continue  # a static subset
+                    points.append(stages.point(first, last, end, level))
+    return [stages.finish(p) for p in best_points([p for p in points if p is not None])]
+
+
+class _Stages:
+    """The stage classifiers, run once on validation rows."""
+
+    def __init__(self, problem: Problem, chain: Sequence[Subset], models: Sequence[Ensemble]) -> None:
+        self.problem, self.chain, self.models = problem, chain, models
+        width = class_outputs(problem.n_classes)
+        self.slices = [Slice(k, 0, width) for k in range(len(chain))]
+        everything = tuple(sorted({s for subset in chain for s in subset}))
+        nodes: list[Node] = [Acquire(everything, 1, 1), Answer(self.slices[0])]
+        self.batch = Batch(compile_program(problem, models, nodes), problem.valid.X)
+        self.tables = []
+        for k in range(len(chain)):
+            nodes[1] = Answer(self.slices[k])
+            outcome = self.batch.run(problem.valid.hpc_label, nodes)
+            self.tables.append(confidence_table(outcome.margin, outcome.label == problem.valid.y))
+
+    def nodes(self, first: int, last: int, end: str, level: float) -> list[Node]:
+        """Acquire, Branch(margin) per stage; Answer nodes behind them."""
+        stages = range(first, last + 1)
+        n_body = 2 * len(stages) - (end == "answer") + (end == "forward")
+        answers = {k: n_body + i for i, k in enumerate(stages)}
+        nodes: list[Node] = []
+        for k in stages:
+            bought = set(self.chain[k - 1]) if k > first else set()
+            new = tuple(s for s in self.chain[k] if s not in bought)
+            here = len(nodes)
+            is_end = end == "answer" and k == last
+            nodes.append(Acquire(new, here + 1 if not is_end else answers[k], here + 1 if not is_end else answers[k]))
+            if not is_end:
+                nodes.append(Branch(self.slices[k], MARGIN, (here + 2, answers[k]), self._margin(k, level)))
+        if end == "forward":
+            features = set(self.problem.uplink.features)
+            wanted = tuple(s for s, sensor in enumerate(self.problem.sensors) if features & set(sensor.features))
+            nodes.append(Forward(wanted, answers[last]))
+        nodes.extend(Answer(self.slices[k], "class", *self.tables[k]) for k in stages)
+        return nodes
+
+    def _margin(self, stage: int, level: float) -> float:
+        """The smallest margin whose confidence reaches the level; beyond all margins if none does."""
+        thresholds, confidences = self.tables[stage]
+        enough = [k for k, c in enumerate(confidences) if c >= level * 10_000]
+        if not enough:
+            return 1e6
+        return thresholds[enough[0] - 1] if enough[0] else 0.0
+
+    def point(self, first: int, last: int, end: str, level: float) -> Point:
+        nodes = self.nodes(first, last, end, level)
+        outcome = self.batch.run(self.problem.valid.hpc_label, nodes)
+        params = {"first": first, "last": last, "end": end, "level": level}
+        return Point("cascade", params, outcome.summary(self.problem.valid.y), {}, None)
+
+    def finish(self, point: Point) -> Point:
+        """The program with the scorers this point uses, and its test figures."""
+        first, last = point.params["first"], point.params["last"]
+        nodes = [_shift(n, first) for n in self.nodes(first, last, point.params["end"], point.params["level"])]
+        program = compile_program(self.problem, self.models[first : last + 1], nodes)
+        test = Batch(program, self.problem.test.X).run(self.problem.test.hpc_label)
+        params = {"stages": [list(s) for s in self.chain[first : last + 1]], **point.params}
+        return replace(point, params=params, test=test.summary(self.problem.test.y), program=program)
+
+
+def _shift(node: Node, first: int) -> Node:
+    if isinstance(node, Branch | Answer):
+        return replace(node, scores=replace(node.scores, scorer=node.scores.scorer - first))
+    return node

@@ -1,0 +1,174 @@
+"""hardcase.toml: read, checked key by key, and frozen. One clear line says what is wrong and what is near it."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hardcase_edge.errors import InputError
+
+__all__ = ["METHODS", "Config", "SensorConfig", "check_method", "read_config"]
+
+METHODS = ("adapt-gbrt", "static", "cascade")
+MAX_CONFIG_BYTES = 1_000_000
+MAX_COST = 1e9
+
+KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "data": {"file": str, "target": str, "split": str, "seed": int},
+    "cost": {"unit": str, "default_sensor": (int, float), "uplink": dict, "cloud": dict},
+    "cost.uplink": {"per_request": (int, float), "per_byte": (int, float)},
+    "cost.cloud": {"per_request": (int, float)},
+    "sensor": {"name": str, "features": list, "cost": (int, float)},
+    "hpc": {"estimator": str, "params": dict},
+    "policy": {"methods": list},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensorConfig:
+    """One [[sensor]]. A feature may end in ``*``: all features that begin so."""
+
+    name: str
+    features: tuple[str, ...]
+    cost: float  # unit of cost
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Every key of hardcase.toml. Costs in the unit of ``[cost] unit``."""
+
+    file: Path
+    target: str
+    split: str = "random"  # "random", "time", or a column that says train, valid or test
+    seed: int = 0
+    unit: str = "unit"
+    default_sensor: float = 1.0  # of a feature that no sensor names
+    per_request: float = 0.0
+    per_byte: float = 0.0
+    cloud_per_request: float = 0.0
+    sensors: tuple[SensorConfig, ...] = ()
+    estimator: str = "HistGradientBoostingClassifier"
+    params: dict[str, Any] = field(default_factory=dict)
+    methods: tuple[str, ...] = METHODS
+
+
+def read_config(path: str | Path, *, seed: int | None = None) -> Config:
+    """Read a hardcase.toml; ``file`` is taken relative to it. ``seed`` wins over the file's.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, is no TOML, has an unknown key, or a value out of range.
+    """
+    path = Path(path)
+    try:
+        with open(path, "rb") as file:
+            text = file.read(MAX_CONFIG_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; write a first one with hardcase init") from error
+    if len(text) > MAX_CONFIG_BYTES:
+        raise InputError(f"{path} is larger than {MAX_CONFIG_BYTES} bytes")
+    try:
+        tree = tomllib.loads(text.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path} is not TOML: {error}") from error
+    return _build(path, tree, seed)
+
+
+def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
+    _check_keys(path, "", tree, {"data": dict, "cost": dict, "sensor": list, "hpc": dict, "policy": dict})
+    data = _section(path, tree, "data")
+    cost = _section(path, tree, "cost")
+    uplink = _section(path, cost, "uplink", "cost.uplink")
+    cloud = _section(path, cost, "cloud", "cost.cloud")
+    hpc = _section(path, tree, "hpc")
+    policy = _section(path, tree, "policy")
+    for key in ("file", "target"):
+        if not data.get(key):
+            raise InputError(f"{path}: [data] needs {key}")
+    out: dict[str, Any] = {
+        "file": path.parent / data["file"],
+        "target": data["target"],
+        "split": data.get("split", "random"),
+        "seed": data.get("seed", 0) if seed is None else seed,
+        "unit": cost.get("unit", "unit"),
+        "default_sensor": _amount(path, "[cost] default_sensor", cost.get("default_sensor", 1.0)),
+        "per_request": _amount(path, "[cost.uplink] per_request", uplink.get("per_request", 0.0)),
+        "per_byte": _amount(path, "[cost.uplink] per_byte", uplink.get("per_byte", 0.0)),
+        "cloud_per_request": _amount(path, "[cost.cloud] per_request", cloud.get("per_request", 0.0)),
+        "sensors": tuple(_sensor(path, entry) for entry in tree.get("sensor", [])),
+        "params": hpc.get("params", {}),
+    }
+    if not 0 <= out["seed"] < 2**32:
+        raise InputError(f"{path}: the seed {out['seed']} is not between 0 and {2**32 - 1}")
+    if "estimator" in hpc:
+        out["estimator"] = hpc["estimator"]
+    if "methods" in policy:
+        out["methods"] = tuple(check_method(f"{path}: [policy]", m) for m in policy["methods"])
+        if not out["methods"]:
+            raise InputError(f"{path}: [policy] methods is empty; name at least one of {', '.join(METHODS)}")
+    names = [s.name for s in out["sensors"]]
+    if len(set(names)) != len(names):
+        raise InputError(f"{path}: the sensor {next(n for n in names if names.count(n) > 1)!r} stands twice")
+    return Config(**out)
+
+
+def _section(path: Path, tree: dict[str, Any], key: str, full: str | None = None) -> dict[str, Any]:
+    section = tree.get(key, {})
+    _check_keys(path, full or key, section, KEYS[full or key])
+    return section
+
+
+def _check_keys(path: Path, where: str, section: Any, known: dict[str, Any]) -> None:
+    label = f"[{where}]" if where else "the top level"
+    if not isinstance(section, dict):
+        raise InputError(f"{path}: {label} is not a table")
+    for key, value in section.items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            raise InputError(f"{path}: {label} has the unknown key {key!r}; {hint}")
+        if not isinstance(value, known[key]) or isinstance(value, bool):
+            kinds = known[key] if isinstance(known[key], tuple) else (known[key],)
+            wanted = " or ".join(k.__name__ for k in kinds)
+            raise InputError(f"{path}: {label} {key} is {value!r}, {wanted} is expected")
+
+
+def _amount(path: Path, what: str, value: float) -> float:
+    if not math.isfinite(value) or value < 0 or value > MAX_COST:
+        raise InputError(f"{path}: {what} is {value}, a cost from 0 to {MAX_COST:g} is expected")
+    return float(value)
+
+
+def _sensor(path: Path, entry: Any) -> SensorConfig:
+    _check_keys(path, "sensor", entry, KEYS["sensor"])
+    for key in ("name", "cost"):
+        if key not in entry:
+            raise InputError(f"{path}: the sensor {entry.get('name', '?')!r} has no {key}")
+    features = entry.get("features", [entry["name"]])
+    if not features or not all(isinstance(f, str) for f in features):
+        raise InputError(f"{path}: the features of sensor {entry['name']!r} are not a list of names")
+    return SensorConfig(
+        name=entry["name"],
+        features=tuple(features),
+        cost=_amount(path, f"the cost of sensor {entry['name']!r}", entry["cost"]),
+    )
+
+
+def check_method(where: str, name: Any) -> str:
+    """The method's name, if it is one.
+
+    Raises
+    ------
+    InputError
+        It is none; the nearest is said.
+    """
+    if name not in METHODS:
+        near = difflib.get_close_matches(str(name), METHODS, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(METHODS)}"
+        raise InputError(f"{where} names the method {name!r}; {hint}")
+    return str(name)

@@ -1,0 +1,88 @@
+"""f0, the high-cost model: any classifier of scikit-learn's own list, out-of-fold where it judges training rows."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.utils import all_estimators
+
+from hardcase_edge.errors import InputError
+
+__all__ = ["fit_hpc", "make_hpc", "out_of_fold", "probabilities"]
+
+N_FOLDS = 5
+TAKES_MISSING = ("HistGradientBoostingClassifier",)  # natively, and converts to ONNX exactly so
+
+
+def make_hpc(name: str, params: dict[str, Any], seed: int) -> ClassifierMixin:
+    """An unfitted f0; what cannot take missing values gets the training median in front.
+
+    Raises
+    ------
+    InputError
+        No such classifier (the nearest name is said), a parameter it does not have, or no probabilities.
+    """
+    known = dict(all_estimators(type_filter="classifier"))
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]}?" if near else "name a classifier of scikit-learn"
+        raise InputError(f"[hpc] estimator {name!r} is no classifier of scikit-learn; {hint}")
+    try:
+        model = known[name](**params)
+    except TypeError as error:
+        raise InputError(f"[hpc] {name} cannot be made with these params: {error}") from error
+    if "random_state" in model.get_params() and "random_state" not in params:
+        model.set_params(random_state=seed)
+    if not hasattr(model, "predict_proba"):
+        raise InputError(f"[hpc] {name} gives no probabilities, which gates need; choose one with predict_proba")
+    if name in TAKES_MISSING:
+        return model
+    return Pipeline([("impute", SimpleImputer(strategy="median", keep_empty_features=True)), ("model", model)])
+
+
+def fit_hpc(model: ClassifierMixin, X: np.ndarray, y: np.ndarray) -> ClassifierMixin:
+    """Fit a copy of f0.
+
+    Raises
+    ------
+    InputError
+        scikit-learn refuses the parameters or the data.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the user's choice of iterations
+        try:
+            return clone(model).fit(X, y)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"[hpc] the estimator cannot be fitted: {' '.join(str(error).split())[:300]}") from error
+
+
+def probabilities(model: ClassifierMixin, X: np.ndarray, n_classes: int) -> np.ndarray:
+    """(n, n_classes), zero for a class that f0 has not seen."""
+    out = np.zeros((len(X), n_classes))
+    out[:, model.classes_] = model.predict_proba(X)
+    return out
+
+
+def out_of_fold(model: ClassifierMixin, X: np.ndarray, y: np.ndarray, n_classes: int, seed: int) -> np.ndarray:
+    """Probabilities of training rows from copies of f0 that have not seen them: 5 folds, stratified.
+
+    A class with a single row is seen by no copy that judges it; its probability there is zero.
+    """
+    rng = np.random.default_rng(seed)
+    fold = np.empty(len(y), dtype=np.int64)
+    for c in range(n_classes):
+        rows = np.flatnonzero(y == c)
+        fold[rows] = (rng.permutation(len(rows)) + rng.integers(N_FOLDS)) % N_FOLDS
+    out = np.zeros((len(y), n_classes))
+    for k in range(N_FOLDS):
+        held = fold == k
+        if held.any() and len(np.unique(y[~held])) > 1:
+            out[held] = probabilities(fit_hpc(model, X[~held], y[~held]), X[held], n_classes)
+    return out

@@ -1,0 +1,62 @@
+"""All methods of a task, one after another: the points of its front."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from tqdm import tqdm
+
+from hardcase_edge.program import Answer, Forward, Slice
+
+from .adapt_points import N_SETTINGS, adapt_points
+from .batch import Batch
+from .binning import Bins
+from .boosting import Ensemble
+from .cascade import cascade_points
+from .compiler import compile_program
+from .front import Point, best_points
+from .losses import ClassLoss
+from .problem import Problem
+from .static_subset import static_points
+from .subsets import SubsetSearch
+
+__all__ = ["hpc_point", "learn"]
+
+
+def learn(problem: Problem, methods: tuple[str, ...], *, quiet: bool = False) -> list[Point]:
+    """Points of f0 and of every method, each method's best on validation rows, and the fixed set of all sensors.
+
+    Parameters
+    ----------
+    methods : of "adapt-gbrt", "static", "cascade"
+    quiet : bool
+        No progress bars on stderr.
+    """
+    points = [hpc_point(problem)]
+    jobs = os.cpu_count() or 1
+    search = SubsetSearch(problem, jobs)
+    if "static" in methods:
+        with tqdm(total=3, desc="static", disable=quiet, leave=False) as bar:
+            found = static_points(problem, search, bar)
+        everything = max(found, key=lambda p: len(p.params["sensors"]))
+        best = best_points(found)
+        points += best + ([] if everything in best else [everything])
+    if "cascade" in methods:
+        with tqdm(total=1, desc="cascade", disable=quiet, leave=False) as bar:
+            points += cascade_points(problem, search)
+            bar.update(1)
+    if "adapt-gbrt" in methods:
+        with tqdm(total=N_SETTINGS, desc="adapt-gbrt", disable=quiet, leave=False) as bar:
+            points += adapt_points(problem, jobs, bar)
+    return points
+
+
+def hpc_point(problem: Problem) -> Point:
+    """f0 for every row: buy all it reads, forward; the most frequent class where the cloud is away."""
+    base = ClassLoss(problem.train.y, problem.n_classes, np.ones(len(problem.train.y))).base()
+    wanted = tuple(range(len(problem.sensors)))
+    nodes = (Forward(wanted, 1), Answer(Slice(0, 0, len(base))))
+    program = compile_program(problem, [Ensemble(Bins(()), np.empty(0, dtype=np.int64), base)], nodes)
+    figures = [Batch(program, r.X).run(r.hpc_label).summary(r.y) for r in (problem.valid, problem.test)]
+    return Point("hpc", {}, *figures, program)

@@ -1,0 +1,129 @@
+"""Sensor subsets worth having, and a classifier for each: what both honest baselines stand on.
+
+Three greedy paths over validation loss: forward by gain per cost, forward by gain, backward by least loss per cost
+saved. Every subset on a path gets a classifier of its own, trained on the training rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from hardcase_edge.meter import to_unit
+
+from .binning import Bins, make_bins
+from .boosting import FULL, Ensemble, TreeSettings, boost, ensemble_scores
+from .losses import ClassLoss, log_probability
+from .problem import Problem
+
+__all__ = ["Subset", "SubsetSearch", "fit_classifier"]
+
+PROBE = TreeSettings(learning_rate=0.3, max_leaves=8, max_depth=4, min_rows=20, l2=0.01, max_bins=32)
+PROBE_TREES = 25
+PROBE_ROWS = 4000
+FULL_TREES = 70
+
+Subset = tuple[int, ...]
+
+
+def fit_classifier(
+    problem: Problem,
+    sensors: Subset,
+    bins: Bins,
+    codes: np.ndarray,
+    settings: TreeSettings,
+    n_trees: int,
+    limit: int = 0,
+) -> Ensemble:
+    """A boosted classifier that reads these sensors only; from the first ``limit`` rows if not 0."""
+    features = np.array([f for s in sensors for f in problem.sensors[s].features], dtype=np.int64)
+    y = problem.train.y[: limit or None]
+    loss = ClassLoss(y, problem.n_classes, np.ones(len(y)))
+    base = loss.base()
+    ensemble = Ensemble(Bins(tuple(bins.cuts[f] for f in features)), features, base)
+    if len(features):
+        scores = np.tile(base, (len(y), 1))
+        part = np.ascontiguousarray(codes[features, : len(y)])
+        owner = problem.sensor_of[features]
+        boost(ensemble, loss, part, owner, scores, np.zeros(len(problem.sensors)), settings, n_trees)
+    return ensemble
+
+
+@dataclass
+class SubsetSearch:
+    """Greedy paths over a problem's sensors; results are kept, so that static and cascade share them."""
+
+    problem: Problem
+    n_jobs: int = 2
+
+    def __post_init__(self) -> None:
+        p = self.problem
+        self.costs = np.array([max(to_unit(s.cost[0]), 1e-9) for s in p.sensors])
+        self._probe_bins = make_bins(p.train.X, p.dtypes, PROBE.max_bins)
+        self._probe_codes = self._probe_bins.transform(p.train.X)
+        self._full_bins = make_bins(p.train.X, p.dtypes, FULL.max_bins)
+        self._full_codes = self._full_bins.transform(p.train.X)
+        self._losses: dict[Subset, float] = {}
+        self._models: dict[Subset, Ensemble] = {}
+
+    def losses(self, subsets: Iterable[Subset]) -> list[float]:
+        """Mean validation log loss of a small classifier per subset."""
+        wanted = list(subsets)
+        new = sorted({s for s in wanted if s not in self._losses})
+        done = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(self._probe)(s) for s in new)
+        self._losses.update(zip(new, done, strict=True))
+        return [self._losses[s] for s in wanted]
+
+    def _probe(self, subset: Subset) -> float:
+        p = self.problem
+        e = fit_classifier(p, subset, self._probe_bins, self._probe_codes, PROBE, PROBE_TREES, PROBE_ROWS)
+        y = p.valid.y[:PROBE_ROWS]
+        log_p = log_probability(ensemble_scores(e, e.bins.transform(p.valid.X[:PROBE_ROWS, e.features])))
+        return float(-log_p[np.arange(len(y)), y].mean())
+
+    def models(self, subsets: Iterable[Subset]) -> list[Ensemble]:
+        """A full classifier per subset."""
+        wanted = list(subsets)
+        new = sorted({s for s in wanted if s not in self._models})
+        args = (self._full_bins, self._full_codes, FULL, FULL_TREES)
+        done = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+            delayed(fit_classifier)(self.problem, s, *args) for s in new
+        )
+        self._models.update(zip(new, done, strict=True))
+        return [self._models[s] for s in wanted]
+
+    def cost(self, subset: Subset) -> float:
+        """Price of a subset in the user's unit."""
+        return float(self.costs[list(subset)].sum())
+
+    def forward(self, power: float) -> list[Subset]:
+        """From nothing to everything; each step adds the best ``gain / cost**power``."""
+        path: list[Subset] = [()]
+        left = set(range(len(self.costs)))
+        while left:
+            here = path[-1]
+            options = sorted(left)
+            subsets = [tuple(sorted((*here, s))) for s in options]
+            before, *after = self.losses([here, *subsets])
+            value = [
+                (before - a) / self.costs[s] ** (power if a < before else -power)
+                for s, a in zip(options, after, strict=True)
+            ]
+            best = options[int(np.argmax(value))]
+            path.append(tuple(sorted((*here, best))))
+            left.discard(best)
+        return path
+
+    def backward(self, start: Subset) -> list[Subset]:
+        """From ``start`` to nothing; each step drops the sensor whose loss per cost saved is least."""
+        path = [start]
+        while path[-1]:
+            here = path[-1]
+            subsets = [tuple(x for x in here if x != s) for s in here]
+            before, *after = self.losses([here, *subsets])
+            harm = [(a - before) / self.costs[s] ** (1 if a > before else -1) for s, a in zip(here, after, strict=True)]
+            path.append(subsets[int(np.argmin(harm))])
+        return path

@@ -1,0 +1,202 @@
+"""A task: table and configuration joined into a problem, with every name that the bundle's manifest will carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from hardcase_edge.errors import InputError
+from hardcase_edge.meter import to_micro
+from hardcase_edge.program import Feature, Sensor, Uplink
+from hardcase_edge.wire import request_bytes
+
+from .config import Config
+from .hpc import fit_hpc, make_hpc, out_of_fold, probabilities
+from .problem import Problem, Rows
+from .table import Table, read_table
+
+__all__ = ["Task", "declared", "make_task", "target_classes"]
+
+MAX_CLASSES = 200
+MIN_ROWS = 10
+
+
+@dataclass(frozen=True)
+class Task:
+    """A problem and its names. ``hpc`` is the fitted f0; ``table`` what was read."""
+
+    problem: Problem
+    features: tuple[str, ...]
+    sensors: tuple[str, ...]
+    classes: tuple[Any, ...]
+    windows: dict[str, int]
+    hpc: Any
+    config: Config
+    table: Table
+
+
+def make_task(config: Config) -> Task:
+    """Read the table, split it, declare sensors and fit f0.
+
+    Raises
+    ------
+    InputError
+        The table does not fit the configuration.
+    """
+    whole = read_table(config.file)
+    y, classes = target_classes(whole, config.target)
+    split = _split(whole, config, y)
+    table = whole.without(config.target, *([config.split] if config.split in whole.labels else []))
+    sensors, names = _sensors(table, config)
+    train = split == 0
+    if len(np.unique(y[train])) < 2:
+        raise InputError(f"the training rows have one class of {config.target!r} only; choose another split")
+    features = declared(table.X, train)
+    X = held(table.X, features)
+    model = make_hpc(config.estimator, config.params, config.seed)
+    n_classes = len(classes)
+    fitted = fit_hpc(model, X[train], y[train])
+    parts = []
+    for k in range(3):
+        rows = np.flatnonzero(split == k)
+        p = (
+            out_of_fold(model, X[train], y[train], n_classes, config.seed)
+            if k == 0
+            else probabilities(fitted, X[rows], n_classes)
+        )
+        parts.append(Rows(X[rows], y[rows], p, rows))
+    uplink = Uplink(
+        per_request=to_micro(config.per_request),
+        per_byte=to_micro(config.per_byte),
+        cloud_per_request=to_micro(config.cloud_per_request),
+        request_bytes=request_bytes([f.dtype for f in features]),
+        features=tuple(range(len(features))),
+    )
+    problem = Problem(features, sensors, uplink, n_classes, *parts, seed=config.seed)
+    return Task(problem, table.names, names, classes, _windows(table, names), fitted, config, table)
+
+
+def target_classes(table: Table, target: str) -> tuple[np.ndarray, tuple[Any, ...]]:
+    """Class index per row, and the label of each class in sorted order.
+
+    Raises
+    ------
+    InputError
+        No such column, missing labels, or not 2 to 200 classes.
+    """
+    if target not in table.labels:
+        known = ", ".join(list(table.labels)[:20]) or "none"
+        raise InputError(f"the target {target!r} is no column of the data; columns are {known}")
+    raw = table.labels[target]
+    absent = [k for k, v in enumerate(raw) if v is None or v == "" or v != v]
+    if absent:
+        raise InputError(
+            f"the target {target!r} is missing in {len(absent)} rows, first in row {absent[0] + 1}; drop them"
+        )
+    values = [v.strip() if isinstance(v, str) else _plain(v) for v in raw]
+    classes = tuple(sorted(set(values), key=lambda v: (isinstance(v, str), v)))
+    if not 2 <= len(classes) <= MAX_CLASSES:
+        raise InputError(f"the target {target!r} has {len(classes)} classes; 2 to {MAX_CLASSES} are expected")
+    number = {v: k for k, v in enumerate(classes)}
+    return np.array([number[v] for v in values], dtype=np.int64), classes
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
+    """0, 1 or 2 per row: train, valid, test."""
+    n = len(y)
+    if n < MIN_ROWS:
+        raise InputError(f"the data has {n} rows; at least {MIN_ROWS} are expected")
+    if config.split == "time":
+        return np.searchsorted([round(0.6 * n), round(0.8 * n)], np.arange(n), side="right")
+    if config.split == "random":
+        return _stratified(y, config.seed)
+    if config.split not in table.labels:
+        raise InputError(f"[data] split is {config.split!r}: neither random, time nor a column of the data")
+    parts = {"train": 0, "valid": 1, "test": 2, 0: 0, 1: 1, 2: 2}
+    values = [v.strip().lower() if isinstance(v, str) else _plain(v) for v in table.labels[config.split]]
+    odd = sorted({str(v) for v in values if v not in parts})
+    if odd:
+        raise InputError(f"the split column {config.split!r} says {odd[0]!r}; train, valid or test is expected")
+    out = np.array([parts[v] for v in values])
+    for name, k in (("train", 0), ("valid", 1), ("test", 2)):
+        if not (out == k).any():
+            raise InputError(f"the split column {config.split!r} names no {name} row")
+    return out
+
+
+def _stratified(y: np.ndarray, seed: int) -> np.ndarray:
+    """60/20/20 within every class; of a rare class, training gets its rows first."""
+    rng = np.random.default_rng(seed)
+    out = np.zeros(len(y), dtype=np.int64)
+    taken = 0  # runs on over classes, so that rounding does not favour one part
+    for c in range(int(y.max()) + 1):
+        rows = rng.permutation(np.flatnonzero(y == c))
+        pattern = np.array([0, 1, 0, 2, 0])
+        place = (np.arange(len(rows)) + (taken if len(rows) >= 5 else 0)) % 5
+        out[rows] = pattern[place]
+        taken += len(rows)
+    return out
+
+
+def _sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tuple[str, ...]]:
+    owner: dict[str, str] = {}
+    sensors, names = [], []
+    for s in config.sensors:
+        mine: list[str] = []
+        for pattern in s.features:
+            found = [f for f in table.names if f == pattern or (pattern.endswith("*") and fnmatchcase(f, pattern))]
+            if not found:
+                raise InputError(f"sensor {s.name!r} names {pattern!r}, which is no column of the data")
+            mine += found
+        for f in mine:
+            if f in owner:
+                raise InputError(f"feature {f!r} belongs to the sensors {owner[f]!r} and {s.name!r}; name it once")
+            owner[f] = s.name
+        sensors.append(Sensor(tuple(table.names.index(f) for f in mine), (to_micro(s.cost),)))
+        names.append(s.name)
+    for k, f in enumerate(table.names):
+        if f not in owner:
+            if f in names:
+                raise InputError(f"feature {f!r} belongs to no sensor, but a sensor has its name; rename that sensor")
+            sensors.append(Sensor((k,), (to_micro(config.default_sensor),)))
+            names.append(f)
+    if not sensors:
+        raise InputError("the data has no column of numbers besides the target")
+    return tuple(sensors), tuple(names)
+
+
+def declared(X: np.ndarray, train: np.ndarray) -> tuple[Feature, ...]:
+    """Declared type of each feature: i32 for whole numbers, f32 unless that merges different values, else f64."""
+    out = []
+    for f in range(X.shape[1]):
+        values = np.unique(X[:, f][~np.isnan(X[:, f])])
+        if len(values) and (values == np.floor(values)).all() and np.abs(values).max() < 2**31 - 1:
+            dtype = "i32"
+        elif len(values) and np.abs(values).max() > np.finfo(np.float32).max:
+            dtype = "f64"
+        else:
+            dtype = "f32" if len(np.unique(values.astype(np.float32))) == len(values) else "f64"
+        out.append(Feature(dtype, bool(np.isnan(X[train, f]).any())))
+    return tuple(out)
+
+
+def held(X: np.ndarray, features: tuple[Feature, ...]) -> np.ndarray:
+    """Values as the declared types hold them."""
+    out = X.copy()
+    for f, feature in enumerate(features):
+        if feature.dtype == "f32":
+            out[:, f] = X[:, f].astype(np.float32)
+    return out
+
+
+def _windows(table: Table, sensors: tuple[str, ...]) -> dict[str, int]:
+    return {s: n for s, n in table.windows.items() if s in sensors}
