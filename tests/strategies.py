@@ -1,0 +1,412 @@
+"""Random programs that the verifier must accept, and readings to feed them: one seed, one program.
+
+Programs are built backwards: a node is made after all it leads to, so that any finished node may be led to again
+(graphs, not just trees). Each finished node carries what it needs: sensors tried, sensors at hand.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+from hypothesis import strategies as st
+
+from hardcase_edge.program import (
+    CODE_MAX,
+    Acquire,
+    Affine,
+    Answer,
+    Branch,
+    Candidate,
+    Column,
+    Feature,
+    Forward,
+    Node,
+    Opaque,
+    Polynomial,
+    Program,
+    Rank,
+    Scorer,
+    Select,
+    Sensor,
+    Slice,
+    Stack,
+    Tree,
+    Trees,
+    Uplink,
+)
+from hardcase_edge.wire import request_bytes
+
+__all__ = ["as_draft", "programs", "random_program", "random_reading", "random_readings", "round_f32", "seeds"]
+
+seeds = st.integers(0, 2**32 - 1)
+GARBAGE = ["12", "nan", "", b"1.0", None, float("nan"), float("inf"), float("-inf"), 10**400, [1.0], {}, object(), 1j]
+
+
+def programs(max_size: int = 4, *, with_opaque: bool = False) -> st.SearchStrategy[Program]:
+    """Random verified programs; larger sizes have longer paths."""
+    return st.builds(lambda size, seed: random_program(seed, size, with_opaque), st.integers(0, max_size), seeds)
+
+
+def round_f32(x: float) -> float:
+    """The nearest float32, as a float."""
+    return float(struct.unpack("<f", struct.pack("<f", x))[0])
+
+
+# ---------------------------------------------------------------- tables
+
+
+def random_program(seed: int, size: int = 3, with_opaque: bool = False) -> Program:
+    """The program of this seed."""
+    rng = random.Random(seed)
+    n_classes = rng.choice([0, 2, 2, 3, 4])
+    features = tuple(
+        Feature(rng.choice(["i32", "f32", "f64"]), rng.random() < 0.3) for _ in range(rng.randint(1, 3 + size))
+    )
+    sensors = _sensors(rng, len(features))
+    carried = rng.sample(range(len(features)), rng.randint(0, len(features)))
+    length = request_bytes([features[f].dtype for f in carried]) if carried else 0
+    uplink = Uplink(rng.randint(0, 10**6), rng.randint(0, 100), rng.choice([0, 7]), length, tuple(carried))
+    columns = tuple(
+        Column(f, _affine(rng) if rng.random() < 0.4 else _rank(rng, features[f].dtype))
+        for f in range(len(features))
+        for _ in range(rng.randint(0, 2))
+    )
+    shell = Program(features, sensors, uplink, columns, (), (), n_classes, rng.choice([1, 1, 9, 1000]))
+    scorers: list[Scorer] = [_constant(rng, max(2, n_classes))]
+    for _ in range(rng.randint(1, 2 + size)):
+        scorers.append(_scorer(rng, shell, scorers))
+    if with_opaque:
+        wanted = tuple(f for f, feature in enumerate(features) if not feature.nullable)
+        scorers.append(Opaque(wanted, rng.randbytes(rng.randint(0, 20)), (-5, 0), (5, 2**40)))
+    nodes = _Graph(rng, replace(shell, scorers=tuple(scorers))).nodes(size)
+    return replace(shell, scorers=tuple(scorers), nodes=nodes)
+
+
+def _sensors(rng: random.Random, n_features: int) -> tuple[Sensor, ...]:
+    groups: list[list[int]] = [[] for _ in range(rng.randint(1, n_features + 1))]  # one may give nothing at all
+    for f in range(n_features):
+        rng.choice(groups).append(f)
+    return tuple(Sensor(tuple(g), tuple(rng.randint(0, 10**6) for _ in range(rng.randint(1, 3)))) for g in groups)
+
+
+def _affine(rng: random.Random) -> Affine:
+    low, high = sorted(rng.choice([rng.randint(-CODE_MAX, CODE_MAX), -127, 127]) for _ in range(2))
+    return Affine(
+        rng.choice([0, 8, 16, -4, 64, -64, rng.randint(-64, 64)]),
+        rng.choice([1, rng.randint(-(2**31) + 1, 2**31 - 1)]),
+        rng.randint(-(2**40), 2**40),
+        rng.choice([0, 8, 16, 62, rng.randint(0, 62)]),
+        low,
+        high,
+    )
+
+
+def _rank(rng: random.Random, dtype: str) -> Rank:
+    return Rank(tuple(sorted({random_reading(rng, dtype) for _ in range(rng.randint(0, 8))})))
+
+
+# ---------------------------------------------------------------- scorers
+
+
+def _constant(rng: random.Random, width: int) -> Polynomial:
+    """A scorer that reads nothing, so that every node can answer."""
+    weights = tuple((rng.randint(-100, 100),) for _ in range(width))
+    return Polynomial((), (), rng.randint(-9, 9), ((0,),), weights, tuple(rng.randint(-99, 99) for _ in range(width)))
+
+
+def _scorer(rng: random.Random, p: Program, before: list[Scorer]) -> Scorer:
+    ensembles = [k for k, s in enumerate(before) if isinstance(s, Trees) and any(t.width == 1 for t in s.trees)]
+    n_columns = len(p.columns)
+    columns = tuple(rng.sample(range(n_columns), rng.randint(0, n_columns)))
+    kind = rng.random()
+    if ensembles and kind < 0.25:
+        return _stack(rng, rng.choice(ensembles), before)
+    return _polynomial(rng, p, columns) if kind < 0.5 or not columns else _trees(rng, columns)
+
+
+def _polynomial(rng: random.Random, p: Program, columns: tuple[int, ...]) -> Polynomial:
+    degree, bits, width = rng.randint(1, 3), rng.choice([8, 16]), rng.randint(1, 4)
+    if degree == 1 and rng.random() < 0.5:
+        terms = tuple((k,) for k in range(len(columns) + 1))
+    else:
+        terms = tuple(tuple(rng.randint(0, len(columns)) for _ in range(degree)) for _ in range(rng.randint(0, 4)))
+    top = min(2 ** (bits - 1) - 1, 10_000 if degree == 3 else 2**15)
+    return Polynomial(
+        columns,
+        tuple(
+            rng.randint(-CODE_MAX, CODE_MAX)
+            if p.features[p.columns[c].feature].nullable or rng.random() < 0.6
+            else None
+            for c in columns
+        ),
+        rng.choice([1, 127, rng.randint(-CODE_MAX, CODE_MAX)]),
+        terms,
+        tuple(tuple(rng.randint(-top, top) for _ in terms) for _ in range(width)),
+        tuple(rng.randint(-(2**50), 2**50) for _ in range(width)),
+        bits,
+    )
+
+
+def _trees(rng: random.Random, columns: tuple[int, ...]) -> Trees:
+    width = rng.randint(1, 5)
+    return Trees(
+        columns,
+        tuple(rng.randint(-(10**6), 10**6) for _ in range(width)),
+        tuple(_tree(rng, len(columns), width) for _ in range(rng.randint(0, 5))),
+    )
+
+
+def _tree(rng: random.Random, n_columns: int, n_outputs: int) -> Tree:
+    output = rng.randrange(n_outputs)
+    width = rng.choice([1, rng.randint(1, n_outputs - output)])
+    if rng.random() < 0.5:
+        n, children = 2 ** rng.randint(0, 3) - 1, ()
+    else:
+        children = _leafwise(rng, rng.randint(0, 9))
+        n = len(children)
+    thresholds = [rng.choice([rng.randint(-CODE_MAX, CODE_MAX - 1), -CODE_MAX + rng.randint(0, 8)]) for _ in range(n)]
+    missing_left = [rng.random() < 0.5 for _ in range(n)]
+    return Tree(
+        output,
+        width,
+        tuple(rng.randrange(n_columns) for _ in range(n)),
+        tuple(CODE_MAX if left and rng.random() < 0.1 else t for t, left in zip(thresholds, missing_left, strict=True)),
+        tuple(missing_left),
+        children,
+        tuple(rng.randint(-CODE_MAX, CODE_MAX) for _ in range((n + 1) * width)),
+    )
+
+
+def _leafwise(rng: random.Random, n: int) -> tuple[tuple[int, int], ...]:
+    """A tree of n nodes grown at a random leaf, as leaf-wise learners do."""
+    pairs: list[list[int]] = []
+    leaf_places: list[tuple[int, int]] = []
+    for i in range(n):
+        if leaf_places:
+            parent, side = leaf_places.pop(rng.randrange(len(leaf_places)))
+            pairs[parent][side] = i
+        pairs.append([0, 0])
+        leaf_places += [(i, 0), (i, 1)]
+    for leaf, (parent, side) in enumerate(leaf_places):
+        pairs[parent][side] = -1 - leaf
+    return tuple((a, b) for a, b in pairs)
+
+
+def _stack(rng: random.Random, below: int, before: list[Scorer]) -> Stack:
+    trees = before[below]
+    assert isinstance(trees, Trees)
+    narrow = [m for m, tree in enumerate(trees.trees) if tree.width == 1]
+    members, width = rng.sample(narrow, rng.randint(0, len(narrow))), rng.randint(1, 4)
+    return Stack(
+        below,
+        tuple(members),
+        tuple(tuple(rng.randint(-CODE_MAX, CODE_MAX) for _ in members) for _ in range(width)),
+        tuple(rng.randint(-(2**50), 2**50) for _ in range(width)),
+    )
+
+
+# ---------------------------------------------------------------- nodes
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A finished node: its place counted from the last, and what must hold where it is entered."""
+
+    place: int
+    tried: frozenset[int]
+    at_hand: frozenset[int]
+    forwards: bool
+
+
+class _Graph:
+    def __init__(self, rng: random.Random, program: Program) -> None:
+        self.rng = rng
+        self.p = program
+        self.made: list[_Made] = []
+        self.drafts: list[Any] = []  # nodes whose targets are places
+        owner = {f: s for s, sensor in enumerate(program.sensors) for f in sensor.features}
+        self.reads: list[tuple[frozenset[int], frozenset[int]]] = []
+        for s in program.scorers:
+            if isinstance(s, Stack):
+                self.reads.append(self.reads[s.trees])
+            elif isinstance(s, Opaque):
+                wanted = frozenset(owner[f] for f in s.features)
+                self.reads.append((wanted, wanted))
+            else:
+                sensors = [owner[program.columns[c].feature] for c in s.columns]
+                must = s.substitutes if isinstance(s, Polynomial) else [0] * len(sensors)
+                needed = frozenset(k for k, sub in zip(sensors, must, strict=True) if sub is None)
+                self.reads.append((frozenset(sensors), needed))
+
+    def nodes(self, size: int) -> tuple[Node, ...]:
+        self.build(frozenset(), frozenset(), can_forward=bool(self.p.uplink.features), depth=size)
+        last = len(self.drafts) - 1
+        return tuple(_retarget(node, last) for node in reversed(self.drafts))
+
+    def build(self, tried: frozenset[int], at_hand: frozenset[int], can_forward: bool, depth: int) -> _Made:
+        rng = self.rng
+        again = [m for m in self.made if m.tried <= tried and m.at_hand <= at_hand and (can_forward or not m.forwards)]
+        if again and rng.random() < 0.25:
+            return rng.choice(again)
+        kinds = ["acquire"] * 4 + ["branch"] * 4 + ["select", "answer"] + ["forward"] * (2 if can_forward else 0)
+        kind = rng.choice(kinds) if depth > 0 and len(self.made) < 60 else "answer"
+        return getattr(self, f"_{kind}")(tried, at_hand, can_forward, depth)
+
+    def _finish(self, node: Any, tried: Iterable[int], at_hand: Iterable[int], forwards: bool) -> _Made:
+        self.drafts.append(node)
+        one = _Made(len(self.drafts) - 1, frozenset(tried), frozenset(at_hand), forwards)
+        self.made.append(one)
+        return one
+
+    def _acquire(self, tried: frozenset[int], at_hand: frozenset[int], can_forward: bool, depth: int) -> _Made:
+        n = len(self.p.sensors)
+        bought = frozenset(self.rng.sample(range(n), self.rng.randint(1, n)))
+        otherwise = self.build(tried | bought, at_hand, can_forward, depth - 1)
+        then = self.build(tried | bought, at_hand | bought, can_forward, depth - 1)
+        sure = frozenset() if then.place == otherwise.place else bought
+        return self._finish(
+            Acquire(tuple(self.rng.sample(sorted(bought), len(bought))), then.place, otherwise.place),
+            (then.tried | otherwise.tried) - bought,
+            (then.at_hand - sure) | otherwise.at_hand,
+            then.forwards or otherwise.forwards,
+        )
+
+    def _scores(self, tried: frozenset[int], at_hand: frozenset[int], width: int | None) -> Slice:
+        able = []
+        for k, s in enumerate(self.p.scorers):
+            n = len(s.low if isinstance(s, Opaque) else s.base if isinstance(s, Trees) else s.bias)
+            reads, needs = self.reads[k]
+            if reads <= tried and needs <= at_hand and n >= (width or 1):
+                able.append((k, n))
+        k, n = self.rng.choice(able)
+        width = width or self.rng.randint(1, n)
+        start = self.rng.randint(0, n - width)
+        return Slice(k, start, start + width)
+
+    def _branch(self, tried: frozenset[int], at_hand: frozenset[int], can_forward: bool, depth: int) -> _Made:
+        rng = self.rng
+        rule = rng.choice(["threshold", "margin", "argmax", "tournament"])
+        scores = self._scores(tried, at_hand, 1 if rule == "threshold" else None)
+        width = scores.stop - scores.start
+        n = width + 1 if rule == "tournament" else 2 if rule != "argmax" or width == 1 else width
+        targets = [self.build(tried, at_hand, can_forward, depth - 1) for _ in range(n)]
+        bracket = []
+        if rule == "tournament":
+            free = list(range(n))
+            for match in range(n - 1):
+                pair = rng.sample(free, 2)
+                bracket.append((pair[0], pair[1]))
+                free = [k for k in free if k not in pair] + [n + match]
+        threshold = rng.choice([0, rng.randint(-(10**5), 10**5), rng.randint(-(2**55), 2**55)])
+        reads, needs = self.reads[scores.scorer]
+        return self._finish(
+            Branch(scores, rule, tuple(t.place for t in targets), threshold, tuple(bracket)),
+            reads.union(*[t.tried for t in targets]),
+            needs.union(*[t.at_hand for t in targets]),
+            any(t.forwards for t in targets),
+        )
+
+    def _select(self, tried: frozenset[int], at_hand: frozenset[int], can_forward: bool, depth: int) -> _Made:
+        rng = self.rng
+        targets = [self.build(tried, at_hand, can_forward, depth - 1) for _ in range(rng.randint(2, 4))]
+        candidates = tuple(
+            Candidate(
+                rng.choice([1, 5, 1000, 2**31 - 1]),
+                tuple(rng.randint(0, 10**6) for _ in range(rng.randint(1, 2))),
+                t.place,
+            )
+            for t in targets[1:]
+        )
+        return self._finish(
+            Select(candidates, targets[0].place),
+            frozenset().union(*[t.tried for t in targets]),
+            frozenset().union(*[t.at_hand for t in targets]),
+            any(t.forwards for t in targets),
+        )
+
+    def _answer(self, tried: frozenset[int], at_hand: frozenset[int], can_forward: bool, depth: int) -> _Made:
+        rng, n = self.rng, self.p.n_classes
+        scores = self._scores(tried, at_hand, 1 if n == 0 or (n == 2 and rng.random() < 0.5) else n)
+        steps = [rng.randint(1, 10**6) for _ in range(rng.randint(0, 4))]
+        margins = tuple(accumulate(steps))
+        confidences = tuple(rng.randint(0, 10_000) for _ in range(len(margins) + 1))
+        return self._finish(
+            Answer(scores, "class" if n else "value", margins, confidences), *self.reads[scores.scorer], False
+        )
+
+    def _forward(self, tried: frozenset[int], at_hand: frozenset[int], can_forward: bool, depth: int) -> _Made:
+        n = len(self.p.sensors)
+        bought = frozenset(self.rng.sample(range(n), self.rng.randint(0, n)))
+        fallback = self.build(tried | bought, at_hand, False, depth - 1)
+        return self._finish(
+            Forward(tuple(sorted(bought)), fallback.place), fallback.tried - bought, fallback.at_hand, True
+        )
+
+
+def _retarget(node: Any, last: int) -> Node:
+    if isinstance(node, Acquire):
+        return replace(node, then=last - node.then, otherwise=last - node.otherwise)
+    if isinstance(node, Branch):
+        return replace(node, targets=tuple(last - t for t in node.targets))
+    if isinstance(node, Select):
+        candidates = tuple(replace(c, target=last - c.target) for c in node.candidates)
+        return replace(node, candidates=candidates, otherwise=last - node.otherwise)
+    if isinstance(node, Forward):
+        return replace(node, fallback=last - node.fallback)
+    return node
+
+
+# ---------------------------------------------------------------- readings
+
+
+def random_reading(rng: random.Random, dtype: str) -> Any:
+    """A number that this type holds exactly, extremes among them."""
+    if dtype == "i32":
+        return rng.choice([rng.randint(-5, 5), rng.randint(-(2**31) + 1, 2**31 - 1), 2**31 - 1, 1 - 2**31, 0])
+    tiny, huge = (2.0**-149, 3.4028234663852886e38) if dtype == "f32" else (5e-324, 1.7976931348623157e308)
+    x = rng.choice([rng.gauss(0, 1), rng.gauss(0, 1e6), float(rng.randint(-5, 5)), tiny, -tiny, huge, -huge, 0.0])
+    return round_f32(x) if dtype == "f32" else x
+
+
+def random_readings(rng: random.Random, p: Program, garbage: float = 0.0) -> list[Any]:
+    """One reading per feature: values, thresholds themselves, missing ones, and garbage as often as asked."""
+    out: list[Any] = [random_reading(rng, f.dtype) for f in p.features]
+    for column in p.columns:
+        if isinstance(column.rule, Rank) and column.rule.thresholds and rng.random() < 0.5:
+            out[column.feature] = rng.choice(column.rule.thresholds)
+    for f, feature in enumerate(p.features):
+        if feature.nullable and rng.random() < 0.3:
+            out[f] = rng.choice([None, float("nan")])
+        if rng.random() < garbage:
+            out[f] = rng.choice(GARBAGE)
+    return out
+
+
+# ---------------------------------------------------------------- drafts
+
+
+def as_draft(p: Program, rng: random.Random) -> Program:
+    """The same program with floats where a draft has them."""
+
+    def floats(values: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(float(v) + rng.random() for v in values)
+
+    def scorer(s: Scorer) -> Scorer:
+        if isinstance(s, Polynomial | Stack):
+            return replace(s, weights=tuple(floats(w) for w in s.weights), bias=floats(s.bias))
+        if isinstance(s, Trees):
+            trees = tuple(replace(t, leaves=floats(t.leaves)) for t in s.trees)
+            return replace(s, base=floats(s.base), trees=trees)
+        return s
+
+    def node(n: Node) -> Node:
+        if isinstance(n, Branch):
+            return replace(n, threshold=float(n.threshold))
+        return replace(n, margins=floats(n.margins)) if isinstance(n, Answer) else n
+
+    return replace(p, scorers=tuple(map(scorer, p.scorers)), nodes=tuple(map(node, p.nodes)))
