@@ -26,6 +26,8 @@ f64 = st.floats(allow_nan=False)
 TINY32, HUGE32 = 2.0**-149, 3.4028234663852886e38
 LADDER = [-math.inf, -HUGE32, -1.0, -(2.0**-126), -TINY32, 0.0, TINY32, 2.0**-126, 1.0, HUGE32, math.inf]
 
+NO_NUMBERS = ["1.5", "", b"1", bytearray(b"2"), memoryview(b"3"), [1.0], (), {}, 1j, object()]
+
 # ---------------------------------------------------------------- keys
 
 
@@ -129,9 +131,7 @@ def test_minus_zero_is_zero(dtype: str) -> None:
     assert str(held) in ("0", "0.0")
 
 
-@pytest.mark.parametrize(
-    "value", ["1.5", "", b"1", bytearray(b"2"), memoryview(b"3"), [1.0], (), {}, 1j, object()], ids=repr
-)
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("dtype", ["i32", "f64"])
 def test_what_is_no_number_is_refused(value: Any, dtype: str) -> None:
     with pytest.raises((TypeError, ValueError)):

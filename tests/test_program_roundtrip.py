@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -44,10 +45,10 @@ def test_a_draft_survives_its_encoding(program: Program, seed: int) -> None:
     assert decode(encode(draft, is_draft=True)) == (draft, True)
 
 
-@given(
-    programs(3),
-    st.dictionaries(st.text(max_size=9), st.text() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)),
-)
+json_values = st.text() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(programs(3), st.dictionaries(st.text(max_size=9), json_values))
 @many
 def test_a_bundle_survives_its_bytes_and_the_same_bundle_is_the_same_bytes(program: Program, manifest: dict) -> None:
     data = pack_bundle(Bundle(manifest, program, ()))
@@ -92,9 +93,7 @@ def test_a_threshold_that_its_type_cannot_hold_is_refused(dtype: str, threshold:
 
 
 def test_a_draft_cannot_be_written_as_a_program() -> None:
-    program = next(
-        p for p in map(random_program, range(99)) if any(isinstance(s, Trees) and s.trees for s in p.scorers)
-    )
+    program = next(p for p in map(random_program, range(99)) if any(isinstance(s, Stack) for s in p.scorers))
     with pytest.raises(ProgramError, match="quantise"):
         encode(as_draft(program, random.Random(0)))
 
@@ -120,12 +119,10 @@ def test_damaged_tensors_are_refused_or_read_never_worse(program: Program, seed:
             del values[rng.randrange(len(values)) :]
     if "program" not in tensors:
         return
-    try:
+    with suppress(BundleError):  # anything else fails the test
         back, is_draft = decode(tensors)
         if not is_draft:
             verify(back)
-    except BundleError as error:
-        assert str(error)
 
 
 @pytest.mark.parametrize("cut", range(16))
@@ -161,7 +158,7 @@ def test_words_that_this_version_does_not_use_must_be_zero() -> None:
 def test_another_version_is_named() -> None:
     tensors = encode(random_program(3))
     tensors["program"][0] = 2
-    with pytest.raises(BundleVersionError, match="format 2 .* reads 1 to 1") as caught:
+    with pytest.raises(BundleVersionError, match=r"format 2 .* reads 1 to 1") as caught:
         decode(tensors)
     assert (caught.value.found, caught.value.oldest, caught.value.newest) == (2, 1, 1)
 
