@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import signal
 import sys
@@ -108,7 +109,10 @@ def _worker(args: argparse.Namespace) -> int:
     _on_stop_signals(worker.stop)
     if args.until_stdin_closes:
         threading.Thread(target=_when_stdin_closes, args=(worker.stop,), daemon=True).start()
+    connection_log = logging.getLogger("hardcase_edge.connection")
+    connection_log.addHandler(logging.NullHandler())  # at first its trouble is an error, and that is said once
     worker.start()
+    logging.basicConfig(format="hardcase cloud: %(message)s")
     ready = {"broker": address.url, "mqtt": worker.protocol, "hpc": hpc.sha256, "pid": os.getpid()}
     _say(args.json, "ready", ready)
     worker.run(args.count)

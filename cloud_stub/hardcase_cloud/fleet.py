@@ -167,7 +167,7 @@ class Fleet:
         for member in self._members:
             member.link.start()
         until = time.monotonic() + CONNECT_S
-        while time.monotonic() < until and not all(m.link.is_connected for m in self._members):
+        while time.monotonic() < until and self.connected() < len(self._members):
             time.sleep(0.01)
         self._threads = [threading.Thread(target=m.run, name=m.name, daemon=True) for m in self._members]
         for thread in self._threads:
@@ -185,6 +185,10 @@ class Fleet:
         """``start`` and ``join``."""
         self.start()
         return self.join(timeout_s)
+
+    def connected(self) -> int:
+        """How many devices are connected now."""
+        return sum(m.link.is_connected for m in self._members)
 
     def stop(self) -> None:
         """End every device after the decision at hand, and disconnect it."""

@@ -122,7 +122,7 @@ class Worker:
     def _step(self) -> None:
         """Wait for a message or for a batch to fall due, then do what can be done."""
         due = self.service.due(self._clock())
-        self._receive(POLL_S if due is None else due)
+        self._receive(POLL_S if due is None else min(due, POLL_S))
         for _ in range(self.service.config.max_batch - 1):
             if not self._receive(0.0):
                 break
