@@ -27,6 +27,7 @@ PORTS = {"mqtt": 1883, "mqtts": 8883}
 SHAPE = "mqtt://host:port or mqtts://host:port"
 MAX_URL = 1000  # characters
 MAX_SECRET = 500  # characters of a user or a password: MQTT allows more, nobody types more
+_ODD = re.compile(r"[\s\x00-\x1f\x7f]")  # urlsplit drops some of these without a word
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{2,45}")
 
 
@@ -73,7 +74,7 @@ def parse_address(
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
         raise InputError(f"broker {shown} is no URL ({error}); {SHAPE} is expected") from error
-    if parts.scheme not in PORTS or not _HOST.fullmatch(host) or url != url.strip():
+    if parts.scheme not in PORTS or not _HOST.fullmatch(host) or _ODD.search(url):
         raise InputError(f"broker {shown} is no MQTT URL; {SHAPE} is expected")
     if parts.path not in ("", "/") or parts.query or parts.fragment or port == 0:
         raise InputError(f"broker {shown} has more than a host and a port; {SHAPE} is expected")
@@ -84,7 +85,7 @@ def parse_address(
         raise InputError("a private key is named without its certificate; name both")
     user = unquote(parts.username or "") or environment.get("HARDCASE_MQTT_USER", "")
     password = unquote(parts.password or "") if parts.username else environment.get("HARDCASE_MQTT_PASSWORD", "")
-    if max(len(user), len(password)) > MAX_SECRET or (password and not user):
+    if max(len(user), len(password)) > MAX_SECRET or ((password or parts.password) and not user):
         raise InputError(f"the user or password for broker {shown} is too long, or a password has no user")
     return Address(
         host=host,

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
@@ -25,6 +25,9 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from .address import Address, tls_context
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["Connection", "ConnectionConfig", "Message", "Will"]
 
@@ -74,6 +77,7 @@ class _Client(paho.Client):
     """One attempt's client. paho reads whatever length a packet claims, up to 256 MB; this one does not."""
 
     max_packet_bytes = 65_536
+    tls: ssl.SSLContext | None = None
     up_since: float | None = None  # monotonic seconds, once subscribed
     was_hung_up = False  # the broker closed before it answered
     is_refused = False
@@ -85,6 +89,18 @@ class _Client(paho.Client):
             self.end = f"a packet claims {bufsize} bytes, at most {self.max_packet_bytes} are read"
             raise ConnectionError(self.end)
         return super()._sock_recv(bufsize)
+
+    def _ssl_wrap_socket(self, tcp_sock: socket.socket) -> ssl.SSLSocket:
+        """As paho's, but a socket whose handshake fails is closed."""
+        assert self.tls is not None
+        wrapped = self.tls.wrap_socket(tcp_sock, server_hostname=self.host, do_handshake_on_connect=False)
+        try:
+            wrapped.settimeout(self.connect_timeout)
+            wrapped.do_handshake()
+        except BaseException:
+            wrapped.close()
+            raise
+        return wrapped
 
 
 class Connection:
@@ -282,6 +298,7 @@ class Connection:
         client.max_inflight_messages_set(config.max_in_flight)
         client.max_queued_messages_set(config.max_in_flight)
         if self._tls is not None:
+            client.tls = self._tls
             client.tls_set_context(self._tls)
         if address.user:
             client.username_pw_set(address.user, address.password)
