@@ -32,7 +32,6 @@ __all__ = ["MIN_AGREEMENT", "Exported", "export_bundle"]
 logger = logging.getLogger(__name__)
 
 MIN_AGREEMENT = 0.999
-HASH_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def export_bundle(
     valid, test = (read_rows(build / f"{name}.npz", manifest) for name in ("valid", "test"))
     made, on_valid = _integers(draft, valid, min_agreement)
     on_test = _compare(draft, made.program, test)
-    manifest = _finish(manifest, build, front, point, made, {"valid": on_valid, "test": on_test})
+    manifest = _finish(manifest, front, point, made, {"valid": on_valid, "test": on_test})
     golden = make_golden(made.program, valid.X, valid.hpc, valid.confidence, seed)
     data = pack_bundle(Bundle(manifest.to_json(), made.program, golden))
     loaded = load_bytes(data)  # what a device does
@@ -128,7 +127,23 @@ def _read_draft(build: Path, point: Point) -> tuple[Program, Manifest]:
     if not path.resolve().is_relative_to(build.resolve()):
         raise InputError(f"draft {point.program} lies outside {build}; train again")
     draft = unpack_bundle(read_bundle_bytes(path), allow_draft=True)
-    return draft.program, Manifest.from_json(draft.manifest, draft.program)
+    named = {**draft.manifest, "hpc": _name_hpc(draft.manifest.get("hpc"), build, draft.program)}
+    return draft.program, Manifest.from_json(named, draft.program)
+
+
+def _name_hpc(said: object, build: Path, program: Program) -> str:
+    """SHA-256 of the HPC that lies in the build folder; empty for a program that never forwards."""
+    if not any(isinstance(node, Forward) for node in program.nodes):
+        return ""
+    path = build / "hpc.onnx"
+    try:
+        with open(path, "rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"the program forwards, but {path} cannot be read: {error.strerror}; train again") from error
+    if said not in ("", found):
+        raise InputError(f"{path} is not the HPC that the draft was trained with; train again")
+    return found
 
 
 # ---------------------------------------------------------------- floats to integers
@@ -160,10 +175,8 @@ def _compare(draft: Program, program: Program, rows: Rows) -> Parity:
 # ---------------------------------------------------------------- the manifest
 
 
-def _finish(
-    manifest: Manifest, build: Path, front: Front, point: Point, made: Quantised, measured: dict[str, Parity]
-) -> Manifest:
-    """The draft's manifest with the HPC it forwards to, what was measured, and how it came about."""
+def _finish(manifest: Manifest, front: Front, point: Point, made: Quantised, measured: dict[str, Parity]) -> Manifest:
+    """The draft's manifest with what was measured, and how it came about."""
     if manifest.unit != front.unit:
         raise InputError(f"the draft counts in {manifest.unit!r}, front.json in {front.unit!r}; train again")
     claims: dict[str, Any] = {name: p.after.to_json() for name, p in measured.items()}
@@ -175,29 +188,13 @@ def _finish(
     scales = _value_scales(made)
     if scales:
         trained["scales"] = scales
-    return replace(manifest, hpc=_hpc_name(manifest, build, made.program), claims=claims, trained=trained)
+    return replace(manifest, claims=claims, trained=trained)
 
 
 def _value_scales(made: Quantised) -> dict[str, float]:
     """Steps to a unit of every scorer that answers values; a class needs none."""
     used = {n.scores.scorer for n in made.program.nodes if isinstance(n, Answer) and n.kind == "value"}
     return {str(k): made.scales[k] for k in sorted(used)}
-
-
-def _hpc_name(manifest: Manifest, build: Path, program: Program) -> str:
-    if not any(isinstance(node, Forward) for node in program.nodes):
-        return ""
-    path = build / "hpc.onnx"
-    try:
-        found = hashlib.sha256()
-        with open(path, "rb") as file:
-            while block := file.read(HASH_BLOCK):
-                found.update(block)
-    except OSError as error:
-        raise InputError(f"the program forwards, but {path} cannot be read: {error.strerror}; train again") from error
-    if manifest.hpc not in ("", found.hexdigest()):
-        raise InputError(f"{path} is not the HPC that the draft was trained with; train again")
-    return found.hexdigest()
 
 
 # ---------------------------------------------------------------- writing

@@ -1,0 +1,214 @@
+"""A small problem, its policies as drafts, and a build folder as ``hardcase train`` leaves it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.tree import DecisionTreeRegressor
+
+from hardcase_cloud.hpc import Hpc
+from hardcase_edge.bundle import Bundle, pack_bundle
+from hardcase_edge.manifest import Manifest
+from hardcase_edge.program import (
+    CODE_MAX,
+    MARGIN,
+    MICRO,
+    Acquire,
+    Answer,
+    Branch,
+    Column,
+    Feature,
+    Forward,
+    Polynomial,
+    Program,
+    Rank,
+    Sensor,
+    Slice,
+    Tree,
+    Trees,
+    Uplink,
+)
+from hardcase_edge.wire import request_bytes
+from hardcase_export.onnx_hpc import export_hpc
+from hardcase_export.rows import decisions, figures
+
+N_FEATURES, N_CLASSES = 6, 3
+FEATURES = tuple(Feature("f32", nullable=k == 5) for k in range(N_FEATURES))
+SENSORS = (Sensor((0, 1), (10 * MICRO,)), Sensor((2, 3), (20 * MICRO,)), Sensor((4, 5), (40 * MICRO,)))
+UPLINK = Uplink(100 * MICRO, MICRO // 50, 0, request_bytes(["f32"] * N_FEATURES), tuple(range(N_FEATURES)))
+MANIFEST = Manifest(
+    name="three blobs",
+    unit="mJ",
+    features=tuple(f"x{k}" for k in range(N_FEATURES)),
+    sensors=("near", "middle", "far"),
+    classes=("calm", "busy", "broken"),
+    trained={"seed": 0},
+)
+
+
+@dataclass(frozen=True)
+class Rows:
+    X: np.ndarray
+    y: np.ndarray
+    hpc: np.ndarray
+    confidence: np.ndarray
+
+
+def make_rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Three overlapping blobs; x5 is missing in one row of twenty."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, N_CLASSES, n)
+    centres = np.random.default_rng(0).normal(size=(N_CLASSES, N_FEATURES)) * np.array([1, 1, 1, 1, 3, 3])
+    X = (centres[y] + rng.normal(size=(n, N_FEATURES))).astype(np.float32).astype(np.float64)
+    X[rng.random(n) < 0.05, 5] = np.nan
+    return X, y
+
+
+@cache
+def problem() -> tuple[Any, np.ndarray, np.ndarray]:
+    """f0 and its training rows."""
+    X, y = make_rows(400, 1)
+    forest = RandomForestClassifier(20, max_depth=6, random_state=0)
+    return Pipeline([("impute", SimpleImputer(strategy="median")), ("model", forest)]).fit(X, y), X, y
+
+
+@cache
+def trees_over(features: tuple[int, ...], n_trees: int = 12) -> tuple[tuple[Column, ...], Trees]:
+    """Columns and an ensemble of float vector leaves, by scikit-learn's trees boosted by hand."""
+    _, X, y = problem()
+    wanted = np.eye(N_CLASSES)[y]
+    said = np.full_like(wanted, 1 / N_CLASSES)
+    X = np.nan_to_num(X)[:, features]
+    fitted = []
+    for k in range(n_trees):
+        tree = DecisionTreeRegressor(max_depth=3, random_state=k).fit(X, wanted - said)
+        said = said + 0.3 * tree.predict(X)
+        fitted.append(tree.tree_)
+    ranks: list[list[float]] = [
+        sorted({float(np.float32(t)) for f in fitted for t in f.threshold[f.feature == j]})
+        for j in range(len(features))
+    ]
+    columns = tuple(Column(f, Rank(tuple(r))) for f, r in zip(features, ranks, strict=True))
+    base = (1 / N_CLASSES,) * N_CLASSES
+    return columns, Trees(tuple(range(len(features))), base, tuple(_tree(f, ranks) for f in fitted))
+
+
+def _tree(fitted: Any, ranks: list[list[float]]) -> Tree:
+    inner = [i for i in range(fitted.node_count) if fitted.children_left[i] >= 0]
+    leaves = [i for i in range(fitted.node_count) if fitted.children_left[i] < 0]
+    place = {i: k for k, i in enumerate(inner)} | {i: -1 - k for k, i in enumerate(leaves)}
+    return Tree(
+        output=0,
+        width=N_CLASSES,
+        splits=tuple(int(fitted.feature[i]) for i in inner),
+        thresholds=tuple(
+            ranks[fitted.feature[i]].index(float(np.float32(fitted.threshold[i]))) - CODE_MAX for i in inner
+        ),
+        missing_left=(True,) * len(inner),
+        children=tuple((place[fitted.children_left[i]], place[fitted.children_right[i]]) for i in inner),
+        leaves=tuple(float(0.3 * v) for i in leaves for v in fitted.value[i, :, 0]),
+    )
+
+
+def cascade_draft(threshold: float = 0.35) -> Program:
+    """Buy two sensors; answer if sure, else forward with the third."""
+    columns, trees = trees_over((0, 1, 2, 3))
+    part = Slice(0, 0, N_CLASSES)
+    nodes = (
+        Acquire((0,), 1, 1),
+        Acquire((1,), 2, 2),
+        Branch(part, MARGIN, (3, 4), threshold),
+        Forward((0, 1, 2), 4),
+        Answer(part, margins=(0.1, 0.2, 0.4), confidences=(5000, 7000, 8000, 9500)),
+    )
+    return Program(FEATURES, SENSORS, UPLINK, columns, (trees,), nodes, N_CLASSES)
+
+
+def static_draft(sensors: tuple[int, ...] = (2,)) -> Program:
+    """Buy a set and answer."""
+    features = tuple(f for s in sensors for f in SENSORS[s].features)
+    columns, trees = trees_over(features, 8)
+    nodes = (Acquire(sensors, 1, 1), Answer(Slice(0, 0, N_CLASSES)))
+    return Program(FEATURES, SENSORS, UPLINK, columns, (trees,), nodes, N_CLASSES)
+
+
+def linear_draft(weight_bits: int = 16) -> Program:
+    """Two sensors, a linear scorer of random weights over rank columns."""
+    columns, _ = trees_over((0, 1, 2, 3))
+    rng = np.random.default_rng(5)
+    weights = tuple(tuple(float(w) for w in row) for row in rng.normal(size=(N_CLASSES, 5)) * 1e-3)
+    scorer = Polynomial(
+        columns=(0, 1, 2, 3),
+        substitutes=(-CODE_MAX,) * 4,
+        constant=CODE_MAX,
+        terms=tuple((k,) for k in range(5)),
+        weights=weights,
+        bias=tuple(float(b) for b in rng.normal(size=N_CLASSES)),
+        weight_bits=weight_bits,
+    )
+    nodes = (Acquire((0, 1), 1, 1), Answer(Slice(0, 0, N_CLASSES)))
+    return Program(FEATURES, SENSORS, UPLINK, columns, (scorer,), nodes, N_CLASSES)
+
+
+def make_build(folder: Path) -> Path:
+    """A build folder: f0, rows, three drafts and the front."""
+    estimator = problem()[0]
+    (folder / "policies").mkdir(parents=True)
+    path = folder / "hpc.onnx"
+    export_hpc(estimator, make_rows(300, 3)[0], N_CLASSES, ["f32"] * N_FEATURES, path)
+    splits = {name: save_rows(folder / f"{name}.npz", path, 300, seed) for name, seed in (("valid", 2), ("test", 3))}
+    points = [
+        {
+            "method": "hpc",
+            "params": {},
+            "program": None,
+            **{
+                name: {
+                    "accuracy": float(np.mean(r.hpc == r.y)),
+                    "cost": 170 + 0.02 * UPLINK.request_bytes,
+                    "forward_rate": 1.0,
+                }
+                for name, r in splits.items()
+            },
+        }
+    ]
+    drafts = {"cascade": cascade_draft(), "static": static_draft(), "near": static_draft((0,))}
+    for name, draft in drafts.items():
+        points.append({"method": name, "params": {"n": len(points)}, **save_draft(folder, name, draft, splits)})
+    (folder / "front.json").write_text(json.dumps({"unit": "mJ", "points": points}))
+    return folder
+
+
+def save_rows(path: Path, hpc: Path, n: int, seed: int) -> Rows:
+    """Rows with what f0 answers to them, as training saves them."""
+    X, y = make_rows(n, seed)
+    answers = np.array(Hpc(hpc).answer([[None if x != x else x for x in row] for row in X.tolist()]))
+    rows = Rows(X, y, answers[:, 0], answers[:, 1])
+    np.savez(
+        path,
+        X=X,
+        y=y,
+        feature_names=np.array(MANIFEST.features),
+        hpc=rows.hpc,
+        hpc_confidence=rows.confidence,
+        index=np.arange(n),
+    )
+    return rows
+
+
+def save_draft(folder: Path, name: str, draft: Program, splits: dict[str, Rows]) -> dict[str, Any]:
+    """Write one draft; its part of a front's point."""
+    place = f"policies/{name}.safetensors"
+    (folder / place).write_bytes(pack_bundle(Bundle(MANIFEST.to_json(), draft, (), is_draft=True)))
+    measured = {k: figures(decisions(draft, r.X, r.hpc, r.confidence), r.y).to_json() for k, r in splits.items()}
+    for figure in measured.values():
+        del figure["n"]
+    return {"program": place, **measured}
