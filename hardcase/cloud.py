@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ __all__ = ["HELP", "arguments", "run"]
 
 HELP = "Answer forwarded cases: a broker and a worker, or a worker of your own broker."
 MAX_WORKERS = 64
+POLL_S = 0.2
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -173,9 +175,11 @@ def _supervise(
     workers = [Supervisor(command, environment, lambda event: _relay(args.json, event)) for _ in range(args.workers)]
     try:
         for worker in workers:
-            worker.start()
-        _say(args.json, "ready", {"broker": url, "workers": [w.pid for w in workers]})
-        stop.wait()
+            worker.start(stop.is_set)
+        if not stop.is_set():
+            _say(args.json, "ready", {"broker": url, "workers": [w.pid for w in workers]})
+        while not stop.is_set():  # not wait(): the signal handler that sets it runs on this thread
+            time.sleep(POLL_S)
     finally:
         _stop_all(workers)
     _say(args.json, "stopped", {"restarts": sum(w.restarts for w in workers)})

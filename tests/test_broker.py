@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import datetime
+import ipaddress
 import queue
 import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from paho.mqtt.enums import CallbackAPIVersion
 
+from hardcase_cloud import broker as broker_module
 from hardcase_cloud import door as door_module
 from hardcase_cloud.broker import EmbeddedBroker, Listen, parse_bind
 from hardcase_cloud.users import add_user, read_users
+from hardcase_edge.address import parse_address
+from hardcase_edge.connection import Connection, ConnectionConfig, Message
 from hardcase_edge.errors import InputError
 from hardcase_edge.wire import MAX_REQUEST_BYTES, reply_topic, request_topic, status_topic
 
@@ -317,6 +329,89 @@ def test_a_users_file_that_is_none_is_refused_in_one_line(tmp_path, content):
     file.write_bytes(content.encode("latin1"))
     with pytest.raises(InputError, match=r"names nobody|is not name:salt:hash|device id"):
         read_users(file)
+
+
+# ---------------------------------------------------------------- with TLS
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A self-signed certificate of 127.0.0.1 and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
+    today = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(today - datetime.timedelta(days=1))
+        .not_valid_after(today + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(made.public_bytes(Encoding.PEM))
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "key.pem").write_bytes(secret)
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def test_devices_come_over_tls_and_the_worker_over_loopback(tmp_path, certificate):
+    add_user(tmp_path / "users", "pi-1", "secret of pi-1")
+    cert, key = certificate
+    with EmbeddedBroker(Listen(port=0, cert=cert, key=key, users=tmp_path / "users")) as broker:
+        heard: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        address = parse_address(broker.url.replace("//", "//pi-1:secret%20of%20pi-1@"), ca=cert)
+        device = Connection(
+            ConnectionConfig(address=address, client_id="pi-1"), subscribe=reply_topic("pi-1"), on_message=heard.put
+        )
+        worker = Connection(
+            ConnectionConfig(
+                address=parse_address(broker.worker_url.replace("//", f"//worker:{broker.worker_password}@")),
+                client_id="worker",
+            ),
+            subscribe=request_topic("+"),
+            on_message=lambda message: worker.publish(reply_topic("pi-1"), message.payload) and None,
+        )
+        try:
+            assert address.is_tls
+            assert device.start(5), device.trouble
+            assert worker.start(5), worker.trouble
+            assert device.publish(request_topic("pi-1"), b"over TLS")
+            assert heard.get(timeout=5).payload == b"over TLS"
+        finally:
+            device.stop()
+            worker.stop()
+
+
+def test_a_certificate_that_is_none_is_refused_in_one_line(tmp_path, certificate):
+    (tmp_path / "rubbish.pem").write_text("rubbish")
+    with pytest.raises(InputError, match="cannot be used"):
+        EmbeddedBroker(Listen(port=0, cert=tmp_path / "rubbish.pem", key=certificate[1]))
+
+
+# ---------------------------------------------------------------- bounds
+
+
+def test_more_connections_than_allowed_are_closed_at_once(monkeypatch):
+    monkeypatch.setattr(broker_module, "MAX_CONNECTIONS", 2)
+    with EmbeddedBroker(Listen(port=0)) as broker, Client(broker) as one, Client(broker) as two:
+        assert (one.connect(), two.connect()) == ("Success", "Success")
+        assert raw(broker, CONNECT) == b""
+
+
+def test_a_publisher_waits_while_too_much_is_on_its_way():
+    async def read_one(is_busy: Callable[[], bool]) -> bytes:
+        stream = asyncio.StreamReader()
+        stream.feed_data(CONNECT + packet(0x32, text(request_topic("a").encode()) + b"\0\1x"))
+        reader = door_module.DoorReader(stream, door_module.Door(), is_busy)
+        await reader.connect()
+        await reader.read(len(CONNECT))
+        async with asyncio.timeout(0.2):
+            return await reader.read(1)
+
+    assert asyncio.run(read_one(iter((True, True, False)).__next__)) == b"\x32"
+    with pytest.raises(TimeoutError):
+        asyncio.run(read_one(lambda: True))
 
 
 # ---------------------------------------------------------------- where it listens

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 from typing import Any
@@ -19,9 +21,10 @@ from paho.mqtt.properties import Properties
 from hardcase_cloud.broker import EmbeddedBroker, Listen
 from hardcase_cloud.hpc import Hpc
 from hardcase_cloud.service import Service, ServiceConfig
-from hardcase_cloud.users import add_user
-from hardcase_cloud.worker import Worker, default_group
+from hardcase_cloud.users import add_user, is_password, read_users
+from hardcase_cloud.worker import MAX_INBOX, Worker, default_group
 from hardcase_edge.address import parse_address
+from hardcase_edge.connection import Message
 from hardcase_edge.errors import LinkError
 from hardcase_edge.wire import OK, reply_topic, request_topic, unpack_reply
 
@@ -165,6 +168,22 @@ def test_without_a_broker_a_worker_says_so(hpc):
         pass
 
 
+def test_more_than_the_inbox_holds_is_counted_and_forgotten(hpc):
+    worker = Worker(Service(hpc), parse_address("mqtt://127.0.0.1:1"), "g")
+    for _ in range(MAX_INBOX + 3):
+        worker._take(Message(request_topic("w-1"), b"x"))
+    assert worker.counters()["lost"] == 3
+
+
+def test_a_reply_that_finds_no_broker_is_counted_and_remembered(hpc):
+    worker = Worker(Service(hpc), parse_address("mqtt://127.0.0.1:1"), "g")
+    for _ in range(2):
+        worker._take(Message(request_topic("w-1"), ask(1, (1.0, 4.0), hpc.sha256)))
+    worker.run(count=1)
+    counted = worker.counters()
+    assert (counted["served"], counted["repeated"], counted["unsent"]) == (1, 1, 1)
+
+
 # ---------------------------------------------------------------- the commands
 
 
@@ -275,6 +294,33 @@ def test_up_with_a_broker_of_your_own_runs_several_workers(mosquitto, hpc):
     with command("cloud", "up", *flags) as run:
         assert len(set(run.wait_for("ready")["workers"])) == 2
         assert run.finish() == 0
+
+
+def test_up_can_be_stopped_before_it_is_ready(hpc):
+    with command("cloud", "up", "--bind", "127.0.0.1:0", "--hpc", str(hpc.path), "--json") as run:
+        wait_until(lambda: psutil.Process(run.process.pid).children(), "the worker has been started", 20)
+        assert run.finish() == 0
+        assert [e["event"] for e in run.events if e["event"] == "ready"] == []
+
+
+def test_the_user_command_writes_who_may_come_in(tmp_path):
+    for name, password in (("pi-1", "a good password"), ("pi-2", "short")):
+        ended = subprocess.run(
+            [sys.executable, "-m", "hardcase.cli", "cloud", "user", name, "--users", str(tmp_path / "users")],
+            input=password + "\n",
+            text=True,
+            capture_output=True,
+            timeout=30,
+        )
+        if name == "pi-1":
+            assert (ended.returncode, ended.stderr) == (0, "")
+        else:
+            assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1)
+            assert "choose one of 8" in ended.stderr
+    users = read_users(tmp_path / "users")
+    assert set(users) == {"pi-1"}
+    assert is_password(users, "pi-1", b"a good password")
+    assert not is_password(users, "pi-1", b"a bad password")
 
 
 def test_up_without_workers_is_a_broker_alone(hpc):

@@ -155,11 +155,8 @@ class Fleet:
         if rows.ndim != 2 or rows.shape[1] != len(loaded.machine.program.features):
             raise InputError(f"rows of shape {rows.shape} do not fit {len(loaded.machine.program.features)} features")
         self._rows = rows
-        self._members = [
-            self._make(loaded, k, n_devices, LinkConfig.to_broker(url, f"{prefix}-{k}", resend_every_s=resend_every_s),
-                       config or RuntimeConfig())
-            for k in range(n_devices)
-        ]  # fmt: skip
+        links = [LinkConfig.to_broker(url, f"{prefix}-{k}", resend_every_s=resend_every_s) for k in range(n_devices)]
+        self._members = [self._make(loaded, k, links, config or RuntimeConfig()) for k in range(n_devices)]
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -227,9 +224,9 @@ class Fleet:
             problems.append(f"{len(odd)} items were decided twice or by another device, {min(odd)} among them")
         return problems
 
-    def _make(self, loaded: Loaded, k: int, step: int, link_config: LinkConfig, config: RuntimeConfig) -> _Member:
+    def _make(self, loaded: Loaded, k: int, links: list[LinkConfig], config: RuntimeConfig) -> _Member:
         program = loaded.machine.program
-        rows = ((i, self._rows[i].tolist()) for i in range(k, len(self._rows), step))
+        rows = ((i, self._rows[i].tolist()) for i in range(k, len(self._rows), len(links)))
         bank = RowBank(program.sensors, rows)
-        link = Link(link_config, program, loaded.manifest)
-        return _Member(link_config.connection.client_id, bank, link, Device(loaded, bank, link, config))
+        link = Link(links[k], program, loaded.manifest)
+        return _Member(links[k].connection.client_id, bank, link, Device(loaded, bank, link, config))

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 Event = dict[str, Any]
 
 READY_S = 60.0  # a large model takes its time to load
+POLL_S = 0.02
 STOP_S = 10.0  # a worker that has not ended by then is killed
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0
 STABLE_S = 10.0  # who lived this long is started again after the first pause
@@ -66,8 +67,8 @@ class Supervisor:
         process = self._process
         return process.pid if process is not None and process.poll() is None else 0
 
-    def start(self) -> None:
-        """Start the worker; returns when it is ready.
+    def start(self, is_cancelled: Callable[[], bool] = lambda: False) -> None:
+        """Start the worker; returns when it is ready, or as soon as that is no longer wanted.
 
         Raises
         ------
@@ -75,7 +76,12 @@ class Supervisor:
             It ended before it was ready (it has said why on standard error), or took too long.
         """
         self._thread.start()
-        if not self._ready.wait(READY_S):
+        until = time.monotonic() + READY_S
+        while not self._ready.is_set() and time.monotonic() < until:
+            if is_cancelled():  # asked, not told: a signal handler must not touch what we wait on
+                return
+            time.sleep(POLL_S)
+        if not self._ready.is_set():
             self.stop()
             raise LinkError(f"the worker was not ready within {READY_S:g} s; see what it says above")
         if self._ended.is_set():

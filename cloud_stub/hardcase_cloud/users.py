@@ -12,7 +12,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.files import write_whole
 from hardcase_edge.wire import check_device_id
 
-__all__ = ["Users", "add_user", "read_users"]
+__all__ = ["Users", "add_user", "is_password", "read_users"]
 
 MAX_USERS_BYTES = 4 * 1024 * 1024
 SALT_BYTES, HASH_BYTES = 16, 32
