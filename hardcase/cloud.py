@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _up_arguments(commands.add_parser("up", help="Start a broker (unless one is named) and its worker."))
     _worker_arguments(commands.add_parser("worker", help="Answer the requests of a broker's devices."))
-    user = commands.add_parser("user", help="Add a device, or the user 'worker', to the embedded broker's users.")
+    user = commands.add_parser("user", help="Add a device to the embedded broker's users.")
     user.add_argument("name", help="the device's id")
     user.add_argument("--users", required=True, metavar="FILE", help="file to write; its owner alone can read it")
     user.set_defaults(act=_user)
@@ -152,7 +152,8 @@ def _up(args: argparse.Namespace) -> int:
 
 
 def _up_embedded(args: argparse.Namespace, stop: threading.Event) -> int:
-    from hardcase_cloud.broker import DEFAULT_BIND, EmbeddedBroker, Listen, parse_bind
+    from hardcase_cloud.broker import EmbeddedBroker
+    from hardcase_cloud.listen import DEFAULT_BIND, Listen, parse_bind
 
     host, port = parse_bind(args.bind or DEFAULT_BIND)
     listen = Listen(host=host, port=port, cert=args.cert, key=args.key, users=args.users)

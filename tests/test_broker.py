@@ -24,7 +24,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from hardcase_cloud import broker as broker_module
 from hardcase_cloud import door as door_module
-from hardcase_cloud.broker import EmbeddedBroker, Listen, parse_bind
+from hardcase_cloud.broker import EmbeddedBroker
+from hardcase_cloud.listen import Listen, parse_bind
 from hardcase_cloud.users import add_user, read_users
 from hardcase_edge.address import parse_address
 from hardcase_edge.connection import Connection, ConnectionConfig, Message
@@ -310,6 +311,11 @@ def test_a_will_on_anothers_topic_stays_outside(guarded):
     with Client(guarded, "pi-1", "secret of pi-1") as client:
         client.paho.will_set(status_topic("pi-2"), b"gone", qos=1, retain=True)
         assert client.connect() == "Not authorized"
+
+
+def test_no_device_may_be_called_as_the_worker_is(tmp_path):
+    with pytest.raises(InputError, match="the broker's own user"):
+        add_user(tmp_path / "users", "worker", "a good password")
 
 
 def test_a_password_can_be_changed_and_none_is_stored(tmp_path):

@@ -18,8 +18,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from hardcase_cloud.broker import EmbeddedBroker, Listen
+from hardcase_cloud.broker import EmbeddedBroker
 from hardcase_cloud.hpc import Hpc
+from hardcase_cloud.listen import Listen
 from hardcase_cloud.service import Service, ServiceConfig
 from hardcase_cloud.users import add_user, is_password, read_users
 from hardcase_cloud.worker import MAX_INBOX, Worker, default_group

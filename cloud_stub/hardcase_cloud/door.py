@@ -30,16 +30,15 @@ from .packets import (
     read_publish,
     read_subscribe,
 )
-from .users import Users, is_password
+from .users import WORKER, Users, is_password
 
-__all__ = ["MAX_PACKET_BYTES", "WORKER", "Door", "DoorReader", "RefusedError"]
+__all__ = ["MAX_PACKET_BYTES", "Door", "DoorReader", "RefusedError"]
 
 log = logging.getLogger(__name__)
 
 MAX_PACKET_BYTES = MAX_REQUEST_BYTES + 1024  # the largest request, its topic and header
 CONNECT_TIMEOUT_S = 10.0  # a connection that says nothing is closed
 BUSY_POLL_S = 0.01
-WORKER = "worker"  # this user may read all requests and write all replies
 
 
 class RefusedError(Exception):

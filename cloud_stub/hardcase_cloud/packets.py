@@ -25,7 +25,7 @@ __all__ = [
 PUBLISH = 3  # the upper four bits of its first byte; the lower are flags
 CONNECT, PUBACK, SUBSCRIBE, UNSUBSCRIBE, PINGREQ, DISCONNECT = 0x10, 0x40, 0x82, 0xA2, 0xC0, 0xE0  # first bytes
 OTHERS = frozenset((PUBACK, SUBSCRIBE, UNSUBSCRIBE, PINGREQ, DISCONNECT))  # that a client of ours sends
-ACCEPTED, BAD_VERSION, NOT_AUTHORISED = 0, 1, 5  # 3.2.2.3
+BAD_VERSION, NOT_AUTHORISED = 1, 5  # what a CONNACK says, 3.2.2.3
 
 
 class PacketError(Exception):

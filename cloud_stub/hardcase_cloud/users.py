@@ -12,9 +12,10 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.files import write_whole
 from hardcase_edge.wire import check_device_id
 
-__all__ = ["Users", "add_user", "is_password", "read_users"]
+__all__ = ["WORKER", "Users", "add_user", "is_password", "read_users"]
 
 MAX_USERS_BYTES = 4 * 1024 * 1024
+WORKER = "worker"  # reads all requests and writes all replies; its password changes with every start
 SALT_BYTES, HASH_BYTES = 16, 32
 SCRYPT = {"n": 2**14, "r": 8, "p": 1}  # about 50 ms and 16 MB per check
 MAX_PASSWORD_BYTES = 1024
@@ -76,7 +77,8 @@ def add_user(path: str | Path, name: str, password: str) -> None:
     InputError
         A name that no device may have, an empty or overlong password, or a file that cannot be used.
     """
-    check_device_id(name)
+    if check_device_id(name) == WORKER:
+        raise InputError(f"{WORKER!r} is the broker's own user; choose another device id")
     secret = password.encode()
     if not 8 <= len(secret) <= MAX_PASSWORD_BYTES:
         raise InputError(f"a password of {len(secret)} bytes was given; choose one of 8 to {MAX_PASSWORD_BYTES}")
