@@ -7,22 +7,24 @@ strict: anything that a writer of ours would not have written is refused, before
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import struct
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .decoder import decode
+from .digest import sha256
 from .encoder import encode
 from .errors import BundleError, BundleVersionError, InputError
 from .golden import GoldenCase, decode_golden, encode_golden
 from .layout import POOLS
 from .program import Program
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["BUNDLE_VERSION", "MAX_BUNDLE_BYTES", "Bundle", "pack_bundle", "read_bundle_bytes", "unpack_bundle"]
 
@@ -77,7 +79,7 @@ def pack_bundle(bundle: Bundle) -> bytes:
             f"and {MAX_BUNDLE_BYTES} together are read; use a smaller model or shorter names"
         )
     body = struct.pack("<Q", len(text)) + text + b"".join(values.tobytes() for _, values in ordered)
-    return body + hashlib.sha256(body).digest()
+    return body + sha256(body)
 
 
 def _in_order(tensors: Mapping[str, array]) -> list[str]:  # type: ignore[type-arg]
@@ -131,7 +133,7 @@ def unpack_bundle(data: bytes, *, allow_draft: bool = False) -> Bundle:
     """
     if len(data) < 8 + 2 + 32:
         raise BundleError(f"the file has {len(data)} bytes, too few for a bundle; copy it again")
-    if hashlib.sha256(data[:-32]).digest() != data[-32:]:
+    if sha256(data[:-32]) != data[-32:]:
         raise BundleError("the bundle is damaged (its checksum does not match its bytes); copy it again")
     header, start = _header(data)
     meta = header.pop("__metadata__", None)
@@ -149,7 +151,7 @@ def unpack_bundle(data: bytes, *, allow_draft: bool = False) -> Bundle:
         raise BundleError("this is a draft with floating-point numbers; make a bundle of it with hardcase export")
     manifest = _parse(meta["manifest"], "manifest")
     golden = decode_golden(tensors, program)
-    return Bundle(manifest, program, golden, hashlib.sha256(data).hexdigest(), is_draft)
+    return Bundle(manifest, program, golden, sha256(data).hex(), is_draft)
 
 
 def _parse(text: str, what: str) -> dict[str, Any]:

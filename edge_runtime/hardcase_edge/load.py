@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .bundle import Bundle, read_bundle_bytes, unpack_bundle
 from .errors import BundleError, InputError, SignatureError
@@ -12,6 +12,9 @@ from .manifest import Manifest
 from .session import Machine
 from .signature import SIGNATURE_BYTES, check_signature, signature_path
 from .verifier import Report, verify
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["Loaded", "load_bundle", "load_bytes"]
 
@@ -47,7 +50,7 @@ def load_bundle(path: str | Path, *, trust: str | Path | None = None) -> Loaded:
     """
     data = read_bundle_bytes(path)
     if trust is not None:
-        _check_trust(data, Path(path), Path(trust))
+        _check_trust(data, path, trust)
     return load_bytes(data)
 
 
@@ -66,7 +69,7 @@ def load_bytes(data: bytes) -> Loaded:
     return Loaded(bundle, manifest, report, machine)
 
 
-def _check_trust(data: bytes, path: Path, trust: Path) -> None:
+def _check_trust(data: bytes, path: str | Path, trust: str | Path) -> None:
     try:
         with open(trust, "rb") as file:
             key = file.read(MAX_KEY_BYTES)

@@ -7,11 +7,13 @@ that is cut, too long or has too many cells fails every sensor of its item, so t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from .errors import InputError, SensorError
 from .sensors import Features, Wanted
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["Replay"]
 

@@ -11,7 +11,7 @@ the order given. With a replay among them nothing stays free: a file that lacks 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .errors import InputError
 from .manifest import Manifest
@@ -20,6 +20,9 @@ from .program import Program
 from .replay import Replay
 from .sensors import SensorBank, Source, Wanted, wanted_of
 from .thermal import ROOT, Thermal
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["open_bank"]
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .sensors import Wanted
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["Thermal"]
 
@@ -26,8 +29,8 @@ class Thermal:
 
     def __init__(self, zone: str = "", root: str | Path = ROOT) -> None:
         self._zone = zone
-        self._root = Path(root)
-        self._files: dict[str, Path] = {}
+        self._root = os.fspath(root)
+        self._files: dict[str, str] = {}
 
     def lacks(self, wanted: Wanted) -> str:
         """Which zone is not there, or why one number is not enough."""
@@ -52,23 +55,23 @@ class Thermal:
     def close(self) -> None:
         """Nothing is kept open."""
 
-    def _known(self) -> dict[str, Path]:
+    def _known(self) -> dict[str, str]:
         """Temperature files under all their names; of two zones of one type, the first."""
-        known: dict[str, Path] = {}
+        known: dict[str, str] = {}
         try:
             folders = sorted(f for f in os.listdir(self._root) if f.startswith("thermal_zone"))
         except OSError:
             return known
         for folder in folders:
-            file = self._root / folder / "temp"
+            file = os.path.join(self._root, folder, "temp")
             known[folder] = known[folder.removeprefix("thermal_zone")] = file
             try:
-                known.setdefault(_text(self._root / folder / "type"), file)
+                known.setdefault(_text(os.path.join(self._root, folder, "type")), file)
             except OSError:
                 continue
         return known
 
 
-def _text(path: Path) -> str:
+def _text(path: str) -> str:
     with open(path, "rb") as file:
         return file.read(MAX_TEXT).decode("ascii", "replace").strip()

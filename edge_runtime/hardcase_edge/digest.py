@@ -1,0 +1,26 @@
+"""SHA-256 without OpenSSL: ``hashlib`` loads libcrypto, a fifth of the device's memory, for a few checksums."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__all__ = ["sha256"]
+
+
+def sha256(data: bytes) -> bytes:
+    """The 32 bytes of the digest."""
+    digest: bytes = _new(data).digest()
+    return digest
+
+
+def _find() -> Any:
+    for name in ("_sha2", "_sha256", "hashlib"):  # Python 3.12 and later, 3.11, any
+        try:
+            return import_module(name).sha256
+        except ImportError:
+            continue
+    raise ImportError("this Python has no SHA-256")
+
+
+_new = _find()
