@@ -1,8 +1,9 @@
 """A user's TFLite model as a scorer: raw readings in, declared integers out. Unproved: nobody sees its insides.
 
 The model has one float32 input, of shape (n,) or (1, n) for n features, and one output with as many numbers as the
-scorer declares. A missing reading goes in as NaN. An output is rounded (half to even) and held within its declared
-[low, high]; what is no number becomes low. Needs ``ai-edge-litert`` or ``tflite-runtime``.
+scorer declares. The verifier sees to it that no reading is missing; NaN would stand for one. An output is rounded
+(half to even) and held within its declared [low, high]; what is no number becomes low. Needs ``ai-edge-litert`` or
+``tflite-runtime``.
 """
 
 from __future__ import annotations
