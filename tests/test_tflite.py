@@ -22,7 +22,7 @@ BIAS = np.array([0.0, 0.5, 0.0], np.float32)
 
 
 def author(weights=WEIGHTS, bias=BIAS, input_shape=None, input_type="FLOAT32", is_twice=False) -> bytes:
-    """A .tflite file of one fully connected layer: outputs = weights x + bias."""
+    """A .tflite file of one fully connected layer: outputs = weights x + bias; of other types, of one cast to float."""
     import ai_edge_litert.schema_py_generated as schema
     import flatbuffers
 
@@ -40,9 +40,11 @@ def author(weights=WEIGHTS, bias=BIAS, input_shape=None, input_type="FLOAT32", i
 
     m, n = weights.shape
     layer = schema.OperatorT()
-    layer.opcodeIndex, layer.inputs, layer.outputs = 0, [0, 1, 2], [3]
-    layer.builtinOptionsType = schema.BuiltinOptions.FullyConnectedOptions
-    layer.builtinOptions = schema.FullyConnectedOptionsT()
+    is_cast = input_type != "FLOAT32"
+    layer.opcodeIndex, layer.inputs, layer.outputs = 0, [0] if is_cast else [0, 1, 2], [3]
+    if not is_cast:
+        layer.builtinOptionsType = schema.BuiltinOptions.FullyConnectedOptions
+        layer.builtinOptions = schema.FullyConnectedOptionsT()
     graph = schema.SubGraphT()
     graph.tensors = [
         tensor("x", input_shape or (1, n), kind=input_type),
@@ -52,7 +54,8 @@ def author(weights=WEIGHTS, bias=BIAS, input_shape=None, input_type="FLOAT32", i
     ]
     graph.inputs, graph.outputs, graph.operators = [0], [3, 3] if is_twice else [3], [layer]
     code = schema.OperatorCodeT()
-    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.FULLY_CONNECTED
+    operator = schema.BuiltinOperator.CAST if is_cast else schema.BuiltinOperator.FULLY_CONNECTED
+    code.builtinCode = code.deprecatedBuiltinCode = operator
     code.version = 1
     model = schema.ModelT()
     model.version, model.operatorCodes, model.subgraphs = 3, [code], [graph]
@@ -109,10 +112,10 @@ def test_a_row_may_stand_without_its_batch():
     assert prepare_opaque(scorer(author(input_shape=(2,))))([1.0, 2.0]) == [5, 10, -2]
 
 
-@pytest.mark.parametrize("kind", ["INT8", "INT32"])
-def test_an_input_that_is_not_float32_is_refused(kind):
-    with pytest.raises(BundleError, match="the TFLite model"):
-        prepare_opaque(scorer(author(input_type=kind)))
+def test_an_input_that_is_not_float32_is_refused():
+    blob = author(np.ones((2, 2), np.float32), input_type="INT32")
+    with pytest.raises(BundleError, match="the TFLite model's input is int32, float32 is expected"):
+        prepare_opaque(scorer(blob, low=(0, 0), high=(1, 1)))
 
 
 def test_scores_do_not_depend_on_what_was_scored_before():
