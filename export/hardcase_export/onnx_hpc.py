@@ -1,16 +1,12 @@
 """The HPC as an ONNX file: converted by skl2onnx, then replayed beside scikit-learn before a byte is written.
 
-The file has one input ``X`` (n, n_features), NaN for missing: float32, or float64 if a feature is f64 (and is then
-cast: onnxruntime has neither imputers nor tree ensembles that take double and give label and probabilities). It has
-two outputs, ``label`` (n,) int64 class index and ``probabilities`` (n, n_classes) float32. Its metadata say how a
-request is laid out: ``hardcase.dtypes`` ("f32,f32,i32") and ``hardcase.classes`` ("4").
+``convert`` makes the file and says what is in it; here it is put to the test.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,16 +17,15 @@ from numpy.typing import NDArray
 from hardcase_edge.errors import InputError
 from hardcase_edge.files import write_whole
 
-__all__ = ["MAX_APART", "convert_hpc", "export_hpc", "punch"]
+from .convert import REMEDY, convert_hpc, name_of, one_line
+
+__all__ = ["MAX_APART", "export_hpc", "punch"]
 
 logger = logging.getLogger(__name__)
 
 MAX_APART = 0.002  # share of labels that may differ from scikit-learn's
 PUNCHED, PUNCH_SEED = 0.1, 20_170  # share of cells made missing in the second replay
-OPSETS = {"": 18, "ai.onnx.ml": 3}
-IR_VERSION = 8
 DTYPES = ("i32", "f32", "f64")
-REMEDY = "name another estimator in [hpc]"
 
 
 def export_hpc(
@@ -90,7 +85,7 @@ def punch(X: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _check(estimator: Any, X: NDArray[np.float64], n_classes: int, dtypes: Sequence[str]) -> None:
-    name = _name(estimator)
+    name = name_of(estimator)
     if not hasattr(estimator, "predict_proba"):
         raise InputError(f"{name} has no predict_proba, and an HPC must say how sure it is; {REMEDY}")
     classes = np.asarray(getattr(estimator, "classes_", []))
@@ -104,16 +99,6 @@ def _check(estimator: Any, X: NDArray[np.float64], n_classes: int, dtypes: Seque
             f"{name} was fitted to missing values itself, which skl2onnx converts wrongly; "
             "put SimpleImputer(keep_empty_features=True) before it in a Pipeline"
         )
-
-
-def _name(estimator: Any) -> str:
-    return type(_last(estimator)).__name__
-
-
-def _last(estimator: Any) -> Any:
-    while hasattr(estimator, "steps"):
-        estimator = estimator.steps[-1][1]
-    return estimator
 
 
 def _splits_on_missing(estimator: Any) -> bool:
@@ -135,73 +120,6 @@ def _as_held(X: NDArray[np.float64], dtypes: Sequence[str]) -> NDArray[np.float6
     return np.where(np.isfinite(held), held, np.nan)
 
 
-# ---------------------------------------------------------------- conversion
-
-
-def convert_hpc(estimator: Any, n_classes: int, dtypes: Sequence[str]) -> bytes:
-    """The ONNX file's bytes, not yet replayed; the same estimator always gives the same bytes.
-
-    Raises
-    ------
-    InputError
-        skl2onnx cannot convert it, or the result is not a classifier in ONNX.
-    """
-    import onnx
-
-    name = _name(estimator)
-    try:
-        model = _convert(estimator, len(dtypes))
-        if "f64" in dtypes:
-            _take_double(model)
-        _describe(model, n_classes, dtypes)
-        onnx.checker.check_model(model)
-    except Exception as error:  # skl2onnx and onnx raise all kinds
-        raise InputError(f"{name} cannot be converted to ONNX ({_one_line(error)}); {REMEDY}") from error
-    outputs = [o.name for o in model.graph.output]
-    if outputs != ["label", "probabilities"]:
-        raise InputError(f"{name} converts to the outputs {outputs}, label and probabilities are needed; {REMEDY}")
-    return bytes(model.SerializeToString(deterministic=True))
-
-
-def _convert(estimator: Any, n_features: int) -> Any:
-    from skl2onnx import convert_sklearn
-    from skl2onnx.common.data_types import FloatTensorType
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about the libraries' own insides
-        return convert_sklearn(
-            estimator,
-            name="hpc",
-            initial_types=[("X", FloatTensorType([None, n_features]))],
-            options={id(_last(estimator)): {"zipmap": False}},
-            target_opset=OPSETS,
-        )
-
-
-def _take_double(model: Any) -> None:
-    """Let the input be float64, and cast it to what the graph takes."""
-    from onnx import TensorProto, helper
-
-    for node in model.graph.node:
-        for k, used in enumerate(node.input):
-            if used == "X":
-                node.input[k] = "X_float"
-    cast = helper.make_node("Cast", ["X"], ["X_float"], name="hardcase_cast", to=TensorProto.FLOAT)
-    model.graph.node.insert(0, cast)
-    model.graph.input[0].type.tensor_type.elem_type = TensorProto.DOUBLE
-
-
-def _describe(model: Any, n_classes: int, dtypes: Sequence[str]) -> None:
-    """Fixed words wherever a converter writes its own version or name."""
-    model.ir_version = IR_VERSION
-    model.producer_name, model.producer_version, model.domain = "hardcase", "", ""
-    model.model_version, model.doc_string = 0, ""
-    model.graph.name, model.graph.doc_string = "hpc", ""
-    del model.metadata_props[:]
-    for key, value in (("hardcase.classes", str(n_classes)), ("hardcase.dtypes", ",".join(dtypes))):
-        model.metadata_props.add(key=key, value=value)
-
-
 # ---------------------------------------------------------------- replay
 
 
@@ -215,18 +133,18 @@ def _runner(data: bytes, estimator: Any) -> Any:
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has no common base for its own errors
         raise InputError(
-            f"{_name(estimator)} converts to an ONNX file that onnxruntime cannot run ({_one_line(error)}); {REMEDY}"
+            f"{name_of(estimator)} converts to an ONNX file that onnxruntime cannot run ({one_line(error)}); {REMEDY}"
         ) from error
 
 
 def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int, kind: str) -> tuple[int, float]:
     """How many labels differ, and the largest difference of a probability."""
-    name = _name(estimator)
+    name = name_of(estimator)
     try:
         labels, probabilities = np.asarray(estimator.predict(X)), np.asarray(estimator.predict_proba(X))
     except ValueError as error:
         raise InputError(
-            f"{name} fails on the test rows{kind} ({_one_line(error)}); "
+            f"{name} fails on the test rows{kind} ({one_line(error)}); "
             "put SimpleImputer(keep_empty_features=True) before it in a Pipeline"
         ) from error
     wide = session.get_inputs()[0].type == "tensor(double)"
@@ -235,7 +153,7 @@ def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int
     try:
         found, said = session.run(["label", "probabilities"], {"X": given})
     except Exception as error:  # as above
-        raise InputError(f"{name}'s ONNX file fails on the test rows{kind} ({_one_line(error)}); {REMEDY}") from error
+        raise InputError(f"{name}'s ONNX file fails on the test rows{kind} ({one_line(error)}); {REMEDY}") from error
     if np.shape(found) != (len(X),) or np.shape(said) != (len(X), n_classes):
         raise InputError(f"{name}'s ONNX file gives labels {np.shape(found)} and probabilities {np.shape(said)}")
     apart = int(np.sum(found != labels))
@@ -245,7 +163,3 @@ def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int
             f"{MAX_APART:.1%} may differ; nothing is written: {REMEDY}"
         )
     return apart, float(np.abs(said - probabilities).max())
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

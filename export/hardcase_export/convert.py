@@ -1,0 +1,149 @@
+"""A fitted scikit-learn classifier as the bytes of an ONNX file, by skl2onnx. The same estimator: the same bytes.
+
+The file has one input ``X`` (n, n_features), NaN for missing: float32, or float64 if a feature is f64 (and is then
+cast: onnxruntime has neither imputers nor tree ensembles that take double and give label and probabilities). It has
+two outputs, ``label`` (n,) int64 class index and ``probabilities`` (n, n_classes) float32. Its metadata say how a
+request is laid out: ``hardcase.dtypes`` ("f32,f32,i32") and ``hardcase.classes`` ("4").
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hardcase_edge.errors import InputError
+
+__all__ = ["REMEDY", "convert_hpc", "name_of", "one_line"]
+
+REMEDY = "name another estimator in [hpc]"
+OPSETS = {"": 18, "ai.onnx.ml": 3}
+IR_VERSION = 8
+VOTE_STEPS = 2.0**22  # votes are multiples of 1 / this, so that float32 adds them exactly
+MAX_VOTERS = 1024  # more, and the steps would be too coarse beside a vote
+
+
+def convert_hpc(estimator: Any, n_classes: int, dtypes: Sequence[str]) -> bytes:
+    """The ONNX file's bytes, not yet replayed; the same estimator always gives the same bytes.
+
+    Raises
+    ------
+    InputError
+        skl2onnx cannot convert it, or the result is not a classifier in ONNX.
+    """
+    import onnx
+
+    name = name_of(estimator)
+    try:
+        model = _convert(estimator, len(dtypes))
+        _count_votes(model, _last(estimator))
+        outside = [value.name for value in (*model.graph.input, *model.graph.output)]
+        _rename(model.graph, {kept: kept for kept in ("", *outside)})
+        if "f64" in dtypes:
+            _take_double(model)
+        _describe(model, n_classes, dtypes)
+        onnx.checker.check_model(model)
+    except Exception as error:  # skl2onnx and onnx raise all kinds
+        raise InputError(f"{name} cannot be converted to ONNX ({one_line(error)}); {REMEDY}") from error
+    outputs = [o.name for o in model.graph.output]
+    if outputs != ["label", "probabilities"]:
+        raise InputError(f"{name} converts to the outputs {outputs}, label and probabilities are needed; {REMEDY}")
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _convert(estimator: Any, n_features: int) -> Any:
+    from skl2onnx import convert_sklearn
+    from skl2onnx.common.data_types import FloatTensorType
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the libraries' own insides
+        return convert_sklearn(
+            estimator,
+            name="hpc",
+            initial_types=[("X", FloatTensorType([None, n_features]))],
+            options={id(_last(estimator)): {"zipmap": False}},
+            target_opset=OPSETS,
+        )
+
+
+def _take_double(model: Any) -> None:
+    """Let the input be float64, and cast it to what the graph takes."""
+    from onnx import TensorProto, helper
+
+    for node in model.graph.node:
+        for k, used in enumerate(node.input):
+            if used == "X":
+                node.input[k] = "X_float"
+    cast = helper.make_node("Cast", ["X"], ["X_float"], name="hardcase_cast", to=TensorProto.FLOAT)
+    model.graph.node.insert(0, cast)
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+
+
+def _describe(model: Any, n_classes: int, dtypes: Sequence[str]) -> None:
+    """Fixed words and a fixed order wherever a converter writes its own version, its name or a set."""
+    opsets = sorted((o.domain, o.version) for o in model.opset_import)
+    del model.opset_import[:]
+    for domain, version in opsets:
+        model.opset_import.add(domain=domain, version=version)
+    model.ir_version = IR_VERSION
+    model.producer_name, model.producer_version, model.domain = "hardcase", "", ""
+    model.model_version, model.doc_string = 0, ""
+    model.graph.name, model.graph.doc_string = "hpc", ""
+    del model.metadata_props[:]
+    for key, value in (("hardcase.classes", str(n_classes)), ("hardcase.dtypes", ",".join(dtypes))):
+        model.metadata_props.add(key=key, value=value)
+
+
+def _count_votes(model: Any, forest: Any) -> None:
+    """Let a forest's votes add up exactly: as float32 fractions of one, they would break ties in any direction.
+
+    A tie goes to the first class, in scikit-learn and here; so a vote is rounded down, never up.
+    """
+    from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+
+    if not isinstance(forest, RandomForestClassifier | ExtraTreesClassifier) or len(forest.estimators_) > MAX_VOTERS:
+        return
+    for node in model.graph.node:
+        for attribute in node.attribute if node.op_type == "TreeEnsembleClassifier" else ():
+            if attribute.name == "class_weights":
+                votes = np.array(attribute.floats, dtype=np.float64)
+                attribute.floats[:] = (np.floor(votes * (1 - 1e-7) * VOTE_STEPS) / VOTE_STEPS).tolist()
+
+
+def _rename(graph: Any, names: dict[str, str]) -> None:
+    """Name all inner values and nodes by order of appearance: skl2onnx counts some over the whole process.
+
+    ``names`` holds what has been renamed, and what must keep its name.
+    """
+
+    def name(old: str) -> str:
+        return names.setdefault(old, f"value_{len(names)}")
+
+    for node in graph.node:
+        node.input[:] = [name(old) for old in node.input]
+        node.output[:] = [name(old) for old in node.output]
+        node.name = f"to_{node.output[0]}"
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                attribute.g.name = f"in_{node.name}"
+                _rename(attribute.g, names)
+    for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        value.name = name(value.name)
+
+
+def name_of(estimator: Any) -> str:
+    """The name of a classifier's type; of the last step of a pipeline."""
+    return type(_last(estimator)).__name__
+
+
+def _last(estimator: Any) -> Any:
+    while hasattr(estimator, "steps"):
+        estimator = estimator.steps[-1][1]
+    return estimator
+
+
+def one_line(error: Exception) -> str:
+    """A foreign error's message, short and on one line."""
+    return " ".join(str(error).split())[:200]
