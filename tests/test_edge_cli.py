@@ -204,6 +204,8 @@ def test_a_device_that_trusts_a_key_runs_only_what_it_signed(bundle, tmp_path):
         (["--item-size", "9"], "an item size of 9 was given; this bundle takes 1 to 1"),
         (["--sensor-timeout-ms", "0"], "a sensor timeout of 0 ms was given"),
         (["--sensors", "zzz=none"], "names no sensor of this bundle"),
+        (["--budget", "much"], "argument --budget: invalid float value: 'much'; see hardcase-edge run --help"),
+        (["--colour"], "unrecognized arguments: --colour"),
         (["--trust", "/nowhere.pub"], "trusted key /nowhere.pub cannot be read"),
     ],
 )

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import HardcaseError
 
@@ -27,9 +27,16 @@ __all__ = ["main"]
 FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither answers nor refuses
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells a wrong argument in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"hardcase-edge: {' '.join(message.split())}; see {self.prog} --help\n")
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The parser of both verbs."""
-    parser = argparse.ArgumentParser(prog="hardcase-edge", description="Decide on the device, forward the hard cases.")
+    parser = _Parser(prog="hardcase-edge", description="Decide on the device, forward the hard cases.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", prog=parser.prog)
     _run_arguments(verbs.add_parser("run", help="decide, one JSON line per decision, until stopped"))
     verify = verbs.add_parser("verify", help="check a bundle and say what was proved")

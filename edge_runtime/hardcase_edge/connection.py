@@ -1,4 +1,4 @@
-"""A connection to a broker that is kept up for ever, on one thread: the only module that imports paho.
+"""A connection to a broker that is kept up for ever, on one thread: with ``client`` the only module that imports paho.
 
 Each attempt has a client of its own. paho's queue would send again after a reconnect, and a request that nobody
 waits for costs energy that no budget was asked for; with a new client only the caller decides what is sent twice.
@@ -10,49 +10,28 @@ from __future__ import annotations
 
 import logging
 import random
-import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.enums import MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from .address import Address, tls_context
-
-if TYPE_CHECKING:
-    import ssl
+from .address import tls_context
+from .client import V5, V311, Client, ConnectionConfig, Will, make_properties
 
 __all__ = ["Connection", "ConnectionConfig", "Message", "Will"]
 
 logger = logging.getLogger(__name__)
 
-V5, V311 = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
 UNSUPPORTED_VERSION = 132  # CONNACK reason, also what paho makes of a 3.1.1 broker's "1"
 POLL_S = 1.0  # paho looks after keepalive this often
 STABLE_S = 5.0  # a connection that lived so long resets the pause before the next
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConnectionConfig:
-    """Every knob of a connection. Units are in the names."""
-
-    address: Address
-    client_id: str
-    protocol: int | None = None  # 5 or 4 (3.1.1) to insist; None: 5, then 4 where 5 is refused
-    keepalive_s: int = 30  # a dead link is noticed within 1.5 of these; shorter wakes the radio for nothing
-    connect_timeout_s: float = 5.0  # for a host that does not even refuse
-    retry_first_s: float = 0.5  # pause after the first failure, doubled each time ...
-    retry_most_s: float = 30.0  # ... up to this; each pause is cut by up to half at random, so that fleets spread
-    refused_retry_s: float = 30.0  # bad credentials do not heal by trying fast
-    max_packet_bytes: int = 65_536  # anything longer ends the connection, unread
-    max_in_flight: int = 16  # QoS 1 messages without an acknowledgement, and as many waiting behind them
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,44 +42,6 @@ class Message:
     payload: bytes
     correlation: bytes | None = None
     response_topic: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Will:
-    """What the broker says for us, retained, when we are gone without a word."""
-
-    topic: str
-    payload: bytes
-
-
-class _Client(paho.Client):
-    """One attempt's client. paho reads whatever length a packet claims, up to 256 MB; this one does not."""
-
-    max_packet_bytes = 65_536
-    tls: ssl.SSLContext | None = None
-    up_since: float | None = None  # monotonic seconds, once subscribed
-    was_hung_up = False  # the broker closed before it answered
-    is_refused = False
-    is_refused_version = False
-    end = ""  # why it ended, in one line
-
-    def _sock_recv(self, bufsize: int) -> bytes:
-        if bufsize > self.max_packet_bytes:
-            self.end = f"a packet claims {bufsize} bytes, at most {self.max_packet_bytes} are read"
-            raise ConnectionError(self.end)
-        return super()._sock_recv(bufsize)
-
-    def _ssl_wrap_socket(self, tcp_sock: socket.socket) -> ssl.SSLSocket:
-        """As paho's, but a socket whose handshake fails is closed."""
-        assert self.tls is not None
-        wrapped = self.tls.wrap_socket(tcp_sock, server_hostname=self.host, do_handshake_on_connect=False)
-        try:
-            wrapped.settimeout(self.connect_timeout)
-            wrapped.do_handshake()
-        except BaseException:
-            wrapped.close()
-            raise
-        return wrapped
 
 
 class Connection:
@@ -138,7 +79,7 @@ class Connection:
         self._will = will
         self._tls = tls_context(config.address)
         self._protocol = MQTTProtocolVersion(config.protocol or V5)
-        self._client: _Client | None = None
+        self._client: Client | None = None
         self._last: paho.MQTTMessageInfo | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -205,7 +146,7 @@ class Connection:
                 "CorrelationData": correlation,
                 "MessageExpiryInterval": expiry_s,
             }
-            properties = _properties(PacketTypes.PUBLISH, fields)
+            properties = make_properties(PacketTypes.PUBLISH, fields)
         info = client.publish(topic, payload, qos=1, retain=retain, properties=properties)
         if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
             return False
@@ -244,7 +185,7 @@ class Connection:
         self._note(client.end)
         return self._config.refused_retry_s if client.is_refused else self._next_pause(client)
 
-    def _changes_protocol(self, client: _Client) -> bool:
+    def _changes_protocol(self, client: Client) -> bool:
         """Take the other version where this one is not understood; True if that is worth an attempt at once."""
         was_hung_up = client.was_hung_up and not self.connects  # some brokers do not say why
         if self._config.protocol is not None or not (client.is_refused_version or was_hung_up):
@@ -252,14 +193,14 @@ class Connection:
         self._protocol = V311 if client.protocol == V5 else V5
         return client.protocol == V5
 
-    def _serve(self, client: _Client) -> None:
+    def _serve(self, client: Client) -> None:
         config = self._config
         limit = {"MaximumPacketSize": config.max_packet_bytes}
         client.connect(
             config.address.host,
             config.address.port,
             config.keepalive_s,
-            properties=_properties(PacketTypes.CONNECT, limit) if client.protocol == V5 else None,
+            properties=make_properties(PacketTypes.CONNECT, limit) if client.protocol == V5 else None,
         )
         client.was_hung_up = True  # until it says why
         patience = monotonic() + 2 * config.connect_timeout_s
@@ -269,7 +210,7 @@ class Connection:
         if not client.end:
             client.end = f"connection lost: {paho.error_string(code).lower().rstrip('.')}"
 
-    def _next_pause(self, client: _Client) -> float:
+    def _next_pause(self, client: Client) -> float:
         if client.up_since is not None and monotonic() - client.up_since > STABLE_S:
             self._pause_s = self._config.retry_first_s
         pause_s = self._pause_s
@@ -284,32 +225,11 @@ class Connection:
 
     # ------------------------------------------------------------ paho's callbacks
 
-    def _make_client(self) -> _Client:
-        config, address = self._config, self._config.address
-        client = _Client(
-            CallbackAPIVersion.VERSION2,
-            client_id=config.client_id,
-            protocol=self._protocol,
-            clean_session=None if self._protocol == V5 else True,
-            reconnect_on_failure=False,
-        )
-        client.max_packet_bytes = config.max_packet_bytes
-        client.connect_timeout = config.connect_timeout_s
-        client.max_inflight_messages_set(config.max_in_flight)
-        client.max_queued_messages_set(config.max_in_flight)
-        if self._tls is not None:
-            client.tls = self._tls
-            client.tls_set_context(self._tls)
-        if address.user:
-            client.username_pw_set(address.user, address.password)
-        if self._will is not None:
-            client.will_set(self._will.topic, self._will.payload, qos=1, retain=True)
-        client.on_socket_open = _set_no_delay
-        client.on_socket_register_write = _leave_writing_to_the_loop
+    def _make_client(self) -> Client:
+        client = Client(self._config, self._protocol, self._tls, self._will)
         client.on_connect = self._connected
         client.on_subscribe = self._subscribed
         client.on_message = self._received
-        client.on_disconnect = _disconnected
         return client
 
     def _connected(self, client: Any, _data: Any, _flags: Any, reason: ReasonCode, _properties: Any) -> None:
@@ -337,7 +257,7 @@ class Connection:
         self._guard(self._on_up)
         self._tried.set()
 
-    def _refuse(self, client: _Client, why: str) -> None:
+    def _refuse(self, client: Client, why: str) -> None:
         client.is_refused, client.end = True, why
         client.disconnect()
 
@@ -355,27 +275,6 @@ class Connection:
             call()
         except Exception:  # the connection outlives a bug in its owner
             logger.exception("a message could not be handled")
-
-
-def _disconnected(client: Any, _data: Any, _flags: Any, reason: ReasonCode, _properties: Any) -> None:
-    if not client.end and reason.is_failure:
-        client.end = f"connection lost: {str(reason).lower()}"
-
-
-def _set_no_delay(_client: Any, _data: Any, sock: Any) -> None:
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or a lone request waits 44 ms for an old ACK
-
-
-def _leave_writing_to_the_loop(_client: Any, _data: Any, _sock: Any) -> None:
-    """That this exists keeps ``publish`` from writing to the socket on the caller's thread."""
-
-
-def _properties(kind: int, fields: dict[str, Any]) -> Properties:
-    properties = Properties(kind)  # type: ignore[no-untyped-call]
-    for name, value in fields.items():
-        if value is not None:
-            setattr(properties, name, value)
-    return properties
 
 
 def _is_acknowledged(info: paho.MQTTMessageInfo, wait_s: float) -> bool:

@@ -42,7 +42,7 @@ class Plugin:
             sys.path.append(os.getcwd())  # last: nothing here may stand in for an installed module
         try:
             self._read = getattr(import_module(module), function, None)
-        except BaseException as error:  # a module may do anything when imported
+        except (Exception, SystemExit) as error:  # a module may do anything when imported
             reason = " ".join(str(error).split())[:200]
             raise InputError(f"module {module} cannot be imported: {type(error).__name__}: {reason}") from error
         if not callable(self._read):
