@@ -137,7 +137,7 @@ def unpack_bundle(data: bytes, *, allow_draft: bool = False) -> Bundle:
         raise BundleError("the bundle is damaged (its checksum does not match its bytes); copy it again")
     header, start = _header(data)
     meta = header.pop("__metadata__", None)
-    if not isinstance(meta, dict) or not _FORMAT.fullmatch(str(meta.get("format"))):
+    if not isinstance(meta, dict) or not isinstance(meta.get("format"), str) or not _FORMAT.fullmatch(meta["format"]):
         raise BundleError("the file is safetensors, but not a bundle: it has no format number")
     if int(meta["format"]) != BUNDLE_VERSION:
         raise BundleVersionError(int(meta["format"]), BUNDLE_VERSION, BUNDLE_VERSION)

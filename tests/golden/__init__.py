@@ -1,0 +1,1 @@
+"""Committed bytes of format 1 and the script that makes them."""

@@ -1,0 +1,228 @@
+"""Messages are exactly the bytes of docs/SPEC-wire-v1.md, or they are counted and dropped: never worse."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hardcase_edge.errors import InputError, WireError
+from hardcase_edge.wire import (
+    MAX_DEADLINE_MS,
+    MAX_REQUEST_BYTES,
+    OK,
+    REFUSED,
+    Reply,
+    Request,
+    check_device_id,
+    device_of_topic,
+    pack_reply,
+    pack_request,
+    reply_topic,
+    request_bytes,
+    request_topic,
+    status_topic,
+    unpack_reply,
+    unpack_request,
+)
+
+HPC, OTHER, ID = bytes(range(32)), bytes(32), bytes(range(100, 116))
+DTYPES = ("i32", "f32", "f64")
+REQUEST = pack_request(Request(ID, HPC, 1500, (7, 0.5, -2.25)), DTYPES)
+REPLY = pack_reply(Reply(ID, HPC, OK, 3, 9000))
+
+many = settings(max_examples=300, deadline=None, derandomize=True)
+readings = {
+    "i32": st.none() | st.integers(-(2**31) + 1, 2**31 - 1),
+    "f32": st.none() | st.floats(width=32, allow_nan=False, allow_infinity=False),
+    "f64": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+}
+lists_of_readings = st.lists(st.sampled_from(DTYPES), max_size=20).flatmap(
+    lambda dtypes: st.tuples(st.just(tuple(dtypes)), st.tuples(*[readings[d] for d in dtypes]))
+)
+
+
+def reason(call: Any, *args: Any) -> str:
+    with pytest.raises(WireError) as caught:
+        call(*args)
+    assert "\n" not in str(caught.value)
+    return caught.value.reason
+
+
+# ---------------------------------------------------------------- requests
+
+
+@given(lists_of_readings, st.binary(min_size=16, max_size=16), st.integers(1, MAX_DEADLINE_MS))
+@many
+def test_a_request_survives_the_wire(typed: tuple[Any, Any], id_: bytes, deadline_ms: int) -> None:
+    dtypes, values = typed
+    request = Request(id_, HPC, deadline_ms, values)
+    payload = pack_request(request, dtypes)
+    assert len(payload) == request_bytes(dtypes)
+    assert unpack_request(payload, dtypes, HPC) == request
+
+
+def test_a_request_has_the_layout_of_the_specification() -> None:
+    head = struct.pack("<BBHI", 1, 1, 3, 1500) + ID + HPC
+    assert head + struct.pack("<ifd", 7, 0.5, -2.25) == REQUEST
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_not_finite_is_missing(value: float) -> None:
+    payload = REQUEST[:56] + struct.pack("<ifd", -(2**31), value, value)
+    assert unpack_request(payload, DTYPES, HPC).readings == (None, None, None)
+
+
+def test_a_request_cut_or_lengthened_is_dropped() -> None:
+    for cut in range(len(REQUEST)):
+        assert reason(unpack_request, REQUEST[:cut], DTYPES, HPC) == "malformed"
+    assert reason(unpack_request, REQUEST + b"\0", DTYPES, HPC) == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("payload", "expected"),
+    [
+        pytest.param(bytes(MAX_REQUEST_BYTES + 1), "oversized", id="oversized"),
+        pytest.param(b"\x02" + REQUEST[1:], "malformed", id="newer"),
+        pytest.param(b"\x00" + REQUEST[1:], "malformed", id="older"),
+        pytest.param(REQUEST[:1] + b"\x02" + REQUEST[2:], "malformed", id="a-replys-kind"),
+        pytest.param(REQUEST[:2] + b"\x02\x00" + REQUEST[4:], "malformed", id="fewer-values-than-bytes"),
+        pytest.param(REQUEST[:2] + b"\xff\xff" + REQUEST[4:], "malformed", id="more-values-than-bytes"),
+        pytest.param(REQUEST[:4] + bytes(4) + REQUEST[8:], "malformed", id="no-time"),
+        pytest.param(REQUEST[:4] + b"\xff" * 4 + REQUEST[8:], "malformed", id="all-the-time"),
+        pytest.param(REQUEST[:24] + OTHER + REQUEST[56:], "other_hpc", id="other-hpc"),
+        pytest.param(REPLY, "malformed", id="a-reply"),
+    ],
+)
+def test_a_request_that_is_not_ours_is_counted_by_its_reason(payload: bytes, expected: str) -> None:
+    assert reason(unpack_request, payload, DTYPES, HPC) == expected
+
+
+def test_flipped_bytes_of_a_request_change_readings_or_are_dropped() -> None:
+    for at in range(len(REQUEST)):
+        for bit in range(8):
+            bad = bytearray(REQUEST)
+            bad[at] ^= 1 << bit
+            try:
+                request = unpack_request(bytes(bad), DTYPES, HPC)
+            except WireError as error:
+                assert error.reason in ("malformed", "other_hpc")  # noqa: PT017
+                assert at < 8 or 24 <= at < 56
+            else:
+                assert 4 <= at < 24 or at >= 56
+                assert len(request.readings) == 3
+
+
+@given(st.binary(max_size=200), st.lists(st.sampled_from(DTYPES), max_size=5))
+@many
+def test_any_bytes_are_a_request_or_dropped(payload: bytes, dtypes: list[str]) -> None:
+    for candidate in (payload, REQUEST[:24] + HPC + payload):
+        try:
+            request = unpack_request(candidate, dtypes, HPC)
+        except WireError as error:
+            assert error.reason in ("malformed", "oversized", "other_hpc")  # noqa: PT017
+        else:
+            assert len(request.readings) == len(dtypes)
+
+
+# ---------------------------------------------------------------- replies
+
+
+@given(
+    st.binary(min_size=16, max_size=16),
+    st.sampled_from([OK, REFUSED]),
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 10_000),
+)
+@many
+def test_a_reply_survives_the_wire(id_: bytes, status: int, result: int, confidence: int) -> None:
+    reply = Reply(id_, HPC, status, result, confidence)
+    assert len(pack_reply(reply)) == 64
+    assert unpack_reply(pack_reply(reply), HPC, 0) == reply
+
+
+def test_a_reply_has_the_layout_of_the_specification() -> None:
+    assert struct.pack("<BBBBHHq", 1, 2, 0, 0, 9000, 0, 3) + ID + HPC == REPLY
+
+
+def test_a_reply_cut_is_malformed_and_one_too_long_is_oversized() -> None:
+    for cut in range(len(REPLY)):
+        assert reason(unpack_reply, REPLY[:cut], HPC, 4) == "malformed"
+    assert reason(unpack_reply, REPLY + b"\0", HPC, 4) == "oversized"
+
+
+@pytest.mark.parametrize(
+    ("payload", "expected"),
+    [
+        pytest.param(b"\x02" + REPLY[1:], "malformed", id="newer"),
+        pytest.param(REPLY[:1] + b"\x01" + REPLY[2:], "malformed", id="a-requests-kind"),
+        pytest.param(REPLY[:2] + b"\x02" + REPLY[3:], "malformed", id="unknown-status"),
+        pytest.param(REPLY[:3] + b"\x01" + REPLY[4:], "malformed", id="reserved"),
+        pytest.param(REPLY[:6] + b"\x00\x01" + REPLY[8:], "malformed", id="reserved-too"),
+        pytest.param(pack_reply(Reply(ID, HPC, OK, 3, 10_001)), "malformed", id="more-than-sure"),
+        pytest.param(pack_reply(Reply(ID, HPC, OK, 4, 0)), "malformed", id="class-beyond"),
+        pytest.param(pack_reply(Reply(ID, HPC, OK, -1, 0)), "malformed", id="class-below"),
+        pytest.param(pack_reply(Reply(ID, OTHER, OK, 3, 0)), "other_hpc", id="other-hpc"),
+        pytest.param(REQUEST[:64], "malformed", id="a-request"),
+        pytest.param(bytes(10**6), "oversized", id="oversized"),
+    ],
+)
+def test_a_reply_that_is_not_ours_is_counted_by_its_reason(payload: bytes, expected: str) -> None:
+    assert reason(unpack_reply, payload, HPC, 4) == expected
+
+
+def test_a_refusal_carries_no_class() -> None:
+    refusal = Reply(ID, HPC, REFUSED, -1, 0)
+    assert unpack_reply(pack_reply(refusal), HPC, 4) == refusal
+
+
+def test_random_replies_are_classes_of_ours_or_dropped() -> None:
+    rng = random.Random(0)
+    for _ in range(3000):
+        bad = bytearray(REPLY)
+        bad[rng.randrange(64)] = rng.randrange(256)
+        try:
+            reply = unpack_reply(bytes(bad), HPC, 4)
+        except WireError:
+            continue
+        assert reply.status == REFUSED or 0 <= reply.result < 4
+        assert 0 <= reply.confidence <= 10_000
+
+
+# ---------------------------------------------------------------- topics
+
+GOOD_NAMES = ["pi-1", "a", "A.b_c-9", "0", "x" * 64]
+BAD_NAMES = [
+    "", "+", "#", "a/b", "/", "a+", "$SYS", "-a", ".a", "..", "_a", "a b", "a\n", "a\0", "x" * 65, "é", "ａ", "١",
+    "pi-1/request", "a\u200b", "\ud800",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("device", GOOD_NAMES)
+def test_a_devices_topics_name_it(device: str) -> None:
+    assert check_device_id(device) == device
+    assert request_topic(device) == f"hardcase/v1/{device}/request"
+    assert reply_topic(device) == f"hardcase/v1/{device}/reply"
+    assert status_topic(device) == f"hardcase/v1/{device}/status"
+    assert device_of_topic(request_topic(device)) == device
+
+
+@pytest.mark.parametrize("device", BAD_NAMES, ids=ascii)
+def test_a_name_that_could_reach_beyond_its_topic_is_refused(device: str) -> None:
+    with pytest.raises(InputError, match="choose another"):
+        check_device_id(device)
+    assert reason(device_of_topic, f"hardcase/v1/{device}/request") == "malformed"
+
+
+@pytest.mark.parametrize(
+    "topic",
+    ["", "hardcase/v1/pi-1", "hardcase/v1/pi-1/reply", "hardcase/v2/pi-1/request", "/hardcase/v1/pi-1/request",
+     "hardcase/v1/pi-1/request/", "hardcase/v1/pi-1/request/x", "x/hardcase/v1/pi-1/request", "HARDCASE/v1/pi-1/request",
+     "/".join("x" * 999)],
+)  # fmt: skip
+def test_another_topic_is_dropped(topic: str) -> None:
+    assert reason(device_of_topic, topic) == "malformed"
