@@ -22,6 +22,7 @@ from hardcase_edge.program import (
     MARGIN,
     MICRO,
     Acquire,
+    Affine,
     Answer,
     Branch,
     Column,
@@ -141,14 +142,14 @@ def static_draft(sensors: tuple[int, ...] = (2,)) -> Program:
 
 
 def linear_draft(weight_bits: int = 16) -> Program:
-    """Two sensors, a linear scorer of random weights over rank columns."""
-    columns, _ = trees_over((0, 1, 2, 3))
+    """Two sensors, a linear scorer of random weights over affine columns."""
+    columns = tuple(Column(k, Affine(frac=10, mul=1, add=0, shift=0)) for k in range(4))
     rng = np.random.default_rng(5)
     weights = tuple(tuple(float(w) for w in row) for row in rng.normal(size=(N_CLASSES, 5)) * 1e-3)
     scorer = Polynomial(
         columns=(0, 1, 2, 3),
-        substitutes=(-CODE_MAX,) * 4,
-        constant=CODE_MAX,
+        substitutes=(0,) * 4,
+        constant=1024,
         terms=tuple((k,) for k in range(5)),
         weights=weights,
         bias=tuple(float(b) for b in rng.normal(size=N_CLASSES)),
