@@ -19,10 +19,10 @@ MAY_IMPORT = {
     "export/hardcase_export": {"hardcase_edge", "numpy", "onnx", "skl2onnx", "onnxruntime", "flatbuffers", "sklearn"},
     "cloud_stub/hardcase_cloud": {"hardcase_edge", "numpy", "onnxruntime", "amqtt", "paho"},
 }  # fmt: skip
-# what one module of the device alone may import, and the interpreter's own backport-free extras
+# what single modules of the device may import
 DEVICE_EXTRAS = {
     "connection.py": {"paho"},
-    "mqtt.py": {"paho"},
+    "client.py": {"paho"},
     "signature.py": {"cryptography"},
     "tflite.py": {"ai_edge_litert", "tflite_runtime", "numpy"},
 }
@@ -96,7 +96,7 @@ def test_deciding_without_a_broker_imports_no_paho() -> None:
     golden = Path(__file__).parent / "golden" / "v1.hcb"
     code = f"import sys\nfrom hardcase_edge.load import load_bundle\nload_bundle({str(golden)!r})\nprint(*sys.modules)"
     loaded = {name.split(".")[0] for name in run(code).split()}
-    assert not loaded & (HEAVY | {"ssl", "asyncio", "urllib"})
+    assert not loaded & (HEAVY | {"ssl", "asyncio", "http"})
 
 
 @pytest.mark.parametrize("command", ["hardcase.cli", "hardcase_edge.cli"])

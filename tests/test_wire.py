@@ -221,7 +221,8 @@ def test_a_name_that_could_reach_beyond_its_topic_is_refused(device: str) -> Non
 @pytest.mark.parametrize(
     "topic",
     ["", "hardcase/v1/pi-1", "hardcase/v1/pi-1/reply", "hardcase/v2/pi-1/request", "/hardcase/v1/pi-1/request",
-     "hardcase/v1/pi-1/request/", "hardcase/v1/pi-1/request/x", "x/hardcase/v1/pi-1/request", "HARDCASE/v1/pi-1/request",
+     "hardcase/v1/pi-1/request/", "hardcase/v1/pi-1/request/x", "x/hardcase/v1/pi-1/request",
+     "HARDCASE/v1/pi-1/request",
      "/".join("x" * 999)],
 )  # fmt: skip
 def test_another_topic_is_dropped(topic: str) -> None:
