@@ -137,13 +137,13 @@ def test_a_sensor_that_hangs_costs_its_time_limit_once_and_its_late_reading_is_d
             release.wait(30)
         return value
 
-    bank = SensorBank([X], {"x": Plain(hang)}, timeout_s=0.1)
+    bank = SensorBank([X], {"x": Plain(hang)}, timeout_s=0.5)
     began = time.monotonic()
     assert bank.read([0]) == {0: None}
-    assert 0.09 < time.monotonic() - began < 2.0
+    assert 0.49 < time.monotonic() - began < 5.0
     began = time.monotonic()
     assert bank.read([0]) == {0: None}
-    assert time.monotonic() - began < 0.09, "a sensor known to hang is not waited for again"
+    assert time.monotonic() - began < 0.4, "a sensor known to hang is not waited for again"
     assert dict(bank.counters) == {"timed_out": 1, "still_busy": 1}
     release.set()
     until = time.monotonic() + 5
