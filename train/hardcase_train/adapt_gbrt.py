@@ -18,6 +18,7 @@ from hardcase_edge.meter import to_unit
 
 from .binning import Bins, make_bins
 from .boosting import FULL, Ensemble, TreeSettings, boost, ensemble_scores
+from .judge import N_FOLDS, Judge, Trained
 from .losses import AdaptLoss, ClassLoss, sigmoid
 from .problem import Problem
 
@@ -61,8 +62,9 @@ class AdaptGBRT:
     """Gate and low-cost model as one ensemble: class scores first, the gate's score last.
 
     The q-step needs the loss of f1 as it will be on rows it has not seen: boosted trees soon fit their own rows
-    without error, and then nothing looks hard. So ``n_folds`` twins are boosted beside the model, each without one
-    fold, and a row's A comes from the twin that has not seen it (as f0's probabilities are out-of-fold too).
+    without error, and then nothing looks hard. So twins are boosted beside the model, each without one fold of the
+    rows and on the sensors that the model has bought, and a row's A comes from the twin that has not seen it (as
+    f0's probabilities are out-of-fold too). The twins' scores are also what the policy is judged on.
 
     Parameters
     ----------
@@ -72,13 +74,11 @@ class AdaptGBRT:
         Loss per unit of cost: what a sensor must lower the mean loss by, per unit, to be bought (equation (1)).
     n_rounds, trees_per_round : int
         Alternations, and T of Algorithm 2. One more round of f1 alone comes first: the initialisation.
-    n_folds : int
-        Twins for the q-step; 0 takes A from the model itself, as the paper prints it.
     settings : TreeSettings
 
     Attributes
     ----------
-    ensemble_ : Ensemble
+    trained_ : Trained, the ensemble and its scores on the judged rows
     sensors_ : list of int, those that gate or low-cost model use
     """
 
@@ -86,33 +86,32 @@ class AdaptGBRT:
     gamma: float = 0.0
     n_rounds: int = 3
     trees_per_round: int = 20
-    n_folds: int = 2
     settings: TreeSettings = FULL
 
-    def fit(self, problem: Problem, bins: Bins | None = None) -> AdaptGBRT:
+    def fit(self, judge: Judge, bins: Bins | None = None) -> AdaptGBRT:
         """Learn from the training rows and f0's out-of-fold probabilities on them."""
+        problem, fold = judge.problem, judge.fold
         rows = problem.train
         bins = bins or make_bins(rows.X, problem.dtypes, self.settings.max_bins)
         codes = bins.transform(rows.X)
         n = len(rows.y)
         forward = -np.log(np.maximum(rows.hpc[np.arange(n), rows.y], FLOOR))
         costs = np.array([to_unit(s.cost[0]) for s in problem.sensors])
-        fold = np.random.default_rng(problem.seed).permutation(n) % self.n_folds if self.n_folds else np.zeros(n)
         model = _Twin(problem, bins, codes, np.ones(n, dtype=bool), self.gamma * costs)
-        twins = [_Twin(problem, bins, codes, fold != k, self.gamma * costs) for k in range(self.n_folds)]
-        for twin in (model, *twins):
-            twin.boost(None, self.settings, self.trees_per_round)
+        twins = [_Twin(problem, bins, codes, fold != k, self.gamma * costs) for k in range(N_FOLDS)]
         unseen = np.empty((n, len(model.ensemble.base)))
-        for _ in range(self.n_rounds):
-            unseen[:] = model.scores
+        q = None
+        for _ in range(1 + self.n_rounds):
+            model.boost(q, self.settings, self.trees_per_round)
+            bought = model.sensors()
             for k, twin in enumerate(twins):
-                unseen[fold == k] = twin.scores_of(fold == k)
-            q, _ = q_step(*_losses(model.classes, unseen, forward), self.p_full)
-            for twin in (model, *twins):
+                twin.allow(bought)
                 twin.boost(q, self.settings, self.trees_per_round)
-        self.ensemble_ = model.ensemble
-        used = {int(f) for tree in self.ensemble_.trees for f in tree.features}
-        self.sensors_ = sorted({int(problem.sensor_of[f]) for f in used})
+                unseen[fold == k] = twin.scores_of(codes[:, fold == k])
+            q, _ = q_step(*_losses(model.classes, unseen, forward), self.p_full)
+        valid = model.scores_of(bins.transform(problem.valid.X))
+        self.trained_ = Trained(model.ensemble, np.vstack([unseen, valid]))
+        self.sensors_ = model.sensors()
         return self
 
 
@@ -129,7 +128,6 @@ class _Twin:
     def __init__(self, problem: Problem, bins: Bins, codes: np.ndarray, mine: np.ndarray, prices: np.ndarray) -> None:
         y = problem.train.y
         self.mine = np.flatnonzero(mine)
-        self.all_codes = codes
         self.codes = np.ascontiguousarray(codes[:, self.mine])
         self.owner = problem.sensor_of
         self.classes = ClassLoss(y[self.mine], problem.n_classes, np.ones(len(self.mine)))
@@ -144,6 +142,16 @@ class _Twin:
         scores = self.scores if q is not None else self.scores[:, :-1]  # a view: f1 starts as if all rows were easy
         boost(self.ensemble, loss, self.codes, self.owner, scores, self.penalty, settings, n_trees)
 
-    def scores_of(self, rows: np.ndarray) -> np.ndarray:
-        """Scores of training rows it may not have seen, (n_rows, n_outputs)."""
-        return ensemble_scores(self.ensemble, np.ascontiguousarray(self.all_codes[:, rows]))
+    def allow(self, sensors: list[int]) -> None:
+        """These sensors are free, all others out of reach."""
+        self.penalty[:] = np.inf
+        self.penalty[sensors] = 0.0
+
+    def sensors(self) -> list[int]:
+        """The sensors that its trees read."""
+        used = {int(f) for tree in self.ensemble.trees for f in tree.features}
+        return sorted({int(self.owner[f]) for f in used})
+
+    def scores_of(self, codes: np.ndarray) -> np.ndarray:
+        """Scores of rows given as bins, (n, n_outputs)."""
+        return ensemble_scores(self.ensemble, np.ascontiguousarray(codes))

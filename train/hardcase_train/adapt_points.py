@@ -12,10 +12,11 @@ from hardcase_edge.meter import to_unit
 from hardcase_edge.program import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Node, Slice
 
 from .adapt_gbrt import AdaptGBRT
-from .batch import Batch, margins_of
+from .batch import margins_of
 from .binning import make_bins
 from .compiler import compile_program
-from .front import Point, best_points
+from .front import Point, best_points, with_test
+from .judge import Judge
 from .losses import class_outputs
 from .problem import Problem
 from .static_subset import answer_node
@@ -23,7 +24,8 @@ from .static_subset import answer_node
 __all__ = ["N_SETTINGS", "adapt_nodes", "adapt_points"]
 
 GAMMAS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # loss for the price of all sensors together
-P_FULLS = (0.02, 0.1, 0.4)
+P_FULLS = (0.02, 0.15)
+NEVER = 1e6  # beyond every score
 N_SETTINGS = len(GAMMAS) * len(P_FULLS)
 FORWARD_RATES = (0.0, 0.003, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7)
 
@@ -44,37 +46,53 @@ def adapt_nodes(problem: Problem, sensors: list[int], threshold: float, margin: 
     ]
 
 
-def adapt_points(problem: Problem, n_jobs: int = 2, progress: Any = None, **settings: Any) -> list[Point]:
-    """The points that validation keeps, over all settings."""
+def adapt_points(judge: Judge, n_jobs: int = 2, progress: Any = None, **settings: Any) -> list[Point]:
+    """The points that the judged rows keep, over all settings."""
+    problem = judge.problem
     total = sum(to_unit(s.cost[0]) for s in problem.sensors) or 1.0
     bins = make_bins(problem.train.X, problem.dtypes, AdaptGBRT(**settings).settings.max_bins)
     grid = [(g, p) for g in GAMMAS for p in P_FULLS]
     models = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
-        delayed(AdaptGBRT(p_full=p, gamma=g / total, **settings).fit)(problem, bins) for g, p in grid
+        delayed(AdaptGBRT(p_full=p, gamma=g / total, **settings).fit)(judge, bins) for g, p in grid
     )
     points: list[Point] = []
     for (gamma, p_full), model in zip(grid, models, strict=True):
-        points += _sweep(problem, model, {"gamma": gamma / total, "p_full": p_full})
+        swept = best_points(_sweep(judge, model, {"gamma": gamma / total, "p_full": p_full}))
+        points += [_with_program(judge, model, p) for p in swept]
         if progress is not None:
             progress.update(1)
-    return [_finish(problem, p) for p in best_points(points)]
+    return [with_test(problem, p) for p in best_points(points)]
 
 
-def _sweep(problem: Problem, model: AdaptGBRT, params: dict[str, Any]) -> list[Point]:
-    """Points over both thresholds, taken at quantiles of validation rows."""
-    program = compile_program(problem, [model.ensemble_], adapt_nodes(problem, model.sensors_, 0.0, 0.0))
-    batch = Batch(program, problem.valid.X)
-    scores = batch.scores(0)
-    gates = dict.fromkeys([-1e6, *(_threshold(scores[:, -1], rate) for rate in FORWARD_RATES[1:])])
-    margins = dict.fromkeys(_threshold(margins_of(scores[:, :-1]), 1 - rate) for rate in FORWARD_RATES)
+def _sweep(judge: Judge, model: AdaptGBRT, params: dict[str, Any]) -> list[Point]:
+    """Points over both thresholds, taken at quantiles of the judged rows.
+
+    Two runs of the program give every row's outcome if answered here and if forwarded; a pair of thresholds only
+    chooses between the two.
+    """
+    problem, sensors, scores = judge.problem, model.sensors_, model.trained_.scores
+    program = compile_program(problem, [model.trained_.ensemble], adapt_nodes(problem, sensors, 0.0, 0.0))
+    here = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, NEVER, -NEVER))
+    there = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, -NEVER, NEVER))
+    gate, margin = scores[:, -1], margins_of(scores[:, :-1])
     points = []
-    for threshold in gates:
-        for margin in margins:
-            here = replace(program, nodes=tuple(adapt_nodes(problem, model.sensors_, threshold, margin)))
-            outcome = batch.run(problem.valid.hpc_label, here.nodes)
-            said = {**params, "gate": threshold, "margin": margin, "sensors": model.sensors_}
-            points.append(Point("adapt-gbrt", said, outcome.summary(problem.valid.y), {}, here))
+    for above in dict.fromkeys([-NEVER, *(_threshold(gate, rate) for rate in FORWARD_RATES[1:])]):
+        for below in dict.fromkeys(_threshold(margin, 1 - rate) for rate in FORWARD_RATES):
+            hard = (gate > above) & (margin < below)
+            said = {**params, "gate": above, "margin": below, "sensors": sensors}
+            points.append(Point("adapt-gbrt", said, judge.summary(there.where(hard, here)), {}, None))
     return points
+
+
+def _with_program(judge: Judge, model: AdaptGBRT, point: Point) -> Point:
+    """The point's program; its confidences come from the judged rows that are answered here."""
+    problem = judge.problem
+    nodes = adapt_nodes(problem, model.sensors_, point.params["gate"], point.params["margin"])
+    program = compile_program(problem, [model.trained_.ensemble], nodes)
+    outcome = judge.run(program, [model.trained_])
+    here = ~outcome.forwarded
+    nodes[-1] = answer_node(nodes[-1], outcome.margin[here], (outcome.label == judge.y)[here])
+    return replace(point, valid=judge.summary(outcome), program=replace(program, nodes=tuple(nodes)))
 
 
 def _threshold(values: np.ndarray, rate: float) -> float:
@@ -84,15 +102,3 @@ def _threshold(values: np.ndarray, rate: float) -> float:
     if k == 0:
         return float(ordered[0]) + 1.0
     return float(ordered[k - 1] + ordered[min(k, len(ordered) - 1)]) / 2
-
-
-def _finish(problem: Problem, point: Point) -> Point:
-    """The confidence table (from validation rows answered here) and the test figures."""
-    program = point.program
-    assert program is not None
-    outcome = Batch(program, problem.valid.X).run(problem.valid.hpc_label)
-    here = ~outcome.forwarded
-    last = answer_node(program.nodes[-1], outcome.margin[here], (outcome.label == problem.valid.y)[here])
-    program = replace(program, nodes=(*program.nodes[:-1], last))
-    test = Batch(program, problem.test.X).run(problem.test.hpc_label)
-    return replace(point, test=test.summary(problem.test.y), program=program)

@@ -42,6 +42,12 @@ class Outcome:
     margin: np.ndarray  # (n,) of the answering scorer; NaN where forwarded
     node: np.ndarray  # (n,) where each row ended
 
+    def where(self, mask: np.ndarray, other: Outcome) -> Outcome:
+        """These outcomes where the mask is set, the other's elsewhere."""
+        parts = (self.label, self.cost, self.forwarded, self.margin, self.node)
+        others = (other.label, other.cost, other.forwarded, other.margin, other.node)
+        return Outcome(*(np.where(mask, a, b) for a, b in zip(parts, others, strict=True)))
+
     def summary(self, y: np.ndarray) -> dict[str, float]:
         """Accuracy, mean cost and forward rate."""
         return {
@@ -58,9 +64,11 @@ class Batch:
     ----------
     program : Program of Trees scorers over rank columns, without Select
     X : ndarray of shape (n, n_features), NaN for missing
+    scores : per scorer an ndarray of shape (n, n_outputs) to use instead of the scorer's own, such as out-of-fold
+        scores; for rows on which all its sensors work
     """
 
-    def __init__(self, program: Program, X: np.ndarray) -> None:
+    def __init__(self, program: Program, X: np.ndarray, scores: Sequence[np.ndarray] = ()) -> None:
         self.program = program
         self.X = X
         self._meter = Meter(program)
@@ -76,7 +84,7 @@ class Batch:
                 for s in program.sensors
             ]
         )
-        self._full: dict[int, np.ndarray] = {}
+        self._full: dict[int, np.ndarray] = dict(enumerate(scores))
 
     def scores(self, scorer: int, rows: np.ndarray | None = None, bought: np.ndarray | None = None) -> np.ndarray:
         """Scores of one scorer, (n, n_outputs), on full codes or on what ``rows`` have ``bought``."""

@@ -13,13 +13,11 @@ import numpy as np
 
 from hardcase_edge.program import MARGIN, Acquire, Answer, Branch, Forward, Node, Slice
 
-from .batch import Batch
-from .boosting import Ensemble
 from .calibrate import confidence_table
 from .compiler import compile_program
-from .front import Point, best_points
+from .front import Point, best_points, with_test
+from .judge import Judge, Trained
 from .losses import class_outputs
-from .problem import Problem
 from .subsets import Subset, SubsetSearch
 
 __all__ = ["cascade_points"]
@@ -28,13 +26,13 @@ MAX_STAGES = 12
 LEVELS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995)
 
 
-def cascade_points(problem: Problem, search: SubsetSearch) -> list[Point]:
+def cascade_points(search: SubsetSearch) -> list[Point]:
     """Points over confidence levels, first stages and last stages; those that validation keeps."""
     path = [s for s in search.forward(1.0) if s]
     keep = np.unique(np.linspace(0, len(path) - 1, min(MAX_STAGES, len(path))).round().astype(int))
     chain = [path[k] for k in keep]
     models = search.models(chain)
-    stages = _Stages(problem, chain, models)
+    stages = _Stages(search.judge, chain, models)
     points = []
     for first in range(len(chain)):
         for last in range(first, len(chain)):
@@ -47,20 +45,27 @@ def cascade_points(problem: Problem, search: SubsetSearch) -> list[Point]:
 
 
 class _Stages:
-    """The stage classifiers, run once on validation rows."""
+    """The stage classifiers, run once on the judged rows."""
 
-    def __init__(self, problem: Problem, chain: Sequence[Subset], models: Sequence[Ensemble]) -> None:
-        self.problem, self.chain, self.models = problem, chain, models
+    def __init__(self, judge: Judge, chain: Sequence[Subset], models: Sequence[Trained]) -> None:
+        """Every row's outcome if it stopped at each stage, or was forwarded; a policy only says where it stops."""
+        problem = judge.problem
+        self.judge, self.problem, self.chain, self.models = judge, problem, chain, models
         width = class_outputs(problem.n_classes)
         self.slices = [Slice(k, 0, width) for k in range(len(chain))]
         everything = tuple(sorted({s for subset in chain for s in subset}))
-        nodes: list[Node] = [Acquire(everything, 1, 1), Answer(self.slices[0])]
-        self.batch = Batch(compile_program(problem, models, nodes), problem.valid.X)
-        self.tables = []
-        for k in range(len(chain)):
-            nodes[1] = Answer(self.slices[k])
-            outcome = self.batch.run(problem.valid.hpc_label, nodes)
-            self.tables.append(confidence_table(outcome.margin, outcome.label == problem.valid.y))
+        start: list[Node] = [Acquire(everything, 1, 1), Answer(self.slices[0])]
+        batch = judge.batch(compile_program(problem, [m.ensemble for m in models], start), models)
+        self.tables, self.stops = [], []
+        for subset, scores in zip(chain, self.slices, strict=True):
+            outcome = batch.run(judge.hpc_label, [Acquire(subset, 1, 1), Answer(scores)])
+            self.tables.append(confidence_table(outcome.margin, outcome.label == judge.y))
+            self.stops.append(outcome)
+        self.forwarded = batch.run(judge.hpc_label, [Forward(self._wanted(), 1), Answer(self.slices[0])])
+
+    def _wanted(self) -> tuple[int, ...]:
+        features = set(self.problem.uplink.features)
+        return tuple(s for s, sensor in enumerate(self.problem.sensors) if features & set(sensor.features))
 
     def nodes(self, first: int, last: int, end: str, level: float) -> list[Node]:
         """Acquire, Branch(margin) per stage; Answer nodes behind them."""
@@ -77,9 +82,7 @@ class _Stages:
             if not is_end:
                 nodes.append(Branch(self.slices[k], MARGIN, (here + 2, answers[k]), self._margin(k, level)))
         if end == "forward":
-            features = set(self.problem.uplink.features)
-            wanted = tuple(s for s, sensor in enumerate(self.problem.sensors) if features & set(sensor.features))
-            nodes.append(Forward(wanted, answers[last]))
+            nodes.append(Forward(self._wanted(), answers[last]))
         nodes.extend(Answer(self.slices[k], "class", *self.tables[k]) for k in stages)
         return nodes
 
@@ -92,19 +95,22 @@ class _Stages:
         return thresholds[enough[0] - 1] if enough[0] else 0.0
 
     def point(self, first: int, last: int, end: str, level: float) -> Point:
-        nodes = self.nodes(first, last, end, level)
-        outcome = self.batch.run(self.problem.valid.hpc_label, nodes)
+        """A policy's figures on the judged rows."""
+        outcome = self.forwarded if end == "forward" else self.stops[last]
+        for k in range(last if end == "forward" else last - 1, first - 1, -1):
+            stop = self.stops[k]
+            outcome = stop.where(stop.margin >= self._margin(k, level), outcome)
         params = {"first": first, "last": last, "end": end, "level": level}
-        return Point("cascade", params, outcome.summary(self.problem.valid.y), {}, None)
+        return Point("cascade", params, self.judge.summary(outcome), {}, None)
 
     def finish(self, point: Point) -> Point:
         """The program with the scorers this point uses, and its test figures."""
         first, last = point.params["first"], point.params["last"]
         nodes = [_shift(n, first) for n in self.nodes(first, last, point.params["end"], point.params["level"])]
-        program = compile_program(self.problem, self.models[first : last + 1], nodes)
-        test = Batch(program, self.problem.test.X).run(self.problem.test.hpc_label)
+        ensembles = [m.ensemble for m in self.models[first : last + 1]]
+        program = compile_program(self.problem, ensembles, nodes)
         params = {"stages": [list(s) for s in self.chain[first : last + 1]], **point.params}
-        return replace(point, params=params, test=test.summary(self.problem.test.y), program=program)
+        return with_test(self.problem, replace(point, params=params, program=program))
 
 
 def _shift(node: Node, first: int) -> Node:

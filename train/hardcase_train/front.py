@@ -1,17 +1,21 @@
 """The front: what every trained policy costs and how often it is right, and how to pick from it.
 
-A point has figures on validation rows, on which choices are made, and on test rows, which are only reported.
+A point has figures on the judged rows (``judge``), on which choices are made, and on test rows, which are only
+reported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hardcase_edge.program import Program
 
-__all__ = ["Figures", "Point", "best_points"]
+from .batch import Batch
+from .problem import Problem
+
+__all__ = ["Figures", "Point", "best_points", "with_test"]
 
 Figures = dict[str, float]  # accuracy, cost (user's unit), forward_rate
 
@@ -34,3 +38,10 @@ def best_points(points: Sequence[Point]) -> list[Point]:
         if not out or point.valid["accuracy"] > out[-1].valid["accuracy"]:
             out.append(point)
     return out
+
+
+def with_test(problem: Problem, point: Point) -> Point:
+    """The point with its figures on test rows: reported, never chosen by."""
+    assert point.program is not None
+    outcome = Batch(point.program, problem.test.X).run(problem.test.hpc_label)
+    return replace(point, test=outcome.summary(problem.test.y))

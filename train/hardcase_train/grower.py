@@ -63,8 +63,7 @@ def grow(
         codes,
         n_bins.astype(np.int64),
         sensor_of.astype(np.int64),
-        np.ascontiguousarray(gradient, dtype=np.float64),
-        np.ascontiguousarray(hessian, dtype=np.float64),
+        np.hstack([gradient, hessian]),
         penalty,
         max_leaves,
         max_depth,
@@ -79,9 +78,9 @@ def grow(
     )
 
 
-@njit(nogil=True, cache=True)
-def _histogram(codes, rows, gradient, hessian, usable, hist, counts):
-    k_outputs = gradient.shape[1]
+@njit(nogil=True, cache=True, fastmath=True)
+def _histogram(codes, rows, steps, usable, hist, counts):
+    """Sums per bin of the rows' gradients and hessians (``steps``: gradients, then hessians), and row counts."""
     missing = hist.shape[1] - 1
     hist[:] = 0.0
     counts[:] = 0
@@ -91,27 +90,31 @@ def _histogram(codes, rows, gradient, hessian, usable, hist, counts):
         for i in rows:
             b = min(codes[f, i], missing)  # missing rows are counted in the last bin
             counts[f, b] += 1
-            for k in range(k_outputs):
-                hist[f, b, k] += gradient[i, k]
-                hist[f, b, k_outputs + k] += hessian[i, k]
+            for k in range(steps.shape[1]):
+                hist[f, b, k] += steps[i, k]
 
 
-@njit(nogil=True, cache=True)
-def _score(sums, k_outputs, l2):
-    total = 0.0
-    for k in range(k_outputs):
-        total += sums[k] * sums[k] / (sums[k_outputs + k] + l2)
-    return 0.5 * total
+@njit(nogil=True, cache=True, fastmath=True)
+def _gain(left, totals, l2):
+    """Twice the loss that a split saves, but for the parent's own term."""
+    n_outputs = totals.shape[0] // 2
+    gain = 0.0
+    for k in range(n_outputs):
+        g, h = left[k], left[n_outputs + k] + l2
+        other_g, other_h = totals[k] - g, totals[n_outputs + k] + 2 * l2 - h
+        gain += (g * g * other_h + other_g * other_g * h) / (h * other_h)
+    return gain
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath=True)
 def _best_splits(hist, counts, totals, n_rows, n_bins, sensor_of, usable, min_rows, l2, best):
     """Best raw split per sensor of one leaf: best[s] = gain, feature, bin, missing goes left."""
-    k_outputs = totals.shape[0] // 2
-    parent = _score(totals, k_outputs, l2)
+    n_outputs = totals.shape[0] // 2
+    parent = 0.0
+    for k in range(n_outputs):
+        parent += totals[k] * totals[k] / (totals[n_outputs + k] + l2)
     best[:, 0] = 0.0
     left = np.empty_like(totals)
-    right = np.empty_like(totals)
     missing = hist.shape[1] - 1
     for f in range(hist.shape[0]):
         if not usable[f]:
@@ -129,16 +132,14 @@ def _best_splits(hist, counts, totals, n_rows, n_bins, sensor_of, usable, min_ro
             for b in range(last):
                 if counts[f, b] == 0:
                     continue
-                for k in range(left.shape[0]):
+                for k in range(totals.shape[0]):
                     left[k] += hist[f, b, k]
                 n_left += counts[f, b]
                 if n_left < min_rows:
                     continue
                 if n_rows - n_left < min_rows:
                     break
-                for k in range(left.shape[0]):
-                    right[k] = totals[k] - left[k]
-                gain = _score(left, k_outputs, l2) + _score(right, k_outputs, l2) - parent
+                gain = 0.5 * (_gain(left, totals, l2) - parent)
                 if gain > best[s, 0]:
                     best[s, 0] = gain
                     best[s, 1] = f
@@ -147,15 +148,15 @@ def _best_splits(hist, counts, totals, n_rows, n_bins, sensor_of, usable, min_ro
 
 
 @njit(nogil=True, cache=True)
-def _grow(codes, n_bins, sensor_of, gradient, hessian, penalty, max_leaves, max_depth, min_rows, l2):
+def _grow(codes, n_bins, sensor_of, steps, penalty, max_leaves, max_depth, min_rows, l2):
     n_features, n = codes.shape
-    k_outputs = gradient.shape[1]
+    n_sums = steps.shape[1]
     n_sensors = penalty.shape[0]
     features = np.zeros(max_leaves, np.int32)
     bins = np.zeros(max_leaves, np.int32)
     missing_left = np.zeros(max_leaves, np.bool_)
     children = np.zeros((max_leaves, 2), np.int32)
-    totals = np.zeros((max_leaves, 2 * k_outputs))
+    totals = np.zeros((max_leaves, n_sums))
     depth = np.zeros(max_leaves, np.int64)
     parent = np.full(max_leaves, -1)
     side = np.zeros(max_leaves, np.int64)
@@ -164,17 +165,17 @@ def _grow(codes, n_bins, sensor_of, gradient, hessian, penalty, max_leaves, max_
     best = np.zeros((max_leaves, n_sensors, 4))
     usable = (sensor_of >= 0) & (n_bins >= 1)
     width = n_bins.max() + 1 if n_features > 0 else 1
-    hist = np.empty((max_leaves, n_features, width, 2 * k_outputs))
+    hist = np.empty((max_leaves, n_features, width, n_sums))
     counts = np.empty((max_leaves, n_features, width), np.int64)
+    slot = np.zeros(max_leaves, np.int64)  # which histogram is a leaf's
     rows = np.arange(n)
     spare = np.empty(n, np.int64)
 
     stop[0] = n
     for i in range(n):
-        for k in range(k_outputs):
-            totals[0, k] += gradient[i, k]
-            totals[0, k_outputs + k] += hessian[i, k]
-    _histogram(codes, rows, gradient, hessian, usable, hist[0], counts[0])
+        for k in range(n_sums):
+            totals[0, k] += steps[i, k]
+    _histogram(codes, rows, steps, usable, hist[0], counts[0])
     if max_depth > 0:
         _best_splits(hist[0], counts[0], totals[0], n, n_bins, sensor_of, usable, min_rows, l2, best[0])
     n_leaves = 1
@@ -215,26 +216,25 @@ def _grow(codes, n_bins, sensor_of, gradient, hessian, penalty, max_leaves, max_
         start[new], stop[new], stop[leaf] = at, stop[leaf], at
         # the smaller side is counted, the larger is the difference
         small, large = (leaf, new) if stop[leaf] - start[leaf] <= stop[new] - start[new] else (new, leaf)
-        if large == new:
-            hist[new] = hist[leaf]
-            counts[new] = counts[leaf]
+        slot[large], slot[small] = slot[leaf], n_leaves - 1
         before = totals[leaf].copy()
         totals[small] = 0.0
         for j in range(start[small], stop[small]):
-            for k in range(k_outputs):
-                totals[small, k] += gradient[rows[j], k]
-                totals[small, k_outputs + k] += hessian[rows[j], k]
+            for k in range(n_sums):
+                totals[small, k] += steps[rows[j], k]
         totals[large] = before - totals[small]
         best[leaf, :, 0] = 0.0
-        if depth[leaf] < max_depth and n_leaves < max_leaves:
-            part = rows[start[small] : stop[small]]
-            _histogram(codes, part, gradient, hessian, usable, hist[small], counts[small])
-            hist[large] -= hist[small]
-            counts[large] -= counts[small]
-            for a in (leaf, new):
-                _best_splits(
-                    hist[a], counts[a], totals[a], stop[a] - start[a], n_bins, sensor_of, usable, min_rows, l2, best[a]
-                )
+        if depth[leaf] == max_depth or n_leaves == max_leaves or stop[large] - start[large] < 2 * min_rows:
+            continue  # neither can be split
+        low, high = slot[small], slot[large]
+        _histogram(codes, rows[start[small] : stop[small]], steps, usable, hist[low], counts[low])
+        hist[high] -= hist[low]
+        counts[high] -= counts[low]
+        for a in (leaf, new):
+            size = stop[a] - start[a]
+            if size >= 2 * min_rows:
+                h = slot[a]
+                _best_splits(hist[h], counts[h], totals[a], size, n_bins, sensor_of, usable, min_rows, l2, best[a])
     leaf_of_row = np.empty(n, np.int32)
     for a in range(n_leaves):
         for j in range(start[a], stop[a]):

@@ -10,12 +10,12 @@ from tqdm import tqdm
 from hardcase_edge.program import Answer, Forward, Slice
 
 from .adapt_points import N_SETTINGS, adapt_points
-from .batch import Batch
 from .binning import Bins
 from .boosting import Ensemble
 from .cascade import cascade_points
 from .compiler import compile_program
-from .front import Point, best_points
+from .front import Point, best_points, with_test
+from .judge import Judge
 from .losses import ClassLoss
 from .problem import Problem
 from .static_subset import static_points
@@ -33,30 +33,32 @@ def learn(problem: Problem, methods: tuple[str, ...], *, quiet: bool = False) ->
     quiet : bool
         No progress bars on stderr.
     """
-    points = [hpc_point(problem)]
+    judge = Judge(problem)
+    points = [hpc_point(judge)]
     jobs = os.cpu_count() or 1
-    search = SubsetSearch(problem, jobs)
+    search = SubsetSearch(judge, jobs)
     if "static" in methods:
         with tqdm(total=3, desc="static", disable=quiet, leave=False) as bar:
-            found = static_points(problem, search, bar)
+            found = static_points(search, bar)
         everything = max(found, key=lambda p: len(p.params["sensors"]))
         best = best_points(found)
         points += best + ([] if everything in best else [everything])
     if "cascade" in methods:
         with tqdm(total=1, desc="cascade", disable=quiet, leave=False) as bar:
-            points += cascade_points(problem, search)
+            points += cascade_points(search)
             bar.update(1)
     if "adapt-gbrt" in methods:
         with tqdm(total=N_SETTINGS, desc="adapt-gbrt", disable=quiet, leave=False) as bar:
-            points += adapt_points(problem, jobs, bar)
+            points += adapt_points(judge, jobs, bar)
     return points
 
 
-def hpc_point(problem: Problem) -> Point:
+def hpc_point(judge: Judge) -> Point:
     """f0 for every row: buy all it reads, forward; the most frequent class where the cloud is away."""
+    problem = judge.problem
     base = ClassLoss(problem.train.y, problem.n_classes, np.ones(len(problem.train.y))).base()
     wanted = tuple(range(len(problem.sensors)))
     nodes = (Forward(wanted, 1), Answer(Slice(0, 0, len(base))))
     program = compile_program(problem, [Ensemble(Bins(()), np.empty(0, dtype=np.int64), base)], nodes)
-    figures = [Batch(program, r.X).run(r.hpc_label).summary(r.y) for r in (problem.valid, problem.test)]
-    return Point("hpc", {}, *figures, program)
+    figures = judge.summary(judge.run(program, []))
+    return with_test(problem, Point("hpc", {}, figures, {}, program))

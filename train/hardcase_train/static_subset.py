@@ -6,44 +6,36 @@ from typing import Any
 
 from hardcase_edge.program import Acquire, Answer, Node, Slice
 
-from .batch import Batch
 from .calibrate import confidence_table
 from .compiler import compile_program
-from .front import Point
+from .front import Point, with_test
+from .judge import Judge, Trained
 from .losses import class_outputs
-from .problem import Problem
 from .subsets import Subset, SubsetSearch
 
 __all__ = ["answer_node", "static_points"]
 
 
-def static_points(problem: Problem, search: SubsetSearch, progress: Any = None) -> list[Point]:
+def static_points(search: SubsetSearch, progress: Any = None) -> list[Point]:
     """A point per subset on the greedy paths: forward by gain per cost, forward by gain, backward."""
-    everything = tuple(range(len(problem.sensors)))
+    everything = tuple(range(len(search.costs)))
     paths = []
     for walk in (lambda: search.forward(1.0), lambda: search.forward(0.0), lambda: search.backward(everything)):
         paths.append(walk())
         if progress is not None:
             progress.update(1)
-    subsets = sorted({s for path in paths for s in path})
-    return [_point(problem, subset, model) for subset, model in zip(subsets, search.models(subsets), strict=True)]
+    subsets = search.promising(s for path in paths for s in path)
+    return [_point(search.judge, subset, model) for subset, model in zip(subsets, search.models(subsets), strict=True)]
 
 
-def _point(problem: Problem, subset: Subset, model: object) -> Point:
+def _point(judge: Judge, subset: Subset, trained: Trained) -> Point:
+    problem = judge.problem
     nodes: list[Node] = [Acquire(subset, 1, 1)] if subset else []
     nodes.append(Answer(Slice(0, 0, class_outputs(problem.n_classes))))
-    batch = Batch(compile_program(problem, [model], nodes), problem.valid.X)
-    outcome = batch.run(problem.valid.hpc_label)
-    nodes[-1] = answer_node(nodes[-1], outcome.margin, outcome.label == problem.valid.y)
-    program = compile_program(problem, [model], nodes)
-    test = Batch(program, problem.test.X).run(problem.test.hpc_label)
-    return Point(
-        "static",
-        {"sensors": list(subset)},
-        outcome.summary(problem.valid.y),
-        test.summary(problem.test.y),
-        program,
-    )
+    outcome = judge.run(compile_program(problem, [trained.ensemble], nodes), [trained])
+    nodes[-1] = answer_node(nodes[-1], outcome.margin, outcome.label == judge.y)
+    program = compile_program(problem, [trained.ensemble], nodes)
+    return with_test(problem, Point("static", {"sensors": list(subset)}, judge.summary(outcome), {}, program))
 
 
 def answer_node(node: Node, margins, is_right) -> Answer:

@@ -16,6 +16,7 @@ from hardcase_edge.meter import to_unit
 
 from .binning import Bins, make_bins
 from .boosting import FULL, Ensemble, TreeSettings, boost, ensemble_scores
+from .judge import N_FOLDS, Judge, Trained
 from .losses import ClassLoss, log_probability
 from .problem import Problem
 
@@ -36,17 +37,17 @@ def fit_classifier(
     codes: np.ndarray,
     settings: TreeSettings,
     n_trees: int,
-    limit: int = 0,
+    rows: np.ndarray | slice,
 ) -> Ensemble:
-    """A boosted classifier that reads these sensors only; from the first ``limit`` rows if not 0."""
+    """A boosted classifier that reads these sensors only, from these training rows."""
     features = np.array([f for s in sensors for f in problem.sensors[s].features], dtype=np.int64)
-    y = problem.train.y[: limit or None]
+    y = problem.train.y[rows]
     loss = ClassLoss(y, problem.n_classes, np.ones(len(y)))
     base = loss.base()
     ensemble = Ensemble(Bins(tuple(bins.cuts[f] for f in features)), features, base)
     if len(features):
         scores = np.tile(base, (len(y), 1))
-        part = np.ascontiguousarray(codes[features, : len(y)])
+        part = np.ascontiguousarray(codes[features][:, rows])
         owner = problem.sensor_of[features]
         boost(ensemble, loss, part, owner, scores, np.zeros(len(problem.sensors)), settings, n_trees)
     return ensemble
@@ -56,18 +57,19 @@ def fit_classifier(
 class SubsetSearch:
     """Greedy paths over a problem's sensors; results are kept, so that static and cascade share them."""
 
-    problem: Problem
+    judge: Judge
     n_jobs: int = 2
 
     def __post_init__(self) -> None:
-        p = self.problem
+        p = self.problem = self.judge.problem
         self.costs = np.array([max(to_unit(s.cost[0]), 1e-9) for s in p.sensors])
         self._probe_bins = make_bins(p.train.X, p.dtypes, PROBE.max_bins)
         self._probe_codes = self._probe_bins.transform(p.train.X)
         self._full_bins = make_bins(p.train.X, p.dtypes, FULL.max_bins)
         self._full_codes = self._full_bins.transform(p.train.X)
+        self._valid_codes = self._full_bins.transform(p.valid.X)
         self._losses: dict[Subset, float] = {}
-        self._models: dict[Subset, Ensemble] = {}
+        self._models: dict[Subset, Trained] = {}
 
     def losses(self, subsets: Iterable[Subset]) -> list[float]:
         """Mean validation log loss of a small classifier per subset."""
@@ -79,21 +81,38 @@ class SubsetSearch:
 
     def _probe(self, subset: Subset) -> float:
         p = self.problem
-        e = fit_classifier(p, subset, self._probe_bins, self._probe_codes, PROBE, PROBE_TREES, PROBE_ROWS)
+        e = fit_classifier(p, subset, self._probe_bins, self._probe_codes, PROBE, PROBE_TREES, slice(PROBE_ROWS))
         y = p.valid.y[:PROBE_ROWS]
         log_p = log_probability(ensemble_scores(e, e.bins.transform(p.valid.X[:PROBE_ROWS, e.features])))
         return float(-log_p[np.arange(len(y)), y].mean())
 
-    def models(self, subsets: Iterable[Subset]) -> list[Ensemble]:
-        """A full classifier per subset."""
+    def models(self, subsets: Iterable[Subset]) -> list[Trained]:
+        """A full classifier per subset, judged on rows it has not seen."""
         wanted = list(subsets)
         new = sorted({s for s in wanted if s not in self._models})
-        args = (self._full_bins, self._full_codes, FULL, FULL_TREES)
-        done = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(fit_classifier)(self.problem, s, *args) for s in new
-        )
+        done = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(self._train)(s) for s in new)
         self._models.update(zip(new, done, strict=True))
         return [self._models[s] for s in wanted]
+
+    def _train(self, subset: Subset) -> Trained:
+        args = (self.problem, subset, self._full_bins, self._full_codes, FULL, FULL_TREES)
+        ensemble = fit_classifier(*args, slice(None))
+        unseen = np.empty((len(self.judge.fold), len(ensemble.base)))
+        for k in range(N_FOLDS):
+            held = np.flatnonzero(self.judge.fold == k)
+            copy = fit_classifier(*args, np.flatnonzero(self.judge.fold != k))
+            unseen[held] = ensemble_scores(copy, self._full_codes[copy.features][:, held])
+        valid = ensemble_scores(ensemble, self._valid_codes[ensemble.features])
+        return Trained(ensemble, np.vstack([unseen, valid]))
+
+    def promising(self, subsets: Iterable[Subset]) -> list[Subset]:
+        """Those that no other is both cheaper and better than by the probe, and the most expensive one."""
+        by_cost = sorted(set(subsets), key=lambda s: (self.cost(s), self.losses([s])[0]))
+        kept = []
+        for s in by_cost:
+            if not kept or self.losses([s])[0] < self.losses([kept[-1]])[0]:
+                kept.append(s)
+        return sorted({*kept, by_cost[-1]})
 
     def cost(self, subset: Subset) -> float:
         """Price of a subset in the user's unit."""

@@ -175,7 +175,7 @@ def _sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tuple[st
 
 
 def declared(X: np.ndarray, train: np.ndarray) -> tuple[Feature, ...]:
-    """Declared type of each feature: i32 for whole numbers, f32 unless that merges different values, else f64."""
+    """Declared type of each feature: i32 for whole numbers, f32 unless that merges over 1 % of its values, else f64."""
     out = []
     for f in range(X.shape[1]):
         values = np.unique(X[:, f][~np.isnan(X[:, f])])
@@ -184,7 +184,7 @@ def declared(X: np.ndarray, train: np.ndarray) -> tuple[Feature, ...]:
         elif len(values) and np.abs(values).max() > np.finfo(np.float32).max:
             dtype = "f64"
         else:
-            dtype = "f32" if len(np.unique(values.astype(np.float32))) == len(values) else "f64"
+            dtype = "f32" if len(np.unique(values.astype(np.float32))) >= 0.99 * len(values) else "f64"
         out.append(Feature(dtype, bool(np.isnan(X[train, f]).any())))
     return tuple(out)
 

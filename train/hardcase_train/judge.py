@@ -1,0 +1,55 @@
+"""The rows that choices are made on: validation rows, and training rows seen by models not trained on them.
+
+A rare error needs many rows to be seen. Every learner therefore also fits copies of itself without one fold of the
+training rows each, and what a policy would have done on those rows is judged beside the validation rows. Test rows
+are never here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hardcase_edge.program import Node, Program
+
+from .batch import Batch, Outcome
+from .boosting import Ensemble
+from .problem import Problem
+
+__all__ = ["N_FOLDS", "Judge", "Trained"]
+
+N_FOLDS = 3
+
+
+@dataclass(frozen=True)
+class Trained:
+    """An ensemble and its scores on the judged rows, (n, n_outputs), each by a copy that had not seen the row."""
+
+    ensemble: Ensemble
+    scores: np.ndarray
+
+
+class Judge:
+    """Out-of-fold training rows, then validation rows."""
+
+    def __init__(self, problem: Problem) -> None:
+        train, valid = problem.train, problem.valid
+        self.problem = problem
+        self.X = np.vstack([train.X, valid.X])
+        self.y = np.concatenate([train.y, valid.y])
+        self.hpc_label = np.concatenate([train.hpc_label, valid.hpc_label])
+        self.fold = np.random.default_rng(problem.seed).permutation(len(train.y)) % N_FOLDS
+
+    def batch(self, program: Program, trained: Sequence[Trained]) -> Batch:
+        """The judged rows ready for this program, scorer k scored as ``trained[k]`` says."""
+        return Batch(program, self.X, [t.scores for t in trained])
+
+    def summary(self, outcome: Outcome) -> dict[str, float]:
+        """Accuracy, mean cost and forward rate."""
+        return outcome.summary(self.y)
+
+    def run(self, program: Program, trained: Sequence[Trained], nodes: Sequence[Node] | None = None) -> Outcome:
+        """What becomes of the judged rows."""
+        return self.batch(program, trained).run(self.hpc_label, nodes)
