@@ -107,8 +107,22 @@ def _rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[
 
 
 def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """As ``_rows``, of a user's own table."""
-    raise InputError(f"{path} is not a file of rows that hardcase train wrote, such as build/test.npz")
+    """As ``_rows``, of a user's own table: columns are found by name, labels by the bundle's classes."""
+    import numpy as np
+
+    from hardcase_train.table import read_table
+    from hardcase_train.task import target_classes
+
+    table = read_table(path)
+    absent = [name for name in manifest.features if name not in table.names]
+    if absent:
+        raise InputError(f"{path} lacks {len(absent)} of the bundle's features, first {absent[0]!r}; add its column")
+    found, labels = target_classes(table, manifest.target)
+    strange = [label for label in labels if label not in manifest.classes]
+    if strange:
+        raise InputError(f"{path}: {manifest.target!r} holds {strange[0]!r}, which is no class of the bundle")
+    index = np.array([manifest.classes.index(label) for label in labels], dtype=np.int64)
+    return table.X[:, [table.names.index(name) for name in manifest.features]], index[found]
 
 
 # ---------------------------------------------------------------- the HPC

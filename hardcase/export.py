@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=0.999,
         metavar="SHARE",
-        help="share of validation rows on which the integers must decide exactly as the floats (default 0.999)",
+        help="share of valid and of test rows on which the integers must decide as the floats do (default 0.999)",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the choice of golden cases (default 0)")
     parser.add_argument("--json", action="store_true", help="one JSON object")
@@ -86,7 +86,8 @@ def _text(done: Exported) -> str:
         f"  sha256     {r['sha256']}",
         f"  picked     {r['method']} {json.dumps(r['params'], sort_keys=True)}",
         f"  cost       worst {cost['worst']:g}, mean {cost['mean']:.2f}, best {cost['best']:g} {unit}",
-        f"  agreement  {same['valid']:.2%} of valid, {same['test']:.2%} of test rows decided as the floats do",
+        f"  agreement  {same['test']:.2%} of test rows decided as the floats do ({same['valid']:.2%} of valid rows, "
+        "on which thresholds were aligned)",
     ]
     for rows in ("valid", "test"):
         f = r[rows]

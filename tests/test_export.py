@@ -92,6 +92,13 @@ def test_the_point_is_picked_on_validation_figures(wish, expected):
     assert pick(FRONT, **wish).method == expected
 
 
+def test_forwarding_everything_may_be_picked_where_training_made_a_program_of_it():
+    everything = replace(FRONT.points[0], program="policies/hpc")
+    front = replace(FRONT, points=(everything, *FRONT.points[1:]))
+    assert pick(front, max_loss=0).method == "hpc"
+    assert pick(front, max_loss=0.001).method == "dear"
+
+
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
@@ -274,22 +281,42 @@ def test_a_link_that_leads_out_of_the_build_is_refused(build, tmp_path):
         export_bundle(build, tmp_path / "model.hcb", max_loss=0.01)
 
 
-def test_too_little_agreement_is_refused_unless_it_is_asked_for(build, tmp_path, monkeypatch):
+@pytest.fixture
+def coarse(monkeypatch):
+    """Quantising goes wrong: the gate's threshold lands out of reach of alignment."""
     real = quantise
 
-    def coarse(draft, **options):
+    def wrong(draft, **options):
         made = real(draft, **options)
         node = made.program.nodes[2]
-        moved = replace(node, threshold=node.threshold + 4000)  # out of reach of alignment
+        moved = replace(node, threshold=node.threshold + 4000)
         nodes = (*made.program.nodes[:2], moved, *made.program.nodes[3:])
         return replace(made, program=replace(made.program, nodes=nodes))
 
-    monkeypatch.setattr("hardcase_export.write.quantise", coarse)
+    monkeypatch.setattr("hardcase_export.write.quantise", wrong)
+    return wrong
+
+
+def test_too_little_agreement_is_refused_unless_it_is_asked_for(build, tmp_path, coarse):
     out = tmp_path / "model.hcb"
-    with pytest.raises(BundleError, match=r"99.90% is needed"):
+    with pytest.raises(BundleError, match=r"valid rows .* 99.90% is needed"):
         export_bundle(build, out, max_loss=0.01)
     assert not out.exists()
     assert export_bundle(build, out, max_loss=0.01, min_agreement=0.5).valid.agreement < 0.999
+
+
+def test_agreement_is_needed_on_rows_that_alignment_has_not_seen(build, tmp_path, coarse):
+    draft = cascade_draft()
+    wrong = coarse(draft).program
+    with np.load(build / "valid.npz") as file:
+        arrays = dict(file)
+    pairs = zip(decisions(draft, arrays["X"], arrays["hpc"]), decisions(wrong, arrays["X"], arrays["hpc"]), strict=True)
+    same = np.array([a.trace == b.trace for a, b in pairs])
+    assert 0 < same.sum() < len(same)
+    kept = {k: v if k == "feature_names" else v[same] for k, v in arrays.items()}
+    np.savez(build / "valid.npz", **kept)
+    with pytest.raises(BundleError, match=r"test rows .* 99.90% is needed"):
+        export_bundle(build, tmp_path / "model.hcb", max_loss=0.01)
 
 
 def test_a_refused_export_leaves_the_bundle_before_it_and_its_signature(build, tmp_path):
@@ -478,6 +505,42 @@ def test_evaluate_finds_the_hpc_beside_the_rows_and_refuses_another(build, bundl
     (build / "hpc.onnx").unlink()
     with pytest.raises(InputError, match="name the HPC with --hpc"):
         run(evaluate, bundle, build / "test.npz")
+
+
+def write_csv(path, rows, **changes):
+    """The rows as a user's own table: other order of columns, a column too many, labels by name."""
+    columns = {f"x{k}": ["" if v != v else repr(v) for v in rows.X[:, k].tolist()] for k in reversed(range(6))}
+    columns |= {"comment": ["7"] * len(rows.y), "target": [MANIFEST.classes[k] for k in rows.y]} | changes
+    lines = [",".join(columns), *map(",".join, zip(*columns.values(), strict=True))]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_evaluate_reads_a_table_of_the_users_own(build, bundle, tmp_path, capsys):
+    rows = read_rows(build / "test.npz", MANIFEST)
+    write_csv(tmp_path / "mine.csv", rows)
+    assert run(evaluate, bundle, tmp_path / "mine.csv", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said.pop("unit") == "mJ"
+    assert said == load_bundle(bundle).manifest.claims["test"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        pytest.param({"target": ["calm", "odd"] * 150}, "no class of the bundle", id="another-class"),
+        pytest.param({"target": [""] * 300}, "missing", id="no-labels"),
+    ],
+)
+def test_evaluate_refuses_a_table_that_does_not_fit(build, bundle, tmp_path, change, said):
+    write_csv(tmp_path / "mine.csv", read_rows(build / "test.npz", MANIFEST), **change)
+    with pytest.raises(InputError, match=said):
+        run(evaluate, bundle, tmp_path / "mine.csv")
+
+
+def test_evaluate_names_the_feature_that_a_table_lacks(build, bundle, tmp_path):
+    (tmp_path / "mine.csv").write_text("x0,x1,target\n1,2,calm\n3,4,busy\n")
+    with pytest.raises(InputError, match="lacks 4 of the bundle's features, first 'x2'"):
+        run(evaluate, bundle, tmp_path / "mine.csv")
 
 
 @pytest.mark.parametrize("budget", ["-1", "nan", "inf"])

@@ -26,11 +26,15 @@ SLACK = 1e-12  # accuracies are ratios of counts; a float's last bit decides not
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Figures on one set of rows; ``cost``: mean, in the user's unit."""
+    """Figures on one set of rows; ``cost``: mean, in the user's unit.
+
+    ``loss_se``: standard error of the loss of accuracy against f0, where choices are made; 0 where unknown.
+    """
 
     accuracy: float
     cost: float
     forward_rate: float
+    loss_se: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +120,11 @@ def _point(data: object, where: str) -> Point:
 
 
 def _measured(data: dict[str, Any], where: str) -> Measured:
-    accuracy, cost, rate = (_number(data.get(key), f"{where}: {key}") for key in Measured.__slots__)
+    accuracy, cost, rate = (_number(data.get(key), f"{where}: {key}") for key in ("accuracy", "cost", "forward_rate"))
+    loss_se = _number(data.get("loss_se", 0.0), f"{where}: loss_se")
     if max(accuracy, rate) > 1:
         raise InputError(f"{where}: accuracy {accuracy} and forward_rate {rate} are shares of 1; train again")
-    return Measured(accuracy, cost, rate)
+    return Measured(accuracy, cost, rate, loss_se)
 
 
 def _number(value: object, what: str) -> float:
@@ -146,7 +151,8 @@ def pick(
     Parameters
     ----------
     max_loss : share of 1, or None
-        The cheapest point whose accuracy is at most this much below f0's.
+        The cheapest point whose accuracy is at most this much below f0's, with one standard error to spare: the
+        cheapest of many points that look good enough is often one that only looks so.
     budget : mean cost in the user's unit, or None
         The most accurate point that costs at most this. Exactly one of the two must be given.
     method : name of the only method to look at, or None for all
@@ -180,14 +186,19 @@ def _cheapest(points: Iterable[Point], front: Front, max_loss: float) -> Point:
     if len(f0) != 1:
         raise InputError(f"the front has {len(f0)} points of method {HPC_METHOD}, one is expected; train again")
     floor = f0[0] - max_loss - SLACK
-    fit = [p for p in points if p.valid.accuracy >= floor]
+    fit = [p for p in points if _sure(p) >= floor]
     if fit:
         return min(fit, key=lambda p: (p.valid.cost, -p.valid.accuracy))
-    nearest = max(points, key=lambda p: (p.valid.accuracy, -p.valid.cost))
+    nearest = max(points, key=lambda p: (_sure(p), -p.valid.cost))
     raise InputError(
         f"no program is within {max_loss:g} of f0's accuracy {f0[0]:.4f} on validation rows; the nearest, "
-        f"{_say(nearest, front.unit)}, needs --max-loss {math.ceil((f0[0] - nearest.valid.accuracy) * 1e4) / 1e4:g}"
+        f"{_say(nearest, front.unit)}, needs --max-loss {math.ceil((f0[0] - _sure(nearest)) * 1e4) / 1e4:g}"
     )
+
+
+def _sure(point: Point) -> float:
+    """Accuracy on the rows that choices are made on, less one standard error."""
+    return point.valid.accuracy - point.valid.loss_se
 
 
 def _most_accurate(points: Iterable[Point], unit: str, budget: float) -> Point:

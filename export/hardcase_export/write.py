@@ -27,7 +27,7 @@ from .parity import Parity, parity
 from .quantise import Quantised, quantise
 from .tables import Rows, read_rows
 
-__all__ = ["MIN_AGREEMENT", "Exported", "export_bundle"]
+__all__ = ["MIN_AGREEMENT", "Exported", "export_bundle", "export_point"]
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,8 @@ def export_bundle(
     out : path of the bundle; its signature goes beside it, and an older one that no longer fits is removed
     max_loss, budget, method : which point, as for ``front.pick``; validation figures alone decide
     key : path of a private key, or None for a bundle without a signature
-    min_agreement : share of validation rows on which the program must decide exactly as its draft
+    min_agreement : share of validation rows, and of test rows, on which it must decide exactly as its draft; no
+        label is looked at for it
     seed : of the choice of golden cases
 
     Raises
@@ -79,17 +80,32 @@ def export_bundle(
     BundleError
         The program differs from its draft on too many rows, or cannot be proved.
     """
+    front = read_front(Path(build) / "front.json")
+    point = pick(front, max_loss=max_loss, budget=budget, method=method)
+    return export_point(build, front, point, out, key=key, min_agreement=min_agreement, seed=seed)
+
+
+def export_point(
+    build: str | Path,
+    front: Front,
+    point: Point,
+    out: str | Path,
+    *,
+    key: str | Path | None = None,
+    min_agreement: float = MIN_AGREEMENT,
+    seed: int = 0,
+) -> Exported:
+    """As ``export_bundle``, for a point of the build's front that is already picked."""
     build, out = Path(build), Path(out)
     if not 0 <= min_agreement <= 1:
         raise InputError(f"--min-agreement is {min_agreement}, a share from 0 to 1 is expected")
-    front = read_front(build / "front.json")
-    point = pick(front, max_loss=max_loss, budget=budget, method=method)
     private = None if key is None else _read_key(Path(key))
     draft, manifest = _read_draft(build, point)
     valid, test = (read_rows(build / f"{name}.npz", manifest) for name in ("valid", "test"))
     made, on_valid = _integers(draft, valid, min_agreement)
-    on_test = _compare(draft, made.program, test)
-    manifest = _finish(manifest, front, point, made, {"valid": on_valid, "test": on_test})
+    measured = {"valid": on_valid, "test": _compare(draft, made.program, test)}
+    _check_agreement(measured, min_agreement)
+    manifest = _finish(manifest, front, point, made, measured)
     golden = make_golden(made.program, valid.X, valid.hpc, valid.confidence, seed)
     data = pack_bundle(Bundle(manifest.to_json(), made.program, golden))
     loaded = load_bytes(data)  # what a device does
@@ -103,8 +119,8 @@ def export_bundle(
         unit=manifest.unit,
         point=point,
         report=loaded.report,
-        valid=on_valid,
-        test=on_test,
+        valid=measured["valid"],
+        test=measured["test"],
     )
 
 
@@ -150,22 +166,28 @@ def _name_hpc(said: object, build: Path, program: Program) -> str:
 
 
 def _integers(draft: Program, rows: Rows, min_agreement: float) -> tuple[Quantised, Parity]:
-    """The quantised program with its parity; polynomials of 8-bit weights get 16 where agreement asks for it."""
-    result = None
-    for weight_bits in (None, 16):
-        if weight_bits is not None and not any(isinstance(s, Polynomial) and s.weight_bits == 8 for s in draft.scorers):
-            break
-        made = quantise(draft, weight_bits=weight_bits)
-        made = replace(made, program=align(draft, made.program, rows.X))
-        result = made, _compare(draft, made.program, rows)
-        if result[1].agreement >= min_agreement:
-            return result
-    assert result is not None
-    found = result[1]
-    raise BundleError(
-        f"the quantised program decides as its draft on {found.agreement:.2%} of {found.after.n} validation rows "
-        f"(labels {found.labels:.2%}), {min_agreement:.2%} is needed; pick another point or lower --min-agreement"
-    )
+    """The quantised program, aligned on these rows; 8-bit weights become 16 where agreement asks for it."""
+    made, found = _attempt(draft, rows, None)
+    if found.agreement < min_agreement and any(isinstance(s, Polynomial) and s.weight_bits == 8 for s in draft.scorers):
+        made, found = _attempt(draft, rows, 16)
+    return made, found
+
+
+def _attempt(draft: Program, rows: Rows, weight_bits: int | None) -> tuple[Quantised, Parity]:
+    made = quantise(draft, weight_bits=weight_bits)
+    made = replace(made, program=align(draft, made.program, rows.X))
+    return made, _compare(draft, made.program, rows)
+
+
+def _check_agreement(measured: dict[str, Parity], min_agreement: float) -> None:
+    """Refuse a program that is not its draft. Test rows count too: on validation rows it was aligned."""
+    for name, found in measured.items():
+        if found.agreement < min_agreement:
+            raise BundleError(
+                f"the quantised program decides as its draft on {found.agreement:.2%} of {found.after.n} {name} rows "
+                f"(labels {found.labels:.2%}), {min_agreement:.2%} is needed; pick another point or lower "
+                "--min-agreement"
+            )
 
 
 def _compare(draft: Program, program: Program, rows: Rows) -> Parity:
