@@ -1,4 +1,4 @@
-"""What each scorer can reach: a bound per output, so that no sum leaves its integer. Rules 3 of the verifier.
+"""What each scorer can reach: a bound per output, so that no sum leaves its integer: rules V11 to V20.
 
 Bounds are on the sum of absolute values, so they hold for every partial sum in any order, too.
 """

@@ -100,7 +100,7 @@ def verify(program: Program) -> Report:
     )
 
 
-# ---------------------------------------------------------------- 1: sensors and costs
+# ---------------------------------------------------------------- V1 to V7: limits, sensors, costs
 
 
 def _check_limits(p: Program) -> None:
@@ -144,7 +144,7 @@ def _check_uplink(p: Program) -> None:
     need(size <= MAX_REQUEST_BYTES, f"a request has {size} bytes, at most {MAX_REQUEST_BYTES} are sent")
 
 
-# ---------------------------------------------------------------- 2: columns
+# ---------------------------------------------------------------- V8 to V10: columns
 
 
 def _check_column(p: Program, k: int, column: Column) -> None:
@@ -165,7 +165,7 @@ def _check_column(p: Program, k: int, column: Column) -> None:
             raise ProgramError(f"column {k}: no {dtype} is exactly {t!r}; round the threshold down to one first")
 
 
-# ---------------------------------------------------------------- 4: nodes
+# ---------------------------------------------------------------- V21 to V27: nodes
 
 
 def _check_nodes(p: Program, widths: list[int]) -> None:
@@ -250,7 +250,7 @@ def _check_fallbacks(p: Program) -> None:
         forwards[k] = later or isinstance(node, Forward)
 
 
-# ---------------------------------------------------------------- 5: what is bought where
+# ---------------------------------------------------------------- V28 and V29: what is bought where
 
 
 def _check_flow(p: Program) -> None:
