@@ -7,6 +7,7 @@ import the heavy packages inside ``run``, so that ``hardcase --help`` imports no
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -15,7 +16,7 @@ from hardcase_edge.errors import HardcaseError
 
 __all__ = ["main"]
 
-VERBS = ("init", "train", "export", "inspect", "evaluate", "keygen", "cloud")
+VERBS = ("init", "train", "export", "inspect", "evaluate", "keygen", "cloud", "demo")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -36,10 +37,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; 0 on success, 2 when the input cannot be used, 130 when interrupted."""
     args = make_parser().parse_args(argv)
     try:
-        return int(args.run(args))
+        status = int(args.run(args))
+        sys.stdout.flush()
+        return status
     except HardcaseError as error:
         print(f"hardcase {args.verb}: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read our lines has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         return 130
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["front_svg"]
+if TYPE_CHECKING:
+    from hardcase_cloud.fleet import Outcome
+
+__all__ = ["front_svg", "routes_svg"]
 
 COLOURS = {"adapt-gbrt": "#c0392b", "static": "#7f8c8d", "cascade": "#2471a3", "hpc": "#111111"}
 
@@ -48,3 +51,28 @@ def front_svg(unit: str, points: Sequence[dict[str, Any]], title: str = "") -> b
 def _smallest(points: Sequence[dict[str, Any]]) -> float:
     costs = [p["test"]["cost"] for p in points if p["test"]["cost"] > 0]
     return float(min(costs, default=1.0))
+
+
+def routes_svg(outcomes: Sequence[Outcome], outage: tuple[float, float]) -> str:
+    """Latency of every decision over time, by route; the time without a worker is grey."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    start = min((o.began for o in outcomes), default=outage[0])
+    figure, axes = pyplot.subplots(figsize=(7.2, 3.2), layout="constrained")
+    axes.axvspan(outage[0] - start, outage[1] - start, color="#dddddd", label="no worker")
+    for route, colour in (("local", "#27ae60"), ("cloud", "#2471a3"), ("degraded", "#c0392b")):
+        mine = [(o.began - start, max(o.latency_ms, 0.01)) for o in outcomes if o.route == route]
+        if mine:
+            x, y = zip(*mine, strict=True)
+            axes.scatter(x, y, s=8, color=colour, label=f"{route} ({len(mine)})")
+    axes.set_yscale("log")
+    axes.set_xlabel("seconds")
+    axes.set_ylabel("latency (ms)")
+    axes.legend(loc="upper right")
+    out = io.StringIO()
+    figure.savefig(out, format="svg")
+    pyplot.close(figure)
+    return out.getvalue()

@@ -17,7 +17,7 @@ from hardcase_edge.errors import InputError
 
 __all__ = ["fit_hpc", "make_hpc", "out_of_fold", "probabilities"]
 
-N_FOLDS = 5
+N_FOLDS = 4  # as many as policies are judged by
 TAKES_MISSING = ("HistGradientBoostingClassifier",)  # natively, and converts to ONNX exactly so
 
 
@@ -71,7 +71,7 @@ def probabilities(model: ClassifierMixin, X: np.ndarray, n_classes: int) -> np.n
 
 
 def out_of_fold(model: ClassifierMixin, X: np.ndarray, y: np.ndarray, n_classes: int, seed: int) -> np.ndarray:
-    """Probabilities of training rows from copies of f0 that have not seen them: 5 folds, stratified.
+    """Probabilities of training rows from copies of f0 that have not seen them: 4 folds, stratified.
 
     A class with a single row is seen by no copy that judges it; its probability there is zero.
     """

@@ -20,7 +20,7 @@ from .problem import Problem
 
 __all__ = ["N_FOLDS", "Judge", "Trained"]
 
-N_FOLDS = 3
+N_FOLDS = 4  # f0's out-of-fold probabilities use as many: both sides see the same share of the rows
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,9 @@ class Judge:
         return Batch(program, self.X, [t.scores for t in trained])
 
     def summary(self, outcome: Outcome) -> dict[str, float]:
-        """Accuracy, mean cost and forward rate."""
-        return outcome.summary(self.y)
+        """Accuracy, mean cost, forward rate, and the standard error of the loss of accuracy against f0."""
+        lost = (self.hpc_label == self.y).astype(float) - (outcome.label == self.y)
+        return {**outcome.summary(self.y), "loss_se": float(lost.std() / np.sqrt(len(lost)))}
 
     def run(self, program: Program, trained: Sequence[Trained], nodes: Sequence[Node] | None = None) -> Outcome:
         """What becomes of the judged rows."""

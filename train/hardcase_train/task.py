@@ -175,16 +175,20 @@ def _sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tuple[st
 
 
 def declared(X: np.ndarray, train: np.ndarray) -> tuple[Feature, ...]:
-    """Declared type of each feature: i32 for whole numbers, f32 unless that merges over 1 % of its values, else f64."""
+    """Declared type of each feature: i32 for whole numbers, f32, or f64 where f32 would blur it.
+
+    Blur: a value would move by more than a thousandth of the column's standard deviation.
+    """
     out = []
     for f in range(X.shape[1]):
-        values = np.unique(X[:, f][~np.isnan(X[:, f])])
+        values = X[:, f][~np.isnan(X[:, f])]
         if len(values) and (values == np.floor(values)).all() and np.abs(values).max() < 2**31 - 1:
             dtype = "i32"
         elif len(values) and np.abs(values).max() > np.finfo(np.float32).max:
             dtype = "f64"
         else:
-            dtype = "f32" if len(np.unique(values.astype(np.float32))) >= 0.99 * len(values) else "f64"
+            blur = np.abs(values.astype(np.float32) - values).max(initial=0.0)
+            dtype = "f64" if blur > 1e-3 * values.std() > 0 else "f32"
         out.append(Feature(dtype, bool(np.isnan(X[train, f]).any())))
     return tuple(out)
 

@@ -1,0 +1,57 @@
+# make demo · make test · make check · make wheels · make bench-edge · make bench-learning
+#
+# Everything lives in .venv. What only a system package can give (mosquitto, for the system tests) is installed by apt
+# when run as root, and otherwise named in one line.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+PACKAGES := edge_runtime train export cloud_stub .
+SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks
+
+.PHONY: demo test check wheels golden bench-edge bench-learning clean mosquitto
+
+demo: $(READY)
+	@$(BIN)/hardcase demo
+
+test: $(READY) mosquitto
+	@$(BIN)/python -m pytest
+
+check: $(READY)
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check --quiet $(SOURCES) || { echo "run: $(BIN)/ruff format $(SOURCES)"; exit 1; }
+	@$(BIN)/mypy edge_runtime/hardcase_edge train/hardcase_train export/hardcase_export cloud_stub/hardcase_cloud hardcase
+	@$(BIN)/python -m pytest tests/test_arrows.py tests/test_rules.py
+
+wheels: $(READY)
+	@rm -rf dist && mkdir dist
+	@for p in $(PACKAGES); do $(BIN)/python -m build --wheel --outdir dist $$p >/dev/null || exit 1; done
+	@ls -l dist
+
+golden: $(READY)
+	@$(BIN)/python tests/golden/make_golden.py
+
+bench-edge: $(READY)
+	@$(BIN)/python benchmarks/edge.py
+
+bench-learning: $(READY)
+	@$(BIN)/python benchmarks/rig.py
+
+$(READY): constraints.txt pyproject.toml $(wildcard */pyproject.toml)
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or later is needed: apt install python3 python3-venv"; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$$($(PYTHON) --version) is too old, 3.11 or later is needed: make PYTHON=python3.11"; exit 2; }
+	@$(PYTHON) -m venv .venv || { echo "venv is needed: apt install python3-venv"; exit 2; }
+	@echo "installing into .venv (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		-e ./edge_runtime -e ./train -e ./export -e ./cloud_stub -e '.[test,check,wheels]'
+	@touch $@
+
+mosquitto:
+	@PATH=$$PATH:/usr/sbin command -v mosquitto >/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends mosquitto >/dev/null; } || \
+		{ echo "mosquitto is needed for the system tests: sudo apt install mosquitto"; exit 2; }
+
+clean:
+	@rm -rf .venv build dist */build *.egg-info */*.egg-info .pytest_cache .mypy_cache .ruff_cache

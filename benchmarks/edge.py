@@ -1,0 +1,170 @@
+"""The device on the rig's bundle: one decision in pure Python, and the process from start to first answer.
+
+    python benchmarks/edge.py [--runs 9] [--out benchmarks/results/device.json]
+
+The device's wheel is installed alone in a fresh environment, as on a Pi. Medians are printed, with the best and worst
+run; resident memory is the kernel's high-water mark (VmHWM) after the first answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from hardcase_edge.golden import drive
+from hardcase_edge.load import Loaded, load_bundle
+from hardcase_edge.session import Session
+from hardcase_export.rows import readings_of
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIG = ROOT / "examples" / "hydraulic" / "hardcase.toml"
+LIMITS = {
+    "decision_us": 200.0,
+    "alone_ms": 150.0,
+    "alone_mb": 20.0,
+    "connected_mb": 30.0,
+}
+
+
+def main() -> int:
+    """Measure, print, write; 1 if a limit is passed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=9)
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "rig", help="trained first, if it is not there")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "device.json")
+    args = parser.parse_args()
+    bundle = _bundle(args.build)
+    figures = {"bundle_bytes": bundle.stat().st_size, "decision_us": _decision_us(load_bundle(bundle), args.build)}
+    with tempfile.TemporaryDirectory() as folder:
+        device = _install(Path(folder))
+        replay = _replay(Path(folder) / "rows.csv", args.build)
+        flags = ["run", str(bundle), "--sensors", f"replay:{replay}", "--interval", "0.5"]
+        alone = [_start(device, flags) for _ in range(args.runs)]
+        with _broker(args.build / "hpc.onnx") as url:
+            linked = [_start(device, [*flags, "--broker", url, "--device-id", "bench"]) for _ in range(args.runs)]
+    for name, runs in (("alone", alone), ("connected", linked)):
+        figures[f"{name}_ms"] = statistics.median(ms for ms, _ in runs)
+        figures[f"{name}_ms_range"] = [min(ms for ms, _ in runs), max(ms for ms, _ in runs)]
+        figures[f"{name}_mb"] = statistics.median(mb for _, mb in runs)
+    _print(figures)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps({"figures": figures, "limits": LIMITS, "python": sys.version.split()[0]}, indent=1))
+    return int(any(figures[k] > limit for k, limit in LIMITS.items()))
+
+
+def _bundle(build: Path) -> Path:
+    """The rig's bundle: the policy with a gate, the heavier of what export would pick."""
+    run = [sys.executable, "-m", "hardcase.cli"]
+    if not (build / "front.json").exists():
+        build.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([*run, "train", str(CONFIG), "--out", str(build)], check=True)
+    bundle = build.parent / "rig.hcb"
+    flags = ["--max-loss", "0.01", "--method", "adapt-gbrt", "--out", str(bundle)]
+    subprocess.run([*run, "export", str(build), *flags], check=True)
+    return bundle
+
+
+def _decision_us(loaded: Loaded, build: Path) -> float:
+    """Median over test rows of one whole session, microseconds; a forwarded case is replied to at once."""
+    with np.load(build / "test.npz") as rows:
+        readings = readings_of(loaded.bundle.program, rows["X"])
+    sensors = [s.features for s in loaded.bundle.program.sensors]
+    times = []
+    for row in readings:
+        best = min(_once(loaded, sensors, row) for _ in range(5))
+        times.append(best * 1e6)
+    return statistics.median(times)
+
+
+def _once(loaded: Loaded, sensors: list[tuple[int, ...]], row: list[float | int | None]) -> float:
+    began = time.perf_counter()
+    drive(
+        Session(loaded.machine),
+        lambda asked: {s: [row[f] for f in sensors[s]] for s in asked},
+        lambda need: (0, 10_000),
+    )
+    return time.perf_counter() - began
+
+
+def _install(folder: Path) -> Path:
+    build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT / "edge_runtime")]
+    subprocess.run(build, check=True, capture_output=True)
+    venv.create(folder / "venv", with_pip=True)
+    python = folder / "venv" / "bin" / "python"
+    (wheel,) = folder.glob("*.whl")
+    install = [str(python), "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt"), str(wheel)]
+    subprocess.run(install, check=True)
+    return python
+
+
+def _replay(path: Path, build: Path) -> Path:
+    with np.load(build / "test.npz") as rows, open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(rows["feature_names"].tolist())
+        writer.writerows(rows["X"].tolist())
+    return path
+
+
+def _start(python: Path, flags: list[str]) -> tuple[float, float]:
+    """Milliseconds from start to the first answer, and megabytes resident then."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    began = time.perf_counter()
+    child = subprocess.Popen(
+        [str(python.parent / "hardcase-edge"), *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    )
+    assert child.stdout is not None
+    try:
+        line = child.stdout.readline()
+        took = time.perf_counter() - began
+        json.loads(line)
+        status = Path(f"/proc/{child.pid}/status").read_text()
+        peak_kb = next(int(s.split()[1]) for s in status.splitlines() if s.startswith("VmHWM"))
+    finally:
+        child.terminate()
+        child.wait(10)
+    return took * 1000, peak_kb / 1024
+
+
+@contextmanager
+def _broker(hpc: Path) -> Iterator[str]:
+    flags = ["cloud", "up", "--workers", "0", "--bind", "127.0.0.1:0", "--hpc", str(hpc), "--json"]
+    child = subprocess.Popen([sys.executable, "-m", "hardcase.cli", *flags], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    try:
+        yield json.loads(child.stdout.readline())["broker"]
+    finally:
+        child.terminate()
+        child.wait(10)
+
+
+def _print(figures: dict[str, float]) -> None:
+    print(f"bundle: {figures['bundle_bytes']} bytes (golden cases included)")
+    for key, what, unit in (
+        ("decision_us", "one decision, pure Python, median over test rows", "us"),
+        ("alone_ms", "process start to first answer, no broker", "ms"),
+        ("alone_mb", "resident then", "MB"),
+        ("connected_ms", "process start to first answer, connected", "ms"),
+        ("connected_mb", "resident then", "MB"),
+    ):
+        limit = f" (limit {LIMITS[key]:g})" if key in LIMITS else ""
+        print(f"{what}: {figures[key]:.1f} {unit}{limit}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""The hydraulic rig: every target, paired seeds, f0 and both baselines beside every policy.
+
+    python benchmarks/rig.py [--seeds 10] [--targets accumulator_bar ...] [--out benchmarks/results/rig.json]
+
+For each target and seed: split, train, pick on the judged rows as ``hardcase export --max-loss 0.005`` does, report on
+test rows. Rows of the table: f0, each method picked by itself, and "hardcase", picked among all methods. Intervals
+are 95 % (Student's t over the seeds) of the paired difference to f0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from hardcase_export.front import Front, Measured, Point, pick
+from hardcase_train.config import read_config
+from hardcase_train.learn import learn
+from hardcase_train.task import make_task
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
+TARGETS = ("cooler_condition_pct", "valve_condition_pct", "pump_leakage", "accumulator_bar", "stable_flag")
+METHODS = ("static", "cascade", "adapt-gbrt")
+MAX_LOSS = 0.005
+
+
+def run_seed(target: str, seed: int) -> dict[str, dict[str, float]]:
+    """Test figures of each row of the table, by name."""
+    task = make_task(replace(read_config(EXAMPLE, seed=seed), target=target))
+    points = learn(task.problem, METHODS, quiet=True)
+    front = Front(
+        task.config.unit, tuple(Point(p.method, p.params, Measured(**p.valid), Measured(**p.test), "") for p in points)
+    )
+    f0 = front.points[0]
+    rows = {"f0": f0}
+    for method in METHODS:
+        of_method = replace(front, points=(f0, *(p for p in front.points if p.method == method)))
+        rows[method] = pick(of_method, max_loss=MAX_LOSS)
+    rows["hardcase"] = pick(front, max_loss=MAX_LOSS)
+    return {
+        name: {
+            "accuracy": p.test.accuracy,
+            "cost": p.test.cost,
+            "forward_rate": p.test.forward_rate,
+            "loss": f0.test.accuracy - p.test.accuracy,
+            "method": p.method,
+        }
+        for name, p in rows.items()
+    }
+
+
+def summarise(runs: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Means over seeds, and the half-width of the interval of the loss."""
+    out = {}
+    for name in runs[0]:
+        loss = np.array([r[name]["loss"] for r in runs])
+        cost = np.array([r[name]["cost"] for r in runs])
+        t = stats.t.ppf(0.975, len(runs) - 1) / np.sqrt(len(runs)) if len(runs) > 1 else float("nan")
+        out[name] = {
+            "accuracy": float(np.mean([r[name]["accuracy"] for r in runs])),
+            "loss": float(loss.mean()),
+            "loss_pm": float(t * loss.std(ddof=1)) if len(runs) > 1 else None,
+            "cost": float(cost.mean()),
+            "cost_pm": float(t * cost.std(ddof=1)) if len(runs) > 1 else None,
+            "forward_rate": float(np.mean([r[name]["forward_rate"] for r in runs])),
+        }
+    return out
+
+
+def table(target: str, rows: dict[str, dict[str, Any]], n_seeds: int) -> str:
+    """The target's table as Markdown."""
+    f0_cost = rows["f0"]["cost"]
+    lines = [
+        f"### {target}: {n_seeds} seeds",
+        "",
+        "| policy | accuracy | below f0 (95 %) | mean cost, mJ (95 %) | of f0's cost | forwarded |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, r in rows.items():
+        pm, cost_pm = (f" ± {r[k]:.{d}f}" if r[k] is not None else "" for k, d in (("loss_pm", 4), ("cost_pm", 1)))
+        lines.append(
+            f"| {name} | {r['accuracy']:.4f} | {r['loss']:.4f}{pm} | {r['cost']:.1f}{cost_pm} | "
+            f"{100 * r['cost'] / f0_cost:.1f} % | {100 * r['forward_rate']:.1f} % |"
+        )
+    good = {n: r for n, r in rows.items() if r["loss"] <= MAX_LOSS}
+    cheapest = min(good, key=lambda n: (good[n]["cost"], n != "hardcase"))
+    lines += ["", f"Cheapest row at most {MAX_LOSS} below f0: {cheapest}."]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run, print each table as it is done, write JSON and Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--targets", nargs="+", default=TARGETS)
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "rig.json")
+    args = parser.parse_args()
+    results: dict[str, Any] = {}
+    texts = []
+    for target in args.targets:
+        runs = [run_seed(target, seed) for seed in range(args.seeds)]
+        results[target] = {"rows": summarise(runs), "runs": runs}
+        texts.append(table(target, results[target]["rows"], args.seeds))
+        print(texts[-1], flush=True)
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_text(json.dumps({"max_loss": MAX_LOSS, "targets": results}, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()
