@@ -278,12 +278,12 @@ def loads_or_refuses(data: bytes) -> bool:
 def test_flipped_bytes_under_a_right_checksum_are_refused_or_harmless() -> None:
     rng = random.Random(1)
     accepted = 0
-    for _ in range(4000):
+    for _ in range(2500):
         bad = bytearray(GOOD[:-32])
         for _ in range(rng.choice([1, 1, 2, 5])):
             bad[rng.randrange(8, len(bad))] = rng.choice([0, 1, 2, 0x22, 0x7F, 0x80, 0xFF, rng.randrange(256)])
         accepted += loads_or_refuses(sealed(bytes(bad)))
-    assert 0 < accepted < 2000, "some bytes (costs, names) may change what is claimed, most may not"
+    assert 0 < accepted < 1250, "some bytes (costs, names) may change what is claimed, most may not"
 
 
 def test_random_words_in_the_tensors_are_refused_or_harmless() -> None:
@@ -292,7 +292,7 @@ def test_random_words_in_the_tensors_are_refused_or_harmless() -> None:
     header = json.loads(GOOD[8 : 8 + length])
     spans = [(e["data_offsets"], e["dtype"]) for name, e in header.items() if name not in ("__metadata__", "checksum")]
     codes = {"I64": "<q", "I32": "<i", "I16": "<h", "I8": "<b", "F32": "<f", "F64": "<d"}
-    for _ in range(4000):
+    for _ in range(2500):
         bad = bytearray(GOOD[:-32])
         (first, last), dtype = rng.choice(spans)
         size = struct.calcsize(codes[dtype])

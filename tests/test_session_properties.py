@@ -11,7 +11,20 @@ from hypothesis import strategies as st
 
 from hardcase_edge.errors import SessionError
 from hardcase_edge.meter import Meter
-from hardcase_edge.program import Acquire, Answer, Feature, Forward, Polynomial, Program, Sensor, Slice, Uplink
+from hardcase_edge.program import (
+    Acquire,
+    Affine,
+    Answer,
+    Branch,
+    Column,
+    Feature,
+    Forward,
+    Polynomial,
+    Program,
+    Sensor,
+    Slice,
+    Uplink,
+)
 from hardcase_edge.session import Decision, Machine, NeedReply, NeedSensors, Session
 from hardcase_edge.verifier import verify
 from hardcase_edge.wire import request_bytes
@@ -347,3 +360,89 @@ def test_a_cost_polynomial_follows_the_item_size() -> None:
     session.next_action()
     session.feed({0: []})
     assert session.next_action().cost == 7 + 2 * 5 + 3 * 25
+
+
+# ---------------------------------------------------------------- rules at their edges
+
+
+def constants(*scores: int) -> Polynomial:
+    return Polynomial((), (), 1, ((0,),), ((0,),) * len(scores), scores)
+
+
+def chosen(scores: tuple[int, ...], rule: str, n: int, threshold: int = 0, bracket: Any = ()) -> int:
+    """Which of n targets, each an answer of its own confidence, a rule chooses."""
+    part = Slice(0, 0, len(scores))
+    answers = tuple(Answer(Slice(1, 0, 2), confidences=(k,)) for k in range(n))
+    branch = Branch(part, rule, tuple(range(1, n + 1)), threshold, bracket)
+    program = Program((), (), Uplink(), (), (constants(*scores), constants(0, 0)), (branch, *answers), 2)
+    verify(program)
+    decision = Session(Machine(program)).next_action()
+    assert isinstance(decision, Decision)
+    return decision.confidence
+
+
+@pytest.mark.parametrize(
+    ("scores", "rule", "n", "threshold", "bracket", "expected"),
+    [
+        pytest.param((5,), "threshold", 2, 5, (), 0, id="threshold-is-not-above-itself"),
+        pytest.param((6,), "threshold", 2, 5, (), 1, id="threshold-above"),
+        pytest.param((9, 4), "margin", 2, 5, (), 1, id="margin-reaches"),
+        pytest.param((8, 4), "margin", 2, 5, (), 0, id="margin-below"),
+        pytest.param((3, 9, 9, 1), "margin", 2, 1, (), 0, id="margin-of-equals-is-nothing"),
+        pytest.param((-5,), "margin", 2, 5, (), 1, id="margin-of-one-is-its-distance-from-zero"),
+        pytest.param((1, 7, 7), "argmax", 3, 0, (), 1, id="argmax-first-of-equals"),
+        pytest.param((0,), "argmax", 2, 0, (), 0, id="argmax-of-one-score-at-zero"),
+        pytest.param((1,), "argmax", 2, 0, (), 1, id="argmax-of-one-score"),
+        pytest.param((0,), "tournament", 2, 0, ((0, 1),), 0, id="a-match-at-zero-is-won-by-the-first"),
+        pytest.param((1,), "tournament", 2, 0, ((0, 1),), 1, id="a-match-above-zero-is-won-by-the-second"),
+        pytest.param((0,), "tournament", 2, 0, ((1, 0),), 1, id="a-match-goes-by-its-own-order"),
+        pytest.param((1, 1), "tournament", 3, 0, ((0, 1), (3, 2)), 2, id="the-winner-of-the-last-match"),
+        pytest.param((1, 0), "tournament", 3, 0, ((0, 1), (3, 2)), 1, id="the-winner-of-a-match-plays-on"),
+    ],
+)
+def test_a_rule_at_its_edge(scores: Any, rule: str, n: int, threshold: int, bracket: Any, expected: int) -> None:
+    assert chosen(scores, rule, n, threshold, bracket) == expected
+
+
+@pytest.mark.parametrize(
+    ("dead", "budget", "expected"),
+    [
+        pytest.param((), None, 2, id="the-best"),
+        pytest.param((2,), None, 1, id="the-next-best-where-its-sensor-is-dead"),
+        pytest.param((), 19, 1, id="the-next-best-where-it-is-too-dear"),
+        pytest.param((1, 2), None, 0, id="the-last"),
+        pytest.param((0, 1, 2), None, 2, id="the-rules-own-where-none-can-be-had"),
+    ],
+)
+def test_targets_that_cannot_be_had_are_passed_over(dead: Any, budget: int | None, expected: int) -> None:
+    sensors = (Sensor((), (1,)), Sensor((), (10,)), Sensor((), (20,)))
+    for rule, scores, bracket in (("argmax", (1, 2, 3), ()), ("tournament", (1, 1), ((0, 1), (3, 2)))):
+        nodes = (
+            Branch(Slice(0, 0, len(scores)), rule, (1, 2, 3), bracket=bracket),
+            *[Acquire((k,), 4, 4) for k in range(3)],
+            Answer(Slice(1, 0, 2)),
+        )
+        program = Program((), sensors, Uplink(), (), (constants(*scores), constants(0, 0)), nodes, 2)
+        verify(program)
+        session = Session(Machine(program), dead=dead, budget=budget)
+        while not isinstance(action := session.next_action(), Decision):
+            session.feed({s: [] for s in action.sensors})
+        assert action.trace == (0, 1 + expected, 4)
+
+
+def test_a_score_is_computed_again_when_its_sensor_is_bought_after_all() -> None:
+    scorer = Polynomial((0,), (-1,), 1, ((0,),), ((1,),), (0,))
+    nodes = (
+        Acquire((0, 1), 1, 1),  # sensor 1 is dead: buys nothing, sensor 0 counts as tried
+        Branch(Slice(0, 0, 1), "threshold", (2, 3)),
+        Acquire((0,), 3, 3),
+        Answer(Slice(0, 0, 1), "value"),
+    )
+    column = Column(0, Affine(0, 1, 0, 0))
+    sensors = (Sensor((0,), (1,)), Sensor((), (1,)))
+    program = Program((Feature("i32"),), sensors, Uplink(), (column,), (scorer,), nodes, 0)
+    verify(program)
+    session = Session(Machine(program), dead=[1])
+    assert session.next_action() == NeedSensors((0,))
+    session.feed({0: [42]})
+    assert session.next_action().result == 42

@@ -1,6 +1,8 @@
 """What the paths of a program cost and how long they are. Node targets lie ahead, so one sweep meets every path.
 
-Costs explore (node, sensors bought) states; where those are too many, the answer is a bound and says so.
+Costs explore (node, sensors bought) states; where those are too many, the answer is a bound and says so. A node that
+buys may also buy nothing (a budget, no cloud), but a path that goes on with less never costs more in the end, so the
+worst needs only those that buy.
 """
 
 from __future__ import annotations
@@ -66,13 +68,11 @@ def cost_range(p: Program) -> tuple[int, int, bool]:
             if isinstance(node, Acquire):
                 todo.append((node.then, after, healthy, more_high, more_low))
                 todo.append((node.otherwise, after, False, more_high, more_low))
-                todo.append((node.otherwise, bought, False, high, low))
             else:
                 more_high, more_low = more_high + dear.request_cost, more_low + cheap.request_cost
                 worst = max(worst, more_high)
                 best = more_low if healthy and not 0 <= best < more_low else best
                 todo.append((node.fallback, after, False, more_high, more_low))
-                todo.append((node.fallback, bought, False, high, low))
         else:
             todo.extend([(t, bought, healthy, high, low) for t in targets_of(node)])
         if len(seen) > MAX_STATES or work > MAX_WORK:
