@@ -446,3 +446,9 @@ def test_a_score_is_computed_again_when_its_sensor_is_bought_after_all() -> None
     assert session.next_action() == NeedSensors((0,))
     session.feed({0: [42]})
     assert session.next_action().result == 42
+
+
+def test_the_meter_counts_each_sensor_once_and_each_request() -> None:
+    meter = Meter(small().program)
+    assert meter.total([0, 1, 0], 2) == 10 + 5 + 2 * 100
+    assert meter.total([], 0) == 0
