@@ -111,18 +111,19 @@ def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray
     import numpy as np
 
     from hardcase_train.table import read_table
-    from hardcase_train.task import target_classes
+    from hardcase_train.task import target_labels
 
     table = read_table(path)
     absent = [name for name in manifest.features if name not in table.names]
     if absent:
         raise InputError(f"{path} lacks {len(absent)} of the bundle's features, first {absent[0]!r}; add its column")
-    found, labels = target_classes(table, manifest.target)
-    strange = [label for label in labels if label not in manifest.classes]
+    labels = target_labels(table, manifest.target)
+    number = {label: k for k, label in enumerate(manifest.classes)}
+    strange = [label for label in labels if label not in number]
     if strange:
         raise InputError(f"{path}: {manifest.target!r} holds {strange[0]!r}, which is no class of the bundle")
-    index = np.array([manifest.classes.index(label) for label in labels], dtype=np.int64)
-    return table.X[:, [table.names.index(name) for name in manifest.features]], index[found]
+    X = table.X[:, [table.names.index(name) for name in manifest.features]]
+    return X, np.array([number[label] for label in labels], dtype=np.int64)
 
 
 # ---------------------------------------------------------------- the HPC

@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     table = read_table(args.data)
     target = args.target or guess_target(table)
     _, classes = target_classes(table, target)
+    table.without(target).check_features()
     try:
         file = args.data.absolute().relative_to(args.out.absolute().parent)
     except ValueError:
@@ -63,7 +64,6 @@ def guess_target(table: Table) -> str:
 
 def make_toml(table: Table, file: str, target: str) -> str:
     """The text of a hardcase.toml: every column a sensor, windows by sensor, every cost 1."""
-    quote = json.dumps  # TOML's basic strings are JSON's
     sensors = {s: [f"{s}.*"] for s in table.windows} or {n: [n] for n in table.names}
     head = f"""\
 # What to learn from. split: random (60/20/20), time (row order), or a column that says train, valid, test.
@@ -99,3 +99,8 @@ methods = ["adapt-gbrt", "static", "cascade"]
         for name, features in sensors.items()
     ]
     return head + "".join(parts)
+
+
+def quote(value: str | list[str]) -> str:
+    """TOML's basic strings and arrays of them are JSON's, but for pairs of surrogates and DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

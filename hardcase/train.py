@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
+from .folders import whole_folder
 from .options import add_json, report
 
 if TYPE_CHECKING:
@@ -41,44 +40,48 @@ def run(args: argparse.Namespace) -> int:
     config = read_config(args.config, seed=args.seed)
     methods = tuple(check_method("--method", m) for m in args.method) if args.method else config.methods
     task = make_task(config)
-    points = learn(task.problem, methods, quiet=args.quiet or args.json)
-    front = save(task, points, args.out)
+    with whole_folder(args.out) as folder:
+        hpc = _save_hpc(task, folder)  # before the long work: f0 may be one that no worker could run
+        points = learn(task.problem, methods, quiet=args.quiet or args.json)
+        front = _fill(folder, task, points, hpc)
     report(args, {"out": str(args.out), "front": front}, _text(args.out, front))
     return 0
 
 
 def check_out(out: Path) -> None:
     """Refuse to replace what is not a build."""
-    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / "front.json").exists())):
+    out = out.absolute()
+    is_build = out.is_dir() and not out.is_symlink() and ((out / "front.json").exists() or not any(out.iterdir()))
+    if out.exists() and not is_build:
         raise InputError(f"{out} exists and is no build folder; name another with --out")
-    if not out.absolute().parent.is_dir():
-        raise InputError(f"the folder {out.absolute().parent} does not exist; make it first")
+    if not out.parent.is_dir():
+        raise InputError(f"the folder {out.parent} does not exist; make it first")
 
 
 def save(task: Task, points: list[Point], out: Path) -> dict[str, Any]:
-    """Write the build folder: all of it, or nothing."""
+    """Write the build folder, all of it or nothing, and return what front.json says."""
+    with whole_folder(out) as folder:
+        return _fill(folder, task, points, _save_hpc(task, folder))
+
+
+def _save_hpc(task: Task, folder: Path) -> dict[str, Any]:
     from hardcase_export.onnx_hpc import export_hpc
 
+    problem = task.problem
+    dtypes = [f.dtype for f in problem.features]
+    return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / "hpc.onnx")
+
+
+def _fill(folder: Path, task: Task, points: list[Point], hpc: dict[str, Any]) -> dict[str, Any]:
+    """All that lies beside hpc.onnx."""
     from .pictures import front_svg
 
-    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.absolute().parent))
-    try:
-        problem = task.problem
-        dtypes = [f.dtype for f in problem.features]
-        hpc = export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / "hpc.onnx")
-        entries = _save_policies(task, points, folder / "policies", hpc["sha256"])
-        front = {"unit": task.config.unit, "points": entries, "hpc": hpc}
-        (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n")
-        (folder / "front.svg").write_bytes(front_svg(task.config.unit, entries, task.config.target))
-        for name, rows in (("valid", problem.valid), ("test", problem.test)):
-            _save_rows(folder / f"{name}.npz", task, rows)
-        folder.chmod(0o755)
-        if out.exists():
-            shutil.rmtree(out)
-        folder.rename(out)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    entries = _save_policies(task, points, folder / "policies", hpc["sha256"])
+    front = {"unit": task.config.unit, "points": entries, "hpc": hpc}
+    (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n")
+    (folder / "front.svg").write_bytes(front_svg(task.config.unit, entries, task.config.target))
+    for name, rows in (("valid", task.problem.valid), ("test", task.problem.test)):
+        _save_rows(folder / f"{name}.npz", task, rows)
     return front
 
 

@@ -40,6 +40,7 @@ def convert_hpc(estimator: Any, n_classes: int, dtypes: Sequence[str]) -> bytes:
         model = _convert(estimator, len(dtypes))
         _count_votes(model, _last(estimator))
         outside = [value.name for value in (*model.graph.input, *model.graph.output)]
+        _spread(model, estimator.classes_, n_classes)
         _rename(model.graph, {kept: kept for kept in ("", *outside)})
         if "f64" in dtypes:
             _take_double(model)
@@ -66,6 +67,22 @@ def _convert(estimator: Any, n_features: int) -> Any:
             options={id(_last(estimator)): {"zipmap": False}},
             target_opset=OPSETS,
         )
+
+
+def _spread(model: Any, classes: Sequence[int], n_classes: int) -> None:
+    """A column of probabilities for every class: zeros for those that the estimator has not seen."""
+    from onnx import numpy_helper
+
+    if len(classes) == n_classes:
+        return
+    for node in model.graph.node:
+        node.output[:] = ["seen" if name == "probabilities" else name for name in node.output]
+    places = np.zeros((len(classes), n_classes), dtype=np.float32)
+    places[np.arange(len(classes)), classes] = 1.0
+    model.graph.initializer.append(numpy_helper.from_array(places, "places"))
+    model.graph.node.add(op_type="MatMul", input=["seen", "places"], output=["probabilities"])
+    width = next(o for o in model.graph.output if o.name == "probabilities").type.tensor_type.shape.dim[1]
+    width.dim_value = n_classes
 
 
 def _take_double(model: Any) -> None:

@@ -39,7 +39,8 @@ def export_hpc(
 
     Parameters
     ----------
-    estimator : fitted scikit-learn classifier or Pipeline that takes NaN; its ``classes_`` are 0 to n_classes - 1
+    estimator : fitted scikit-learn classifier or Pipeline that takes NaN; its ``classes_`` are among 0 to
+        n_classes - 1; what it has not seen has no probability
     X_test : (n, n_features) float64, NaN = missing
     n_classes : int
     dtypes : "i32", "f32" or "f64" per feature
@@ -89,7 +90,7 @@ def _check(estimator: Any, X: NDArray[np.float64], n_classes: int, dtypes: Seque
     if not hasattr(estimator, "predict_proba"):
         raise InputError(f"{name} has no predict_proba, and an HPC must say how sure it is; {REMEDY}")
     classes = np.asarray(getattr(estimator, "classes_", []))
-    if classes.tolist() != list(range(n_classes)):
+    if len(classes) < 2 or not set(classes.tolist()) <= set(range(n_classes)):
         found = str(classes.tolist())[:100]
         raise InputError(f"{name} was fitted to the classes {found}, 0 to {n_classes - 1} are expected; fit it again")
     if X.ndim != 2 or X.shape[0] == 0 or X.shape[1] != len(dtypes) or set(dtypes) - set(DTYPES):
@@ -141,7 +142,8 @@ def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int
     """How many labels differ, and the largest difference of a probability."""
     name = name_of(estimator)
     try:
-        labels, probabilities = np.asarray(estimator.predict(X)), np.asarray(estimator.predict_proba(X))
+        labels, probabilities = np.asarray(estimator.predict(X)), np.zeros((len(X), n_classes))
+        probabilities[:, estimator.classes_] = estimator.predict_proba(X)
     except ValueError as error:
         raise InputError(
             f"{name} fails on the test rows{kind} ({one_line(error)}); "

@@ -56,7 +56,7 @@ def _cuts(column: np.ndarray, dtype: str, max_bins: int) -> np.ndarray:
         keep = np.unique(np.searchsorted(share, np.arange(1, max_bins)))
         keep = keep[keep < len(low)]
         low, high = low[keep], high[keep]
-    middle = low + (high - low) / 2
+    middle = low / 2 + high / 2 if dtype == "f64" else low + (high - low) / 2  # without overflow
     if dtype == "i32":
         middle = np.floor(middle)
     elif dtype == "f32":

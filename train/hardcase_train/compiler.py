@@ -49,7 +49,9 @@ def _cut(e: Ensemble, feature: int, bin_: int, dtypes: Sequence[str]) -> float |
     if bin_ < len(cuts):
         return int(cuts[bin_]) if is_whole else float(cuts[bin_])
     # every reading against missing: no cut says that, the largest value does
-    return 2**31 - 1 if is_whole else float(np.finfo(np.float32).max)
+    if is_whole:
+        return 2**31 - 1
+    return float(np.finfo(np.float64 if dtypes[int(e.features[feature])] == "f64" else np.float32).max)
 
 
 def _trees(e: Ensemble, cuts: dict[int, list[float | int]], position: dict[int, int], dtypes: Sequence[str]) -> Trees:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import math
+import json
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,8 @@ __all__ = ["METHODS", "Config", "SensorConfig", "check_method", "read_config"]
 METHODS = ("adapt-gbrt", "static", "cascade")
 MAX_CONFIG_BYTES = 1_000_000
 MAX_COST = 1e9
+MAX_NAME = 200  # characters, as in a bundle's manifest
+KINDS = {dict: "a table", list: "an array", str: "a string", int: "a whole number", float: "a number"}
 
 KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "data": {"file": str, "target": str, "split": str, "seed": int},
@@ -88,8 +90,9 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
     hpc = _section(path, tree, "hpc")
     policy = _section(path, tree, "policy")
     for key in ("file", "target"):
-        if not data.get(key):
+        if key not in data:
             raise InputError(f"{path}: [data] needs {key}")
+    _check_params(path, hpc.get("params", {}))
     out: dict[str, Any] = {
         "file": path.parent / data["file"],
         "target": data["target"],
@@ -133,14 +136,23 @@ def _check_keys(path: Path, where: str, section: Any, known: dict[str, Any]) -> 
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
             raise InputError(f"{path}: {label} has the unknown key {key!r}; {hint}")
         if not isinstance(value, known[key]) or isinstance(value, bool):
-            kinds = known[key] if isinstance(known[key], tuple) else (known[key],)
-            wanted = " or ".join(k.__name__ for k in kinds)
-            raise InputError(f"{path}: {label} {key} is {value!r}, {wanted} is expected")
+            kind = known[key][-1] if isinstance(known[key], tuple) else known[key]
+            raise InputError(f"{path}: {label} {key} is {str(value)[:80]!r}, {KINDS[kind]} is expected")
+        if isinstance(value, str) and not 1 <= len(value) <= MAX_NAME and key != "file":
+            raise InputError(f"{path}: {label} {key} has {len(value)} characters, 1 to {MAX_NAME} are expected")
+
+
+def _check_params(path: Path, params: dict[str, Any]) -> None:
+    """They go into the manifest, so they must be what JSON can say."""
+    try:
+        json.dumps(params, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path}: [hpc.params] must be numbers, strings, arrays and tables: {error}") from error
 
 
 def _amount(path: Path, what: str, value: float) -> float:
-    if not math.isfinite(value) or value < 0 or value > MAX_COST:
-        raise InputError(f"{path}: {what} is {value}, a cost from 0 to {MAX_COST:g} is expected")
+    if not 0 <= value <= MAX_COST:  # not a number is not in between
+        raise InputError(f"{path}: {what} is {str(value)[:40]}, a cost from 0 to {MAX_COST:g} is expected")
     return float(value)
 
 
@@ -150,8 +162,8 @@ def _sensor(path: Path, entry: Any) -> SensorConfig:
         if key not in entry:
             raise InputError(f"{path}: the sensor {entry.get('name', '?')!r} has no {key}")
     features = entry.get("features", [entry["name"]])
-    if not features or not all(isinstance(f, str) for f in features):
-        raise InputError(f"{path}: the features of sensor {entry['name']!r} are not a list of names")
+    if not features or not all(isinstance(f, str) and f for f in features):
+        raise InputError(f"{path}: the features of sensor {entry['name']!r} are no array of column names")
     return SensorConfig(
         name=entry["name"],
         features=tuple(features),

@@ -57,17 +57,33 @@ def fit_hpc(model: ClassifierMixin, X: np.ndarray, y: np.ndarray) -> ClassifierM
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the user's choice of iterations
+        model = clone(model)
+        if getattr(model, "early_stopping", None) == "auto" and np.unique(y, return_counts=True)[1].min() < 2:
+            model.set_params(early_stopping=False)  # it would set rows of every class apart, and one has a single row
         try:
-            return clone(model).fit(X, y)
-        except (ValueError, TypeError) as error:
-            raise InputError(f"[hpc] the estimator cannot be fitted: {' '.join(str(error).split())[:300]}") from error
+            return model.fit(X, y)
+        except Exception as error:  # estimators raise all kinds
+            raise InputError(f"[hpc] the estimator cannot be fitted: {_one_line(error)}") from error
 
 
 def probabilities(model: ClassifierMixin, X: np.ndarray, n_classes: int) -> np.ndarray:
-    """(n, n_classes), zero for a class that f0 has not seen."""
+    """(n, n_classes), zero for a class that f0 has not seen.
+
+    Raises
+    ------
+    InputError
+        scikit-learn refuses the rows: more neighbours asked for than it was fitted to, for one.
+    """
     out = np.zeros((len(X), n_classes))
-    out[:, model.classes_] = model.predict_proba(X)
+    try:
+        out[:, model.classes_] = model.predict_proba(X)
+    except Exception as error:  # as above
+        raise InputError(f"[hpc] the estimator cannot judge rows: {_one_line(error)}") from error
     return out
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
 
 
 def out_of_fold(model: ClassifierMixin, X: np.ndarray, y: np.ndarray, n_classes: int, seed: int) -> np.ndarray:

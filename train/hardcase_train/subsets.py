@@ -37,7 +37,7 @@ def fit_classifier(
     codes: np.ndarray,
     settings: TreeSettings,
     n_trees: int,
-    rows: np.ndarray | slice,
+    rows: np.ndarray,
 ) -> Ensemble:
     """A boosted classifier that reads these sensors only, from these training rows."""
     features = np.array([f for s in sensors for f in problem.sensors[s].features], dtype=np.int64)
@@ -51,6 +51,13 @@ def fit_classifier(
         owner = problem.sensor_of[features]
         boost(ensemble, loss, part, owner, scores, np.zeros(len(problem.sensors)), settings, n_trees)
     return ensemble
+
+
+def _sample(n: int, seed: int) -> np.ndarray:
+    """At most ``PROBE_ROWS`` of n rows, in order: a table may be sorted by class."""
+    if n <= PROBE_ROWS:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).permutation(n)[:PROBE_ROWS])
 
 
 @dataclass
@@ -68,6 +75,8 @@ class SubsetSearch:
         self._full_bins = make_bins(p.train.X, p.dtypes, FULL.max_bins)
         self._full_codes = self._full_bins.transform(p.train.X)
         self._valid_codes = self._full_bins.transform(p.valid.X)
+        self._probe_train = _sample(len(p.train.y), p.seed)
+        self._probe_valid = _sample(len(p.valid.y), p.seed)
         self._losses: dict[Subset, float] = {}
         self._models: dict[Subset, Trained] = {}
 
@@ -81,9 +90,10 @@ class SubsetSearch:
 
     def _probe(self, subset: Subset) -> float:
         p = self.problem
-        e = fit_classifier(p, subset, self._probe_bins, self._probe_codes, PROBE, PROBE_TREES, slice(PROBE_ROWS))
-        y = p.valid.y[:PROBE_ROWS]
-        log_p = log_probability(ensemble_scores(e, e.bins.transform(p.valid.X[:PROBE_ROWS, e.features])))
+        e = fit_classifier(p, subset, self._probe_bins, self._probe_codes, PROBE, PROBE_TREES, self._probe_train)
+        rows = self._probe_valid
+        y = p.valid.y[rows]
+        log_p = log_probability(ensemble_scores(e, e.bins.transform(p.valid.X[rows][:, e.features])))
         return float(-log_p[np.arange(len(y)), y].mean())
 
     def models(self, subsets: Iterable[Subset]) -> list[Trained]:
@@ -96,7 +106,7 @@ class SubsetSearch:
 
     def _train(self, subset: Subset) -> Trained:
         args = (self.problem, subset, self._full_bins, self._full_codes, FULL, FULL_TREES)
-        ensemble = fit_classifier(*args, slice(None))
+        ensemble = fit_classifier(*args, np.arange(len(self.problem.train.y)))
         unseen = np.empty((len(self.judge.fold), len(ensemble.base)))
         for k in range(N_FOLDS):
             held = np.flatnonzero(self.judge.fold == k)

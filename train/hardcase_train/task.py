@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, ProgramError
 from hardcase_edge.meter import to_micro
-from hardcase_edge.program import Feature, Sensor, Uplink
+from hardcase_edge.program import Answer, Feature, Forward, Program, Sensor, Slice, Trees, Uplink
+from hardcase_edge.verifier import verify
 from hardcase_edge.wire import request_bytes
 
 from .config import Config
@@ -18,10 +20,11 @@ from .hpc import fit_hpc, make_hpc, out_of_fold, probabilities
 from .problem import Problem, Rows
 from .table import Table, read_table
 
-__all__ = ["Task", "declared", "make_task", "target_classes"]
+__all__ = ["Task", "declared", "make_task", "target_classes", "target_labels"]
 
 MAX_CLASSES = 200
 MIN_ROWS = 10
+PARTS = (("train", 0), ("valid", 1), ("test", 2))
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ def make_task(config: Config) -> Task:
     whole = read_table(config.file)
     y, classes = target_classes(whole, config.target)
     split = _split(whole, config, y)
-    table = whole.without(config.target, *([config.split] if config.split in whole.labels else []))
+    table = whole.without(config.target, *(() if config.split in ("random", "time") else (config.split,)))
+    table.check_features()
     sensors, names = _sensors(table, config)
     train = split == 0
     if len(np.unique(y[train])) < 2:
@@ -58,6 +62,8 @@ def make_task(config: Config) -> Task:
     X = held(table.X, features)
     model = make_hpc(config.estimator, config.params, config.seed)
     n_classes = len(classes)
+    uplink = _uplink(config, features)
+    _check_declared(features, sensors, uplink)
     fitted = fit_hpc(model, X[train], y[train])
     parts = []
     for k in range(3):
@@ -68,13 +74,6 @@ def make_task(config: Config) -> Task:
             else probabilities(fitted, X[rows], n_classes)
         )
         parts.append(Rows(X[rows], y[rows], p, rows))
-    uplink = Uplink(
-        per_request=to_micro(config.per_request),
-        per_byte=to_micro(config.per_byte),
-        cloud_per_request=to_micro(config.cloud_per_request),
-        request_bytes=request_bytes([f.dtype for f in features]),
-        features=tuple(range(len(features))),
-    )
     problem = Problem(features, sensors, uplink, n_classes, *parts, seed=config.seed)
     return Task(problem, table.names, names, classes, _windows(table, names), fitted, config, table)
 
@@ -87,21 +86,32 @@ def target_classes(table: Table, target: str) -> tuple[np.ndarray, tuple[Any, ..
     InputError
         No such column, missing labels, or not 2 to 200 classes.
     """
-    if target not in table.labels:
-        known = ", ".join(list(table.labels)[:20]) or "none"
-        raise InputError(f"the target {target!r} is no column of the data; columns are {known}")
-    raw = table.labels[target]
-    absent = [k for k, v in enumerate(raw) if v is None or v == "" or v != v]
-    if absent:
-        raise InputError(
-            f"the target {target!r} is missing in {len(absent)} rows, first in row {absent[0] + 1}; drop them"
-        )
-    values = [v.strip() if isinstance(v, str) else _plain(v) for v in raw]
+    values = target_labels(table, target)
     classes = tuple(sorted(set(values), key=lambda v: (isinstance(v, str), v)))
     if not 2 <= len(classes) <= MAX_CLASSES:
         raise InputError(f"the target {target!r} has {len(classes)} classes; 2 to {MAX_CLASSES} are expected")
     number = {v: k for k, v in enumerate(classes)}
     return np.array([number[v] for v in values], dtype=np.int64), classes
+
+
+def target_labels(table: Table, target: str) -> list[Any]:
+    """The label of each row: a string, or a number (a whole one as int).
+
+    Raises
+    ------
+    InputError
+        No such column, or missing labels.
+    """
+    if target not in table.labels:
+        known = ", ".join(list(table.labels)[:20]) or "none"
+        raise InputError(f"the target {target!r} is no column of the data; columns are {known}")
+    raw = table.labels[target]
+    absent = [k for k, v in enumerate(raw) if v is None or v != v or (isinstance(v, str) and not v.strip())]
+    if absent:
+        raise InputError(
+            f"the target {target!r} is missing in {len(absent)} rows, first in row {absent[0] + 1}; drop them"
+        )
+    return [v.strip() if isinstance(v, str) else _plain(v) for v in raw]
 
 
 def _plain(value: Any) -> Any:
@@ -118,7 +128,13 @@ def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
     if config.split == "time":
         return np.searchsorted([round(0.6 * n), round(0.8 * n)], np.arange(n), side="right")
     if config.split == "random":
-        return _stratified(y, config.seed)
+        out = _stratified(y, config.seed)
+        for name, k in PARTS:
+            if not (out == k).any():
+                raise InputError(
+                    f"the target {config.target!r} has so few rows per class that none is left for {name}; add rows"
+                )
+        return out
     if config.split not in table.labels:
         raise InputError(f"[data] split is {config.split!r}: neither random, time nor a column of the data")
     parts = {"train": 0, "valid": 1, "test": 2, 0: 0, 1: 1, 2: 2}
@@ -127,7 +143,7 @@ def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
     if odd:
         raise InputError(f"the split column {config.split!r} says {odd[0]!r}; train, valid or test is expected")
     out = np.array([parts[v] for v in values])
-    for name, k in (("train", 0), ("valid", 1), ("test", 2)):
+    for name, k in PARTS:
         if not (out == k).any():
             raise InputError(f"the split column {config.split!r} names no {name} row")
     return out
@@ -153,10 +169,12 @@ def _sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tuple[st
     for s in config.sensors:
         mine: list[str] = []
         for pattern in s.features:
-            found = [f for f in table.names if f == pattern or (pattern.endswith("*") and fnmatchcase(f, pattern))]
+            found = _matching(table.names, pattern)
             if not found:
-                raise InputError(f"sensor {s.name!r} names {pattern!r}, which is no column of the data")
-            mine += found
+                near = difflib.get_close_matches(pattern, table.names, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"columns are {', '.join(table.names[:20])}"
+                raise InputError(f"sensor {s.name!r} names {pattern!r}, which is no column of numbers; {hint}")
+            mine += [f for f in found if f not in mine]
         for f in mine:
             if f in owner:
                 raise InputError(f"feature {f!r} belongs to the sensors {owner[f]!r} and {s.name!r}; name it once")
@@ -169,9 +187,34 @@ def _sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tuple[st
                 raise InputError(f"feature {f!r} belongs to no sensor, but a sensor has its name; rename that sensor")
             sensors.append(Sensor((k,), (to_micro(config.default_sensor),)))
             names.append(f)
-    if not sensors:
-        raise InputError("the data has no column of numbers besides the target")
     return tuple(sensors), tuple(names)
+
+
+def _matching(names: Sequence[str], pattern: str) -> list[str]:
+    """The column of this name; else, if the pattern ends in ``*``, those that begin so."""
+    if pattern in names:
+        return [pattern]
+    return [n for n in names if n.startswith(pattern[:-1])] if pattern.endswith("*") else []
+
+
+def _uplink(config: Config, features: tuple[Feature, ...]) -> Uplink:
+    """Every request carries all features."""
+    return Uplink(
+        per_request=to_micro(config.per_request),
+        per_byte=to_micro(config.per_byte),
+        cloud_per_request=to_micro(config.cloud_per_request),
+        request_bytes=request_bytes([f.dtype for f in features]),
+        features=tuple(range(len(features))),
+    )
+
+
+def _check_declared(features: tuple[Feature, ...], sensors: tuple[Sensor, ...], uplink: Uplink) -> None:
+    """Whether any program could carry this: told before hours of training, not after."""
+    nodes = (Forward(tuple(range(len(sensors))), 1), Answer(Slice(0, 0, 1)))
+    try:
+        verify(Program(features, sensors, uplink, (), (Trees((), (0,), ()),), nodes, 2))
+    except ProgramError as error:
+        raise InputError(f"no device could run what is trained on this data: {error}") from error
 
 
 def declared(X: np.ndarray, train: np.ndarray) -> tuple[Feature, ...]:
@@ -182,12 +225,14 @@ def declared(X: np.ndarray, train: np.ndarray) -> tuple[Feature, ...]:
     out = []
     for f in range(X.shape[1]):
         values = X[:, f][~np.isnan(X[:, f])]
-        if len(values) and (values == np.floor(values)).all() and np.abs(values).max() < 2**31 - 1:
+        if len(values) == 0:
+            dtype = "f32"
+        elif (values == np.floor(values)).all() and np.abs(values).max() < 2**31 - 1:
             dtype = "i32"
-        elif len(values) and np.abs(values).max() > np.finfo(np.float32).max:
+        elif np.abs(values).max() > np.finfo(np.float32).max:
             dtype = "f64"
         else:
-            blur = np.abs(values.astype(np.float32) - values).max(initial=0.0)
+            blur = np.abs(values.astype(np.float32) - values).max()
             dtype = "f64" if blur > 1e-3 * values.std() > 0 else "f32"
         out.append(Feature(dtype, bool(np.isnan(X[train, f]).any())))
     return tuple(out)
