@@ -136,16 +136,15 @@ class Batch:
                 label[rows], margin[rows] = self._answer(node, rows, bought)
             else:
                 assert isinstance(node, Forward)
-                bought[np.ix_(list(node.sensors), rows)] = True
+                bought[_cells(node, rows)] = True
                 label[rows], forwarded[rows] = hpc_label[rows], True
         return Outcome(label, self._costs(bought, forwarded), forwarded, margin, at)
 
     def _acquire(self, node: Acquire, rows: np.ndarray, bought: np.ndarray) -> np.ndarray:
-        sensors = list(node.sensors)
-        dead = (bought[np.ix_(sensors, rows)] & ~self._works[np.ix_(sensors, rows)]).any(axis=0)
-        bought[np.ix_(sensors, rows[~dead])] = True
-        works = self._works[np.ix_(sensors, rows)].all(axis=0)
-        return np.where(works & ~dead, node.then, node.otherwise)
+        cells = _cells(node, rows)
+        dead = (bought[cells] & ~self._works[cells]).any(axis=0)
+        bought[_cells(node, rows[~dead])] = True
+        return np.where(self._works[cells].all(axis=0) & ~dead, node.then, node.otherwise)
 
     def _branch(self, nodes: Sequence[Node], node: Branch, rows: np.ndarray, bought: np.ndarray) -> np.ndarray:
         scores = self.scores(node.scores.scorer, rows, bought)[:, node.scores.start : node.scores.stop]
@@ -158,8 +157,8 @@ class Batch:
     def _can_have(self, node: Node, rows: np.ndarray, bought: np.ndarray) -> np.ndarray:
         if not isinstance(node, Acquire):
             return np.ones(len(rows), dtype=bool)
-        at = np.ix_(list(node.sensors), rows)
-        return ~(bought[at] & ~self._works[at]).any(axis=0)
+        cells = _cells(node, rows)
+        return ~(bought[cells] & ~self._works[cells]).any(axis=0)
 
     def _answer(self, node: Answer, rows: np.ndarray, bought: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         scores = self.scores(node.scores.scorer, rows, bought)[:, node.scores.start : node.scores.stop]
@@ -174,7 +173,13 @@ class Batch:
         return np.array(prices)[which.ravel()]
 
 
+def _cells(node: Acquire | Forward, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Where a (sensor, row) table holds the node's sensors of these rows."""
+    return np.ix_(np.array(node.sensors, dtype=np.int64), rows)
+
+
 def margins_of(scores: np.ndarray) -> np.ndarray:
+    """Best score minus second of each row, (n,); of a pair (0, s), its distance."""
     if scores.shape[1] == 1:
         return np.abs(scores[:, 0])
     top = np.partition(scores, -2, axis=1)
@@ -192,7 +197,7 @@ def score_trees(scorer: object, codes: np.ndarray) -> np.ndarray:
         add_tree(
             codes,
             MISSING,
-            columns[list(tree.splits)].astype(np.int32),
+            columns[np.array(tree.splits, dtype=np.int64)].astype(np.int32),
             np.array(tree.thresholds, dtype=np.int32),
             np.array(tree.missing_left, dtype=np.bool_),
             np.array(kids, dtype=np.int32).reshape(n, 2),

@@ -118,7 +118,7 @@ class SubsetSearch:
     def promising(self, subsets: Iterable[Subset]) -> list[Subset]:
         """Those that no other is both cheaper and better than by the probe, and the most expensive one."""
         by_cost = sorted(set(subsets), key=lambda s: (self.cost(s), self.losses([s])[0]))
-        kept = []
+        kept: list[Subset] = []
         for s in by_cost:
             if not kept or self.losses([s])[0] < self.losses([kept[-1]])[0]:
                 kept.append(s)

@@ -208,17 +208,18 @@ def _read_npz(path: Path, data: bytes) -> Table:
     labels = _npz_labels(path, arrays, len(X))
     sha256 = hashlib.sha256(data).hexdigest()
     if X.ndim == 2:
-        names = arrays.get("feature_names", np.array([f"x{k}" for k in range(X.shape[1])]))
-        _same(path, "feature_names", len(names), X.shape[1])
-        return Table(_strings(names), _numbers(X), labels, sha256)
+        said = arrays.get("feature_names", np.array([f"x{k}" for k in range(X.shape[1])]))
+        _same(path, "feature_names", len(said), X.shape[1])
+        return Table(_strings(said), _numbers(X), labels, sha256)
     if "sensor_names" not in arrays:
         raise InputError(f"data file {path} has windows in X, but no sensor_names")
     sensors = _strings(arrays["sensor_names"])
     _same(path, "sensor_names", len(sensors), X.shape[1])
-    names = [f"{s}.{f}" for s in sensors for f in WINDOW_FEATURES]
+    names = tuple(f"{s}.{f}" for s in sensors for f in WINDOW_FEATURES)
     rows = [[x for window in row for x in window_features(window)] for row in X.tolist()]
     table = np.array(rows, dtype=np.float64).reshape(len(X), len(names))
-    return Table(tuple(names), _numbers(table), labels, sha256, dict.fromkeys(sensors, X.shape[2]), X)
+    windows = {s: int(X.shape[2]) for s in sensors}
+    return Table(names, _numbers(table), labels, sha256, windows, X)
 
 
 def _strings(names: np.ndarray) -> tuple[str, ...]:

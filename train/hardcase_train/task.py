@@ -74,7 +74,8 @@ def make_task(config: Config) -> Task:
             else probabilities(fitted, X[rows], n_classes)
         )
         parts.append(Rows(X[rows], y[rows], p, rows))
-    problem = Problem(features, sensors, uplink, n_classes, *parts, seed=config.seed)
+    train_rows, valid_rows, test_rows = parts
+    problem = Problem(features, sensors, uplink, n_classes, train_rows, valid_rows, test_rows, config.seed)
     return Task(problem, table.names, names, classes, _windows(table, names), fitted, config, table)
 
 
