@@ -123,9 +123,7 @@ def test_gradients_and_hessians_are_those_of_the_loss(n_classes):
     both = np.hstack([scores, rng.normal(size=(30, 1)) * 2])
     loss = AdaptLoss(classes, q)
     assert loss.n_outputs == both.shape[1]
-    for found, wanted in zip(
-        loss.derivatives(both), slopes(lambda s: adapt_value(s, y, weight, q), both), strict=True
-    ):
+    for found, wanted in zip(loss.derivatives(both), slopes(lambda s: adapt_value(s, y, weight, q), both), strict=True):
         assert found == pytest.approx(wanted, abs=1e-4)
 
 

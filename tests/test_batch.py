@@ -144,7 +144,9 @@ def test_figures_of_a_point_are_those_of_its_program_on_test_rows():
     p = problem(3)
     for point in points(3):
         made = decisions(point.program, p.test.X, p.test.hpc_label)
-        assert point.test["accuracy"] == pytest.approx(np.mean([d.result == y for d, y in zip(made, p.test.y, strict=True)]))
+        assert point.test["accuracy"] == pytest.approx(
+            np.mean([d.result == y for d, y in zip(made, p.test.y, strict=True)])
+        )
         assert point.test["cost"] == pytest.approx(np.mean([to_unit(d.cost) for d in made]))
         assert point.test["forward_rate"] == pytest.approx(np.mean([d.route == CLOUD for d in made]))
 
@@ -158,9 +160,7 @@ def test_poisoned_test_rows_change_neither_choices_nor_programs(monkeypatch):
     p = problem(3)
     rng = np.random.default_rng(9)
     n = len(p.test.y)
-    nonsense = replace(
-        p.test, X=rng.normal(size=p.test.X.shape) * 1e6, y=rng.integers(0, 3, n), hpc=rng.random((n, 3))
-    )
+    nonsense = replace(p.test, X=rng.normal(size=p.test.X.shape) * 1e6, y=rng.integers(0, 3, n), hpc=rng.random((n, 3)))
     poisoned = learn(replace(p, test=nonsense), METHODS, quiet=True)
     clean = points(3)
     assert [(q.method, q.params, q.valid, q.program) for q in poisoned] == [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,14 +21,16 @@ from tests.train_helpers import make_problem
 
 
 @given(
-    rows=st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.25, 1.0, 3.5]) | st.floats(0, 10), st.booleans()), max_size=200)
+    rows=st.lists(
+        st.tuples(st.sampled_from([0.0, 0.1, 0.25, 1.0, 3.5]) | st.floats(0, 10), st.booleans()), max_size=200
+    )
 )
 @settings(max_examples=200, deadline=None)
 def test_a_table_rises_strictly_in_margin_and_never_falls_in_confidence(rows):
     margins, right = np.array([m for m, _ in rows]), np.array([r for _, r in rows], dtype=bool)
     thresholds, confidences = confidence_table(margins, right)
     assert len(confidences) == len(thresholds) + 1 <= MAX_STEPS + 1
-    assert all(a < b for a, b in zip(thresholds, thresholds[1:], strict=False))
+    assert all(a < b for a, b in pairwise(thresholds))
     assert list(confidences) == sorted(confidences)
     assert all(0 < c < 10_000 for c in confidences)
     assert all(type(c) is int for c in confidences)
@@ -107,7 +111,16 @@ def test_missing_against_all_readings_becomes_a_threshold_above_every_reading(dt
     codes = bins.transform(X)
     y = np.array([0] * 20 + [1] * 20)
     ensemble = Ensemble(bins, np.arange(6), np.zeros(1))
-    boost(ensemble, ClassLoss(y, 2, np.ones(40)), codes, problem.sensor_of, np.zeros((40, 1)), np.zeros(3), TreeSettings(), 1)
+    boost(
+        ensemble,
+        ClassLoss(y, 2, np.ones(40)),
+        codes,
+        problem.sensor_of,
+        np.zeros((40, 1)),
+        np.zeros(3),
+        TreeSettings(),
+        1,
+    )
     assert ensemble.trees[0].features.tolist() == [5]
     program = compile_program(problem, [ensemble], (Acquire((2,), 1, 1), Answer(Slice(0, 0, 1))))
     (column,) = program.columns

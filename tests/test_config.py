@@ -58,7 +58,10 @@ def test_every_key_arrives(tmp_path):
         per_request=100.0,
         per_byte=0.02,
         cloud_per_request=1.5,
-        sensors=(SensorConfig(name="p", features=("p.*", "q"), cost=3.0), SensorConfig(name="r", features=("r",), cost=0.0)),
+        sensors=(
+            SensorConfig(name="p", features=("p.*", "q"), cost=3.0),
+            SensorConfig(name="r", features=("r",), cost=0.0),
+        ),
         estimator="RandomForestClassifier",
         params={"n_estimators": 10},
         methods=("static",),
@@ -84,7 +87,9 @@ def test_two_keys_are_enough(tmp_path):
         pytest.param(DATA + '[[sensor]]\nname = "a"\ncots = 1', "'cots'; did you mean 'cost'", id="sensor-typo"),
         pytest.param(DATA + "zzzz = 1", "'zzzz'; known are file, target, split, seed", id="nothing-near"),
         pytest.param(DATA + "[hpc]\nestimater = 'x'", "did you mean 'estimator'", id="hpc-typo"),
-        pytest.param(DATA + "[policy]\nmethods = ['adapt']", "names the method 'adapt'; did you mean 'adapt-gbrt'", id="method"),
+        pytest.param(
+            DATA + "[policy]\nmethods = ['adapt']", "names the method 'adapt'; did you mean 'adapt-gbrt'", id="method"
+        ),
         pytest.param(DATA + "[policy]\nmethods = [3]", "names the method 3; known are", id="method-of-another-type"),
         pytest.param(DATA + "[policy]\nmethods = []", "methods is empty", id="no-method"),
         pytest.param(DATA + "[policy]\nmethods = 'static'", "an array is expected", id="method-no-array"),
@@ -108,13 +113,23 @@ def test_two_keys_are_enough(tmp_path):
         pytest.param(DATA + '[[sensor]]\nname = "a"', "sensor 'a' has no cost", id="no-cost"),
         pytest.param(DATA + "[[sensor]]\ncost = 1", "sensor '\\?' has no name", id="no-name"),
         pytest.param(DATA + f'[[sensor]]\nname = "{"n" * 201}"\ncost = 1', "name has 201 characters", id="long-name"),
-        pytest.param(DATA + '[[sensor]]\nname = "a"\ncost = 1\n' * 1 + '[[sensor]]\nname = "a"\ncost = 2', "stands twice", id="sensor-twice"),
-        pytest.param(DATA + '[[sensor]]\nname = "a"\ncost = 1\nfeatures = []', "no array of column names", id="no-features"),
-        pytest.param(DATA + '[[sensor]]\nname = "a"\ncost = 1\nfeatures = [1]', "no array of column names", id="number-as-feature"),
+        pytest.param(
+            DATA + '[[sensor]]\nname = "a"\ncost = 1\n' * 1 + '[[sensor]]\nname = "a"\ncost = 2',
+            "stands twice",
+            id="sensor-twice",
+        ),
+        pytest.param(
+            DATA + '[[sensor]]\nname = "a"\ncost = 1\nfeatures = []', "no array of column names", id="no-features"
+        ),
+        pytest.param(
+            DATA + '[[sensor]]\nname = "a"\ncost = 1\nfeatures = [1]',
+            "no array of column names",
+            id="number-as-feature",
+        ),
         pytest.param(DATA + "[hpc.params]\nwhen = 2020-01-01", "must be numbers, strings", id="a-date-as-param"),
         pytest.param(DATA + "[hpc.params]\nC = nan", "must be numbers, strings", id="nan-as-param"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_one_line(tmp_path, text, said):
     with pytest.raises(InputError, match=said) as found:
         config(tmp_path, text)
@@ -123,7 +138,7 @@ def test_what_is_wrong_is_one_line(tmp_path, text, said):
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path):
-    with pytest.raises(InputError, match="No such file.*hardcase init"):
+    with pytest.raises(InputError, match=r"No such file.*hardcase init"):
         read_config(tmp_path / "none.toml")
     with pytest.raises(InputError, match="cannot be read"):
         read_config(tmp_path)

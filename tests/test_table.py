@@ -169,7 +169,9 @@ def test_a_file_that_is_not_there_or_of_another_kind_is_refused(tmp_path):
         pytest.param({"X": np.array([["a"]])}, "no array X", id="text-in-X"),
         pytest.param({"X": np.zeros((2, 2), complex)}, "no array X", id="complex-X"),
         pytest.param({"X": np.zeros((2, 3, 4))}, "no sensor_names", id="windows-without-names"),
-        pytest.param({"X": np.zeros((2, 3, 4)), "sensor_names": ["a"]}, "sensor_names has 1 entries, 3", id="few-names"),
+        pytest.param(
+            {"X": np.zeros((2, 3, 4)), "sensor_names": ["a"]}, "sensor_names has 1 entries, 3", id="few-names"
+        ),
         pytest.param({"X": np.zeros((2, 1, 1)), "sensor_names": ["a"]}, "at least 2 are needed", id="short-windows"),
         pytest.param({"X": np.zeros((2, 2)), "feature_names": ["a"]}, "feature_names has 1 entries, 2", id="one-name"),
         pytest.param({"X": np.zeros((2, 2)), "feature_names": ["a", "a"]}, "'a' twice", id="a-name-twice"),
@@ -245,7 +247,7 @@ def test_classes_are_the_sorted_labels(tmp_path, cells, classes):
     t = read_table(csv(tmp_path, "x,y\n" + "".join(f"0,{c}\n" for c in cells)))
     y, found = target_classes(t, "y")
     assert found == classes
-    assert [found[k] for k in y][0] == max(classes)
+    assert found[y[0]] == max(classes)
     assert all(type(c) in (int, float, str) for c in found)
 
 
