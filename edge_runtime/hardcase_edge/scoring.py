@@ -1,9 +1,8 @@
 """Scorers in pure Python: codes in, integer scores out (floats for a draft).
 
-``prepare`` turns a scorer's data into a function once; a session calls it with its codes. The C kernel gives the
-same integers. Codes come in pairs: slot 2c is column c with missing as -32768, slot 2c+1 with missing as +32767, so
-that a tree step is one comparison whichever way missing goes (``verifier`` keeps thresholds of missing-right nodes
-below 32767).
+``prepare`` turns a scorer's data into a function once; a session calls it with its codes. Codes come in pairs: slot
+2c is column c with missing as -32768, slot 2c+1 with missing as +32767, so that a tree step is one comparison
+whichever way missing goes (``verifier`` keeps thresholds of missing-right nodes below 32767).
 """
 
 from __future__ import annotations
