@@ -216,6 +216,7 @@ def test_dear_sensors_are_bought_last_and_twins_use_the_models_sensors_only(gamm
     model = AdaptGBRT(gamma=gamma, n_rounds=2, trees_per_round=5).fit(Judge(make_problem()))
     bought = set(model.sensors_)
     assert all(set(twin.sensors()) <= bought for twin in twins[1:])
+    assert all((twin.penalty == [0.0 if s in bought else np.inf for s in range(3)]).all() for twin in twins[1:])
     assert bought == expected
     assert len(twins) == 1 + N_FOLDS
 

@@ -577,6 +577,23 @@ def test_a_run_that_fails_leaves_the_old_build_and_nothing_of_its_own(tmp_path, 
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
 
 
+def test_a_build_that_cannot_take_its_place_leaves_the_old_one(tmp_path, capsys, monkeypatch):
+    train(tmp_path, capsys, columns(), "[policy]\nmethods = ['static']\n")
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    rename = Path.rename
+
+    def fail_once(self, target):
+        if self.parent == tmp_path and Path(target) == tmp_path / "build":
+            raise OSError(16, "Device or resource busy")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail_once)
+    status, _, err = run(capsys, "train", tmp_path / "hardcase.toml", "--out", tmp_path / "build")
+    assert status == 2
+    assert "Device or resource busy" in err
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
 def test_a_run_that_is_terminated_leaves_nothing(tmp_path):
     n = 3000
     write_csv(

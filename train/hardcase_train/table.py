@@ -26,7 +26,6 @@ __all__ = ["Labels", "Table", "read_table"]
 
 FORMATS = (".csv", ".parquet", ".npz")
 MAX_NAME = 200  # characters, as in a bundle's manifest
-MAX_BLOCK = 2**30  # bytes of a .csv whose columns' types are found together
 MAX_UNPACKED_BYTES = 16 * 1024**3  # of an .npz, checked before it is unpacked
 
 
@@ -172,7 +171,6 @@ def _arrow_table(path: Path, data: bytes) -> Any:
         return pa.parquet.read_table(source)
     return pa.csv.read_csv(
         source,
-        read_options=pa.csv.ReadOptions(block_size=min(len(data) + 1, MAX_BLOCK)),
         convert_options=pa.csv.ConvertOptions(strings_can_be_null=True),
     )
 
