@@ -9,11 +9,12 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from hardcase_edge.meter import to_unit
-from hardcase_edge.program import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Node, Slice
+from hardcase_edge.program import MARGIN, THRESHOLD, Answer, Branch, Forward, Node, Slice
 
 from .adapt_gbrt import AdaptGBRT
 from .batch import margins_of
 from .binning import make_bins
+from .buying import buy
 from .compiler import compile_program
 from .front import Point, best_points, with_test
 from .judge import Judge
@@ -35,7 +36,7 @@ def adapt_nodes(problem: Problem, sensors: list[int], threshold: float, margin: 
     width = class_outputs(problem.n_classes)
     features = set(problem.uplink.features)
     wanted = tuple(s for s, sensor in enumerate(problem.sensors) if features & set(sensor.features))
-    head: list[Node] = [Acquire(tuple(sensors), 1, 1)] if sensors else []
+    head = buy(sensors, 0)
     k = len(head)
     return [
         *head,

@@ -13,6 +13,7 @@ import numpy as np
 
 from hardcase_edge.program import MARGIN, Acquire, Answer, Branch, Forward, Node, Slice
 
+from .buying import buy, n_nodes
 from .calibrate import confidence_table
 from .compiler import compile_program
 from .front import Point, best_points, with_test
@@ -70,17 +71,16 @@ class _Stages:
     def nodes(self, first: int, last: int, end: str, level: float) -> list[Node]:
         """Acquire, Branch(margin) per stage; Answer nodes behind them."""
         stages = range(first, last + 1)
-        n_body = 2 * len(stages) - (end == "answer") + (end == "forward")
+        new = {k: [s for s in self.chain[k] if k == first or s not in self.chain[k - 1]] for k in stages}
+        n_body = sum(n_nodes(new[k]) + 1 for k in stages) - (end == "answer") + (end == "forward")
         answers = {k: n_body + i for i, k in enumerate(stages)}
         nodes: list[Node] = []
         for k in stages:
-            bought = set(self.chain[k - 1]) if k > first else set()
-            new = tuple(s for s in self.chain[k] if s not in bought)
-            here = len(nodes)
-            is_end = end == "answer" and k == last
-            nodes.append(Acquire(new, here + 1 if not is_end else answers[k], here + 1 if not is_end else answers[k]))
-            if not is_end:
-                nodes.append(Branch(self.slices[k], MARGIN, (here + 2, answers[k]), self._margin(k, level)))
+            if end == "answer" and k == last:
+                nodes += buy(new[k], len(nodes), answers[k])
+            else:
+                nodes += buy(new[k], len(nodes))
+                nodes.append(Branch(self.slices[k], MARGIN, (len(nodes) + 1, answers[k]), self._margin(k, level)))
         if end == "forward":
             nodes.append(Forward(self._wanted(), answers[last]))
         nodes.extend(Answer(self.slices[k], "class", *self.tables[k]) for k in stages)

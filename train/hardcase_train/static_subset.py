@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hardcase_edge.program import Acquire, Answer, Node, Slice
+from hardcase_edge.program import Answer, Node, Slice
 
+from .buying import buy
 from .calibrate import confidence_table
 from .compiler import compile_program
 from .front import Point, with_test
@@ -30,8 +31,7 @@ def static_points(search: SubsetSearch, progress: Any = None) -> list[Point]:
 
 def _point(judge: Judge, subset: Subset, trained: Trained) -> Point:
     problem = judge.problem
-    nodes: list[Node] = [Acquire(subset, 1, 1)] if subset else []
-    nodes.append(Answer(Slice(0, 0, class_outputs(problem.n_classes))))
+    nodes = [*buy(subset, 0), Answer(Slice(0, 0, class_outputs(problem.n_classes)))]
     outcome = judge.run(compile_program(problem, [trained.ensemble], nodes), [trained])
     nodes[-1] = answer_node(nodes[-1], outcome.margin, outcome.label == judge.y)
     program = compile_program(problem, [trained.ensemble], nodes)
