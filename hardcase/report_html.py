@@ -47,7 +47,8 @@ def make_html(values: dict[str, Any], front_svg: str, routes_svg: str) -> str:
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>hardcase demo</title><style>{STYLE}</style></head><body>
 <h1>hardcase: easy cases on the device, hard cases to the cloud</h1>
-<p>Costs in {escape(values["unit"])} per decision, on rows that no choice has seen.</p>
+<p>Costs in {escape(values["unit"])} per decision, on rows that no choice has seen. The row hardcase is
+{escape(values["hardcase"])}.</p>
 <table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>
 {verdict}
 <h2>What accuracy costs</h2>
