@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
 TARGETS = ("cooler_condition_pct", "valve_condition_pct", "pump_leakage", "accumulator_bar", "stable_flag")
 METHODS = ("static", "cascade", "adapt-gbrt")
+ROWS = ("f0", *METHODS, "hardcase")
 MAX_LOSS = 0.005
 PAGE = ROOT / "docs" / "benchmarks" / "rig.md"
 HEAD = """# The hydraulic rig: every target
@@ -70,7 +71,7 @@ def run_seed(target: str, seed: int) -> dict[str, dict[str, float]]:
 def summarise(runs: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Means over seeds, and the half-width of the interval of the loss."""
     out = {}
-    for name in runs[0]:
+    for name in ROWS:
         loss = np.array([r[name]["loss"] for r in runs])
         cost = np.array([r[name]["cost"] for r in runs])
         t = stats.t.ppf(0.975, len(runs) - 1) / np.sqrt(len(runs)) if len(runs) > 1 else float("nan")
@@ -95,7 +96,8 @@ def table(target: str, rows: dict[str, dict[str, Any]], n_seeds: int) -> str:
         "| policy | accuracy | below f0 (95 %) | mean cost, mJ (95 %) | of f0's cost | forwarded |",
         "|---|---|---|---|---|---|",
     ]
-    for name, r in rows.items():
+    for name in ROWS:
+        r = rows[name]
         pm, cost_pm = (f" ± {r[k]:.{d}f}" if r[k] is not None else "" for k, d in (("loss_pm", 4), ("cost_pm", 1)))
         lines.append(
             f"| {name}{_picked(name, r['methods'])} | {r['accuracy']:.4f} | {r['loss']:.4f}{pm} "
@@ -103,8 +105,9 @@ def table(target: str, rows: dict[str, dict[str, Any]], n_seeds: int) -> str:
             f"{100 * r['cost'] / f0_cost:.1f} % | {100 * r['forward_rate']:.1f} % |"
         )
     good = {n: r for n, r in rows.items() if r["loss"] <= MAX_LOSS}
-    cheapest = min(good, key=lambda n: (good[n]["cost"], n != "hardcase"))
-    lines += ["", f"Cheapest row at most {MAX_LOSS} below f0: {cheapest}."]
+    least = min(r["cost"] for r in good.values())
+    cheapest = " and ".join(n for n, r in good.items() if r["cost"] <= least + 1e-9)
+    lines += ["", f"Cheapest at most {MAX_LOSS} below f0: {cheapest}."]
     return "\n".join(lines)
 
 
