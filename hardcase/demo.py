@@ -102,7 +102,7 @@ def _train(args: argparse.Namespace, say: _Teller) -> Task:
 
     config = read_config(args.config, seed=args.seed)
     say(f"training on {config.file.name}: f0 is {config.estimator}, methods are {', '.join(config.methods)}")
-    task = make_task(config)
+    task = make_task(config, quiet=args.json)
     save(task, learn(task.problem, config.methods, quiet=args.json), args.out / "train")
     return task
 

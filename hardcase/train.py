@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
     config = read_config(args.config, seed=args.seed)
     methods = tuple(check_method("--method", m) for m in args.method) if args.method else config.methods
-    task = make_task(config)
+    task = make_task(config, quiet=args.quiet or args.json)
     with whole_folder(args.out) as folder:
         hpc = _save_hpc(task, folder)  # before the long work: f0 may be one that no worker could run
         points = learn(task.problem, methods, quiet=args.quiet or args.json)

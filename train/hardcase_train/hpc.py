@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from hardcase_edge.errors import InputError
 
 __all__ = ["fit_hpc", "make_hpc", "out_of_fold", "probabilities"]
 
-N_FOLDS = 4  # as many as policies are judged by
+N_FOLDS = 4  # of f0; policies are judged by as many, so that both sides see the same share of the rows
 TAKES_MISSING = ("HistGradientBoostingClassifier",)  # natively, and converts to ONNX exactly so
 
 
@@ -89,7 +90,14 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def out_of_fold(model: ClassifierMixin, X: np.ndarray, y: np.ndarray, n_classes: int, seed: int) -> np.ndarray:
+def out_of_fold(
+    model: ClassifierMixin,
+    X: np.ndarray,
+    y: np.ndarray,
+    n_classes: int,
+    seed: int,
+    progress: Callable[[int], Any] = lambda n: None,
+) -> np.ndarray:
     """Probabilities of training rows from copies of f0 that have not seen them: 4 folds, stratified.
 
     A class with a single row is seen by no copy that judges it; its probability there is zero.
@@ -104,4 +112,5 @@ def out_of_fold(model: ClassifierMixin, X: np.ndarray, y: np.ndarray, n_classes:
         held = fold == k
         if held.any() and len(np.unique(y[~held])) > 1:
             out[held] = probabilities(fit_hpc(model, X[~held], y[~held]), X[held], n_classes)
+        progress(1)
     return out

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from hardcase_edge.errors import InputError, ProgramError
 from hardcase_edge.meter import to_micro
@@ -16,7 +17,7 @@ from hardcase_edge.verifier import verify
 from hardcase_edge.wire import request_bytes
 
 from .config import Config
-from .hpc import fit_hpc, make_hpc, out_of_fold, probabilities
+from .hpc import N_FOLDS, fit_hpc, make_hpc, out_of_fold, probabilities
 from .problem import Problem, Rows
 from .table import Table, read_table
 
@@ -41,8 +42,8 @@ class Task:
     table: Table
 
 
-def make_task(config: Config) -> Task:
-    """Read the table, split it, declare sensors and fit f0.
+def make_task(config: Config, *, quiet: bool = True) -> Task:
+    """Read the table, split it, declare sensors and fit f0; ``quiet``: no progress bar on stderr.
 
     Raises
     ------
@@ -64,15 +65,14 @@ def make_task(config: Config) -> Task:
     n_classes = len(classes)
     uplink = _uplink(config, features)
     _check_declared(features, sensors, uplink)
-    fitted = fit_hpc(model, X[train], y[train])
+    with tqdm(total=1 + N_FOLDS, desc="f0", disable=quiet, leave=False) as bar:
+        fitted = fit_hpc(model, X[train], y[train])
+        bar.update(1)
+        unseen = out_of_fold(model, X[train], y[train], n_classes, config.seed, bar.update)
     parts = []
     for k in range(3):
         rows = np.flatnonzero(split == k)
-        p = (
-            out_of_fold(model, X[train], y[train], n_classes, config.seed)
-            if k == 0
-            else probabilities(fitted, X[rows], n_classes)
-        )
+        p = unseen if k == 0 else probabilities(fitted, X[rows], n_classes)
         parts.append(Rows(X[rows], y[rows], p, rows))
     train_rows, valid_rows, test_rows = parts
     problem = Problem(features, sensors, uplink, n_classes, train_rows, valid_rows, test_rows, config.seed)
