@@ -71,7 +71,7 @@ def _sweep(judge: Judge, model: AdaptGBRT, params: dict[str, Any]) -> list[Point
     chooses between the two.
     """
     problem, sensors, scores = judge.problem, model.sensors_, model.trained_.scores
-    program = compile_program(problem, [model.trained_.ensemble], adapt_nodes(problem, sensors, 0.0, 0.0))
+    program = compile_program(problem, [model.trained_.part], adapt_nodes(problem, sensors, 0.0, 0.0))
     here = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, NEVER, -NEVER))
     there = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, -NEVER, NEVER))
     gate, margin = scores[:, -1], margins_of(scores[:, :-1])
@@ -88,7 +88,7 @@ def _with_program(judge: Judge, model: AdaptGBRT, point: Point) -> Point:
     """The point's program; its confidences come from the judged rows that are answered here."""
     problem = judge.problem
     nodes = adapt_nodes(problem, model.sensors_, point.params["gate"], point.params["margin"])
-    program = compile_program(problem, [model.trained_.ensemble], nodes)
+    program = compile_program(problem, [model.trained_.part], nodes)
     outcome = judge.run(program, [model.trained_])
     here = ~outcome.forwarded
     nodes[-1] = answer_node(nodes[-1], outcome.margin[here], (outcome.label == judge.y)[here])

@@ -32,9 +32,9 @@ def _point(judge: Judge, subset: Subset, trained: Trained) -> Point:
     problem = judge.problem
     nodes: list[Node] = [Acquire(subset, 1, 1)] if subset else []
     nodes.append(Answer(Slice(0, 0, class_outputs(problem.n_classes))))
-    outcome = judge.run(compile_program(problem, [trained.ensemble], nodes), [trained])
+    outcome = judge.run(compile_program(problem, [trained.part], nodes), [trained])
     nodes[-1] = answer_node(nodes[-1], outcome.margin, outcome.label == judge.y)
-    program = compile_program(problem, [trained.ensemble], nodes)
+    program = compile_program(problem, [trained.part], nodes)
     return with_test(problem, Point("static", {"sensors": list(subset)}, judge.summary(outcome), {}, program))
 
 
