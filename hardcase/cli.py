@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from hardcase_edge.errors import HardcaseError
 
@@ -19,11 +20,16 @@ __all__ = ["main"]
 VERBS = ("init", "train", "export", "inspect", "evaluate", "keygen", "cloud", "demo")
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells a wrong argument in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"hardcase: {' '.join(message.split())}; see {self.prog} --help\n")
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all verbs."""
-    parser = argparse.ArgumentParser(
-        prog="hardcase", description="Answer easy cases on the device, forward the hard ones."
-    )
+    parser = _Parser(prog="hardcase", description="Answer easy cases on the device, forward the hard ones.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb in VERBS:
         module = import_module(f"hardcase.{verb}")

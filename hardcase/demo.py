@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hardcase_export.front import Front, Point
     from hardcase_train.task import Task
 
-HELP = "train, export, start the cloud, run a fleet, kill the worker half-way, and reconcile"
+HELP = "Train, export, start the cloud, run a fleet, kill the worker half-way, and reconcile."
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "hydraulic" / "hardcase.toml"
 MAX_LOSS = 0.005  # of accuracy against f0, on the judged rows
 MIN_FORWARD = 0.03  # the demonstration must see both routes before and after the kill

@@ -14,7 +14,7 @@ from .options import add_json, report
 if TYPE_CHECKING:
     from hardcase_train.table import Table
 
-HELP = "write a first hardcase.toml from a table"
+HELP = "Write a first hardcase.toml from a table."
 LIKELY = ("target", "label", "class", "y")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hardcase_train.problem import Rows
     from hardcase_train.task import Task
 
-HELP = "train gates, low-cost models and baselines; write policies, front and f0"
+HELP = "Train gates, low-cost models and baselines; write policies, front and f0."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -246,7 +246,7 @@ def test_a_file_that_is_refused_leaves_the_old_one(tmp_path):
     path = tmp_path / "hpc.onnx"
     path.write_bytes(b"the one before")
     with pytest.raises(InputError):
-        export(fit(CLASSIFIERS["logistic"], 3), 4, path)
+        export(fit(CLASSIFIERS["logistic"], 3), 2, path)
     assert path.read_bytes() == b"the one before"
 
 
@@ -259,7 +259,27 @@ def test_a_classifier_without_probabilities_is_refused(tmp_path):
 
 
 def test_a_classifier_of_other_classes_is_refused(tmp_path):
-    refused(fit(CLASSIFIERS["tree"], 3), 4, tmp_path / "hpc.onnx", "0 to 3 are expected")
+    refused(fit(CLASSIFIERS["tree"], 3), 2, tmp_path / "hpc.onnx", r"classes \[0, 1, 2\], 0 to 1 are expected")
+
+
+@pytest.mark.parametrize("dtypes", [("f32",) * N_FEATURES, WIDE], ids=["f32", "f64"])
+@pytest.mark.parametrize("seen", [(0, 2), (1, 3, 4)], ids=str)
+@pytest.mark.parametrize("name", ["forest", "hist-boosting", "logistic", "neighbours", "naive-bayes"])
+def test_a_class_that_was_never_seen_has_no_probability(tmp_path, name, seen, dtypes):
+    X, y = rows(300, len(seen), 1)
+    model = clone(CLASSIFIERS[name])
+    imputer = SimpleImputer(strategy="median", keep_empty_features=True)
+    model = Pipeline([("impute", imputer), ("model", model)]).fit(X, np.array(seen)[y])
+    report = export(model, 5, tmp_path / "hpc.onnx", dtypes)
+    assert report["apart"] == 0
+    assert report["probability_gap"] < 0.01
+    hpc = Hpc(tmp_path / "hpc.onnx")
+    assert hpc.n_classes == 5
+    given = rows(40, len(seen), 3)[0]
+    answers = hpc.answer(given.tolist())
+    assert [label for label, _ in answers] == model.predict(given).tolist()
+    wanted = np.round(model.predict_proba(given).max(axis=1) * 10_000)
+    assert np.abs([c for _, c in answers] - wanted).max() <= 100
 
 
 def test_a_classifier_that_nobody_can_convert_is_refused(tmp_path):

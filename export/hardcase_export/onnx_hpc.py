@@ -142,8 +142,9 @@ def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int
     """How many labels differ, and the largest difference of a probability."""
     name = name_of(estimator)
     try:
-        labels, probabilities = np.asarray(estimator.predict(X)), np.zeros((len(X), n_classes))
-        probabilities[:, estimator.classes_] = estimator.predict_proba(X)
+        with np.errstate(all="ignore"):
+            labels, probabilities = np.asarray(estimator.predict(X)), np.zeros((len(X), n_classes))
+            probabilities[:, estimator.classes_] = estimator.predict_proba(X)
     except ValueError as error:
         raise InputError(
             f"{name} fails on the test rows{kind} ({one_line(error)}); "
@@ -158,6 +159,10 @@ def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int
         raise InputError(f"{name}'s ONNX file fails on the test rows{kind} ({one_line(error)}); {REMEDY}") from error
     if np.shape(found) != (len(X),) or np.shape(said) != (len(X), n_classes):
         raise InputError(f"{name}'s ONNX file gives labels {np.shape(found)} and probabilities {np.shape(said)}")
+    if not np.isfinite(said).all():
+        raise InputError(
+            f"{name}'s ONNX file gives probabilities that are no numbers{kind}; scale the data, or {REMEDY}"
+        )
     apart = int(np.sum(found != labels))
     if apart > MAX_APART * len(X):
         raise InputError(

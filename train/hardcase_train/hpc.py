@@ -55,7 +55,7 @@ def fit_hpc(model: ClassifierMixin, X: np.ndarray, y: np.ndarray) -> ClassifierM
     InputError
         scikit-learn refuses the parameters or the data.
     """
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), np.errstate(all="ignore"):  # what overflows shows in the probabilities
         warnings.simplefilter("ignore", ConvergenceWarning)  # the user's choice of iterations
         model = clone(model)
         if getattr(model, "early_stopping", None) == "auto" and np.unique(y, return_counts=True)[1].min() < 2:
@@ -72,13 +72,16 @@ def probabilities(model: ClassifierMixin, X: np.ndarray, n_classes: int) -> np.n
     Raises
     ------
     InputError
-        scikit-learn refuses the rows: more neighbours asked for than it was fitted to, for one.
+        scikit-learn refuses the rows (more neighbours asked for than it was fitted to, for one), or loses itself.
     """
     out = np.zeros((len(X), n_classes))
     try:
-        out[:, model.classes_] = model.predict_proba(X)
+        with np.errstate(all="ignore"):
+            out[:, model.classes_] = model.predict_proba(X)
     except Exception as error:  # as above
         raise InputError(f"[hpc] the estimator cannot judge rows: {_one_line(error)}") from error
+    if not np.isfinite(out).all():
+        raise InputError("[hpc] the estimator gives probabilities that are no numbers; scale the data or name another")
     return out
 
 

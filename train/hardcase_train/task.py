@@ -234,7 +234,8 @@ def declared(X: np.ndarray, train: np.ndarray) -> tuple[Feature, ...]:
             dtype = "f64"
         else:
             blur = np.abs(values.astype(np.float32) - values).max()
-            dtype = "f64" if blur > 1e-3 * values.std() > 0 else "f32"
+            is_constant = values.min() == values.max()  # then a rounded sum may still give it a deviation
+            dtype = "f64" if blur > 1e-3 * values.std() > 0 and not is_constant else "f32"
         out.append(Feature(dtype, bool(np.isnan(X[train, f]).any())))
     return tuple(out)
 

@@ -1,0 +1,150 @@
+"""hardcase.toml: what is wrong is told in one line, with what is near it; values arrive as they were written."""
+
+from __future__ import annotations
+
+import pytest
+
+from hardcase_edge.errors import InputError
+from hardcase_train.config import METHODS, Config, SensorConfig, read_config
+
+DATA = '[data]\nfile = "d.csv"\ntarget = "y"\n'
+
+
+def config(folder, text):
+    path = folder / "hardcase.toml"
+    path.write_text(text)
+    return read_config(path)
+
+
+def test_every_key_arrives(tmp_path):
+    found = config(
+        tmp_path,
+        """
+        [data]
+        file = "sub/d.csv"
+        target = "y"
+        split = "time"
+        seed = 7
+        [cost]
+        unit = "mJ"
+        default_sensor = 2
+        [cost.uplink]
+        per_request = 100
+        per_byte = 0.02
+        [cost.cloud]
+        per_request = 1.5
+        [hpc]
+        estimator = "RandomForestClassifier"
+        [hpc.params]
+        n_estimators = 10
+        [policy]
+        methods = ["static"]
+        [[sensor]]
+        name = "p"
+        features = ["p.*", "q"]
+        cost = 3
+        [[sensor]]
+        name = "r"
+        cost = 0
+        """,
+    )
+    assert found == Config(
+        file=tmp_path / "sub/d.csv",
+        target="y",
+        split="time",
+        seed=7,
+        unit="mJ",
+        default_sensor=2.0,
+        per_request=100.0,
+        per_byte=0.02,
+        cloud_per_request=1.5,
+        sensors=(
+            SensorConfig(name="p", features=("p.*", "q"), cost=3.0),
+            SensorConfig(name="r", features=("r",), cost=0.0),
+        ),
+        estimator="RandomForestClassifier",
+        params={"n_estimators": 10},
+        methods=("static",),
+    )
+
+
+def test_two_keys_are_enough(tmp_path):
+    found = config(tmp_path, DATA)
+    assert (found.split, found.seed, found.methods) == ("random", 0, METHODS)
+    assert read_config(tmp_path / "hardcase.toml", seed=5).seed == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("", r"\[data\] needs file", id="nothing"),
+        pytest.param('[data]\nfile = "x.csv"', r"\[data\] needs target", id="no-target"),
+        pytest.param("data = [", "is not TOML", id="no-toml"),
+        pytest.param("a = " + "[" * 100_000, "is not TOML", id="nested-too-deep"),
+        pytest.param(DATA + "targte = 1", r"\[data\] has the unknown key 'targte'; did you mean 'target'", id="typo"),
+        pytest.param("[polcy]", "the top level has the unknown key 'polcy'; did you mean 'policy'", id="section-typo"),
+        pytest.param(DATA + "[cost.uplnk]", "'uplnk'; did you mean 'uplink'", id="subsection-typo"),
+        pytest.param(DATA + '[[sensor]]\nname = "a"\ncots = 1', "'cots'; did you mean 'cost'", id="sensor-typo"),
+        pytest.param(DATA + "zzzz = 1", "'zzzz'; known are file, target, split, seed", id="nothing-near"),
+        pytest.param(DATA + "[hpc]\nestimater = 'x'", "did you mean 'estimator'", id="hpc-typo"),
+        pytest.param(
+            DATA + "[policy]\nmethods = ['adapt']", "names the method 'adapt'; did you mean 'adapt-gbrt'", id="method"
+        ),
+        pytest.param(DATA + "[policy]\nmethods = [3]", "names the method 3; known are", id="method-of-another-type"),
+        pytest.param(DATA + "[policy]\nmethods = []", "methods is empty", id="no-method"),
+        pytest.param(DATA + "[policy]\nmethods = 'static'", "an array is expected", id="method-no-array"),
+        pytest.param(DATA + "seed = -1", "the seed -1 is not between", id="negative-seed"),
+        pytest.param(DATA + "seed = 1.5", "seed is '1.5', a whole number", id="fractional-seed"),
+        pytest.param(DATA + "seed = true", "seed is 'True', a whole number", id="true-as-a-number"),
+        pytest.param('[data]\nfile = 3\ntarget = "y"', "file is '3', a string", id="file-no-string"),
+        pytest.param('[data]\nfile = "d.csv"\ntarget = ""', "target has 0 characters", id="empty-target"),
+        pytest.param("data = 3", "data is '3', a table", id="section-no-table"),
+        pytest.param(DATA + "[sensor]\nname = 'a'", "an array is expected", id="sensor-no-array"),
+        pytest.param("sensor = [1]\n" + DATA, "is not a table", id="sensor-no-table"),
+        pytest.param(DATA + "[cost]\ndefault_sensor = -1", "default_sensor is -1, a cost from 0", id="negative"),
+        pytest.param(DATA + "[cost]\ndefault_sensor = nan", "default_sensor is nan, a cost from 0", id="not-a-number"),
+        pytest.param(DATA + "[cost]\ndefault_sensor = inf", "default_sensor is inf, a cost from 0", id="infinite"),
+        pytest.param(DATA + "[cost]\ndefault_sensor = true", "is 'True', a number", id="true-as-a-cost"),
+        pytest.param(DATA + "[cost]\ndefault_sensor = '1'", "is '1', a number", id="text-as-a-cost"),
+        pytest.param(DATA + f"[cost.uplink]\nper_byte = 1{'0' * 400}", "a cost from 0 to 1e.09", id="huge"),
+        pytest.param(DATA + "[cost.cloud]\nper_request = -0.5", "per_request is -0.5", id="negative-cloud"),
+        pytest.param(DATA + '[cost]\nunit = ""', "unit has 0 characters", id="no-unit"),
+        pytest.param(DATA + '[[sensor]]\nname = "a"\ncost = -2', "cost of sensor 'a' is -2", id="negative-sensor"),
+        pytest.param(DATA + '[[sensor]]\nname = "a"', "sensor 'a' has no cost", id="no-cost"),
+        pytest.param(DATA + "[[sensor]]\ncost = 1", "sensor '\\?' has no name", id="no-name"),
+        pytest.param(DATA + f'[[sensor]]\nname = "{"n" * 201}"\ncost = 1', "name has 201 characters", id="long-name"),
+        pytest.param(
+            DATA + '[[sensor]]\nname = "a"\ncost = 1\n' * 1 + '[[sensor]]\nname = "a"\ncost = 2',
+            "stands twice",
+            id="sensor-twice",
+        ),
+        pytest.param(
+            DATA + '[[sensor]]\nname = "a"\ncost = 1\nfeatures = []', "no array of column names", id="no-features"
+        ),
+        pytest.param(
+            DATA + '[[sensor]]\nname = "a"\ncost = 1\nfeatures = [1]',
+            "no array of column names",
+            id="number-as-feature",
+        ),
+        pytest.param(DATA + "[hpc.params]\nwhen = 2020-01-01", "must be numbers, strings", id="a-date-as-param"),
+        pytest.param(DATA + "[hpc.params]\nC = nan", "must be numbers, strings", id="nan-as-param"),
+    ],
+)
+def test_what_is_wrong_is_one_line(tmp_path, text, said):
+    with pytest.raises(InputError, match=said) as found:
+        config(tmp_path, text)
+    assert "hardcase.toml" in str(found.value)
+    assert len(str(found.value)) < 400
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path):
+    with pytest.raises(InputError, match=r"No such file.*hardcase init"):
+        read_config(tmp_path / "none.toml")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_config(tmp_path)
+    (tmp_path / "big.toml").write_bytes(b"#" * 1_000_001)
+    with pytest.raises(InputError, match="larger than"):
+        read_config(tmp_path / "big.toml")
+    (tmp_path / "latin.toml").write_bytes(b'x = "\xe9"')
+    with pytest.raises(InputError, match="is not TOML"):
+        read_config(tmp_path / "latin.toml")

@@ -1,0 +1,306 @@
+"""Tables of every kind become numbers and labels; what cannot is told in one line, and nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from hardcase_edge.errors import InputError
+from hardcase_edge.window import window_features
+from hardcase_train import table as module
+from hardcase_train.table import read_table
+from hardcase_train.task import declared, held, target_classes, target_labels
+
+
+def csv(folder, text):
+    path = folder / "data.csv"
+    path.write_text(text)
+    return path
+
+
+def npz(folder, **arrays):
+    path = folder / "data.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+def parquet(folder, columns):
+    path = folder / "data.parquet"
+    pa.parquet.write_table(pa.table(columns), path)
+    return path
+
+
+def refused(path, said):
+    with pytest.raises(InputError, match=said) as found:
+        read_table(path)
+    assert str(path) in str(found.value)
+
+
+# ---------------------------------------------------------------- what is read
+
+
+def test_a_csv_has_numbers_and_labels(tmp_path):
+    t = read_table(csv(tmp_path, "a,b,on,y\n1,0.5,true,good\n-0,,false,bad\n3,inf,true,good\n"))
+    assert t.names == ("a", "b", "on")
+    assert t.texts == ("y",)
+    assert t.X.tolist()[0] == [1.0, 0.5, 1.0]
+    assert np.isnan(t.X[1:, 1]).all()
+    assert not np.signbit(t.X[1, 0])
+    assert t.labels["y"].tolist() == ["good", "bad", "good"]
+    assert t.labels["a"].tolist() == [1, 0, 3]
+    assert len(t.sha256) == 64
+
+
+def test_a_column_may_change_from_whole_numbers_to_fractions_late_in_a_long_file(tmp_path):
+    rows = "1,2\n" * 400_000 + "1.5,2\n"
+    t = read_table(csv(tmp_path, f"a,b\n{rows}"))
+    assert t.X[-1].tolist() == [1.5, 2.0]
+    assert len(t.X) == 400_001
+
+
+def test_whole_numbers_beyond_doubles_are_the_nearest_double_and_exact_labels(tmp_path):
+    t = read_table(csv(tmp_path, f"a,b\n{2**53 + 1},1\n{2**53 + 3},2\n"))
+    assert t.X[:, 0].tolist() == [float(2**53), float(2**53 + 4)]
+    assert t.labels["a"].tolist() == [2**53 + 1, 2**53 + 3]
+
+
+def test_a_column_of_nothing_but_missing_values_is_a_column(tmp_path):
+    t = read_table(csv(tmp_path, "a,none\n1,\n2,\n"))
+    assert t.names == ("a", "none")
+    assert np.isnan(t.X[:, 1]).all()
+
+
+def test_words_for_missing_are_missing_labels_too(tmp_path):
+    t = read_table(csv(tmp_path, "a,y\n1,good\n2,NaN\n3,bad\n"))
+    with pytest.raises(InputError, match="'y' is missing in 1 rows, first in row 2"):
+        target_labels(t, "y")
+
+
+def test_parquet_of_every_type_of_number(tmp_path):
+    columns = {
+        "i8": pa.array([1, None, 3], pa.int8()),
+        "u64": pa.array([1, 2, 2**64 - 1], pa.uint64()),
+        "f32": pa.array([0.1, None, float("inf")], pa.float32()),
+        "flag": pa.array([True, None, False]),
+        "money": pa.array([1, 2, None], pa.decimal128(10, 2)),
+        "kind": pa.array(["x", "y", None]).dictionary_encode(),
+        "text": pa.array(["p", "q", "r"], pa.large_string()),
+    }
+    t = read_table(parquet(tmp_path, columns))
+    assert t.names == ("i8", "u64", "f32", "flag", "money")
+    assert np.isnan(t.X).tolist() == [[0, 0, 0, 0, 0], [1, 0, 1, 1, 0], [0, 0, 1, 0, 1]]
+    assert t.X[2, 1] == 2.0**64
+    assert t.labels["kind"].tolist() == ["x", "y", None]
+    assert t.texts == ("kind", "text")
+
+
+def test_dates_and_lists_are_no_numbers(tmp_path):
+    when = pa.array([1, 2], pa.timestamp("s"))
+    t = read_table(parquet(tmp_path, {"when": when, "list": pa.array([[1], [2]]), "a": pa.array([1, 2])}))
+    assert t.names == ("a",)
+    assert t.texts == ("when", "list")
+    assert list(t.labels) == ["a"]
+
+
+def test_an_npz_of_features(tmp_path):
+    t = read_table(npz(tmp_path, X=np.array([[1, 2], [3, 4]]), feature_names=["a", "b"], y=["u", "v"], scale=0.5))
+    assert t.names == ("a", "b")
+    assert t.X.tolist() == [[0.5, 1.0], [1.5, 2.0]]
+    assert t.labels["y"].tolist() == ["u", "v"]
+    unnamed = read_table(npz(tmp_path, X=np.zeros((2, 3), dtype=bool), y=np.array([b"u", b"v"])))
+    assert unnamed.names == ("x0", "x1", "x2")
+    assert unnamed.labels["y"].tolist() == ["u", "v"]
+
+
+def test_an_npz_of_windows_has_the_features_that_the_device_computes(tmp_path):
+    X = np.random.default_rng(0).normal(size=(3, 2, 7)).astype(np.float32)
+    X[1, 1, 3] = np.nan
+    t = read_table(npz(tmp_path, X=X, sensor_names=["p", "q"], Y=[[0, 1], [1, 1], [0, 2]], target_names=["m", "n"]))
+    assert t.names[:5] == ("p.mean", "p.deviation", "p.slope", "p.roughness", "q.mean")
+    assert tuple(t.X[2, 4:]) == window_features(X[2, 1].tolist())
+    assert np.isnan(t.X[1, 4:]).all()
+    assert t.windows == {"p": 7, "q": 7}
+    assert t.labels["n"].tolist() == [1, 1, 2]
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("", "is empty", id="no-bytes"),
+        pytest.param("\n", "not a readable .csv table", id="a-blank-line"),
+        pytest.param("a,b,y\n", "has no rows", id="header-only"),
+        pytest.param("a,a\n1,2\n", "column 'a' twice", id="a-column-twice"),
+        pytest.param("y,a,y\nu,1,v\n", "column 'y' twice", id="a-text-column-twice"),
+        pytest.param(",a\n0,1\n", "column 1 has no name", id="a-column-without-a-name"),
+        pytest.param(f"{'n' * 201}\n1\n", "a name of 201 characters", id="a-long-name"),
+        pytest.param("a,b\n1,2,3\n", "Expected 2 columns, got 3", id="a-row-too-long"),
+    ],
+)
+def test_a_csv_that_is_no_table_is_refused(tmp_path, text, said):
+    refused(csv(tmp_path, text), said)
+
+
+def test_a_file_that_is_not_there_or_of_another_kind_is_refused(tmp_path):
+    refused(tmp_path / "none.csv", "cannot be read: No such file")
+    refused(tmp_path / "table.xlsx", r"none of .csv, .parquet, .npz")
+    (tmp_path / "folder.csv").mkdir()
+    refused(tmp_path / "folder.csv", "cannot be read")
+    for suffix in ("parquet", "npz", "csv"):
+        path = tmp_path / f"noise.{suffix}"
+        path.write_bytes(bytes(range(256)) * 4)
+        refused(path, re.escape(str(path)))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        pytest.param({"Z": np.zeros((2, 2))}, "no array X", id="no-X"),
+        pytest.param({"X": np.zeros(3)}, "no array X of shape", id="one-dimension"),
+        pytest.param({"X": np.zeros((2, 2, 2, 2))}, "no array X of shape", id="four-dimensions"),
+        pytest.param({"X": np.array([["a"]])}, "no array X", id="text-in-X"),
+        pytest.param({"X": np.zeros((2, 2), complex)}, "no array X", id="complex-X"),
+        pytest.param({"X": np.zeros((2, 3, 4))}, "no sensor_names", id="windows-without-names"),
+        pytest.param(
+            {"X": np.zeros((2, 3, 4)), "sensor_names": ["a"]}, "sensor_names has 1 entries, 3", id="few-names"
+        ),
+        pytest.param({"X": np.zeros((2, 1, 1)), "sensor_names": ["a"]}, "at least 2 are needed", id="short-windows"),
+        pytest.param({"X": np.zeros((2, 2)), "feature_names": ["a"]}, "feature_names has 1 entries, 2", id="one-name"),
+        pytest.param({"X": np.zeros((2, 2)), "feature_names": ["a", "a"]}, "'a' twice", id="a-name-twice"),
+        pytest.param({"X": np.zeros((2, 2)), "y": [1]}, "y has 1 entries, 2", id="few-labels"),
+        pytest.param({"X": np.zeros((1, 2)), "y": np.array([1j])}, "y is of type complex128", id="complex-labels"),
+        pytest.param({"X": np.zeros((2, 1)), "Y": np.zeros((2, 2)), "target_names": ["m"]}, "1 entries", id="targets"),
+        pytest.param({"X": np.zeros((0, 2))}, "has no rows", id="no-rows"),
+    ],
+)
+def test_an_npz_that_is_no_table_is_refused(tmp_path, arrays, said):
+    refused(npz(tmp_path, **arrays), said)
+
+
+class Bomb:
+    """Says so if it is ever unpickled."""
+
+    fired = False
+
+    def __reduce__(self):
+        return (setattr, (Bomb, "fired", True))
+
+
+@pytest.mark.parametrize("where", ["X", "y", "feature_names", "extra"])
+def test_objects_in_an_npz_are_refused_without_unpickling(tmp_path, monkeypatch, where):
+    arrays = {"X": np.zeros((1, 1)), where: np.array([[Bomb()]] if where == "X" else [Bomb()], dtype=object)}
+    path = npz(tmp_path, **arrays)
+
+    def never(*_, **__):
+        raise AssertionError("something was unpickled")
+
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, name, never)
+    refused(path, "Object arrays cannot be loaded")
+    assert not Bomb.fired
+
+
+@pytest.mark.parametrize("suffix", ["npz", "parquet", "csv"])
+def test_a_bare_pickle_is_refused_without_unpickling(tmp_path, monkeypatch, suffix):
+    path = tmp_path / f"data.{suffix}"
+    path.write_bytes(pickle.dumps([Bomb(), 1]))
+    refused(path, str(path))
+    assert not Bomb.fired
+
+
+def test_an_npz_that_unpacks_to_too_much_is_refused_before_it_does(tmp_path, monkeypatch):
+    path = tmp_path / "data.npz"
+    np.savez_compressed(path, X=np.zeros((1000, 1000)))
+    monkeypatch.setattr(module, "MAX_UNPACKED_BYTES", 1_000_000)
+    refused(path, "unpacks to 80")
+
+
+def test_a_single_array_is_no_npz(tmp_path):
+    path = tmp_path / "data.npz"
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros((2, 2)))
+    path.write_bytes(buffer.getvalue())
+    refused(path, "no .npz archive")
+
+
+# ---------------------------------------------------------------- targets
+
+
+@pytest.mark.parametrize(
+    ("cells", "classes"),
+    [
+        pytest.param(["b", "a", "b "], ("a", "b"), id="text-is-stripped"),
+        pytest.param([3, 1, 3], (1, 3), id="whole-numbers"),
+        pytest.param([3.0, 1.5, 3.0], (1.5, 3), id="fractions"),
+        pytest.param(["true", "false", "true"], (0, 1), id="true-and-false"),
+    ],
+)
+def test_classes_are_the_sorted_labels(tmp_path, cells, classes):
+    t = read_table(csv(tmp_path, "x,y\n" + "".join(f"0,{c}\n" for c in cells)))
+    y, found = target_classes(t, "y")
+    assert found == classes
+    assert found[y[0]] == max(classes)
+    assert all(type(c) in (int, float, str) for c in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("x,y\n1,a\n2,a\n", "has 1 classes; 2 to 200", id="one-class"),
+        pytest.param("x,y\n" + "".join(f"0,{k}\n" for k in range(201)), "has 201 classes", id="too-many"),
+        pytest.param("x,y\n1,a\n2,\n3,b\n", "missing in 1 rows, first in row 2", id="an-empty-cell"),
+        pytest.param("x,y\n1,1\n2,nan\n3,\n", "missing in 2 rows", id="not-a-number"),
+        pytest.param("x,z\n1,1\n2,2\n", "no column of the data; columns are x, z", id="no-such-column"),
+        pytest.param("x,y\n1,\n2,\n", "missing in 2 rows", id="nothing-at-all"),
+    ],
+)
+def test_a_target_that_cannot_be_one_is_refused(tmp_path, text, said):
+    with pytest.raises(InputError, match=said):
+        target_classes(read_table(csv(tmp_path, text)), "y")
+
+
+def test_text_that_is_not_the_target_is_refused_by_name(tmp_path):
+    t = read_table(csv(tmp_path, "x,city,y\n1,Rome,a\n2,Oslo,b\n"))
+    with pytest.raises(InputError, match="column 'city' holds no numbers; drop it"):
+        t.without("y").check_features()
+    t.without("y", "city").check_features()
+    with pytest.raises(InputError, match="no column of numbers besides the target"):
+        t.without("x", "y", "city").check_features()
+
+
+# ---------------------------------------------------------------- declared types
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "nullable"),
+    [
+        pytest.param([1, 2, -3], "i32", False, id="whole"),
+        pytest.param([1, 2, np.nan], "i32", True, id="whole-with-gaps"),
+        pytest.param([1, 2, 2**31], "f32", False, id="too-large-for-i32"),
+        pytest.param([0.5, 1e-3, 2], "f32", False, id="fractions"),
+        pytest.param([1e300, 1, 0.5], "f64", False, id="too-large-for-f32"),
+        pytest.param([1e9 + 0.1, 1e9 + 0.2, 1e9 + 0.3], "f64", False, id="too-fine-for-f32"),
+        pytest.param([np.nan] * 3, "f32", True, id="nothing"),
+        pytest.param([0.1, 0.1, 0.1], "f32", False, id="constant"),
+    ],
+)
+def test_a_features_type_holds_its_values(values, dtype, nullable):
+    X = np.array(values, dtype=float)[:, None]
+    (feature,) = declared(X, np.ones(len(X), dtype=bool))
+    assert (feature.dtype, feature.nullable) == (dtype, nullable)
+    kept = held(X, (feature,))
+    assert kept == pytest.approx(X, rel=1e-6, nan_ok=True)
+
+
+def test_a_feature_missing_in_no_training_row_is_not_nullable():
+    X = np.array([[1.0], [2.0], [np.nan]])
+    (feature,) = declared(X, np.array([True, True, False]))
+    assert not feature.nullable

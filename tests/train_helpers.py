@@ -1,0 +1,90 @@
+"""Small problems for the tests of training, and short searches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hardcase.cli import main
+from hardcase_edge.program import MICRO, Feature, Sensor, Uplink
+from hardcase_edge.wire import request_bytes
+from hardcase_train import adapt_points, cascade, subsets
+from hardcase_train.problem import Problem, Rows
+
+__all__ = ["brief", "make_problem", "quick", "run", "toml", "write_csv"]
+
+
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few settings, small ensembles and few levels: for tests of the plumbing, not of the learning."""
+    monkeypatch.setattr(adapt_points, "GAMMAS", (0.0, 3.0))
+    monkeypatch.setattr(adapt_points, "P_FULLS", (0.15,))
+    monkeypatch.setattr(adapt_points, "FORWARD_RATES", (0.0, 0.1, 0.3))
+    monkeypatch.setattr(adapt_points, "AdaptGBRT", brief)
+    monkeypatch.setattr(subsets, "PROBE_TREES", 4)
+    monkeypatch.setattr(subsets, "FULL_TREES", 6)
+    monkeypatch.setattr(cascade, "MAX_STAGES", 3)
+    monkeypatch.setattr(cascade, "LEVELS", (0.7, 0.9))
+
+
+def brief(**settings: Any) -> Any:
+    """An ADAPT-GBRT of one round and five trees."""
+    from hardcase_train.adapt_gbrt import AdaptGBRT
+
+    return AdaptGBRT(**{"n_rounds": 1, "trees_per_round": 5, **settings})
+
+
+def make_problem(n_classes: int = 3, n: int = 150, seed: int = 0, missing: float = 0.1) -> Problem:
+    """Three sensors of two features each; feature 5 may be missing, and so may feature 3 though it is not declared so.
+
+    f0 is right in nine rows of ten.
+    """
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, 3 * n)
+    centres = np.random.default_rng(seed + 1).normal(size=(n_classes, 6)) * 1.5
+    X = centres[y] + rng.normal(size=(3 * n, 6))
+    X[:, 4] = np.round(X[:, 4] * 3)
+    X = X.astype(np.float32).astype(np.float64)
+    X[rng.random(3 * n) < missing, 5] = np.nan
+    X[n:][rng.random(2 * n) < missing, 3] = np.nan  # never so in training
+    said = np.where(rng.random(3 * n) < 0.9, y, rng.integers(0, n_classes, 3 * n))
+    p = np.full((3 * n, n_classes), 0.1 / max(n_classes - 1, 1))
+    p[np.arange(3 * n), said] = 0.9
+    features = tuple(Feature("i32" if f == 4 else "f32", nullable=f == 5) for f in range(6))
+    parts = [Rows(X[k : k + n], y[k : k + n], p[k : k + n], np.arange(k, k + n)) for k in (0, n, 2 * n)]
+    return Problem(
+        features=features,
+        sensors=tuple(Sensor((2 * s, 2 * s + 1), (cost * MICRO,)) for s, cost in enumerate((1, 5, 20))),
+        uplink=Uplink(30 * MICRO, MICRO // 50, MICRO, request_bytes([f.dtype for f in features]), tuple(range(6))),
+        n_classes=n_classes,
+        train=parts[0],
+        valid=parts[1],
+        test=parts[2],
+        seed=seed,
+    )
+
+
+def write_csv(path: Path, columns: dict[str, Any]) -> Path:
+    """A table of these columns; None and NaN are empty cells."""
+    rows = zip(*columns.values(), strict=True)
+    cells = (",".join("" if v is None or v != v else str(v) for v in row) for row in rows)
+    path.write_text("\n".join([",".join(columns), *cells]) + "\n")
+    return path
+
+
+def toml(folder: Path, text: str = "", *, file: str = "data.csv", target: str = "y", data: str = "") -> Path:
+    """A hardcase.toml with f0 a logistic regression, unless ``text`` has an [hpc] of its own."""
+    hpc = "" if "[hpc]" in text else '[hpc]\nestimator = "LogisticRegression"\n'
+    path = folder / "hardcase.toml"
+    path.write_text(f'[data]\nfile = "{file}"\ntarget = "{target}"\n{data}\n{hpc}{text}')
+    return path
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, dict[str, Any], str]:
+    """Exit status, the JSON on stdout and the text on stderr of ``hardcase ARGV --json``."""
+    status = main([*map(str, argv), "--json"])
+    out, err = capsys.readouterr()
+    return status, json.loads(out) if out.strip() else {}, err
