@@ -88,7 +88,9 @@ def test_two_keys_are_enough(tmp_path):
         pytest.param(DATA + "zzzz = 1", "'zzzz'; known are file, target, split, seed", id="nothing-near"),
         pytest.param(DATA + "[hpc]\nestimater = 'x'", "did you mean 'estimator'", id="hpc-typo"),
         pytest.param(
-            DATA + "[policy]\nmethods = ['adapt-gbr']", "names the method 'adapt-gbr'; did you mean 'adapt-gbrt'", id="method"
+            DATA + "[policy]\nmethods = ['adapt-gbr']",
+            "names the method 'adapt-gbr'; did you mean 'adapt-gbrt'",
+            id="method",
         ),
         pytest.param(DATA + "[policy]\nmethods = [3]", "names the method 3; known are", id="method-of-another-type"),
         pytest.param(DATA + "[policy]\nmethods = []", "methods is empty", id="no-method"),

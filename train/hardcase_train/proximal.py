@@ -16,7 +16,7 @@ import numpy as np
 __all__ = ["MAX_STEPS", "Groups", "SmoothLoss", "minimise"]
 
 TOLERANCE = 1e-4  # largest slope left at the end, in mean loss per unit of weight
-MAX_STEPS = 400
+MAX_STEPS = 200
 ROUNDING = 1e-14  # relative, of the loss
 
 
