@@ -207,12 +207,12 @@ def test_dear_sensors_are_bought_last_and_twins_use_the_models_sensors_only(gamm
     twins = []
     import hardcase_train.adapt_gbrt as module
 
-    class Watched(module._Twin):
+    class Watched(module.Twin):
         def __init__(self, *args):
             super().__init__(*args)
             twins.append(self)
 
-    monkeypatch.setattr(module, "_Twin", Watched)
+    monkeypatch.setattr(module, "Twin", Watched)
     model = AdaptGBRT(gamma=gamma, n_rounds=2, trees_per_round=5).fit(Judge(make_problem()))
     bought = set(model.sensors_)
     assert all(set(twin.sensors()) <= bought for twin in twins[1:])

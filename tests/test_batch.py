@@ -74,7 +74,7 @@ def test_a_branch_passes_over_a_sensor_that_has_failed(rule):
     p = problem(3)
     (model,) = SubsetSearch(Judge(p), 1).models([(0, 1, 2)])
     part = Slice(0, 0, 3) if rule == MARGIN else Slice(0, 0, 1)
-    first = compile_program(p, [model.ensemble], (Acquire((1,), 1, 1), Answer(part)))
+    first = compile_program(p, [model.part], (Acquire((1,), 1, 1), Answer(part)))
     said = Batch(first, p.test.X).run(p.test.hpc_label)
     below_zero = rule == THRESHOLD and said.label == 0
     middle = float(np.median(np.where(below_zero, -said.margin, said.margin)))
@@ -87,7 +87,7 @@ def test_a_branch_passes_over_a_sensor_that_has_failed(rule):
         Answer(Slice(0, 0, 3)),
         Answer(Slice(0, 0, 3)),
     )
-    outcome = agree(compile_program(p, [model.ensemble], nodes), p.test.X, p.test.hpc_label)
+    outcome = agree(compile_program(p, [model.part], nodes), p.test.X, p.test.hpc_label)
     failed = np.isnan(p.test.X[:, 3])
     assert not outcome.forwarded[failed].any()
     assert 0.2 < outcome.forwarded[~failed].mean() < 0.8
@@ -96,7 +96,7 @@ def test_a_branch_passes_over_a_sensor_that_has_failed(rule):
 def test_scores_that_are_given_stand_in_only_where_all_sensors_work():
     p = problem(3)
     (model,) = SubsetSearch(Judge(p), 1).models([(0, 1, 2)])
-    program = compile_program(p, [model.ensemble], (Acquire((0, 1, 2), 1, 1), Answer(Slice(0, 0, 3))))
+    program = compile_program(p, [model.part], (Acquire((0, 1, 2), 1, 1), Answer(Slice(0, 0, 3))))
     given = np.tile([0.0, 0.0, 9.0], (len(p.test.y), 1))
     said = Batch(program, p.test.X, [given]).run(p.test.hpc_label)
     own = Batch(program, p.test.X).run(p.test.hpc_label)
@@ -110,10 +110,10 @@ def test_scores_count_only_what_has_been_bought():
     p = problem(3)
     (model,) = SubsetSearch(Judge(p), 1).models([(0, 1, 2)])
     nodes = (Acquire((0,), 1, 1), Answer(Slice(0, 0, 3)))  # two of the scorer's sensors are never bought
-    outcome = agree(compile_program(p, [model.ensemble], nodes), p.test.X, p.test.hpc_label)
+    outcome = agree(compile_program(p, [model.part], nodes), p.test.X, p.test.hpc_label)
     blind = p.test.X.copy()
     blind[:, 2:] = 0.0
-    assert agree(compile_program(p, [model.ensemble], nodes), blind, p.test.hpc_label).label.tolist() == (
+    assert agree(compile_program(p, [model.part], nodes), blind, p.test.hpc_label).label.tolist() == (
         outcome.label.tolist()
     )
 

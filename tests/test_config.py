@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hardcase_edge.errors import InputError
-from hardcase_train.config import METHODS, Config, SensorConfig, read_config
+from hardcase_train.config import DEFAULT_METHODS, Config, SensorConfig, read_config
 
 DATA = '[data]\nfile = "d.csv"\ntarget = "y"\n'
 
@@ -70,7 +70,7 @@ def test_every_key_arrives(tmp_path):
 
 def test_two_keys_are_enough(tmp_path):
     found = config(tmp_path, DATA)
-    assert (found.split, found.seed, found.methods) == ("random", 0, METHODS)
+    assert (found.split, found.seed, found.methods) == ("random", 0, DEFAULT_METHODS)
     assert read_config(tmp_path / "hardcase.toml", seed=5).seed == 5
 
 
@@ -88,7 +88,9 @@ def test_two_keys_are_enough(tmp_path):
         pytest.param(DATA + "zzzz = 1", "'zzzz'; known are file, target, split, seed", id="nothing-near"),
         pytest.param(DATA + "[hpc]\nestimater = 'x'", "did you mean 'estimator'", id="hpc-typo"),
         pytest.param(
-            DATA + "[policy]\nmethods = ['adapt']", "names the method 'adapt'; did you mean 'adapt-gbrt'", id="method"
+            DATA + "[policy]\nmethods = ['adapt-gbr']",
+            "names the method 'adapt-gbr'; did you mean 'adapt-gbrt'",
+            id="method",
         ),
         pytest.param(DATA + "[policy]\nmethods = [3]", "names the method 3; known are", id="method-of-another-type"),
         pytest.param(DATA + "[policy]\nmethods = []", "methods is empty", id="no-method"),

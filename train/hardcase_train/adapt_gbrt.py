@@ -19,15 +19,13 @@ from hardcase_edge.meter import to_unit
 from .binning import Bins, make_bins
 from .boosting import FULL, Ensemble, TreeSettings, boost, ensemble_scores
 from .judge import N_FOLDS, Judge, Trained
-from .losses import AdaptLoss, ClassLoss, sigmoid
+from .losses import FLOOR, AdaptLoss, ClassLoss, sigmoid
 from .problem import Problem
 
-__all__ = ["AdaptGBRT", "q_step"]
-
-FLOOR = 1e-6  # f0's probability of the true class is taken to be at least this
+__all__ = ["AdaptGBRT", "Twin", "q_step"]
 
 
-def q_step(a: np.ndarray, b: np.ndarray, p_full: float) -> tuple[np.ndarray, float]:
+def q_step(a: np.ndarray, b: np.ndarray, p_full: float, weight: np.ndarray | None = None) -> tuple[np.ndarray, float]:
     """Solve (OPT1): ``min_q mean[(1-q)A + qB - H(q)]`` subject to ``mean(q) <= p_full``.
 
     Parameters
@@ -35,6 +33,7 @@ def q_step(a: np.ndarray, b: np.ndarray, p_full: float) -> tuple[np.ndarray, flo
     a, b : ndarray of shape (n,)
         Losses of answering here (A) and of forwarding (B), gate's log loss included.
     p_full : float in [0, 1]
+    weight : (n,) of the rows in both means, one for each unless given
 
     Returns
     -------
@@ -46,7 +45,7 @@ def q_step(a: np.ndarray, b: np.ndarray, p_full: float) -> tuple[np.ndarray, flo
         return np.zeros_like(a), np.inf
 
     def excess(beta: float) -> float:
-        return float(sigmoid(a - b - beta).mean() - p_full)
+        return float(np.average(sigmoid(a - b - beta), weights=weight) - p_full)
 
     if excess(0.0) <= 0:
         return sigmoid(a - b), 0.0
@@ -97,8 +96,8 @@ class AdaptGBRT:
         n = len(rows.y)
         forward = -np.log(np.maximum(rows.hpc[np.arange(n), rows.y], FLOOR))
         costs = np.array([to_unit(s.cost[0]) for s in problem.sensors])
-        model = _Twin(problem, bins, codes, np.ones(n, dtype=bool), self.gamma * costs)
-        twins = [_Twin(problem, bins, codes, fold != k, self.gamma * costs) for k in range(N_FOLDS)]
+        model = Twin(problem, bins, codes, np.ones(n, dtype=bool), self.gamma * costs)
+        twins = [Twin(problem, bins, codes, fold != k, self.gamma * costs) for k in range(N_FOLDS)]
         unseen = np.empty((n, len(model.ensemble.base)))
         q = None
         for _ in range(1 + self.n_rounds):
@@ -122,7 +121,7 @@ def _losses(classes: ClassLoss, scores: np.ndarray, forward: np.ndarray) -> tupl
     return answer, forward + np.logaddexp(0.0, -g)
 
 
-class _Twin:
+class Twin:
     """One ensemble that boosts on some of the training rows."""
 
     def __init__(self, problem: Problem, bins: Bins, codes: np.ndarray, mine: np.ndarray, prices: np.ndarray) -> None:

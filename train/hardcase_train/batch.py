@@ -20,13 +20,17 @@ from hardcase_edge.program import (
     Acquire,
     Answer,
     Branch,
+    Column,
     Forward,
     Node,
+    Polynomial,
     Program,
     Rank,
+    Scorer,
     Trees,
 )
 
+from .affine import affine_codes
 from .boosting import add_tree
 
 __all__ = ["Batch", "Outcome", "margins_of"]
@@ -62,7 +66,7 @@ class Batch:
 
     Parameters
     ----------
-    program : Program of Trees scorers over rank columns, without Select
+    program : Program of Trees and Polynomial scorers, without Select
     X : ndarray of shape (n, n_features), NaN for missing
     scores : per scorer an ndarray of shape (n, n_outputs) to use instead of the scorer's own, such as out-of-fold
         scores; for rows on which all its sensors work
@@ -74,10 +78,9 @@ class Batch:
         self._meter = Meter(program)
         self._codes = np.full((len(program.columns), len(X)), MISSING, dtype=np.int32)
         for k, column in enumerate(program.columns):
-            assert isinstance(column.rule, Rank)
             x = X[:, column.feature]
-            code = np.searchsorted(np.array(column.rule.thresholds, dtype=np.float64), x, side="left") - CODE_MAX
-            self._codes[k] = np.where(np.isnan(x), MISSING, code)
+            present = ~np.isnan(x)
+            self._codes[k, present] = column_codes(column, x[present])
         self._works = np.array(
             [
                 ~np.isnan(X[:, [f for f in s.features if not program.features[f].nullable]]).any(axis=1)
@@ -89,14 +92,14 @@ class Batch:
     def scores(self, scorer: int, rows: np.ndarray | None = None, bought: np.ndarray | None = None) -> np.ndarray:
         """Scores of one scorer, (n, n_outputs), on full codes or on what ``rows`` have ``bought``."""
         if scorer not in self._full:
-            self._full[scorer] = score_trees(self.program.scorers[scorer], self._codes)
+            self._full[scorer] = score_codes(self.program.scorers[scorer], self._codes)
         full = self._full[scorer]
         if rows is None or bought is None:
             return full
         out = full[rows]
         lacking = np.zeros(len(rows), dtype=bool)
         s = self.program.scorers[scorer]
-        assert isinstance(s, Trees)
+        assert isinstance(s, Trees | Polynomial)
         owner = {f: k for k, sensor in enumerate(self.program.sensors) for f in sensor.features}
         needs = [(c, owner[self.program.columns[c].feature]) for c in s.columns]
         for _, sensor in needs:
@@ -106,7 +109,7 @@ class Batch:
             codes = self._codes[:, part].copy()
             for c, sensor in needs:
                 codes[c, ~(bought[sensor, part] & self._works[sensor, part])] = MISSING
-            out[lacking] = score_trees(s, codes)
+            out[lacking] = score_codes(s, codes)
         return out
 
     def run(self, hpc_label: np.ndarray, nodes: Sequence[Node] | None = None) -> Outcome:
@@ -186,9 +189,33 @@ def margins_of(scores: np.ndarray) -> np.ndarray:
     return top[:, -1] - top[:, -2]
 
 
-def score_trees(scorer: object, codes: np.ndarray) -> np.ndarray:
-    """Scores of a Trees scorer, (n, n_outputs), for codes of shape (n_columns, n)."""
-    assert isinstance(scorer, Trees)
+def column_codes(column: Column, x: np.ndarray) -> np.ndarray:
+    """A column's codes of present readings, (n,)."""
+    if isinstance(column.rule, Rank):
+        return np.searchsorted(np.array(column.rule.thresholds, dtype=np.float64), x, side="left") - CODE_MAX
+    return affine_codes(column.rule, x)
+
+
+def score_codes(scorer: Scorer, codes: np.ndarray) -> np.ndarray:
+    """Scores of a scorer, (n, n_outputs), for codes of shape (n_columns, n)."""
+    assert isinstance(scorer, Trees | Polynomial)
+    return _score_trees(scorer, codes) if isinstance(scorer, Trees) else _score_polynomial(scorer, codes)
+
+
+def _score_polynomial(scorer: Polynomial, codes: np.ndarray) -> np.ndarray:
+    """In floats: exact for sums below 2**53."""
+    x = np.full((len(scorer.columns) + 1, codes.shape[1]), float(scorer.constant))
+    for k, (column, substitute) in enumerate(zip(scorer.columns, scorer.substitutes, strict=True)):
+        code = codes[column]
+        x[k] = code if substitute is None else np.where(code == MISSING, substitute, code)
+    out = np.tile(np.array(scorer.bias, dtype=np.float64), (codes.shape[1], 1))
+    for t, term in enumerate(scorer.terms):
+        product = x[list(term)].prod(axis=0)
+        out += product[:, None] * np.array([row[t] for row in scorer.weights], dtype=np.float64)
+    return out
+
+
+def _score_trees(scorer: Trees, codes: np.ndarray) -> np.ndarray:
     out = np.tile(np.array(scorer.base, dtype=np.float64), (codes.shape[1], 1))
     columns = np.array(scorer.columns, dtype=np.int64)
     for tree in scorer.trees:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numba import njit
+
+from hardcase_edge.program import CODE_MAX, Column, Number, Rank, Tree, Trees
 
 from .binning import MISSING_BIN, Bins
 from .grower import GrownTree, grow
@@ -47,6 +50,52 @@ class Ensemble:
     base: np.ndarray  # (n_outputs,)
     trees: list[GrownTree] = field(default_factory=list)
     outputs: list[tuple[int, int]] = field(default_factory=list)
+
+    def columns(self, dtypes: Sequence[str]) -> list[Column]:
+        """A rank column per feature that the trees split, its thresholds those in use."""
+        found: dict[int, set[Number]] = {}
+        for tree in self.trees:
+            for f, b in zip(tree.features, tree.bins, strict=True):
+                found.setdefault(int(self.features[f]), set()).add(self._cut(int(f), int(b), dtypes))
+        return [Column(f, Rank(tuple(sorted(found[f])))) for f in sorted(found)]
+
+    def scorer(self, dtypes: Sequence[str], columns: Sequence[Column]) -> Trees:
+        """The draft scorer over a program's columns."""
+        used = sorted({int(self.features[f]) for tree in self.trees for f in tree.features})
+        local = {f: k for k, f in enumerate(used)}
+        place, rank = {}, {}
+        for k, column in enumerate(columns):
+            if isinstance(column.rule, Rank):
+                place[column.feature] = k
+                rank[column.feature] = {value: k for k, value in enumerate(column.rule.thresholds)}
+        trees = []
+        for tree, (output, width) in zip(self.trees, self.outputs, strict=True):
+            splits = [int(self.features[f]) for f in tree.features]
+            parts = zip(splits, tree.features, tree.bins, strict=True)
+            at = [rank[s][self._cut(int(f), int(b), dtypes)] for s, f, b in parts]
+            trees.append(
+                Tree(
+                    output=output,
+                    width=width,
+                    splits=tuple(local[s] for s in splits),
+                    thresholds=tuple(k - CODE_MAX for k in at),
+                    missing_left=tuple(bool(m) for m in tree.missing_left),
+                    children=tuple((int(a), int(b)) for a, b in tree.children),
+                    leaves=tuple(float(v) for v in tree.leaves.ravel()),
+                )
+            )
+        return Trees(tuple(place[f] for f in used), tuple(float(b) for b in self.base), tuple(trees))
+
+    def _cut(self, feature: int, bin_: int, dtypes: Sequence[str]) -> Number:
+        """The reading at which a bin ends, in the feature's declared type."""
+        cuts = self.bins.cuts[feature]
+        dtype = dtypes[int(self.features[feature])]
+        if bin_ < len(cuts):
+            return int(cuts[bin_]) if dtype == "i32" else float(cuts[bin_])
+        # every reading against missing: no cut says that, the largest value does
+        if dtype == "i32":
+            return 2**31 - 1
+        return float(np.finfo(np.float64 if dtype == "f64" else np.float32).max)
 
 
 def boost(

@@ -56,7 +56,7 @@ class _Stages:
         self.slices = [Slice(k, 0, width) for k in range(len(chain))]
         everything = tuple(sorted({s for subset in chain for s in subset}))
         start: list[Node] = [Acquire(everything, 1, 1), Answer(self.slices[0])]
-        batch = judge.batch(compile_program(problem, [m.ensemble for m in models], start), models)
+        batch = judge.batch(compile_program(problem, [m.part for m in models], start), models)
         self.tables, self.stops = [], []
         for subset, scores in zip(chain, self.slices, strict=True):
             outcome = batch.run(judge.hpc_label, [Acquire(subset, 1, 1), Answer(scores)])
@@ -107,8 +107,8 @@ class _Stages:
         """The program with the scorers this point uses, and its test figures."""
         first, last = point.params["first"], point.params["last"]
         nodes = [_shift(n, first) for n in self.nodes(first, last, point.params["end"], point.params["level"])]
-        ensembles = [m.ensemble for m in self.models[first : last + 1]]
-        program = compile_program(self.problem, ensembles, nodes)
+        parts = [m.part for m in self.models[first : last + 1]]
+        program = compile_program(self.problem, parts, nodes)
         params = {"stages": [list(s) for s in self.chain[first : last + 1]], **point.params}
         return with_test(self.problem, replace(point, params=params, program=program))
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["METHODS", "Config", "SensorConfig", "check_method", "read_config"]
+__all__ = ["DEFAULT_METHODS", "METHODS", "Config", "SensorConfig", "check_method", "read_config"]
 
-METHODS = ("adapt-gbrt", "static", "cascade")
+DEFAULT_METHODS = ("adapt-gbrt", "static", "cascade")
+METHODS = (*DEFAULT_METHODS, "adapt-lin", "adapt-lstsq", "greedy-miser", "l1")
 MAX_CONFIG_BYTES = 1_000_000
 MAX_COST = 1e9
 MAX_NAME = 200  # characters, as in a bundle's manifest
@@ -55,7 +56,7 @@ class Config:
     sensors: tuple[SensorConfig, ...] = ()
     estimator: str = "HistGradientBoostingClassifier"
     params: dict[str, Any] = field(default_factory=dict)
-    methods: tuple[str, ...] = METHODS
+    methods: tuple[str, ...] = DEFAULT_METHODS
 
 
 def read_config(path: str | Path, *, seed: int | None = None) -> Config:

@@ -15,7 +15,7 @@ import numpy as np
 from hardcase_edge.program import Node, Program
 
 from .batch import Batch, Outcome
-from .boosting import Ensemble
+from .compiler import Part
 from .problem import Problem
 
 __all__ = ["N_FOLDS", "Judge", "Trained"]
@@ -25,9 +25,9 @@ N_FOLDS = 4  # f0's out-of-fold probabilities use as many: both sides see the sa
 
 @dataclass(frozen=True)
 class Trained:
-    """An ensemble and its scores on the judged rows, (n, n_outputs), each by a copy that had not seen the row."""
+    """A part and its scores on the judged rows, (n, n_outputs), each by a copy that had not seen the row."""
 
-    ensemble: Ensemble
+    part: Part
     scores: np.ndarray
 
 

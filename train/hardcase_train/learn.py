@@ -9,13 +9,14 @@ from tqdm import tqdm
 
 from hardcase_edge.program import Answer, Forward, Slice
 
-from .adapt_points import N_SETTINGS, adapt_points
+from .adapt_points import GAMMAS, N_SETTINGS, adapt_points, greedy_points
 from .binning import Bins
 from .boosting import Ensemble
 from .cascade import cascade_points
 from .compiler import compile_program
 from .front import Point, best_points, with_test
 from .judge import Judge
+from .linear_points import LINEAR_METHODS, linear_points, n_linear_settings
 from .losses import ClassLoss
 from .problem import Problem
 from .static_subset import static_points
@@ -29,7 +30,7 @@ def learn(problem: Problem, methods: tuple[str, ...], *, quiet: bool = False) ->
 
     Parameters
     ----------
-    methods : of "adapt-gbrt", "static", "cascade"
+    methods : of ``config.METHODS``
     quiet : bool
         No progress bars on stderr.
     """
@@ -50,6 +51,13 @@ def learn(problem: Problem, methods: tuple[str, ...], *, quiet: bool = False) ->
     if "adapt-gbrt" in methods:
         with tqdm(total=N_SETTINGS, desc="adapt-gbrt", disable=quiet, leave=False) as bar:
             points += adapt_points(judge, jobs, bar)
+    if "greedy-miser" in methods:
+        with tqdm(total=len(GAMMAS), desc="greedy-miser", disable=quiet, leave=False) as bar:
+            points += greedy_points(judge, jobs, bar)
+    for method in LINEAR_METHODS:
+        if method in methods:
+            with tqdm(total=n_linear_settings(method, problem), desc=method, disable=quiet, leave=False) as bar:
+                points += linear_points(method, judge, jobs, bar)
     return points
 
 

@@ -1,4 +1,5 @@
-"""Losses that boosting lowers: value, gradient and hessian of every row's scores.
+"""Losses of scores: what boosting needs (gradient and hessian, row by row) and what a linear solver needs (the sum
+and its gradient).
 
 Class scores are logits: with two classes one column s stands for the pair (0, s), otherwise one column per class.
 """
@@ -8,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
-__all__ = ["AdaptLoss", "ClassLoss", "class_outputs", "log_probability", "sigmoid"]
+__all__ = ["FLOOR", "AdaptLoss", "ClassLoss", "class_outputs", "log_probability", "sigmoid"]
 
 TINY = 1e-12
+FLOOR = 1e-6  # f0's probability of the true class is taken to be at least this
 
 
 def class_outputs(n_classes: int) -> int:
@@ -44,6 +47,11 @@ class ClassLoss:
     def n_outputs(self) -> int:
         return class_outputs(self.n_classes)
 
+    @property
+    def has_classes(self) -> bool:
+        """Whether rows of more than one class carry weight."""
+        return len(np.unique(self.y[self.weight > 0])) > 1
+
     def base(self) -> np.ndarray:
         """Scores of the weighted class shares, (n_outputs,)."""
         share = np.bincount(self.y, self.weight, self.n_classes) + 1e-3
@@ -53,6 +61,10 @@ class ClassLoss:
     def row_loss(self, scores: np.ndarray) -> np.ndarray:
         """-log p(y_i | x_i), (n,)."""
         return -log_probability(scores)[np.arange(len(self.y)), self.y]
+
+    def value_and_slope(self, scores: np.ndarray) -> tuple[float, np.ndarray]:
+        """Sum of the rows' weighted losses, and its gradient, (n, n_outputs)."""
+        return _class_value_and_slope(scores, self.y, self.weight)
 
     def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradient and diagonal hessian, (n, n_outputs) each, weights included."""
@@ -74,7 +86,6 @@ class AdaptLoss:
     """The part of (OPT2) of Nan and Saligrama (2017) that g and f1 share, for given q, any number of classes.
 
     mean_i (1 - q_i) [ -log p_f1(y_i | x_i) + log(1 + e^g_i) ] + q_i log(1 + e^-g_i)
-
     """
 
     classes: ClassLoss
@@ -83,6 +94,13 @@ class AdaptLoss:
     @property
     def n_outputs(self) -> int:
         return self.classes.n_outputs + 1
+
+    def value_and_slope(self, scores: np.ndarray) -> tuple[float, np.ndarray]:
+        """Sum over rows, weights included, and its gradient, (n, n_outputs)."""
+        weight, g = self.classes.weight, scores[:, -1]
+        value, slope = _class_value_and_slope(scores[:, :-1], self.classes.y, weight * (1 - self.q))
+        gate = np.logaddexp(0.0, g) - self.q * g  # (1 - q) log(1 + e^g) + q log(1 + e^-g)
+        return value + float(weight @ gate), np.column_stack([slope, weight * (sigmoid(g) - self.q)])
 
     def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradient and diagonal hessian, (n, n_outputs) each."""
@@ -94,3 +112,26 @@ class AdaptLoss:
             np.hstack([gradient * easy, (p - self.q[:, None]) * w]),
             np.hstack([hessian * easy, np.maximum(p * (1 - p), TINY) * w]),
         )
+
+
+@njit(nogil=True, cache=True)
+def _class_value_and_slope(scores, y, weight):
+    n, m = scores.shape
+    total = 0.0
+    slope = np.empty((n, m))
+    for i in range(n):
+        top = 0.0 if m == 1 else -np.inf  # with one column class 0 has the score 0
+        for k in range(m):
+            top = max(top, scores[i, k])
+        norm = np.exp(-top) if m == 1 else 0.0
+        for k in range(m):
+            slope[i, k] = np.exp(scores[i, k] - top)
+            norm += slope[i, k]
+        column = y[i] - 1 if m == 1 else y[i]
+        said = scores[i, column] if column >= 0 else 0.0
+        total += weight[i] * (top + np.log(norm) - said)
+        for k in range(m):
+            slope[i, k] *= weight[i] / norm
+        if column >= 0:
+            slope[i, column] -= weight[i]
+    return total, slope

@@ -14,7 +14,7 @@ from .judge import Judge, Trained
 from .losses import class_outputs
 from .subsets import Subset, SubsetSearch
 
-__all__ = ["answer_node", "static_points"]
+__all__ = ["answer_node", "answer_point", "static_points"]
 
 
 def static_points(search: SubsetSearch, progress: Any = None) -> list[Point]:
@@ -26,16 +26,21 @@ def static_points(search: SubsetSearch, progress: Any = None) -> list[Point]:
         if progress is not None:
             progress.update(1)
     subsets = search.promising(s for path in paths for s in path)
-    return [_point(search.judge, subset, model) for subset, model in zip(subsets, search.models(subsets), strict=True)]
+    models = search.models(subsets)
+    return [
+        answer_point(search.judge, "static", {"sensors": list(subset)}, subset, model)
+        for subset, model in zip(subsets, models, strict=True)
+    ]
 
 
-def _point(judge: Judge, subset: Subset, trained: Trained) -> Point:
+def answer_point(judge: Judge, method: str, params: dict[str, Any], subset: Subset, trained: Trained) -> Point:
+    """A program that buys the same sensors for every case and answers."""
     problem = judge.problem
     nodes = [*buy(subset, 0), Answer(Slice(0, 0, class_outputs(problem.n_classes)))]
-    outcome = judge.run(compile_program(problem, [trained.ensemble], nodes), [trained])
+    outcome = judge.run(compile_program(problem, [trained.part], nodes), [trained])
     nodes[-1] = answer_node(nodes[-1], outcome.margin, outcome.label == judge.y)
-    program = compile_program(problem, [trained.ensemble], nodes)
-    return with_test(problem, Point("static", {"sensors": list(subset)}, judge.summary(outcome), {}, program))
+    program = compile_program(problem, [trained.part], nodes)
+    return with_test(problem, Point(method, params, judge.summary(outcome), {}, program))
 
 
 def answer_node(node: Node, margins, is_right) -> Answer:

@@ -1,0 +1,90 @@
+"""Affine columns for linear scorers: a code is a reading's distance from the training mean, in deviations.
+
+One deviation is ``STEPS`` codes, so codes reach 16 deviations to either side and are held there. Linear models are
+trained on decoded codes (``codes / STEPS``), not on the readings, so that a program scores what training has seen.
+A missing reading counts as the mean: code 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from hardcase_edge.program import CODE_MAX, Affine, Column
+
+__all__ = ["STEPS", "Standard", "affine_codes", "affine_rule", "make_standard"]
+
+STEPS = 2048  # codes per standard deviation
+REACH = CODE_MAX / STEPS  # deviations that codes can tell apart
+I32_MIN, I32_MAX = -(2**31), 2**31 - 1
+MAX_FRAC, MAX_SHIFT = 64, 60
+
+
+def affine_rule(mean: float, deviation: float) -> Affine | None:
+    """The rule of ``code = round((x - mean) / deviation * STEPS)``, as near as 32-bit factors come.
+
+    None where no rule can tell readings apart: no deviation, or numbers beyond what 32 bits scaled by 2**-64 to
+    2**64 hold. Where the mean is more than 2**15 deviations away, codes are coarser than a 2048th.
+    """
+    if not (math.isfinite(mean) and math.isfinite(deviation) and deviation > 0):
+        return None
+    _, exponent = math.frexp(abs(mean) + REACH * deviation)
+    frac = max(-MAX_FRAC, min(MAX_FRAC, 30 - exponent))  # readings in reach stay below 2**30
+    unit = Fraction(2) ** frac
+    centre = math.floor(Fraction(mean) * unit)
+    slope = STEPS / (Fraction(deviation) * unit)  # codes per unit of the fixed-point reading
+    magnitude = slope.numerator.bit_length() - slope.denominator.bit_length()  # slope is below 2**(magnitude + 1)
+    shift = max(0, min(MAX_SHIFT, 30 - magnitude))
+    mul = min(round(slope * 2**shift), I32_MAX)
+    if mul == 0 or not I32_MIN <= centre <= I32_MAX:
+        return None
+    return Affine(frac=frac, mul=mul, add=(1 << shift >> 1) - centre * mul, shift=shift)
+
+
+def affine_codes(rule: Affine, x: np.ndarray) -> np.ndarray:
+    """Codes of present readings, (n,) int64: what ``hardcase_edge.columns`` computes one by one."""
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = np.ldexp(x, rule.frac)
+    low = np.where((scaled == 0) & (x < 0), -1.0, np.floor(scaled))  # too small for a float, not for the floor
+    fixed = np.clip(low, I32_MIN, I32_MAX).astype(np.int64)
+    return np.clip((fixed * rule.mul + rule.add) >> rule.shift, rule.low, rule.high)
+
+
+@dataclass(frozen=True)
+class Standard:
+    """The affine column of every feature; None for one that says nothing (constant, always missing, out of range)."""
+
+    columns: tuple[Column | None, ...]
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        """Rows as linear models see them: (n, n_features) float64, in deviations from the mean, 0 for missing."""
+        Z = np.zeros(X.shape)
+        for f, column in enumerate(self.columns):
+            if column is not None:
+                present = ~np.isnan(X[:, f])
+                assert isinstance(column.rule, Affine)
+                Z[present, f] = affine_codes(column.rule, X[present, f]) / STEPS
+        return Z
+
+
+def make_standard(X: np.ndarray, weight: np.ndarray | None = None) -> Standard:
+    """Columns by the mean and deviation of training rows; X is (n, n_features), NaN for missing."""
+    weight = np.ones(len(X)) if weight is None else weight
+    return Standard(tuple(_column(f, X[:, f], weight) for f in range(X.shape[1])))
+
+
+def _column(feature: int, x: np.ndarray, weight: np.ndarray) -> Column | None:
+    present = ~np.isnan(x) & (weight > 0)
+    x, weight = x[present], weight[present]
+    if len(x) == 0 or x.min() == x.max():
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.average(x, weights=weight)
+        deviation = np.sqrt(np.average((x - mean) ** 2, weights=weight))
+    rule = affine_rule(float(mean), float(deviation))
+    if rule is None or np.ptp(affine_codes(rule, x)) == 0:
+        return None
+    return Column(feature, rule)

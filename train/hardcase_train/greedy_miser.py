@@ -1,0 +1,64 @@
+"""GreedyMiser: boosted trees that buy sensors as they pay, for every case alike, and never forward.
+
+Xu, Weinberger and Chapelle (2012), as Nan and Saligrama (2017) describe it: ADAPT-GBRT when no row may be forwarded
+(Pfull = 0). Then q is zero, the gate has nothing to learn, and what remains is boosting f1 under equation (1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hardcase_edge.meter import to_unit
+
+from .adapt_gbrt import Twin
+from .binning import Bins, make_bins
+from .boosting import FULL, Ensemble, TreeSettings
+from .judge import N_FOLDS, Judge, Trained
+
+__all__ = ["GreedyMiser"]
+
+
+@dataclass
+class GreedyMiser:
+    """A boosted low-cost model, without gate.
+
+    Parameters
+    ----------
+    gamma : float >= 0
+        Loss per unit of cost: what a sensor must lower the mean loss by, per unit, to be bought (equation (1)).
+    n_trees : int
+        As many as ``AdaptGBRT`` grows in its first round and three alternations.
+    settings : TreeSettings
+
+    Attributes
+    ----------
+    trained_ : Trained, the ensemble and its scores on the judged rows
+    sensors_ : list of int, those that the trees read
+    """
+
+    gamma: float = 0.0
+    n_trees: int = 80
+    settings: TreeSettings = FULL
+
+    def fit(self, judge: Judge, bins: Bins | None = None) -> GreedyMiser:
+        """Learn from the training rows; f0 is not asked."""
+        problem, fold = judge.problem, judge.fold
+        bins = bins or make_bins(problem.train.X, problem.dtypes, self.settings.max_bins)
+        codes = bins.transform(problem.train.X)
+        prices = self.gamma * np.array([to_unit(s.cost[0]) for s in problem.sensors])
+        model = Twin(problem, bins, codes, np.ones(len(fold), dtype=bool), prices)
+        model.boost(None, self.settings, self.n_trees)
+        self.sensors_ = model.sensors()
+        unseen = np.empty((len(fold), model.classes.n_outputs))
+        for k in range(N_FOLDS):
+            twin = Twin(problem, bins, codes, fold != k, prices)
+            twin.allow(self.sensors_)
+            twin.boost(None, self.settings, self.n_trees)
+            unseen[fold == k] = twin.scores_of(codes[:, fold == k])[:, :-1]
+        valid = model.scores_of(bins.transform(problem.valid.X))[:, :-1]
+        grown = model.ensemble
+        part = Ensemble(bins, grown.features, grown.base[:-1], grown.trees, grown.outputs)  # without the gate's score
+        self.trained_ = Trained(part, np.vstack([unseen, valid]))
+        return self
