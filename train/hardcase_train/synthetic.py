@@ -20,7 +20,7 @@ __all__ = ["synthetic_1", "synthetic_2", "toy_problem"]
 
 CENTRES = ((-2.0, 1.0), (1.0, 1.0), (1.0, 0.0), (1.0, -1.0))  # clusters 1 to 4 of figure 3
 LABELS = (1, 0, 1, 0)
-SPREAD = 0.12
+SPREAD = 0.08
 
 
 def synthetic_1(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

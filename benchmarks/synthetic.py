@@ -1,0 +1,121 @@
+"""Figures 2 and 3 of Nan and Saligrama (2017), drawn anew.
+
+    python benchmarks/synthetic.py [--out docs/benchmarks]
+
+synthetic-1.svg: what gate and low-cost model make of a plane, before and after they were fitted to one another, linear
+and boosted. synthetic-2.svg: accuracy over cost where sensors must be chosen for gate and low-cost model together.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+
+from hardcase_train import linear_points
+from hardcase_train.adapt_gbrt import AdaptGBRT
+from hardcase_train.adapt_lin import AdaptLin
+from hardcase_train.adapt_points import NEVER, adapt_nodes
+from hardcase_train.batch import Batch
+from hardcase_train.boosting import TreeSettings
+from hardcase_train.compiler import compile_program
+from hardcase_train.judge import Judge
+from hardcase_train.learn import hpc_point
+from hardcase_train.problem import Problem
+from hardcase_train.synthetic import synthetic_1, synthetic_2, toy_problem
+
+ROOT = Path(__file__).resolve().parent.parent
+P_LINEAR, P_BOOSTED = 0.6, 0.3  # a line must give up a side and the middle, trees the middle alone
+RED, BLUE, BEIGE = "#f2b8b5", "#b5cdf2", "#efe3c2"
+SMALL = TreeSettings(learning_rate=0.3, max_leaves=8, max_depth=4, min_rows=10, l2=0.1)
+METHODS = {"l1": "#7f8c8d", "adapt-lin": "#c0392b"}
+
+
+def plane(problem: Problem, model: Any, X: np.ndarray) -> np.ndarray:
+    """0 or 1 where f1 answers so, 2 where the gate forwards."""
+    nodes = adapt_nodes(problem, model.sensors_, 0.0, NEVER)  # the gate decides alone
+    outcome = Batch(compile_program(problem, [model.trained_.part], nodes), X).run(np.full(len(X), 2))
+    return outcome.label
+
+
+def figure_2(out: Path) -> dict[str, float]:
+    """Draw synthetic-1.svg; accuracies and forward rates on test rows."""
+    problem = toy_problem([synthetic_1(n, s) for s, n in enumerate((1200, 400, 1200))], "KNeighborsClassifier", (0, 0))
+    judge = Judge(problem)
+    lin = [AdaptLin(p_full=P_LINEAR, n_rounds=n, is_refitted=False).fit(judge) for n in (1, 10)]
+    trees = [AdaptGBRT(p_full=P_BOOSTED, n_rounds=n, settings=SMALL).fit(judge) for n in (0, 10)]
+    titles = ("linear, after 1 round", "linear, after 10 rounds", "boosted, at first", "boosted, after 10 rounds")
+    test = problem.test
+    x, y = np.meshgrid(np.linspace(-3, 3, 241), np.linspace(-1.5, 1.5, 121))
+    grid = np.stack([x.ravel(), y.ravel()], axis=1)
+    figure, axes = pyplot().subplots(2, 3, figsize=(9.6, 4.4), layout="constrained", sharex=True, sharey=True)
+    axes[0, 0].scatter(*test.X.T, c=np.where(test.y == 1, "#c0392b", "#2471a3"), s=2, rasterized=True)
+    axes[0, 0].set_title("test rows")
+    said = {"f0": float(np.mean(test.hpc_label == test.y))}
+    axes[1, 0].scatter(*test.X.T, c=np.where(test.hpc_label == 1, "#c0392b", "#2471a3"), s=2, rasterized=True)
+    axes[1, 0].set_title(f"f0: {said['f0']:.3f} right")
+    for panel, title, model in zip([*axes[0, 1:], *axes[1, 1:]], titles, [*lin, *trees], strict=True):
+        colours = matplotlib.colors.ListedColormap([BLUE, RED, BEIGE])
+        panel.pcolormesh(x, y, plane(problem, model, grid).reshape(x.shape), cmap=colours, vmin=0, vmax=2,
+                         rasterized=True)  # fmt: skip
+        found = plane(problem, model, test.X)
+        label = np.where(found == 2, test.hpc_label, found)
+        said[title], said[f"{title}, forwarded"] = float(np.mean(label == test.y)), float(np.mean(found == 2))
+        panel.set_title(f"{title}: {said[title]:.3f} right,\n{100 * np.mean(found == 2):.0f} % forwarded", fontsize=9)
+    save(figure, out / "synthetic-1.svg")
+    return said
+
+
+def figure_3(out: Path) -> dict[str, float]:
+    """Draw synthetic-2.svg; the cost of each method's cheapest policy without error."""
+    parts = [synthetic_2((110, 110, 90, 90), s) for s in (0, 1)] + [synthetic_2((100,) * 4, 2)]
+    judge = Judge(toy_problem(parts, "KNeighborsClassifier", (1, 1)))
+    test = judge.problem.test
+    figure, (left, right) = pyplot().subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
+    left.scatter(*test.X.T, c=np.where(test.y == 1, "#c0392b", "#111111"), s=6, rasterized=True)
+    left.set_xlabel("feature 0")
+    left.set_ylabel("feature 1")
+    said = {}
+    for method, colour in METHODS.items():
+        points = linear_points.linear_points(method, judge)
+        right.plot([p.test["cost"] for p in points], [p.test["accuracy"] for p in points], ".-", color=colour,
+                   label=method, linewidth=1)  # fmt: skip
+        said[method] = min(p.test["cost"] for p in points if p.test["accuracy"] == p.valid["accuracy"] == 1.0)
+    f0 = hpc_point(judge).test
+    right.plot([f0["cost"]], [f0["accuracy"]], "*", color="#111111", markersize=10, label="f0 for every case")
+    right.set_xlabel("mean cost of a decision")
+    right.set_ylabel("accuracy on test rows")
+    right.legend(loc="lower right")
+    save(figure, out / "synthetic-2.svg")
+    return said
+
+
+def pyplot() -> Any:
+    """matplotlib, drawing SVG whose bytes depend on the figures alone."""
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "hardcase", "font.size": 9, "svg.fonttype": "none"})
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write one picture."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None}, dpi=100)
+
+
+def main() -> None:
+    """Draw both and print their figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks")
+    args = parser.parse_args()
+    for name, value in {**figure_2(args.out), **figure_3(args.out)}.items():
+        print(f"{name}: {value:.3f}")
+
+
+if __name__ == "__main__":
+    main()
