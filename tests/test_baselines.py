@@ -12,6 +12,7 @@ from hardcase_train import adapt_points, linear_points
 from hardcase_train.adapt_gbrt import AdaptGBRT
 from hardcase_train.affine import make_standard
 from hardcase_train.boosting import TreeSettings
+from hardcase_train.buying import n_nodes
 from hardcase_train.config import DEFAULT_METHODS, METHODS, Config
 from hardcase_train.greedy_miser import GreedyMiser
 from hardcase_train.judge import Judge
@@ -56,7 +57,7 @@ def test_greedy_miser_buys_and_answers_and_never_forwards(monkeypatch):
     assert {len(p.params["sensors"]) for p in points} >= {0, 3}
     for p in points:
         kinds = [type(node) for node in p.program.nodes]
-        assert kinds == ([Acquire] if p.params["sensors"] else []) + [Answer]
+        assert kinds == [Acquire] * n_nodes(p.params["sensors"]) + [Answer]
         assert p.test["forward_rate"] == 0
         assert p.test["cost"] == pytest.approx(sum((1, 5, 20)[s] for s in p.params["sensors"]))
         assert all(tree.width == 3 for tree in p.program.scorers[0].trees)  # no gate is carried along

@@ -64,6 +64,6 @@ def test_promising_subsets_are_the_front_by_the_probe_and_the_dearest():
 def test_a_classifier_reads_its_own_sensors_only():
     search = SubsetSearch(Judge(make_problem()), 1)
     for subset, trained in zip([(), (1,), (0, 2)], search.models([(), (1,), (0, 2)]), strict=True):
-        used = {int(trained.ensemble.features[f]) // 2 for tree in trained.ensemble.trees for f in tree.features}
+        used = {int(trained.part.features[f]) // 2 for tree in trained.part.trees for f in tree.features}
         assert used <= set(subset)
         assert trained.scores.shape == (300, 3)
