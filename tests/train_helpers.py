@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,17 @@ import pytest
 from hardcase.cli import main
 from hardcase_edge.program import MICRO, Feature, Sensor, Uplink
 from hardcase_edge.wire import request_bytes
-from hardcase_train import adapt_points, cascade, subsets
+from hardcase_train import adapt_points, cascade, gating, subsets
 from hardcase_train.problem import Problem, Rows
 
-__all__ = ["brief", "make_problem", "quick", "run", "toml", "write_csv"]
+__all__ = ["brief", "make_problem", "quick", "run", "toml", "weighted", "write_csv"]
 
 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few settings, small ensembles and few levels: for tests of the plumbing, not of the learning."""
     monkeypatch.setattr(adapt_points, "GAMMAS", (0.0, 3.0))
     monkeypatch.setattr(adapt_points, "P_FULLS", (0.15,))
-    monkeypatch.setattr(adapt_points, "FORWARD_RATES", (0.0, 0.1, 0.3))
+    monkeypatch.setattr(gating, "FORWARD_RATES", (0.0, 0.1, 0.3))
     monkeypatch.setattr(adapt_points, "AdaptGBRT", brief)
     monkeypatch.setattr(subsets, "PROBE_TREES", 4)
     monkeypatch.setattr(subsets, "FULL_TREES", 6)
@@ -65,6 +66,11 @@ def make_problem(n_classes: int = 3, n: int = 150, seed: int = 0, missing: float
         test=parts[2],
         seed=seed,
     )
+
+
+def weighted(problem: Problem, weight: np.ndarray) -> Problem:
+    """The same problem, its training rows of these weights."""
+    return replace(problem, train=replace(problem.train, weight=weight))
 
 
 def write_csv(path: Path, columns: dict[str, Any]) -> Path:

@@ -10,6 +10,7 @@ Here one tree serves all classes and the gate at once (vector leaves), so a devi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from scipy.optimize import brentq
@@ -18,6 +19,9 @@ from hardcase_edge.meter import to_unit
 
 from .binning import Bins, make_bins
 from .boosting import FULL, Ensemble, TreeSettings, boost, ensemble_scores
+from .estimator import PolicyClassifier
+from .front import Point
+from .gating import gated_points
 from .judge import N_FOLDS, Judge, Trained
 from .losses import FLOOR, AdaptLoss, ClassLoss, sigmoid
 from .problem import Problem
@@ -56,8 +60,8 @@ def q_step(a: np.ndarray, b: np.ndarray, p_full: float, weight: np.ndarray | Non
     return sigmoid(a - b - beta), float(beta)
 
 
-@dataclass
-class AdaptGBRT:
+@dataclass(eq=False, repr=False)
+class AdaptGBRT(PolicyClassifier):
     """Gate and low-cost model as one ensemble: class scores first, the gate's score last.
 
     The q-step needs the loss of f1 as it will be on rows it has not seen: boosted trees soon fit their own rows
@@ -73,10 +77,12 @@ class AdaptGBRT:
         Loss per unit of cost: what a sensor must lower the mean loss by, per unit, to be bought (equation (1)).
     n_rounds, trees_per_round : int
         Alternations, and T of Algorithm 2. One more round of f1 alone comes first: the initialisation.
-    settings : TreeSettings
+    settings : TreeSettings, ``boosting.FULL`` unless given
+    others : those of ``PolicyClassifier``, by name
 
     Attributes
     ----------
+    those of ``PolicyClassifier`` after ``fit``; after ``learn``
     trained_ : Trained, the ensemble and its scores on the judged rows
     sensors_ : list of int, those that gate or low-cost model use
     """
@@ -85,13 +91,18 @@ class AdaptGBRT:
     gamma: float = 0.0
     n_rounds: int = 3
     trees_per_round: int = 20
-    settings: TreeSettings = FULL
+    settings: TreeSettings | None = None
 
-    def fit(self, judge: Judge, bins: Bins | None = None) -> AdaptGBRT:
+    def points(self, judge: Judge) -> list[Point]:
+        """Thresholds of gate and margin, swept."""
+        said = {"gamma": self.gamma, "p_full": self.p_full}
+        return gated_points(judge, "adapt-gbrt", self.learn(judge), said)
+
+    def learn(self, judge: Judge, bins: Bins | None = None) -> Self:
         """Learn from the training rows and f0's out-of-fold probabilities on them."""
         problem, fold = judge.problem, judge.fold
-        rows = problem.train
-        bins = bins or make_bins(rows.X, problem.dtypes, self.settings.max_bins)
+        rows, settings = problem.train, self.settings or FULL
+        bins = bins or make_bins(rows.X, problem.dtypes, settings.max_bins)
         codes = bins.transform(rows.X)
         n = len(rows.y)
         forward = -np.log(np.maximum(rows.hpc[np.arange(n), rows.y], FLOOR))
@@ -101,13 +112,13 @@ class AdaptGBRT:
         unseen = np.empty((n, len(model.ensemble.base)))
         q = None
         for _ in range(1 + self.n_rounds):
-            model.boost(q, self.settings, self.trees_per_round)
+            model.boost(q, settings, self.trees_per_round)
             bought = model.sensors()
             for k, twin in enumerate(twins):
                 twin.allow(bought)
-                twin.boost(q, self.settings, self.trees_per_round)
+                twin.boost(q, settings, self.trees_per_round)
                 unseen[fold == k] = twin.scores_of(codes[:, fold == k])
-            q, _ = q_step(*_losses(model.classes, unseen, forward), self.p_full)
+            q, _ = q_step(*_losses(model.classes, unseen, forward), self.p_full, rows.weight)
         valid = model.scores_of(bins.transform(problem.valid.X))
         self.trained_ = Trained(model.ensemble, np.vstack([unseen, valid]))
         self.sensors_ = model.sensors()
@@ -125,12 +136,12 @@ class Twin:
     """One ensemble that boosts on some of the training rows."""
 
     def __init__(self, problem: Problem, bins: Bins, codes: np.ndarray, mine: np.ndarray, prices: np.ndarray) -> None:
-        y = problem.train.y
+        y, weight = problem.train.y, problem.train.weight
         self.mine = np.flatnonzero(mine)
         self.codes = np.ascontiguousarray(codes[:, self.mine])
         self.owner = problem.sensor_of
-        self.classes = ClassLoss(y[self.mine], problem.n_classes, np.ones(len(self.mine)))
-        self.penalty = prices * len(self.mine)
+        self.classes = ClassLoss(y[self.mine], problem.n_classes, weight[self.mine])
+        self.penalty = prices * weight[self.mine].sum()
         base = np.append(self.classes.base(), 0.0)
         self.ensemble = Ensemble(bins, np.arange(len(problem.features)), base)
         self.scores = np.tile(base, (len(self.mine), 1))

@@ -52,12 +52,12 @@ class Outcome:
         others = (other.label, other.cost, other.forwarded, other.margin, other.node)
         return Outcome(*(np.where(mask, a, b) for a, b in zip(parts, others, strict=True)))
 
-    def summary(self, y: np.ndarray) -> dict[str, float]:
-        """Accuracy, mean cost and forward rate."""
+    def summary(self, y: np.ndarray, weight: np.ndarray | None = None) -> dict[str, float]:
+        """Accuracy, mean cost and forward rate, each row as ``weight`` (n,) counts it, all alike unless given."""
         return {
-            "accuracy": float(np.mean(self.label == y)),
-            "cost": float(np.mean(self.cost)),
-            "forward_rate": float(np.mean(self.forwarded)),
+            "accuracy": float(np.average(self.label == y, weights=weight)),
+            "cost": float(np.average(self.cost, weights=weight)),
+            "forward_rate": float(np.average(self.forwarded, weights=weight)),
         }
 
 
@@ -120,6 +120,10 @@ class Batch:
         hpc_label : ndarray of shape (n,), class index
             What f0 answers where a row is forwarded.
         """
+        return self.walk(hpc_label, nodes)[0]
+
+    def walk(self, hpc_label: np.ndarray, nodes: Sequence[Node] | None = None) -> tuple[Outcome, np.ndarray]:
+        """As ``run``, with the sensors that each row bought, (n_sensors, n) bool."""
         nodes = self.program.nodes if nodes is None else nodes
         n = len(self.X)
         at = np.zeros(n, dtype=np.int64)
@@ -141,7 +145,7 @@ class Batch:
                 assert isinstance(node, Forward)
                 bought[_cells(node, rows)] = True
                 label[rows], forwarded[rows] = hpc_label[rows], True
-        return Outcome(label, self._costs(bought, forwarded), forwarded, margin, at)
+        return Outcome(label, self._costs(bought, forwarded), forwarded, margin, at), bought
 
     def _acquire(self, node: Acquire, rows: np.ndarray, bought: np.ndarray) -> np.ndarray:
         cells = _cells(node, rows)

@@ -7,7 +7,7 @@ chance of being right, so that one level serves all stages. The last stage forwa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,15 +16,33 @@ from hardcase_edge.program import MARGIN, Acquire, Answer, Branch, Forward, Node
 from .buying import buy, n_nodes
 from .calibrate import confidence_table
 from .compiler import compile_program
+from .estimator import PolicyClassifier
 from .front import Point, best_points, with_test
 from .judge import Judge, Trained
 from .losses import class_outputs
 from .subsets import Subset, SubsetSearch
 
-__all__ = ["cascade_points"]
+__all__ = ["ConfidenceCascade", "cascade_points"]
 
 MAX_STAGES = 12
 LEVELS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995)
+
+
+@dataclass(eq=False, repr=False)
+class ConfidenceCascade(PolicyClassifier):
+    """The cascade that the judged rows pick.
+
+    Parameters
+    ----------
+    n_jobs : int or None, threads; None is one
+    others : those of ``PolicyClassifier``, by name
+    """
+
+    n_jobs: int | None = None
+
+    def points(self, judge: Judge) -> list[Point]:
+        """Policies over confidence levels, first stages and last stages."""
+        return cascade_points(SubsetSearch(judge, self.n_jobs or 1))
 
 
 def cascade_points(search: SubsetSearch) -> list[Point]:
@@ -60,7 +78,7 @@ class _Stages:
         self.tables, self.stops = [], []
         for subset, scores in zip(chain, self.slices, strict=True):
             outcome = batch.run(judge.hpc_label, [Acquire(subset, 1, 1), Answer(scores)])
-            self.tables.append(confidence_table(outcome.margin, outcome.label == judge.y))
+            self.tables.append(confidence_table(outcome.margin, outcome.label == judge.y, judge.weight))
             self.stops.append(outcome)
         self.forwarded = batch.run(judge.hpc_label, [Forward(self._wanted(), 1), Answer(self.slices[0])])
 

@@ -21,7 +21,7 @@ MAX_NAME = 200  # characters, as in a bundle's manifest
 KINDS = {dict: "a table", list: "an array", str: "a string", int: "a whole number", float: "a number"}
 
 KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "data": {"file": str, "target": str, "split": str, "seed": int},
+    "data": {"file": str, "target": str, "split": str, "weight": str, "seed": int},
     "cost": {"unit": str, "default_sensor": (int, float), "uplink": dict, "cloud": dict},
     "cost.uplink": {"per_request": (int, float), "per_byte": (int, float)},
     "cost.cloud": {"per_request": (int, float)},
@@ -47,6 +47,7 @@ class Config:
     file: Path
     target: str
     split: str = "random"  # "random", "time", or a column that says train, valid or test
+    weight: str | None = None  # a column that says what each row counts; all alike without one
     seed: int = 0
     unit: str = "unit"
     default_sensor: float = 1.0  # of a feature that no sensor names
@@ -98,6 +99,7 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
         "file": path.parent / data["file"],
         "target": data["target"],
         "split": data.get("split", "random"),
+        "weight": data.get("weight"),
         "seed": data.get("seed", 0) if seed is None else seed,
         "unit": cost.get("unit", "unit"),
         "default_sensor": _amount(path, "[cost] default_sensor", cost.get("default_sensor", 1.0)),

@@ -40,6 +40,7 @@ class Judge:
         self.X = np.vstack([train.X, valid.X])
         self.y = np.concatenate([train.y, valid.y])
         self.hpc_label = np.concatenate([train.hpc_label, valid.hpc_label])
+        self.weight = np.concatenate([train.weight, valid.weight])
         self.fold = np.random.default_rng(problem.seed).permutation(len(train.y)) % N_FOLDS
 
     def batch(self, program: Program, trained: Sequence[Trained]) -> Batch:
@@ -47,9 +48,11 @@ class Judge:
         return Batch(program, self.X, [t.scores for t in trained])
 
     def summary(self, outcome: Outcome) -> dict[str, float]:
-        """Accuracy, mean cost, forward rate, and the standard error of the loss of accuracy against f0."""
+        """Weighted accuracy, mean cost, forward rate, and the standard error of the loss of accuracy against f0."""
         lost = (self.hpc_label == self.y).astype(float) - (outcome.label == self.y)
-        return {**outcome.summary(self.y), "loss_se": float(lost.std() / np.sqrt(len(lost)))}
+        away = self.weight * (lost - np.average(lost, weights=self.weight))
+        loss_se = float(np.sqrt(np.square(away).sum()) / self.weight.sum())
+        return {**outcome.summary(self.y, self.weight), "loss_se": loss_se}
 
     def run(self, program: Program, trained: Sequence[Trained], nodes: Sequence[Node] | None = None) -> Outcome:
         """What becomes of the judged rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,12 +19,18 @@ class Rows:
     y : (n,) class index
     hpc : (n, n_classes) f0's probabilities; out-of-fold on training rows
     index : (n,) row numbers in the source
+    weight : (n,) what a row counts, one for each unless given; training rows' mean is 1
     """
 
     X: np.ndarray
     y: np.ndarray
     hpc: np.ndarray
     index: np.ndarray
+    weight: np.ndarray = field(default=None)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.weight is None:
+            object.__setattr__(self, "weight", np.ones(len(self.y)))
 
     @property
     def hpc_label(self) -> np.ndarray:
@@ -43,6 +49,11 @@ class Problem:
     valid: Rows
     test: Rows
     seed: int = 0
+
+    def with_hpc(self, proba: np.ndarray) -> Problem:
+        """The same problem, f0's probabilities (n, n_classes) taken by the rows' numbers in the source."""
+        train, valid, test = (replace(r, hpc=proba[r.index]) for r in (self.train, self.valid, self.test))
+        return replace(self, train=train, valid=valid, test=test)
 
     @property
     def sensor_of(self) -> np.ndarray:

@@ -42,7 +42,7 @@ def fit_classifier(
     """A boosted classifier that reads these sensors only, from these training rows."""
     features = np.array([f for s in sensors for f in problem.sensors[s].features], dtype=np.int64)
     y = problem.train.y[rows]
-    loss = ClassLoss(y, problem.n_classes, np.ones(len(y)))
+    loss = ClassLoss(y, problem.n_classes, problem.train.weight[rows])
     base = loss.base()
     ensemble = Ensemble(Bins(tuple(bins.cuts[f] for f in features)), features, base)
     if len(features):
@@ -94,7 +94,7 @@ class SubsetSearch:
         rows = self._probe_valid
         y = p.valid.y[rows]
         log_p = log_probability(ensemble_scores(e, e.bins.transform(p.valid.X[rows][:, e.features])))
-        return float(-log_p[np.arange(len(y)), y].mean())
+        return float(np.average(-log_p[np.arange(len(y)), y], weights=p.valid.weight[rows]))
 
     def models(self, subsets: Iterable[Subset]) -> list[Trained]:
         """A full classifier per subset, judged on rows it has not seen."""

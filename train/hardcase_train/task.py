@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from hardcase_edge.errors import InputError, ProgramError
+from hardcase_edge.errors import InputError
 from hardcase_edge.meter import to_micro
-from hardcase_edge.program import Answer, Feature, Forward, Program, Sensor, Slice, Trees, Uplink
-from hardcase_edge.verifier import verify
+from hardcase_edge.program import Feature, Sensor, Uplink
 from hardcase_edge.wire import request_bytes
 
 from .config import Config
+from .declare import check_declared, declared, held
 from .hpc import N_FOLDS, fit_hpc, make_hpc, out_of_fold, probabilities
 from .problem import Problem, Rows
+from .splits import stratified
 from .table import Table, read_table
 
-__all__ = ["Task", "declared", "make_task", "target_classes", "target_labels"]
+__all__ = ["Task", "make_task", "target_classes", "target_labels"]
 
 MAX_CLASSES = 200
 MIN_ROWS = 10
@@ -53,7 +54,9 @@ def make_task(config: Config, *, quiet: bool = True) -> Task:
     whole = read_table(config.file)
     y, classes = target_classes(whole, config.target)
     split = _split(whole, config, y)
-    table = whole.without(config.target, *(() if config.split in ("random", "time") else (config.split,)))
+    weight = _weights(whole, config, split)
+    split = np.where(weight > 0, split, -1)  # a row that counts for nothing is nowhere
+    table = whole.without(*_no_features(config))
     table.check_features()
     sensors, names = _sensors(table, config)
     train = split == 0
@@ -64,19 +67,25 @@ def make_task(config: Config, *, quiet: bool = True) -> Task:
     model = make_hpc(config.estimator, config.params, config.seed)
     n_classes = len(classes)
     uplink = _uplink(config, features)
-    _check_declared(features, sensors, uplink)
+    check_declared(features, sensors, uplink)
     with tqdm(total=1 + N_FOLDS, desc="f0", disable=quiet, leave=False) as bar:
-        fitted = fit_hpc(model, X[train], y[train])
+        fitted = fit_hpc(model, X[train], y[train], weight[train])
         bar.update(1)
-        unseen = out_of_fold(model, X[train], y[train], n_classes, config.seed, bar.update)
+        unseen = out_of_fold(model, X[train], y[train], n_classes, config.seed, bar.update, weight[train])
     parts = []
     for k in range(3):
         rows = np.flatnonzero(split == k)
         p = unseen if k == 0 else probabilities(fitted, X[rows], n_classes)
-        parts.append(Rows(X[rows], y[rows], p, rows))
+        parts.append(Rows(X[rows], y[rows], p, rows, weight[rows]))
     train_rows, valid_rows, test_rows = parts
     problem = Problem(features, sensors, uplink, n_classes, train_rows, valid_rows, test_rows, config.seed)
     return Task(problem, table.names, names, classes, _windows(table, names), fitted, config, table)
+
+
+def _no_features(config: Config) -> list[str]:
+    """Columns that are not for models to read."""
+    split = None if config.split in ("random", "time") else config.split
+    return [name for name in (config.target, split, config.weight) if name is not None]
 
 
 def target_classes(table: Table, target: str) -> tuple[np.ndarray, tuple[Any, ...]]:
@@ -129,7 +138,7 @@ def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
     if config.split == "time":
         return np.searchsorted([round(0.6 * n), round(0.8 * n)], np.arange(n), side="right")
     if config.split == "random":
-        out = _stratified(y, config.seed)
+        out = stratified(y, config.seed, (0, 1, 0, 2, 0))  # 60/20/20
         for name, k in PARTS:
             if not (out == k).any():
                 raise InputError(
@@ -150,18 +159,26 @@ def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
     return out
 
 
-def _stratified(y: np.ndarray, seed: int) -> np.ndarray:
-    """60/20/20 within every class; of a rare class, training gets its rows first."""
-    rng = np.random.default_rng(seed)
-    out = np.zeros(len(y), dtype=np.int64)
-    taken = 0  # runs on over classes, so that rounding does not favour one part
-    for c in range(int(y.max()) + 1):
-        rows = rng.permutation(np.flatnonzero(y == c))
-        pattern = np.array([0, 1, 0, 2, 0])
-        place = (np.arange(len(rows)) + (taken if len(rows) >= 5 else 0)) % 5
-        out[rows] = pattern[place]
-        taken += len(rows)
-    return out
+def _weights(table: Table, config: Config, split: np.ndarray) -> np.ndarray:
+    """(n,) what each row counts; of the training rows, the mean is 1."""
+    if config.weight is None:
+        return np.ones(len(split))
+    if config.weight not in table.labels:
+        raise InputError(f"[data] weight is {config.weight!r}, which is no column of the data")
+    if config.weight in (config.target, config.split):
+        raise InputError(f"[data] weight is {config.weight!r}, which is the target or the split; name another column")
+    values = [v if isinstance(v, int | float) else np.nan for v in table.labels[config.weight]]
+    weight = np.array(values, dtype=np.float64)
+    odd = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if len(odd):
+        raise InputError(
+            f"the weight {config.weight!r} is missing or no number of at least 0 in {len(odd)} rows, "
+            f"first in row {odd[0] + 1}"
+        )
+    for name, k in PARTS:
+        if not (weight[split == k] > 0).any():
+            raise InputError(f"the weight {config.weight!r} is 0 in all {name} rows; give one of them some")
+    return weight / weight[(split == 0) & (weight > 0)].mean()
 
 
 def _sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tuple[str, ...]]:
@@ -207,46 +224,6 @@ def _uplink(config: Config, features: tuple[Feature, ...]) -> Uplink:
         request_bytes=request_bytes([f.dtype for f in features]),
         features=tuple(range(len(features))),
     )
-
-
-def _check_declared(features: tuple[Feature, ...], sensors: tuple[Sensor, ...], uplink: Uplink) -> None:
-    """Whether any program could carry this: told before hours of training, not after."""
-    nodes = (Forward(tuple(range(len(sensors))), 1), Answer(Slice(0, 0, 1)))
-    try:
-        verify(Program(features, sensors, uplink, (), (Trees((), (0,), ()),), nodes, 2))
-    except ProgramError as error:
-        raise InputError(f"no device could run what is trained on this data: {error}") from error
-
-
-def declared(X: np.ndarray, train: np.ndarray) -> tuple[Feature, ...]:
-    """Declared type of each feature: i32 for whole numbers, f32, or f64 where f32 would blur it.
-
-    Blur: a value would move by more than a thousandth of the column's standard deviation.
-    """
-    out = []
-    for f in range(X.shape[1]):
-        values = X[:, f][~np.isnan(X[:, f])]
-        if len(values) == 0:
-            dtype = "f32"
-        elif (values == np.floor(values)).all() and np.abs(values).max() < 2**31 - 1:
-            dtype = "i32"
-        elif np.abs(values).max() > np.finfo(np.float32).max:
-            dtype = "f64"
-        else:
-            blur = np.abs(values.astype(np.float32) - values).max()
-            is_constant = values.min() == values.max()  # then a rounded sum may still give it a deviation
-            dtype = "f64" if blur > 1e-3 * values.std() > 0 and not is_constant else "f32"
-        out.append(Feature(dtype, bool(np.isnan(X[train, f]).any())))
-    return tuple(out)
-
-
-def held(X: np.ndarray, features: tuple[Feature, ...]) -> np.ndarray:
-    """Values as the declared types hold them."""
-    out = X.copy()
-    for f, feature in enumerate(features):
-        if feature.dtype == "f32":
-            out[:, f] = X[:, f].astype(np.float32)
-    return out
 
 
 def _windows(table: Table, sensors: tuple[str, ...]) -> dict[str, int]:
