@@ -16,9 +16,9 @@ from .config import MAX_COST
 from .declare import check_declared, declared, held
 from .problem import Problem, Rows
 from .splits import stratified
-from .task import MAX_CLASSES, MIN_ROWS
+from .task import MIN_ROWS
 
-__all__ = ["MAX_CLASSES", "MIN_ROWS", "make_problem", "row_weights"]
+__all__ = ["make_problem", "row_weights"]
 
 
 def row_weights(sample_weight: Any, n: int) -> np.ndarray:
@@ -35,7 +35,7 @@ def row_weights(sample_weight: Any, n: int) -> np.ndarray:
     if weight.shape != (n,):
         raise ValueError(f"sample_weight has the shape {weight.shape}, {(n,)} is expected")
     if (weight < 0).any() or not (weight > 0).any():
-        raise ValueError("sample_weight has a weight below zero, or all of them are zero; give some rows a positive one")
+        raise ValueError("sample_weight has a weight below zero, or all are zero; give some rows a positive one")
     return weight
 
 
@@ -67,7 +67,9 @@ def make_problem(
     """
     split = stratified(y, seed, (0, 1, 0, 0))
     if len(y) < MIN_ROWS or not (split == 1).any():
-        raise ValueError(f"n_samples={len(y)} of {n_classes} class(es) are so few that none is left to judge by; add rows")
+        raise ValueError(
+            f"n_samples={len(y)} of {n_classes} classes are so few that none is left to judge by; add rows"
+        )
     features = declared(X, split == 0, has_whole=False)
     X = held(X, features)
     uplink = Uplink(
@@ -95,7 +97,9 @@ def _sensors(
     groups += [[f] for f in range(n_features) if f not in set(named)]
     prices = [1.0] * len(groups) if costs is None else list(costs)
     if len(prices) != len(groups):
-        raise ValueError(f"costs has {len(prices)} entries for {len(groups)} sensors, those of a single column included")
+        raise ValueError(
+            f"costs has {len(prices)} entries for {len(groups)} sensors (columns that none names are sensors too)"
+        )
     return tuple(
         Sensor(tuple(group), (to_micro(_amount(f"the cost of sensor {k}", price)),))
         for k, (group, price) in enumerate(zip(groups, prices, strict=True))

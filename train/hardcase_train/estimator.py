@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hardcase_edge.errors import InputError
 from hardcase_edge.program import Acquire, Answer
 
-from .arrays import MAX_CLASSES, MIN_ROWS, make_problem, row_weights
+from .arrays import make_problem, row_weights
 from .batch import Batch, Outcome
 from .declare import held
 from .front import Point
@@ -26,12 +26,13 @@ from .hpc import fit_hpc, imputed, out_of_fold, probabilities
 from .judge import Judge
 from .losses import log_probability
 from .order import content_order
+from .task import MAX_CLASSES, MIN_ROWS
 
 __all__ = ["PolicyClassifier"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PolicyClassifier(ClassifierMixin, BaseEstimator):
+class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """A classifier that buys sensors, answers the easy cases and forwards the hard ones to f0.
 
     Missing values are NaN. A learner gives ``points``: the policies it would offer. ``fit`` takes the cheapest whose
@@ -171,7 +172,8 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any, hpc_proba: Any = None) -> np.ndarray:
         """Labels, (n,); parameters and errors as of ``decide``."""
-        return self.classes_[self.decide(X, hpc_proba).label]
+        outcome = self.decide(X, hpc_proba)
+        return self.classes_[outcome.label]
 
     def predict_proba(self, X: Any, hpc_proba: Any = None) -> np.ndarray:
         """(n, n_classes): of f0 where it was asked, else the softmax of the scores that answered; as ``decide``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,7 +26,7 @@ class Rows:
     y: np.ndarray
     hpc: np.ndarray
     index: np.ndarray
-    weight: np.ndarray = field(default=None)  # type: ignore[assignment]
+    weight: np.ndarray = None  # type: ignore[assignment]  # always an array once made
 
     def __post_init__(self) -> None:
         if self.weight is None:
