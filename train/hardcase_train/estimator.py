@@ -30,9 +30,12 @@ from .task import MAX_CLASSES, MIN_ROWS
 
 __all__ = ["PolicyClassifier"]
 
+NUMBERS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+SLACK = 1e-12  # a float's last bit decides nothing
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
+class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
     """A classifier that buys sensors, answers the easy cases and forwards the hard ones to f0.
 
     Missing values are NaN. A learner gives ``points``: the policies it would offer. ``fit`` takes the cheapest whose
@@ -90,9 +93,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         ValueError
             The data or a parameter cannot be used.
         """
-        X, y = validate_data(
-            self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=MIN_ROWS
-        )  # fmt: skip
+        X, y = validate_data(self, X, y, **NUMBERS, ensure_min_samples=MIN_ROWS)
         check_classification_targets(y)
         weight = row_weights(sample_weight, len(X))
         kept = weight > 0
@@ -137,7 +138,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _pick(self, points: Sequence[Point], judge: Judge) -> Point:
         """The point that ``max_loss`` or ``budget`` asks for, or the nearest."""
         if self.budget is not None:
-            near = [p for p in points if p.valid["cost"] <= self.budget * (1 + 1e-12)]
+            near = [p for p in points if p.valid["cost"] <= self.budget * (1 + SLACK)]
             if near:
                 return max(near, key=lambda p: (p.valid["accuracy"], -p.valid["cost"]))
             point = min(points, key=lambda p: (p.valid["cost"], -p.valid["accuracy"]))
@@ -145,7 +146,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
         else:
             f0 = float(np.average(judge.hpc_label == judge.y, weights=judge.weight))
             lost = [f0 - p.valid["accuracy"] + p.valid["loss_se"] for p in points]
-            fit = [p for p, loss in zip(points, lost, strict=True) if loss <= self.max_loss + 1e-12]
+            fit = [p for p, loss in zip(points, lost, strict=True) if loss <= self.max_loss + SLACK]
             if fit:
                 return min(fit, key=lambda p: (p.valid["cost"], -p.valid["accuracy"]))
             point = points[int(np.argmin(lost))]
@@ -210,7 +211,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     def _rows(self, X: Any) -> np.ndarray:
         """Rows as the program's declared types hold them."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        X = validate_data(self, X, **NUMBERS, reset=False)
         return held(X, self.program_.features)
 
     def _given(self, hpc_proba: Any, n: int) -> np.ndarray:

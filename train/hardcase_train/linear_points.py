@@ -45,9 +45,9 @@ def gamma_path(problem: Problem) -> list[float]:
 
 
 def _step_values(problem: Problem) -> np.ndarray:
-    return step_value(
-        problem, linear_rows(problem, make_standard(problem.train.X, problem.train.weight).transform(problem.train.X))
-    )
+    rows = problem.train
+    standard = make_standard(rows.X, rows.weight)
+    return step_value(problem, linear_rows(problem, standard.transform(rows.X)))
 
 
 def linear_points(method: str, judge: Judge, n_jobs: int = 2, progress: Any = None) -> list[Point]:

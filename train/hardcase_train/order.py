@@ -53,9 +53,8 @@ class Order:
         p = self.problem
         columns = tuple(replace(c, feature=self.features[c.feature]) for c in program.columns)
         nodes = tuple(self._renamed(node) for node in program.nodes)
-        return replace(
-            program, features=p.features, sensors=p.sensors, uplink=p.uplink, columns=columns, nodes=nodes
-        )  # fmt: skip
+        program = replace(program, columns=columns, nodes=nodes)
+        return replace(program, features=p.features, sensors=p.sensors, uplink=p.uplink)
 
     def _renamed(self, node: Node) -> Node:
         if isinstance(node, Acquire | Forward):
