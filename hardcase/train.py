@@ -118,10 +118,11 @@ def _provenance(task: Task, point: Point) -> dict[str, Any]:
 
     rows = {k: len(getattr(task.problem, k).y) for k in ("train", "valid", "test")}
     packages = {name: version(name) for name in ("hardcase-train", "numpy", "scikit-learn")}
+    data = {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split}
     return {
         "method": point.method,
         "params": {k: _named(task, k, v) for k, v in point.params.items()},
-        "data": {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split},
+        "data": data if task.config.weight is None else {**data, "weight": task.config.weight},
         "seed": task.config.seed,
         "hpc": {"estimator": task.config.estimator, "params": task.config.params},
         "packages": packages,
