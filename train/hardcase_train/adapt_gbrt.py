@@ -9,6 +9,7 @@ Here one tree serves all classes and the gate at once (vector leaves), so a devi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -22,7 +23,7 @@ from .boosting import FULL, Ensemble, TreeSettings, boost, ensemble_scores
 from .estimator import PolicyClassifier
 from .front import Point
 from .gating import gated_points
-from .judge import N_FOLDS, Judge, Trained
+from .judge import Judge, Trained
 from .losses import FLOOR, AdaptLoss, ClassLoss, sigmoid
 from .problem import Problem
 
@@ -98,30 +99,48 @@ class AdaptGBRT(PolicyClassifier):
         said = {"gamma": self.gamma, "p_full": self.p_full}
         return gated_points(judge, "adapt-gbrt", self.learn(judge), said)
 
-    def learn(self, judge: Judge, bins: Bins | None = None) -> Self:
-        """Learn from the training rows and f0's out-of-fold probabilities on them."""
-        problem, fold = judge.problem, judge.fold
+    def learn(
+        self,
+        judge: Judge,
+        bins: Bins | None = None,
+        within: Sequence[int] | None = None,
+        forward: np.ndarray | None = None,
+    ) -> Self:
+        """Learn from the training rows and f0's out-of-fold probabilities on them.
+
+        Parameters
+        ----------
+        within : the sensors within reach, then free; None: all, at their price
+        forward : (n_train,) loss of forwarding each row; None: f0's log loss
+        """
+        problem = judge.problem
         rows, settings = problem.train, self.settings or FULL
         bins = bins or make_bins(rows.X, problem.dtypes, settings.max_bins)
         codes = bins.transform(rows.X)
         n = len(rows.y)
-        forward = -np.log(np.maximum(rows.hpc[np.arange(n), rows.y], FLOOR))
+        if forward is None:
+            forward = -np.log(np.maximum(rows.hpc[np.arange(n), rows.y], FLOOR))
         costs = np.array([to_unit(s.cost[0]) for s in problem.sensors])
-        model = Twin(problem, bins, codes, np.ones(n, dtype=bool), self.gamma * costs)
-        twins = [Twin(problem, bins, codes, fold != k, self.gamma * costs) for k in range(N_FOLDS)]
+        model = Twin(problem, bins, codes, np.arange(n), self.gamma * costs)
+        fold = judge.fold if judge.is_crossed else judge.fold % 2  # twins then serve the q-step alone
+        twins = [Twin(problem, bins, codes, np.flatnonzero(fold != k), self.gamma * costs) for k in range(fold.max() + 1)]
+        if within is not None:
+            model.allow(list(within))
         unseen = np.empty((n, len(model.ensemble.base)))
         q = None
         for _ in range(1 + self.n_rounds):
             model.boost(q, settings, self.trees_per_round)
-            bought = model.sensors()
+            bought = model.sensors() if within is None else list(within)
             for k, twin in enumerate(twins):
                 twin.allow(bought)
                 twin.boost(q, settings, self.trees_per_round)
                 unseen[fold == k] = twin.scores_of(codes[:, fold == k])
             q, _ = q_step(*_losses(model.classes, unseen, forward), self.p_full, rows.weight)
         valid = model.scores_of(bins.transform(problem.valid.X))
-        self.trained_ = Trained(model.ensemble, np.vstack([unseen, valid]))
+        self.trained_ = judge.trained(model.ensemble, valid, lambda rows, _: unseen[rows])
         self.sensors_ = model.sensors()
+        self.unseen_ = unseen
+        self.answer_loss_ = model.classes.row_loss(unseen[:, :-1])
         return self
 
 
@@ -137,7 +156,7 @@ class Twin:
 
     def __init__(self, problem: Problem, bins: Bins, codes: np.ndarray, mine: np.ndarray, prices: np.ndarray) -> None:
         y, weight = problem.train.y, problem.train.weight
-        self.mine = np.flatnonzero(mine)
+        self.mine = mine
         self.codes = np.ascontiguousarray(codes[:, self.mine])
         self.owner = problem.sensor_of
         self.classes = ClassLoss(y[self.mine], problem.n_classes, weight[self.mine])

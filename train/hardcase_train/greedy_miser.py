@@ -18,7 +18,7 @@ from .binning import Bins, make_bins
 from .boosting import FULL, Ensemble, TreeSettings
 from .estimator import PolicyClassifier
 from .front import Point
-from .judge import N_FOLDS, Judge, Trained
+from .judge import Judge, Trained
 from .static_subset import answer_point
 
 __all__ = ["GreedyMiser"]
@@ -56,21 +56,22 @@ class GreedyMiser(PolicyClassifier):
 
     def learn(self, judge: Judge, bins: Bins | None = None) -> Self:
         """Learn from the training rows; f0 is not asked."""
-        problem, fold, settings = judge.problem, judge.fold, self.settings or FULL
+        problem, settings = judge.problem, self.settings or FULL
         bins = bins or make_bins(problem.train.X, problem.dtypes, settings.max_bins)
         codes = bins.transform(problem.train.X)
         prices = self.gamma * np.array([to_unit(s.cost[0]) for s in problem.sensors])
-        model = Twin(problem, bins, codes, np.ones(len(fold), dtype=bool), prices)
+        model = Twin(problem, bins, codes, np.arange(len(problem.train.y)), prices)
         model.boost(None, settings, self.n_trees)
         self.sensors_ = model.sensors()
-        unseen = np.empty((len(fold), model.classes.n_outputs))
-        for k in range(N_FOLDS):
-            twin = Twin(problem, bins, codes, fold != k, prices)
+
+        def held(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+            twin = Twin(problem, bins, codes, others, prices)
             twin.allow(self.sensors_)
             twin.boost(None, settings, self.n_trees)
-            unseen[fold == k] = twin.scores_of(codes[:, fold == k])[:, :-1]
+            return twin.scores_of(codes[:, rows])[:, :-1]
+
         valid = model.scores_of(bins.transform(problem.valid.X))[:, :-1]
         grown = model.ensemble
         part = Ensemble(bins, grown.features, grown.base[:-1], grown.trees, grown.outputs)  # without the gate's score
-        self.trained_ = Trained(part, np.vstack([unseen, valid]))
+        self.trained_ = judge.trained(part, valid, held)
         return self

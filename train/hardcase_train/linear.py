@@ -10,7 +10,7 @@ import numpy as np
 from hardcase_edge.program import Column, Polynomial
 
 from .affine import STEPS, Standard
-from .judge import N_FOLDS, Judge, Trained
+from .judge import Judge, Trained
 from .losses import FLOOR, ClassLoss
 from .problem import Problem
 
@@ -95,10 +95,10 @@ def judged(
     coef : (n_features + 1, n_outputs) weights above biases, fitted on all of them
     fit : from numbers of training rows to the ``coef`` of a twin that is fitted on those alone
     """
-    unseen = np.empty((len(Z), coef.shape[1]))
-    for k in range(N_FOLDS):
-        twin = fit(np.flatnonzero(judge.fold != k))
-        held = judge.fold == k
-        unseen[held] = Z[held] @ twin[:-1] + twin[-1]
     part = Linear(standard, coef[:-1], coef[-1])
-    return Trained(part, np.vstack([unseen, part.scores(standard.transform(judge.problem.valid.X))]))
+
+    def held(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        twin = fit(others)
+        return Z[rows] @ twin[:-1] + twin[-1]
+
+    return judge.trained(part, part.scores(standard.transform(judge.problem.valid.X)), held)
