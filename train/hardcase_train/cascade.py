@@ -62,11 +62,7 @@ class _Stages:
             outcome = batch.run(judge.hpc_label, [Acquire(subset, 1, 1), Answer(scores)])
             self.tables.append(confidence_table(outcome.margin, outcome.label == judge.y))
             self.stops.append(outcome)
-        self.forwarded = batch.run(judge.hpc_label, [Forward(self._wanted(), 1), Answer(self.slices[0])])
-
-    def _wanted(self) -> tuple[int, ...]:
-        features = set(self.problem.uplink.features)
-        return tuple(s for s, sensor in enumerate(self.problem.sensors) if features & set(sensor.features))
+        self.forwarded = batch.run(judge.hpc_label, [Forward(problem.hpc_sensors, 1), Answer(self.slices[0])])
 
     def nodes(self, first: int, last: int, end: str, level: float) -> list[Node]:
         """Acquire, Branch(margin) per stage; Answer nodes behind them."""
@@ -82,7 +78,7 @@ class _Stages:
                 nodes += buy(new[k], len(nodes))
                 nodes.append(Branch(self.slices[k], MARGIN, (len(nodes) + 1, answers[k]), self._margin(k, level)))
         if end == "forward":
-            nodes.append(Forward(self._wanted(), answers[last]))
+            nodes.append(Forward(self.problem.hpc_sensors, answers[last]))
         nodes.extend(Answer(self.slices[k], "class", *self.tables[k]) for k in stages)
         return nodes
 
