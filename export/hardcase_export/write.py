@@ -151,10 +151,11 @@ def _name_hpc(said: object, build: Path, program: Program, legacy: str) -> str:
     """What f0 is known by: SHA-256 of hpc.onnx or of a declaration; empty for a program that never forwards."""
     if not any(isinstance(node, Forward) for node in program.nodes):
         return ""
-    place = build / ("front.json" if legacy else "hpc.onnx")
-    found = legacy or _sha256_of(place)
+    path = build / "hpc.onnx"
+    found = legacy or _sha256_of(path)
     if said not in ("", found):
-        raise InputError(f"{place} is not of the HPC that the draft was trained with; train again")
+        what = f"f0 in {build / 'front.json'}" if legacy else path
+        raise InputError(f"{what} is not the HPC that the draft was trained with; train again")
     return found
 
 

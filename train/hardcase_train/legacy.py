@@ -125,10 +125,16 @@ def _check_columns(where: str, known: set[str], table: Table, data: Table) -> No
         if column in known:
             continue
         if column.startswith((P, USED)) or column not in (*data.names, *data.labels):
-            near = difflib.get_close_matches(column, sorted(known), n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"{P}LABEL, {USED}SENSOR or a column of the data is known"
-            raise InputError(f"{where} has the column {column!r}; {hint}")
+            raise InputError(f"{where} has the column {column!r}; {_hint(column, known)}")
         _check_same(where, column, table, data)
+
+
+def _hint(column: str, known: set[str]) -> str:
+    like = sorted(k for k in known if k.startswith(column.partition(":")[0] + ":"))
+    near = difflib.get_close_matches(column, like, n=1, cutoff=0.8)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"known are {', '.join(like[:20]) or f'{P}LABEL, {USED}SENSOR and the columns of the data'}"
 
 
 def _check_same(where: str, column: str, table: Table, data: Table) -> None:
