@@ -196,6 +196,6 @@ def _text(out: Path, front: dict[str, Any]) -> str:
         )
     for rows, n in front["hpc"].get("beyond", {}).items():
         if n:
-            lines.append(f"  {n} {rows} rows made f0 use what no training row did, which requests do not carry")
+            lines.append(f"  {n} of the {rows} rows made f0 use what no training row did, which requests do not carry")
     lines.append(f"next: hardcase export {out} --max-loss 0.01 --out model.hcb")
     return "\n".join(lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hardcase import pictures
+from hardcase.cli import main
 from hardcase_edge.bundle import unpack_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.load import load_bundle
@@ -94,6 +96,7 @@ def test_an_npz_says_the_same(tmp_path):
         pytest.param({"used:a": [0, 1, None]}, "row 3: 'used:a' is missing, 0 or 1", id="use-missing"),
         pytest.param({"used:a": [0, 0, 1], "used:pair": [1, 1, 1]}, "speak of the same feature", id="said-twice"),
         pytest.param({"y": ["hot", "hot", "hot"]}, "row 2: 'y' is 'hot', the data has 'cold'", id="another-order"),
+        pytest.param({"y": ["2026-01-01"] * 3}, "'y' holds neither numbers nor text", id="dates"),
         pytest.param({"b": [0.5, 0.5, 0]}, "row 2: 'b' is '0.5', the data has 'None'", id="another-reading"),
     ],
 )
@@ -239,6 +242,39 @@ def bundle(built, front, capsys):
     status, _, err = run(capsys, *argv)
     assert status == 0, err
     return path
+
+
+@pytest.mark.parametrize("method", ["adapt-gbrt", "cascade"])
+def test_a_policy_that_sometimes_forwards_is_exported_and_measured_as_it_was_trained(
+    built, front, tmp_path, capsys, method
+):
+    dearest = max((p for p in front["points"] if p["method"] == method), key=lambda p: p["valid"]["forward_rate"])
+    assert dearest["test"]["forward_rate"] > 0
+    path = tmp_path / "model.hcb"
+    only = {**front, "points": [dearest, *(p for p in front["points"] if p["method"] == "hpc")]}
+    shutil.copytree(built / "build", tmp_path / "build")
+    (tmp_path / "build" / "front.json").write_text(json.dumps(only))
+    argv = ("export", tmp_path / "build", "--budget", 1e6, "--method", method, "--out", path, "--min-agreement", 0.9)
+    status, exported, err = run(capsys, *argv)
+    assert status == 0, err
+    status, said, err = run(capsys, "evaluate", path, tmp_path / "build" / "test.npz")
+    assert status == 0, err
+    assert {k: said[k] for k in exported["test"]} == exported["test"]
+    assert said["forward_rate"] > 0
+
+
+def test_rows_that_used_more_than_requests_carry_are_said(tmp_path, capsys):
+    data, table = legacy_columns()
+    table["used:c"][[80, 100, 101]] = 1  # a row to judge on, and two to report on
+    write_csv(tmp_path / "data.csv", data)
+    write_csv(tmp_path / "legacy.csv", table)
+    path = legacy_toml(tmp_path)
+    path.write_text(path.read_text().replace("[cost.uplink]", 'split = "time"\n[cost.uplink]'))
+    argv = ["train", str(path), "--out", str(tmp_path / "build"), "--method", "static", "--quiet"]
+    assert main(argv) == 0
+    said = capsys.readouterr().out
+    assert "1 of the valid rows made f0 use what no training row did" in said
+    assert "2 of the test rows made f0 use what no training row did" in said
 
 
 def test_a_bundle_names_the_system_and_is_inspected(bundle, front, capsys):

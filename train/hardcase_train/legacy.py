@@ -139,6 +139,8 @@ def _hint(column: str, known: set[str]) -> str:
 
 def _check_same(where: str, column: str, table: Table, data: Table) -> None:
     """A column that both tables have shows that their rows are the same."""
+    if column not in (*table.names, *table.labels):
+        raise InputError(f"{where}: the column {column!r} holds neither numbers nor text; write it as the data does")
     for k, (mine, other) in enumerate(zip(_values(data, column), _values(table, column), strict=True)):
         if mine != other:
             raise InputError(
