@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from hardcase_cloud.service import Answerer
     from hardcase_edge.columns import Reading
     from hardcase_edge.load import Loaded
     from hardcase_edge.manifest import Manifest
@@ -29,7 +30,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("bundle", metavar="BUNDLE", help="a .hcb file")
     parser.add_argument("data", metavar="DATA", help="rows with the bundle's features and target: build/test.npz")
-    parser.add_argument("--hpc", metavar="FILE", help="hpc.onnx (default: the one beside the bundle or DATA)")
+    parser.add_argument(
+        "--hpc",
+        metavar="MODEL",
+        help="hpc.onnx or module:function (default: hpc.onnx beside the bundle or DATA, or the answers in test.npz)",
+    )
     parser.add_argument("--budget", type=float, metavar="COST", help="hard budget of each decision")
     parser.add_argument("--trust", metavar="KEY", help="public key whose signature the bundle must carry")
     parser.add_argument("--each-dead", action="store_true", help="also with every sensor dead, one at a time")
@@ -44,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
     if not loaded.manifest.classes:
         raise InputError(f"{args.bundle} answers values, not classes, and has no accuracy")
     budget = _budget(args.budget, loaded.manifest.unit)
-    X, y = _rows(Path(args.data), loaded.manifest)
-    replies = _replies(loaded, X, args)
+    X, y, known = _rows(Path(args.data), loaded.manifest)
+    replies = _replies(loaded, X, known, args)
     figures = _measure(loaded, X, y, replies, budget)
     report: dict[str, Any] = {**figures.to_json(), "unit": loaded.manifest.unit}
     if args.each_dead:
@@ -94,16 +99,18 @@ def _measure(
 # ---------------------------------------------------------------- rows
 
 
-def _rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """X (n, n_features), NaN = missing, and y (n,) class index."""
+def _rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[np.int64], list[Reply]]:
+    """X (n, n_features), NaN = missing, y (n,) class index, and the answers of the bundle's HPC if they lie there."""
     from hardcase_export.tables import is_rows, read_rows
 
     if not path.is_file():
         raise InputError(f"{path} is no file; name rows with the bundle's features, such as build/test.npz")
     if is_rows(path):
         rows = read_rows(path, manifest)
-        return rows.X, rows.y
-    return _table(path, manifest)
+        is_its = manifest.hpc and rows.sha256 == manifest.hpc
+        known = zip(rows.hpc.tolist(), rows.confidence.tolist(), strict=True) if is_its else ()
+        return rows.X, rows.y, list(known)
+    return *_table(path, manifest), []
 
 
 def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -129,7 +136,9 @@ def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray
 # ---------------------------------------------------------------- the HPC
 
 
-def _replies(loaded: Loaded, X: NDArray[np.float64], args: argparse.Namespace) -> list[Reply] | None:
+def _replies(
+    loaded: Loaded, X: NDArray[np.float64], known: list[Reply], args: argparse.Namespace
+) -> list[Reply] | None:
     """What the HPC answers to each row; None for a program that never forwards."""
     from hardcase_edge.program import Forward
     from hardcase_export.rows import readings_of
@@ -137,25 +146,47 @@ def _replies(loaded: Loaded, X: NDArray[np.float64], args: argparse.Namespace) -
     program = loaded.bundle.program
     if not any(isinstance(node, Forward) for node in program.nodes):
         return None
-    places = [args.hpc] if args.hpc else [Path(p).parent / "hpc.onnx" for p in (args.bundle, args.data)]
-    hpc = _find_hpc([Path(p) for p in places], loaded.manifest.hpc)
+    hpc = _open_hpc(loaded, args, has_answers=bool(known))
+    if hpc is None:
+        return known
     carried: list[list[Reading]] = [[row[f] for f in program.uplink.features] for row in readings_of(program, X)]
     return [reply for k in range(0, len(carried), BATCH) for reply in hpc.answer(carried[k : k + BATCH])]
 
 
-def _find_hpc(places: list[Path], sha256: str) -> Any:
+def _open_hpc(loaded: Loaded, args: argparse.Namespace, has_answers: bool) -> Answerer | None:
+    """The function or the file that is named, else the file that lies near; None where answers do without."""
+    from hardcase_edge.plugin import is_function_name
+
+    if args.hpc and is_function_name(args.hpc):
+        from hardcase_cloud.function import FunctionHpc
+
+        return FunctionHpc(args.hpc, loaded.bundle.program, loaded.manifest)
+    places = [args.hpc] if args.hpc else [Path(p).parent / "hpc.onnx" for p in (args.bundle, args.data)]
+    return _find_hpc([Path(p) for p in places], loaded.manifest, has_answers and not args.hpc)
+
+
+def _find_hpc(places: list[Path], manifest: Manifest, has_answers: bool) -> Answerer | None:
     """The model that the bundle names, at the first of these places that has it."""
     from hardcase_cloud.hpc import Hpc
+    from hardcase_export.describe import legacy_name
 
     found = [p for p in dict.fromkeys(places) if p.is_file()]
     for path in found:
         hpc = Hpc(path)
-        if hpc.sha256 == sha256:
+        if hpc.sha256 == manifest.hpc:
             return hpc
+    if has_answers:
+        return None
+    name = legacy_name(manifest.trained)
+    if name:
+        raise InputError(
+            f"the HPC of this bundle is the legacy system {name!r}, and its answers to these rows are not known; name "
+            "its function with --hpc module:function, or take the test.npz of its build"
+        )
     if not found:
         raise InputError(f"there is no {' or '.join(map(str, dict.fromkeys(places)))}; name the HPC with --hpc")
     raise InputError(
-        f"{' and '.join(map(str, found))} is not the HPC of this bundle ({sha256[:12]}...); name it with --hpc"
+        f"{' and '.join(map(str, found))} is not the HPC of this bundle ({manifest.hpc[:12]}...); name it with --hpc"
     )
 
 

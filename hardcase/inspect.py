@@ -44,9 +44,8 @@ def _lines(f: dict[str, Any]) -> list[str]:
         f"  bytes       {', '.join(f'{part} {n}' for part, n in f['bytes'].items())}",
     ]
     if request["is_used"]:
-        lines.append(
-            f"  forwards    {request['bytes']} bytes, {request['cost']:g} {unit} a request, to {f['hpc'][:16]}"
-        )
+        where = f"{f['hpc_name']}, {f['hpc'][:16]}" if f["hpc_name"] else f["hpc"][:16]
+        lines.append(f"  forwards    {request['bytes']} bytes, {request['cost']:g} {unit} a request, to {where}")
     if f["unproved"]:
         lines.append(f"  unproved    scorers {_some(f['unproved'])}: a user's own blob, its insides cannot be seen")
     lines += [f"  {'sensor':<24}{'cost':>12} {unit}  features"]

@@ -16,7 +16,17 @@ from hardcase_edge.wire import request_bytes
 from hardcase_train import adapt_points, cascade, gating, subsets
 from hardcase_train.problem import Problem, Rows
 
-__all__ = ["brief", "make_problem", "quick", "run", "toml", "weighted", "write_csv"]
+__all__ = [
+    "brief",
+    "legacy_columns",
+    "legacy_toml",
+    "make_problem",
+    "quick",
+    "run",
+    "toml",
+    "weighted",
+    "write_csv",
+]
 
 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,3 +104,24 @@ def run(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, dict[st
     status = main([*map(str, argv), "--json"])
     out, err = capsys.readouterr()
     return status, json.loads(out) if out.strip() else {}, err
+
+
+def legacy_columns(n: int = 120) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Data of three features, and the table of a system that says "hot" where a > 0, and looked at b only near 0."""
+    rng = np.random.default_rng(3)
+    hot = rng.random(n) < 0.5
+    a, b = (np.round(hot * 2 - 1 + rng.normal(size=n) * s, 3) for s in (0.7, 1.0))
+    p = np.where(a > 0, 0.95, 0.05)
+    data = {"a": a, "b": b, "c": rng.integers(0, 9, n), "y": np.where(hot, "hot", "cold")}
+    used = {"used:b": (np.abs(a) < 0.5).astype(int), "used:c": np.zeros(n, dtype=int)}
+    return data, {"y": data["y"], "p:cold": np.round(1 - p, 2), "p:hot": p, **used}
+
+
+def legacy_toml(
+    folder: Path, hpc: str = 'table = "legacy.csv"\nname = "boiler-1"', name: str = "hardcase.toml"
+) -> Path:
+    """A hardcase.toml whose f0 is such a table; sensors cost 2, 4 and 8, a request 30."""
+    costs = "".join(f'[[sensor]]\nname = "{s}"\ncost = {c}\n' for s, c in (("a", 2), ("b", 4), ("c", 8)))
+    path = folder / name
+    path.write_text(f'[data]\nfile = "data.csv"\ntarget = "y"\n[cost.uplink]\nper_request = 30\n[hpc]\n{hpc}\n{costs}')
+    return path

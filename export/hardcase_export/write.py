@@ -100,7 +100,7 @@ def export_point(
     if not 0 <= min_agreement <= 1:
         raise InputError(f"--min-agreement is {min_agreement}, a share from 0 to 1 is expected")
     private = None if key is None else _read_key(Path(key))
-    draft, manifest = _read_draft(build, point)
+    draft, manifest = _read_draft(build, point, front.legacy)
     valid, test = (read_rows(build / f"{name}.npz", manifest) for name in ("valid", "test"))
     made, on_valid = _integers(draft, valid, min_agreement)
     measured = {"valid": on_valid, "test": _compare(draft, made.program, test)}
@@ -137,29 +137,34 @@ def _read_key(path: Path) -> bytes:
         )
 
 
-def _read_draft(build: Path, point: Point) -> tuple[Program, Manifest]:
+def _read_draft(build: Path, point: Point, legacy: str) -> tuple[Program, Manifest]:
     assert point.program is not None  # pick
     path = build / point.program
     if not path.resolve().is_relative_to(build.resolve()):
         raise InputError(f"draft {point.program} lies outside {build}; train again")
     draft = unpack_bundle(read_bundle_bytes(path), allow_draft=True)
-    named = {**draft.manifest, "hpc": _name_hpc(draft.manifest.get("hpc"), build, draft.program)}
+    named = {**draft.manifest, "hpc": _name_hpc(draft.manifest.get("hpc"), build, draft.program, legacy)}
     return draft.program, Manifest.from_json(named, draft.program)
 
 
-def _name_hpc(said: object, build: Path, program: Program) -> str:
-    """SHA-256 of the HPC that lies in the build folder; empty for a program that never forwards."""
+def _name_hpc(said: object, build: Path, program: Program, legacy: str) -> str:
+    """What f0 is known by: SHA-256 of hpc.onnx or of a declaration; empty for a program that never forwards."""
     if not any(isinstance(node, Forward) for node in program.nodes):
         return ""
     path = build / "hpc.onnx"
+    found = legacy or _sha256_of(path)
+    if said not in ("", found):
+        what = f"f0 in {build / 'front.json'}" if legacy else path
+        raise InputError(f"{what} is not the HPC that the draft was trained with; train again")
+    return found
+
+
+def _sha256_of(path: Path) -> str:
     try:
         with open(path, "rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InputError(f"the program forwards, but {path} cannot be read: {error.strerror}; train again") from error
-    if said not in ("", found):
-        raise InputError(f"{path} is not the HPC that the draft was trained with; train again")
-    return found
 
 
 # ---------------------------------------------------------------- floats to integers

@@ -23,7 +23,7 @@ from .boosting import FULL, Ensemble, TreeSettings, boost, ensemble_scores
 from .estimator import PolicyClassifier
 from .front import Point
 from .gating import gated_points
-from .judge import Judge, Trained
+from .judge import Judge
 from .losses import FLOOR, AdaptLoss, ClassLoss, sigmoid
 from .problem import Problem
 
@@ -123,7 +123,9 @@ class AdaptGBRT(PolicyClassifier):
         costs = np.array([to_unit(s.cost[0]) for s in problem.sensors])
         model = Twin(problem, bins, codes, np.arange(n), self.gamma * costs)
         fold = judge.fold if judge.is_crossed else judge.fold % 2  # twins then serve the q-step alone
-        twins = [Twin(problem, bins, codes, np.flatnonzero(fold != k), self.gamma * costs) for k in range(fold.max() + 1)]
+        twins = [
+            Twin(problem, bins, codes, np.flatnonzero(fold != k), self.gamma * costs) for k in range(fold.max() + 1)
+        ]
         if within is not None:
             model.allow(list(within))
         unseen = np.empty((n, len(model.ensemble.base)))

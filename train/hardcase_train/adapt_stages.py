@@ -22,7 +22,7 @@ from .front import Point, best_points
 from .judge import Judge, Trained
 from .losses import FLOOR, sigmoid
 from .staged import Staged
-from .subsets import Subset, SubsetSearch
+from .subsets import Subset
 
 __all__ = ["PRICES", "adapt_chain", "choices", "staged_points"]
 

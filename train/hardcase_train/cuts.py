@@ -43,9 +43,7 @@ class Choices:
     weight: np.ndarray
 
 
-def chance_wrong(
-    margin: np.ndarray, gate: np.ndarray | None, is_right: np.ndarray, weight: np.ndarray
-) -> np.ndarray:
+def chance_wrong(margin: np.ndarray, gate: np.ndarray | None, is_right: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Chance that an answer is wrong, (n,): logistic in the margin, its root, and the gate's score if there is one."""
     total, wrong = weight.sum(), weight[~is_right].sum()
     if not 0 < wrong < total:

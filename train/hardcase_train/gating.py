@@ -35,15 +35,13 @@ class Gated(Protocol):
 def adapt_nodes(problem: Problem, sensors: list[int], threshold: float, margin: float) -> list[Node]:
     """Acquire, then a gate that lets through what f1 is sure of, then g: Forward or Answer."""
     width = class_outputs(problem.n_classes)
-    features = set(problem.uplink.features)
-    wanted = tuple(s for s, sensor in enumerate(problem.sensors) if features & set(sensor.features))
     head = buy(sensors, 0)
     k = len(head)
     return [
         *head,
         Branch(Slice(0, 0, width), MARGIN, (k + 1, k + 3), margin),
         Branch(Slice(0, width, width + 1), THRESHOLD, (k + 3, k + 2), threshold),
-        Forward(wanted, k + 3),
+        Forward(problem.hpc_sensors, k + 3),
         Answer(Slice(0, 0, width)),
     ]
 

@@ -18,7 +18,7 @@ from .binning import Bins, make_bins
 from .boosting import FULL, Ensemble, TreeSettings
 from .estimator import PolicyClassifier
 from .front import Point
-from .judge import Judge, Trained
+from .judge import Judge
 from .static_subset import answer_point
 
 __all__ = ["GreedyMiser"]

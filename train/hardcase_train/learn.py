@@ -62,11 +62,10 @@ def learn(problem: Problem, methods: tuple[str, ...], *, quiet: bool = False) ->
 
 
 def hpc_point(judge: Judge) -> Point:
-    """f0 for every row: buy all it reads, forward; the most frequent class where the cloud is away."""
+    """f0 for every row: buy all that a request carries, forward; the most frequent class where the cloud is away."""
     problem = judge.problem
     base = ClassLoss(problem.train.y, problem.n_classes, problem.train.weight).base()
-    wanted = tuple(range(len(problem.sensors)))
-    nodes = (Forward(wanted, 1), Answer(Slice(0, 0, len(base))))
+    nodes = (Forward(problem.hpc_sensors, 1), Answer(Slice(0, 0, len(base))))
     program = compile_program(problem, [Ensemble(Bins(()), np.empty(0, dtype=np.int64), base)], nodes)
     figures = judge.summary(judge.run(program, []))
     return with_test(problem, Point("hpc", {}, figures, {}, program))

@@ -64,5 +64,10 @@ class Problem:
         return out
 
     @property
+    def hpc_sensors(self) -> tuple[int, ...]:
+        """The sensors that a request carries readings of: what forwarding buys."""
+        return tuple(sorted({int(s) for s in self.sensor_of[list(self.uplink.features)]}))
+
+    @property
     def dtypes(self) -> tuple[str, ...]:
         return tuple(f.dtype for f in self.features)

@@ -21,11 +21,10 @@ from .compiler import compile_program
 from .front import Point, with_test
 from .judge import Judge, Trained
 from .losses import class_outputs
-from .problem import Problem
 from .static_subset import answer_node
 from .subsets import Subset
 
-__all__ = ["NEVER", "Cut", "Cuts", "Staged", "forward_sensors"]
+__all__ = ["NEVER", "Cut", "Cuts", "Staged"]
 
 NEVER = 1e6  # beyond every score
 
@@ -44,12 +43,6 @@ class Cut:
 
 
 Cuts = dict[int, Cut]  # by stage; a stage without one is passed over
-
-
-def forward_sensors(problem: Problem) -> tuple[int, ...]:
-    """The sensors that a request carries."""
-    features = set(problem.uplink.features)
-    return tuple(s for s, sensor in enumerate(problem.sensors) if features & set(sensor.features))
 
 
 class Staged:
@@ -77,7 +70,7 @@ class Staged:
             batch.run(judge.hpc_label, [Acquire(subset, 1, 1), Answer(self._classes(k))])
             for k, subset in enumerate(chain)
         ]
-        cloud = [Forward(forward_sensors(judge.problem), 1), Answer(self._classes(0))]
+        cloud: list[Node] = [Forward(judge.problem.hpc_sensors, 1), Answer(self._classes(0))]
         self.forwarded = batch.run(judge.hpc_label, cloud)
         self.gates = [m.scores[:, self.width] if m.scores.shape[1] > self.width else None for m in models]
 
@@ -126,7 +119,7 @@ class Staged:
             if gated[i]:
                 gate = Slice(i, self.width, self.width + 1)
                 nodes.append(Branch(gate, THRESHOLD, (first + i, len(nodes) + 1), cut.gate))
-        return [*nodes, Forward(forward_sensors(self.judge.problem), first + len(cuts) - 1)]
+        return [*nodes, Forward(self.judge.problem.hpc_sensors, first + len(cuts) - 1)]
 
     def _answers(self, kept: list[int], cuts: list[Cut]) -> list[Node]:
         """An answer per stage, its confidences from the judged rows that end there."""

@@ -18,6 +18,7 @@ from hardcase_edge.wire import request_bytes
 from .config import Config
 from .declare import check_declared, declared, held
 from .hpc import N_FOLDS, fit_hpc, make_hpc, out_of_fold, probabilities
+from .legacy import read_legacy
 from .problem import Problem, Rows
 from .splits import stratified
 from .table import Table, read_table
@@ -31,7 +32,7 @@ PARTS = (("train", 0), ("valid", 1), ("test", 2))
 
 @dataclass(frozen=True)
 class Task:
-    """A problem and its names. ``hpc`` is the fitted f0; ``table`` what was read."""
+    """A problem and its names. ``hpc`` is the fitted f0 or a legacy system's ``Legacy``; ``table`` what was read."""
 
     problem: Problem
     features: tuple[str, ...]
@@ -64,22 +65,39 @@ def make_task(config: Config, *, quiet: bool = True) -> Task:
         raise InputError(f"the training rows have one class of {config.target!r} only; choose another split")
     features = declared(table.X, train)
     X = held(table.X, features)
-    model = make_hpc(config.estimator, config.params, config.seed)
-    n_classes = len(classes)
-    uplink = _uplink(config, features)
+    index = [np.flatnonzero(split == k) for k in range(3)]
+    legacy = None
+    if config.legacy is not None:
+        legacy = read_legacy(config.legacy, config.legacy_name, whole, classes, _places(table, sensors, names))
+    uplink = _uplink(config, features, tuple(range(len(features))) if legacy is None else legacy.carried(train))
     check_declared(features, sensors, uplink)
+    if legacy is None:
+        hpc, said = _fitted(config, (X, y, weight), index, len(classes), quiet)
+    else:
+        hpc, said = legacy, legacy.split(index)
+    parts = [Rows(X[rows], y[rows], p, rows, weight[rows]) for rows, p in zip(index, said, strict=True)]
+    problem = Problem(features, sensors, uplink, len(classes), parts[0], parts[1], parts[2], config.seed)
+    return Task(problem, table.names, names, classes, _windows(table, names), hpc, config, table)
+
+
+def _fitted(
+    config: Config, rows: tuple[np.ndarray, ...], index: list[np.ndarray], n_classes: int, quiet: bool
+) -> tuple[Any, list[np.ndarray]]:
+    """f0 fitted to the training rows, and its probabilities of every part's rows: out-of-fold on training rows."""
+    model = make_hpc(config.estimator, config.params, config.seed)
+    X, y, weight = rows
+    train, *others = index
     with tqdm(total=1 + N_FOLDS, desc="f0", disable=quiet, leave=False) as bar:
         fitted = fit_hpc(model, X[train], y[train], weight[train])
         bar.update(1)
         unseen = out_of_fold(model, X[train], y[train], n_classes, config.seed, bar.update, weight[train])
-    parts = []
-    for k in range(3):
-        rows = np.flatnonzero(split == k)
-        p = unseen if k == 0 else probabilities(fitted, X[rows], n_classes)
-        parts.append(Rows(X[rows], y[rows], p, rows, weight[rows]))
-    train_rows, valid_rows, test_rows = parts
-    problem = Problem(features, sensors, uplink, n_classes, train_rows, valid_rows, test_rows, config.seed)
-    return Task(problem, table.names, names, classes, _windows(table, names), fitted, config, table)
+    return fitted, [unseen, *(probabilities(fitted, X[part], n_classes) for part in others)]
+
+
+def _places(table: Table, sensors: tuple[Sensor, ...], names: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    """The features that each feature's name and each sensor's stand for; a sensor's goes before a feature's."""
+    features = {f: (k,) for k, f in enumerate(table.names)}
+    return {**features, **{name: s.features for name, s in zip(names, sensors, strict=True)}}
 
 
 def _no_features(config: Config) -> list[str]:
@@ -215,14 +233,13 @@ def _matching(names: Sequence[str], pattern: str) -> list[str]:
     return [n for n in names if n.startswith(pattern[:-1])] if pattern.endswith("*") else []
 
 
-def _uplink(config: Config, features: tuple[Feature, ...]) -> Uplink:
-    """Every request carries all features."""
+def _uplink(config: Config, features: tuple[Feature, ...], carried: tuple[int, ...]) -> Uplink:
     return Uplink(
         per_request=to_micro(config.per_request),
         per_byte=to_micro(config.per_byte),
         cloud_per_request=to_micro(config.cloud_per_request),
-        request_bytes=request_bytes([f.dtype for f in features]),
-        features=tuple(range(len(features))),
+        request_bytes=request_bytes([features[f].dtype for f in carried]),
+        features=carried,
     )
 
 
