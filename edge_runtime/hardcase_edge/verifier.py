@@ -1,10 +1,10 @@
 """Proves, before anything runs, that a program is safe: in the spirit of the kernel's eBPF verifier.
 
 Proved here: every path ends in an answer; no scorer reads a sensor that some path to it has not tried to buy (trees:
-that no path has), nor one that may be missing unless it says what it does then; indices and shapes are in range; no sum can leave its
-integer; and the worst-case cost, operations and memory are the numbers of the ``Report``. What cannot be proved is
-refused. docs/SPEC-program-v1.md section 5 lists the rules by number; the messages name the place. Proving itself is
-bounded: limits on counts keep every step near linear in the program's size.
+that no path has), nor one that may be missing unless it says what it does then; indices and shapes are in range; no
+sum can leave its integer; and the worst-case cost, operations and memory are the numbers of the ``Report``. What
+cannot be proved is refused. docs/SPEC-program-v1.md section 5 lists the rules by number; the messages name the place.
+Proving itself is bounded: limits on counts keep every step near linear in the program's size.
 """
 
 from __future__ import annotations
@@ -270,7 +270,9 @@ def _check_flow(p: Program) -> None:
             somewhere, everywhere, needed = reads[scorer]
             _check_bits(somewhere & ~offered[k], k, scorer, "no path to it has tried to buy")
             _check_bits(everywhere & ~tried[k], k, scorer, "some path to it has not tried to buy")
-            _check_bits(needed & ~at_hand[k], k, scorer, "some path to it may have failed to get (it has no substitute)")
+            _check_bits(
+                needed & ~at_hand[k], k, scorer, "some path to it may have failed to get (it has no substitute)"
+            )
         bought = bits_of(node.sensors) if isinstance(node, Acquire | Forward) else 0
         for t in targets_of(node):
             sure = bought if isinstance(node, Acquire) and t == node.then != node.otherwise else 0

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
+from hardcase_edge.verifier import MAX_NODES
+
 from .binning import MISSING_BIN, Bins
 from .boosting import Ensemble
 from .grower import GrownTree
@@ -19,9 +21,9 @@ __all__ = ["ForestSettings", "ForestTree", "fit_forest", "forest_ensemble"]
 class ForestSettings:
     """Shape of a forest. ``max_features``: the share of features that each split may choose from."""
 
-    n_trees: int = 20
+    n_trees: int = 16
     max_features: float = 1.0
-    min_rows: int = 3
+    min_rows: int = 1
     max_depth: int = 32
 
 
@@ -83,6 +85,7 @@ def fit_forest(
         settings.n_trees,
         max_features=settings.max_features,
         min_samples_leaf=settings.min_rows,
+        max_leaf_nodes=MAX_NODES // 2 // settings.n_trees,  # a split becomes two nodes of a program at most
         max_depth=settings.max_depth,
         random_state=seed,
     )

@@ -65,6 +65,7 @@ class Judge:
         n = len(self.fold)
         parts = [*(np.flatnonzero(self.fold == k) for k in range(N_FOLDS)), np.arange(n, len(self.y))]
         outcomes = [
-            Batch(program, self.X[rows]).run(self.hpc_label[rows]) for program, rows in zip(programs, parts, strict=True)
+            Batch(program, self.X[rows]).run(self.hpc_label[rows])
+            for program, rows in zip(programs, parts, strict=True)
         ]
         return Outcome.joined(outcomes, np.argsort(np.concatenate(parts)))
