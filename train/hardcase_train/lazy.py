@@ -7,7 +7,6 @@ every row's own paths all that they read has been bought.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from hardcase_edge.program import CODE_MAX, THRESHOLD, Acquire, Answer, Branch, Node, Polynomial, Program, Slice, Tree
@@ -29,7 +28,7 @@ def lazy_program(problem: Problem, ensemble: Ensemble) -> Program:
     assert isinstance(trees, TreesScorer)
     sensor_of = problem.sensor_of
     walk = _Walk([int(sensor_of[program.columns[c].feature]) for c in trees.columns])
-    for tree in walk.ordered(trees.trees):
+    for tree in trees.trees:
         walk.add(tree)
     nodes = (*walk.nodes, Answer(Slice(0, 0, len(trees.base))))
     readings = [_reading(trees.columns[c], left) for c, left in walk.readings]
@@ -50,25 +49,6 @@ class _Walk:
         self.nodes: list[Node] = []
         self.readings: dict[tuple[int, bool], int] = {}  # (column, where missing goes): its scorer
         self.tried = 0
-
-    def ordered(self, trees: Sequence[Tree]) -> list[Tree]:
-        """First those whose every path buys most of what none before surely did: the sooner all is bought, the fewer
-        nodes."""
-        left = {k: self._surely(tree) for k, tree in enumerate(trees) if tree.splits}
-        order, tried = [], 0
-        while left:
-            best = max(left, key=lambda k: ((left[k] & ~tried).bit_count(), -len(trees[k].splits)))
-            order.append(trees[best])
-            tried |= left.pop(best)
-        return order
-
-    def _surely(self, tree: Tree) -> int:
-        """The sensors, as bits, that every path through a tree reads."""
-        surely = [0] * len(tree.splits)
-        for h in range(len(surely) - 1, -1, -1):
-            left, right = (surely[c] if c > 0 else 0 for c in tree.children[h])
-            surely[h] = left & right | 1 << self.sensor_of[tree.splits[h]]
-        return surely[0]
 
     def add(self, tree: Tree) -> None:
         """Walk one tree after those before."""
