@@ -107,12 +107,12 @@ def _tree(tree, classes: np.ndarray, n_classes: int) -> ForestTree:
 
 
 def forest_ensemble(bins: Bins, trees: list[ForestTree], keep: list[np.ndarray]) -> Ensemble:
-    """The trees with only the splits ``keep`` as an ensemble: mean class shares; for two classes, their difference."""
+    """The trees with only the splits ``keep`` as an ensemble: sums of class shares; for two classes, differences."""
     n_classes = trees[0].shares.shape[1]
     width = class_outputs(n_classes)
     ensemble = Ensemble(bins, np.arange(len(bins.cuts)), np.zeros(width))
     for tree, kept in zip(trees, keep, strict=True):
         shares = tree.shares if width > 1 else tree.shares[:, 1:] - tree.shares[:, :1]
-        ensemble.trees.append(tree.cut(kept, shares / len(trees)))
+        ensemble.trees.append(tree.cut(kept, shares))
         ensemble.outputs.append((0, width))
     return ensemble
