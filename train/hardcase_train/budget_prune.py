@@ -67,7 +67,7 @@ class BudgetPrune:
         self.gains = _units(np.concatenate(gains))  # (n_splits,) share of rows that the forest's mean tree saves
         row, sensor = rows[used // len(costs)], used % len(costs)
         self._prices = costs[sensor] * weights[row] / weights[rows].sum()
-        self._closure = Closure(self.needs, self.gains)
+        self.closure = Closure(self.needs, self.gains)
 
     def prune(self, price: float) -> list[np.ndarray]:
         """The splits to keep of each tree, (n_nodes,) bool; of equally good sets the smallest.
@@ -76,7 +76,7 @@ class BudgetPrune:
         ----------
         price : float, the errors (as a share of rows) that a unit of mean cost must save; never falls between calls
         """
-        kept = self._closure.raise_prices(self.prices(price))
+        kept = self.closure.raise_prices(self.prices(price))
         out, at = [], 0
         for tree in self.trees:
             mask = tree.is_split.copy()
