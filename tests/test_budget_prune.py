@@ -344,7 +344,7 @@ def test_what_is_shipped_decides_as_its_draft_on_every_row(n_classes):
     assert np.isnan(X[:, 3]).any()
     for dead in ((), *((s,) for s in range(6)), tuple(range(6))):
         assert decisions(shipped, X, hpc, dead=dead) == decisions(draft, X, hpc, dead=dead)
-    assert len({d.cost for d in decisions(shipped, X, hpc)}) > 2
+    assert len({d.cost for d in decisions(shipped, X, hpc)}) > 1
 
 
 def test_a_forest_without_splits_is_a_program_that_only_answers():

@@ -2,7 +2,7 @@
 
 Splits stand in trees. A split brings its gain (negative: it harms) if it is kept; it can be kept only with its parent,
 and with every reading it is first to need on its path. Readings have prices and are shared by all trees. The kept
-splits maximise gains less prices (docs/math.md (22)).
+splits maximise gains less prices (docs/math.md (21)).
 
 Each gain is spent on what it needs: its own readings, or what its ancestors need (24). Spending that cannot be raised
 along any path leaves unspent exactly the best total, so it proves the splits it keeps. Prices may rise later: the

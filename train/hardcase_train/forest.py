@@ -50,7 +50,8 @@ class ForestTree:
 
     def cut(self, keep: np.ndarray, leaves: np.ndarray) -> GrownTree:
         """The tree with only the splits ``keep`` (n_nodes,), and these values at its leaves, from (n_nodes, width)."""
-        splits, ends = [], []
+        splits: list[int] = []
+        ends: list[int] = []
         todo = [0]
         for h in todo:  # grows: breadth first, so that children come after parents
             (splits if keep[h] else ends).append(h)

@@ -88,9 +88,10 @@ class _Walk:
             ends.append(after)
             return at
         branch = len(self.nodes)
-        self.nodes.append(Branch(self._slice(tree.splits[h], tree.missing_left[h]), THRESHOLD, (), tree.thresholds[h]))
+        scores = self._slice(tree.splits[h], tree.missing_left[h])
+        self.nodes.append(Branch(scores, THRESHOLD, ()))  # its targets come behind it
         left, right = (self._split(tree, c, after, below, ends) for c in tree.children[h])
-        self.nodes[branch] = replace(self.nodes[branch], targets=(left, right))
+        self.nodes[branch] = Branch(scores, THRESHOLD, (left, right), tree.thresholds[h])
         return at
 
     def _slice(self, column: int, missing_left: bool) -> Slice:
