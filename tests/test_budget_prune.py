@@ -21,8 +21,8 @@ from hardcase_edge.verifier import MAX_NODES, verify
 from hardcase_export.align import align
 from hardcase_export.quantise import quantise
 from hardcase_export.rows import decisions
+from hardcase_train import budget_prune, prune_points
 from hardcase_train import forest as forest_module
-from hardcase_train import prune_points
 from hardcase_train.batch import Batch
 from hardcase_train.binning import MISSING_BIN, Bins, make_bins
 from hardcase_train.boosting import Ensemble, ensemble_scores
@@ -250,6 +250,19 @@ def test_a_weight_of_two_counts_as_the_row_twice():
     for price in PRICES[1:]:
         for one, two in zip(forest.prune(price), other.prune(price), strict=True):
             assert one.tolist() == two.tolist()
+
+
+def test_some_rows_stand_for_the_cost_of_all_and_all_for_the_errors(monkeypatch):
+    p, _, codes, trees = fitted()
+    every = pruner(p, codes, trees)
+    monkeypatch.setattr(budget_prune, "PRICED_ROWS", 50)
+    some = pruner(p, codes, trees)
+    assert some.gains.tolist() == every.gains.tolist()
+    rows = np.random.default_rng(0).permutation(150)[:50]
+    costs = bought(p, trees, [t.is_split for t in trees], codes) @ COSTS
+    assert some.prices(0.01).sum() / UNIT == pytest.approx(0.01 * costs[rows].mean())
+    assert every.prices(0.01).sum() / UNIT == pytest.approx(0.01 * costs.mean())
+    assert costs[rows].mean() != costs.mean()
 
 
 def test_a_row_needs_a_sensor_where_its_path_first_reads_it():

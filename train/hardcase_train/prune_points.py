@@ -21,7 +21,8 @@ from .static_subset import answer_node
 
 __all__ = ["FORESTS", "PRICES", "budget_prune_points"]
 
-FORESTS = (ForestSettings(3), ForestSettings(8), ForestSettings(12))
+# with all features to choose from, trees share sensors and prune well; with a few, they differ and err less together
+FORESTS = (ForestSettings(3), ForestSettings(8), ForestSettings(12), ForestSettings(12, max_features=0.3))
 PRICES = (0.0, 0.03, 0.1, 0.2, 0.3, 0.4, 0.6, 1.0, 3.0, 10.0)  # errors, as a share of rows, for all sensors together
 
 
