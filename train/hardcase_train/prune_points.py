@@ -17,6 +17,7 @@ from .forest import ForestSettings, fit_forest, forest_ensemble
 from .front import Point, best_points, with_test
 from .judge import N_FOLDS, Judge
 from .lazy import lazy_program
+from .problem import Problem
 from .static_subset import answer_node
 
 __all__ = ["FORESTS", "PRICES", "budget_prune_points"]
@@ -32,6 +33,7 @@ def budget_prune_points(judge: Judge, n_jobs: int = 2, progress: Any = None) -> 
     Copies that have not seen a fold are forests of their own, pruned for the same price: they may buy otherwise.
     """
     problem = judge.problem
+    prices = _prices(problem)
     bins = make_bins(problem.train.X, problem.dtypes)
     codes = bins.transform(problem.train.X)
     everyone = np.arange(len(problem.train.y))
@@ -39,37 +41,40 @@ def budget_prune_points(judge: Judge, n_jobs: int = 2, progress: Any = None) -> 
     points: list[Point] = []
     for settings in FORESTS:
         copies = Parallel(n_jobs=n_jobs, prefer="threads")(
-            delayed(_pruned)(judge, bins, codes, rows, settings) for rows in seen
+            delayed(_pruned)(problem, bins, codes, rows, settings) for rows in seen
         )
-        for price, ensembles in zip(PRICES, zip(*copies, strict=True), strict=True):
+        for price, ensembles in zip(prices, zip(*copies, strict=True), strict=True):
             points.append(_point(judge, settings, price, ensembles))
         if progress is not None:
             progress.update(1)
     return [with_test(problem, p) for p in best_points(points)]
 
 
-def _pruned(judge: Judge, bins: Bins, codes: np.ndarray, rows: np.ndarray, settings: ForestSettings) -> list[Ensemble]:
+def _prices(problem: Problem) -> list[float]:
+    """``PRICES`` for a unit of cost."""
+    total = sum(to_unit(s.cost[0]) for s in problem.sensors) or 1.0
+    return [price / total for price in PRICES]
+
+
+def _pruned(
+    problem: Problem, bins: Bins, codes: np.ndarray, rows: np.ndarray, settings: ForestSettings
+) -> list[Ensemble]:
     """A forest of these training rows, pruned for every price."""
-    problem = judge.problem
     mine, y, weights = np.ascontiguousarray(codes[:, rows]), problem.train.y[rows], np.ones(len(rows))
     costs = np.array([to_unit(s.cost[0]) for s in problem.sensors])
     trees = fit_forest(mine, y, problem.n_classes, weights, settings, problem.seed)
     forest = BudgetPrune(trees, mine, y, weights, problem.sensor_of, costs, problem.seed)
-    total = costs.sum() or 1.0
-    return [forest_ensemble(bins, trees, forest.prune(price / total)) for price in PRICES]
+    return [forest_ensemble(bins, trees, forest.prune(price)) for price in _prices(problem)]
 
 
 def _point(judge: Judge, settings: ForestSettings, price: float, ensembles: tuple[Ensemble, ...]) -> Point:
+    """One program judged by its copies' programs; the last ensemble is the program's own."""
     problem = judge.problem
     programs = [lazy_program(problem, e) for e in ensembles]
     outcome = judge.run_each(programs)
     program = programs[-1]
     answer = answer_node(program.nodes[-1], outcome.margin, outcome.label == judge.y)
-    total = sum(to_unit(s.cost[0]) for s in problem.sensors) or 1.0
-    said = {
-        "price": price / total,
-        "trees": settings.n_trees,
-        "splits": sum(len(t.features) for t in ensembles[-1].trees),
-    }
+    splits = sum(len(t.features) for t in ensembles[-1].trees)
+    said = {"price": price, "trees": settings.n_trees, "max_features": settings.max_features, "splits": splits}
     made = replace(program, nodes=(*program.nodes[:-1], answer))
     return Point("budget-prune", said, judge.summary(outcome), {}, made)
