@@ -39,7 +39,7 @@ def _lines(f: dict[str, Any]) -> list[str]:
         f"  operations  {f['operations']} on the longest path of {f['longest_path']} nodes",
         f"  memory      {f['session_bytes']} bytes a session",
         f"  nodes       {', '.join(f'{n} {kind}' for kind, n in f['nodes'].items())}",
-        f"  scorers     {', '.join(f['scorers'])}; {f['columns']} columns",
+        f"  scorers     {', '.join(f'{n} {kind}' for kind, n in f['scorers'].items())}; {f['columns']} columns",
         f"  golden      {f['golden']} cases, all pass here",
         f"  bytes       {', '.join(f'{part} {n}' for part, n in f['bytes'].items())}",
     ]

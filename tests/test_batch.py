@@ -21,7 +21,7 @@ from hardcase_train.learn import learn
 from hardcase_train.subsets import SubsetSearch
 from tests.train_helpers import make_problem, quick
 
-METHODS = ("static", "cascade", "adapt-gbrt")
+METHODS = ("static", "cascade", "adapt-gbrt", "budget-prune")
 
 
 @cache

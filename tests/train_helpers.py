@@ -13,7 +13,8 @@ import pytest
 from hardcase.cli import main
 from hardcase_edge.program import MICRO, Feature, Sensor, Uplink
 from hardcase_edge.wire import request_bytes
-from hardcase_train import adapt_points, cascade, gating, subsets
+from hardcase_train import adapt_points, cascade, gating, prune_points, subsets
+from hardcase_train.forest import ForestSettings
 from hardcase_train.problem import Problem, Rows
 
 __all__ = [
@@ -37,6 +38,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapt_points, "AdaptGBRT", brief)
     monkeypatch.setattr(subsets, "PROBE_TREES", 4)
     monkeypatch.setattr(subsets, "FULL_TREES", 6)
+    monkeypatch.setattr(prune_points, "FORESTS", (ForestSettings(3),))
+    monkeypatch.setattr(prune_points, "PRICES", (0.0, 0.2))
     monkeypatch.setattr(cascade, "MAX_STAGES", 3)
     monkeypatch.setattr(cascade, "LEVELS", (0.7, 0.9))
 

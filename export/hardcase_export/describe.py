@@ -60,7 +60,7 @@ def describe(loaded: Loaded) -> dict[str, Any]:
         "session_bytes": report.session_bytes,
         "unproved": list(report.unproved),
         "nodes": dict(sorted(Counter(type(node).__name__ for node in program.nodes).items())),
-        "scorers": [type(scorer).__name__ for scorer in program.scorers],
+        "scorers": dict(sorted(Counter(type(scorer).__name__ for scorer in program.scorers).items())),
         "columns": len(program.columns),
         "golden": len(loaded.bundle.golden),
         "bytes": _sizes(pack_bundle(loaded.bundle)),

@@ -83,3 +83,21 @@ class Judge:
     def run(self, program: Program, trained: Sequence[Trained], nodes: Sequence[Node] | None = None) -> Outcome:
         """What becomes of the judged rows."""
         return self.batch(program, trained).run(self.hpc_label, nodes)
+
+    def run_each(self, programs: Sequence[Program]) -> Outcome:
+        """What becomes of the judged rows where copies walk differently.
+
+        Parameters
+        ----------
+        programs : one per fold, of a copy that has not seen that fold; last the program itself, for validation rows.
+            Where those are judged alone, the last is enough
+        """
+        if not self.is_crossed:
+            return Batch(programs[-1], self.X).run(self.hpc_label)
+        n = len(self.fold)
+        parts = [*(np.flatnonzero(self.fold == k) for k in range(N_FOLDS)), np.arange(n, len(self.y))]
+        outcomes = [
+            Batch(program, self.X[rows]).run(self.hpc_label[rows])
+            for program, rows in zip(programs, parts, strict=True)
+        ]
+        return Outcome.joined(outcomes, np.argsort(np.concatenate(parts)))
