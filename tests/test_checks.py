@@ -121,7 +121,7 @@ def test_a_learner_that_breaks_a_promise_is_found_out(wrong: Any, check: Any) ->
 
 def test_a_session_that_overspends_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Session, "_fits", lambda self, cost: True)
-    with pytest.raises(AssertionError, match="the budget is 0.0, the decision costs"):
+    with pytest.raises(AssertionError, match=r"the budget is 0\.0, the decision costs"):
         checks.check_cost_never_exceeds_a_hard_budget(few("AdaptGBRT"))
 
 

@@ -147,11 +147,11 @@ def test_an_f0_that_knows_no_weights_is_fitted_without():
 # ---------------------------------------------------------------- the TOML
 
 
-def written(folder, weight, *, data="", **more):
+def written(folder, weight, *, data=""):
     """A TOML and a table of 100 rows with a column of weights."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, N)
-    columns = {"a": rng.normal(size=N) + y, "b": rng.normal(size=N), "w": weight, "y": y, **more}
+    columns = {"a": rng.normal(size=N) + y, "b": rng.normal(size=N), "w": weight, "y": y}
     write_csv(folder / "data.csv", columns)
     return toml(folder, data=f'weight = "w"\n{data}')
 
@@ -182,20 +182,18 @@ def test_weights_change_what_is_trained_and_stand_in_its_provenance(tmp_path, ca
 
 
 @pytest.mark.parametrize(
-    ("weight", "data", "more", "said"),
+    ("weight", "data", "said"),
     [
-        pytest.param(
-            [1.0] * 99 + [-1], "", {}, "'w' is missing or no number of at least 0 in 1 rows, first in row 100"
-        ),
-        pytest.param([None] + [1.0] * 99, "", {}, "in 1 rows, first in row 1", id="missing"),
-        pytest.param(["much"] * N, "", {}, "in 100 rows, first in row 1", id="text"),
-        pytest.param([1.0] * 80 + [0.0] * 20, 'split = "time"\n', {}, "'w' is 0 in all test rows", id="none-in-test"),
-        pytest.param([0.0] * N, "", {}, "'w' is 0 in all train rows", id="none"),
+        pytest.param([1.0] * 99 + [-1], "", "'w' is missing or no number of at least 0 in 1 rows, first in row 100"),
+        pytest.param([None] + [1.0] * 99, "", "in 1 rows, first in row 1", id="missing"),
+        pytest.param(["much"] * N, "", "in 100 rows, first in row 1", id="text"),
+        pytest.param([1.0] * 80 + [0.0] * 20, 'split = "time"\n', "'w' is 0 in all test rows", id="none-in-test"),
+        pytest.param([0.0] * N, "", "'w' is 0 in all train rows", id="none"),
     ],
 )
-def test_a_column_that_is_no_weight_is_one_line(tmp_path, weight, data, more, said):
+def test_a_column_that_is_no_weight_is_one_line(tmp_path, weight, data, said):
     with pytest.raises(InputError, match=said) as found:
-        make_task(read_config(written(tmp_path, weight, data=data, **more)))
+        make_task(read_config(written(tmp_path, weight, data=data)))
     assert "\n" not in str(found.value)
 
 

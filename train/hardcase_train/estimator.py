@@ -58,7 +58,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     Attributes
     ----------
     program_ : the draft program; features and sensors numbered as given
-    hpc_ : f0, fitted to all rows; None where its probabilities were given
+    hpc_ : f0, fitted to all rows and class numbers; None where its probabilities were given
     classes_ : (n_classes,) labels
     n_features_in_ : int
     sensors_ : list of int, those that are bought before a case is answered or forwarded
