@@ -24,10 +24,10 @@ FAILS = {
     "number of rows in each leaf: a row of weight two is not two rows"
 }
 SKIPPED = {
-    "check_array_api_input": "no estimator claims to take arrays of other libraries",
+    "check_array_api_input": "runs only where SCIPY_ARRAY_API is set",
     "check_sample_weights_pandas_series": "pandas is no dependency",
     "check_classifier_data_not_an_array": "pandas is no dependency",  # its part without pandas has run by then
-}
+}  # all pass where they can run
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +121,7 @@ def test_a_learner_that_breaks_a_promise_is_found_out(wrong: Any, check: Any) ->
 
 def test_a_session_that_overspends_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Session, "_fits", lambda self, cost: True)
-    with pytest.raises(AssertionError, match="the budget is 0.0, the decision costs"):
+    with pytest.raises(AssertionError, match=r"the budget is 0\.0, the decision costs"):
         checks.check_cost_never_exceeds_a_hard_budget(few("AdaptGBRT"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -109,6 +110,28 @@ def test_what_cannot_be_used_is_a_value_error_of_one_line(params: dict[str, Any]
     assert "\n" not in str(found.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "params", "said"),
+    [
+        ("AdaptGBRT", {"p_full": 1.5}, "p_full of AdaptGBRT is 1.5, a number from 0 to 1 is expected"),
+        ("AdaptGBRT", {"n_rounds": 1.0}, "n_rounds of AdaptGBRT is 1.0, a whole number from 0 to inf is expected"),
+        ("AdaptGBRT", {"gamma": float("nan")}, "gamma of AdaptGBRT is nan, a number from 0 to inf is expected"),
+        ("AdaptLstsq", {"n_steps": 0}, "n_steps of AdaptLstsq is 0, a whole number from 1"),
+        ("GreedyMiser", {"n_trees": "many"}, "n_trees of GreedyMiser is 'many', a whole number from 1"),
+        ("L1Baseline", {"l2": -1}, "l2 of L1Baseline is -1, a number from 0"),
+        ("StaticSubset", {"max_loss": 5}, "max_loss of StaticSubset is 5, a number from 0 to 1"),
+        ("StaticSubset", {"budget": -1}, "budget of StaticSubset is -1, a number from 0"),
+    ],
+)
+def test_a_parameter_out_of_range_is_named_with_its_range(name: str, params: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        fitted(name, **params)
+
+
+def test_sensors_may_be_an_array() -> None:
+    assert [s.features for s in fitted(sensors=np.array([[3, 1]])).program_.sensors] == [(3, 1), (0,), (2,), (4,)]
+
+
 def test_a_learners_own_refusal_is_a_value_error_too() -> None:
     with pytest.raises(ValueError, match="p_full above 0") as found:
         fitted("AdaptLstsq", p_full=0.0)
@@ -160,8 +183,8 @@ def test_max_loss_takes_the_cheapest_that_is_good_enough() -> None:
 
 
 def test_where_nothing_will_do_the_nearest_is_taken_and_it_is_said() -> None:
-    with pytest.warns(UserWarning, match=r"no policy of StaticSubset is within -1 of f0's accuracy .*, and is taken"):
-        best = fitted("StaticSubset", max_loss=-1)
+    with pytest.warns(UserWarning, match=r"no policy of StaticSubset is within 0 of f0's accuracy .*, and is taken"):
+        best = fitted("StaticSubset", max_loss=0.0)
     with pytest.warns(UserWarning, match=r"no policy of GreedyMiser costs at most 0\.5; the cheapest costs 5, and is"):
         dear = fitted("GreedyMiser", budget=0.5)
     assert best.figures_["accuracy"] >= fitted("StaticSubset").figures_["accuracy"]
@@ -177,7 +200,7 @@ def test_a_search_over_settings_is_scikit_learns() -> None:
 
 
 def test_forwarded_rows_have_f0s_answer_and_others_the_devices() -> None:
-    X, y = table(seed=1)
+    X, _ = table(seed=1)
     model = fitted("AdaptLin", max_loss=0.0, hpc=LogisticRegression())
     outcome, proba = model.decide(X), model.predict_proba(X)
     assert 0 < outcome.forwarded.mean() < 1

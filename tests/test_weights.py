@@ -20,7 +20,7 @@ from hardcase_train.config import read_config
 from hardcase_train.hpc import fit_hpc, imputed
 from hardcase_train.judge import Judge
 from hardcase_train.l1 import L1Baseline
-from hardcase_train.problem import Rows
+from hardcase_train.problem import Rows, scaled
 from hardcase_train.subsets import fit_classifier
 from hardcase_train.task import make_task
 from tests.train_helpers import brief, make_problem, run, toml, weighted, write_csv
@@ -147,11 +147,11 @@ def test_an_f0_that_knows_no_weights_is_fitted_without():
 # ---------------------------------------------------------------- the TOML
 
 
-def written(folder, weight, *, data="", **more):
+def written(folder, weight, *, data=""):
     """A TOML and a table of 100 rows with a column of weights."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, N)
-    columns = {"a": rng.normal(size=N) + y, "b": rng.normal(size=N), "w": weight, "y": y, **more}
+    columns = {"a": rng.normal(size=N) + y, "b": rng.normal(size=N), "w": weight, "y": y}
     write_csv(folder / "data.csv", columns)
     return toml(folder, data=f'weight = "w"\n{data}')
 
@@ -164,7 +164,7 @@ def test_a_column_of_the_table_says_what_rows_count_and_is_no_feature(tmp_path):
     parts = (task.problem.train, task.problem.valid, task.problem.test)
     index = np.concatenate([rows.index for rows in parts])
     assert sorted(index) == np.flatnonzero(weight).tolist()  # a row of weight zero is nowhere
-    assert task.problem.train.weight.mean() == pytest.approx(1)
+    assert np.concatenate([rows.weight for rows in parts]).mean() == pytest.approx(1)
     scale = weight[index] / np.concatenate([rows.weight for rows in parts])
     assert scale == pytest.approx(scale[0])
 
@@ -182,20 +182,18 @@ def test_weights_change_what_is_trained_and_stand_in_its_provenance(tmp_path, ca
 
 
 @pytest.mark.parametrize(
-    ("weight", "data", "more", "said"),
+    ("weight", "data", "said"),
     [
-        pytest.param(
-            [1.0] * 99 + [-1], "", {}, "'w' is missing or no number of at least 0 in 1 rows, first in row 100"
-        ),
-        pytest.param([None] + [1.0] * 99, "", {}, "in 1 rows, first in row 1", id="missing"),
-        pytest.param(["much"] * N, "", {}, "in 100 rows, first in row 1", id="text"),
-        pytest.param([1.0] * 80 + [0.0] * 20, 'split = "time"\n', {}, "'w' is 0 in all test rows", id="none-in-test"),
-        pytest.param([0.0] * N, "", {}, "'w' is 0 in all train rows", id="none"),
+        pytest.param([1.0] * 99 + [-1], "", "'w' is missing or no number of at least 0 in 1 rows, first in row 100"),
+        pytest.param([None] + [1.0] * 99, "", "in 1 rows, first in row 1", id="missing"),
+        pytest.param(["much"] * N, "", "in 100 rows, first in row 1", id="text"),
+        pytest.param([1.0] * 80 + [0.0] * 20, 'split = "time"\n', "'w' is 0 in all test rows", id="none-in-test"),
+        pytest.param([0.0] * N, "", "'w' is 0 in all train rows", id="none"),
     ],
 )
-def test_a_column_that_is_no_weight_is_one_line(tmp_path, weight, data, more, said):
+def test_a_column_that_is_no_weight_is_one_line(tmp_path, weight, data, said):
     with pytest.raises(InputError, match=said) as found:
-        make_task(read_config(written(tmp_path, weight, data=data, **more)))
+        make_task(read_config(written(tmp_path, weight, data=data)))
     assert "\n" not in str(found.value)
 
 
@@ -215,7 +213,13 @@ def test_an_npz_may_hold_weights(tmp_path):
     assert len(set(task.problem.train.weight)) == 3
 
 
-def test_weights_of_one_change_nothing(tmp_path):
+def test_weights_of_any_size_are_scaled():
+    assert scaled(np.array([0.0, 1.0, 3.0])).tolist() == [0.0, 0.5, 1.5]
+    assert scaled(np.array([1e308, 1e308])).tolist() == [1.0, 1.0]
+    assert scaled(np.array([5e-324, 0.0])).tolist() == [1.0, 0.0]
+
+
+def test_weights_of_one_change_nothing():
     plain = make_problem(n=N)
     one, other = (
         AdaptGBRT(n_rounds=1, trees_per_round=3).learn(Judge(p)) for p in (plain, weighted(plain, np.ones(N)))

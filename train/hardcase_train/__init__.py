@@ -10,6 +10,7 @@ HOMES = {
     "AdaptGBRT": "adapt_gbrt",
     "AdaptLin": "adapt_lin",
     "AdaptLstsq": "adapt_lstsq",
+    "BudgetPrunedForest": "prune_points",
     "ConfidenceCascade": "cascade",
     "GreedyMiser": "greedy_miser",
     "L1Baseline": "l1",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.optimize import brentq
@@ -20,7 +20,7 @@ from hardcase_edge.meter import to_unit
 
 from .binning import Bins, make_bins
 from .boosting import FULL, Ensemble, TreeSettings, boost, ensemble_scores
-from .estimator import PolicyClassifier
+from .estimator import Limits, PolicyClassifier
 from .front import Point
 from .gating import gated_points
 from .judge import Judge
@@ -93,6 +93,12 @@ class AdaptGBRT(PolicyClassifier):
     n_rounds: int = 3
     trees_per_round: int = 20
     settings: TreeSettings | None = None
+    _limits: ClassVar[Limits] = {
+        "p_full": (0, 1),
+        "gamma": (0, np.inf),
+        "n_rounds": (0, np.inf),
+        "trees_per_round": (1, np.inf),
+    }
 
     def points(self, judge: Judge) -> list[Point]:
         """Thresholds of gate and margin, swept."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.special import entr
@@ -20,7 +20,7 @@ from hardcase_edge.meter import to_unit
 
 from .adapt_gbrt import q_step
 from .affine import make_standard
-from .estimator import PolicyClassifier
+from .estimator import Limits, PolicyClassifier
 from .front import Point
 from .gating import gated_points
 from .judge import Judge
@@ -89,6 +89,13 @@ class AdaptLin(PolicyClassifier):
     l2: float = 1e-4
     is_refitted: bool = True
     _method = "adapt-lin"
+    _limits: ClassVar[Limits] = {
+        "p_full": (0, 1),
+        "gamma": (0, np.inf),
+        "n_rounds": (0, np.inf),
+        "n_steps": (1, np.inf),
+        "l2": (0, np.inf),
+    }
 
     def points(self, judge: Judge) -> list[Point]:
         """Thresholds of gate and margin, swept."""

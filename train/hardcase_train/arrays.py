@@ -14,7 +14,7 @@ from hardcase_edge.wire import request_bytes
 
 from .config import MAX_COST
 from .declare import check_declared, declared, held
-from .problem import Problem, Rows
+from .problem import Problem, Rows, scaled
 from .splits import stratified
 from .task import MIN_ROWS
 
@@ -22,7 +22,7 @@ __all__ = ["make_problem", "row_weights"]
 
 
 def row_weights(sample_weight: Any, n: int) -> np.ndarray:
-    """(n,) float64, one for each row unless given.
+    """(n,) float64, scaled, one for each row unless given.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def row_weights(sample_weight: Any, n: int) -> np.ndarray:
         raise ValueError(f"sample_weight has the shape {weight.shape}, {(n,)} is expected")
     if (weight < 0).any() or not (weight > 0).any():
         raise ValueError("sample_weight has a weight below zero, or all are zero; give some rows a positive one")
-    return weight
+    return scaled(weight)
 
 
 def make_problem(
@@ -55,7 +55,7 @@ def make_problem(
     ----------
     X : (n, n_features), NaN for missing; a whole number may be so by chance, so no column is declared i32
     y : (n,) class index
-    weight : (n,) above 0; scaled, so that its mean over training rows is 1
+    weight : (n,) above 0
     sensors, costs, forward_cost : as of ``PolicyClassifier``
 
     Raises
@@ -79,7 +79,6 @@ def make_problem(
     )
     bought = _sensors(len(features), sensors, costs)
     check_declared(features, bought, uplink)
-    weight = weight / weight[split == 0].mean()
     train, valid, test = (
         Rows(X[rows], y[rows], np.zeros((len(rows), n_classes)), rows, weight[rows])
         for rows in (np.flatnonzero(split == k) for k in range(3))
@@ -90,7 +89,7 @@ def make_problem(
 def _sensors(
     n_features: int, sensors: Sequence[Sequence[int]] | None, costs: Sequence[float] | None
 ) -> tuple[Sensor, ...]:
-    groups = [[int(f) for f in group] for group in sensors or ()]
+    groups = [[int(f) for f in group] for group in (() if sensors is None else sensors)]
     named = [f for group in groups for f in group]
     if len(set(named)) != len(named) or not set(named) <= set(range(n_features)) or not all(groups):
         raise ValueError(f"sensors is {groups}: each has columns of 0 to {n_features - 1}, none of them named twice")

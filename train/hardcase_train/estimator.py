@@ -6,7 +6,8 @@ import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -28,10 +29,11 @@ from .losses import log_probability
 from .order import content_order
 from .task import MAX_CLASSES, MIN_ROWS
 
-__all__ = ["PolicyClassifier"]
+__all__ = ["Limits", "PolicyClassifier"]
 
 NUMBERS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
 SLACK = 1e-12  # a float's last bit decides nothing
+Limits = dict[str, tuple[float, float]]  # of parameters that are numbers; whole ones where the default is
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -50,7 +52,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     costs : of each sensor, from 0 to 1e9, in one unit of yours; None: 1 each
     forward_cost : of one request, beside the sensors that f0 reads (all of them)
     hpc : f0, an unfitted classifier with ``predict_proba``; None: ``HistGradientBoostingClassifier``. What cannot
-        take missing values gets the training median in front, what has no ``random_state`` gets one
+        take missing values gets the training median in front; a ``random_state`` of None becomes a number
     max_loss : share of 1
     budget : mean cost of a decision, or None; ``max_loss`` then says nothing
     random_state : int, RandomState or None
@@ -58,7 +60,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     Attributes
     ----------
     program_ : the draft program; features and sensors numbered as given
-    hpc_ : f0, fitted to all rows; None where its probabilities were given
+    hpc_ : f0, fitted to all rows and class numbers; None where its probabilities were given
     classes_ : (n_classes,) labels
     n_features_in_ : int
     sensors_ : list of int, those that are bought before a case is answered or forwarded
@@ -72,6 +74,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     max_loss: float = 0.01
     budget: float | None = None
     random_state: Any = None
+    _limits: ClassVar[Limits] = {"max_loss": (0, 1), "budget": (0, np.inf)}
 
     @abstractmethod
     def points(self, judge: Judge) -> list[Point]:
@@ -95,6 +98,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         """
         X, y = validate_data(self, X, y, **NUMBERS, ensure_min_samples=MIN_ROWS)
         check_classification_targets(y)
+        self._check_limits()
         weight = row_weights(sample_weight, len(X))
         kept = weight > 0
         X, y, weight = X[kept], y[kept], weight[kept]
@@ -107,6 +111,15 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         except InputError as error:
             raise ValueError(str(error)) from error
         return self
+
+    def _check_limits(self) -> None:
+        """Parameters against the limits of every class they come from."""
+        name = type(self).__name__
+        for key, (low, high) in ((k, v) for c in type(self).__mro__ for k, v in vars(c).get("_limits", {}).items()):
+            value, is_whole = getattr(self, key), type(getattr(type(self), key)) is int
+            if value is not None and not (isinstance(value, Integral if is_whole else Real) and low <= value <= high):
+                kind = "whole number" if is_whole else "number"
+                raise ValueError(f"{key} of {name} is {value!r}, a {kind} from {low:g} to {high:g} is expected")
 
     def _learn(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray, given: np.ndarray | None) -> None:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))

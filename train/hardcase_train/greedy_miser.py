@@ -7,7 +7,7 @@ Xu, Weinberger and Chapelle (2012), as Nan and Saligrama (2017) describe it: ADA
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from hardcase_edge.meter import to_unit
 from .adapt_gbrt import Twin
 from .binning import Bins, make_bins
 from .boosting import FULL, Ensemble, TreeSettings
-from .estimator import PolicyClassifier
+from .estimator import Limits, PolicyClassifier
 from .front import Point
 from .judge import Judge
 from .static_subset import answer_point
@@ -47,6 +47,7 @@ class GreedyMiser(PolicyClassifier):
     gamma: float = 0.0
     n_trees: int = 80
     settings: TreeSettings | None = None
+    _limits: ClassVar[Limits] = {"gamma": (0, np.inf), "n_trees": (1, np.inf)}
 
     def points(self, judge: Judge) -> list[Point]:
         """The one policy: buy what the trees read, and answer."""

@@ -8,14 +8,14 @@ solved to its end; nothing is learned jointly, which is what the baseline is the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from hardcase_edge.meter import to_unit
 
 from .affine import make_standard
-from .estimator import PolicyClassifier
+from .estimator import Limits, PolicyClassifier
 from .front import Point
 from .gating import gated_points
 from .judge import Judge
@@ -57,6 +57,7 @@ class L1Baseline(PolicyClassifier):
 
     gamma: float = 0.0
     l2: float = 1e-4
+    _limits: ClassVar[Limits] = {"gamma": (0, np.inf), "l2": (0, np.inf)}
 
     def points(self, judge: Judge) -> list[Point]:
         """Thresholds of gate and margin, swept."""

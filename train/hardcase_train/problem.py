@@ -8,7 +8,13 @@ import numpy as np
 
 from hardcase_edge.program import Feature, Sensor, Uplink
 
-__all__ = ["Problem", "Rows"]
+__all__ = ["Problem", "Rows", "scaled"]
+
+
+def scaled(weight: np.ndarray) -> np.ndarray:
+    """Weights (n,) from 0, not all 0, so that the mean of those above 0 is 1; however large, without overflow."""
+    weight = weight / weight.max()
+    return weight / weight[weight > 0].mean()
 
 
 @dataclass(frozen=True)
@@ -19,7 +25,7 @@ class Rows:
     y : (n,) class index
     hpc : (n, n_classes) f0's probabilities; out-of-fold on training rows
     index : (n,) row numbers in the source
-    weight : (n,) what a row counts, one for each unless given; training rows' mean is 1
+    weight : (n,) what a row counts, one for each unless given; as ``scaled`` makes it
     """
 
     X: np.ndarray

@@ -19,7 +19,7 @@ from .config import Config
 from .declare import check_declared, declared, held
 from .hpc import N_FOLDS, fit_hpc, make_hpc, out_of_fold, probabilities
 from .legacy import read_legacy
-from .problem import Problem, Rows
+from .problem import Problem, Rows, scaled
 from .splits import stratified
 from .table import Table, read_table
 
@@ -178,7 +178,7 @@ def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
 
 
 def _weights(table: Table, config: Config, split: np.ndarray) -> np.ndarray:
-    """(n,) what each row counts; of the training rows, the mean is 1."""
+    """(n,) what each row counts, scaled."""
     if config.weight is None:
         return np.ones(len(split))
     if config.weight not in table.labels:
@@ -196,7 +196,7 @@ def _weights(table: Table, config: Config, split: np.ndarray) -> np.ndarray:
     for name, k in PARTS:
         if not (weight[split == k] > 0).any():
             raise InputError(f"the weight {config.weight!r} is 0 in all {name} rows; give one of them some")
-    return weight / weight[(split == 0) & (weight > 0)].mean()
+    return scaled(weight)
 
 
 def _sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tuple[str, ...]]:
