@@ -12,7 +12,7 @@ from numba import njit
 from hardcase_edge.program import CODE_MAX, Column, Number, Rank, Tree, Trees
 
 from .binning import MISSING_BIN, Bins
-from .grower import GrownTree, grow
+from .grower import GrownTree, Grower
 
 __all__ = ["FULL", "Ensemble", "TreeSettings", "boost", "ensemble_scores"]
 
@@ -25,7 +25,7 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class TreeSettings:
-    """Shape of one tree and the step taken with it."""
+    """Shape of one tree, the step taken with it, and how it pays for sensors ("once" or "per-split", as in ``grow``)."""
 
     learning_rate: float = 0.2
     max_leaves: int = 16
@@ -33,6 +33,7 @@ class TreeSettings:
     min_rows: int = 5
     l2: float = 1.0
     max_bins: int = 64
+    charge: str = "once"
 
 
 FULL = TreeSettings(learning_rate=0.15, max_leaves=16, max_depth=6, min_rows=20, l2=0.01, max_bins=64)
@@ -108,6 +109,7 @@ def boost(
     settings: TreeSettings,
     n_trees: int,
     first_output: int = 0,
+    n_threads: int = 1,
 ) -> None:
     """Add trees to an ensemble, each lowering the loss; stops early when no split pays.
 
@@ -122,26 +124,19 @@ def boost(
         Cost of each sensor not bought yet, in units of the summed loss; 0 once bought.
     first_output : int
         The loss's outputs stand at ``scores[:, first_output:]``.
+    n_threads : int
+        For one ensemble alone; where many are boosted at once, each does best with one. The trees are the same.
     """
     n_bins = np.array([len(c) + 1 for c in ensemble.bins.cuts], dtype=np.int64)
+    grower = Grower(codes, n_bins, sensor_of, n_threads)
+    shape = {key: getattr(settings, key) for key in ("max_leaves", "max_depth", "min_rows", "l2", "charge")}
+    mine = scores[:, first_output:]
     for _ in range(n_trees):
-        gradient, hessian = loss.derivatives(scores[:, first_output:])
-        tree = grow(
-            codes,
-            n_bins,
-            sensor_of,
-            gradient,
-            hessian,
-            penalty,
-            max_leaves=settings.max_leaves,
-            max_depth=settings.max_depth,
-            min_rows=settings.min_rows,
-            l2=settings.l2,
-        )
+        tree = grower.grow(*loss.derivatives(mine), penalty, **shape)
         if len(tree.features) == 0:
             break
         tree.leaves[:] *= settings.learning_rate
-        scores[:, first_output:] += tree.leaves[tree.leaf_of_row]
+        _add_leaves(tree.leaves, tree.leaf_of_row, mine)
         ensemble.trees.append(tree)
         ensemble.outputs.append((first_output, tree.leaves.shape[1]))
 
@@ -153,6 +148,13 @@ def ensemble_scores(ensemble: Ensemble, codes: np.ndarray) -> np.ndarray:
         part = out[:, output : output + width]
         add_tree(codes, MISSING_BIN, tree.features, tree.bins, tree.missing_left, tree.children, tree.leaves, part)
     return out
+
+
+@njit(nogil=True, cache=True)
+def _add_leaves(leaves, leaf_of_row, out):
+    for i in range(len(leaf_of_row)):
+        for k in range(leaves.shape[1]):
+            out[i, k] += leaves[leaf_of_row[i], k]
 
 
 @njit(nogil=True, cache=True)

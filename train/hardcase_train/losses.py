@@ -68,17 +68,7 @@ class ClassLoss:
 
     def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradient and diagonal hessian, (n, n_outputs) each, weights included."""
-        p = np.exp(log_probability(scores))
-        if self.n_outputs == 1:
-            p1 = p[:, 1:]
-            gradient = p1 - (self.y == 1)[:, None]
-            hessian = p1 * (1 - p1)
-        else:
-            gradient = p.copy()
-            gradient[np.arange(len(self.y)), self.y] -= 1
-            hessian = p * (1 - p)
-        w = self.weight[:, None]
-        return gradient * w, np.maximum(hessian, TINY) * w
+        return _class_derivatives(scores, self.y, self.weight)
 
 
 @dataclass
@@ -104,14 +94,7 @@ class AdaptLoss:
 
     def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradient and diagonal hessian, (n, n_outputs) each."""
-        gradient, hessian = self.classes.derivatives(scores[:, :-1])
-        easy = (1 - self.q)[:, None]
-        p = sigmoid(scores[:, -1:])
-        w = self.classes.weight[:, None]
-        return (
-            np.hstack([gradient * easy, (p - self.q[:, None]) * w]),
-            np.hstack([hessian * easy, np.maximum(p * (1 - p), TINY) * w]),
-        )
+        return _adapt_derivatives(scores, self.classes.y, self.classes.weight, self.q)
 
 
 @njit(nogil=True, cache=True)
@@ -135,3 +118,41 @@ def _class_value_and_slope(scores, y, weight):
         if column >= 0:
             slope[i, column] -= weight[i]
     return total, slope
+
+
+@njit(nogil=True, cache=True)
+def _class_derivatives(scores, y, weight):
+    gradient, hessian = np.empty_like(scores), np.empty_like(scores)
+    for i in range(len(y)):
+        _class_row(scores[i], y[i], weight[i], gradient[i], hessian[i])
+    return gradient, hessian
+
+
+@njit(nogil=True, cache=True)
+def _adapt_derivatives(scores, y, weight, q):
+    gradient, hessian = np.empty_like(scores), np.empty_like(scores)
+    for i in range(len(y)):
+        _class_row(scores[i, :-1], y[i], weight[i] * (1 - q[i]), gradient[i], hessian[i])
+        p = 0.5 * (1 + np.tanh(0.5 * scores[i, -1]))
+        gradient[i, -1] = (p - q[i]) * weight[i]
+        hessian[i, -1] = max(p * (1 - p), TINY) * weight[i]
+    return gradient, hessian
+
+
+@njit(nogil=True, cache=True)
+def _class_row(scores, y, weight, gradient, hessian):
+    """Derivatives by the class scores of one row, into the first places of ``gradient`` and ``hessian``."""
+    m = len(scores)
+    if m == 1:
+        gradient[0] = 0.5 * (1 + np.tanh(0.5 * scores[0]))
+    else:
+        top, norm = scores.max(), 0.0
+        for k in range(m):
+            gradient[k] = np.exp(scores[k] - top)
+            norm += gradient[k]
+        for k in range(m):
+            gradient[k] /= norm
+    for k in range(m):
+        p = gradient[k]
+        hessian[k] = max(p * (1 - p), TINY) * weight
+        gradient[k] = (p - (y == (1 if m == 1 else k))) * weight
