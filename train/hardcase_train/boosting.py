@@ -12,7 +12,7 @@ from numba import njit
 from hardcase_edge.program import CODE_MAX, Column, Number, Rank, Tree, Trees
 
 from .binning import MISSING_BIN, Bins
-from .grower import GrownTree, Grower
+from .grower import Grower, GrownTree
 
 __all__ = ["FULL", "Ensemble", "TreeSettings", "boost", "ensemble_scores"]
 
