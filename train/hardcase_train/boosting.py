@@ -14,7 +14,7 @@ from hardcase_edge.program import CODE_MAX, Column, Number, Rank, Tree, Trees
 from .binning import MISSING_BIN, Bins
 from .grower import Grower, GrownTree
 
-__all__ = ["FULL", "Ensemble", "TreeSettings", "boost", "ensemble_scores"]
+__all__ = ["FULL", "Ensemble", "TreeSettings", "boost", "ensemble_scores", "extend"]
 
 
 class Loss(Protocol):
@@ -25,7 +25,7 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class TreeSettings:
-    """Shape of one tree, the step taken with it, and how it pays for sensors ("once" or "per-split", as in ``grow``)."""
+    """Shape of one tree, the step taken with it, and how it pays for sensors: ``charge`` of ``grower.grow``."""
 
     learning_rate: float = 0.2
     max_leaves: int = 16
@@ -127,8 +127,21 @@ def boost(
     n_threads : int
         For one ensemble alone; where many are boosted at once, each does best with one. The trees are the same.
     """
-    n_bins = np.array([len(c) + 1 for c in ensemble.bins.cuts], dtype=np.int64)
-    grower = Grower(codes, n_bins, sensor_of, n_threads)
+    grower = Grower(codes, ensemble.bins.sizes, sensor_of, n_threads)
+    extend(ensemble, loss, grower, scores, penalty, settings, n_trees, first_output)
+
+
+def extend(
+    ensemble: Ensemble,
+    loss: Loss,
+    grower: Grower,
+    scores: np.ndarray,
+    penalty: np.ndarray,
+    settings: TreeSettings,
+    n_trees: int,
+    first_output: int = 0,
+) -> None:
+    """``boost`` with a grower that is kept, for an ensemble that gets its trees in several turns."""
     shape = {key: getattr(settings, key) for key in ("max_leaves", "max_depth", "min_rows", "l2", "charge")}
     mine = scores[:, first_output:]
     for _ in range(n_trees):

@@ -134,7 +134,7 @@ class Grower:
                 *(np.empty(max_leaves, kind) for kind in (np.int32, np.int32, np.bool_)),
                 np.empty((max_leaves, 2), np.int32),
                 np.empty(1, np.int64),
-                *(np.empty(n, np.int32) for _ in range(2)),
+                *(np.empty(n, np.uint32) for _ in range(2)),
                 *(np.empty(max_leaves, np.int64) for _ in range(6)),
                 np.empty((max_leaves, n_sums)),
                 np.empty((max_leaves, len(p.n_bins), 3)),

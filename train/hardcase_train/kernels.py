@@ -17,7 +17,7 @@ from .binning import MISSING_BIN
 
 __all__ = ["Growth", "grow_alone", "leaves_of", "look", "plant", "split"]
 
-CACHE = 1 << 18  # bytes of sums that are worth staying in a core's cache
+CACHE = 1 << 19  # bytes of sums that are worth staying in a core's cache
 EMPTY = 1e-12  # a share of a leaf's hessian that is taken for rounding: half a leaf counts for no less
 TINY = 1e-100  # so that 0 is never divided by 0
 
@@ -30,8 +30,8 @@ class Growth(NamedTuple):
     missing_left: np.ndarray
     children: np.ndarray
     n_leaves: np.ndarray  # (1,)
-    rows: np.ndarray  # (n,) int32, leaf by leaf
-    spare: np.ndarray  # (n,) int32
+    rows: np.ndarray  # (n,) uint32, leaf by leaf: an index that cannot be negative is the faster one
+    spare: np.ndarray  # (n,) uint32
     start: np.ndarray  # this and what follows is of each leaf
     stop: np.ndarray
     depth: np.ndarray
@@ -226,11 +226,13 @@ def _count_fours(rows, cell, mine, steps, first, last, sums, counts):
 @njit(nogil=True, cache=True, fastmath=True)
 def _count_any(rows, cell, mine, steps, first, last, sums, counts):
     for i in mine:
+        step = steps[i]
         for c in range(first, last):
             at = cell[c] + rows[i, c]
             counts[at] += 1
-            for k in range(steps.shape[1]):
-                sums[at, k] += steps[i, k]
+            held = sums[at]
+            for k in range(len(held)):
+                held[k] += step[k]
 
 
 @njit(nogil=True, cache=True, fastmath=True)

@@ -14,6 +14,7 @@ from numba import njit
 __all__ = ["FLOOR", "AdaptLoss", "ClassLoss", "class_outputs", "log_probability", "sigmoid"]
 
 TINY = 1e-12
+OVERFLOW = 700.0  # exp of more is infinite
 FLOOR = 1e-6  # f0's probability of the true class is taken to be at least this
 
 
@@ -68,7 +69,7 @@ class ClassLoss:
 
     def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradient and diagonal hessian, (n, n_outputs) each, weights included."""
-        return _class_derivatives(scores, self.y, self.weight)
+        return _derivatives(scores, self.n_outputs, self.y, self.weight, np.zeros(len(self.y)))
 
 
 @dataclass
@@ -94,7 +95,8 @@ class AdaptLoss:
 
     def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradient and diagonal hessian, (n, n_outputs) each."""
-        return _adapt_derivatives(scores, self.classes.y, self.classes.weight, self.q)
+        c = self.classes
+        return _derivatives(scores, c.n_outputs, c.y, c.weight, self.q)
 
 
 @njit(nogil=True, cache=True)
@@ -120,39 +122,44 @@ def _class_value_and_slope(scores, y, weight):
     return total, slope
 
 
+def _derivatives(scores, m, y, weight, q):
+    """Gradient and diagonal hessian by m class scores and, where there is one more column, by the gate's."""
+    powers = _exponents(scores, m)
+    np.exp(powers, out=powers)  # numpy's takes several numbers at once, a compiled loop's one
+    return _slopes(powers, m, y, weight, q)
+
+
 @njit(nogil=True, cache=True)
-def _class_derivatives(scores, y, weight):
-    gradient, hessian = np.empty_like(scores), np.empty_like(scores)
+def _exponents(scores, m):
+    """A class's score less the row's best; a score that stands alone, negated: 1 / (1 + exp(-s)) is its sigmoid."""
+    out = np.empty(scores.shape)
+    for i in range(len(scores)):
+        top = scores[i, 0]
+        for k in range(1, m):
+            top = max(top, scores[i, k])
+        for k in range(scores.shape[1]):
+            out[i, k] = scores[i, k] - top if m > 1 and k < m else min(-scores[i, k], OVERFLOW)
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _slopes(powers, m, y, weight, q):
+    gradient, hessian = np.empty(powers.shape), np.empty(powers.shape)
     for i in range(len(y)):
-        _class_row(scores[i], y[i], weight[i], gradient[i], hessian[i])
-    return gradient, hessian
-
-
-@njit(nogil=True, cache=True)
-def _adapt_derivatives(scores, y, weight, q):
-    gradient, hessian = np.empty_like(scores), np.empty_like(scores)
-    for i in range(len(y)):
-        _class_row(scores[i, :-1], y[i], weight[i] * (1 - q[i]), gradient[i], hessian[i])
-        p = 0.5 * (1 + np.tanh(0.5 * scores[i, -1]))
-        gradient[i, -1] = (p - q[i]) * weight[i]
-        hessian[i, -1] = max(p * (1 - p), TINY) * weight[i]
-    return gradient, hessian
-
-
-@njit(nogil=True, cache=True)
-def _class_row(scores, y, weight, gradient, hessian):
-    """Derivatives by the class scores of one row, into the first places of ``gradient`` and ``hessian``."""
-    m = len(scores)
-    if m == 1:
-        gradient[0] = 0.5 * (1 + np.tanh(0.5 * scores[0]))
-    else:
-        top, norm = scores.max(), 0.0
+        easy = weight[i] * (1 - q[i])
+        norm = 1.0 if m == 1 else 0.0
         for k in range(m):
-            gradient[k] = np.exp(scores[k] - top)
-            norm += gradient[k]
+            norm += powers[i, k]
         for k in range(m):
-            gradient[k] /= norm
-    for k in range(m):
-        p = gradient[k]
-        hessian[k] = max(p * (1 - p), TINY) * weight
-        gradient[k] = (p - (y == (1 if m == 1 else k))) * weight
+            p = 1 / norm if m == 1 else powers[i, k] / norm
+            gradient[i, k] = p * easy
+            hessian[i, k] = max(p * (1 - p), TINY) * easy
+        if m == 1:
+            gradient[i, 0] = (1 / norm - y[i]) * easy
+        else:
+            gradient[i, y[i]] = (powers[i, y[i]] / norm - 1) * easy
+        for k in range(m, powers.shape[1]):
+            p = 1 / (1 + powers[i, k])
+            gradient[i, k] = (p - q[i]) * weight[i]
+            hessian[i, k] = max(p * (1 - p), TINY) * weight[i]
+    return gradient, hessian

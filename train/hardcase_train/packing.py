@@ -23,7 +23,7 @@ class Packed(NamedTuple):
     """Where the rows of every bin are counted; cells are numbered through, column after column."""
 
     rows: np.ndarray  # (n, n_columns) uint8: each row's cell within the column
-    cell: np.ndarray  # (n_columns + 1,) int64: first cell of each column, then how many there are
+    cell: np.ndarray  # (n_columns + 1,) uint32: first cell of each column, then how many there are
     features: np.ndarray  # (n_packed,) int64: the features, column after column
     member: np.ndarray  # (n_columns + 1,) int64: where each column's features begin in ``features``
     first: np.ndarray  # (n_features,) int64: a feature's first cell
@@ -54,7 +54,7 @@ def pack(codes: np.ndarray, n_bins: np.ndarray, is_usable: np.ndarray) -> Packed
         cell.append(cell[c] + size)
     member = np.cumsum([0, *(len(g) for g in groups)])
     features = np.array([f for g in groups for f in g], dtype=np.int64)
-    return Packed(rows, np.array(cell, dtype=np.int64), features, member, first, usual, n_bins.astype(np.int64))
+    return Packed(rows, np.array(cell, dtype=np.uint32), features, member, first, usual, n_bins.astype(np.int64))
 
 
 def _groups(codes: np.ndarray, n_bins: np.ndarray, is_usable: np.ndarray) -> tuple[np.ndarray, list[list[int]]]:
