@@ -102,7 +102,7 @@ class Ours:
         cuts = make_bins(X, ("f64",) * X.shape[1], bins)
         self.ensemble = Ensemble(cuts, np.arange(X.shape[1]), self.loss.base())
         self.scores = np.tile(self.ensemble.base, (len(y), 1))
-        self.shape = {"max_leaves": leaves, "max_depth": depth, "min_rows": 20, "l2": 0.01}
+        self.shape = {"max_leaves": leaves, "max_depth": depth, "min_rows": 20, "l2": 1.0}
         self.settings = TreeSettings(learning_rate=0.1, **self.shape)
         self.grower = Grower(cuts.transform(X), cuts.sizes, np.arange(X.shape[1]), n_threads)
         self.free = np.zeros(X.shape[1])
@@ -136,7 +136,7 @@ class Theirs:
             "num_leaves": leaves,
             "max_depth": depth,
             "min_data_in_leaf": 20,
-            "lambda_l2": 0.01,
+            "lambda_l2": 1.0,
             "learning_rate": 0.1,
             "num_threads": n_threads,
             "verbose": -1,
