@@ -1,4 +1,4 @@
-"""Our booster beside LightGBM: the same rows, bins, depth, leaves and threads, a tree of ours and one of theirs in turn.
+"""Our booster beside LightGBM: the same rows, bins, depth, leaves and threads, iterations of both in turn.
 
     HARDCASE_DATA=folder python benchmarks/booster.py [--trees 30] [--out benchmarks/results/booster.json]
 
@@ -48,14 +48,17 @@ def main() -> int:
             figure = {"data": name, "bins": bins, "leaves": leaves, "depth": depth, "threads": n_threads}
             figure |= compare(*rows, bins, leaves, depth, n_threads, args.trees)
             figures.append(figure)
-            print(
-                f"{name:22} {bins:3} bins {leaves} leaves {n_threads} threads: {figure['ours_ms']:6.2f} ms "
-                f"(tree {figure['tree_ms']:.2f}), LightGBM {figure['lightgbm_ms']:6.2f} ms, ratio {figure['ratio']:.2f}; "
-                f"loss {figure['ours_loss']:.4f}, LightGBM {figure['lightgbm_loss']:.4f}",
-                flush=True,
-            )
+            print(line(figure), flush=True)
     args.out.write_text(json.dumps({"lightgbm": lightgbm.__version__, "figures": figures}, indent=1) + "\n")
     return int(any(f["ratio"] > LIMIT for f in figures))
+
+
+def line(figure: dict[str, Any]) -> str:
+    """A measurement as text."""
+    return (
+        "{data:20} {bins:3} bins, {leaves} leaves, depth {depth}, threads {threads}: {ours_ms:6.2f} ms (tree {tree_ms:6.2f}), "
+        "LightGBM {lightgbm_ms:6.2f} ms, ratio {ratio:.2f}; loss {ours_loss:.4f}, LightGBM {lightgbm_loss:.4f}"
+    ).format_map(figure)
 
 
 def cases(folder: Path) -> list[tuple[str, Rows, int, tuple[int, int]]]:

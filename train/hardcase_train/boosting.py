@@ -154,6 +154,7 @@ def extend(
         _add_leaves(tree.leaves, tree.leaf_of_row, mine)
         ensemble.trees.append(tree)
         ensemble.outputs.append((first_output, tree.leaves.shape[1]))
+    grower.release()
 
 
 def ensemble_scores(ensemble: Ensemble, codes: np.ndarray) -> np.ndarray:

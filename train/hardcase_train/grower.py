@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from .packing import pack
 __all__ = ["CHARGES", "Grower", "GrownTree", "grow"]
 
 CHARGES = ("once", "per-split")
-ALONE = 400_000  # sums and cuts of a leaf, fewer of which a second thread does not speed up
+ALONE = 400_000  # a leaf with fewer sums to add than this is not worth waking a second thread
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def grow(
 
 
 class Grower:
-    """Grows trees on the same rows one after the other; parameters as of ``grow``."""
+    """Grows trees on the same rows, one after the other, never two at once; parameters as of ``grow``."""
 
     def __init__(self, codes: np.ndarray, n_bins: np.ndarray, sensor_of: np.ndarray, n_threads: int = 1) -> None:
         self._codes = np.ascontiguousarray(codes)
@@ -112,18 +113,22 @@ class Grower:
         k = gradient.shape[1]
         t = self._start(2 * k, max_leaves)
         self._steps[:, :k], self._steps[:, k:] = gradient, hessian
-        shape = (max_leaves, max_depth, min_rows)
-        unpaid = penalty if charge == "once" else penalty.copy()
-        args = (t, self._packed, self._codes, self._steps, self._sensor_of, unpaid, *shape, l2, charge == "once")
+        is_once = charge == "once"
+        unpaid = penalty if is_once else penalty.copy()
+        shape = (max_leaves, max_depth, min_rows, float(l2), is_once)
         if self._pool is None:
-            grow_alone(*args)
+            grow_alone(t, self._packed, self._codes, self._steps, self._sensor_of, unpaid, *shape)
         else:
-            self._grow_together(*args)
-        leaf_of_row, leaves = leaves_of(t, self._steps, l2)
+            self._grow_together(t, unpaid, *shape)
+        leaf_of_row, leaves = leaves_of(t, self._steps, float(l2))
         n = len(leaves) - 1
         penalty[self._sensor_of[t.features[:n]]] = 0.0
         tree = (t.features[:n].copy(), t.bins[:n].copy(), t.missing_left[:n].copy(), t.children[:n].copy())
         return GrownTree(*tree, leaves, leaf_of_row)
+
+    def release(self) -> None:
+        """Give back the room for a tree's sums until the next tree."""
+        self._growth, self._steps = None, np.empty((0, 0))
 
     def _start(self, n_sums: int, max_leaves: int) -> Growth:
         """Room for a tree, kept for the next."""
@@ -143,19 +148,20 @@ class Grower:
             )
         return self._growth
 
-    def _grow_together(self, t, packed, codes, steps, sensor_of, penalty, max_leaves, max_depth, min_rows, l2, is_once):
-        """``_grow`` with the columns of large leaves shared among threads."""
-        plant(t, steps)
+    def _grow_together(self, t, unpaid, max_leaves, max_depth, min_rows, l2, is_once):
+        """``grow_alone`` with the columns of large leaves shared among threads."""
+        n_columns, n_cells, n_sums = self._packed.rows.shape[1], int(self._packed.cell[-1]), t.totals.shape[1]
+        plant(t, self._steps)
         small, large = (0, -1) if max_leaves > 1 and max_depth > 0 else (-1, -1)
         while small >= 0:
-            args = (t, packed, steps, small, large, min_rows, l2)
-            n_sums = steps.shape[1] * ((t.stop[small] - t.start[small]) * packed.rows.shape[1] + 2 * packed.cell[-1])
-            if n_sums < ALONE:
-                look(*args, 0, packed.rows.shape[1])
-            else:
-                parts = list(zip(self._cuts, self._cuts[1:], strict=False))
-                others = [self._pool.submit(look, *args, low, high) for low, high in parts[1:]]
-                look(*args, *parts[0])
-                for other in others:
-                    other.result()
-            small, large = split(t, packed, codes, sensor_of, penalty, max_leaves, max_depth, min_rows, is_once)
+            args = (t, self._packed, self._steps, small, large, min_rows, l2)
+            n_rows = t.stop[small] - t.start[small]
+            is_small = n_sums * (n_rows * n_columns + 2 * n_cells) < ALONE
+            first, *others = [(0, n_columns)] if is_small else pairwise(self._cuts)
+            started = [self._pool.submit(look, *args, *columns) for columns in others]
+            look(*args, *first)
+            for other in started:
+                other.result()
+            small, large = split(
+                t, self._packed, self._codes, self._sensor_of, unpaid, max_leaves, max_depth, min_rows, is_once
+            )

@@ -18,7 +18,7 @@ from .binning import MISSING_BIN
 __all__ = ["Growth", "grow_alone", "leaves_of", "look", "plant", "split"]
 
 CACHE = 1 << 19  # bytes of sums that are worth staying in a core's cache
-EMPTY = 1e-12  # a share of a leaf's hessian that is taken for rounding: half a leaf counts for no less
+EMPTY = 1e-12  # of a leaf's hessian: neither side of a cut is taken to have less, for that is rounding
 TINY = 1e-100  # so that 0 is never divided by 0
 
 
@@ -46,6 +46,7 @@ class Growth(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def grow_alone(t, packed, codes, steps, sensor_of, penalty, max_leaves, max_depth, min_rows, l2, is_once):
+    """A whole tree, by one thread."""
     plant(t, steps)
     small, large = (0, -1) if max_leaves > 1 and max_depth > 0 else (-1, -1)
     while small >= 0:
@@ -329,7 +330,7 @@ def _scan_one(sums, counts, way, last, totals, n_rows, min_rows, l2, top):
 
 @njit(nogil=True, cache=True, fastmath=True)
 def _scan(sums, counts, way, last, totals, n_rows, min_rows, l2, top, left):
-    """Twice what the best cut saves, the parent's term included, if above ``top``; its bin, or -1; its rows left."""
+    """The largest ``_gain`` above ``top``; its bin, or -1; how many rows go left."""
     left[:] = 0.0
     n_left = 0
     if way == 1:
@@ -354,6 +355,7 @@ def _scan(sums, counts, way, last, totals, n_rows, min_rows, l2, top, left):
 
 @njit(nogil=True, cache=True, fastmath=True)
 def _gain(left, totals, l2):
+    """Twice what a cut saves, the parent's term included."""
     n = len(totals) // 2
     gain = 0.0
     for k in range(n):

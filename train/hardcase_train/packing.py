@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .binning import MISSING_BIN
-
 __all__ = ["Packed", "pack"]
 
 CELLS = 256  # of a column
@@ -66,7 +64,7 @@ def _groups(codes: np.ndarray, n_bins: np.ndarray, is_usable: np.ndarray) -> tup
     for f in np.flatnonzero(is_usable):
         held = np.bincount(codes[f], minlength=CELLS)
         usual[f] = held.argmax()
-        if usual[f] == MISSING_BIN or 2 * held[usual[f]] < n:
+        if usual[f] >= n_bins[f] or 2 * held[usual[f]] < n:
             groups.append([int(f)])
             continue
         other = codes[f] != usual[f]
