@@ -56,8 +56,8 @@ def main() -> int:
 def line(figure: dict[str, Any]) -> str:
     """A measurement as text."""
     return (
-        "{data:20} {bins:3} bins, {leaves} leaves, depth {depth}, threads {threads}: {ours_ms:6.2f} ms (tree {tree_ms:6.2f}), "
-        "LightGBM {lightgbm_ms:6.2f} ms, ratio {ratio:.2f}; loss {ours_loss:.4f}, LightGBM {lightgbm_loss:.4f}"
+        "{data:20} {bins:3} bins, {leaves} leaves, {threads} threads: {ours_ms:6.2f} ms "
+        "(tree {tree_ms:6.2f}), LightGBM {lightgbm_ms:6.2f} ms, ratio {ratio:.2f}; loss {ours_loss:.4f}, LightGBM {lightgbm_loss:.4f}"
     ).format_map(figure)
 
 

@@ -209,7 +209,7 @@ def _part(rows, spare, start, stop, codes, missing, threshold, missing_left):
     for j in range(start, stop):
         i = rows[j]
         code = codes[i]
-        left = np.uint8(missing_left if code == missing else code <= threshold)
+        left = int(missing_left if code == missing else code <= threshold)
         rows[at], spare[other] = i, i
         at += left
         other += 1 - left

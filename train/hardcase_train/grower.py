@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from .kernels import Growth, grow_alone, leaves_of, look, plant, split
+from .kernels import Growth, grow_alone, leaves_of, look, plant, room, split
 from .packing import pack
 
 __all__ = ["CHARGES", "Grower", "GrownTree", "grow"]
@@ -78,8 +78,9 @@ def grow(
         For any other ``charge``.
     """
     grower = Grower(codes, n_bins, sensor_of, n_threads)
-    shape = {"max_leaves": max_leaves, "max_depth": max_depth, "min_rows": min_rows, "l2": l2, "charge": charge}
-    return grower.grow(gradient, hessian, penalty, **shape)
+    return grower.grow(
+        gradient, hessian, penalty, max_leaves=max_leaves, max_depth=max_depth, min_rows=min_rows, l2=l2, charge=charge
+    )
 
 
 class Grower:
@@ -119,7 +120,7 @@ class Grower:
         if self._pool is None:
             grow_alone(t, self._packed, self._codes, self._steps, self._sensor_of, unpaid, *shape)
         else:
-            self._grow_together(t, unpaid, *shape)
+            self._grow_together(self._pool, t, unpaid, *shape)
         leaf_of_row, leaves = leaves_of(t, self._steps, float(l2))
         n = len(leaves) - 1
         penalty[self._sensor_of[t.features[:n]]] = 0.0
@@ -132,23 +133,13 @@ class Grower:
 
     def _start(self, n_sums: int, max_leaves: int) -> Growth:
         """Room for a tree, kept for the next."""
-        p, n = self._packed, self._codes.shape[1]
         if self._growth is None or self._growth.totals.shape != (max_leaves, n_sums):
+            n_features, n = self._codes.shape
             self._steps = np.empty((n, n_sums))
-            self._growth = Growth(
-                *(np.empty(max_leaves, kind) for kind in (np.int32, np.int32, np.bool_)),
-                np.empty((max_leaves, 2), np.int32),
-                np.empty(1, np.int64),
-                *(np.empty(n, np.uint32) for _ in range(2)),
-                *(np.empty(max_leaves, np.int64) for _ in range(6)),
-                np.empty((max_leaves, n_sums)),
-                np.empty((max_leaves, len(p.n_bins), 3)),
-                np.empty((max_leaves, p.cell[-1], n_sums)),
-                np.empty((max_leaves, p.cell[-1]), np.int32),
-            )
+            self._growth = room(n, n_features, int(self._packed.cell[-1]), n_sums, max_leaves)
         return self._growth
 
-    def _grow_together(self, t, unpaid, max_leaves, max_depth, min_rows, l2, is_once):
+    def _grow_together(self, pool, t, unpaid, max_leaves, max_depth, min_rows, l2, is_once):
         """``grow_alone`` with the columns of large leaves shared among threads."""
         n_columns, n_cells, n_sums = self._packed.rows.shape[1], int(self._packed.cell[-1]), t.totals.shape[1]
         plant(t, self._steps)
@@ -158,7 +149,7 @@ class Grower:
             n_rows = t.stop[small] - t.start[small]
             is_small = n_sums * (n_rows * n_columns + 2 * n_cells) < ALONE
             first, *others = [(0, n_columns)] if is_small else pairwise(self._cuts)
-            started = [self._pool.submit(look, *args, *columns) for columns in others]
+            started = [pool.submit(look, *args, *columns) for columns in others]
             look(*args, *first)
             for other in started:
                 other.result()

@@ -15,7 +15,7 @@ from numba import njit
 
 from .binning import MISSING_BIN
 
-__all__ = ["Growth", "grow_alone", "leaves_of", "look", "plant", "split"]
+__all__ = ["Growth", "grow_alone", "leaves_of", "look", "plant", "room", "split"]
 
 CACHE = 1 << 19  # bytes of sums that are worth staying in a core's cache
 EMPTY = 1e-12  # of a leaf's hessian: neither side of a cut is taken to have less, for that is rounding
@@ -42,6 +42,29 @@ class Growth(NamedTuple):
     best: np.ndarray  # (max_leaves, n_features, 3): the best cut of each feature
     sums: np.ndarray  # (max_leaves, n_cells, n_sums): gradients, then hessians
     counts: np.ndarray  # (max_leaves, n_cells)
+
+
+def room(n: int, n_features: int, n_cells: int, n_sums: int, max_leaves: int) -> Growth:
+    """Memory for a tree of n rows, nothing in it yet."""
+    return Growth(
+        features=np.empty(max_leaves, np.int32),
+        bins=np.empty(max_leaves, np.int32),
+        missing_left=np.empty(max_leaves, np.bool_),
+        children=np.empty((max_leaves, 2), np.int32),
+        n_leaves=np.empty(1, np.int64),
+        rows=np.empty(n, np.uint32),
+        spare=np.empty(n, np.uint32),
+        start=np.empty(max_leaves, np.int64),
+        stop=np.empty(max_leaves, np.int64),
+        depth=np.empty(max_leaves, np.int64),
+        parent=np.empty(max_leaves, np.int64),
+        side=np.empty(max_leaves, np.int64),
+        slot=np.empty(max_leaves, np.int64),
+        totals=np.empty((max_leaves, n_sums)),
+        best=np.empty((max_leaves, n_features, 3)),
+        sums=np.empty((max_leaves, n_cells, n_sums)),
+        counts=np.empty((max_leaves, n_cells), np.int32),
+    )
 
 
 @njit(nogil=True, cache=True)
