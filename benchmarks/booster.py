@@ -4,7 +4,8 @@
 
 Time is that of a whole iteration: derivatives, tree, new scores. For several classes ours is one tree with a leaf value
 per class, LightGBM's one tree per class. Losses on the training rows are printed beside: for two classes both grow the
-same kind of tree, so they should agree. The last rows of the table are the letters, in 26 classes and in two.
+same kind of tree, so they should agree. The limit is put to the fastest iterations: where other work takes the cores,
+medians say how often one was interrupted. The last rows of the table are the letters, in 26 classes and in two.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from hardcase_train.grower import Grower
 from hardcase_train.losses import ClassLoss
 
 ROOT = Path(__file__).resolve().parent.parent
-LIMIT = 2.0  # times LightGBM's time
+LIMIT = 2.0  # times LightGBM's time, fastest iteration against fastest
 WARM_UP = 3
 SHAPES = ((31, 6), (16, 4))  # leaves, depth
 Rows = tuple[np.ndarray, np.ndarray]  # X, y
@@ -50,14 +51,15 @@ def main() -> int:
             figures.append(figure)
             print(line(figure), flush=True)
     args.out.write_text(json.dumps({"lightgbm": lightgbm.__version__, "figures": figures}, indent=1) + "\n")
-    return int(any(f["ratio"] > LIMIT for f in figures))
+    return int(any(f["ratio_fastest"] > LIMIT for f in figures))
 
 
 def line(figure: dict[str, Any]) -> str:
     """A measurement as text."""
     return (
         "{data:20} {bins:3} bins, {leaves} leaves, {threads} threads: {ours_ms:6.2f} ms "
-        "(tree {tree_ms:6.2f}), LightGBM {lightgbm_ms:6.2f} ms, ratio {ratio:.2f}; loss {ours_loss:.4f}, LightGBM {lightgbm_loss:.4f}"
+        "(tree {tree_ms:6.2f}), LightGBM {lightgbm_ms:6.2f} ms, ratio {ratio:.2f} (fastest {ratio_fastest:.2f}); "
+        "loss {ours_loss:.4f}, LightGBM {lightgbm_loss:.4f}"
     ).format_map(figure)
 
 
@@ -93,8 +95,9 @@ def compare(
             turn(*args)
             took[name].append(1000 * (time.perf_counter() - start))
     figures = {name: statistics.median(times[WARM_UP:]) for name, times in took.items()}
-    ratio = figures["ours_ms"] / figures["lightgbm_ms"]
-    return figures | {"ratio": ratio, "ours_loss": ours.loss_now(), "lightgbm_loss": theirs.loss_now()}
+    figures["ratio"] = figures["ours_ms"] / figures["lightgbm_ms"]
+    figures["ratio_fastest"] = min(took["ours_ms"]) / min(took["lightgbm_ms"])
+    return figures | {"ours_loss": ours.loss_now(), "lightgbm_loss": theirs.loss_now()}
 
 
 class Ours:

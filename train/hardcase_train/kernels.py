@@ -77,7 +77,7 @@ def grow_alone(t, packed, codes, steps, sensor_of, penalty, max_leaves, max_dept
         small, large = split(t, packed, codes, sensor_of, penalty, max_leaves, max_depth, min_rows, is_once)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath=True)
 def plant(t, steps):
     """A tree of one leaf."""
     n = len(t.rows)
@@ -85,11 +85,12 @@ def plant(t, steps):
         t.rows[i] = i
     t.n_leaves[0] = 1
     t.start[0], t.stop[0], t.depth[0], t.parent[0], t.slot[0] = 0, n, 0, -1, 0
-    t.totals[0] = 0.0
     t.best[0, :, 0] = 0.0
-    for i in range(n):
-        for k in range(steps.shape[1]):
-            t.totals[0, k] += steps[i, k]
+    for k in range(steps.shape[1]):
+        total = 0.0
+        for i in range(n):
+            total += steps[i, k]
+        t.totals[0, k] = total
 
 
 @njit(nogil=True, cache=True)
