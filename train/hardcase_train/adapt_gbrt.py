@@ -19,10 +19,11 @@ from scipy.optimize import brentq
 from hardcase_edge.meter import to_unit
 
 from .binning import Bins, make_bins
-from .boosting import FULL, Ensemble, TreeSettings, boost, ensemble_scores
+from .boosting import FULL, Ensemble, TreeSettings, ensemble_scores, extend
 from .estimator import Limits, PolicyClassifier
 from .front import Point
 from .gating import gated_points
+from .grower import Grower
 from .judge import Judge
 from .losses import FLOOR, AdaptLoss, ClassLoss, sigmoid
 from .problem import Problem
@@ -165,8 +166,8 @@ class Twin:
     def __init__(self, problem: Problem, bins: Bins, codes: np.ndarray, mine: np.ndarray, prices: np.ndarray) -> None:
         y, weight = problem.train.y, problem.train.weight
         self.mine = mine
-        self.codes = np.ascontiguousarray(codes[:, self.mine])
         self.owner = problem.sensor_of
+        self.grower = Grower(codes[:, self.mine], bins.sizes, self.owner)
         self.classes = ClassLoss(y[self.mine], problem.n_classes, weight[self.mine])
         self.penalty = prices * weight[self.mine].sum()
         base = np.append(self.classes.base(), 0.0)
@@ -177,7 +178,7 @@ class Twin:
         """T trees for f1 and g under q; for f1 alone without one."""
         loss = self.classes if q is None else AdaptLoss(self.classes, q[self.mine])
         scores = self.scores if q is not None else self.scores[:, :-1]  # a view: f1 starts as if all rows were easy
-        boost(self.ensemble, loss, self.codes, self.owner, scores, self.penalty, settings, n_trees)
+        extend(self.ensemble, loss, self.grower, scores, self.penalty, settings, n_trees)
 
     def allow(self, sensors: list[int]) -> None:
         """These sensors are free, all others out of reach."""
