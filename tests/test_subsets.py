@@ -8,16 +8,20 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hardcase_train import subsets
+from hardcase_train import sizes
 from hardcase_train.judge import Judge
 from hardcase_train.problem import Rows
-from hardcase_train.subsets import SubsetSearch
+from hardcase_train.subsets import Probe, Subset, SubsetSearch
 from tests.train_helpers import make_problem, quick
 
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch):
     quick(monkeypatch)
+
+
+def probes(losses: dict[Subset, float]) -> dict[Subset, Probe]:
+    return {subset: Probe(loss, np.zeros(1), np.ones(1, dtype=bool)) for subset, loss in losses.items()}
 
 
 def by_class(rows: Rows) -> Rows:
@@ -27,11 +31,11 @@ def by_class(rows: Rows) -> Rows:
 
 def test_a_table_sorted_by_class_is_searched_on_rows_of_every_class(monkeypatch):
     """Long tables are probed on a part of their rows; the first of them would all be of one class."""
-    monkeypatch.setattr(subsets, "PROBE_ROWS", 50)
+    monkeypatch.setattr(sizes, "SMALL", replace(sizes.SMALL, probe_rows=50))
     problem = make_problem(3, n=150)
     problem = replace(problem, train=by_class(problem.train), valid=by_class(problem.valid))
     search = SubsetSearch(Judge(problem), 1)
-    for rows, y in ((search._probe_train, problem.train.y), (search._probe_valid, problem.valid.y)):
+    for rows, y in ((search._probe_train, problem.train.y), (search.probed, problem.valid.y)):
         assert len(rows) == 50
         assert set(y[rows]) == {0, 1, 2}
     nothing, everything = search.losses([(), (0, 1, 2)])
@@ -48,8 +52,8 @@ def test_paths_go_from_nothing_to_everything_one_sensor_at_a_time():
 
 def test_gain_per_cost_begins_with_the_cheap_sensor_where_the_dear_one_is_hardly_better():
     search = SubsetSearch(Judge(make_problem()), 1)
-    search._losses = {(): 1.0, (0,): 0.6, (1,): 0.5, (2,): 0.45}  # costs 1, 5 and 20
-    search._losses |= {(0, 1): 0.4, (0, 2): 0.3, (1, 2): 0.3, (0, 1, 2): 0.2}
+    search._probes = probes({(): 1.0, (0,): 0.6, (1,): 0.5, (2,): 0.45})  # costs 1, 5 and 20
+    search._probes |= probes({(0, 1): 0.4, (0, 2): 0.3, (1, 2): 0.3, (0, 1, 2): 0.2})
     assert search.forward(1.0)[1] == (0,)
     assert search.forward(0.0)[1] == (2,)
     assert search.backward((0, 1, 2))[1] == (0, 1)  # per cost saved, the dear one is missed least
@@ -57,7 +61,7 @@ def test_gain_per_cost_begins_with_the_cheap_sensor_where_the_dear_one_is_hardly
 
 def test_promising_subsets_are_the_front_by_the_probe_and_the_dearest():
     search = SubsetSearch(Judge(make_problem()), 1)
-    search._losses = {(): 1.0, (0,): 0.6, (1,): 0.7, (2,): 0.5, (0, 1, 2): 0.5}
+    search._probes = probes({(): 1.0, (0,): 0.6, (1,): 0.7, (2,): 0.5, (0, 1, 2): 0.5})
     assert search.promising([(), (0,), (1,), (2,), (0, 1, 2)]) == [(), (0,), (0, 1, 2), (2,)]
 
 

@@ -13,7 +13,7 @@ import pytest
 from hardcase.cli import main
 from hardcase_edge.program import MICRO, Feature, Sensor, Uplink
 from hardcase_edge.wire import request_bytes
-from hardcase_train import adapt_points, cascade, gating, prune_points, subsets
+from hardcase_train import adapt_points, adapt_stages, cascade, chains, gating, prune_points, sizes
 from hardcase_train.forest import ForestSettings
 from hardcase_train.problem import Problem, Rows
 
@@ -36,11 +36,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapt_points, "P_FULLS", (0.15,))
     monkeypatch.setattr(gating, "FORWARD_RATES", (0.0, 0.1, 0.3))
     monkeypatch.setattr(adapt_points, "AdaptGBRT", brief)
-    monkeypatch.setattr(subsets, "PROBE_TREES", 4)
-    monkeypatch.setattr(subsets, "FULL_TREES", 6)
+    monkeypatch.setattr(sizes, "SMALL", replace(sizes.SMALL, n_trees=6, probe_trees=4))
+    monkeypatch.setattr(chains, "MAX_STAGES", 3)
+    monkeypatch.setattr(chains, "MAX_PROBES", 5)
+    monkeypatch.setattr(adapt_stages, "PRICES", (0.05, 0.3))
     monkeypatch.setattr(prune_points, "FORESTS", (ForestSettings(3),))
     monkeypatch.setattr(prune_points, "PRICES", (0.0, 0.2))
-    monkeypatch.setattr(cascade, "MAX_STAGES", 3)
     monkeypatch.setattr(cascade, "LEVELS", (0.7, 0.9))
 
 

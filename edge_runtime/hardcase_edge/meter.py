@@ -9,8 +9,9 @@ All amounts are integers in micro-units (``program.MICRO`` to a unit).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
-from .program import MICRO, Program
+from .program import MICRO, Sensor, Uplink
 
 __all__ = ["Meter", "evaluate_polynomial", "to_micro", "to_unit"]
 
@@ -33,6 +34,15 @@ def to_unit(micro: float) -> float:
     return micro / MICRO
 
 
+class Priced(Protocol):
+    """What has sensors and an uplink: a program, and whatever is to become one."""
+
+    @property
+    def sensors(self) -> tuple[Sensor, ...]: ...
+    @property
+    def uplink(self) -> Uplink: ...
+
+
 class Meter:
     """Costs of one program for items of one size.
 
@@ -45,7 +55,7 @@ class Meter:
 
     __slots__ = ("request_cost", "sensor_costs")
 
-    def __init__(self, program: Program, item_size: int = 1) -> None:
+    def __init__(self, program: Priced, item_size: int = 1) -> None:
         up = program.uplink
         self.sensor_costs = [evaluate_polynomial(s.cost, item_size) for s in program.sensors]
         self.request_cost = up.per_request + up.per_byte * up.request_bytes + up.cloud_per_request

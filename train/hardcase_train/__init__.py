@@ -15,6 +15,7 @@ HOMES = {
     "GreedyMiser": "greedy_miser",
     "L1Baseline": "l1",
     "PolicyClassifier": "estimator",
+    "StagedAdaptGBRT": "adapt_stages",
     "StaticSubset": "static_subset",
 }  # the estimators, imported when asked for
 __all__ = list(HOMES)

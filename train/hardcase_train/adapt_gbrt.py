@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 from hardcase_edge.meter import to_unit
 
 from .binning import Bins, make_bins
-from .boosting import FULL, Ensemble, TreeSettings, ensemble_scores, extend
+from .boosting import Ensemble, TreeSettings, ensemble_scores, extend
 from .estimator import Limits, PolicyClassifier
 from .front import Point
 from .gating import gated_points
@@ -79,7 +79,7 @@ class AdaptGBRT(PolicyClassifier):
         Loss per unit of cost: what a sensor must lower the mean loss by, per unit, to be bought (equation (1)).
     n_rounds, trees_per_round : int
         Alternations, and T of Algorithm 2. One more round of f1 alone comes first: the initialisation.
-    settings : TreeSettings, ``boosting.FULL`` unless given
+    settings : TreeSettings, the problem's size unless given
     others : those of ``PolicyClassifier``, by name
 
     Attributes
@@ -121,7 +121,7 @@ class AdaptGBRT(PolicyClassifier):
         forward : (n_train,) loss of forwarding each row; None: f0's log loss
         """
         problem = judge.problem
-        rows, settings = problem.train, self.settings or FULL
+        rows, settings = problem.train, self.settings or judge.problem.size.model
         bins = bins or make_bins(rows.X, problem.dtypes, settings.max_bins)
         codes = bins.transform(rows.X)
         n = len(rows.y)

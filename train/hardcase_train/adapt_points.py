@@ -10,7 +10,6 @@ from hardcase_edge.meter import to_unit
 
 from .adapt_gbrt import AdaptGBRT
 from .binning import make_bins
-from .boosting import FULL
 from .front import Point, best_points, with_test
 from .gating import gated_points
 from .greedy_miser import GreedyMiser
@@ -28,7 +27,7 @@ def adapt_points(judge: Judge, n_jobs: int = 2, progress: Any = None, **settings
     """The points that the judged rows keep, over all settings."""
     problem = judge.problem
     total = sum(to_unit(s.cost[0]) for s in problem.sensors) or 1.0
-    bins = make_bins(problem.train.X, problem.dtypes, (settings.get("settings") or FULL).max_bins)
+    bins = make_bins(problem.train.X, problem.dtypes, (settings.get("settings") or problem.size.model).max_bins)
     grid = [(g, p) for g in GAMMAS for p in P_FULLS]
     models = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
         delayed(AdaptGBRT(p_full=p, gamma=g / total, **settings).learn)(judge, bins) for g, p in grid
@@ -44,7 +43,7 @@ def adapt_points(judge: Judge, n_jobs: int = 2, progress: Any = None, **settings
 def greedy_points(judge: Judge, n_jobs: int = 2, progress: Any = None) -> list[Point]:
     """GreedyMiser over the same gammas: every case answered here."""
     total = sum(to_unit(s.cost[0]) for s in judge.problem.sensors) or 1.0
-    bins = make_bins(judge.problem.train.X, judge.problem.dtypes, FULL.max_bins)
+    bins = make_bins(judge.problem.train.X, judge.problem.dtypes, judge.problem.size.model.max_bins)
     models = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
         delayed(GreedyMiser(gamma=g / total).learn)(judge, bins) for g in GAMMAS
     )

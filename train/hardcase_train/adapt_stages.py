@@ -1,14 +1,17 @@
 """ADAPT-GBRT with several stages: the composite of later stages is what an earlier one approximates.
 
-Nan and Saligrama (2017), Remark 2. Stages are trained backwards from f0 on nested sensor sets: the last gate and
-low-cost model against f0, the one before against that composite, and so on to the smallest set. Forwarding to a
-composite costs what the composite will still buy, so the step over q weighs its loss and that cost at a price. Which
-rows end where is then cut for many prices (``cuts``), and the judged rows keep the best.
+Nan and Saligrama (2017), Remark 2. Stages are trained backwards from f0 on nested sensor sets (``chains``): the last
+gate and low-cost model against f0, the one before against that composite, and so on to the smallest set. Forwarding
+to a composite costs what the composite will still buy, so the step over q weighs its loss and that cost at a price.
+Which rows end where is then cut for many prices (``cuts``), and the judged rows keep the best. Without alternations a
+stage has no gate of its own: the cut on its model's margin is the gate. docs/math.md (26) to (28).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,71 +19,104 @@ from hardcase_edge.meter import to_unit
 
 from .adapt_gbrt import AdaptGBRT
 from .binning import make_bins
-from .boosting import FULL, TreeSettings
-from .cuts import Choices, chance_wrong, priced_cuts
+from .boosting import TreeSettings
+from .chains import Chains
+from .cuts import Choices, chance_wrong, cloud_chance, priced_cuts
+from .estimator import PolicyClassifier
 from .front import Point, best_points
 from .judge import Judge, Trained
 from .losses import FLOOR, sigmoid
 from .staged import Staged
-from .subsets import Subset
+from .subsets import Subset, SubsetSearch
 
-__all__ = ["PRICES", "adapt_chain", "choices", "staged_points"]
+__all__ = ["PRICES", "StagedAdaptGBRT", "adapt_chain", "staged_points"]
 
-PRICES = tuple(np.geomspace(0.003, 3.0, 28))  # error for the price of all sensors together
-TRAIN_PRICE = 0.5  # mean log loss for the same: of stages while they are trained
+PRICES = tuple(np.geomspace(0.003, 3.0, 28).tolist())  # error for the price of forwarding
+TRAIN_PRICE = 0.5  # mean log loss for the same, while stages with gates are trained
 
 
-def choices(staged: Staged) -> Choices:
+@dataclass(eq=False, repr=False)
+class StagedAdaptGBRT(PolicyClassifier):
+    """ADAPT-GBRT with up to a dozen stages.
+
+    Parameters
+    ----------
+    n_rounds : int >= 0
+        Alternations between q and a stage's gate and model; with 0 a stage's gate is the cut on its model's margin.
+    settings : TreeSettings, the problem's size unless given
+    n_jobs : int or None, threads; None is one
+    others : those of ``PolicyClassifier``, by name
+    """
+
+    n_rounds: int = 0
+    settings: TreeSettings | None = None
+    n_jobs: int | None = None
+
+    def points(self, judge: Judge) -> list[Point]:
+        """Policies over prices."""
+        return staged_points(SubsetSearch(judge, self.n_jobs or 1), self.n_rounds, self.settings)
+
+
+def staged_points(search: SubsetSearch, n_rounds: int, settings: TreeSettings | None = None) -> list[Point]:
+    """The points that the judged rows keep over all prices, each with its program.
+
+    Parameters
+    ----------
+    n_rounds : alternations between q and a stage's gate and model; 0: no gates
+    """
+    judge, chain = search.judge, Chains(search).climbed()
+    models = search.models(chain) if n_rounds == 0 else adapt_chain(judge, chain, n_rounds, settings)
+    staged = Staged(judge, chain, models)
+    met = _choices(staged)
+    cloud = judge.problem.forward_cost or 1.0
+    points = []
+    for price in PRICES:
+        cuts = priced_cuts(met, price / cloud)
+        said: dict[str, Any] = {"rounds": n_rounds, "price": price / cloud}
+        if cuts:
+            points.append(staged.point("adapt-gbrt", said, cuts))
+    return [staged.finish(p) for p in best_points(points)]
+
+
+def _choices(staged: Staged) -> Choices:
     """What the judged rows would meet at each stage, errors calibrated."""
     judge = staged.judge
-    wrong = [
-        chance_wrong(s.margin, gate, s.label == judge.y, judge.weight)
-        for s, gate in zip(staged.stops, staged.gates, strict=True)
-    ]
-    top = np.clip(judge.hpc.max(axis=1), 1e-6, 1 - 1e-6)
-    sure = np.log(top) - np.log1p(-top)
     return Choices(
-        wrong=np.array(wrong),
-        margin=np.array([s.margin for s in staged.stops]),
+        wrong=np.array(
+            [
+                chance_wrong(stop.margin, gate, stop.label == judge.y, judge.weight)
+                for stop, gate in zip(staged.stops, staged.gates, strict=True)
+            ]
+        ),
+        margin=np.array([stop.margin for stop in staged.stops]),
         gate=staged.gates,
-        cost=np.array([s.cost for s in staged.stops]),
-        cloud_wrong=chance_wrong(sure - sure.min(), None, judge.hpc_label == judge.y, judge.weight),
+        cost=np.array([stop.cost for stop in staged.stops]),
+        cloud_wrong=cloud_chance(judge.hpc, judge.y, judge.weight),
         cloud_cost=staged.forwarded.cost,
         weight=judge.weight,
     )
 
 
-def staged_points(staged: Staged, method: str, said: dict[str, object]) -> list[Point]:
-    """The points that the judged rows keep over all prices, each with its program."""
-    judge = staged.judge
-    total = sum(to_unit(s.cost[0]) for s in judge.problem.sensors) or 1.0
-    met = choices(staged)
-    points = []
-    for price in PRICES:
-        cuts = priced_cuts(met, price / total)
-        if cuts:
-            points.append(staged.point(method, {**said, "price": price / total}, cuts))
-    return [staged.finish(p) for p in best_points(points)]
-
-
 def adapt_chain(
-    judge: Judge, chain: Sequence[Subset], n_rounds: int, trees_per_round: int, settings: TreeSettings | None = None
+    judge: Judge, chain: Sequence[Subset], n_rounds: int, settings: TreeSettings | None = None
 ) -> list[Trained]:
     """A gate and low-cost model per set of the chain, trained from the last to the first."""
-    problem = judge.problem
+    problem, size = judge.problem, judge.problem.size
     rows, n = problem.train, len(problem.train.y)
-    bins = make_bins(rows.X, problem.dtypes, (settings or FULL).max_bins)
+    settings = settings or size.model
+    bins = make_bins(rows.X, problem.dtypes, settings.max_bins)
     costs = np.array([to_unit(s.cost[0]) for s in problem.sensors])
-    price = TRAIN_PRICE / (costs.sum() or 1.0)
+    price = TRAIN_PRICE / (problem.forward_cost or 1.0)
     loss = -np.log(np.maximum(rows.hpc[np.arange(n), rows.y], FLOOR))
-    cost = np.full(n, costs.sum())
+    cost = np.full(n, problem.forward_cost)
+    each = size.n_trees // (1 + n_rounds)
     out: list[Trained] = []
     for subset in reversed(chain):
         mine = costs[list(subset)].sum()
-        learner = AdaptGBRT(p_full=1.0, n_rounds=n_rounds, trees_per_round=trees_per_round, settings=settings)
+        learner = AdaptGBRT(p_full=1.0, n_rounds=n_rounds, trees_per_round=each, settings=settings)
         learner.learn(judge, bins, within=subset, forward=loss + price * (cost - mine))
         out.append(learner.trained_)
-        p = sigmoid(learner.unseen_[:, -1])
-        loss = (1 - p) * learner.answer_loss_ + p * loss
-        cost = (1 - p) * mine + p * cost
+        q = sigmoid(learner.unseen_[:, -1])
+        loss = (1 - q) * learner.answer_loss_ + q * loss
+        cost = (1 - q) * mine + q * cost
     return out[::-1]

@@ -14,7 +14,7 @@ from hardcase_edge.program import CODE_MAX, Column, Number, Rank, Tree, Trees
 from .binning import MISSING_BIN, Bins
 from .grower import Grower, GrownTree
 
-__all__ = ["FULL", "Ensemble", "TreeSettings", "boost", "ensemble_scores", "extend"]
+__all__ = ["Ensemble", "TreeSettings", "boost", "ensemble_scores", "extend"]
 
 BLOCK = 1024  # rows that go down a tree together
 
@@ -36,9 +36,6 @@ class TreeSettings:
     l2: float = 1.0
     max_bins: int = 64
     charge: str = "once"
-
-
-FULL = TreeSettings(learning_rate=0.15, max_leaves=16, max_depth=6, min_rows=20, l2=0.01, max_bins=64)
 
 
 @dataclass

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from .calibrate import confidence_table
+from .chains import Chains
 from .estimator import PolicyClassifier
 from .front import Point, best_points
 from .judge import Judge
@@ -18,7 +19,6 @@ from .subsets import SubsetSearch
 
 __all__ = ["ConfidenceCascade", "cascade_points"]
 
-MAX_STAGES = 12
 LEVELS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995)
 
 
@@ -41,7 +41,7 @@ class ConfidenceCascade(PolicyClassifier):
 
 def cascade_points(search: SubsetSearch) -> list[Point]:
     """Points over confidence levels, first stages and last stages; those that validation keeps."""
-    chain = search.chain(MAX_STAGES)
+    chain = Chains(search).greedy()
     staged = Staged(search.judge, chain, search.models(chain))
     judge = search.judge
     tables = [confidence_table(s.margin, s.label == judge.y, judge.weight) for s in staged.stops]

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 from .staged import NEVER, Cut, Cuts
 
-__all__ = ["Choices", "chance_wrong", "priced_cuts"]
+__all__ = ["Choices", "chance_wrong", "cloud_chance", "mean_value", "priced_cuts"]
 
 N_PASSES = 4
 
@@ -54,6 +54,22 @@ def chance_wrong(margin: np.ndarray, gate: np.ndarray | None, is_right: np.ndarr
         warnings.simplefilter("ignore", ConvergenceWarning)  # the last digits do not matter
         model = LogisticRegression(C=1e3).fit(z, is_right, sample_weight=weight)
     return np.asarray(model.predict_proba(z)[:, 0])
+
+
+def cloud_chance(hpc: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Chance that f0's answer is wrong, (n,), from its probabilities (n, n_classes)."""
+    top = np.clip(hpc.max(axis=1), 1e-6, 1 - 1e-6)
+    sure = np.log(top) - np.log1p(-top)
+    return chance_wrong(sure - sure.min(), None, hpc.argmax(axis=1) == y, weight)
+
+
+def mean_value(choices: Choices, cuts: Cuts, price: float) -> float:
+    """Mean of ``chance of an error + price * cost`` under these cuts."""
+    met = choices.cloud_wrong + price * choices.cloud_cost
+    for k in sorted(cuts, reverse=True):
+        ends = _ends(cuts[k], choices.margin[k], choices.gate[k])
+        met = np.where(ends, choices.wrong[k] + price * choices.cost[k], met)
+    return float(np.average(met, weights=choices.weight))
 
 
 def priced_cuts(choices: Choices, price: float) -> Cuts:

@@ -15,7 +15,7 @@ from hardcase_edge.meter import to_unit
 
 from .adapt_gbrt import Twin
 from .binning import Bins, make_bins
-from .boosting import FULL, Ensemble, TreeSettings
+from .boosting import Ensemble, TreeSettings
 from .estimator import Limits, PolicyClassifier
 from .front import Point
 from .judge import Judge
@@ -34,7 +34,7 @@ class GreedyMiser(PolicyClassifier):
         Loss per unit of cost: what a sensor must lower the mean loss by, per unit, to be bought (equation (1)).
     n_trees : int
         As many as ``AdaptGBRT`` grows in its first round and three alternations.
-    settings : TreeSettings, ``boosting.FULL`` unless given
+    settings : TreeSettings, the problem's size unless given
     others : those of ``PolicyClassifier``, by name
 
     Attributes
@@ -57,7 +57,7 @@ class GreedyMiser(PolicyClassifier):
 
     def learn(self, judge: Judge, bins: Bins | None = None) -> Self:
         """Learn from the training rows; f0 is not asked."""
-        problem, settings = judge.problem, self.settings or FULL
+        problem, settings = judge.problem, self.settings or judge.problem.size.model
         bins = bins or make_bins(problem.train.X, problem.dtypes, settings.max_bins)
         codes = bins.transform(problem.train.X)
         prices = self.gamma * np.array([to_unit(s.cost[0]) for s in problem.sensors])

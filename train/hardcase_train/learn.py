@@ -10,6 +10,7 @@ from tqdm import tqdm
 from hardcase_edge.program import Answer, Forward, Slice
 
 from .adapt_points import GAMMAS, N_SETTINGS, adapt_points, greedy_points
+from .adapt_stages import staged_points
 from .binning import Bins
 from .boosting import Ensemble
 from .cascade import cascade_points
@@ -24,6 +25,8 @@ from .static_subset import static_points
 from .subsets import SubsetSearch
 
 __all__ = ["hpc_point", "learn"]
+
+STAGE_ROUNDS = (0, 1)  # several stages without gates of their own, and with
 
 
 def learn(problem: Problem, methods: tuple[str, ...], *, quiet: bool = False) -> list[Point]:
@@ -40,7 +43,7 @@ def learn(problem: Problem, methods: tuple[str, ...], *, quiet: bool = False) ->
     jobs = os.cpu_count() or 1
     search = SubsetSearch(judge, jobs)
     if "static" in methods:
-        with tqdm(total=3, desc="static", disable=quiet, leave=False) as bar:
+        with tqdm(total=1, desc="static", disable=quiet, leave=False) as bar:
             found = static_points(search, bar)
         everything = max(found, key=lambda p: len(p.params["sensors"]))
         best = best_points(found)
@@ -51,7 +54,10 @@ def learn(problem: Problem, methods: tuple[str, ...], *, quiet: bool = False) ->
             bar.update(1)
     if "adapt-gbrt" in methods:
         with tqdm(total=N_SETTINGS, desc="adapt-gbrt", disable=quiet, leave=False) as bar:
-            points += adapt_points(judge, jobs, bar)
+            found = adapt_points(judge, jobs, bar)
+        for n_rounds in STAGE_ROUNDS:
+            found += staged_points(search, n_rounds)
+        points += best_points(found)
     if "greedy-miser" in methods:
         with tqdm(total=len(GAMMAS), desc="greedy-miser", disable=quiet, leave=False) as bar:
             points += greedy_points(judge, jobs, bar)

@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hardcase_edge.meter import Meter, to_unit
 from hardcase_edge.program import Feature, Sensor, Uplink
+
+from .sizes import Size, size_of
 
 __all__ = ["Problem", "Rows", "scaled"]
 
@@ -55,6 +58,12 @@ class Problem:
     valid: Rows
     test: Rows
     seed: int = 0
+    size_name: str = "auto"  # of low-cost models, one of ``sizes.SIZES``
+
+    @property
+    def size(self) -> Size:
+        """How large low-cost models are."""
+        return size_of(self.size_name, len(self.train.y))
 
     def with_hpc(self, proba: np.ndarray) -> Problem:
         """The same problem, f0's probabilities (n, n_classes) taken by the rows' numbers in the source."""
@@ -73,6 +82,11 @@ class Problem:
     def hpc_sensors(self) -> tuple[int, ...]:
         """The sensors that a request carries readings of: what forwarding buys."""
         return tuple(sorted({int(s) for s in self.sensor_of[list(self.uplink.features)]}))
+
+    @property
+    def forward_cost(self) -> float:
+        """What a case costs that is forwarded, in the user's unit."""
+        return to_unit(Meter(self).total(self.hpc_sensors, 1))
 
     @property
     def dtypes(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from hardcase_edge.program import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Node, Slice
 
-from .batch import Outcome
+from .batch import Batch, Outcome
 from .buying import buy, n_nodes
 from .compiler import compile_program
 from .front import Point, with_test
@@ -65,7 +65,9 @@ class Staged:
         self.width = class_outputs(judge.problem.n_classes)
         everything = tuple(sorted({s for subset in chain for s in subset}))
         start: list[Node] = [Acquire(everything, 1, 1), Answer(self._classes(0))]
-        batch = judge.batch(compile_program(judge.problem, [m.part for m in models], start), models)
+        self._program = compile_program(judge.problem, [m.part for m in models], start)
+        self._tested: Batch | None = None
+        batch = judge.batch(self._program, models)
         self.stops = [
             batch.run(judge.hpc_label, [Acquire(subset, 1, 1), Answer(self._classes(k))])
             for k, subset in enumerate(chain)
@@ -98,7 +100,14 @@ class Staged:
         }
         nodes = [*self._body(kept, cuts), *self._answers(kept, cuts)]
         program = compile_program(self.judge.problem, [self.models[k].part for k in kept], nodes)
-        return with_test(self.judge.problem, replace(point, params=params, program=program))
+        scores = [self._test_scores(k) for k in kept]
+        return with_test(self.judge.problem, replace(point, params=params, program=program), scores)
+
+    def _test_scores(self, stage: int) -> np.ndarray:
+        """A stage's scores of the test rows: computed once, reported by many points."""
+        if self._tested is None:
+            self._tested = Batch(self._program, self.judge.problem.test.X)
+        return self._tested.scores(stage)
 
     def _classes(self, scorer: int) -> Slice:
         return Slice(scorer, 0, self.width)

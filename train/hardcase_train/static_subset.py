@@ -40,14 +40,10 @@ class StaticSubset(PolicyClassifier):
 
 def static_points(search: SubsetSearch, progress: Any = None) -> list[Point]:
     """A point per subset on the greedy paths: forward by gain per cost, forward by gain, backward."""
-    everything = tuple(range(len(search.costs)))
-    paths = []
-    for walk in (lambda: search.forward(1.0), lambda: search.forward(0.0), lambda: search.backward(everything)):
-        paths.append(walk())
-        if progress is not None:
-            progress.update(1)
-    subsets = search.promising(s for path in paths for s in path)
+    subsets = search.promising(s for path in search.paths() for s in path)
     models = search.models(subsets)
+    if progress is not None:
+        progress.update(1)
     return [
         answer_point(search.judge, "static", {"sensors": list(subset)}, subset, model)
         for subset, model in zip(subsets, models, strict=True)

@@ -14,18 +14,14 @@ from joblib import Parallel, delayed
 
 from hardcase_edge.meter import to_unit
 
+from .batch import margins_of
 from .binning import Bins, make_bins
-from .boosting import FULL, Ensemble, TreeSettings, boost, ensemble_scores
+from .boosting import Ensemble, TreeSettings, boost, ensemble_scores
 from .judge import Judge, Trained
 from .losses import ClassLoss, log_probability
 from .problem import Problem
 
-__all__ = ["Subset", "SubsetSearch", "fit_classifier"]
-
-PROBE = TreeSettings(learning_rate=0.3, max_leaves=8, max_depth=4, min_rows=20, l2=0.01, max_bins=32)
-PROBE_TREES = 25
-PROBE_ROWS = 4000
-FULL_TREES = 70
+__all__ = ["Probe", "Subset", "SubsetSearch", "fit_classifier"]
 
 Subset = tuple[int, ...]
 
@@ -53,11 +49,20 @@ def fit_classifier(
     return ensemble
 
 
-def _sample(n: int, seed: int) -> np.ndarray:
-    """At most ``PROBE_ROWS`` of n rows, in order: a table may be sorted by class."""
-    if n <= PROBE_ROWS:
+@dataclass(frozen=True)
+class Probe:
+    """What a small classifier says of the probed validation rows."""
+
+    loss: float  # mean log loss
+    margin: np.ndarray  # (n_probed,)
+    is_right: np.ndarray  # (n_probed,) bool
+
+
+def _sample(n: int, at_most: int, seed: int) -> np.ndarray:
+    """At most so many of n rows, in order: a table may be sorted by class."""
+    if n <= at_most:
         return np.arange(n)
-    return np.sort(np.random.default_rng(seed).permutation(n)[:PROBE_ROWS])
+    return np.sort(np.random.default_rng(seed).permutation(n)[:at_most])
 
 
 @dataclass
@@ -69,32 +74,48 @@ class SubsetSearch:
 
     def __post_init__(self) -> None:
         p = self.problem = self.judge.problem
+        size = self.size = p.size
         self.costs = np.array([max(to_unit(s.cost[0]), 1e-9) for s in p.sensors])
-        self._probe_bins = make_bins(p.train.X, p.dtypes, PROBE.max_bins)
+        self._probe_bins = make_bins(p.train.X, p.dtypes, size.probe.max_bins)
         self._probe_codes = self._probe_bins.transform(p.train.X)
-        self._full_bins = make_bins(p.train.X, p.dtypes, FULL.max_bins)
+        self._full_bins = make_bins(p.train.X, p.dtypes, size.model.max_bins)
         self._full_codes = self._full_bins.transform(p.train.X)
         self._valid_codes = self._full_bins.transform(p.valid.X)
-        self._probe_train = _sample(len(p.train.y), p.seed)
-        self._probe_valid = _sample(len(p.valid.y), p.seed)
-        self._losses: dict[Subset, float] = {}
+        self._probe_train = _sample(len(p.train.y), size.probe_rows, p.seed)
+        self.probed = _sample(len(p.valid.y), size.probe_rows, p.seed)
+        self._probes: dict[Subset, Probe] = {}
         self._models: dict[Subset, Trained] = {}
 
     def losses(self, subsets: Iterable[Subset]) -> list[float]:
         """Mean validation log loss of a small classifier per subset."""
-        wanted = list(subsets)
-        new = sorted({s for s in wanted if s not in self._losses})
-        done = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(self._probe)(s) for s in new)
-        self._losses.update(zip(new, done, strict=True))
-        return [self._losses[s] for s in wanted]
+        return [probe.loss for probe in self.probes(subsets)]
 
-    def _probe(self, subset: Subset) -> float:
-        p = self.problem
-        e = fit_classifier(p, subset, self._probe_bins, self._probe_codes, PROBE, PROBE_TREES, self._probe_train)
-        rows = self._probe_valid
-        y = p.valid.y[rows]
-        log_p = log_probability(ensemble_scores(e, e.bins.transform(p.valid.X[rows][:, e.features])))
-        return float(np.average(-log_p[np.arange(len(y)), y], weights=p.valid.weight[rows]))
+    def probes(self, subsets: Iterable[Subset]) -> list[Probe]:
+        """A small classifier per subset, on validation rows ``probed``."""
+        wanted = list(subsets)
+        new = sorted({s for s in wanted if s not in self._probes})
+        done = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(self._probe)(s) for s in new)
+        self._probes.update(zip(new, done, strict=True))
+        return [self._probes[s] for s in wanted]
+
+    @property
+    def n_probes(self) -> int:
+        """How many sets have been probed."""
+        return len(self._probes)
+
+    def paths(self) -> list[list[Subset]]:
+        """The greedy paths: forward by gain per cost, forward by gain, backward."""
+        return [self.forward(1.0), self.forward(0.0), self.backward(tuple(range(len(self.costs))))]
+
+    def _probe(self, subset: Subset) -> Probe:
+        p, size = self.problem, self.size
+        args = (self._probe_bins, self._probe_codes, size.probe, size.probe_trees, self._probe_train)
+        e = fit_classifier(p, subset, *args)
+        X, y = p.valid.X[self.probed][:, e.features], p.valid.y[self.probed]
+        scores = ensemble_scores(e, e.bins.transform(X))
+        log_p = log_probability(scores)
+        loss = np.average(-log_p[np.arange(len(y)), y], weights=p.valid.weight[self.probed])
+        return Probe(float(loss), margins_of(scores).astype(np.float32), log_p.argmax(axis=1) == y)
 
     def models(self, subsets: Iterable[Subset]) -> list[Trained]:
         """A full classifier per subset, judged on rows it has not seen."""
@@ -105,7 +126,7 @@ class SubsetSearch:
         return [self._models[s] for s in wanted]
 
     def _train(self, subset: Subset) -> Trained:
-        args = (self.problem, subset, self._full_bins, self._full_codes, FULL, FULL_TREES)
+        args = (self.problem, subset, self._full_bins, self._full_codes, self.size.model, self.size.n_trees)
         ensemble = fit_classifier(*args, np.arange(len(self.problem.train.y)))
 
         def held(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -123,12 +144,6 @@ class SubsetSearch:
             if not kept or self.losses([s])[0] < self.losses([kept[-1]])[0]:
                 kept.append(s)
         return sorted({*kept, by_cost[-1]})
-
-    def chain(self, n_stages: int) -> list[Subset]:
-        """At most so many nested subsets, from the smallest to all: those of the path by gain per cost."""
-        path = [s for s in self.forward(1.0) if s]
-        keep = np.unique(np.linspace(0, len(path) - 1, min(n_stages, len(path))).round().astype(int))
-        return [path[k] for k in keep]
 
     def cost(self, subset: Subset) -> float:
         """Price of a subset in the user's unit."""

@@ -1,0 +1,49 @@
+"""How large low-cost models are: small enough for any device, or as large as many rows can fill.
+
+A small model is about 1,100 leaves, a large one about 19,000: some 10 or 200 kilobytes a stage for two classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .boosting import TreeSettings
+
+__all__ = ["SIZES", "Size", "size_of"]
+
+MANY_ROWS = 8000  # of training; below, small models tell as much as large ones
+
+
+@dataclass(frozen=True)
+class Size:
+    """A low-cost model, and the smaller one by which sets of sensors are compared before it is trained."""
+
+    model: TreeSettings
+    n_trees: int
+    probe: TreeSettings
+    probe_trees: int
+    probe_rows: int  # training and validation rows at most
+
+
+SMALL = Size(
+    model=TreeSettings(learning_rate=0.15, max_leaves=16, max_depth=6, min_rows=20, l2=0.01, max_bins=64),
+    n_trees=70,
+    probe=TreeSettings(learning_rate=0.3, max_leaves=8, max_depth=4, min_rows=20, l2=0.01, max_bins=32),
+    probe_trees=25,
+    probe_rows=4000,
+)
+LARGE = Size(
+    model=TreeSettings(learning_rate=0.2, max_leaves=128, max_depth=14, min_rows=5, l2=1.0, max_bins=255),
+    n_trees=150,
+    probe=TreeSettings(learning_rate=0.3, max_leaves=31, max_depth=8, min_rows=10, l2=1.0, max_bins=64),
+    probe_trees=40,
+    probe_rows=8000,
+)
+SIZES = ("auto", "small", "large")
+
+
+def size_of(name: str, n_rows: int) -> Size:
+    """The size of this name; "auto" is large from ``MANY_ROWS`` training rows on."""
+    if name == "auto":
+        name = "large" if n_rows >= MANY_ROWS else "small"
+    return {"small": SMALL, "large": LARGE}[name]
