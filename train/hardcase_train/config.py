@@ -46,7 +46,7 @@ class Config:
 
     file: Path
     target: str
-    split: str = "random"  # "random", "time", or a column that says train, valid or test
+    split: str = "random"  # "random", "time", or a column that says train, valid, test or calibration
     seed: int = 0
     unit: str = "unit"
     default_sensor: float = 1.0  # of a feature that no sensor names

@@ -47,9 +47,20 @@ class Judge:
         return Batch(program, self.X, [t.scores for t in trained])
 
     def summary(self, outcome: Outcome) -> dict[str, float]:
-        """Accuracy, mean cost, forward rate, and the standard error of the loss of accuracy against f0."""
-        lost = (self.hpc_label == self.y).astype(float) - (outcome.label == self.y)
-        return {**outcome.summary(self.y), "loss_se": float(lost.std() / np.sqrt(len(lost)))}
+        """Accuracy, mean cost, forward rate, and the standard error of the loss of accuracy against f0.
+
+        And shares of the rows answered locally, 0 where there are none: ``local_error``, ``local_worse`` (wrong where
+        f0 is right), ``local_better`` (right where f0 is wrong).
+        """
+        right, f0_right = outcome.label == self.y, self.hpc_label == self.y
+        lost = f0_right.astype(float) - right
+        local = ~outcome.forwarded
+        shares = {"local_error": ~right, "local_worse": f0_right & ~right, "local_better": right & ~f0_right}
+        return {
+            **outcome.summary(self.y),
+            "loss_se": float(lost.std() / np.sqrt(len(lost))),
+            **{name: float(which[local].mean()) if local.any() else 0.0 for name, which in shares.items()},
+        }
 
     def run(self, program: Program, trained: Sequence[Trained], nodes: Sequence[Node] | None = None) -> Outcome:
         """What becomes of the judged rows."""

@@ -33,7 +33,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Problem:
-    """A learning problem with costs. Costs are in micro-units, as in a program."""
+    """A learning problem with costs. Costs are in micro-units, as in a program.
+
+    ``calibration``: rows that neither learning nor choosing sees; ``hardcase export --risk`` makes its promise on them.
+    """
 
     features: tuple[Feature, ...]
     sensors: tuple[Sensor, ...]
@@ -43,6 +46,7 @@ class Problem:
     valid: Rows
     test: Rows
     seed: int = 0
+    calibration: Rows | None = None
 
     @property
     def sensor_of(self) -> np.ndarray:

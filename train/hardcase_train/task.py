@@ -25,7 +25,9 @@ __all__ = ["Task", "declared", "make_task", "target_classes", "target_labels"]
 
 MAX_CLASSES = 200
 MIN_ROWS = 10
-PARTS = (("train", 0), ("valid", 1), ("test", 2))
+PARTS = (("train", 0), ("valid", 1), ("test", 2))  # none may be empty
+CALIBRATION = 3
+PATTERN = (0, 1, 0, 2, 0, 0, 2, 0, 0)  # parts of the rows of a class, calibration rows apart
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,13 @@ def make_task(config: Config, *, quiet: bool = True) -> Task:
         fitted = fit_hpc(model, X[train], y[train])
         bar.update(1)
         unseen = out_of_fold(model, X[train], y[train], n_classes, config.seed, bar.update)
-    parts = []
-    for k in range(3):
+    parts = {}
+    for k in np.unique(split).tolist():
         rows = np.flatnonzero(split == k)
         p = unseen if k == 0 else probabilities(fitted, X[rows], n_classes)
-        parts.append(Rows(X[rows], y[rows], p, rows))
-    train_rows, valid_rows, test_rows = parts
-    problem = Problem(features, sensors, uplink, n_classes, train_rows, valid_rows, test_rows, config.seed)
+        parts[k] = Rows(X[rows], y[rows], p, rows)
+    named = (parts[k] for _, k in PARTS)
+    problem = Problem(features, sensors, uplink, n_classes, *named, config.seed, parts.get(CALIBRATION))
     return Task(problem, table.names, names, classes, _windows(table, names), fitted, config, table)
 
 
@@ -122,12 +124,13 @@ def _plain(value: Any) -> Any:
 
 
 def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
-    """0, 1 or 2 per row: train, valid, test."""
+    """0, 1, 2 or 3 per row: train, valid, test, calibration."""
     n = len(y)
     if n < MIN_ROWS:
         raise InputError(f"the data has {n} rows; at least {MIN_ROWS} are expected")
     if config.split == "time":
-        return np.searchsorted([round(0.6 * n), round(0.8 * n)], np.arange(n), side="right")
+        order = np.array([0, 1, CALIBRATION, 2])
+        return order[np.searchsorted([round(s * n) for s in (0.6, 0.7, 0.8)], np.arange(n), side="right")]
     if config.split == "random":
         out = _stratified(y, config.seed)
         for name, k in PARTS:
@@ -138,11 +141,13 @@ def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
         return out
     if config.split not in table.labels:
         raise InputError(f"[data] split is {config.split!r}: neither random, time nor a column of the data")
-    parts = {"train": 0, "valid": 1, "test": 2, 0: 0, 1: 1, 2: 2}
+    parts: dict[Any, int] = {**dict(PARTS), "calibration": CALIBRATION, 0: 0, 1: 1, 2: 2, 3: CALIBRATION}
     values = [v.strip().lower() if isinstance(v, str) else _plain(v) for v in table.labels[config.split]]
     odd = sorted({str(v) for v in values if v not in parts})
     if odd:
-        raise InputError(f"the split column {config.split!r} says {odd[0]!r}; train, valid or test is expected")
+        raise InputError(
+            f"the split column {config.split!r} says {odd[0]!r}; train, valid, test or calibration is expected"
+        )
     out = np.array([parts[v] for v in values])
     for name, k in PARTS:
         if not (out == k).any():
@@ -151,15 +156,19 @@ def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
 
 
 def _stratified(y: np.ndarray, seed: int) -> np.ndarray:
-    """60/20/20 within every class; of a rare class, training gets its rows first."""
+    """60/10/10/20 for train, valid, calibration, test.
+
+    Calibration rows are drawn from all rows alike: a promise is about independent draws, and strata would keep rare
+    classes out of them. The others are stratified; of a rare class, training gets its rows first.
+    """
     rng = np.random.default_rng(seed)
-    out = np.zeros(len(y), dtype=np.int64)
+    out = np.full(len(y), CALIBRATION, dtype=np.int64)
+    others = np.sort(rng.permutation(len(y))[round(0.1 * len(y)) :])
     taken = 0  # runs on over classes, so that rounding does not favour one part
     for c in range(int(y.max()) + 1):
-        rows = rng.permutation(np.flatnonzero(y == c))
-        pattern = np.array([0, 1, 0, 2, 0])
-        place = (np.arange(len(rows)) + (taken if len(rows) >= 5 else 0)) % 5
-        out[rows] = pattern[place]
+        rows = rng.permutation(others[y[others] == c])
+        place = (np.arange(len(rows)) + (taken if len(rows) >= len(PATTERN) else 0)) % len(PATTERN)
+        out[rows] = np.array(PATTERN)[place]
         taken += len(rows)
     return out
 
