@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.errors import InputError
 from hardcase_edge.meter import to_micro
 
+from .labelled import labelled_rows, replies_to
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hardcase_edge.columns import Reading
     from hardcase_edge.load import Loaded
-    from hardcase_edge.manifest import Manifest
     from hardcase_export.rows import Figures, Reply
 
 __all__ = ["HELP", "arguments", "run"]
 
 HELP = "Measure a bundle's accuracy, cost and forward rate on labelled rows."
-BATCH = 256  # rows the HPC answers at once
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if not loaded.manifest.classes:
         raise InputError(f"{args.bundle} answers values, not classes, and has no accuracy")
     budget = _budget(args.budget, loaded.manifest.unit)
-    X, y = _rows(Path(args.data), loaded.manifest)
+    X, y = labelled_rows(Path(args.data), loaded.manifest)
     replies = _replies(loaded, X, args)
     figures = _measure(loaded, X, y, replies, budget)
     report: dict[str, Any] = {**figures.to_json(), "unit": loaded.manifest.unit}
@@ -91,56 +90,19 @@ def _measure(
     return figures(made, y)
 
 
-# ---------------------------------------------------------------- rows
-
-
-def _rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """X (n, n_features), NaN = missing, and y (n,) class index."""
-    from hardcase_export.tables import is_rows, read_rows
-
-    if not path.is_file():
-        raise InputError(f"{path} is no file; name rows with the bundle's features, such as build/test.npz")
-    if is_rows(path):
-        rows = read_rows(path, manifest)
-        return rows.X, rows.y
-    return _table(path, manifest)
-
-
-def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """As ``_rows``, of a user's own table: columns are found by name, labels by the bundle's classes."""
-    import numpy as np
-
-    from hardcase_train.table import read_table
-    from hardcase_train.task import target_labels
-
-    table = read_table(path)
-    absent = [name for name in manifest.features if name not in table.names]
-    if absent:
-        raise InputError(f"{path} lacks {len(absent)} of the bundle's features, first {absent[0]!r}; add its column")
-    labels = target_labels(table, manifest.target)
-    number = {label: k for k, label in enumerate(manifest.classes)}
-    strange = [label for label in labels if label not in number]
-    if strange:
-        raise InputError(f"{path}: {manifest.target!r} holds {strange[0]!r}, which is no class of the bundle")
-    X = table.X[:, [table.names.index(name) for name in manifest.features]]
-    return X, np.array([number[label] for label in labels], dtype=np.int64)
-
-
 # ---------------------------------------------------------------- the HPC
 
 
 def _replies(loaded: Loaded, X: NDArray[np.float64], args: argparse.Namespace) -> list[Reply] | None:
     """What the HPC answers to each row; None for a program that never forwards."""
     from hardcase_edge.program import Forward
-    from hardcase_export.rows import readings_of
 
     program = loaded.bundle.program
     if not any(isinstance(node, Forward) for node in program.nodes):
         return None
     places = [args.hpc] if args.hpc else [Path(p).parent / "hpc.onnx" for p in (args.bundle, args.data)]
     hpc = _find_hpc([Path(p) for p in places], loaded.manifest.hpc)
-    carried: list[list[Reading]] = [[row[f] for f in program.uplink.features] for row in readings_of(program, X)]
-    return [reply for k in range(0, len(carried), BATCH) for reply in hpc.answer(carried[k : k + BATCH])]
+    return replies_to(hpc, program, X)
 
 
 def _find_hpc(places: list[Path], sha256: str) -> Any:

@@ -120,7 +120,8 @@ class BuildTrial:
 def count(made: Made, rows: Rows) -> Counts:
     """What a program of integers does on these rows; whatever the cloud does not answer is answered locally."""
     decided = decisions(made.quantised.program, rows.X, rows.hpc, rows.confidence)
-    local = [(d.result == y, f0 == y) for d, y, f0 in zip(decided, rows.y, rows.hpc, strict=True) if d.route != CLOUD]
+    asked = zip(decided, rows.y.tolist(), rows.hpc.tolist(), strict=True)
+    local = [(d.result == y, f0 == y) for d, y, f0 in asked if d.route != CLOUD]
     return Counts(
         rows=len(decided),
         local=len(local),

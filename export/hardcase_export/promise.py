@@ -13,6 +13,7 @@ References
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -75,9 +76,16 @@ def binomial_tail(k: int, n: int, p: float) -> float:
         return 1.0 if k >= 0 else 0.0
     if k < 0 or p >= 1:
         return 0.0
-    odds, whole = (math.log(p), math.log1p(-p)), math.lgamma(n + 1)
-    logs = (whole - math.lgamma(i + 1) - math.lgamma(n - i + 1) + i * odds[0] + (n - i) * odds[1] for i in range(k + 1))
-    return min(1.0, math.fsum(map(math.exp, logs)))
+    if k >= n * p:  # the other tail is the short one
+        return 1.0 - binomial_tail(n - k - 1, n, 1 - p)
+    log = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)
+    term = total = math.exp(log)
+    for i in range(k, 0, -1):  # P(B = i - 1) from P(B = i): below the mean they fall
+        term *= i * (1 - p) / ((n - i + 1) * p)
+        total += term
+        if term < total * 1e-17:
+            break
+    return min(1.0, total)
 
 
 def p_error(counts: Counts, risk: float) -> float:
@@ -137,7 +145,7 @@ def forward_bound(rate: float, rows: int, level: float) -> float:
     The least bound that it will keep with a chance of ``QUANTILE`` if it forwards as judged; docs/math.md (29).
     """
     likely = (rate * rows + 1) / (rows + 2)
-    most = next(k for k in range(rows + 1) if binomial_tail(k, rows, likely) >= QUANTILE)
+    most = bisect.bisect_left(range(rows), QUANTILE, key=lambda k: binomial_tail(k, rows, likely))
     return certain_bound(lambda bound: binomial_tail(most, rows, bound), level)
 
 

@@ -5,6 +5,8 @@ The mathematics is in ``promise``; what a point does on held-out rows comes from
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,7 +30,7 @@ from .promise import (
 if TYPE_CHECKING:
     from .front import Point
 
-__all__ = ["STARTS", "Promise", "Terms", "Trial", "choose"]
+__all__ = ["STARTS", "Promise", "Terms", "Trial", "choose", "say_promise"]
 
 STARTS = 1  # places on the ladder at which a sequence begins
 GRID = 10_000  # risks that an error line names are whole multiples of 1 / GRID
@@ -174,6 +176,46 @@ def _judged(point: Point) -> Judged:
     if v.local_error is None or v.local_worse is None or v.local_better is None:
         raise InputError(f"{point.method} in front.json has no local_error, which --risk needs; train again")
     return Judged(v.forward_rate, v.local_error, v.local_worse, v.local_better)
+
+
+# ---------------------------------------------------------------- what is said of it
+
+
+def say_promise(claim: object) -> str | None:
+    """One line about a manifest's claim, which may come from anyone; None where it is not of our shape."""
+    try:
+        return _say(claim)
+    except (TypeError, KeyError, ValueError):
+        return None
+
+
+def _say(claim: Any) -> str:
+    risk, delta, most = (_share(claim[key]) for key in ("risk", "delta", "max_forward"))
+    rows, counts = claim["rows"], claim["counts"]
+    n, local, errors = _whole(rows["n"], 10**12), counts["local"], counts["errors"]
+    worse, better = (_whole(counts[key], _whole(local, n)) for key in ("worse", "better"))
+    of = {"error": "of local answers wrong", "excess": "of local answers wrong beyond those that f0 gets wrong"}
+    found = {"error": f"{_whole(errors, local)} wrong", "excess": f"{worse} worse and {better} better than f0"}
+    file, sha256 = rows["file"], rows["sha256"]
+    if not isinstance(file, str) or not re.fullmatch("[0-9a-f]{64}", sha256):
+        raise ValueError("no file and its SHA-256")
+    return (
+        f"with probability {1 - delta:.4g} over the draw of {n} rows: at most {risk:.4g} {of[claim['of']]} and at most "
+        f"{most:.4g} forwarded; of {local} answered, {found[claim['of']]} (rows {json.dumps(file)[:80]}, "
+        f"sha256 {sha256[:16]})"
+    )
+
+
+def _share(value: object) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= 1:  # type: ignore[operator]
+        raise ValueError("no share of 1")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _whole(value: object, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError("no count")
+    return value
 
 
 # ---------------------------------------------------------------- nothing can be promised

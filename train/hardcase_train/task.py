@@ -76,8 +76,8 @@ def make_task(config: Config, *, quiet: bool = True) -> Task:
         rows = np.flatnonzero(split == k)
         p = unseen if k == 0 else probabilities(fitted, X[rows], n_classes)
         parts[k] = Rows(X[rows], y[rows], p, rows)
-    named = (parts[k] for _, k in PARTS)
-    problem = Problem(features, sensors, uplink, n_classes, *named, config.seed, parts.get(CALIBRATION))
+    unused = parts.get(CALIBRATION)
+    problem = Problem(features, sensors, uplink, n_classes, parts[0], parts[1], parts[2], config.seed, unused)
     return Task(problem, table.names, names, classes, _windows(table, names), fitted, config, table)
 
 

@@ -1,0 +1,208 @@
+"""How often a promise holds: many draws of calibration rows from populations whose true figures are known.
+
+    python benchmarks/promise.py [--draws 1000] [--out benchmarks/results/promise.json]
+    python benchmarks/promise.py --render       # only write docs/benchmarks/promise.md again from the JSON
+
+A population is a table of what each policy does on each case. Calibration rows are drawn from it with replacement, so
+that the truth is the population's own share, exactly. Beside the promise stands the naive rule: the cheapest policy
+whose figures on the same rows are within the terms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hardcase_edge.errors import InputError
+from hardcase_export.front import Measured, Point, candidates, read_front
+from hardcase_export.integers import make_integers
+from hardcase_export.promise import Counts
+from hardcase_export.promised import Terms, choose
+from hardcase_export.rows import decisions
+from hardcase_export.tables import read_rows
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
+PAGE = ROOT / "docs" / "benchmarks" / "promise.md"
+N_CASES = 100_000  # of an invented population
+N_JUDGED = 2_000  # of these cases, on which its policies are judged
+
+
+@dataclass(frozen=True)
+class Population:
+    """What K policies do on n cases; ``points`` carry their judged figures and, in ``params["k"]``, their row here."""
+
+    points: list[Point]
+    local: np.ndarray  # (K, n) bool: answered without the cloud
+    right: np.ndarray  # (K, n) bool: the answer, wherever it comes from
+    f0_right: np.ndarray  # (n,) bool
+    cost: np.ndarray  # (K,) mean of all cases
+
+    def counts(self, k: int, rows: np.ndarray | slice = slice(None)) -> Counts:
+        """Of policy k on these rows."""
+        local, right = self.local[k, rows], self.right[k, rows]
+        f0_right = self.f0_right[rows]
+        wrong, worse, better = local & ~right, local & ~right & f0_right, local & right & ~f0_right
+        return Counts(len(local), *(int(x.sum()) for x in (local, wrong, worse, better)))
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A trial on rows drawn from a population."""
+
+    population: Population
+    drawn: np.ndarray
+    name: str = "the draw"
+
+    @property
+    def rows(self) -> int:
+        return len(self.drawn)
+
+    def can_forward(self, point: Point) -> bool:
+        """Of an invented policy nothing is proved."""
+        return True
+
+    def counts(self, point: Point) -> Counts:
+        """On the drawn rows."""
+        return self.population.counts(point.params["k"], self.drawn)
+
+
+def shares(counts: Counts) -> tuple[float, float, float, float]:
+    """Forward rate, and of the local answers: wrong, worse than f0, better than f0."""
+    local = max(counts.local, 1)
+    return counts.forwarded / counts.rows, counts.errors / local, counts.worse / local, counts.better / local
+
+
+def breaks(counts: Counts, terms: Terms, max_forward: float | None) -> bool:
+    """Are these counts outside the terms?"""
+    rate, error, worse, better = shares(counts)
+    return (worse - better if terms.is_excess else error) > terms.risk or rate > (
+        1.0 if max_forward is None else max_forward
+    )
+
+
+def naive(population: Population, terms: Terms, drawn: np.ndarray) -> int | None:
+    """The cheapest policy whose own figures on the drawn rows are within the terms."""
+    for point in sorted(population.points, key=lambda p: p.valid.cost):
+        counts = population.counts(point.params["k"], drawn)
+        if counts.local and not breaks(counts, terms, terms.max_forward):
+            return int(point.params["k"])
+    return None
+
+
+def simulate(population: Population, terms: Terms, n: int, draws: int, seed: int = 0) -> dict[str, Any]:
+    """Both rules on so many draws of n rows: how often each holds, and what its picks cost and forward."""
+    rng = np.random.default_rng(seed)
+    size = population.local.shape[1]
+    truth = [population.counts(k) for k in range(len(population.cost))]
+    runs: dict[str, list[tuple[int, bool]]] = {"promise": [], "naive": []}
+    for _ in range(draws):
+        drawn = rng.integers(0, size, n)
+        k = naive(population, terms, drawn)
+        if k is not None:
+            runs["naive"].append((k, breaks(truth[k], terms, terms.max_forward)))
+        try:
+            point, promise = choose(population.points, terms, Draw(population, drawn))
+        except InputError:
+            continue
+        k = point.params["k"]
+        runs["promise"].append((k, breaks(truth[k], terms, promise.max_forward)))
+    return {name: _summary(picks, population, truth, draws) for name, picks in runs.items()}
+
+
+def _summary(picks: list[tuple[int, bool]], population: Population, truth: list[Counts], draws: int) -> dict[str, Any]:
+    broken = sum(b for _, b in picks)
+    return {
+        "draws": draws,
+        "picked": len(picks),
+        "broken": broken,
+        "held": 1 - broken / draws,
+        "cost": float(np.mean([population.cost[k] for k, _ in picks])) if picks else None,
+        "forward_rate": float(np.mean([shares(truth[k])[0] for k, _ in picks])) if picks else None,
+    }
+
+
+# ---------------------------------------------------------------- populations
+
+
+def _population(
+    local: np.ndarray, wrong: np.ndarray, f0_right: np.ndarray, cost: np.ndarray, judged: np.ndarray
+) -> Population:
+    """``wrong`` (K, n): what the device would answer; ``judged``: the cases on which figures are taken."""
+    right = np.where(local, ~wrong, f0_right)
+    whole = Population([], local, right, f0_right, cost)
+    points = []
+    for k in range(len(cost)):
+        rate, *of_local = shares(whole.counts(k, judged))
+        figures = Measured(float(right[k, judged].mean()), float(cost[k]), rate, 0.0, *of_local)
+        points.append(Point("invented", {"k": k}, figures, figures, f"policy-{k}"))
+    return Population(points, local, right, f0_right, cost)
+
+
+def gates(seed: int = 0) -> Population:
+    """One gate at 40 thresholds: a local answer to a case of hardness s is wrong with a chance that grows with s.
+
+    Of the cases up to hardness t, a tenth of t is wrong: a risk of 0.05 is true at t = 0.5, between two thresholds.
+    """
+    rng = np.random.default_rng(seed)
+    hardness = rng.random(N_CASES)
+    wrong, f0_right = rng.random(N_CASES) < 0.2 * hardness, rng.random(N_CASES) >= 0.03
+    t = np.linspace(0.205, 0.985, 40)
+    local = hardness < t[:, None]
+    return _population(local, np.tile(wrong, (len(t), 1)), f0_right, 1 + 99 * (1 - t), np.arange(N_JUDGED))
+
+
+def flattered(risk: float, seed: int = 0) -> Population:
+    """Twenty policies, each a little riskier than ``risk`` in truth, whose judged rows show no error: no pick is right."""
+    rng = np.random.default_rng(seed)
+    shape = (20, N_CASES)
+    local, wrong = rng.random(shape) < 0.9, rng.random(shape) < 1.05 * risk
+    judged = np.flatnonzero(~wrong.any(axis=0))[:N_JUDGED]
+    return _population(local, wrong, np.ones(N_CASES, dtype=bool), np.linspace(10, 5, 20), judged)
+
+
+def rig(folder: Path) -> Population:
+    """The hydraulic rig: the integers of every policy of one training run, on its calibration and test rows, pooled."""
+    from hardcase.cli import main
+
+    build = folder / "build"
+    if main(["train", str(EXAMPLE), "--out", str(build), "--seed", "0", "--quiet"]) != 0:
+        raise SystemExit("training failed")
+    import time; T0=time.time()
+    points, made = [], []
+    for k, point in enumerate(candidates(read_front(build / "front.json"), None)):
+        done = make_integers(build, point, 0.99)
+        parts = [read_rows(build / f"{name}.npz", done.manifest) for name in ("calibration", "test")]
+        X, y, hpc = (np.concatenate([getattr(p, key) for p in parts]) for key in ("X", "y", "hpc"))
+        decided = decisions(done.quantised.program, X, hpc)
+        local = [d.route != "cloud" for d in decided]
+        made.append((local, [d.result for d in decided] == y, np.mean([d.cost for d in decided]) / 1e6, hpc == y))
+        points.append(Point(point.method, {"k": k}, point.valid, point.test, point.program))
+    print("rig", time.time()-T0)
+    local, right, cost, f0_right = (np.array(x) for x in zip(*made, strict=True))
+    return Population(points, local, right, f0_right[0], cost)
+
+
+# ---------------------------------------------------------------- the page
+
+
+def scenarios(rig_population: Population) -> dict[str, tuple[Population, Terms, int]]:
+    """Name, population, terms, calibration rows."""
+    one_gate = gates()
+    return {
+        "one gate, 40 thresholds": (one_gate, Terms(0.05), 500),
+        "one gate, many rows": (one_gate, Terms(0.05), 5000),
+        "one gate, forwards at most 60 %": (one_gate, Terms(0.05, max_forward=0.6), 1000),
+        "one gate, excess": (one_gate, Terms(0.02, is_excess=True), 1000),
+        "all flattered, error": (flattered(0.05), Terms(0.05), 500),
+        "all flattered, excess": (flattered(0.05), Terms(0.05, is_excess=True), 500),
+        "rig": (rig_population, Terms(0.03), 220),
+        "rig, excess": (rig_population, Terms(0.02, is_excess=True), 220),
+        "rig, delta 0.2": (rig_population, Terms(0.03, delta=0.2), 220),
+    }
