@@ -10,10 +10,7 @@ whose figures on the same rows are within the terms.
 
 from __future__ import annotations
 
-import argparse
-import json
-import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +56,7 @@ class Draw:
     population: Population
     drawn: np.ndarray
     name: str = "the draw"
+    seen: dict[int, Counts] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -70,7 +68,10 @@ class Draw:
 
     def counts(self, point: Point) -> Counts:
         """On the drawn rows."""
-        return self.population.counts(point.params["k"], self.drawn)
+        k = point.params["k"]
+        if k not in self.seen:
+            self.seen[k] = self.population.counts(k, self.drawn)
+        return self.seen[k]
 
 
 def shares(counts: Counts) -> tuple[float, float, float, float]:
@@ -82,9 +83,8 @@ def shares(counts: Counts) -> tuple[float, float, float, float]:
 def breaks(counts: Counts, terms: Terms, max_forward: float | None) -> bool:
     """Are these counts outside the terms?"""
     rate, error, worse, better = shares(counts)
-    return (worse - better if terms.is_excess else error) > terms.risk or rate > (
-        1.0 if max_forward is None else max_forward
-    )
+    risk = worse - better if terms.is_excess else error
+    return risk > terms.risk or (max_forward is not None and rate > max_forward)
 
 
 def naive(population: Population, terms: Terms, drawn: np.ndarray) -> int | None:
@@ -148,18 +148,18 @@ def _population(
 def gates(seed: int = 0) -> Population:
     """One gate at 40 thresholds: a local answer to a case of hardness s is wrong with a chance that grows with s.
 
-    Of the cases up to hardness t, a tenth of t is wrong: a risk of 0.05 is true at t = 0.5, between two thresholds.
+    Of the cases up to hardness t, t^2 / 5 are wrong: a risk of 0.05 is true at t = 0.5, between two thresholds.
     """
     rng = np.random.default_rng(seed)
     hardness = rng.random(N_CASES)
-    wrong, f0_right = rng.random(N_CASES) < 0.2 * hardness, rng.random(N_CASES) >= 0.03
+    wrong, f0_right = rng.random(N_CASES) < 0.6 * hardness**2, rng.random(N_CASES) >= 0.03
     t = np.linspace(0.205, 0.985, 40)
     local = hardness < t[:, None]
     return _population(local, np.tile(wrong, (len(t), 1)), f0_right, 1 + 99 * (1 - t), np.arange(N_JUDGED))
 
 
 def flattered(risk: float, seed: int = 0) -> Population:
-    """Twenty policies, each a little riskier than ``risk`` in truth, whose judged rows show no error: no pick is right."""
+    """Twenty policies, each a little riskier than ``risk`` in truth, and judged without an error: no pick is right."""
     rng = np.random.default_rng(seed)
     shape = (20, N_CASES)
     local, wrong = rng.random(shape) < 0.9, rng.random(shape) < 1.05 * risk
@@ -174,7 +174,6 @@ def rig(folder: Path) -> Population:
     build = folder / "build"
     if main(["train", str(EXAMPLE), "--out", str(build), "--seed", "0", "--quiet"]) != 0:
         raise SystemExit("training failed")
-    import time; T0=time.time()
     points, made = [], []
     for k, point in enumerate(candidates(read_front(build / "front.json"), None)):
         done = make_integers(build, point, 0.99)
@@ -184,7 +183,6 @@ def rig(folder: Path) -> Population:
         local = [d.route != "cloud" for d in decided]
         made.append((local, [d.result for d in decided] == y, np.mean([d.cost for d in decided]) / 1e6, hpc == y))
         points.append(Point(point.method, {"k": k}, point.valid, point.test, point.program))
-    print("rig", time.time()-T0)
     local, right, cost, f0_right = (np.array(x) for x in zip(*made, strict=True))
     return Population(points, local, right, f0_right[0], cost)
 

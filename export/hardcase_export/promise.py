@@ -144,7 +144,7 @@ def forward_bound(rate: float, rows: int, level: float) -> float:
 
     The least bound that it will keep with a chance of ``QUANTILE`` if it forwards as judged; docs/math.md (29).
     """
-    likely = (rate * rows + 1) / (rows + 2)
+    likely = (rate * rows + 1) / (rows + 1)  # as if one row more were forwarded: 0 of n is not 0
     most = bisect.bisect_left(range(rows), QUANTILE, key=lambda k: binomial_tail(k, rows, likely))
     return certain_bound(lambda bound: binomial_tail(most, rows, bound), level)
 
@@ -158,7 +158,7 @@ def certain_bound(p_value: Callable[[float], float], level: float) -> float:
     return most
 
 
-def margin(judged: Judged, rows: int, risk: float, *, is_excess: bool, max_forward: float | None) -> float:
+def margin(judged: Judged, rows: int, risk: float, is_excess: bool, max_forward: float | None) -> float:
     """How many standard errors a policy is expected to be on the safe side; the order of (21).
 
     The lesser of the two margins, that of the risk and that of the forward rate where a bound is given.

@@ -133,36 +133,34 @@ def choose(points: Sequence[Point], terms: Terms, trial: Trial) -> tuple[Point, 
         The terms are out of range, or no point can be shown to keep them; the line says what would have been enough.
     """
     terms.check()
-    steps = _steps(points, terms, trial)
-    kept, tried = _kept(steps, trial)
+    order = _order(points, terms, trial)
+    kept, steps = _kept(order, terms, trial)
     if not kept:
-        raise InputError(_nothing(points, terms, trial, steps[0].point))
+        raise InputError(_nothing(points, terms, trial, order[0]))
     step = steps[kept[-1]]  # the ladder's costs fall
     counts = trial.counts(step.point)
-    return step.point, Promise(terms, step.max_forward, counts, step.p_value(counts), tried)
+    return step.point, Promise(terms, step.max_forward, counts, step.p_value(counts), len(steps))
 
 
-def _steps(points: Sequence[Point], terms: Terms, trial: Trial) -> list[_Step]:
-    """The ladder: fixed before the rows are seen."""
-    judged = [_judged(p) for p in points]
-    margins = [
-        margin(j, trial.rows, terms.risk, is_excess=terms.is_excess, max_forward=terms.max_forward) for j in judged
-    ]
-    return [_step(points[k], judged[k], terms, trial) for k in ladder(margins, [p.valid.cost for p in points])]
+def _order(points: Sequence[Point], terms: Terms, trial: Trial) -> list[Point]:
+    """The ladder: fixed before the rows are seen, by judged figures alone."""
+    margins = [margin(_judged(p), trial.rows, terms.risk, terms.is_excess, terms.max_forward) for p in points]
+    return [points[k] for k in ladder(margins, [p.valid.cost for p in points])]
 
 
-def _kept(steps: Sequence[_Step], trial: Trial) -> tuple[list[int], int]:
-    """The rungs whose hypotheses are rejected, and how many were tested."""
-    p_values: dict[int, float] = {}
+def _kept(order: Sequence[Point], terms: Terms, trial: Trial) -> tuple[list[int], dict[int, _Step]]:
+    """The rungs whose hypotheses are rejected, and all that were tested."""
+    steps: dict[int, _Step] = {}
 
     def p_value(k: int) -> float:
-        p_values[k] = steps[k].p_value(trial.counts(steps[k].point))
-        return p_values[k]
+        steps[k] = _step(order[k], terms, trial)
+        return steps[k].p_value(trial.counts(order[k]))
 
-    return fixed_sequence(p_value, len(steps), steps[0].terms.delta, STARTS), len(p_values)
+    return fixed_sequence(p_value, len(order), terms.delta, STARTS), steps
 
 
-def _step(point: Point, judged: Judged, terms: Terms, trial: Trial) -> _Step:
+def _step(point: Point, terms: Terms, trial: Trial) -> _Step:
+    judged = _judged(point)
     bet = best_bet(judged, terms.risk, trial.rows * (1 - judged.forward_rate))
     can_forward = trial.can_forward(point)
     bound = terms.max_forward
@@ -235,7 +233,7 @@ def _enough(points: Sequence[Point], terms: Terms, trial: Trial) -> str:
     """What would have passed on these rows, and the fewest rows on which anything could."""
 
     def passes(changed: Terms) -> bool:
-        return bool(_kept(_steps(points, changed, trial), trial)[0])
+        return bool(_kept(_order(points, changed, trial), changed, trial)[0])
 
     fewest = f"any needs at least {rows_needed(terms.risk, terms.delta / STARTS)} local answers without an error"
     least = _least(lambda risk: passes(replace(terms, risk=risk)))
