@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.errors import InputError
 from hardcase_export.front import Measured, Point, candidates, read_front
 from hardcase_export.integers import make_integers
 from hardcase_export.promise import Counts
-from hardcase_export.promised import Terms, choose
+from hardcase_export.promised import Terms, find
 from hardcase_export.rows import decisions
 from hardcase_export.tables import read_rows
 
@@ -107,12 +106,10 @@ def simulate(population: Population, terms: Terms, n: int, draws: int, seed: int
         k = naive(population, terms, drawn)
         if k is not None:
             runs["naive"].append((k, breaks(truth[k], terms, terms.max_forward)))
-        try:
-            point, promise = choose(population.points, terms, Draw(population, drawn))
-        except InputError:
-            continue
-        k = point.params["k"]
-        runs["promise"].append((k, breaks(truth[k], terms, promise.max_forward)))
+        found = find(population.points, terms, Draw(population, drawn))
+        if found is not None:
+            k = found[0].params["k"]
+            runs["promise"].append((k, breaks(truth[k], terms, found[1].max_forward)))
     return {name: _summary(picks, population, truth, draws) for name, picks in runs.items()}
 
 

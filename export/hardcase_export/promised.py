@@ -30,9 +30,9 @@ from .promise import (
 if TYPE_CHECKING:
     from .front import Point
 
-__all__ = ["STARTS", "Promise", "Terms", "Trial", "choose", "say_promise"]
+__all__ = ["STARTS", "Promise", "Terms", "Trial", "choose", "find", "say_promise"]
 
-STARTS = 1  # places on the ladder at which a sequence begins
+STARTS = 1  # places on the ladder at which a sequence begins: more share delta, and picked less in every trial (docs/math.md)
 GRID = 10_000  # risks that an error line names are whole multiples of 1 / GRID
 
 
@@ -132,11 +132,25 @@ def choose(points: Sequence[Point], terms: Terms, trial: Trial) -> tuple[Point, 
     InputError
         The terms are out of range, or no point can be shown to keep them; the line says what would have been enough.
     """
+    found = find(points, terms, trial)
+    if found is None:
+        raise InputError(_nothing(points, terms, trial))
+    return found
+
+
+def find(points: Sequence[Point], terms: Terms, trial: Trial) -> tuple[Point, Promise] | None:
+    """As ``choose``; None where nothing can be promised."""
     terms.check()
     order = _order(points, terms, trial)
-    kept, steps = _kept(order, terms, trial)
+    steps: dict[int, _Step] = {}
+
+    def p_value(k: int) -> float:
+        steps[k] = _step(order[k], terms, trial)
+        return steps[k].p_value(trial.counts(order[k]))
+
+    kept = fixed_sequence(p_value, len(order), terms.delta, STARTS)
     if not kept:
-        raise InputError(_nothing(points, terms, trial, order[0]))
+        return None
     step = steps[kept[-1]]  # the ladder's costs fall
     counts = trial.counts(step.point)
     return step.point, Promise(terms, step.max_forward, counts, step.p_value(counts), len(steps))
@@ -146,17 +160,6 @@ def _order(points: Sequence[Point], terms: Terms, trial: Trial) -> list[Point]:
     """The ladder: fixed before the rows are seen, by judged figures alone."""
     margins = [margin(_judged(p), trial.rows, terms.risk, terms.is_excess, terms.max_forward) for p in points]
     return [points[k] for k in ladder(margins, [p.valid.cost for p in points])]
-
-
-def _kept(order: Sequence[Point], terms: Terms, trial: Trial) -> tuple[list[int], dict[int, _Step]]:
-    """The rungs whose hypotheses are rejected, and all that were tested."""
-    steps: dict[int, _Step] = {}
-
-    def p_value(k: int) -> float:
-        steps[k] = _step(order[k], terms, trial)
-        return steps[k].p_value(trial.counts(order[k]))
-
-    return fixed_sequence(p_value, len(order), terms.delta, STARTS), steps
 
 
 def _step(point: Point, terms: Terms, trial: Trial) -> _Step:
@@ -219,7 +222,8 @@ def _whole(value: object, most: int) -> int:
 # ---------------------------------------------------------------- nothing can be promised
 
 
-def _nothing(points: Sequence[Point], terms: Terms, trial: Trial, surest: Point) -> str:
+def _nothing(points: Sequence[Point], terms: Terms, trial: Trial) -> str:
+    surest = _order(points, terms, trial)[0]
     c = trial.counts(surest)
     wrong = f"{c.worse} worse and {c.better} better than f0" if terms.is_excess else f"{c.errors} wrong"
     return (
@@ -233,7 +237,7 @@ def _enough(points: Sequence[Point], terms: Terms, trial: Trial) -> str:
     """What would have passed on these rows, and the fewest rows on which anything could."""
 
     def passes(changed: Terms) -> bool:
-        return bool(_kept(_order(points, changed, trial), changed, trial)[0])
+        return find(points, changed, trial) is not None
 
     fewest = f"any needs at least {rows_needed(terms.risk, terms.delta / STARTS)} local answers without an error"
     least = _least(lambda risk: passes(replace(terms, risk=risk)))
