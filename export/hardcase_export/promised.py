@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STARTS", "Promise", "Terms", "Trial", "choose", "find", "say_promise"]
 
-STARTS = 1  # places on the ladder at which a sequence begins: more share delta, and picked less in every trial (docs/math.md)
+STARTS = 1  # places on the ladder at which a sequence begins; more share delta, and passed less often when tried
 GRID = 10_000  # risks that an error line names are whole multiples of 1 / GRID
 
 
