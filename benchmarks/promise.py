@@ -244,7 +244,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Run, print each row as it is done, write JSON and Markdown; 1 if a promise is broken oftener than chance allows."""
+    """Run, print each row as it is done, write JSON and Markdown; fail if a promise is broken oftener than it may."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "promise.json")

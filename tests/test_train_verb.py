@@ -23,6 +23,7 @@ from hardcase_edge.load import load_bundle
 from hardcase_export.front import read_front
 from hardcase_train.hpc import out_of_fold
 from hardcase_train.table import read_table
+from hardcase_train.task import CALIBRATION, _stratified
 from tests.train_helpers import quick, run, toml, write_csv
 
 ROOT = Path(__file__).parent.parent
@@ -199,10 +200,12 @@ def rows_of(folder, name):
 def test_a_random_split_is_stratified_and_takes_every_row_once(tmp_path, capsys):
     table = columns(n=200, n_classes=4)
     train(tmp_path, capsys, table, "[policy]\nmethods = ['static']\n")
-    valid, test = rows_of(tmp_path, "valid"), rows_of(tmp_path, "test")
-    assert (len(valid["y"]), len(test["y"])) == (40, 40)
-    assert not set(valid["index"]) & set(test["index"])
-    assert np.bincount(valid["y"]).tolist() == np.bincount(test["y"]).tolist() == [10, 10, 10, 10]
+    valid, calibration, test = (rows_of(tmp_path, name) for name in ("valid", "calibration", "test"))
+    assert (len(valid["y"]), len(calibration["y"]), len(test["y"])) == (20, 20, 40)
+    assert len({*valid["index"], *calibration["index"], *test["index"]}) == 80
+    left = 50 - np.bincount(calibration["y"], minlength=4)
+    for part, share in ((valid, 1 / 9), (test, 2 / 9)):
+        assert np.abs(np.bincount(part["y"]) - share * left).max() < 1
     assert valid["X"][:, 2].tolist() == table["c"][valid["index"]].tolist()
 
 
@@ -213,7 +216,8 @@ def test_a_time_split_keeps_row_order_and_classes_that_training_has_not_seen(tmp
     front = train(
         tmp_path, capsys, table, data='split = "time"', text="[policy]\nmethods = ['adapt-gbrt', 'cascade']\n"
     )
-    assert rows_of(tmp_path, "valid")["index"].tolist() == list(range(60, 80))
+    assert rows_of(tmp_path, "valid")["index"].tolist() == list(range(60, 70))
+    assert rows_of(tmp_path, "calibration")["index"].tolist() == list(range(70, 80))
     assert rows_of(tmp_path, "test")["index"].tolist() == list(range(80, 100))
     assert max(p["test"]["accuracy"] for p in front["points"]) <= 0.25  # nothing can know class 2
     bundle = tmp_path / "build" / "m.hcb"
@@ -231,6 +235,41 @@ def test_a_column_may_say_the_split(tmp_path, capsys, words):
     train(tmp_path, capsys, table, "[policy]\nmethods = ['static']\n", data='split = "part"')
     assert rows_of(tmp_path, "valid")["index"].tolist() == np.flatnonzero(part == 1).tolist()
     assert rows_of(tmp_path, "test")["feature_names"].tolist() == ["a", "b", "c"]
+    assert not (tmp_path / "build" / "calibration.npz").exists()
+
+
+@pytest.mark.parametrize("word", ["calibration", 3])
+def test_a_column_may_name_calibration_rows(tmp_path, capsys, word):
+    part = [("train", "valid", "test", word)[k % 4] if word != 3 else k % 4 for k in range(N)]
+    train(tmp_path, capsys, columns(part=part), "[policy]\nmethods = ['static']\n", data='split = "part"')
+    assert rows_of(tmp_path, "calibration")["index"].tolist() == list(range(3, N, 4))
+    provenance = load_manifest_of(tmp_path / "build")
+    assert provenance["data"]["rows"] == {"train": 15, "valid": 15, "calibration": 15, "test": 15}
+
+
+def load_manifest_of(build):
+    path = next((build / "policies").iterdir())
+    return unpack_bundle(path.read_bytes(), allow_draft=True).manifest["trained"]
+
+
+def test_calibration_rows_are_drawn_from_all_rows_alike_rare_classes_too():
+    """Over many seeds each row is drawn one time in ten, the only row of its class no less."""
+    y = np.array([0] * 60 + [1] * 39 + [2])
+    drawn = np.array([_stratified(y, seed) == CALIBRATION for seed in range(2000)])
+    assert set(drawn.sum(axis=1).tolist()) == {10}
+    assert np.abs(drawn.mean(axis=0) - 0.1).max() < 5 * np.sqrt(0.1 * 0.9 / 2000)
+
+
+def test_a_trained_policy_is_promised_on_its_calibration_rows(tmp_path, capsys):
+    train(tmp_path, capsys, columns(n=400), "[policy]\nmethods = ['static', 'cascade']\n")
+    argv = ("export", tmp_path / "build", "--min-agreement", 0.9, "--out", tmp_path / "m.hcb")
+    status, said, err = run(capsys, *argv, "--risk", 0.4, "--delta", 0.1)
+    assert status == 0, err
+    assert said["promise"]["rows"]["n"] == 40
+    status, _, err = run(capsys, *argv, "--risk", 0.001)
+    assert status == 2
+    assert "any needs at least 2995 local answers" in err
+    assert err.count("\n") == 1
 
 
 def test_a_column_named_as_a_kind_of_split_is_a_column(tmp_path, capsys):
