@@ -142,7 +142,7 @@ def test_any_table_of_numbers_with_a_target_trains_exports_and_evaluates(tmp_pat
 @pytest.mark.parametrize("method", ["hpc", "adapt-gbrt", "cascade"])
 def test_a_policy_that_forwards_is_judged_on_a_users_table_as_on_test_rows(tmp_path, capsys, method):
     """Rows of the source, one by one, give the figures of test.npz: names, labels and types are found again."""
-    table = columns(n=150, b=punched(columns(n=150)["b"]))
+    table = columns(n=200, b=punched(columns(n=200)["b"]))
     table["y"] = np.where(table["y"] == 1, "hot", "cold")
     train(tmp_path, capsys, table, "[cost.uplink]\nper_request = 2\n")
     bundle = tmp_path / "build" / "model.hcb"
