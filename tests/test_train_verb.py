@@ -427,7 +427,7 @@ def test_wrong_flags_are_one_line(tmp_path, capsys):
     ],
 )
 def test_f0_may_be_of_any_kind_and_meet_missing_values(tmp_path, capsys, name, params):
-    table = columns(n=90, n_classes=3, a=punched(columns(n=90, n_classes=3)["a"]))
+    table = columns(n=300, n_classes=3, a=punched(columns(n=300, n_classes=3)["a"]))
     text = f'[policy]\nmethods = ["static"]\n[hpc]\nestimator = "{name}"\n[hpc.params]\n{params}'
     front = train(tmp_path, capsys, table, text)
     assert (front["hpc"]["apart"], front["hpc"]["apart_missing"]) == (0, 0)
