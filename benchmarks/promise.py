@@ -190,9 +190,9 @@ def rig(folder: Path) -> Population:
     build = folder / "build"
     if main(["train", str(EXAMPLE), "--out", str(build), "--seed", "0", "--quiet"]) != 0:
         raise SystemExit("training failed")
-    points, made = [], []
-    for k, point in enumerate(candidates(read_front(build / "front.json"), None)):
-        done = make_integers(build, point, 0.99)
+    points, made, front = [], [], read_front(build / "front.json")
+    for k, point in enumerate(candidates(front, None)):
+        done = make_integers(build, point, 0.99, front.legacy)
         parts = [read_rows(build / f"{name}.npz", done.manifest) for name in ("calibration", "test")]
         X, y, hpc = (np.concatenate([getattr(p, key) for p in parts]) for key in ("X", "y", "hpc"))
         decided = decisions(done.quantised.program, X, hpc)

@@ -18,10 +18,10 @@ import numpy as np
 from hardcase_train import linear_points
 from hardcase_train.adapt_gbrt import AdaptGBRT
 from hardcase_train.adapt_lin import AdaptLin
-from hardcase_train.adapt_points import NEVER, adapt_nodes
 from hardcase_train.batch import Batch
 from hardcase_train.boosting import TreeSettings
 from hardcase_train.compiler import compile_program
+from hardcase_train.gating import NEVER, adapt_nodes
 from hardcase_train.judge import Judge
 from hardcase_train.learn import hpc_point
 from hardcase_train.problem import Problem
@@ -45,8 +45,8 @@ def figure_2(out: Path) -> dict[str, float]:
     """Draw synthetic-1.svg; accuracies and forward rates on test rows."""
     problem = toy_problem([synthetic_1(n, s) for s, n in enumerate((1200, 400, 1200))], "KNeighborsClassifier", (0, 0))
     judge = Judge(problem)
-    lin = [AdaptLin(p_full=P_LINEAR, n_rounds=n, is_refitted=False).fit(judge) for n in (1, 10)]
-    trees = [AdaptGBRT(p_full=P_BOOSTED, n_rounds=n, settings=SMALL).fit(judge) for n in (0, 10)]
+    lin = [AdaptLin(p_full=P_LINEAR, n_rounds=n, is_refitted=False).learn(judge) for n in (1, 10)]
+    trees = [AdaptGBRT(p_full=P_BOOSTED, n_rounds=n, settings=SMALL).learn(judge) for n in (0, 10)]
     titles = ("linear, after 1 round", "linear, after 10 rounds", "boosted, at first", "boosted, after 10 rounds")
     test = problem.test
     x, y = np.meshgrid(np.linspace(-3, 3, 241), np.linspace(-1.5, 1.5, 121))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.errors import InputError
 
 if TYPE_CHECKING:
+    from hardcase_cloud.service import Answerer
     from hardcase_cloud.supervisor import Supervisor
 
 __all__ = ["HELP", "arguments", "run"]
@@ -43,7 +44,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _model_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--hpc", required=True, metavar="FILE", help="the model, hpc.onnx of hardcase train")
+    parser.add_argument(
+        "--hpc", required=True, metavar="MODEL", help="hpc.onnx of hardcase train, or module:function, your own Python"
+    )
+    parser.add_argument(
+        "--bundle", metavar="FILE", help="with module:function: a bundle that asks it, which says what requests carry"
+    )
     parser.add_argument("--threads", type=_positive, default=1, help="threads of one worker's model (default 1)")
     parser.add_argument("--max-batch", type=_positive, default=32, metavar="N", help="requests answered in one run")
     parser.add_argument(
@@ -99,13 +105,12 @@ def _milliseconds(text: str) -> float:
 
 
 def _worker(args: argparse.Namespace) -> int:
-    from hardcase_cloud.hpc import Hpc
     from hardcase_cloud.service import Service, ServiceConfig
     from hardcase_cloud.worker import Worker, default_group
     from hardcase_edge.address import parse_address
 
     address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
-    hpc = Hpc(args.hpc, threads=args.threads)
+    hpc = _open_hpc(args)
     service = Service(hpc, ServiceConfig(max_batch=args.max_batch, linger_ms=args.linger_ms))
     worker = Worker(service, address, args.group or default_group(hpc.sha256))
     _on_stop_signals(worker.stop)
@@ -122,6 +127,28 @@ def _worker(args: argparse.Namespace) -> int:
     return 0
 
 
+def _open_hpc(args: argparse.Namespace) -> Answerer:
+    _check_hpc(args)
+    if args.bundle is not None:
+        from hardcase_cloud.function import function_for
+
+        return function_for(args.hpc, args.bundle)
+    from hardcase_cloud.hpc import Hpc
+
+    return Hpc(args.hpc, threads=args.threads)
+
+
+def _check_hpc(args: argparse.Namespace) -> None:
+    """A function needs a bundle beside it, a file is enough by itself."""
+    from hardcase_edge.plugin import is_function_name
+
+    is_function = is_function_name(args.hpc)
+    if is_function and args.bundle is None:
+        raise InputError(f"--hpc {args.hpc} is a function; name a bundle that asks it with --bundle model.hcb")
+    if args.bundle is not None and not is_function:
+        raise InputError(f"--bundle goes with --hpc module:function; {args.hpc} says itself what requests carry")
+
+
 def _when_stdin_closes(stop: Callable[[], None]) -> None:
     while os.read(0, 4096):
         pass
@@ -136,6 +163,7 @@ def _up(args: argparse.Namespace) -> int:
 
     if not 0 <= args.workers <= MAX_WORKERS:
         raise InputError(f"--workers {args.workers} was given; 0 to {MAX_WORKERS} are possible")
+    _check_hpc(args)
     stop = threading.Event()
     _on_stop_signals(stop.set)
     if args.broker is not None:
@@ -190,6 +218,8 @@ def _supervise(
 def _worker_flags(args: argparse.Namespace, url: str) -> list[str]:
     flags = ["--until-stdin-closes", "--json", "--broker", url, "--hpc", args.hpc, "--threads", str(args.threads)]
     flags += ["--max-batch", str(args.max_batch), "--linger-ms", str(args.linger_ms)]
+    if args.bundle is not None:
+        flags += ["--bundle", args.bundle]
     if args.group:
         flags += ["--group", args.group]
     if args.broker is not None:  # to the embedded broker the worker goes by loopback, without TLS

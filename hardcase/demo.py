@@ -101,6 +101,8 @@ def _train(args: argparse.Namespace, say: _Teller) -> Task:
     from .train import save
 
     config = read_config(args.config, seed=args.seed)
+    if config.legacy is not None:
+        raise InputError(f"{args.config}: f0 is a legacy system, which the demo cannot start; name an [hpc] estimator")
     say(f"training on {config.file.name}: f0 is {config.estimator}, methods are {', '.join(config.methods)}")
     task = make_task(config, quiet=args.json)
     save(task, learn(task.problem, config.methods, quiet=args.json), args.out / "train")

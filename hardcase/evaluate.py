@@ -28,7 +28,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("bundle", metavar="BUNDLE", help="a .hcb file")
     parser.add_argument("data", metavar="DATA", help="rows with the bundle's features and target: build/test.npz")
-    parser.add_argument("--hpc", metavar="FILE", help="hpc.onnx (default: the one beside the bundle or DATA)")
+    parser.add_argument(
+        "--hpc",
+        metavar="MODEL",
+        help="hpc.onnx or module:function (default: hpc.onnx beside the bundle or DATA, or the answers in test.npz)",
+    )
     parser.add_argument("--budget", type=float, metavar="COST", help="hard budget of each decision")
     parser.add_argument("--trust", metavar="KEY", help="public key whose signature the bundle must carry")
     parser.add_argument("--each-dead", action="store_true", help="also with every sensor dead, one at a time")
@@ -43,8 +47,8 @@ def run(args: argparse.Namespace) -> int:
     if not loaded.manifest.classes:
         raise InputError(f"{args.bundle} answers values, not classes, and has no accuracy")
     budget = _budget(args.budget, loaded.manifest.unit)
-    X, y = labelled_rows(Path(args.data), loaded.manifest)
-    replies = _replies(loaded, X, args)
+    X, y, known = labelled_rows(Path(args.data), loaded.manifest)
+    replies = _replies(loaded, X, known, args)
     figures = _measure(loaded, X, y, replies, budget)
     report: dict[str, Any] = {**figures.to_json(), "unit": loaded.manifest.unit}
     if args.each_dead:
@@ -93,32 +97,17 @@ def _measure(
 # ---------------------------------------------------------------- the HPC
 
 
-def _replies(loaded: Loaded, X: NDArray[np.float64], args: argparse.Namespace) -> list[Reply] | None:
+def _replies(
+    loaded: Loaded, X: NDArray[np.float64], known: list[Reply], args: argparse.Namespace
+) -> list[Reply] | None:
     """What the HPC answers to each row; None for a program that never forwards."""
     from hardcase_edge.program import Forward
 
     program = loaded.bundle.program
     if not any(isinstance(node, Forward) for node in program.nodes):
         return None
-    places = [args.hpc] if args.hpc else [Path(p).parent / "hpc.onnx" for p in (args.bundle, args.data)]
-    hpc = _find_hpc([Path(p) for p in places], loaded.manifest.hpc)
-    return replies_to(hpc, program, X)
-
-
-def _find_hpc(places: list[Path], sha256: str) -> Any:
-    """The model that the bundle names, at the first of these places that has it."""
-    from hardcase_cloud.hpc import Hpc
-
-    found = [p for p in dict.fromkeys(places) if p.is_file()]
-    for path in found:
-        hpc = Hpc(path)
-        if hpc.sha256 == sha256:
-            return hpc
-    if not found:
-        raise InputError(f"there is no {' or '.join(map(str, dict.fromkeys(places)))}; name the HPC with --hpc")
-    raise InputError(
-        f"{' and '.join(map(str, found))} is not the HPC of this bundle ({sha256[:12]}...); name it with --hpc"
-    )
+    near = [Path(p).parent for p in (args.bundle, args.data)]
+    return replies_to(program, loaded.manifest, X, known, args.hpc, near)
 
 
 # ---------------------------------------------------------------- text

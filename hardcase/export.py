@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--excess", action="store_true", help="--risk is of errors beyond f0's on the same cases")
     parser.add_argument(
         "--calibration", metavar="FILE", help="labelled rows to promise on (default: the build's calibration.npz)"
+    )
+    parser.add_argument(
+        "--hpc",
+        metavar="MODEL",
+        help="hpc.onnx or module:function, to answer those rows (default: the build's, or the answers in FILE)",
     )
     parser.add_argument("--out", required=True, metavar="FILE", help="the bundle to write, such as model.hcb")
     parser.add_argument("--key", metavar="FILE", help="private key to sign with, from hardcase keygen")
@@ -78,6 +84,8 @@ def run(args: argparse.Namespace) -> int:
 def _terms(args: argparse.Namespace) -> Terms | None:
     from hardcase_export.promised import Terms
 
+    if args.hpc is not None and args.calibration is None:
+        raise InputError("--hpc answers the rows of --calibration; give both or neither")
     if args.risk is not None:
         terms = Terms(args.risk, 0.05 if args.delta is None else args.delta, args.max_forward, args.excess)
         terms.check()
@@ -93,7 +101,6 @@ def _held_out(args: argparse.Namespace) -> HeldOut:
     """The user's own rows, with the answers of the build's f0."""
     import numpy as np
 
-    from hardcase_cloud.hpc import Hpc
     from hardcase_export.front import candidates, read_front
     from hardcase_export.held_out import HeldOut, file_sha256
     from hardcase_export.integers import read_draft
@@ -102,9 +109,11 @@ def _held_out(args: argparse.Namespace) -> HeldOut:
     from .labelled import labelled_rows, replies_to
 
     build, path = Path(args.build), Path(args.calibration)
-    draft, manifest = read_draft(build, candidates(read_front(build / "front.json"), args.method)[0])
-    X, y = labelled_rows(path, manifest)
-    said = np.array(replies_to(Hpc(build / "hpc.onnx"), draft, X), dtype=np.int64).reshape(-1, 2)
+    front = read_front(build / "front.json")
+    draft, manifest = read_draft(build, candidates(front, args.method)[0], front.legacy)
+    manifest = replace(manifest, hpc=front.legacy or file_sha256(build / "hpc.onnx"))  # of a draft without it, too
+    X, y, known = labelled_rows(path, manifest)
+    said = np.array(replies_to(draft, manifest, X, known, args.hpc, [build]), dtype=np.int64).reshape(-1, 2)
     return HeldOut(Rows(X, y, said[:, 0], said[:, 1]), path.name, file_sha256(path))
 
 

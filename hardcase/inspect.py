@@ -41,14 +41,13 @@ def _lines(f: dict[str, Any]) -> list[str]:
         f"  operations  {f['operations']} on the longest path of {f['longest_path']} nodes",
         f"  memory      {f['session_bytes']} bytes a session",
         f"  nodes       {', '.join(f'{n} {kind}' for kind, n in f['nodes'].items())}",
-        f"  scorers     {', '.join(f['scorers'])}; {f['columns']} columns",
+        f"  scorers     {', '.join(f'{n} {kind}' for kind, n in f['scorers'].items())}; {f['columns']} columns",
         f"  golden      {f['golden']} cases, all pass here",
         f"  bytes       {', '.join(f'{part} {n}' for part, n in f['bytes'].items())}",
     ]
     if request["is_used"]:
-        lines.append(
-            f"  forwards    {request['bytes']} bytes, {request['cost']:g} {unit} a request, to {f['hpc'][:16]}"
-        )
+        where = f"{f['hpc_name']}, {f['hpc'][:16]}" if f["hpc_name"] else f["hpc"][:16]
+        lines.append(f"  forwards    {request['bytes']} bytes, {request['cost']:g} {unit} a request, to {where}")
     if f["unproved"]:
         lines.append(f"  unproved    scorers {_some(f['unproved'])}: a user's own blob, its insides cannot be seen")
     lines += [f"  {'sensor':<24}{'cost':>12} {unit}  features"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hardcase_cloud.hpc import Hpc
+    from hardcase_cloud.service import Answerer
     from hardcase_edge.columns import Reading
     from hardcase_edge.manifest import Manifest
     from hardcase_edge.program import Program
@@ -21,9 +22,11 @@ __all__ = ["labelled_rows", "replies_to"]
 
 BATCH = 256  # rows the HPC answers at once
 
+# ---------------------------------------------------------------- rows
 
-def labelled_rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """X (n, n_features), NaN = missing, and y (n,) class index.
+
+def labelled_rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[np.int64], list[Reply]]:
+    """X (n, n_features), NaN = missing, y (n,) class index, and the answers of the manifest's HPC if they lie there.
 
     Raises
     ------
@@ -36,8 +39,10 @@ def labelled_rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], 
         raise InputError(f"{path} is no file; name rows with the bundle's features, such as build/test.npz")
     if is_rows(path):
         rows = read_rows(path, manifest)
-        return rows.X, rows.y
-    return _table(path, manifest)
+        is_its = manifest.hpc and rows.sha256 == manifest.hpc
+        known = zip(rows.hpc.tolist(), rows.confidence.tolist(), strict=True) if is_its else ()
+        return rows.X, rows.y, list(known)
+    return *_table(path, manifest), []
 
 
 def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -60,9 +65,73 @@ def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray
     return X, np.array([number[label] for label in labels], dtype=np.int64)
 
 
-def replies_to(hpc: Hpc, program: Program, X: NDArray[np.float64]) -> list[Reply]:
-    """What the HPC answers to each row, sent as the program's uplink carries it."""
+# ---------------------------------------------------------------- the HPC
+
+
+def replies_to(
+    program: Program,
+    manifest: Manifest,
+    X: NDArray[np.float64],
+    known: list[Reply],
+    named: str | None,
+    near: Sequence[Path],
+) -> list[Reply]:
+    """What the HPC answers to each row, sent as the program's uplink carries it.
+
+    Parameters
+    ----------
+    known : its answers that lie with the rows, or none
+    named : the file or function to ask, or None
+    near : folders; else the hpc.onnx in the first of these that has it is asked, else ``known`` is taken
+
+    Raises
+    ------
+    InputError
+        The manifest's HPC is not there.
+    """
     from hardcase_export.rows import readings_of
 
+    hpc = _open_hpc(program, manifest, named, near, has_answers=bool(known))
+    if hpc is None:
+        return known
     carried: list[list[Reading]] = [[row[f] for f in program.uplink.features] for row in readings_of(program, X)]
     return [reply for k in range(0, len(carried), BATCH) for reply in hpc.answer(carried[k : k + BATCH])]
+
+
+def _open_hpc(
+    program: Program, manifest: Manifest, named: str | None, near: Sequence[Path], has_answers: bool
+) -> Answerer | None:
+    """The function or the file that is named, else the file that lies near; None where answers do without."""
+    from hardcase_edge.plugin import is_function_name
+
+    if named and is_function_name(named):
+        from hardcase_cloud.function import FunctionHpc
+
+        return FunctionHpc(named, program, manifest)
+    places = [Path(named)] if named else [folder / "hpc.onnx" for folder in near]
+    return _find_hpc(places, manifest, has_answers and not named)
+
+
+def _find_hpc(places: list[Path], manifest: Manifest, has_answers: bool) -> Answerer | None:
+    """The model that the bundle names, at the first of these places that has it."""
+    from hardcase_cloud.hpc import Hpc
+    from hardcase_export.describe import legacy_name
+
+    found = [p for p in dict.fromkeys(places) if p.is_file()]
+    for path in found:
+        hpc = Hpc(path)
+        if hpc.sha256 == manifest.hpc:
+            return hpc
+    if has_answers:
+        return None
+    name = legacy_name(manifest.trained)
+    if name:
+        raise InputError(
+            f"the HPC of this bundle is the legacy system {name!r}, and its answers to these rows are not known; name "
+            "its function with --hpc module:function, or take the test.npz of its build"
+        )
+    if not found:
+        raise InputError(f"there is no {' or '.join(map(str, dict.fromkeys(places)))}; name the HPC with --hpc")
+    raise InputError(
+        f"{' and '.join(map(str, found))} is not the HPC of this bundle ({manifest.hpc[:12]}...); name it with --hpc"
+    )

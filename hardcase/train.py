@@ -65,15 +65,25 @@ def save(task: Task, points: list[Point], out: Path) -> dict[str, Any]:
 
 
 def _save_hpc(task: Task, folder: Path) -> dict[str, Any]:
+    """f0 as hpc.onnx; of a legacy system there is no file, only what it is known by."""
     from hardcase_export.onnx_hpc import export_hpc
 
+    if task.config.legacy is not None:
+        return _declare_legacy(task)
     problem = task.problem
     dtypes = [f.dtype for f in problem.features]
     return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / "hpc.onnx")
 
 
+def _declare_legacy(task: Task) -> dict[str, Any]:
+    problem, carried = task.problem, task.problem.uplink.features
+    beyond = {name: task.hpc.beyond(getattr(problem, name).index, carried) for name in ("valid", "test")}
+    said = task.hpc.declaration([task.features[f] for f in carried], [problem.dtypes[f] for f in carried], task.classes)
+    return {**said, "beyond": beyond}
+
+
 def _fill(folder: Path, task: Task, points: list[Point], hpc: dict[str, Any]) -> dict[str, Any]:
-    """All that lies beside hpc.onnx."""
+    """All the rest of a build."""
     from .pictures import front_svg
 
     entries = _save_policies(task, points, folder / "policies", hpc["sha256"])
@@ -83,7 +93,7 @@ def _fill(folder: Path, task: Task, points: list[Point], hpc: dict[str, Any]) ->
     for name in ("valid", "calibration", "test"):
         rows = getattr(task.problem, name)
         if rows is not None:
-            _save_rows(folder / f"{name}.npz", task, rows)
+            _save_rows(folder / f"{name}.npz", task, rows, hpc["sha256"])
     return front
 
 
@@ -111,8 +121,20 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> l
         data = pack_bundle(Bundle(manifest.to_json(), p.program, (), is_draft=True))
         (folder.parent / name).write_bytes(data)
         params = {k: _named(task, k, v) for k, v in p.params.items()}
-        entries.append({"method": p.method, "params": params, "valid": p.valid, "test": p.test, "program": name})
+        entries.append({"method": p.method, "params": params, **_figures(task, p), "program": name})
     return entries
+
+
+def _figures(task: Task, p: Point) -> dict[str, dict[str, float]]:
+    """The point's own; beside a legacy f0's, what that system itself spent on those rows."""
+    if p.method != "hpc" or task.config.legacy is None:
+        return {"valid": p.valid, "test": p.test}
+    import numpy as np
+
+    assert p.program is not None
+    judged = np.concatenate([task.problem.train.index, task.problem.valid.index])
+    spent = (task.hpc.used_cost(rows, p.program) for rows in (judged, task.problem.test.index))
+    return {k: {**f, "used_cost": s} for (k, f), s in zip((("valid", p.valid), ("test", p.test)), spent, strict=True)}
 
 
 def _provenance(task: Task, point: Point) -> dict[str, Any]:
@@ -121,14 +143,22 @@ def _provenance(task: Task, point: Point) -> dict[str, Any]:
     parts = {k: getattr(task.problem, k) for k in ("train", "valid", "calibration", "test")}
     rows = {k: len(part.y) if part else 0 for k, part in parts.items()}
     packages = {name: version(name) for name in ("hardcase-train", "numpy", "scikit-learn")}
+    data = {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split}
     return {
         "method": point.method,
         "params": {k: _named(task, k, v) for k, v in point.params.items()},
-        "data": {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split},
+        "data": data if task.config.weight is None else {**data, "weight": task.config.weight},
         "seed": task.config.seed,
-        "hpc": {"estimator": task.config.estimator, "params": task.config.params},
+        "hpc": _hpc_provenance(task),
         "packages": packages,
     }
+
+
+def _hpc_provenance(task: Task) -> dict[str, Any]:
+    config = task.config
+    if config.legacy is None:
+        return {"estimator": config.estimator, "params": config.params}
+    return {"name": config.legacy_name, "table": config.legacy.name, "sha256": task.hpc.sha256}
 
 
 def _named(task: Task, key: str, value: Any) -> Any:
@@ -140,7 +170,7 @@ def _named(task: Task, key: str, value: Any) -> Any:
     return value
 
 
-def _save_rows(path: Path, task: Task, rows: Rows) -> None:
+def _save_rows(path: Path, task: Task, rows: Rows, hpc: str) -> None:
     import numpy as np
 
     np.savez_compressed(
@@ -149,6 +179,7 @@ def _save_rows(path: Path, task: Task, rows: Rows) -> None:
         y=rows.y,
         hpc=rows.hpc_label,
         hpc_confidence=np.round(rows.hpc.max(axis=1) * 10_000).astype(np.int64),
+        hpc_sha256=hpc,
         index=rows.index,
         feature_names=np.array(task.features),
     )
@@ -167,5 +198,8 @@ def _text(out: Path, front: dict[str, Any]) -> str:
             f"  {method:12s} accuracy {t['accuracy']:.4f}  cost {t['cost']:10.3f} {unit}  "
             f"forwarded {100 * t['forward_rate']:5.1f} %"
         )
+    for rows, n in front["hpc"].get("beyond", {}).items():
+        if n:
+            lines.append(f"  {n} of the {rows} rows made f0 use what no training row did, which requests do not carry")
     lines.append(f"next: hardcase export {out} --max-loss 0.01 --out model.hcb")
     return "\n".join(lines)

@@ -231,6 +231,7 @@ class _Graph:
         self.drafts: list[Any] = []  # nodes whose targets are places
         owner = {f: s for s, sensor in enumerate(program.sensors) for f in sensor.features}
         self.reads: list[tuple[frozenset[int], frozenset[int]]] = []
+        self.everywhere: list[frozenset[int]] = []  # what every path must have tried: for trees nothing
         for s in program.scorers:
             if isinstance(s, Stack):
                 self.reads.append(self.reads[s.trees])
@@ -242,6 +243,7 @@ class _Graph:
                 must = s.substitutes if isinstance(s, Polynomial) else [0] * len(sensors)
                 needed = frozenset(k for k, sub in zip(sensors, must, strict=True) if sub is None)
                 self.reads.append((frozenset(sensors), needed))
+            self.everywhere.append(frozenset() if isinstance(s, Stack | Trees) else self.reads[-1][0])
 
     def nodes(self, size: int) -> tuple[Node, ...]:
         self.build(frozenset(), frozenset(), can_forward=bool(self.p.uplink.features), depth=size)
@@ -303,10 +305,10 @@ class _Graph:
                 bracket.append((pair[0], pair[1]))
                 free = [k for k in free if k not in pair] + [n + match]
         threshold = rng.choice([0, rng.randint(-(10**5), 10**5), rng.randint(-(2**55), 2**55)])
-        reads, needs = self.reads[scores.scorer]
+        _, needs = self.reads[scores.scorer]
         return self._finish(
             Branch(scores, rule, tuple(t.place for t in targets), threshold, tuple(bracket)),
-            reads.union(*[t.tried for t in targets]),
+            self.everywhere[scores.scorer].union(*[t.tried for t in targets]),
             needs.union(*[t.at_hand for t in targets]),
             any(t.forwards for t in targets),
         )
@@ -335,9 +337,8 @@ class _Graph:
         steps = [rng.randint(1, 10**6) for _ in range(rng.randint(0, 4))]
         margins = tuple(accumulate(steps))
         confidences = tuple(rng.randint(0, 10_000) for _ in range(len(margins) + 1))
-        return self._finish(
-            Answer(scores, "class" if n else "value", margins, confidences), *self.reads[scores.scorer], False
-        )
+        tried, at_hand = self.everywhere[scores.scorer], self.reads[scores.scorer][1]
+        return self._finish(Answer(scores, "class" if n else "value", margins, confidences), tried, at_hand, False)
 
     def _forward(self, tried: frozenset[int], at_hand: frozenset[int], can_forward: bool, depth: int) -> _Made:
         n = len(self.p.sensors)

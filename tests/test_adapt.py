@@ -181,12 +181,12 @@ def test_with_no_forwarding_allowed_the_gate_learns_that_nothing_is_hard(monkeyp
     """p_full = 0 is GreedyMiser: q is 0 for every row."""
     seen = []
 
-    def watched(a, b, p_full):
-        seen.append(q_step(a, b, p_full))
+    def watched(*args):
+        seen.append(q_step(*args))
         return seen[-1]
 
     monkeypatch.setattr("hardcase_train.adapt_gbrt.q_step", watched)
-    model = AdaptGBRT(p_full=0.0, n_rounds=2, trees_per_round=4).fit(Judge(make_problem()))
+    model = AdaptGBRT(p_full=0.0, n_rounds=2, trees_per_round=4).learn(Judge(make_problem()))
     assert len(seen) == 3
     assert all((q == 0).all() for q, _ in seen)
     assert model.trained_.scores[:, -1].max() < 0
@@ -195,7 +195,7 @@ def test_with_no_forwarding_allowed_the_gate_learns_that_nothing_is_hard(monkeyp
 def test_more_forwarding_allowed_means_more_rows_called_hard():
     judge = Judge(make_problem(n=200))
     hard = [
-        float((AdaptGBRT(p_full=p, trees_per_round=8).fit(judge).trained_.scores[:, -1] > 0).mean())
+        float((AdaptGBRT(p_full=p, trees_per_round=8).learn(judge).trained_.scores[:, -1] > 0).mean())
         for p in (0.02, 0.3, 1.0)
     ]
     assert hard == sorted(hard)
@@ -213,7 +213,7 @@ def test_dear_sensors_are_bought_last_and_twins_use_the_models_sensors_only(gamm
             twins.append(self)
 
     monkeypatch.setattr(module, "Twin", Watched)
-    model = AdaptGBRT(gamma=gamma, n_rounds=2, trees_per_round=5).fit(Judge(make_problem()))
+    model = AdaptGBRT(gamma=gamma, n_rounds=2, trees_per_round=5).learn(Judge(make_problem()))
     bought = set(model.sensors_)
     assert all(set(twin.sensors()) <= bought for twin in twins[1:])
     assert all((twin.penalty == [0.0 if s in bought else np.inf for s in range(3)]).all() for twin in twins[1:])
@@ -226,12 +226,12 @@ def test_a_rows_score_comes_from_a_model_that_has_not_seen_it():
     problem = make_problem()
     judge = Judge(problem)
     model = AdaptGBRT(n_rounds=0, trees_per_round=5)
-    before = model.fit(judge).trained_.scores
+    before = model.learn(judge).trained_.scores
     fold = judge.fold == 1
     y = problem.train.y.copy()
     y[fold] = (y[fold] + 1) % 3
     object.__setattr__(problem.train, "y", y)
-    after = model.fit(judge).trained_.scores
+    after = model.learn(judge).trained_.scores
     n = len(y)
     assert model.sensors_ == [0, 1, 2]
     assert before[:n][fold].tolist() == after[:n][fold].tolist()

@@ -17,18 +17,18 @@ from hardcase_edge.session import CLOUD
 from hardcase_export.quantise import quantise
 from hardcase_export.rows import decisions
 from hardcase_train.adapt_lin import AdaptLin, sensor_groups, step_value
-from hardcase_train.adapt_points import adapt_nodes, gated_points
 from hardcase_train.affine import make_standard
 from hardcase_train.batch import Batch
 from hardcase_train.compiler import compile_program
 from hardcase_train.config import read_config
+from hardcase_train.gating import adapt_nodes, gated_points
 from hardcase_train.judge import Judge
 from hardcase_train.linear import linear_rows
 from hardcase_train.losses import AdaptLoss, ClassLoss
 from hardcase_train.problem import Rows
 from hardcase_train.proximal import Groups, minimise
 from hardcase_train.task import make_task
-from tests.train_helpers import make_problem
+from tests.train_helpers import make_problem, weighted
 
 RIG = Path(__file__).parent.parent / "examples" / "hydraulic" / "hardcase.toml"
 EXACT = {"tolerance": 1e-9, "max_steps": 20_000}
@@ -155,9 +155,9 @@ def test_the_first_sensor_is_bought_just_below_the_gamma_that_its_slope_says():
 @pytest.mark.parametrize("p_full", [0.0, 0.1, 0.6, 1.0])
 @pytest.mark.parametrize("gamma", [0.0, 0.01])
 def test_the_objective_never_rises(n_classes, p_full, gamma):
-    judge = Judge(make_problem(n_classes, n=90))
     weight = np.random.default_rng(0).uniform(0.1, 3.0, 90)
-    model = AdaptLin(p_full=p_full, gamma=gamma, n_rounds=8, is_refitted=False).fit(judge, weight=weight)
+    judge = Judge(weighted(make_problem(n_classes, n=90), weight))
+    model = AdaptLin(p_full=p_full, gamma=gamma, n_rounds=8, is_refitted=False).learn(judge)
     assert len(model.objective_) >= 3
     assert (np.diff(model.objective_) <= 1e-12).all()
     assert np.average(model.hidden_, weights=weight) <= p_full + 1e-12
@@ -168,7 +168,7 @@ def test_unbought_sensors_have_weights_of_exactly_zero_and_fewer_are_bought_as_g
     owner = judge.problem.sensor_of
     bought, model = [], None
     for gamma in (10.0, 0.1, 0.03, 0.005, 0.0):
-        model = AdaptLin(p_full=0.2, gamma=gamma).fit(judge, model)
+        model = AdaptLin(p_full=0.2, gamma=gamma).learn(judge, model)
         bought.append(set(model.sensors_))
         for weights in (model.coef_[:-1], model.trained_.part.weights):
             for s in range(3):
@@ -181,7 +181,7 @@ def test_unbought_sensors_have_weights_of_exactly_zero_and_fewer_are_bought_as_g
 
 
 def test_only_what_is_within_reach_is_bought():
-    model = AdaptLin(p_full=0.2).fit(Judge(make_problem()), only=[1])
+    model = AdaptLin(p_full=0.2).learn(Judge(make_problem()), only=[1])
     assert model.sensors_ == [1]
 
 
@@ -192,8 +192,8 @@ def test_a_row_of_weight_two_counts_as_two_rows():
     rows = problem.train
     twice = np.repeat(np.arange(80), weight.astype(int))
     copied = Rows(rows.X[twice], rows.y[twice], rows.hpc[twice], rows.index[twice])
-    one = AdaptLin(gamma=0.01, n_rounds=3, is_refitted=False).fit(Judge(problem), weight=weight)
-    other = AdaptLin(gamma=0.01, n_rounds=3, is_refitted=False).fit(Judge(replace(problem, train=copied)))
+    one = AdaptLin(gamma=0.01, n_rounds=3, is_refitted=False).learn(Judge(weighted(problem, weight)))
+    other = AdaptLin(gamma=0.01, n_rounds=3, is_refitted=False).learn(Judge(replace(problem, train=copied)))
     assert one.coef_ == pytest.approx(other.coef_, abs=1e-6)
     assert one.objective_ == pytest.approx(other.objective_, abs=1e-9)
 
@@ -203,11 +203,11 @@ def test_a_rows_score_comes_from_a_model_that_has_not_seen_it():
     problem = make_problem()
     judge = Judge(problem)
     model = AdaptLin(n_rounds=0)
-    before = model.fit(judge).trained_.scores
+    before = model.learn(judge).trained_.scores
     fold = judge.fold == 1
     y = problem.train.y.copy()
     y[fold] = (y[fold] + 1) % 3
-    after = model.fit(Judge(replace(problem, train=replace(problem.train, y=y)))).trained_.scores
+    after = model.learn(Judge(replace(problem, train=replace(problem.train, y=y)))).trained_.scores
     n = len(y)
     assert before[:n][fold].tolist() == after[:n][fold].tolist()
     assert before[:n][~fold].tolist() != after[:n][~fold].tolist()
@@ -215,7 +215,7 @@ def test_a_rows_score_comes_from_a_model_that_has_not_seen_it():
 
 def test_a_missing_reading_counts_as_the_mean():
     problem = make_problem()
-    part = AdaptLin().fit(Judge(problem)).trained_.part
+    part = AdaptLin().learn(Judge(problem)).trained_.part
     X = problem.test.X[:20].copy()
     X[:, 5] = np.nan
     filled = X.copy()
@@ -241,7 +241,7 @@ def agree(program, rows):
 def test_the_draft_decides_as_the_estimator_on_every_row_and_the_device_as_both(n_classes):
     problem = make_problem(n_classes, n=120, seed=n_classes)
     judge = Judge(problem)
-    model = AdaptLin(p_full=0.3, gamma=0.002, n_rounds=5).fit(judge)
+    model = AdaptLin(p_full=0.3, gamma=0.002, n_rounds=5).learn(judge)
     part = model.trained_.part
     points = gated_points(judge, "adapt-lin", model, {}, (0.1, 0.3))
     assert points
@@ -270,7 +270,7 @@ def rig():
 def test_on_the_rig_integers_decide_as_floats_in_999_rows_of_1000():
     problem = rig()
     judge = Judge(problem)
-    model = AdaptLin(p_full=0.2, gamma=3e-4, n_rounds=5).fit(judge)
+    model = AdaptLin(p_full=0.2, gamma=3e-4, n_rounds=5).learn(judge)
     assert 3 < len(model.sensors_) < 17
     gate = float(np.quantile(model.trained_.scores[:, -1], 0.8))
     nodes = adapt_nodes(problem, model.sensors_, gate, 8.0)

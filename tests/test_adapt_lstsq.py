@@ -15,7 +15,7 @@ from hardcase_train.adapt_lstsq import AdaptLstsq, LogOddsLoss, log_odds_step, n
 from hardcase_train.affine import make_standard
 from hardcase_train.judge import Judge
 from hardcase_train.losses import ClassLoss, sigmoid
-from tests.train_helpers import make_problem
+from tests.train_helpers import make_problem, weighted
 
 STIFFNESS = 0.125
 SIZES = st.floats(-30, 30)
@@ -124,19 +124,19 @@ def test_the_losss_slope_is_that_of_its_value(n_classes):
 @pytest.mark.parametrize("p_full", [0.05, 0.5, 1.0])
 @pytest.mark.parametrize("gamma", [0.0, 0.01])
 def test_the_objective_never_rises(n_classes, p_full, gamma):
-    judge = Judge(make_problem(n_classes, n=90))
     weight = np.random.default_rng(0).uniform(0.1, 3.0, 90)
-    model = AdaptLstsq(p_full=p_full, gamma=gamma, n_rounds=8, is_refitted=False).fit(judge, weight=weight)
+    judge = Judge(weighted(make_problem(n_classes, n=90), weight))
+    model = AdaptLstsq(p_full=p_full, gamma=gamma, n_rounds=8, is_refitted=False).learn(judge)
     assert len(model.objective_) >= 3
     assert (np.diff(model.objective_) <= 1e-12).all()
     assert np.average(sigmoid(model.hidden_), weights=weight) <= p_full + 1e-12
 
 
 def test_without_penalty_the_gate_is_the_least_squares_fit_to_the_log_odds():
-    problem = make_problem(2, n=100)
-    model = AdaptLstsq(p_full=0.3, l2=0.0, n_rounds=2, is_refitted=False)
     weight = np.random.default_rng(1).uniform(0.5, 2, 100)
-    model.fit(Judge(problem), weight=weight)
+    problem = weighted(make_problem(2, n=100), weight)
+    model = AdaptLstsq(p_full=0.3, l2=0.0, n_rounds=2, is_refitted=False)
+    model.learn(Judge(problem))
     Z = make_standard(problem.train.X, weight).transform(problem.train.X)
     root = np.sqrt(weight)[:, None]
     fit, *_ = np.linalg.lstsq(root * np.column_stack([Z, np.ones(100)]), root[:, 0] * model.hidden_, rcond=None)
@@ -147,7 +147,7 @@ def test_groups_are_shared_by_gate_and_classes_and_exactly_zero():
     judge = Judge(make_problem(n=150))
     owner = judge.problem.sensor_of
     for gamma in (0.0, 0.02, 0.05, 5.0):
-        model = AdaptLstsq(p_full=0.2, gamma=gamma, n_rounds=5).fit(judge)
+        model = AdaptLstsq(p_full=0.2, gamma=gamma, n_rounds=5).learn(judge)
         for s in range(3):
             assert model.coef_[:-1][owner == s].any() == (s in model.sensors_)
     assert model.sensors_ == []
@@ -156,4 +156,4 @@ def test_groups_are_shared_by_gate_and_classes_and_exactly_zero():
 @pytest.mark.parametrize("settings", [{"p_full": 0.0}, {"p_full": 1.5}, {"stiffness": 0.0}])
 def test_what_log_odds_cannot_hold_is_refused_in_one_line(settings):
     with pytest.raises(InputError, match="p_full above 0 up to 1 and a stiffness above 0 are expected"):
-        AdaptLstsq(**settings).fit(Judge(make_problem()))
+        AdaptLstsq(**settings).learn(Judge(make_problem()))

@@ -33,8 +33,8 @@ def test_greedy_miser_is_adapt_gbrt_where_nothing_may_be_forwarded_tree_for_tree
     """Without a ridge on leaves: there the gate, alike for all rows, adds exactly nothing to a split's gain."""
     settings = TreeSettings(learning_rate=0.3, max_leaves=6, max_depth=3, min_rows=10, l2=0.0, max_bins=16)
     judge = Judge(make_problem(n_classes, n=200))
-    miser = GreedyMiser(gamma=gamma, n_trees=12, settings=settings).fit(judge)
-    adapt = AdaptGBRT(p_full=0.0, gamma=gamma, n_rounds=2, trees_per_round=4, settings=settings).fit(judge)
+    miser = GreedyMiser(gamma=gamma, n_trees=12, settings=settings).learn(judge)
+    adapt = AdaptGBRT(p_full=0.0, gamma=gamma, n_rounds=2, trees_per_round=4, settings=settings).learn(judge)
     mine, theirs = miser.trained_.part, adapt.trained_.part
     width = mine.base.shape[0]
     assert len(mine.trees) == len(theirs.trees) == 12
@@ -85,7 +85,7 @@ def test_the_gate_says_where_f1_is_wrong_and_both_read_the_selected_sensors():
     problem = make_problem(n=300)
     weight = np.ones(300)
     for gamma, expected in ((0.0, {0, 1, 2}), (0.01, {0, 1}), (100.0, set())):
-        model = L1Baseline(gamma=gamma).fit(Judge(problem))
+        model = L1Baseline(gamma=gamma).learn(Judge(problem))
         part = model.trained_.part
         assert set(model.sensors_) == expected
         read = {int(problem.sensor_of[f]) for f in np.flatnonzero(part.weights.any(axis=1))}
@@ -101,7 +101,7 @@ def test_the_gate_says_where_f1_is_wrong_and_both_read_the_selected_sensors():
 def test_a_gate_over_a_model_without_error_is_a_constant():
     parts = [(np.sign(X[:, :1]) * 2 + X[:, :1], (X[:, 0] > 0).astype(int)) for X in
              (np.random.default_rng(s).normal(size=(40, 1)) for s in range(3))]  # fmt: skip
-    model = L1Baseline(gamma=0.01).fit(Judge(toy_problem(parts, "KNeighborsClassifier", (1,))))
+    model = L1Baseline(gamma=0.01).learn(Judge(toy_problem(parts, "KNeighborsClassifier", (1,))))
     weights, bias = model.trained_.part.weights, model.trained_.part.bias
     assert (weights[:, -1] == 0).all()
     assert bias[-1] < -3

@@ -18,10 +18,11 @@ from hardcase_train.compiler import compile_program
 from hardcase_train.front import with_test
 from hardcase_train.judge import Judge
 from hardcase_train.learn import learn
+from hardcase_train.order import content_order
 from hardcase_train.subsets import SubsetSearch
 from tests.train_helpers import make_problem, quick
 
-METHODS = ("static", "cascade", "adapt-gbrt")
+METHODS = ("static", "cascade", "adapt-gbrt", "budget-prune")
 
 
 @cache
@@ -77,7 +78,7 @@ def test_a_branch_passes_over_a_sensor_that_has_failed(rule):
     first = compile_program(p, [model.part], (Acquire((1,), 1, 1), Answer(part)))
     said = Batch(first, p.test.X).run(p.test.hpc_label)
     below_zero = rule == THRESHOLD and said.label == 0
-    middle = float(np.median(np.where(below_zero, -said.margin, said.margin)))
+    middle = float(np.median(np.where(below_zero, -said.margin, said.margin))) + 1e-9  # no row lies on the edge itself
     nodes = (
         Acquire((1,), 1, 1),
         Branch(part, rule, (2, 4), middle),
@@ -167,6 +168,15 @@ def test_poisoned_test_rows_change_neither_choices_nor_programs(monkeypatch):
         (q.method, q.params, q.valid, q.program) for q in clean
     ]
     assert [q.test for q in poisoned] != [q.test for q in clean]
+
+
+def test_calibration_rows_change_with_the_problem_as_test_rows_do():
+    p = replace(problem(3), calibration=problem(3).test)
+    proba = np.random.default_rng(0).random((3 * len(p.test.y), 3))
+    changed = content_order(p.with_hpc(proba)).ordered()
+    assert changed.calibration.X.tobytes() == changed.test.X.tobytes() != p.test.X.tobytes()
+    assert changed.calibration.hpc.tobytes() == changed.test.hpc.tobytes() == proba[p.test.index].tobytes()
+    assert content_order(problem(3).with_hpc(proba)).ordered().calibration is None
 
 
 def test_the_judged_rows_are_training_and_validation_rows():

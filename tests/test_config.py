@@ -85,7 +85,7 @@ def test_two_keys_are_enough(tmp_path):
         pytest.param("[polcy]", "the top level has the unknown key 'polcy'; did you mean 'policy'", id="section-typo"),
         pytest.param(DATA + "[cost.uplnk]", "'uplnk'; did you mean 'uplink'", id="subsection-typo"),
         pytest.param(DATA + '[[sensor]]\nname = "a"\ncots = 1', "'cots'; did you mean 'cost'", id="sensor-typo"),
-        pytest.param(DATA + "zzzz = 1", "'zzzz'; known are file, target, split, seed", id="nothing-near"),
+        pytest.param(DATA + "zzzz = 1", "'zzzz'; known are file, target, split, weight, seed", id="nothing-near"),
         pytest.param(DATA + "[hpc]\nestimater = 'x'", "did you mean 'estimator'", id="hpc-typo"),
         pytest.param(
             DATA + "[policy]\nmethods = ['adapt-gbr']",

@@ -166,7 +166,7 @@ def test_sensors_asked_for_together_are_read_at_the_same_time():
 
 def test_there_are_never_more_threads_than_sensors_and_none_after_the_end():
     def alive():
-        return [t for t in threading.enumerate() if t.name == "hardcase-sensor"]
+        return [t for t in threading.enumerate() if t.name == "hardcase-call"]
 
     before = set(alive())
     source = Plain()

@@ -14,8 +14,9 @@ import pytest
 from hardcase_edge.errors import InputError
 from hardcase_edge.window import window_features
 from hardcase_train import table as module
+from hardcase_train.declare import declared, held
 from hardcase_train.table import read_table
-from hardcase_train.task import declared, held, target_classes, target_labels
+from hardcase_train.task import target_classes, target_labels
 
 
 def csv(folder, text):

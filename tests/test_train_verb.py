@@ -22,8 +22,8 @@ from hardcase_edge.bundle import unpack_bundle
 from hardcase_edge.load import load_bundle
 from hardcase_export.front import read_front
 from hardcase_train.hpc import out_of_fold
+from hardcase_train.splits import CALIBRATION, random_split
 from hardcase_train.table import read_table
-from hardcase_train.task import CALIBRATION, _stratified
 from tests.train_helpers import quick, run, toml, write_csv
 
 ROOT = Path(__file__).parent.parent
@@ -247,6 +247,19 @@ def test_a_column_may_name_calibration_rows(tmp_path, capsys, word):
     assert provenance["data"]["rows"] == {"train": 15, "valid": 15, "calibration": 15, "test": 15}
 
 
+@pytest.mark.parametrize("kept", [15, 5, 0])
+def test_calibration_rows_of_weight_0_are_nowhere(tmp_path, capsys, kept):
+    """Those of weight 2 stand once; where all weigh nothing there are none."""
+    table = columns(part=np.arange(N) % 4)
+    table["w"] = np.where((table["part"] == 3) & (np.arange(N) >= 4 * kept), 0, 1 + np.arange(N) % 2)
+    train(tmp_path, capsys, table, "[policy]\nmethods = ['static']\n", data='split = "part"\nweight = "w"')
+    path = tmp_path / "build" / "calibration.npz"
+    found = rows_of(tmp_path, "calibration")["index"].tolist() if path.exists() else []
+    assert found == list(range(3, 4 * kept, 4))
+    assert load_manifest_of(tmp_path / "build")["data"]["rows"]["calibration"] == kept
+    assert path.exists() == (kept > 0)
+
+
 def load_manifest_of(build):
     path = next((build / "policies").iterdir())
     return unpack_bundle(path.read_bytes(), allow_draft=True).manifest["trained"]
@@ -255,7 +268,7 @@ def load_manifest_of(build):
 def test_calibration_rows_are_drawn_from_all_rows_alike_rare_classes_too():
     """Over many seeds each row is drawn one time in ten, the only row of its class no less."""
     y = np.array([0] * 60 + [1] * 39 + [2])
-    drawn = np.array([_stratified(y, seed) == CALIBRATION for seed in range(2000)])
+    drawn = np.array([random_split(y, seed) == CALIBRATION for seed in range(2000)])
     assert set(drawn.sum(axis=1).tolist()) == {10}
     assert np.abs(drawn.mean(axis=0) - 0.1).max() < 5 * np.sqrt(0.1 * 0.9 / 2000)
 

@@ -87,6 +87,10 @@ def test_the_program_that_the_table_breaks_is_good() -> None:
     assert decode(encode(good())) == (good(), False)
 
 
+def test_trees_may_read_what_only_some_paths_have_bought() -> None:
+    verify(change(good(), "nodes[9].scores", Slice(1, 0, 2)))
+
+
 def many_sensors(p: Program) -> Program:
     return replace(p, sensors=p.sensors + (Sensor((), (0,)),) * 8_190)
 
@@ -97,6 +101,11 @@ def wide_request(p: Program) -> Program:
     sensor = Sensor(tuple(range(3, 3 + n)), (0,))
     uplink = replace(p.uplink, features=tuple(range(3, 3 + n)), request_bytes=56 + 8 * n)
     return replace(p, features=p.features + extra, sensors=(*p.sensors, sensor), uplink=uplink)
+
+
+def hasty(p: Program) -> Program:
+    line = Polynomial((1, 2), (5, 5), 1, ((0,), (1,), (2,)), ((1, 2, 3), (4, 5, 6)), (7, 8))
+    return change(replace(p, scorers=(*p.scorers, line)), "nodes[9].scores", Slice(5, 0, 2))
 
 
 def costly(p: Program) -> Program:
@@ -262,9 +271,10 @@ RULES: list[tuple[str, str, Any, str]] = [
     ("V27-size", "nodes[7].candidates[0].max_size", 0, "for items of at most 0"),
     ("V27-cost", "nodes[7].candidates[0].cost", (-1,), "node 7: the cost of a candidate has the coefficient -1"),
     ("V27-no-cost", "nodes[7].candidates[0].cost", (), "node 7: the cost of a candidate has 0 coefficients"),
-    ("V28-not-tried", "nodes[9].scores", Slice(1, 0, 2), "node 9: scorer 1 reads sensor 2, which some path"),
-    ("V28-stack", "nodes[9].scores", Slice(2, 0, 2), "node 9: scorer 2 reads sensor 2, which some path"),
-    ("V28-at-once", "nodes[3].sensors", (1,), "node 4: scorer 1 reads sensor 2, which some path to it has not tried"),
+    ("V28-not-tried", "", hasty, "node 9: scorer 5 reads sensor 2, which some path to it has not tried"),
+    ("V28-trees", "nodes[2].scores", Slice(1, 0, 2), "node 2: scorer 1 reads sensor 2, which no path to it has tried"),
+    ("V28-stack", "nodes[2].scores", Slice(2, 0, 2), "node 2: scorer 2 reads sensor 2, which no path to it has tried"),
+    ("V28-at-once", "nodes[3].sensors", (1,), "node 4: scorer 1 reads sensor 2, which no path to it has tried"),
     ("V29-may-have-failed", "nodes[0].otherwise", 1, "node 1: scorer 0 reads sensor 0, which some path to it may"),
     ("V29-opaque", "nodes[9].scores", Slice(3, 0, 1), "node 9: scorer 3 reads sensor 0, which some path to it may"),
     ("V30-operations", "", costly, "operations, at most 4000000"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,33 @@ import pytest
 from hardcase.cli import main
 from hardcase_edge.program import MICRO, Feature, Sensor, Uplink
 from hardcase_edge.wire import request_bytes
-from hardcase_train import adapt_points, cascade, subsets
+from hardcase_train import adapt_points, cascade, gating, prune_points, subsets
+from hardcase_train.forest import ForestSettings
 from hardcase_train.problem import Problem, Rows
 
-__all__ = ["brief", "make_problem", "quick", "run", "toml", "write_csv"]
+__all__ = [
+    "brief",
+    "legacy_columns",
+    "legacy_toml",
+    "make_problem",
+    "quick",
+    "run",
+    "toml",
+    "weighted",
+    "write_csv",
+]
 
 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few settings, small ensembles and few levels: for tests of the plumbing, not of the learning."""
     monkeypatch.setattr(adapt_points, "GAMMAS", (0.0, 3.0))
     monkeypatch.setattr(adapt_points, "P_FULLS", (0.15,))
-    monkeypatch.setattr(adapt_points, "FORWARD_RATES", (0.0, 0.1, 0.3))
+    monkeypatch.setattr(gating, "FORWARD_RATES", (0.0, 0.1, 0.3))
     monkeypatch.setattr(adapt_points, "AdaptGBRT", brief)
     monkeypatch.setattr(subsets, "PROBE_TREES", 4)
     monkeypatch.setattr(subsets, "FULL_TREES", 6)
+    monkeypatch.setattr(prune_points, "FORESTS", (ForestSettings(3),))
+    monkeypatch.setattr(prune_points, "PRICES", (0.0, 0.2))
     monkeypatch.setattr(cascade, "MAX_STAGES", 3)
     monkeypatch.setattr(cascade, "LEVELS", (0.7, 0.9))
 
@@ -67,6 +81,11 @@ def make_problem(n_classes: int = 3, n: int = 150, seed: int = 0, missing: float
     )
 
 
+def weighted(problem: Problem, weight: np.ndarray) -> Problem:
+    """The same problem, its training rows of these weights."""
+    return replace(problem, train=replace(problem.train, weight=weight))
+
+
 def write_csv(path: Path, columns: dict[str, Any]) -> Path:
     """A table of these columns; None and NaN are empty cells."""
     rows = zip(*columns.values(), strict=True)
@@ -88,3 +107,28 @@ def run(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, dict[st
     status = main([*map(str, argv), "--json"])
     out, err = capsys.readouterr()
     return status, json.loads(out) if out.strip() else {}, err
+
+
+def legacy_columns(n: int = 120) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Data of three features, and the table of a system that says "hot" where a > 0, and looked at b only near 0."""
+    rng = np.random.default_rng(3)
+    hot = rng.random(n) < 0.5
+    a, b = (np.round(hot * 2 - 1 + rng.normal(size=n) * s, 3) for s in (0.7, 1.0))
+    p = np.where(a > 0, 0.95, 0.05)
+    data = {"a": a, "b": b, "c": rng.integers(0, 9, n), "y": np.where(hot, "hot", "cold")}
+    used = {"used:b": (np.abs(a) < 0.5).astype(int), "used:c": np.zeros(n, dtype=int)}
+    return data, {"y": data["y"], "p:cold": np.round(1 - p, 2), "p:hot": p, **used}
+
+
+def legacy_toml(
+    folder: Path, hpc: str = 'table = "legacy.csv"\nname = "boiler-1"', name: str = "hardcase.toml"
+) -> Path:
+    """A hardcase.toml whose f0 is such a table; sensors cost 2, 4 and 8, a request 30.
+
+    With this seed each method that may forward has a policy that forwards some test rows and not all.
+    """
+    costs = "".join(f'[[sensor]]\nname = "{s}"\ncost = {c}\n' for s, c in (("a", 2), ("b", 4), ("c", 8)))
+    path = folder / name
+    data = '[data]\nfile = "data.csv"\ntarget = "y"\nseed = 9\n'
+    path.write_text(f"{data}[cost.uplink]\nper_request = 30\n[hpc]\n{hpc}\n{costs}")
+    return path

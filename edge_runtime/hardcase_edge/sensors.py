@@ -12,9 +12,8 @@ sensors), and what comes too late is dropped. A failed read is a counter and a N
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import isfinite
 from time import monotonic
@@ -24,6 +23,7 @@ from .columns import Reading
 from .errors import SensorError
 from .manifest import Manifest
 from .program import Program
+from .timed import Ticket, TimedCall
 from .window import window_features
 
 __all__ = ["FAILURES", "Features", "SensorBank", "Source", "Wanted", "features_of", "wanted_of"]
@@ -110,7 +110,7 @@ class SensorBank:
         self._wanted = list(wanted)
         self._sources = dict(sources)
         self._timeout_s = timeout_s
-        self._calls: dict[int, _TimedCall] = {}
+        self._calls: dict[int, TimedCall] = {}
         self.dead = frozenset(k for k, w in enumerate(self._wanted) if w.name not in self._sources)
         self.counters: Counter[str] = Counter()
 
@@ -145,14 +145,14 @@ class SensorBank:
     def _source(self, sensor: int) -> Source:
         return self._sources[self._wanted[sensor].name]
 
-    def _begin(self, sensor: int) -> _Ticket | None:
+    def _begin(self, sensor: int) -> Ticket | None:
         call = self._calls.get(sensor)
         if call is None:
             source, name = self._source(sensor), self._wanted[sensor].name
-            call = self._calls[sensor] = _TimedCall(lambda: source.read(name))
+            call = self._calls[sensor] = TimedCall(lambda: source.read(name))
         return call.begin()
 
-    def _finish(self, sensor: int, ticket: _Ticket | None, until: float) -> list[Reading] | None:
+    def _finish(self, sensor: int, ticket: Ticket | None, until: float) -> list[Reading] | None:
         if sensor in self.dead:
             return None
         wanted = self._wanted[sensor]
@@ -217,61 +217,3 @@ def _number(x: object) -> Reading:
     except (TypeError, ValueError, OverflowError) as error:
         raise SensorError("not_a_number", f"{type(x).__name__} is no number") from error
     return number if isfinite(number) else None
-
-
-# ---------------------------------------------------------------- reading with a time limit
-
-
-class _Ticket:
-    """One read: filled by the sensor's thread, perhaps after everyone has stopped waiting."""
-
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.value: object = None
-        self.is_raised = False
-
-    def result(self, until: float) -> object:
-        if not self.done.wait(max(0.0, until - monotonic())):
-            raise SensorError("timed_out")
-        if self.is_raised:
-            raise SensorError("raised")
-        return self.value
-
-
-class _TimedCall:
-    """A function on a daemon thread of its own, one call at a time; the thread starts with the first call."""
-
-    def __init__(self, function: Callable[[], object]) -> None:
-        self._function = function
-        self._begun = threading.Semaphore(0)
-        self._ticket: _Ticket | None = None
-        self._thread: threading.Thread | None = None
-        self._is_closed = False
-
-    def begin(self) -> _Ticket | None:
-        """Start a call; None while an earlier one has not come back."""
-        if self._ticket is not None and not self._ticket.done.is_set():
-            return None
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="hardcase-sensor", daemon=True)
-            self._thread.start()
-        self._ticket = _Ticket()
-        self._begun.release()
-        return self._ticket
-
-    def close(self) -> None:
-        """End the thread, as soon as it is idle."""
-        self._is_closed = True
-        self._begun.release()
-
-    def _run(self) -> None:
-        while True:
-            self._begun.acquire()
-            ticket = self._ticket
-            if self._is_closed or ticket is None:
-                return
-            try:
-                ticket.value = self._function()
-            except BaseException:  # also SystemExit: a plug-in does not end the device
-                ticket.is_raised = True
-            ticket.done.set()

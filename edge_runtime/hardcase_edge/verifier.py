@@ -1,10 +1,10 @@
 """Proves, before anything runs, that a program is safe: in the spirit of the kernel's eBPF verifier.
 
-Proved here: every path ends in an answer; no scorer reads a sensor that some path to it has not tried to buy, nor
-one that may be missing unless it says what it does then; indices and shapes are in range; no sum can leave its
-integer; and the worst-case cost, operations and memory are the numbers of the ``Report``. What cannot be proved is
-refused. docs/SPEC-program-v1.md section 5 lists the rules by number; the messages name the place. Proving itself is
-bounded: limits on counts keep every step near linear in the program's size.
+Proved here: every path ends in an answer; no scorer reads a sensor that some path to it has not tried to buy (trees:
+that no path has), nor one that may be missing unless it says what it does then; indices and shapes are in range; no
+sum can leave its integer; and the worst-case cost, operations and memory are the numbers of the ``Report``. What
+cannot be proved is refused. docs/SPEC-program-v1.md section 5 lists the rules by number; the messages name the place.
+Proving itself is bounded: limits on counts keep every step near linear in the program's size.
 """
 
 from __future__ import annotations
@@ -254,24 +254,29 @@ def _check_fallbacks(p: Program) -> None:
 
 
 def _check_flow(p: Program) -> None:
-    """Each node's sets over all paths to it: sensors surely tried, sensors surely at hand."""
+    """Each node's sets over all paths to it: sensors tried on some, sensors surely tried, sensors surely at hand."""
     owner = {f: s for s, sensor in enumerate(p.sensors) for f in sensor.features}
-    reads: list[tuple[int, int]] = []
+    reads: list[tuple[int, int, int]] = []
     for s in p.scorers:
         reads.append(reads[s.trees] if isinstance(s, Stack) else _reads(p, s, owner))
     everything = (1 << len(p.sensors)) - 1
+    offered = [0] * len(p.nodes)
     tried = [everything] * len(p.nodes)
     at_hand = [everything] * len(p.nodes)
     tried[0] = at_hand[0] = 0
     for k, node in enumerate(p.nodes):
         if isinstance(node, Branch | Answer):
             scorer = node.scores.scorer
-            reached, needed = reads[scorer]
-            _check_bits(reached & ~tried[k], k, scorer, "has not tried to buy")
-            _check_bits(needed & ~at_hand[k], k, scorer, "may have failed to get (it has no substitute)")
+            somewhere, everywhere, needed = reads[scorer]
+            _check_bits(somewhere & ~offered[k], k, scorer, "no path to it has tried to buy")
+            _check_bits(everywhere & ~tried[k], k, scorer, "some path to it has not tried to buy")
+            _check_bits(
+                needed & ~at_hand[k], k, scorer, "some path to it may have failed to get (it has no substitute)"
+            )
         bought = bits_of(node.sensors) if isinstance(node, Acquire | Forward) else 0
         for t in targets_of(node):
             sure = bought if isinstance(node, Acquire) and t == node.then != node.otherwise else 0
+            offered[t] |= offered[k] | bought
             tried[t] &= tried[k] | bought
             at_hand[t] &= at_hand[k] | sure
 
@@ -279,16 +284,21 @@ def _check_flow(p: Program) -> None:
 def _check_bits(sensors: int, node: int, scorer: int, why: str) -> None:
     if sensors:
         first = (sensors & -sensors).bit_length() - 1
-        raise ProgramError(f"node {node}: scorer {scorer} reads sensor {first}, which some path to it {why}")
+        raise ProgramError(f"node {node}: scorer {scorer} reads sensor {first}, which {why}")
 
 
-def _reads(p: Program, s: Polynomial | Trees | Opaque, owner: dict[int, int]) -> tuple[int, int]:
-    """Sensors, as bits, that a scorer reads, and those of them that it must have."""
+def _reads(p: Program, s: Polynomial | Trees | Opaque, owner: dict[int, int]) -> tuple[int, int, int]:
+    """Sensors, as bits, that a scorer reads; those that every path must have tried; those that it must have.
+
+    Trees ask only for the first: each split says where a missing reading goes, and a row's own splits may have been
+    bought while the others were not.
+    """
     if isinstance(s, Opaque):
         everything = bits_of({owner[f] for f in s.features})
-        return everything, everything
+        return everything, everything, everything
     sensors = [owner[p.columns[c].feature] for c in s.columns]
-    if isinstance(s, Polynomial):
-        must = {k for k, substitute in zip(sensors, s.substitutes, strict=True) if substitute is None}
-        return bits_of(set(sensors)), bits_of(must)
-    return bits_of(set(sensors)), 0
+    read = bits_of(set(sensors))
+    if isinstance(s, Trees):
+        return read, 0, 0
+    must = {k for k, substitute in zip(sensors, s.substitutes, strict=True) if substitute is None}
+    return read, read, bits_of(must)

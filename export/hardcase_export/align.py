@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.columns import Reading, make_coder
-from hardcase_edge.program import MARGIN, MISSING, THRESHOLD, Branch, Node, Opaque, Polynomial, Program
+from hardcase_edge.program import MARGIN, MISSING, THRESHOLD, Branch, Node, Opaque, Polynomial, Program, Slice
 from hardcase_edge.session import Machine, margin_of
 from hardcase_edge.verifier import verify
 
@@ -38,10 +38,17 @@ def align(draft: Program, program: Program, X: NDArray[np.float64]) -> Program:
     """
     codes = _codes(program, readings_of(program, X))
     before, after = Machine(draft), Machine(program)
-    nodes = [
-        _align(before, after, k, node, codes) if _can_move(node, program) else node
-        for k, node in enumerate(program.nodes)
-    ]
+    pairs: dict[tuple[Slice, str], tuple[NDArray[Any], NDArray[Any]]] = {}  # many branches may compare the same scores
+    nodes: list[Node] = []
+    for old, node in zip(draft.nodes, program.nodes, strict=True):
+        if _can_move(node, program):
+            assert isinstance(old, Branch)
+            assert isinstance(node, Branch)
+            key = (node.scores, node.rule)
+            if key not in pairs:
+                pairs[key] = (_values(before, old, codes), _values(after, node, codes))
+            node = _align(old, node, *pairs[key])
+        nodes.append(node)
     aligned = replace(program, nodes=tuple(nodes))
     verify(aligned)
     return aligned
@@ -68,19 +75,17 @@ def _codes(program: Program, rows: Sequence[Sequence[Reading]]) -> list[list[int
     return out
 
 
-def _align(draft: Machine, program: Machine, k: int, node: Node, codes: Sequence[list[int]]) -> Node:
-    old = draft.nodes[k]
-    assert isinstance(old, Branch)
-    assert isinstance(node, Branch)
-    floats, integers = _values(draft, old, codes), _values(program, node, codes)
+def _align(old: Branch, node: Branch, floats: NDArray[Any], integers: NDArray[Any]) -> Node:
     is_margin = node.rule == MARGIN
     wanted = floats >= float(old.threshold) if is_margin else floats > float(old.threshold)
     steps = integers - node.threshold
-    best, best_wrong = 0, len(codes) + 1
+    best, best_wrong = 0, len(integers) + 1
     for move in sorted(range(-REACH, REACH + 1), key=abs):  # nearest first
         wrong = int(np.sum((steps >= move if is_margin else steps > move) != wanted))
         if wrong < best_wrong:
             best, best_wrong = move, wrong
+        if wrong == 0:
+            break
     return replace(node, threshold=node.threshold + best)
 
 

@@ -12,7 +12,7 @@ from hardcase_edge.load import Loaded
 from hardcase_edge.meter import Meter, to_unit
 from hardcase_edge.program import Forward
 
-__all__ = ["describe"]
+__all__ = ["describe", "legacy_name"]
 
 
 def describe(loaded: Loaded) -> dict[str, Any]:
@@ -22,7 +22,8 @@ def describe(loaded: Loaded) -> dict[str, Any]:
     -------
     dict
         Costs in the user's unit, for an item of size 1 where sensors are listed; sizes in bytes. ``mean`` cost is
-        what the bundle claims for its test rows, None if it claims nothing.
+        what the bundle claims for its test rows, None if it claims nothing. ``hpc_name``: of a legacy system, which
+        has no file; else empty.
     """
     manifest, program, report = loaded.manifest, loaded.bundle.program, loaded.report
     meter = Meter(program)
@@ -33,6 +34,7 @@ def describe(loaded: Loaded) -> dict[str, Any]:
         "unit": manifest.unit,
         "classes": list(manifest.classes),
         "hpc": manifest.hpc,
+        "hpc_name": legacy_name(manifest.trained),
         "sensors": [
             {
                 "name": name,
@@ -44,6 +46,7 @@ def describe(loaded: Loaded) -> dict[str, Any]:
         "request": {
             "cost": to_unit(meter.request_cost),
             "bytes": program.uplink.request_bytes,
+            "features": [manifest.features[f] for f in program.uplink.features],
             "is_used": any(isinstance(node, Forward) for node in program.nodes),
         },
         "cost": {
@@ -57,7 +60,7 @@ def describe(loaded: Loaded) -> dict[str, Any]:
         "session_bytes": report.session_bytes,
         "unproved": list(report.unproved),
         "nodes": dict(sorted(Counter(type(node).__name__ for node in program.nodes).items())),
-        "scorers": [type(scorer).__name__ for scorer in program.scorers],
+        "scorers": dict(sorted(Counter(type(scorer).__name__ for scorer in program.scorers).items())),
         "columns": len(program.columns),
         "golden": len(loaded.bundle.golden),
         "bytes": _sizes(pack_bundle(loaded.bundle)),
@@ -70,6 +73,13 @@ def _claimed_cost(claims: dict[str, Any]) -> float | None:
     test = claims.get("test")
     cost = test.get("cost") if isinstance(test, dict) else None
     return float(cost) if type(cost) in (int, float) else None  # type: ignore[arg-type]
+
+
+def legacy_name(trained: dict[str, Any]) -> str:
+    """What the legacy system is called that is f0 here; empty where f0 was fitted."""
+    hpc = trained.get("hpc")
+    name = hpc.get("name") if isinstance(hpc, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _sizes(data: bytes) -> dict[str, int]:

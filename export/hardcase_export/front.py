@@ -59,10 +59,14 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """All points of a training run, in the file's order."""
+    """All points of a training run, in the file's order.
+
+    ``legacy``: what a legacy f0 is known by, empty where f0 is a file beside the front.
+    """
 
     unit: str
     points: tuple[Point, ...]
+    legacy: str = ""
 
 
 # ---------------------------------------------------------------- reading
@@ -82,7 +86,15 @@ def read_front(path: str | Path) -> Front:
     points = _field(data, "points", list, where)
     if not 1 <= len(points) <= MAX_POINTS:
         raise InputError(f"{where} has {len(points)} points, 1 to {MAX_POINTS} are expected; train again")
-    return Front(unit, tuple(_point(p, f"{where}, point {k}") for k, p in enumerate(points)))
+    return Front(unit, tuple(_point(p, f"{where}, point {k}") for k, p in enumerate(points)), _legacy(data, where))
+
+
+def _legacy(data: object, where: str) -> str:
+    """The SHA-256 of a declared f0; a model that lies in the build folder has no name."""
+    hpc = data.get("hpc") if isinstance(data, dict) else None
+    if not isinstance(hpc, dict) or "name" not in hpc:
+        return ""
+    return _short(_field(hpc, "sha256", str, f"{where}: hpc"), f"{where}: hpc sha256")
 
 
 def _parse(path: Path) -> object:

@@ -82,11 +82,15 @@ def file_sha256(path: Path) -> str:
 
 @dataclass(frozen=True)
 class BuildTrial:
-    """The trial of ``promised``: a point is quantised when it is asked for, once, and that very program is exported."""
+    """The trial of ``promised``: a point is quantised when it is asked for, once, and that very program is exported.
+
+    ``legacy``: as the build's ``Front`` has it.
+    """
 
     build: Path
     held_out: HeldOut
     min_agreement: float
+    legacy: str = ""
     _made: dict[str, Made] = field(default_factory=dict)
     _counts: dict[str, Counts] = field(default_factory=dict)
 
@@ -100,13 +104,13 @@ class BuildTrial:
 
     def can_forward(self, point: Point) -> bool:
         """Whether the point's program has a way to the cloud at all."""
-        return any(isinstance(node, Forward) for node in read_draft(self.build, point)[0].nodes)
+        return any(isinstance(node, Forward) for node in read_draft(self.build, point, self.legacy)[0].nodes)
 
     def made(self, point: Point) -> Made:
         """The point as it will be exported."""
         assert point.program is not None
         if point.program not in self._made:
-            self._made[point.program] = make_integers(self.build, point, self.min_agreement)
+            self._made[point.program] = make_integers(self.build, point, self.min_agreement, self.legacy)
         return self._made[point.program]
 
     def counts(self, point: Point) -> Counts:

@@ -35,8 +35,8 @@ class Made:
     on_test: Parity
 
 
-def make_integers(build: Path, point: Point, min_agreement: float) -> Made:
-    """The point's program as it will be exported; always the same for the same build.
+def make_integers(build: Path, point: Point, min_agreement: float, legacy: str) -> Made:
+    """The point's program as it will be exported; always the same for the same build. ``legacy``: as ``Front`` has it.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def make_integers(build: Path, point: Point, min_agreement: float) -> Made:
     BundleError
         The program decides as its draft on less than ``min_agreement`` of valid or of test rows, or cannot be proved.
     """
-    draft, manifest = read_draft(build, point)
+    draft, manifest = read_draft(build, point, legacy)
     valid, test = (read_rows(build / f"{name}.npz", manifest) for name in ("valid", "test"))
     made, on_valid = _integers(draft, valid, min_agreement)
     measured = {"valid": on_valid, "test": _compare(draft, made.program, test)}
@@ -56,30 +56,35 @@ def make_integers(build: Path, point: Point, min_agreement: float) -> Made:
 # ---------------------------------------------------------------- reading
 
 
-def read_draft(build: Path, point: Point) -> tuple[Program, Manifest]:
+def read_draft(build: Path, point: Point, legacy: str) -> tuple[Program, Manifest]:
     """The point's program of floats, and its manifest with the HPC of the build named in it."""
     assert point.program is not None  # pick
     path = build / point.program
     if not path.resolve().is_relative_to(build.resolve()):
         raise InputError(f"draft {point.program} lies outside {build}; train again")
     draft = unpack_bundle(read_bundle_bytes(path), allow_draft=True)
-    named = {**draft.manifest, "hpc": _name_hpc(draft.manifest.get("hpc"), build, draft.program)}
+    named = {**draft.manifest, "hpc": _name_hpc(draft.manifest.get("hpc"), build, draft.program, legacy)}
     return draft.program, Manifest.from_json(named, draft.program)
 
 
-def _name_hpc(said: object, build: Path, program: Program) -> str:
-    """SHA-256 of the HPC that lies in the build folder; empty for a program that never forwards."""
+def _name_hpc(said: object, build: Path, program: Program, legacy: str) -> str:
+    """What f0 is known by: SHA-256 of hpc.onnx or of a declaration; empty for a program that never forwards."""
     if not any(isinstance(node, Forward) for node in program.nodes):
         return ""
     path = build / "hpc.onnx"
+    found = legacy or _sha256_of(path)
+    if said not in ("", found):
+        what = f"f0 in {build / 'front.json'}" if legacy else path
+        raise InputError(f"{what} is not the HPC that the draft was trained with; train again")
+    return found
+
+
+def _sha256_of(path: Path) -> str:
     try:
         with open(path, "rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InputError(f"the program forwards, but {path} cannot be read: {error.strerror}; train again") from error
-    if said not in ("", found):
-        raise InputError(f"{path} is not the HPC that the draft was trained with; train again")
-    return found
 
 
 # ---------------------------------------------------------------- floats to integers

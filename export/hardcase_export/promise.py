@@ -1,8 +1,8 @@
 """The mathematics of a promise: counts on held-out rows, p-values, and the order in which they are looked at.
 
 Learn-then-Test: a policy is promised something only after the hypothesis that it breaks the promise has been rejected
-on rows that no choice has seen, and the chance of rejecting any true hypothesis is at most delta. Equations (20) to
-(29) of docs/math.md, with the proofs. Nothing here reads a file or knows what a front is.
+on rows that no choice has seen, and the chance of rejecting any true hypothesis is at most delta. Equations (29) to
+(38) of docs/math.md, with the proofs. Nothing here reads a file or knows what a front is.
 
 References
 ----------
@@ -72,7 +72,7 @@ class Judged:
 
 
 def binomial_tail(k: int, n: int, p: float) -> float:
-    """P(B <= k) for B the number of successes in n trials of chance p; docs/math.md (22)."""
+    """P(B <= k) for B the number of successes in n trials of chance p; docs/math.md (31)."""
     if k >= n or p <= 0:
         return 1.0 if k >= 0 else 0.0
     if k < 0 or p >= 1:
@@ -90,17 +90,17 @@ def binomial_tail(k: int, n: int, p: float) -> float:
 
 
 def p_error(counts: Counts, risk: float) -> float:
-    """Of "more than ``risk`` of local answers are wrong"; docs/math.md (23). 1 where nothing was answered locally."""
+    """Of "more than ``risk`` of local answers are wrong"; docs/math.md (32). 1 where nothing was answered locally."""
     return binomial_tail(counts.errors, counts.local, risk) if counts.local else 1.0
 
 
 def p_forward(counts: Counts, rate: float) -> float:
-    """Of "more than ``rate`` is forwarded"; docs/math.md (24). 0 for a rate of 1, which nothing exceeds."""
+    """Of "more than ``rate`` is forwarded"; docs/math.md (33). 0 for a rate of 1, which nothing exceeds."""
     return 0.0 if rate >= 1 else binomial_tail(counts.forwarded, counts.rows, rate)
 
 
 def p_excess(counts: Counts, risk: float, bet: float) -> float:
-    """Of "local answers are wrong more than ``risk`` oftener than f0 on the same rows"; docs/math.md (25) to (27).
+    """Of "local answers are wrong more than ``risk`` oftener than f0 on the same rows"; docs/math.md (34) to (36).
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def p_excess(counts: Counts, risk: float, bet: float) -> float:
 
 
 def best_bet(judged: Judged, risk: float, n_local: float) -> float:
-    """The bet under which wealth grows fastest if the rows are as judged; docs/math.md (28).
+    """The bet under which wealth grows fastest if the rows are as judged; docs/math.md (37).
 
     ``n_local``: how many local answers the rows will show, about. Judged shares count as if seen on so many rows and
     two more, one of them worse than f0.
@@ -144,7 +144,7 @@ def best_bet(judged: Judged, risk: float, n_local: float) -> float:
 def forward_bound(rate: float, rows: int, level: float) -> float:
     """The forward rate to promise for a policy judged to forward ``rate``, to be shown on so many rows.
 
-    The least bound that it will keep with a chance of ``QUANTILE`` if it forwards as judged; docs/math.md (29).
+    The least bound that it will keep with a chance of ``QUANTILE`` if it forwards as judged; docs/math.md (38).
     """
     likely = (rate * rows + 1) / (rows + 1)  # as if one row more were forwarded: 0 of n is not 0
     most = bisect.bisect_left(range(rows), QUANTILE, key=lambda k: binomial_tail(k, rows, likely))
@@ -161,7 +161,7 @@ def certain_bound(p_value: Callable[[float], float], level: float) -> float:
 
 
 def margin(judged: Judged, rows: int, risk: float, is_excess: bool, max_forward: float | None) -> float:
-    """How many standard errors a policy is expected to be on the safe side; the order of (21).
+    """How many standard errors a policy is expected to be on the safe side; the order of (30).
 
     The lesser of the two margins, that of the risk and that of the forward rate where a bound is given.
     """
@@ -198,7 +198,7 @@ def rows_needed(risk: float, level: float) -> int:
 
 
 def fixed_sequence(p_value: Callable[[int], float], n: int, delta: float, starts: int = 1) -> list[int]:
-    """Which of n hypotheses, in an order fixed beforehand, are rejected; docs/math.md (21).
+    """Which of n hypotheses, in an order fixed beforehand, are rejected; docs/math.md (30).
 
     Parameters
     ----------

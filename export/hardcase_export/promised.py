@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STARTS", "Promise", "Terms", "Trial", "choose", "find", "say_promise"]
 
-STARTS = 1  # places on the ladder at which a sequence begins; more share delta, and passed less often when tried
+STARTS = 1  # places on the ladder at which a sequence begins; more share delta, and mostly pass less often
 GRID = 10_000  # risks that an error line names are whole multiples of 1 / GRID
 
 
@@ -118,7 +118,7 @@ class _Step:
     bet: float
 
     def p_value(self, counts: Counts) -> float:
-        """Of the union of both nulls; docs/math.md (20)."""
+        """Of the union of both nulls; docs/math.md (29)."""
         risk = self.terms.risk
         p_risk = p_excess(counts, risk, self.bet) if self.terms.is_excess else p_error(counts, risk)
         return max(p_risk, p_forward(counts, self.max_forward) if self.can_forward else 0.0)

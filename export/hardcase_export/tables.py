@@ -24,13 +24,15 @@ MAX_CONFIDENCE = 10_000
 class Rows:
     """Labelled rows with f0's answer to each.
 
-    ``X`` (n, n_features) float64, NaN = missing; ``y`` and ``hpc`` (n,) class index; ``confidence`` (n,) basis points.
+    ``X`` (n, n_features) float64, NaN = missing; ``y`` and ``hpc`` (n,) class index; ``confidence`` (n,) basis points;
+    ``sha256`` what that f0 is known by, empty where the file does not say.
     """
 
     X: NDArray[np.float64]
     y: NDArray[np.int64]
     hpc: NDArray[np.int64]
     confidence: NDArray[np.int64]
+    sha256: str = ""
 
 
 def is_rows(path: str | Path) -> bool:
@@ -61,10 +63,9 @@ def read_rows(path: str | Path, manifest: Manifest) -> Rows:
         _need(arrays, key, "iu", (n,), path)
     if n == 0:
         raise InputError(f"{path} has no rows; train on more data")
-    rows = Rows(
-        np.asarray(arrays["X"], np.float64),
-        *(np.asarray(arrays[key], np.int64) for key in ("y", "hpc", "hpc_confidence")),
-    )
+    y, hpc, confidence = (np.asarray(arrays[key], np.int64) for key in ("y", "hpc", "hpc_confidence"))
+    sha256 = str(arrays["hpc_sha256"]) if "hpc_sha256" in arrays else ""
+    rows = Rows(np.asarray(arrays["X"], np.float64), y, hpc, confidence, sha256)
     for values, most, what in (
         (rows.y, len(manifest.classes) - 1, "y"),
         (rows.hpc, len(manifest.classes) - 1, "hpc"),
@@ -85,7 +86,7 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
             missing = [key for key in KEYS if key not in archive.files]
             if missing:
                 raise InputError(f"{path} has no {', '.join(missing)}; name rows that hardcase train wrote")
-            return {key: archive[key] for key in KEYS}
+            return {key: archive[key] for key in (*KEYS, "hpc_sha256") if key in archive.files}
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError) as error:

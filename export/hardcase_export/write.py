@@ -90,14 +90,15 @@ def export_bundle(
     front = read_front(build / "front.json")
     if terms is None:
         point = pick(front, max_loss=max_loss, budget=budget, method=method)
-        return _export(front, point, make_integers(build, point, min_agreement), out, private, seed, {})
+        made = make_integers(build, point, min_agreement, front.legacy)
+        return _export(front, point, made, out, private, seed, {})
     if (max_loss, budget) != (None, None):
         raise InputError(ONE_WISH)
     points = candidates(front, method)
-    manifest = read_draft(build, points[0])[1]
+    manifest = read_draft(build, points[0], front.legacy)[1]
     held_out = read_held_out(build, manifest) if held_out is None else held_out
     check_unseen(held_out, build, manifest)
-    trial = BuildTrial(build, held_out, min_agreement)
+    trial = BuildTrial(build, held_out, min_agreement, front.legacy)
     point, promise = choose(points, terms, trial)
     said = {**promise.to_json(), "rows": held_out.to_json()}
     return _export(front, point, trial.made(point), out, private, seed, {"promise": said})
@@ -115,7 +116,8 @@ def export_point(
 ) -> Exported:
     """As ``export_bundle``, for a point of the build's front that is already picked."""
     private = _check(key, min_agreement)
-    return _export(front, point, make_integers(Path(build), point, min_agreement), Path(out), private, seed, {})
+    made = make_integers(Path(build), point, min_agreement, front.legacy)
+    return _export(front, point, made, Path(out), private, seed, {})
 
 
 def _check(key: str | Path | None, min_agreement: float) -> bytes | None:

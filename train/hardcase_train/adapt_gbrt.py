@@ -9,7 +9,9 @@ Here one tree serves all classes and the gate at once (vector leaves), so a devi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.optimize import brentq
@@ -17,8 +19,12 @@ from scipy.optimize import brentq
 from hardcase_edge.meter import to_unit
 
 from .binning import Bins, make_bins
-from .boosting import FULL, Ensemble, TreeSettings, boost, ensemble_scores
-from .judge import N_FOLDS, Judge, Trained
+from .boosting import FULL, Ensemble, TreeSettings, ensemble_scores, extend
+from .estimator import Limits, PolicyClassifier
+from .front import Point
+from .gating import gated_points
+from .grower import Grower
+from .judge import Judge
 from .losses import FLOOR, AdaptLoss, ClassLoss, sigmoid
 from .problem import Problem
 
@@ -56,8 +62,8 @@ def q_step(a: np.ndarray, b: np.ndarray, p_full: float, weight: np.ndarray | Non
     return sigmoid(a - b - beta), float(beta)
 
 
-@dataclass
-class AdaptGBRT:
+@dataclass(eq=False, repr=False)
+class AdaptGBRT(PolicyClassifier):
     """Gate and low-cost model as one ensemble: class scores first, the gate's score last.
 
     The q-step needs the loss of f1 as it will be on rows it has not seen: boosted trees soon fit their own rows
@@ -73,10 +79,12 @@ class AdaptGBRT:
         Loss per unit of cost: what a sensor must lower the mean loss by, per unit, to be bought (equation (1)).
     n_rounds, trees_per_round : int
         Alternations, and T of Algorithm 2. One more round of f1 alone comes first: the initialisation.
-    settings : TreeSettings
+    settings : TreeSettings, ``boosting.FULL`` unless given
+    others : those of ``PolicyClassifier``, by name
 
     Attributes
     ----------
+    those of ``PolicyClassifier`` after ``fit``; after ``learn``
     trained_ : Trained, the ensemble and its scores on the judged rows
     sensors_ : list of int, those that gate or low-cost model use
     """
@@ -85,32 +93,63 @@ class AdaptGBRT:
     gamma: float = 0.0
     n_rounds: int = 3
     trees_per_round: int = 20
-    settings: TreeSettings = FULL
+    settings: TreeSettings | None = None
+    _limits: ClassVar[Limits] = {
+        "p_full": (0, 1),
+        "gamma": (0, np.inf),
+        "n_rounds": (0, np.inf),
+        "trees_per_round": (1, np.inf),
+    }
 
-    def fit(self, judge: Judge, bins: Bins | None = None) -> AdaptGBRT:
-        """Learn from the training rows and f0's out-of-fold probabilities on them."""
-        problem, fold = judge.problem, judge.fold
-        rows = problem.train
-        bins = bins or make_bins(rows.X, problem.dtypes, self.settings.max_bins)
+    def points(self, judge: Judge) -> list[Point]:
+        """Thresholds of gate and margin, swept."""
+        said = {"gamma": self.gamma, "p_full": self.p_full}
+        return gated_points(judge, "adapt-gbrt", self.learn(judge), said)
+
+    def learn(
+        self,
+        judge: Judge,
+        bins: Bins | None = None,
+        within: Sequence[int] | None = None,
+        forward: np.ndarray | None = None,
+    ) -> Self:
+        """Learn from the training rows and f0's out-of-fold probabilities on them.
+
+        Parameters
+        ----------
+        within : the sensors within reach, then free; None: all, at their price
+        forward : (n_train,) loss of forwarding each row; None: f0's log loss
+        """
+        problem = judge.problem
+        rows, settings = problem.train, self.settings or FULL
+        bins = bins or make_bins(rows.X, problem.dtypes, settings.max_bins)
         codes = bins.transform(rows.X)
         n = len(rows.y)
-        forward = -np.log(np.maximum(rows.hpc[np.arange(n), rows.y], FLOOR))
+        if forward is None:
+            forward = -np.log(np.maximum(rows.hpc[np.arange(n), rows.y], FLOOR))
         costs = np.array([to_unit(s.cost[0]) for s in problem.sensors])
-        model = Twin(problem, bins, codes, np.ones(n, dtype=bool), self.gamma * costs)
-        twins = [Twin(problem, bins, codes, fold != k, self.gamma * costs) for k in range(N_FOLDS)]
+        model = Twin(problem, bins, codes, np.arange(n), self.gamma * costs)
+        fold = judge.fold if judge.is_crossed else judge.fold % 2  # twins then serve the q-step alone
+        twins = [
+            Twin(problem, bins, codes, np.flatnonzero(fold != k), self.gamma * costs) for k in range(fold.max() + 1)
+        ]
+        if within is not None:
+            model.allow(list(within))
         unseen = np.empty((n, len(model.ensemble.base)))
         q = None
         for _ in range(1 + self.n_rounds):
-            model.boost(q, self.settings, self.trees_per_round)
-            bought = model.sensors()
+            model.boost(q, settings, self.trees_per_round)
+            bought = model.sensors() if within is None else list(within)
             for k, twin in enumerate(twins):
                 twin.allow(bought)
-                twin.boost(q, self.settings, self.trees_per_round)
+                twin.boost(q, settings, self.trees_per_round)
                 unseen[fold == k] = twin.scores_of(codes[:, fold == k])
-            q, _ = q_step(*_losses(model.classes, unseen, forward), self.p_full)
+            q, _ = q_step(*_losses(model.classes, unseen, forward), self.p_full, rows.weight)
         valid = model.scores_of(bins.transform(problem.valid.X))
-        self.trained_ = Trained(model.ensemble, np.vstack([unseen, valid]))
+        self.trained_ = judge.trained(model.ensemble, valid, lambda rows, _: unseen[rows])
         self.sensors_ = model.sensors()
+        self.unseen_ = unseen
+        self.answer_loss_ = model.classes.row_loss(unseen[:, :-1])
         return self
 
 
@@ -125,12 +164,12 @@ class Twin:
     """One ensemble that boosts on some of the training rows."""
 
     def __init__(self, problem: Problem, bins: Bins, codes: np.ndarray, mine: np.ndarray, prices: np.ndarray) -> None:
-        y = problem.train.y
-        self.mine = np.flatnonzero(mine)
-        self.codes = np.ascontiguousarray(codes[:, self.mine])
+        y, weight = problem.train.y, problem.train.weight
+        self.mine = mine
         self.owner = problem.sensor_of
-        self.classes = ClassLoss(y[self.mine], problem.n_classes, np.ones(len(self.mine)))
-        self.penalty = prices * len(self.mine)
+        self.grower = Grower(codes[:, self.mine], bins.sizes, self.owner)
+        self.classes = ClassLoss(y[self.mine], problem.n_classes, weight[self.mine])
+        self.penalty = prices * weight[self.mine].sum()
         base = np.append(self.classes.base(), 0.0)
         self.ensemble = Ensemble(bins, np.arange(len(problem.features)), base)
         self.scores = np.tile(base, (len(self.mine), 1))
@@ -139,7 +178,7 @@ class Twin:
         """T trees for f1 and g under q; for f1 alone without one."""
         loss = self.classes if q is None else AdaptLoss(self.classes, q[self.mine])
         scores = self.scores if q is not None else self.scores[:, :-1]  # a view: f1 starts as if all rows were easy
-        boost(self.ensemble, loss, self.codes, self.owner, scores, self.penalty, settings, n_trees)
+        extend(self.ensemble, loss, self.grower, scores, self.penalty, settings, n_trees)
 
     def allow(self, sensors: list[int]) -> None:
         """These sensors are free, all others out of reach."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.special import entr
@@ -20,8 +20,11 @@ from hardcase_edge.meter import to_unit
 
 from .adapt_gbrt import q_step
 from .affine import make_standard
+from .estimator import Limits, PolicyClassifier
+from .front import Point
+from .gating import gated_points
 from .judge import Judge
-from .linear import LinearRows, judged, linear_rows
+from .linear import GATE_RATES, LinearRows, judged, linear_rows
 from .losses import AdaptLoss, class_outputs
 from .problem import Problem
 from .proximal import MAX_STEPS, Groups, SmoothLoss, minimise
@@ -48,8 +51,8 @@ def step_value(problem: Problem, rows: LinearRows) -> np.ndarray:
     return groups.norms(rows.Z.T @ slope / rows.total) / np.maximum(groups.price, 1e-9)
 
 
-@dataclass
-class AdaptLin:
+@dataclass(eq=False, repr=False)
+class AdaptLin(PolicyClassifier):
     """Gate and low-cost model as one linear model: class scores first, the gate's score last.
 
     Parameters
@@ -67,9 +70,11 @@ class AdaptLin:
     is_refitted : bool
         Alternate once more with the bought sensors free and all others out of reach, so that the penalty that chose
         the sensors does not shorten their weights.
+    others : those of ``PolicyClassifier``, by name
 
     Attributes
     ----------
+    those of ``PolicyClassifier`` after ``fit``; after ``learn``
     trained_ : Trained, the linear part and its scores on the judged rows
     sensors_ : list of int, those that gate or low-cost model use
     coef_ : (n_features + 1, n_outputs) weights above biases as (OPT2) leaves them, before they are refitted
@@ -83,31 +88,36 @@ class AdaptLin:
     n_steps: int = 20
     l2: float = 1e-4
     is_refitted: bool = True
+    _method = "adapt-lin"
+    _limits: ClassVar[Limits] = {
+        "p_full": (0, 1),
+        "gamma": (0, np.inf),
+        "n_rounds": (0, np.inf),
+        "n_steps": (1, np.inf),
+        "l2": (0, np.inf),
+    }
 
-    def fit(
-        self,
-        judge: Judge,
-        start: Self | None = None,
-        only: Sequence[int] | None = None,
-        weight: np.ndarray | None = None,
-    ) -> Self:
+    def points(self, judge: Judge) -> list[Point]:
+        """Thresholds of gate and margin, swept."""
+        said = {"gamma": self.gamma, "p_full": self.p_full}
+        return gated_points(judge, self._method, self.learn(judge), said, GATE_RATES)
+
+    def learn(self, judge: Judge, start: Self | None = None, only: Sequence[int] | None = None) -> Self:
         """Learn from the training rows and f0's out-of-fold probabilities on them.
 
         Parameters
         ----------
         start : a fitted model to go on from; the alternation finds a corner near it, and there may be better ones
         only : the sensors within reach, all unless given
-        weight : (n,) of the training rows, one for each unless given
         """
         problem = judge.problem
-        weight = np.ones(len(problem.train.y)) if weight is None else weight
-        standard = make_standard(problem.train.X, weight)
-        rows = linear_rows(problem, standard.transform(problem.train.X), weight)
+        standard = make_standard(problem.train.X, problem.train.weight)
+        rows = linear_rows(problem, standard.transform(problem.train.X))
         n_outputs = class_outputs(problem.n_classes) + 1
         groups = sensor_groups(problem, self.gamma, n_outputs)
         groups = groups if only is None else groups.within(only)
         coef = np.zeros((len(problem.features) + 1, n_outputs)) if start is None else start.coef_
-        hidden = np.full(len(weight), self._first()) if start is None else start.hidden_
+        hidden = np.full(len(problem.train.y), self._first()) if start is None else start.hidden_
         coef, hidden, self.objective_ = self._alternate(rows, groups, coef, hidden)
         self.coef_: np.ndarray = coef
         self.hidden_: np.ndarray = hidden

@@ -144,7 +144,7 @@ class LogOddsLoss:
         return value + float(pull @ away), np.column_stack([slope, 2 * pull])
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class AdaptLstsq(AdaptLin):
     """ADAPT-LIN with the distance ``stiffness * (logit(q) - g)^2``; other parameters and attributes are its.
 
@@ -160,6 +160,7 @@ class AdaptLstsq(AdaptLin):
     """
 
     stiffness: float = 0.125
+    _method = "adapt-lstsq"
 
     def _first(self) -> float:
         if not 0 < self.p_full <= 1 or not self.stiffness > 0:

@@ -1,69 +1,37 @@
-"""From a gate and a low-cost model to points: thresholds swept on judged rows; ADAPT-GBRT's grid, and GreedyMiser's."""
+"""ADAPT-GBRT's grid of settings, and GreedyMiser's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 from joblib import Parallel, delayed
 
 from hardcase_edge.meter import to_unit
-from hardcase_edge.program import MARGIN, THRESHOLD, Answer, Branch, Forward, Node, Slice
 
 from .adapt_gbrt import AdaptGBRT
-from .batch import margins_of
 from .binning import make_bins
-from .buying import buy
-from .compiler import compile_program
+from .boosting import FULL
 from .front import Point, best_points, with_test
+from .gating import gated_points
 from .greedy_miser import GreedyMiser
-from .judge import Judge, Trained
-from .losses import class_outputs
-from .problem import Problem
-from .static_subset import answer_node, answer_point
+from .judge import Judge
+from .static_subset import answer_point
 
-__all__ = ["GAMMAS", "N_SETTINGS", "Gated", "adapt_nodes", "adapt_points", "gated_points", "greedy_points"]
+__all__ = ["GAMMAS", "N_SETTINGS", "adapt_points", "greedy_points"]
 
 GAMMAS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # loss for the price of all sensors together
 P_FULLS = (0.02, 0.15)
-NEVER = 1e6  # beyond every score
 N_SETTINGS = len(GAMMAS) * len(P_FULLS)
-FORWARD_RATES = (0.0, 0.003, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7)
-
-
-class Gated(Protocol):
-    """A fitted gate and low-cost model: class scores first, the gate's score last, and the sensors they read."""
-
-    trained_: Trained
-    sensors_: list[int]
-
-
-def adapt_nodes(problem: Problem, sensors: list[int], threshold: float, margin: float) -> list[Node]:
-    """Acquire, then a gate that lets through what f1 is sure of, then g: Forward or Answer."""
-    width = class_outputs(problem.n_classes)
-    features = set(problem.uplink.features)
-    wanted = tuple(s for s, sensor in enumerate(problem.sensors) if features & set(sensor.features))
-    head = buy(sensors, 0)
-    k = len(head)
-    return [
-        *head,
-        Branch(Slice(0, 0, width), MARGIN, (k + 1, k + 3), margin),
-        Branch(Slice(0, width, width + 1), THRESHOLD, (k + 3, k + 2), threshold),
-        Forward(wanted, k + 3),
-        Answer(Slice(0, 0, width)),
-    ]
 
 
 def adapt_points(judge: Judge, n_jobs: int = 2, progress: Any = None, **settings: Any) -> list[Point]:
     """The points that the judged rows keep, over all settings."""
     problem = judge.problem
     total = sum(to_unit(s.cost[0]) for s in problem.sensors) or 1.0
-    bins = make_bins(problem.train.X, problem.dtypes, AdaptGBRT(**settings).settings.max_bins)
+    bins = make_bins(problem.train.X, problem.dtypes, (settings.get("settings") or FULL).max_bins)
     grid = [(g, p) for g in GAMMAS for p in P_FULLS]
     models = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
-        delayed(AdaptGBRT(p_full=p, gamma=g / total, **settings).fit)(judge, bins) for g, p in grid
+        delayed(AdaptGBRT(p_full=p, gamma=g / total, **settings).learn)(judge, bins) for g, p in grid
     )
     points: list[Point] = []
     for (gamma, p_full), model in zip(grid, models, strict=True):
@@ -76,9 +44,9 @@ def adapt_points(judge: Judge, n_jobs: int = 2, progress: Any = None, **settings
 def greedy_points(judge: Judge, n_jobs: int = 2, progress: Any = None) -> list[Point]:
     """GreedyMiser over the same gammas: every case answered here."""
     total = sum(to_unit(s.cost[0]) for s in judge.problem.sensors) or 1.0
-    bins = make_bins(judge.problem.train.X, judge.problem.dtypes, GreedyMiser().settings.max_bins)
+    bins = make_bins(judge.problem.train.X, judge.problem.dtypes, FULL.max_bins)
     models = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
-        delayed(GreedyMiser(gamma=g / total).fit)(judge, bins) for g in GAMMAS
+        delayed(GreedyMiser(gamma=g / total).learn)(judge, bins) for g in GAMMAS
     )
     points = []
     for gamma, model in zip(GAMMAS, models, strict=True):
@@ -87,58 +55,3 @@ def greedy_points(judge: Judge, n_jobs: int = 2, progress: Any = None) -> list[P
         if progress is not None:
             progress.update(1)
     return best_points(points)
-
-
-def gated_points(
-    judge: Judge, method: str, model: Gated, params: dict[str, Any], gate_rates: Sequence[float] = ()
-) -> list[Point]:
-    """The points that the judged rows keep of one model, each with its program.
-
-    Parameters
-    ----------
-    gate_rates : forward rates at which the gate decides alone, beside those at which a wide margin of f1 overrules it
-    """
-    swept = best_points(_sweep(judge, method, model, params, gate_rates))
-    return [_with_program(judge, model, p) for p in swept]
-
-
-def _sweep(judge: Judge, method: str, model: Gated, params: dict[str, Any], gate_rates: Sequence[float]) -> list[Point]:
-    """Points over both thresholds, taken at quantiles of the judged rows.
-
-    Two runs of the program give every row's outcome if answered here and if forwarded; a pair of thresholds only
-    chooses between the two.
-    """
-    problem, sensors, scores = judge.problem, model.sensors_, model.trained_.scores
-    program = compile_program(problem, [model.trained_.part], adapt_nodes(problem, sensors, 0.0, 0.0))
-    here = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, NEVER, -NEVER))
-    there = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, -NEVER, NEVER))
-    gate, margin = scores[:, -1], margins_of(scores[:, :-1])
-    belows = dict.fromkeys(_threshold(margin, 1 - rate) for rate in FORWARD_RATES)
-    aboves = dict.fromkeys([-NEVER, *(_threshold(gate, rate) for rate in FORWARD_RATES[1:])])
-    pairs = [(above, below) for above in aboves for below in belows]
-    points = []
-    for above, below in pairs + [(_threshold(gate, rate), NEVER) for rate in gate_rates]:
-        hard = (gate > above) & (margin < below)
-        said = {**params, "gate": above, "margin": below, "sensors": sensors}
-        points.append(Point(method, said, judge.summary(there.where(hard, here)), {}, None))
-    return points
-
-
-def _with_program(judge: Judge, model: Gated, point: Point) -> Point:
-    """The point's program; its confidences come from the judged rows that are answered here."""
-    problem = judge.problem
-    nodes = adapt_nodes(problem, model.sensors_, point.params["gate"], point.params["margin"])
-    program = compile_program(problem, [model.trained_.part], nodes)
-    outcome = judge.run(program, [model.trained_])
-    here = ~outcome.forwarded
-    nodes[-1] = answer_node(nodes[-1], outcome.margin[here], (outcome.label == judge.y)[here])
-    return replace(point, valid=judge.summary(outcome), program=replace(program, nodes=tuple(nodes)))
-
-
-def _threshold(values: np.ndarray, rate: float) -> float:
-    """A value that about ``rate`` of the rows exceed, half-way between two rows."""
-    ordered = np.sort(values)[::-1]
-    k = round(rate * len(ordered))
-    if k == 0:
-        return float(ordered[0]) + 1.0
-    return float(ordered[k - 1] + ordered[min(k, len(ordered) - 1)]) / 2

@@ -7,7 +7,7 @@ one cost meter. A test compares it with ``hardcase_edge.session`` on every row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -52,12 +52,17 @@ class Outcome:
         others = (other.label, other.cost, other.forwarded, other.margin, other.node)
         return Outcome(*(np.where(mask, a, b) for a, b in zip(parts, others, strict=True)))
 
-    def summary(self, y: np.ndarray) -> dict[str, float]:
-        """Accuracy, mean cost and forward rate."""
+    @staticmethod
+    def joined(parts: Sequence[Outcome], order: np.ndarray) -> Outcome:
+        """The outcomes of several batches as one, its row k the one at ``order[k]`` of all rows laid end to end."""
+        return Outcome(*(np.concatenate([getattr(p, f.name) for p in parts])[order] for f in fields(Outcome)))
+
+    def summary(self, y: np.ndarray, weight: np.ndarray | None = None) -> dict[str, float]:
+        """Accuracy, mean cost and forward rate, each row as ``weight`` (n,) counts it, all alike unless given."""
         return {
-            "accuracy": float(np.mean(self.label == y)),
-            "cost": float(np.mean(self.cost)),
-            "forward_rate": float(np.mean(self.forwarded)),
+            "accuracy": float(np.average(self.label == y, weights=weight)),
+            "cost": float(np.average(self.cost, weights=weight)),
+            "forward_rate": float(np.average(self.forwarded, weights=weight)),
         }
 
 
@@ -76,6 +81,7 @@ class Batch:
         self.program = program
         self.X = X
         self._meter = Meter(program)
+        self._owner = {f: k for k, sensor in enumerate(program.sensors) for f in sensor.features}
         self._codes = np.full((len(program.columns), len(X)), MISSING, dtype=np.int32)
         for k, column in enumerate(program.columns):
             x = X[:, column.feature]
@@ -100,8 +106,7 @@ class Batch:
         lacking = np.zeros(len(rows), dtype=bool)
         s = self.program.scorers[scorer]
         assert isinstance(s, Trees | Polynomial)
-        owner = {f: k for k, sensor in enumerate(self.program.sensors) for f in sensor.features}
-        needs = [(c, owner[self.program.columns[c].feature]) for c in s.columns]
+        needs = [(c, self._owner[self.program.columns[c].feature]) for c in s.columns]
         for _, sensor in needs:
             lacking |= ~(bought[sensor, rows] & self._works[sensor, rows])
         if lacking.any():
@@ -120,28 +125,34 @@ class Batch:
         hpc_label : ndarray of shape (n,), class index
             What f0 answers where a row is forwarded.
         """
+        return self.walk(hpc_label, nodes)[0]
+
+    def walk(self, hpc_label: np.ndarray, nodes: Sequence[Node] | None = None) -> tuple[Outcome, np.ndarray]:
+        """As ``run``, with the sensors that each row bought, (n_sensors, n) bool."""
         nodes = self.program.nodes if nodes is None else nodes
         n = len(self.X)
         at = np.zeros(n, dtype=np.int64)
+        arrived = {0: [np.arange(n)]}
         bought = np.zeros((len(self.program.sensors), n), dtype=bool)
         label = np.zeros(n, dtype=np.int64)
         margin = np.full(n, np.nan)
         forwarded = np.zeros(n, dtype=bool)
         for k, node in enumerate(nodes):
-            rows = np.flatnonzero(at == k)
-            if len(rows) == 0:
+            if k not in arrived:
                 continue
+            rows = np.concatenate(arrived.pop(k))
+            at[rows] = k
             if isinstance(node, Acquire):
-                at[rows] = self._acquire(node, rows, bought)
+                _send(rows, self._acquire(node, rows, bought), arrived)
             elif isinstance(node, Branch):
-                at[rows] = self._branch(nodes, node, rows, bought)
+                _send(rows, self._branch(nodes, node, rows, bought), arrived)
             elif isinstance(node, Answer):
                 label[rows], margin[rows] = self._answer(node, rows, bought)
             else:
                 assert isinstance(node, Forward)
                 bought[_cells(node, rows)] = True
                 label[rows], forwarded[rows] = hpc_label[rows], True
-        return Outcome(label, self._costs(bought, forwarded), forwarded, margin, at)
+        return Outcome(label, self._costs(bought, forwarded), forwarded, margin, at), bought
 
     def _acquire(self, node: Acquire, rows: np.ndarray, bought: np.ndarray) -> np.ndarray:
         cells = _cells(node, rows)
@@ -174,6 +185,13 @@ class Batch:
         keys, which = np.unique(np.vstack([bought, forwarded]), axis=1, return_inverse=True)
         prices = [to_unit(self._meter.total(np.flatnonzero(k[:-1]).tolist(), int(k[-1]))) for k in keys.T]
         return np.array(prices)[which.ravel()]
+
+
+def _send(rows: np.ndarray, targets: np.ndarray, arrived: dict[int, list[np.ndarray]]) -> None:
+    """Note which rows arrive at which node next; at most two nodes are targets of the rows of one."""
+    some = targets[:1]
+    for t in {int(t) for t in (*some, *targets[targets != some][:1])}:
+        arrived.setdefault(t, []).append(rows[targets == t])
 
 
 def _cells(node: Acquire | Forward, rows: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -23,6 +23,11 @@ class Bins:
 
     cuts: tuple[np.ndarray, ...]
 
+    @property
+    def sizes(self) -> np.ndarray:
+        """Bins of every feature, (n_features,), without the one for missing."""
+        return np.array([len(c) + 1 for c in self.cuts], dtype=np.int64)
+
     def transform(self, X: np.ndarray) -> np.ndarray:
         """Bins of rows: (n, n_features) floats to (n_features, n) uint8; NaN to ``MISSING_BIN``."""
         codes = np.empty((X.shape[1], X.shape[0]), dtype=np.uint8)

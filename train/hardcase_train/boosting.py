@@ -12,9 +12,11 @@ from numba import njit
 from hardcase_edge.program import CODE_MAX, Column, Number, Rank, Tree, Trees
 
 from .binning import MISSING_BIN, Bins
-from .grower import GrownTree, grow
+from .grower import Grower, GrownTree
 
-__all__ = ["FULL", "Ensemble", "TreeSettings", "boost", "ensemble_scores"]
+__all__ = ["FULL", "Ensemble", "TreeSettings", "boost", "ensemble_scores", "extend"]
+
+BLOCK = 1024  # rows that go down a tree together
 
 
 class Loss(Protocol):
@@ -25,7 +27,7 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class TreeSettings:
-    """Shape of one tree and the step taken with it."""
+    """Shape of one tree, the step taken with it, and how it pays for sensors: ``charge`` of ``grower.grow``."""
 
     learning_rate: float = 0.2
     max_leaves: int = 16
@@ -33,6 +35,7 @@ class TreeSettings:
     min_rows: int = 5
     l2: float = 1.0
     max_bins: int = 64
+    charge: str = "once"
 
 
 FULL = TreeSettings(learning_rate=0.15, max_leaves=16, max_depth=6, min_rows=20, l2=0.01, max_bins=64)
@@ -108,6 +111,7 @@ def boost(
     settings: TreeSettings,
     n_trees: int,
     first_output: int = 0,
+    n_threads: int = 1,
 ) -> None:
     """Add trees to an ensemble, each lowering the loss; stops early when no split pays.
 
@@ -122,28 +126,35 @@ def boost(
         Cost of each sensor not bought yet, in units of the summed loss; 0 once bought.
     first_output : int
         The loss's outputs stand at ``scores[:, first_output:]``.
+    n_threads : int
+        For one ensemble alone; where many are boosted at once, each does best with one. The trees are the same.
     """
-    n_bins = np.array([len(c) + 1 for c in ensemble.bins.cuts], dtype=np.int64)
+    grower = Grower(codes, ensemble.bins.sizes, sensor_of, n_threads)
+    extend(ensemble, loss, grower, scores, penalty, settings, n_trees, first_output)
+
+
+def extend(
+    ensemble: Ensemble,
+    loss: Loss,
+    grower: Grower,
+    scores: np.ndarray,
+    penalty: np.ndarray,
+    settings: TreeSettings,
+    n_trees: int,
+    first_output: int = 0,
+) -> None:
+    """``boost`` with a grower that is kept, for an ensemble that gets its trees in several turns."""
+    shape = {key: getattr(settings, key) for key in ("max_leaves", "max_depth", "min_rows", "l2", "charge")}
+    mine = scores[:, first_output:]
     for _ in range(n_trees):
-        gradient, hessian = loss.derivatives(scores[:, first_output:])
-        tree = grow(
-            codes,
-            n_bins,
-            sensor_of,
-            gradient,
-            hessian,
-            penalty,
-            max_leaves=settings.max_leaves,
-            max_depth=settings.max_depth,
-            min_rows=settings.min_rows,
-            l2=settings.l2,
-        )
+        tree = grower.grow(*loss.derivatives(mine), penalty, **shape)
         if len(tree.features) == 0:
             break
         tree.leaves[:] *= settings.learning_rate
-        scores[:, first_output:] += tree.leaves[tree.leaf_of_row]
+        _add_leaves(tree.leaves, tree.leaf_of_row, mine)
         ensemble.trees.append(tree)
         ensemble.outputs.append((first_output, tree.leaves.shape[1]))
+    grower.release()
 
 
 def ensemble_scores(ensemble: Ensemble, codes: np.ndarray) -> np.ndarray:
@@ -156,13 +167,58 @@ def ensemble_scores(ensemble: Ensemble, codes: np.ndarray) -> np.ndarray:
 
 
 @njit(nogil=True, cache=True)
-def add_tree(codes, missing, splits, thresholds, missing_left, children, leaves, out):
-    """Add each row's leaf of one tree to ``out`` (n, width); ``codes`` is (n_columns, n)."""
-    for i in range(codes.shape[1]):
-        at = 0 if len(splits) > 0 else -1
-        while at >= 0:
-            code = codes[splits[at], i]
-            left = missing_left[at] if code == missing else code <= thresholds[at]
-            at = children[at, 0 if left else 1]
+def _add_leaves(leaves, leaf_of_row, out):
+    for i in range(len(leaf_of_row)):
         for k in range(leaves.shape[1]):
-            out[i, k] += leaves[-1 - at, k]
+            out[i, k] += leaves[leaf_of_row[i], k]
+
+
+@njit(nogil=True, cache=True)
+def add_tree(codes, missing, splits, thresholds, missing_left, children, leaves, out):
+    """Add each row's leaf of one tree to ``out`` (n, width); ``codes`` is (n_columns, n).
+
+    A block of rows goes down together, parted at every node: no branch hangs on a single row.
+    """
+    n_nodes, n = len(splits), codes.shape[1]
+    rows, spare = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32)
+    todo = np.empty((n_nodes + 1, 3), np.int64)  # node and its part of ``rows``
+    for first in range(0, n, BLOCK):
+        size = min(BLOCK, n - first)
+        for j in range(size):
+            rows[j] = first + j
+        todo[0, 0], todo[0, 1], todo[0, 2] = 0 if n_nodes > 0 else -1, 0, size
+        top = 1
+        while top > 0:
+            top -= 1
+            at, start, stop = todo[top]
+            if start == stop:
+                continue
+            if at < 0:
+                _add_leaf(leaves[-1 - at], rows[start:stop], out)
+                continue
+            middle = _part(rows, spare, start, stop, codes[splits[at]], missing, thresholds[at], missing_left[at])
+            todo[top, 0], todo[top, 1], todo[top, 2] = children[at, 0], start, middle
+            todo[top + 1, 0], todo[top + 1, 1], todo[top + 1, 2] = children[at, 1], middle, stop
+            top += 2
+
+
+@njit(nogil=True, cache=True)
+def _part(rows, spare, start, stop, codes, missing, threshold, missing_left):
+    """Rows that go left first; where the others begin."""
+    at, other = start, 0
+    for j in range(start, stop):
+        i = rows[j]
+        code = codes[i]
+        left = int(missing_left if code == missing else code <= threshold)
+        rows[at], spare[other] = i, i
+        at += left
+        other += 1 - left
+    rows[at:stop] = spare[:other]
+    return at
+
+
+@njit(nogil=True, cache=True)
+def _add_leaf(leaf, rows, out):
+    for i in rows:
+        for k in range(len(leaf)):
+            out[i, k] += leaf[k]

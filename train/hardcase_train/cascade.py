@@ -6,114 +6,60 @@ chance of being right, so that one level serves all stages. The last stage forwa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from itertools import product
 
-import numpy as np
-
-from hardcase_edge.program import MARGIN, Acquire, Answer, Branch, Forward, Node, Slice
-
-from .buying import buy, n_nodes
 from .calibrate import confidence_table
-from .compiler import compile_program
-from .front import Point, best_points, with_test
-from .judge import Judge, Trained
-from .losses import class_outputs
-from .subsets import Subset, SubsetSearch
+from .estimator import PolicyClassifier
+from .front import Point, best_points
+from .judge import Judge
+from .staged import NEVER, Cut, Staged
+from .subsets import SubsetSearch
 
-__all__ = ["cascade_points"]
+__all__ = ["ConfidenceCascade", "cascade_points"]
 
 MAX_STAGES = 12
 LEVELS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995)
 
 
+@dataclass(eq=False, repr=False)
+class ConfidenceCascade(PolicyClassifier):
+    """The cascade that the judged rows pick.
+
+    Parameters
+    ----------
+    n_jobs : int or None, threads; None is one
+    others : those of ``PolicyClassifier``, by name
+    """
+
+    n_jobs: int | None = None
+
+    def points(self, judge: Judge) -> list[Point]:
+        """Policies over confidence levels, first stages and last stages."""
+        return cascade_points(SubsetSearch(judge, self.n_jobs or 1))
+
+
 def cascade_points(search: SubsetSearch) -> list[Point]:
     """Points over confidence levels, first stages and last stages; those that validation keeps."""
-    path = [s for s in search.forward(1.0) if s]
-    keep = np.unique(np.linspace(0, len(path) - 1, min(MAX_STAGES, len(path))).round().astype(int))
-    chain = [path[k] for k in keep]
-    models = search.models(chain)
-    stages = _Stages(search.judge, chain, models)
+    chain = search.chain(MAX_STAGES)
+    staged = Staged(search.judge, chain, search.models(chain))
+    judge = search.judge
+    tables = [confidence_table(s.margin, s.label == judge.y, judge.weight) for s in staged.stops]
     points = []
-    for first in range(len(chain)):
-        for last in range(first, len(chain)):
-            for end in ("forward", "answer"):
-                for level in LEVELS:
-                    if end == "answer" and first == last:
-                        continue  # a static subset
-                    points.append(stages.point(first, last, end, level))
-    return [stages.finish(p) for p in best_points([p for p in points if p is not None])]
+    for first, last, end, level in product(range(len(chain)), range(len(chain)), ("forward", "answer"), LEVELS):
+        if last < first or (end == "answer" and first == last):
+            continue  # no stage, or a static subset
+        cuts = {k: Cut(_margin(tables[k], level)) for k in range(first, last + 1)}
+        if end == "answer":
+            cuts[last] = Cut(-NEVER)
+        points.append(staged.point("cascade", {"end": end, "level": level}, cuts))
+    return [staged.finish(p) for p in best_points(points)]
 
 
-class _Stages:
-    """The stage classifiers, run once on the judged rows."""
-
-    def __init__(self, judge: Judge, chain: Sequence[Subset], models: Sequence[Trained]) -> None:
-        """Every row's outcome if it stopped at each stage, or was forwarded; a policy only says where it stops."""
-        problem = judge.problem
-        self.judge, self.problem, self.chain, self.models = judge, problem, chain, models
-        width = class_outputs(problem.n_classes)
-        self.slices = [Slice(k, 0, width) for k in range(len(chain))]
-        everything = tuple(sorted({s for subset in chain for s in subset}))
-        start: list[Node] = [Acquire(everything, 1, 1), Answer(self.slices[0])]
-        batch = judge.batch(compile_program(problem, [m.part for m in models], start), models)
-        self.tables, self.stops = [], []
-        for subset, scores in zip(chain, self.slices, strict=True):
-            outcome = batch.run(judge.hpc_label, [Acquire(subset, 1, 1), Answer(scores)])
-            self.tables.append(confidence_table(outcome.margin, outcome.label == judge.y))
-            self.stops.append(outcome)
-        self.forwarded = batch.run(judge.hpc_label, [Forward(self._wanted(), 1), Answer(self.slices[0])])
-
-    def _wanted(self) -> tuple[int, ...]:
-        features = set(self.problem.uplink.features)
-        return tuple(s for s, sensor in enumerate(self.problem.sensors) if features & set(sensor.features))
-
-    def nodes(self, first: int, last: int, end: str, level: float) -> list[Node]:
-        """Acquire, Branch(margin) per stage; Answer nodes behind them."""
-        stages = range(first, last + 1)
-        new = {k: [s for s in self.chain[k] if k == first or s not in self.chain[k - 1]] for k in stages}
-        n_body = sum(n_nodes(new[k]) + 1 for k in stages) - (end == "answer") + (end == "forward")
-        answers = {k: n_body + i for i, k in enumerate(stages)}
-        nodes: list[Node] = []
-        for k in stages:
-            if end == "answer" and k == last:
-                nodes += buy(new[k], len(nodes), answers[k])
-            else:
-                nodes += buy(new[k], len(nodes))
-                nodes.append(Branch(self.slices[k], MARGIN, (len(nodes) + 1, answers[k]), self._margin(k, level)))
-        if end == "forward":
-            nodes.append(Forward(self._wanted(), answers[last]))
-        nodes.extend(Answer(self.slices[k], "class", *self.tables[k]) for k in stages)
-        return nodes
-
-    def _margin(self, stage: int, level: float) -> float:
-        """The smallest margin whose confidence reaches the level; beyond all margins if none does."""
-        thresholds, confidences = self.tables[stage]
-        enough = [k for k, c in enumerate(confidences) if c >= level * 10_000]
-        if not enough:
-            return 1e6
-        return thresholds[enough[0] - 1] if enough[0] else 0.0
-
-    def point(self, first: int, last: int, end: str, level: float) -> Point:
-        """A policy's figures on the judged rows."""
-        outcome = self.forwarded if end == "forward" else self.stops[last]
-        for k in range(last if end == "forward" else last - 1, first - 1, -1):
-            stop = self.stops[k]
-            outcome = stop.where(stop.margin >= self._margin(k, level), outcome)
-        params = {"first": first, "last": last, "end": end, "level": level}
-        return Point("cascade", params, self.judge.summary(outcome), {}, None)
-
-    def finish(self, point: Point) -> Point:
-        """The program with the scorers this point uses, and its test figures."""
-        first, last = point.params["first"], point.params["last"]
-        nodes = [_shift(n, first) for n in self.nodes(first, last, point.params["end"], point.params["level"])]
-        parts = [m.part for m in self.models[first : last + 1]]
-        program = compile_program(self.problem, parts, nodes)
-        params = {"stages": [list(s) for s in self.chain[first : last + 1]], **point.params}
-        return with_test(self.problem, replace(point, params=params, program=program))
-
-
-def _shift(node: Node, first: int) -> Node:
-    if isinstance(node, Branch | Answer):
-        return replace(node, scores=replace(node.scores, scorer=node.scores.scorer - first))
-    return node
+def _margin(table: tuple[tuple[float, ...], tuple[int, ...]], level: float) -> float:
+    """The smallest margin whose confidence reaches the level; beyond all margins if none does."""
+    thresholds, confidences = table
+    enough = [k for k, c in enumerate(confidences) if c >= level * 10_000]
+    if not enough:
+        return NEVER
+    return thresholds[enough[0] - 1] if enough[0] else 0.0

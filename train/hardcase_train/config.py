@@ -14,19 +14,19 @@ from hardcase_edge.errors import InputError
 __all__ = ["DEFAULT_METHODS", "METHODS", "Config", "SensorConfig", "check_method", "read_config"]
 
 DEFAULT_METHODS = ("adapt-gbrt", "static", "cascade")
-METHODS = (*DEFAULT_METHODS, "adapt-lin", "adapt-lstsq", "greedy-miser", "l1")
+METHODS = (*DEFAULT_METHODS, "adapt-lin", "adapt-lstsq", "greedy-miser", "l1", "budget-prune")
 MAX_CONFIG_BYTES = 1_000_000
 MAX_COST = 1e9
 MAX_NAME = 200  # characters, as in a bundle's manifest
 KINDS = {dict: "a table", list: "an array", str: "a string", int: "a whole number", float: "a number"}
 
 KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "data": {"file": str, "target": str, "split": str, "seed": int},
+    "data": {"file": str, "target": str, "split": str, "weight": str, "seed": int},
     "cost": {"unit": str, "default_sensor": (int, float), "uplink": dict, "cloud": dict},
     "cost.uplink": {"per_request": (int, float), "per_byte": (int, float)},
     "cost.cloud": {"per_request": (int, float)},
     "sensor": {"name": str, "features": list, "cost": (int, float)},
-    "hpc": {"estimator": str, "params": dict},
+    "hpc": {"estimator": str, "params": dict, "table": str, "name": str},
     "policy": {"methods": list},
 }
 
@@ -47,6 +47,7 @@ class Config:
     file: Path
     target: str
     split: str = "random"  # "random", "time", or a column that says train, valid, test or calibration
+    weight: str | None = None  # a column that says what each row counts; all alike without one
     seed: int = 0
     unit: str = "unit"
     default_sensor: float = 1.0  # of a feature that no sensor names
@@ -56,6 +57,8 @@ class Config:
     sensors: tuple[SensorConfig, ...] = ()
     estimator: str = "HistGradientBoostingClassifier"
     params: dict[str, Any] = field(default_factory=dict)
+    legacy: Path | None = None  # instead of an estimator: the table of a legacy system
+    legacy_name: str = ""
     methods: tuple[str, ...] = DEFAULT_METHODS
 
 
@@ -93,11 +96,11 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
     for key in ("file", "target"):
         if key not in data:
             raise InputError(f"{path}: [data] needs {key}")
-    _check_params(path, hpc.get("params", {}))
     out: dict[str, Any] = {
         "file": path.parent / data["file"],
         "target": data["target"],
         "split": data.get("split", "random"),
+        "weight": data.get("weight"),
         "seed": data.get("seed", 0) if seed is None else seed,
         "unit": cost.get("unit", "unit"),
         "default_sensor": _amount(path, "[cost] default_sensor", cost.get("default_sensor", 1.0)),
@@ -105,12 +108,10 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
         "per_byte": _amount(path, "[cost.uplink] per_byte", uplink.get("per_byte", 0.0)),
         "cloud_per_request": _amount(path, "[cost.cloud] per_request", cloud.get("per_request", 0.0)),
         "sensors": tuple(_sensor(path, entry) for entry in tree.get("sensor", [])),
-        "params": hpc.get("params", {}),
     }
     if not 0 <= out["seed"] < 2**32:
         raise InputError(f"{path}: the seed {out['seed']} is not between 0 and {2**32 - 1}")
-    if "estimator" in hpc:
-        out["estimator"] = hpc["estimator"]
+    out.update(_hpc(path, hpc))
     if "methods" in policy:
         out["methods"] = tuple(check_method(f"{path}: [policy]", m) for m in policy["methods"])
         if not out["methods"]:
@@ -139,8 +140,22 @@ def _check_keys(path: Path, where: str, section: Any, known: dict[str, Any]) -> 
         if not isinstance(value, known[key]) or isinstance(value, bool):
             kind = known[key][-1] if isinstance(known[key], tuple) else known[key]
             raise InputError(f"{path}: {label} {key} is {str(value)[:80]!r}, {KINDS[kind]} is expected")
-        if isinstance(value, str) and not 1 <= len(value) <= MAX_NAME and key != "file":
+        if isinstance(value, str) and not 1 <= len(value) <= MAX_NAME and key not in ("file", "table"):
             raise InputError(f"{path}: {label} {key} has {len(value)} characters, 1 to {MAX_NAME} are expected")
+
+
+def _hpc(path: Path, hpc: dict[str, Any]) -> dict[str, Any]:
+    """f0: an estimator with its parameters, or the table of a legacy system with its name."""
+    _check_params(path, hpc.get("params", {}))
+    if "table" not in hpc:
+        if "name" in hpc:
+            raise InputError(f"{path}: [hpc] name is for a legacy system; name its table too, or leave it out")
+        return {key: hpc[key] for key in ("estimator", "params") if key in hpc}
+    for key in ("estimator", "params"):
+        if key in hpc:
+            raise InputError(f"{path}: [hpc] has {key} and table; f0 is either an estimator or a legacy system")
+    file = path.parent / hpc["table"]
+    return {"legacy": file, "legacy_name": hpc.get("name", file.stem)}
 
 
 def _check_params(path: Path, params: dict[str, Any]) -> None:

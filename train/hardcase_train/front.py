@@ -41,7 +41,10 @@ def best_points(points: Sequence[Point]) -> list[Point]:
 
 
 def with_test(problem: Problem, point: Point) -> Point:
-    """The point with its figures on test rows: reported, never chosen by."""
+    """The point with its figures on test rows, if there are any: reported, never chosen by."""
     assert point.program is not None
-    outcome = Batch(point.program, problem.test.X).run(problem.test.hpc_label)
-    return replace(point, test=outcome.summary(problem.test.y))
+    rows = problem.test
+    if len(rows.y) == 0:
+        return point
+    outcome = Batch(point.program, rows.X).run(rows.hpc_label)
+    return replace(point, test=outcome.summary(rows.y, rows.weight))

@@ -7,6 +7,7 @@ Xu, Weinberger and Chapelle (2012), as Nan and Saligrama (2017) describe it: ADA
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -15,13 +16,16 @@ from hardcase_edge.meter import to_unit
 from .adapt_gbrt import Twin
 from .binning import Bins, make_bins
 from .boosting import FULL, Ensemble, TreeSettings
-from .judge import N_FOLDS, Judge, Trained
+from .estimator import Limits, PolicyClassifier
+from .front import Point
+from .judge import Judge
+from .static_subset import answer_point
 
 __all__ = ["GreedyMiser"]
 
 
-@dataclass
-class GreedyMiser:
+@dataclass(eq=False, repr=False)
+class GreedyMiser(PolicyClassifier):
     """A boosted low-cost model, without gate.
 
     Parameters
@@ -30,35 +34,45 @@ class GreedyMiser:
         Loss per unit of cost: what a sensor must lower the mean loss by, per unit, to be bought (equation (1)).
     n_trees : int
         As many as ``AdaptGBRT`` grows in its first round and three alternations.
-    settings : TreeSettings
+    settings : TreeSettings, ``boosting.FULL`` unless given
+    others : those of ``PolicyClassifier``, by name
 
     Attributes
     ----------
+    those of ``PolicyClassifier`` after ``fit``; after ``learn``
     trained_ : Trained, the ensemble and its scores on the judged rows
     sensors_ : list of int, those that the trees read
     """
 
     gamma: float = 0.0
     n_trees: int = 80
-    settings: TreeSettings = FULL
+    settings: TreeSettings | None = None
+    _limits: ClassVar[Limits] = {"gamma": (0, np.inf), "n_trees": (1, np.inf)}
 
-    def fit(self, judge: Judge, bins: Bins | None = None) -> GreedyMiser:
+    def points(self, judge: Judge) -> list[Point]:
+        """The one policy: buy what the trees read, and answer."""
+        model = self.learn(judge)
+        said = {"gamma": self.gamma, "sensors": model.sensors_}
+        return [answer_point(judge, "greedy-miser", said, tuple(model.sensors_), model.trained_)]
+
+    def learn(self, judge: Judge, bins: Bins | None = None) -> Self:
         """Learn from the training rows; f0 is not asked."""
-        problem, fold = judge.problem, judge.fold
-        bins = bins or make_bins(problem.train.X, problem.dtypes, self.settings.max_bins)
+        problem, settings = judge.problem, self.settings or FULL
+        bins = bins or make_bins(problem.train.X, problem.dtypes, settings.max_bins)
         codes = bins.transform(problem.train.X)
         prices = self.gamma * np.array([to_unit(s.cost[0]) for s in problem.sensors])
-        model = Twin(problem, bins, codes, np.ones(len(fold), dtype=bool), prices)
-        model.boost(None, self.settings, self.n_trees)
+        model = Twin(problem, bins, codes, np.arange(len(problem.train.y)), prices)
+        model.boost(None, settings, self.n_trees)
         self.sensors_ = model.sensors()
-        unseen = np.empty((len(fold), model.classes.n_outputs))
-        for k in range(N_FOLDS):
-            twin = Twin(problem, bins, codes, fold != k, prices)
+
+        def held(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+            twin = Twin(problem, bins, codes, others, prices)
             twin.allow(self.sensors_)
-            twin.boost(None, self.settings, self.n_trees)
-            unseen[fold == k] = twin.scores_of(codes[:, fold == k])[:, :-1]
+            twin.boost(None, settings, self.n_trees)
+            return twin.scores_of(codes[:, rows])[:, :-1]
+
         valid = model.scores_of(bins.transform(problem.valid.X))[:, :-1]
         grown = model.ensemble
         part = Ensemble(bins, grown.features, grown.base[:-1], grown.trees, grown.outputs)  # without the gate's score
-        self.trained_ = Trained(part, np.vstack([unseen, valid]))
+        self.trained_ = judge.trained(part, valid, held)
         return self

@@ -13,10 +13,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import all_estimators
+from sklearn.utils.validation import has_fit_parameter
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["fit_hpc", "make_hpc", "out_of_fold", "probabilities"]
+__all__ = ["fit_hpc", "imputed", "make_hpc", "out_of_fold", "probabilities"]
 
 N_FOLDS = 4  # of f0; policies are judged by as many, so that both sides see the same share of the rows
 TAKES_MISSING = ("HistGradientBoostingClassifier",)  # natively, and converts to ONNX exactly so
@@ -45,11 +46,16 @@ def make_hpc(name: str, params: dict[str, Any], seed: int) -> ClassifierMixin:
         raise InputError(f"[hpc] {name} gives no probabilities, which gates need; choose one with predict_proba")
     if name in TAKES_MISSING:
         return model
+    return imputed(model)
+
+
+def imputed(model: ClassifierMixin) -> Pipeline:
+    """The model with the training median in front, for rows with missing values."""
     return Pipeline([("impute", SimpleImputer(strategy="median", keep_empty_features=True)), ("model", model)])
 
 
-def fit_hpc(model: ClassifierMixin, X: np.ndarray, y: np.ndarray) -> ClassifierMixin:
-    """Fit a copy of f0.
+def fit_hpc(model: ClassifierMixin, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> ClassifierMixin:
+    """Fit a copy of f0; ``weight`` (n,) of the rows counts where the model knows ``sample_weight``.
 
     Raises
     ------
@@ -62,7 +68,7 @@ def fit_hpc(model: ClassifierMixin, X: np.ndarray, y: np.ndarray) -> ClassifierM
         if getattr(model, "early_stopping", None) == "auto" and np.unique(y, return_counts=True)[1].min() < 2:
             model.set_params(early_stopping=False)  # it would set rows of every class apart, and one has a single row
         try:
-            return model.fit(X, y)
+            return model.fit(X, y, **_weights(model, weight))
         except Exception as error:  # estimators raise all kinds
             raise InputError(f"[hpc] the estimator cannot be fitted: {_one_line(error)}") from error
 
@@ -86,6 +92,14 @@ def probabilities(model: ClassifierMixin, X: np.ndarray, n_classes: int) -> np.n
     return out
 
 
+def _weights(model: ClassifierMixin, weight: np.ndarray | None) -> dict[str, np.ndarray]:
+    """What ``fit`` is told of the weights: nothing where all rows count alike, or the model cannot know."""
+    name, last = model.steps[-1] if isinstance(model, Pipeline) else ("", model)
+    if weight is None or (weight == weight[0]).all() or not has_fit_parameter(last, "sample_weight"):
+        return {}
+    return {f"{name}__sample_weight" if name else "sample_weight": weight}
+
+
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
 
@@ -97,6 +111,7 @@ def out_of_fold(
     n_classes: int,
     seed: int,
     progress: Callable[[int], Any] = lambda n: None,
+    weight: np.ndarray | None = None,
 ) -> np.ndarray:
     """Probabilities of training rows from copies of f0 that have not seen them: 4 folds, stratified.
 
@@ -111,6 +126,7 @@ def out_of_fold(
     for k in range(N_FOLDS):
         held = fold == k
         if held.any() and len(np.unique(y[~held])) > 1:
-            out[held] = probabilities(fit_hpc(model, X[~held], y[~held]), X[held], n_classes)
+            part = None if weight is None else weight[~held]
+            out[held] = probabilities(fit_hpc(model, X[~held], y[~held], part), X[held], n_classes)
         progress(1)
     return out

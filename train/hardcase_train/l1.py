@@ -8,15 +8,18 @@ solved to its end; nothing is learned jointly, which is what the baseline is the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from hardcase_edge.meter import to_unit
 
 from .affine import make_standard
+from .estimator import Limits, PolicyClassifier
+from .front import Point
+from .gating import gated_points
 from .judge import Judge
-from .linear import LinearRows, judged, linear_rows
+from .linear import GATE_RATES, LinearRows, judged, linear_rows
 from .losses import ClassLoss, class_outputs, log_probability
 from .problem import Problem
 from .proximal import Groups, minimise
@@ -32,8 +35,8 @@ def weight_groups(problem: Problem, gamma: float, n_outputs: int) -> Groups:
     return Groups(np.arange(n * n_outputs).reshape(n, n_outputs), price)
 
 
-@dataclass
-class L1Baseline:
+@dataclass(eq=False, repr=False)
+class L1Baseline(PolicyClassifier):
     """Class scores first, the gate's score (the log odds that f1 is wrong) last.
 
     Parameters
@@ -42,9 +45,11 @@ class L1Baseline:
         Mean loss per unit of cost and of weight: the larger, the fewer sensors are selected.
     l2 : float >= 0
         A ridge on f1 and gate, which keeps weights finite where a line parts the classes without error.
+    others : those of ``PolicyClassifier``, by name
 
     Attributes
     ----------
+    those of ``PolicyClassifier`` after ``fit``; after ``learn``
     trained_ : Trained, the linear part and its scores on the judged rows
     sensors_ : list of int, those that have a weight in the first step
     selected_ : (n_features + 1, n_class_outputs) weights above biases of the first step
@@ -52,19 +57,22 @@ class L1Baseline:
 
     gamma: float = 0.0
     l2: float = 1e-4
+    _limits: ClassVar[Limits] = {"gamma": (0, np.inf), "l2": (0, np.inf)}
 
-    def fit(self, judge: Judge, start: Self | None = None, weight: np.ndarray | None = None) -> Self:
+    def points(self, judge: Judge) -> list[Point]:
+        """Thresholds of gate and margin, swept."""
+        return gated_points(judge, "l1", self.learn(judge), {"gamma": self.gamma}, GATE_RATES)
+
+    def learn(self, judge: Judge, start: Self | None = None) -> Self:
         """Learn from the training rows; f0 is not asked.
 
         Parameters
         ----------
         start : fitted for a larger gamma: where the first step goes on from
-        weight : (n,) of the training rows, one for each unless given
         """
         problem = judge.problem
-        weight = np.ones(len(problem.train.y)) if weight is None else weight
-        standard = make_standard(problem.train.X, weight)
-        rows = linear_rows(problem, standard.transform(problem.train.X), weight)
+        standard = make_standard(problem.train.X, problem.train.weight)
+        rows = linear_rows(problem, standard.transform(problem.train.X))
         n_outputs = class_outputs(problem.n_classes)
         coef = np.zeros((len(problem.features) + 1, n_outputs)) if start is None else start.selected_
         groups = weight_groups(problem, self.gamma, n_outputs)

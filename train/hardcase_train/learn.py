@@ -19,6 +19,7 @@ from .judge import Judge
 from .linear_points import LINEAR_METHODS, linear_points, n_linear_settings
 from .losses import ClassLoss
 from .problem import Problem
+from .prune_points import FORESTS, budget_prune_points
 from .static_subset import static_points
 from .subsets import SubsetSearch
 
@@ -54,6 +55,9 @@ def learn(problem: Problem, methods: tuple[str, ...], *, quiet: bool = False) ->
     if "greedy-miser" in methods:
         with tqdm(total=len(GAMMAS), desc="greedy-miser", disable=quiet, leave=False) as bar:
             points += greedy_points(judge, jobs, bar)
+    if "budget-prune" in methods:
+        with tqdm(total=len(FORESTS), desc="budget-prune", disable=quiet, leave=False) as bar:
+            points += budget_prune_points(judge, jobs, bar)
     for method in LINEAR_METHODS:
         if method in methods:
             with tqdm(total=n_linear_settings(method, problem), desc=method, disable=quiet, leave=False) as bar:
@@ -62,11 +66,10 @@ def learn(problem: Problem, methods: tuple[str, ...], *, quiet: bool = False) ->
 
 
 def hpc_point(judge: Judge) -> Point:
-    """f0 for every row: buy all it reads, forward; the most frequent class where the cloud is away."""
+    """f0 for every row: buy all that a request carries, forward; the most frequent class where the cloud is away."""
     problem = judge.problem
-    base = ClassLoss(problem.train.y, problem.n_classes, np.ones(len(problem.train.y))).base()
-    wanted = tuple(range(len(problem.sensors)))
-    nodes = (Forward(wanted, 1), Answer(Slice(0, 0, len(base))))
+    base = ClassLoss(problem.train.y, problem.n_classes, problem.train.weight).base()
+    nodes = (Forward(problem.hpc_sensors, 1), Answer(Slice(0, 0, len(base))))
     program = compile_program(problem, [Ensemble(Bins(()), np.empty(0, dtype=np.int64), base)], nodes)
     figures = judge.summary(judge.run(program, []))
     return with_test(problem, Point("hpc", {}, figures, {}, program))

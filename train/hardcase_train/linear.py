@@ -10,11 +10,14 @@ import numpy as np
 from hardcase_edge.program import Column, Polynomial
 
 from .affine import STEPS, Standard
-from .judge import N_FOLDS, Judge, Trained
+from .judge import Judge, Trained
 from .losses import FLOOR, ClassLoss
 from .problem import Problem
 
-__all__ = ["Linear", "LinearRows", "judged", "linear_rows"]
+__all__ = ["GATE_RATES", "Linear", "LinearRows", "judged", "linear_rows"]
+
+# A linear margin grows without end away from the boundary, where f1 has seen nothing; so the gate also decides alone.
+GATE_RATES = tuple(k / 40 for k in range(41))
 
 
 @dataclass(frozen=True)
@@ -74,12 +77,11 @@ class LinearRows:
         return LinearRows(self.Z[rows], ClassLoss(c.y[rows], c.n_classes, c.weight[rows]), self.forward[rows])
 
 
-def linear_rows(problem: Problem, Z: np.ndarray, weight: np.ndarray | None = None) -> LinearRows:
-    """The training rows of a problem, standardised to Z; each of weight one unless given."""
+def linear_rows(problem: Problem, Z: np.ndarray) -> LinearRows:
+    """The training rows of a problem, standardised to Z."""
     rows = problem.train
-    weight = np.ones(len(rows.y)) if weight is None else weight
     forward = -np.log(np.maximum(rows.hpc[np.arange(len(rows.y)), rows.y], FLOOR))
-    return LinearRows(Z, ClassLoss(rows.y, problem.n_classes, weight), forward)
+    return LinearRows(Z, ClassLoss(rows.y, problem.n_classes, rows.weight), forward)
 
 
 def judged(
@@ -93,10 +95,10 @@ def judged(
     coef : (n_features + 1, n_outputs) weights above biases, fitted on all of them
     fit : from numbers of training rows to the ``coef`` of a twin that is fitted on those alone
     """
-    unseen = np.empty((len(Z), coef.shape[1]))
-    for k in range(N_FOLDS):
-        twin = fit(np.flatnonzero(judge.fold != k))
-        held = judge.fold == k
-        unseen[held] = Z[held] @ twin[:-1] + twin[-1]
     part = Linear(standard, coef[:-1], coef[-1])
-    return Trained(part, np.vstack([unseen, part.scores(standard.transform(judge.problem.valid.X))]))
+
+    def held(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        twin = fit(others)
+        return Z[rows] @ twin[:-1] + twin[-1]
+
+    return judge.trained(part, part.scores(standard.transform(judge.problem.valid.X)), held)

@@ -9,12 +9,12 @@ from joblib import Parallel, delayed
 
 from .adapt_lin import AdaptLin, step_value
 from .adapt_lstsq import AdaptLstsq
-from .adapt_points import Gated, gated_points
 from .affine import make_standard
 from .front import Point, best_points, with_test
+from .gating import Gated, gated_points
 from .judge import Judge
 from .l1 import L1Baseline
-from .linear import linear_rows
+from .linear import GATE_RATES, linear_rows
 from .problem import Problem
 
 __all__ = ["LINEAR_METHODS", "gamma_path", "linear_points", "n_linear_settings"]
@@ -27,8 +27,6 @@ P_FULLS = (0.05, 0.2, 0.6)
 # not leave the one for the other. So beside the path from nothing, models start from those of one sensor each.
 N_SINGLES = 2
 SINGLE_STEP = 2  # for every second gamma of the path
-# A linear margin grows without end away from the boundary, where f1 has seen nothing; so the gate also decides alone.
-GATE_RATES = tuple(k / 40 for k in range(41))
 
 
 def n_linear_settings(method: str, problem: Problem) -> int:
@@ -47,7 +45,9 @@ def gamma_path(problem: Problem) -> list[float]:
 
 
 def _step_values(problem: Problem) -> np.ndarray:
-    return step_value(problem, linear_rows(problem, make_standard(problem.train.X).transform(problem.train.X)))
+    rows = problem.train
+    standard = make_standard(rows.X, rows.weight)
+    return step_value(problem, linear_rows(problem, standard.transform(rows.X)))
 
 
 def linear_points(method: str, judge: Judge, n_jobs: int = 2, progress: Any = None) -> list[Point]:
@@ -71,7 +71,7 @@ def _path(
     points: list[Point] = []
     model = None
     for gamma in gammas:
-        model = make(p_full=p_full, gamma=gamma).fit(judge, model)
+        model = make(p_full=p_full, gamma=gamma).learn(judge, model)
         points += _points(judge, method, model, {"gamma": gamma, "p_full": p_full}, progress)
     return points
 
@@ -86,10 +86,10 @@ def _from_single(
     progress: Any,
 ) -> list[Point]:
     """Each model from the one that reads a single sensor, whatever it costs."""
-    first = make(p_full=p_full, is_refitted=False).fit(judge, only=single)
+    first = make(p_full=p_full, is_refitted=False).learn(judge, only=single)
     points: list[Point] = []
     for gamma in gammas[::SINGLE_STEP]:
-        model = make(p_full=p_full, gamma=gamma).fit(judge, first)
+        model = make(p_full=p_full, gamma=gamma).learn(judge, first)
         points += _points(judge, method, model, {"gamma": gamma, "p_full": p_full, "start": single}, progress)
     return points
 
@@ -98,7 +98,7 @@ def _l1_path(judge: Judge, gammas: list[float], progress: Any) -> list[Point]:
     points: list[Point] = []
     model = None
     for gamma in gammas:
-        model = L1Baseline(gamma=gamma).fit(judge, model)
+        model = L1Baseline(gamma=gamma).learn(judge, model)
         points += _points(judge, "l1", model, {"gamma": gamma}, progress)
     return points
 

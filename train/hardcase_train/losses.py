@@ -14,6 +14,7 @@ from numba import njit
 __all__ = ["FLOOR", "AdaptLoss", "ClassLoss", "class_outputs", "log_probability", "sigmoid"]
 
 TINY = 1e-12
+OVERFLOW = 700.0  # exp of more is infinite
 FLOOR = 1e-6  # f0's probability of the true class is taken to be at least this
 
 
@@ -68,17 +69,7 @@ class ClassLoss:
 
     def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradient and diagonal hessian, (n, n_outputs) each, weights included."""
-        p = np.exp(log_probability(scores))
-        if self.n_outputs == 1:
-            p1 = p[:, 1:]
-            gradient = p1 - (self.y == 1)[:, None]
-            hessian = p1 * (1 - p1)
-        else:
-            gradient = p.copy()
-            gradient[np.arange(len(self.y)), self.y] -= 1
-            hessian = p * (1 - p)
-        w = self.weight[:, None]
-        return gradient * w, np.maximum(hessian, TINY) * w
+        return _derivatives(scores, self.n_outputs, self.y, self.weight, np.zeros(len(self.y)))
 
 
 @dataclass
@@ -104,14 +95,8 @@ class AdaptLoss:
 
     def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradient and diagonal hessian, (n, n_outputs) each."""
-        gradient, hessian = self.classes.derivatives(scores[:, :-1])
-        easy = (1 - self.q)[:, None]
-        p = sigmoid(scores[:, -1:])
-        w = self.classes.weight[:, None]
-        return (
-            np.hstack([gradient * easy, (p - self.q[:, None]) * w]),
-            np.hstack([hessian * easy, np.maximum(p * (1 - p), TINY) * w]),
-        )
+        c = self.classes
+        return _derivatives(scores, c.n_outputs, c.y, c.weight, self.q)
 
 
 @njit(nogil=True, cache=True)
@@ -135,3 +120,46 @@ def _class_value_and_slope(scores, y, weight):
         if column >= 0:
             slope[i, column] -= weight[i]
     return total, slope
+
+
+def _derivatives(scores, m, y, weight, q):
+    """Gradient and diagonal hessian by m class scores and, where there is one more column, by the gate's."""
+    powers = _exponents(scores, m)
+    np.exp(powers, out=powers)  # numpy's takes several numbers at once, a compiled loop's one
+    return _slopes(powers, m, y, weight, q)
+
+
+@njit(nogil=True, cache=True)
+def _exponents(scores, m):
+    """A class's score less the row's best; a score that stands alone, negated: 1 / (1 + exp(-s)) is its sigmoid."""
+    out = np.empty(scores.shape)
+    for i in range(len(scores)):
+        top = scores[i, 0]
+        for k in range(1, m):
+            top = max(top, scores[i, k])
+        for k in range(scores.shape[1]):
+            out[i, k] = scores[i, k] - top if m > 1 and k < m else min(-scores[i, k], OVERFLOW)
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _slopes(powers, m, y, weight, q):
+    gradient, hessian = np.empty(powers.shape), np.empty(powers.shape)
+    for i in range(len(y)):
+        easy = weight[i] * (1 - q[i])
+        norm = 1.0 if m == 1 else 0.0
+        for k in range(m):
+            norm += powers[i, k]
+        for k in range(m):
+            p = 1 / norm if m == 1 else powers[i, k] / norm
+            gradient[i, k] = p * easy
+            hessian[i, k] = max(p * (1 - p), TINY) * easy
+        if m == 1:
+            gradient[i, 0] = (1 / norm - y[i]) * easy
+        else:
+            gradient[i, y[i]] = (powers[i, y[i]] / norm - 1) * easy
+        for k in range(m, powers.shape[1]):
+            p = 1 / (1 + powers[i, k])
+            gradient[i, k] = (p - q[i]) * weight[i]
+            hessian[i, k] = max(p * (1 - p), TINY) * weight[i]
+    return gradient, hessian

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hardcase_edge.program import Feature, Sensor, Uplink
 
-__all__ = ["Problem", "Rows"]
+__all__ = ["Problem", "Rows", "scaled"]
+
+
+def scaled(weight: np.ndarray) -> np.ndarray:
+    """Weights (n,) from 0, not all 0, so that the mean of those above 0 is 1; however large, without overflow."""
+    weight = weight / weight.max()
+    return weight / weight[weight > 0].mean()
 
 
 @dataclass(frozen=True)
@@ -19,12 +25,18 @@ class Rows:
     y : (n,) class index
     hpc : (n, n_classes) f0's probabilities; out-of-fold on training rows
     index : (n,) row numbers in the source
+    weight : (n,) what a row counts, one for each unless given; as ``scaled`` makes it
     """
 
     X: np.ndarray
     y: np.ndarray
     hpc: np.ndarray
     index: np.ndarray
+    weight: np.ndarray = None  # type: ignore[assignment]  # always an array once made
+
+    def __post_init__(self) -> None:
+        if self.weight is None:
+            object.__setattr__(self, "weight", np.ones(len(self.y)))
 
     @property
     def hpc_label(self) -> np.ndarray:
@@ -48,6 +60,12 @@ class Problem:
     seed: int = 0
     calibration: Rows | None = None
 
+    def with_hpc(self, proba: np.ndarray) -> Problem:
+        """The same problem, f0's probabilities (n, n_classes) taken by the rows' numbers in the source."""
+        parts = {name: getattr(self, name) for name in ("train", "valid", "test", "calibration")}
+        said = {name: replace(rows, hpc=proba[rows.index]) for name, rows in parts.items() if rows is not None}
+        return replace(self, **said)
+
     @property
     def sensor_of(self) -> np.ndarray:
         """(n_features,) the sensor of each feature."""
@@ -55,6 +73,11 @@ class Problem:
         for s, sensor in enumerate(self.sensors):
             out[list(sensor.features)] = s
         return out
+
+    @property
+    def hpc_sensors(self) -> tuple[int, ...]:
+        """The sensors that a request carries readings of: what forwarding buys."""
+        return tuple(sorted({int(s) for s in self.sensor_of[list(self.uplink.features)]}))
 
     @property
     def dtypes(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from hardcase_edge.meter import to_unit
 
 from .binning import Bins, make_bins
 from .boosting import FULL, Ensemble, TreeSettings, boost, ensemble_scores
-from .judge import N_FOLDS, Judge, Trained
+from .judge import Judge, Trained
 from .losses import ClassLoss, log_probability
 from .problem import Problem
 
@@ -42,7 +42,7 @@ def fit_classifier(
     """A boosted classifier that reads these sensors only, from these training rows."""
     features = np.array([f for s in sensors for f in problem.sensors[s].features], dtype=np.int64)
     y = problem.train.y[rows]
-    loss = ClassLoss(y, problem.n_classes, np.ones(len(y)))
+    loss = ClassLoss(y, problem.n_classes, problem.train.weight[rows])
     base = loss.base()
     ensemble = Ensemble(Bins(tuple(bins.cuts[f] for f in features)), features, base)
     if len(features):
@@ -94,7 +94,7 @@ class SubsetSearch:
         rows = self._probe_valid
         y = p.valid.y[rows]
         log_p = log_probability(ensemble_scores(e, e.bins.transform(p.valid.X[rows][:, e.features])))
-        return float(-log_p[np.arange(len(y)), y].mean())
+        return float(np.average(-log_p[np.arange(len(y)), y], weights=p.valid.weight[rows]))
 
     def models(self, subsets: Iterable[Subset]) -> list[Trained]:
         """A full classifier per subset, judged on rows it has not seen."""
@@ -107,13 +107,13 @@ class SubsetSearch:
     def _train(self, subset: Subset) -> Trained:
         args = (self.problem, subset, self._full_bins, self._full_codes, FULL, FULL_TREES)
         ensemble = fit_classifier(*args, np.arange(len(self.problem.train.y)))
-        unseen = np.empty((len(self.judge.fold), len(ensemble.base)))
-        for k in range(N_FOLDS):
-            held = np.flatnonzero(self.judge.fold == k)
-            copy = fit_classifier(*args, np.flatnonzero(self.judge.fold != k))
-            unseen[held] = ensemble_scores(copy, self._full_codes[copy.features][:, held])
+
+        def held(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+            copy = fit_classifier(*args, others)
+            return ensemble_scores(copy, self._full_codes[copy.features][:, rows])
+
         valid = ensemble_scores(ensemble, self._valid_codes[ensemble.features])
-        return Trained(ensemble, np.vstack([unseen, valid]))
+        return self.judge.trained(ensemble, valid, held)
 
     def promising(self, subsets: Iterable[Subset]) -> list[Subset]:
         """Those that no other is both cheaper and better than by the probe, and the most expensive one."""
@@ -123,6 +123,12 @@ class SubsetSearch:
             if not kept or self.losses([s])[0] < self.losses([kept[-1]])[0]:
                 kept.append(s)
         return sorted({*kept, by_cost[-1]})
+
+    def chain(self, n_stages: int) -> list[Subset]:
+        """At most so many nested subsets, from the smallest to all: those of the path by gain per cost."""
+        path = [s for s in self.forward(1.0) if s]
+        keep = np.unique(np.linspace(0, len(path) - 1, min(n_stages, len(path))).round().astype(int))
+        return [path[k] for k in keep]
 
     def cost(self, subset: Subset) -> float:
         """Price of a subset in the user's unit."""

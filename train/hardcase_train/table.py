@@ -2,7 +2,8 @@
 
 An .npz holds ``X`` (rows, features) and ``feature_names``, or windows: ``X`` (rows, sensors, samples) and
 ``sensor_names``, whose features are computed here by ``hardcase_edge.window``, as on the device. Targets: ``y``, or
-``Y`` with ``target_names``. Integers may come with a ``scale``. An array ``split`` may name each row's split.
+``Y`` with ``target_names``. Integers may come with a ``scale``. An array ``split`` may name each row's split, and an
+array ``weight`` what it counts.
 
 Whole numbers beyond 2**53 become the nearest double; as labels they stay exact.
 """
@@ -226,7 +227,7 @@ def _strings(names: np.ndarray) -> tuple[str, ...]:
 
 def _npz_labels(path: Path, arrays: dict[str, np.ndarray], n: int) -> Labels:
     columns: dict[str, np.ndarray] = {}
-    for name in ("y", "split"):
+    for name in ("y", "split", "weight"):
         if name in arrays and arrays[name].ndim == 1:
             _same(path, name, len(arrays[name]), n)
             columns[name] = arrays[name]

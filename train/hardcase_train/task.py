@@ -10,29 +10,29 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from hardcase_edge.errors import InputError, ProgramError
+from hardcase_edge.errors import InputError
 from hardcase_edge.meter import to_micro
-from hardcase_edge.program import Answer, Feature, Forward, Program, Sensor, Slice, Trees, Uplink
-from hardcase_edge.verifier import verify
+from hardcase_edge.program import Feature, Sensor, Uplink
 from hardcase_edge.wire import request_bytes
 
 from .config import Config
+from .declare import check_declared, declared, held
 from .hpc import N_FOLDS, fit_hpc, make_hpc, out_of_fold, probabilities
-from .problem import Problem, Rows
+from .legacy import read_legacy
+from .problem import Problem, Rows, scaled
+from .splits import CALIBRATION, random_split
 from .table import Table, read_table
 
-__all__ = ["Task", "declared", "make_task", "target_classes", "target_labels"]
+__all__ = ["Task", "make_task", "target_classes", "target_labels"]
 
 MAX_CLASSES = 200
 MIN_ROWS = 10
 PARTS = (("train", 0), ("valid", 1), ("test", 2))  # none may be empty
-CALIBRATION = 3
-PATTERN = (0, 1, 0, 2, 0, 0, 2, 0, 0)  # parts of the rows of a class, calibration rows apart
 
 
 @dataclass(frozen=True)
 class Task:
-    """A problem and its names. ``hpc`` is the fitted f0; ``table`` what was read."""
+    """A problem and its names. ``hpc`` is the fitted f0 or a legacy system's ``Legacy``; ``table`` what was read."""
 
     problem: Problem
     features: tuple[str, ...]
@@ -55,7 +55,9 @@ def make_task(config: Config, *, quiet: bool = True) -> Task:
     whole = read_table(config.file)
     y, classes = target_classes(whole, config.target)
     split = _split(whole, config, y)
-    table = whole.without(config.target, *(() if config.split in ("random", "time") else (config.split,)))
+    weight = _weights(whole, config, split)
+    split = np.where(weight > 0, split, -1)  # a row that counts for nothing is nowhere
+    table = whole.without(*_no_features(config))
     table.check_features()
     sensors, names = _sensors(table, config)
     train = split == 0
@@ -63,22 +65,46 @@ def make_task(config: Config, *, quiet: bool = True) -> Task:
         raise InputError(f"the training rows have one class of {config.target!r} only; choose another split")
     features = declared(table.X, train)
     X = held(table.X, features)
+    index = [np.flatnonzero(split == k) for k in range(split.max() + 1)]  # calibration, the last, may have none
+    legacy = None
+    if config.legacy is not None:
+        legacy = read_legacy(config.legacy, config.legacy_name, whole, classes, _places(table, sensors, names))
+    uplink = _uplink(config, features, tuple(range(len(features))) if legacy is None else legacy.carried(train))
+    check_declared(features, sensors, uplink)
+    if legacy is None:
+        hpc, said = _fitted(config, (X, y, weight), index, len(classes), quiet)
+    else:
+        hpc, said = legacy, legacy.split(index)
+    parts = [Rows(X[rows], y[rows], p, rows, weight[rows]) for rows, p in zip(index, said, strict=True)]
+    unused = parts[CALIBRATION] if len(parts) > CALIBRATION else None
+    problem = Problem(features, sensors, uplink, len(classes), parts[0], parts[1], parts[2], config.seed, unused)
+    return Task(problem, table.names, names, classes, _windows(table, names), hpc, config, table)
+
+
+def _fitted(
+    config: Config, rows: tuple[np.ndarray, ...], index: list[np.ndarray], n_classes: int, quiet: bool
+) -> tuple[Any, list[np.ndarray]]:
+    """f0 fitted to the training rows, and its probabilities of every part's rows: out-of-fold on training rows."""
     model = make_hpc(config.estimator, config.params, config.seed)
-    n_classes = len(classes)
-    uplink = _uplink(config, features)
-    _check_declared(features, sensors, uplink)
+    X, y, weight = rows
+    train, *others = index
     with tqdm(total=1 + N_FOLDS, desc="f0", disable=quiet, leave=False) as bar:
-        fitted = fit_hpc(model, X[train], y[train])
+        fitted = fit_hpc(model, X[train], y[train], weight[train])
         bar.update(1)
-        unseen = out_of_fold(model, X[train], y[train], n_classes, config.seed, bar.update)
-    parts = {}
-    for k in np.unique(split).tolist():
-        rows = np.flatnonzero(split == k)
-        p = unseen if k == 0 else probabilities(fitted, X[rows], n_classes)
-        parts[k] = Rows(X[rows], y[rows], p, rows)
-    unused = parts.get(CALIBRATION)
-    problem = Problem(features, sensors, uplink, n_classes, parts[0], parts[1], parts[2], config.seed, unused)
-    return Task(problem, table.names, names, classes, _windows(table, names), fitted, config, table)
+        unseen = out_of_fold(model, X[train], y[train], n_classes, config.seed, bar.update, weight[train])
+    return fitted, [unseen, *(probabilities(fitted, X[part], n_classes) for part in others)]
+
+
+def _places(table: Table, sensors: tuple[Sensor, ...], names: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    """The features that each feature's name and each sensor's stand for; a sensor's goes before a feature's."""
+    features = {f: (k,) for k, f in enumerate(table.names)}
+    return {**features, **{name: s.features for name, s in zip(names, sensors, strict=True)}}
+
+
+def _no_features(config: Config) -> list[str]:
+    """Columns that are not for models to read."""
+    split = None if config.split in ("random", "time") else config.split
+    return [name for name in (config.target, split, config.weight) if name is not None]
 
 
 def target_classes(table: Table, target: str) -> tuple[np.ndarray, tuple[Any, ...]]:
@@ -132,7 +158,7 @@ def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
         order = np.array([0, 1, CALIBRATION, 2])
         return order[np.searchsorted([round(s * n) for s in (0.6, 0.7, 0.8)], np.arange(n), side="right")]
     if config.split == "random":
-        out = _stratified(y, config.seed)
+        out = random_split(y, config.seed)
         for name, k in PARTS:
             if not (out == k).any():
                 raise InputError(
@@ -155,22 +181,26 @@ def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
     return out
 
 
-def _stratified(y: np.ndarray, seed: int) -> np.ndarray:
-    """60/10/10/20 for train, valid, calibration, test.
-
-    Calibration rows are drawn from all rows alike: a promise is about independent draws, and strata would keep rare
-    classes out of them. The others are stratified; of a rare class, training gets its rows first.
-    """
-    rng = np.random.default_rng(seed)
-    out = np.full(len(y), CALIBRATION, dtype=np.int64)
-    others = np.sort(rng.permutation(len(y))[round(0.1 * len(y)) :])
-    taken = 0  # runs on over classes, so that rounding does not favour one part
-    for c in range(int(y.max()) + 1):
-        rows = rng.permutation(others[y[others] == c])
-        place = (np.arange(len(rows)) + (taken if len(rows) >= len(PATTERN) else 0)) % len(PATTERN)
-        out[rows] = np.array(PATTERN)[place]
-        taken += len(rows)
-    return out
+def _weights(table: Table, config: Config, split: np.ndarray) -> np.ndarray:
+    """(n,) what each row counts, scaled."""
+    if config.weight is None:
+        return np.ones(len(split))
+    if config.weight not in table.labels:
+        raise InputError(f"[data] weight is {config.weight!r}, which is no column of the data")
+    if config.weight in (config.target, config.split):
+        raise InputError(f"[data] weight is {config.weight!r}, which is the target or the split; name another column")
+    values = [v if isinstance(v, int | float) else np.nan for v in table.labels[config.weight]]
+    weight = np.array(values, dtype=np.float64)
+    odd = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if len(odd):
+        raise InputError(
+            f"the weight {config.weight!r} is missing or no number of at least 0 in {len(odd)} rows, "
+            f"first in row {odd[0] + 1}"
+        )
+    for name, k in PARTS:
+        if not (weight[split == k] > 0).any():
+            raise InputError(f"the weight {config.weight!r} is 0 in all {name} rows; give one of them some")
+    return scaled(weight)
 
 
 def _sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tuple[str, ...]]:
@@ -207,55 +237,14 @@ def _matching(names: Sequence[str], pattern: str) -> list[str]:
     return [n for n in names if n.startswith(pattern[:-1])] if pattern.endswith("*") else []
 
 
-def _uplink(config: Config, features: tuple[Feature, ...]) -> Uplink:
-    """Every request carries all features."""
+def _uplink(config: Config, features: tuple[Feature, ...], carried: tuple[int, ...]) -> Uplink:
     return Uplink(
         per_request=to_micro(config.per_request),
         per_byte=to_micro(config.per_byte),
         cloud_per_request=to_micro(config.cloud_per_request),
-        request_bytes=request_bytes([f.dtype for f in features]),
-        features=tuple(range(len(features))),
+        request_bytes=request_bytes([features[f].dtype for f in carried]),
+        features=carried,
     )
-
-
-def _check_declared(features: tuple[Feature, ...], sensors: tuple[Sensor, ...], uplink: Uplink) -> None:
-    """Whether any program could carry this: told before hours of training, not after."""
-    nodes = (Forward(tuple(range(len(sensors))), 1), Answer(Slice(0, 0, 1)))
-    try:
-        verify(Program(features, sensors, uplink, (), (Trees((), (0,), ()),), nodes, 2))
-    except ProgramError as error:
-        raise InputError(f"no device could run what is trained on this data: {error}") from error
-
-
-def declared(X: np.ndarray, train: np.ndarray) -> tuple[Feature, ...]:
-    """Declared type of each feature: i32 for whole numbers, f32, or f64 where f32 would blur it.
-
-    Blur: a value would move by more than a thousandth of the column's standard deviation.
-    """
-    out = []
-    for f in range(X.shape[1]):
-        values = X[:, f][~np.isnan(X[:, f])]
-        if len(values) == 0:
-            dtype = "f32"
-        elif (values == np.floor(values)).all() and np.abs(values).max() < 2**31 - 1:
-            dtype = "i32"
-        elif np.abs(values).max() > np.finfo(np.float32).max:
-            dtype = "f64"
-        else:
-            blur = np.abs(values.astype(np.float32) - values).max()
-            is_constant = values.min() == values.max()  # then a rounded sum may still give it a deviation
-            dtype = "f64" if blur > 1e-3 * values.std() > 0 and not is_constant else "f32"
-        out.append(Feature(dtype, bool(np.isnan(X[train, f]).any())))
-    return tuple(out)
-
-
-def held(X: np.ndarray, features: tuple[Feature, ...]) -> np.ndarray:
-    """Values as the declared types hold them."""
-    out = X.copy()
-    for f, feature in enumerate(features):
-        if feature.dtype == "f32":
-            out[:, f] = X[:, f].astype(np.float32)
-    return out
 
 
 def _windows(table: Table, sensors: tuple[str, ...]) -> dict[str, int]:

@@ -1,0 +1,36 @@
+"""Every estimator with few rounds, a quick f0, and data for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.tree import DecisionTreeClassifier
+
+import hardcase_train
+from hardcase_train.estimator import PolicyClassifier
+
+__all__ = ["NAMES", "few", "table"]
+
+ROUNDS: dict[str, dict[str, Any]] = {
+    "AdaptGBRT": {"n_rounds": 1, "trees_per_round": 5},
+    "AdaptLin": {"n_rounds": 2, "n_steps": 10},
+    "AdaptLstsq": {"n_rounds": 2, "n_steps": 10},
+    "GreedyMiser": {"n_trees": 8},
+}
+NAMES = [name for name in hardcase_train.__all__ if name != "PolicyClassifier"]
+
+
+def few(name: str, **params: Any) -> PolicyClassifier:
+    """The estimator of this name, quick to fit."""
+    hpc = DecisionTreeClassifier(max_depth=5, random_state=0)
+    return getattr(hardcase_train, name)(**{"hpc": hpc, "random_state": 0, **ROUNDS.get(name, {}), **params})
+
+
+def table(n: int = 300, n_classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of five columns, the later ones telling more of the class; the third has gaps."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, n)
+    X = rng.normal(size=(n, 5)) + y[:, None] * (0.0, 0.5, 1.0, 1.5, 2.5)
+    X[rng.random(n) < 0.1, 2] = np.nan
+    return X, y

@@ -1,0 +1,133 @@
+"""A staged policy: nested sensor sets, each with a model of its own, and cuts that say where a row ends.
+
+Stage k buys what its set lacks. It answers if the margin of its low-cost model is wide enough, or if its gate (where
+it has one) calls the row easy; otherwise the next stage goes on, and behind the last is the cloud. The confidence
+cascade and ADAPT with several stages are both this; they differ in how stages are trained and how cuts are chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hardcase_edge.program import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Node, Slice
+
+from .batch import Outcome
+from .buying import buy, n_nodes
+from .compiler import compile_program
+from .front import Point, with_test
+from .judge import Judge, Trained
+from .losses import class_outputs
+from .static_subset import answer_node
+from .subsets import Subset
+
+__all__ = ["NEVER", "Cut", "Cuts", "Staged"]
+
+NEVER = 1e6  # beyond every score
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a stage answers: margins of at least ``margin``, and gate scores of at most ``gate``."""
+
+    margin: float
+    gate: float = -NEVER  # no row
+
+    @property
+    def is_last(self) -> bool:
+        """Every row ends here."""
+        return self.margin <= -NEVER
+
+
+Cuts = dict[int, Cut]  # by stage; a stage without one is passed over
+
+
+class Staged:
+    """Stages run once on the judged rows: what becomes of a row that ends at each of them, or is forwarded.
+
+    Parameters
+    ----------
+    chain : nested sensor sets, smallest first, none twice
+    models : one per set: class scores first, then the gate's score if it has a gate
+
+    Attributes
+    ----------
+    stops : per stage, the outcome of all rows that end there
+    forwarded : the outcome of all rows in the cloud
+    gates : per stage, the gate's scores (n,), or None
+    """
+
+    def __init__(self, judge: Judge, chain: Sequence[Subset], models: Sequence[Trained]) -> None:
+        self.judge, self.chain, self.models = judge, list(chain), list(models)
+        self.width = class_outputs(judge.problem.n_classes)
+        everything = tuple(sorted({s for subset in chain for s in subset}))
+        start: list[Node] = [Acquire(everything, 1, 1), Answer(self._classes(0))]
+        batch = judge.batch(compile_program(judge.problem, [m.part for m in models], start), models)
+        self.stops = [
+            batch.run(judge.hpc_label, [Acquire(subset, 1, 1), Answer(self._classes(k))])
+            for k, subset in enumerate(chain)
+        ]
+        cloud: list[Node] = [Forward(judge.problem.hpc_sensors, 1), Answer(self._classes(0))]
+        self.forwarded = batch.run(judge.hpc_label, cloud)
+        self.gates = [m.scores[:, self.width] if m.scores.shape[1] > self.width else None for m in models]
+
+    def ends(self, k: int, cut: Cut) -> np.ndarray:
+        """Which rows end at this stage if they reach it, (n,) bool."""
+        ends = self.stops[k].margin >= cut.margin
+        gate = self.gates[k]
+        return ends if gate is None else ends | (gate <= cut.gate)
+
+    def point(self, method: str, params: dict[str, Any], cuts: Cuts) -> Point:
+        """A policy's figures on the judged rows; no program yet."""
+        outcome: Outcome = self.forwarded
+        for k in sorted(cuts, reverse=True):
+            outcome = self.stops[k].where(self.ends(k, cuts[k]), outcome)
+        return Point(method, {**params, "cuts": cuts}, self.judge.summary(outcome), {}, None)
+
+    def finish(self, point: Point) -> Point:
+        """The program with the scorers that this point uses, and its test figures."""
+        kept = sorted(point.params["cuts"])
+        cuts = [point.params["cuts"][k] for k in kept]
+        params = {
+            **point.params,
+            "stages": [list(self.chain[k]) for k in kept],
+            "cuts": [{"margin": c.margin, "gate": c.gate} for c in cuts],
+        }
+        nodes = [*self._body(kept, cuts), *self._answers(kept, cuts)]
+        program = compile_program(self.judge.problem, [self.models[k].part for k in kept], nodes)
+        return with_test(self.judge.problem, replace(point, params=params, program=program))
+
+    def _classes(self, scorer: int) -> Slice:
+        return Slice(scorer, 0, self.width)
+
+    def _body(self, kept: list[int], cuts: list[Cut]) -> list[Node]:
+        """Per stage: buy what is new, then branch on the margin, then on the gate. Answers stand behind it all."""
+        owned = [set(self.chain[k]) for k in kept]
+        new = [sorted(mine - before) for before, mine in zip([set(), *owned], owned, strict=False)]
+        gated = [self.gates[k] is not None and c.gate > -NEVER for k, c in zip(kept, cuts, strict=True)]
+        sizes = [n_nodes(s) + (0 if c.is_last else 1 + g) for s, c, g in zip(new, cuts, gated, strict=True)]
+        first = sum(sizes) + (not cuts[-1].is_last)  # the first answer's place
+        nodes: list[Node] = []
+        for i, cut in enumerate(cuts):
+            if cut.is_last:
+                return nodes + buy(new[i], len(nodes), first + i)
+            nodes += buy(new[i], len(nodes))
+            nodes.append(Branch(self._classes(i), MARGIN, (len(nodes) + 1, first + i), cut.margin))
+            if gated[i]:
+                gate = Slice(i, self.width, self.width + 1)
+                nodes.append(Branch(gate, THRESHOLD, (first + i, len(nodes) + 1), cut.gate))
+        return [*nodes, Forward(self.judge.problem.hpc_sensors, first + len(cuts) - 1)]
+
+    def _answers(self, kept: list[int], cuts: list[Cut]) -> list[Node]:
+        """An answer per stage, its confidences from the judged rows that end there."""
+        judge, out = self.judge, []
+        on = np.ones(len(judge.y), dtype=bool)
+        for i, (k, cut) in enumerate(zip(kept, cuts, strict=True)):
+            here, stop = on & self.ends(k, cut), self.stops[k]
+            on &= ~here
+            right = stop.label == judge.y
+            out.append(answer_node(Answer(self._classes(i)), stop.margin[here], right[here], judge.weight[here]))
+        return list(out)
