@@ -35,7 +35,7 @@ MAX_LOSS = 0.005
 PAGE = ROOT / "docs" / "benchmarks" / "rig.md"
 HEAD = """# The hydraulic rig: every target
 
-Written by `make bench-learning` (`benchmarks/rig.py`). For each target and seed: a random split of 60/20/20, f0 (300
+Written by `make bench-learning` (`benchmarks/rig.py`). For each target and seed: a random split of 60/10/10/20, f0 (300
 extremely randomised trees), every method trained; policies are picked on the judged rows as
 `hardcase export --max-loss 0.005` does ([how](../decisions/judged-rows.md)), and these are their figures on test rows.
 Where no policy of a method is good enough on the judged rows, f0 is picked. `hardcase` is picked among all methods.

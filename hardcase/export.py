@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardcase_edge.errors import InputError
 from hardcase_edge.meter import to_unit
 
 if TYPE_CHECKING:
+    from hardcase_export.held_out import HeldOut
+    from hardcase_export.promised import Terms
     from hardcase_export.write import Exported
 
 __all__ = ["HELP", "arguments", "run"]
@@ -24,6 +29,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--max-loss", type=float, metavar="SHARE", help="the cheapest point at most this far below f0 (0.01: 1 %%)"
     )
     wish.add_argument("--budget", type=float, metavar="COST", help="the most accurate point of at most this mean cost")
+    wish.add_argument(
+        "--risk",
+        type=float,
+        metavar="SHARE",
+        help="the cheapest point promised to get no more local answers wrong",
+    )
+    parser.add_argument("--delta", type=float, metavar="SHARE", help="chance that the promise fails (default 0.05)")
+    parser.add_argument("--max-forward", type=float, metavar="SHARE", help="promise also that no more is forwarded")
+    parser.add_argument("--excess", action="store_true", help="--risk is of errors beyond f0's on the same cases")
+    parser.add_argument(
+        "--calibration", metavar="FILE", help="labelled rows to promise on (default: the build's calibration.npz)"
+    )
+    parser.add_argument(
+        "--hpc",
+        metavar="MODEL",
+        help="hpc.onnx or module:function, to answer those rows (default: the build's, or the answers in FILE)",
+    )
     parser.add_argument("--out", required=True, metavar="FILE", help="the bundle to write, such as model.hcb")
     parser.add_argument("--key", metavar="FILE", help="private key to sign with, from hardcase keygen")
     parser.add_argument("--method", metavar="NAME", help="look at the points of this method only")
@@ -42,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
     """Export and report."""
     from hardcase_export.write import export_bundle
 
+    terms = _terms(args)
     done = export_bundle(
         args.build,
         args.out,
@@ -51,9 +74,47 @@ def run(args: argparse.Namespace) -> int:
         method=args.method,
         min_agreement=args.min_agreement,
         seed=args.seed,
+        terms=terms,
+        held_out=None if args.calibration is None else _held_out(args),
     )
     print(json.dumps(_report(done)) if args.json else _text(done))
     return 0
+
+
+def _terms(args: argparse.Namespace) -> Terms | None:
+    from hardcase_export.promised import Terms
+
+    if args.hpc is not None and args.calibration is None:
+        raise InputError("--hpc answers the rows of --calibration; give both or neither")
+    if args.risk is not None:
+        terms = Terms(args.risk, 0.05 if args.delta is None else args.delta, args.max_forward, args.excess)
+        terms.check()
+        return terms
+    extra = {"--delta": args.delta, "--max-forward": args.max_forward, "--calibration": args.calibration}
+    given = [flag for flag, value in extra.items() if value is not None] + ["--excess"] * args.excess
+    if given:
+        raise InputError(f"{given[0]} is a term of a promise; give --risk with it")
+    return None
+
+
+def _held_out(args: argparse.Namespace) -> HeldOut:
+    """The user's own rows, with the answers of the build's f0."""
+    import numpy as np
+
+    from hardcase_export.front import candidates, read_front
+    from hardcase_export.held_out import HeldOut, file_sha256
+    from hardcase_export.integers import read_draft
+    from hardcase_export.tables import Rows
+
+    from .labelled import labelled_rows, replies_to
+
+    build, path = Path(args.build), Path(args.calibration)
+    front = read_front(build / "front.json")
+    draft, manifest = read_draft(build, candidates(front, args.method)[0], front.legacy)
+    manifest = replace(manifest, hpc=front.legacy or file_sha256(build / "hpc.onnx"))  # of a draft without it, too
+    X, y, known = labelled_rows(path, manifest)
+    said = np.array(replies_to(draft, manifest, X, known, args.hpc, [build]), dtype=np.int64).reshape(-1, 2)
+    return HeldOut(Rows(X, y, said[:, 0], said[:, 1]), path.name, file_sha256(path))
 
 
 def _report(done: Exported) -> dict[str, Any]:
@@ -74,11 +135,14 @@ def _report(done: Exported) -> dict[str, Any]:
         "agreement": {"valid": done.valid.agreement, "test": done.test.agreement},
         "valid": done.valid.after.to_json(),
         "test": done.test.after.to_json(),
+        "promise": done.promise,
         "parity": {"valid": done.valid.to_json(), "test": done.test.to_json()},
     }
 
 
 def _text(done: Exported) -> str:
+    from hardcase_export.promised import say_promise
+
     r = _report(done)
     cost, same, unit = r["cost"], r["agreement"], r["unit"]
     lines = [
@@ -95,4 +159,7 @@ def _text(done: Exported) -> str:
             f"  {rows:<9}  accuracy {f['accuracy']:.4f}, {f['cost']:.2f} {unit}, "
             f"{f['forward_rate']:.1%} forwarded, {f['n']} rows"
         )
+    promise = say_promise(done.promise)
+    if promise is not None:
+        lines.append(f"  promise    {promise}")
     return "\n".join(lines)

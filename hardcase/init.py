@@ -66,7 +66,7 @@ def make_toml(table: Table, file: str, target: str) -> str:
     """The text of a hardcase.toml: every column a sensor, windows by sensor, every cost 1."""
     sensors = {s: [f"{s}.*"] for s in table.windows} or {n: [n] for n in table.names}
     head = f"""\
-# What to learn from. split: random (60/20/20), time (row order), or a column that says train, valid, test.
+# What to learn from. split: random (60/10/10/20), time, or a column that says train, valid, calibration, test.
 [data]
 file = {quote(file)}
 target = {quote(target)}

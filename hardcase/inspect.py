@@ -29,6 +29,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(f: dict[str, Any]) -> list[str]:
+    from hardcase_export.promised import say_promise
+
     unit, cost, request = f["unit"], f["cost"], f["request"]
     mean = "not claimed" if cost["mean"] is None else f"{cost['mean']:.2f}"
     bound = "" if cost["is_exact"] else " (bounds)"
@@ -50,6 +52,9 @@ def _lines(f: dict[str, Any]) -> list[str]:
         lines.append(f"  unproved    scorers {_some(f['unproved'])}: a user's own blob, its insides cannot be seen")
     lines += [f"  {'sensor':<24}{'cost':>12} {unit}  features"]
     lines += [f"  {s['name']:<24}{s['cost']:>12g} {' ' * len(unit)}  {_some(s['features'])}" for s in f["sensors"]]
+    promise = say_promise(f["claims"].get("promise"))
+    if promise is not None:
+        lines.append(f"  promise     {promise}")
     lines += [f"  claims      {key}: {json.dumps(value, sort_keys=True)}" for key, value in sorted(f["claims"].items())]
     return lines
 

@@ -90,8 +90,10 @@ def _fill(folder: Path, task: Task, points: list[Point], hpc: dict[str, Any]) ->
     front = {"unit": task.config.unit, "points": entries, "hpc": hpc}
     (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n")
     (folder / "front.svg").write_bytes(front_svg(task.config.unit, entries, task.config.target))
-    for name, rows in (("valid", task.problem.valid), ("test", task.problem.test)):
-        _save_rows(folder / f"{name}.npz", task, rows, hpc["sha256"])
+    for name in ("valid", "calibration", "test"):
+        rows = getattr(task.problem, name)
+        if rows is not None:
+            _save_rows(folder / f"{name}.npz", task, rows, hpc["sha256"])
     return front
 
 
@@ -138,7 +140,8 @@ def _figures(task: Task, p: Point) -> dict[str, dict[str, float]]:
 def _provenance(task: Task, point: Point) -> dict[str, Any]:
     from importlib.metadata import version
 
-    rows = {k: len(getattr(task.problem, k).y) for k in ("train", "valid", "test")}
+    parts = {k: getattr(task.problem, k) for k in ("train", "valid", "calibration", "test")}
+    rows = {k: len(part.y) if part else 0 for k, part in parts.items()}
     packages = {name: version(name) for name in ("hardcase-train", "numpy", "scikit-learn")}
     data = {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split}
     return {

@@ -37,6 +37,7 @@ from hardcase_edge.program import (
     Trees,
     Uplink,
 )
+from hardcase_edge.session import CLOUD, Decision
 from hardcase_edge.wire import request_bytes
 from hardcase_export.onnx_hpc import export_hpc
 from hardcase_export.rows import decisions, figures
@@ -205,11 +206,21 @@ def save_rows(path: Path, hpc: Path, n: int, seed: int) -> Rows:
     return rows
 
 
+def local_figures(made: list[Decision], rows: Rows) -> dict[str, float]:
+    """What training says of the rows that are answered locally."""
+    local = np.array([d.route != CLOUD for d in made])
+    right, f0 = (np.array([d.result for d in made]) == rows.y)[local], (rows.hpc == rows.y)[local]
+    shares = {"local_error": ~right, "local_worse": f0 & ~right, "local_better": right & ~f0}
+    return {name: float(which.mean()) for name, which in shares.items()}
+
+
 def save_draft(folder: Path, name: str, draft: Program, splits: dict[str, Rows]) -> dict[str, Any]:
     """Write one draft; its part of a front's point."""
     place = f"policies/{name}.safetensors"
     (folder / place).write_bytes(pack_bundle(Bundle(MANIFEST.to_json(), draft, (), is_draft=True)))
-    measured = {k: figures(decisions(draft, r.X, r.hpc, r.confidence), r.y).to_json() for k, r in splits.items()}
+    made = {k: decisions(draft, r.X, r.hpc, r.confidence) for k, r in splits.items()}
+    measured = {k: figures(made[k], r.y).to_json() for k, r in splits.items()}
     for figure in measured.values():
         del figure["n"]
+    measured["valid"] |= local_figures(made["valid"], splits["valid"])
     return {"program": place, **measured}

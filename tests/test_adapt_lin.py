@@ -260,10 +260,10 @@ def test_the_draft_decides_as_the_estimator_on_every_row_and_the_device_as_both(
 
 @cache
 def rig():
-    """The rig's task with a quick f0 and few training rows."""
+    """The rig's task with a quick f0 and one training row in four."""
     task = make_task(replace(read_config(RIG), estimator="KNeighborsClassifier", params={}))
     few = task.problem.train
-    few = Rows(few.X[:300], few.y[:300], few.hpc[:300], few.index[:300])
+    few = Rows(few.X[::4], few.y[::4], few.hpc[::4], few.index[::4])
     return replace(task.problem, train=few)
 
 
@@ -275,7 +275,7 @@ def test_on_the_rig_integers_decide_as_floats_in_999_rows_of_1000():
     gate = float(np.quantile(model.trained_.scores[:, -1], 0.8))
     nodes = adapt_nodes(problem, model.sensors_, gate, 8.0)
     draft = compile_program(problem, [model.trained_.part], nodes)
-    X = np.vstack([problem.train.X, problem.valid.X, problem.test.X])
+    X = np.vstack([rows.X for rows in (problem.train, problem.valid, problem.calibration, problem.test)])
     hpc = np.zeros(len(X), dtype=np.int64)
     floats, integers = Batch(draft, X).run(hpc), Batch(quantise(draft).program, X).run(hpc)
     assert 0.05 < floats.forwarded.mean() < 0.5

@@ -18,6 +18,7 @@ from hardcase_train.compiler import compile_program
 from hardcase_train.front import with_test
 from hardcase_train.judge import Judge
 from hardcase_train.learn import learn
+from hardcase_train.order import content_order
 from hardcase_train.subsets import SubsetSearch
 from tests.train_helpers import make_problem, quick
 
@@ -155,18 +156,27 @@ def test_figures_of_a_point_are_those_of_its_program_on_test_rows():
 
 
 def test_poisoned_test_rows_change_neither_choices_nor_programs(monkeypatch):
-    """All that learning decides stays the same when test rows and their labels are nonsense."""
+    """All that learning decides stays the same when test and calibration rows and their labels are nonsense."""
     quick(monkeypatch)
     p = problem(3)
     rng = np.random.default_rng(9)
     n = len(p.test.y)
     nonsense = replace(p.test, X=rng.normal(size=p.test.X.shape) * 1e6, y=rng.integers(0, 3, n), hpc=rng.random((n, 3)))
-    poisoned = learn(replace(p, test=nonsense), METHODS, quiet=True)
+    poisoned = learn(replace(p, test=nonsense, calibration=nonsense), METHODS, quiet=True)
     clean = points(3)
     assert [(q.method, q.params, q.valid, q.program) for q in poisoned] == [
         (q.method, q.params, q.valid, q.program) for q in clean
     ]
     assert [q.test for q in poisoned] != [q.test for q in clean]
+
+
+def test_calibration_rows_change_with_the_problem_as_test_rows_do():
+    p = replace(problem(3), calibration=problem(3).test)
+    proba = np.random.default_rng(0).random((3 * len(p.test.y), 3))
+    changed = content_order(p.with_hpc(proba)).ordered()
+    assert changed.calibration.X.tobytes() == changed.test.X.tobytes() != p.test.X.tobytes()
+    assert changed.calibration.hpc.tobytes() == changed.test.hpc.tobytes() == proba[p.test.index].tobytes()
+    assert content_order(problem(3).with_hpc(proba)).ordered().calibration is None
 
 
 def test_the_judged_rows_are_training_and_validation_rows():
@@ -177,6 +187,20 @@ def test_the_judged_rows_are_training_and_validation_rows():
     assert np.bincount(judge.fold).min() >= len(p.train.y) // 4
     outcome = Batch(points(3)[0].program, judge.X).run(judge.hpc_label)  # f0 itself loses nothing to f0
     assert judge.summary(outcome)["loss_se"] == 0.0
+
+
+def test_local_figures_are_shares_of_the_rows_that_are_answered_locally():
+    judge = Judge(problem(3))
+    n = len(judge.y)
+    other = (judge.y + 1) % 3
+    object.__setattr__(judge, "hpc_label", np.where(np.arange(n) % 2 == 0, judge.y, other))
+    forwarded, zeros = np.arange(n) >= 40, np.zeros(n)
+    wrong = np.isin(np.arange(n), [0, 2, 4, 5])  # of the first 40, f0 is wrong in the odd ones
+    label = np.where(forwarded, judge.hpc_label, np.where(wrong, other, judge.y))
+    figures = judge.summary(Outcome(label, zeros, forwarded, zeros, zeros))
+    assert [figures[k] for k in ("local_error", "local_worse", "local_better")] == [4 / 40, 3 / 40, 19 / 40]
+    everything = judge.summary(Outcome(judge.hpc_label, zeros, np.ones(n, bool), zeros, zeros))
+    assert everything["local_error"] == 0.0
 
 
 def test_the_standard_error_is_that_of_the_paired_loss():

@@ -293,7 +293,7 @@ def coarse(monkeypatch):
         nodes = (*made.program.nodes[:2], moved, *made.program.nodes[3:])
         return replace(made, program=replace(made.program, nodes=nodes))
 
-    monkeypatch.setattr("hardcase_export.write.quantise", wrong)
+    monkeypatch.setattr("hardcase_export.integers.quantise", wrong)
     return wrong
 
 

@@ -222,7 +222,8 @@ def test_f0s_answers_and_costs_are_the_tables(built, front):
     assert f0["test"]["cost"] == 2.0 + 4.0 + 30.0  # the union, and a request
     b = np.array(table["used:b"])
     assert f0["test"]["used_cost"] == pytest.approx(32.0 + 4.0 * b[index].mean())
-    judged = np.setdiff1d(np.arange(len(b)), index)
+    with np.load(built / "build" / "calibration.npz") as rows:
+        judged = np.setdiff1d(np.arange(len(b)), [*index, *rows["index"]])
     assert f0["valid"]["used_cost"] == pytest.approx(32.0 + 4.0 * b[judged].mean())
 
 
@@ -309,6 +310,29 @@ def test_the_builds_own_test_rows_hold_f0s_answers_and_other_rows_need_its_funct
     assert status == 0, err
     data, table = legacy_columns()
     assert said["accuracy"] == np.mean((np.array(table["p:hot"]) > 0.5) == (np.array(data["y"]) == "hot"))
+
+
+def test_a_promise_asks_its_table_or_its_function_about_the_rows(built, front, tmp_path, capsys, monkeypatch):
+    """The build's rows hold the table's answers; the same rows as a .csv need the function, which says the same."""
+    data, _ = legacy_columns()
+    with np.load(built / "build" / "calibration.npz") as file:
+        index = file["index"]
+    write_csv(tmp_path / "mine.csv", {name: np.array(column)[index] for name, column in data.items()})
+    (built / "boiler_promised.py").write_text(BOILER)
+    monkeypatch.syspath_prepend(built)
+    argv = ("export", built / "build", "--risk", 0.6, "--delta", 0.5, "--min-agreement", 0.9, "--excess")
+
+    def promised(*more):
+        status, said, err = run(capsys, *argv, "--out", tmp_path / "m.hcb", *more)
+        return said["promise"] if status == 0 else err
+
+    of_the_table = promised()
+    assert of_the_table["rows"]["n"] == 12
+    of_the_function = promised("--calibration", tmp_path / "mine.csv", "--hpc", "boiler_promised:answer")
+    assert of_the_function.pop("rows")["file"] == "mine.csv"
+    assert {k: v for k, v in of_the_table.items() if k != "rows"} == of_the_function
+    assert promised("--calibration", built / "build" / "test.npz")["rows"]["n"] == 24
+    assert "legacy system 'boiler-1'" in promised("--calibration", tmp_path / "mine.csv")
 
 
 BOILER = """

@@ -22,6 +22,7 @@ from hardcase_edge.bundle import unpack_bundle
 from hardcase_edge.load import load_bundle
 from hardcase_export.front import read_front
 from hardcase_train.hpc import out_of_fold
+from hardcase_train.splits import CALIBRATION, random_split
 from hardcase_train.table import read_table
 from tests.train_helpers import quick, run, toml, write_csv
 
@@ -141,7 +142,7 @@ def test_any_table_of_numbers_with_a_target_trains_exports_and_evaluates(tmp_pat
 @pytest.mark.parametrize("method", ["hpc", "adapt-gbrt", "cascade"])
 def test_a_policy_that_forwards_is_judged_on_a_users_table_as_on_test_rows(tmp_path, capsys, method):
     """Rows of the source, one by one, give the figures of test.npz: names, labels and types are found again."""
-    table = columns(n=150, b=punched(columns(n=150)["b"]))
+    table = columns(n=200, b=punched(columns(n=200)["b"]))
     table["y"] = np.where(table["y"] == 1, "hot", "cold")
     train(tmp_path, capsys, table, "[cost.uplink]\nper_request = 2\n")
     bundle = tmp_path / "build" / "model.hcb"
@@ -199,10 +200,12 @@ def rows_of(folder, name):
 def test_a_random_split_is_stratified_and_takes_every_row_once(tmp_path, capsys):
     table = columns(n=200, n_classes=4)
     train(tmp_path, capsys, table, "[policy]\nmethods = ['static']\n")
-    valid, test = rows_of(tmp_path, "valid"), rows_of(tmp_path, "test")
-    assert (len(valid["y"]), len(test["y"])) == (40, 40)
-    assert not set(valid["index"]) & set(test["index"])
-    assert np.bincount(valid["y"]).tolist() == np.bincount(test["y"]).tolist() == [10, 10, 10, 10]
+    valid, calibration, test = (rows_of(tmp_path, name) for name in ("valid", "calibration", "test"))
+    assert (len(valid["y"]), len(calibration["y"]), len(test["y"])) == (20, 20, 40)
+    assert len({*valid["index"], *calibration["index"], *test["index"]}) == 80
+    left = 50 - np.bincount(calibration["y"], minlength=4)
+    for part, share in ((valid, 1 / 9), (test, 2 / 9)):
+        assert np.abs(np.bincount(part["y"]) - share * left).max() < 1
     assert valid["X"][:, 2].tolist() == table["c"][valid["index"]].tolist()
 
 
@@ -213,7 +216,8 @@ def test_a_time_split_keeps_row_order_and_classes_that_training_has_not_seen(tmp
     front = train(
         tmp_path, capsys, table, data='split = "time"', text="[policy]\nmethods = ['adapt-gbrt', 'cascade']\n"
     )
-    assert rows_of(tmp_path, "valid")["index"].tolist() == list(range(60, 80))
+    assert rows_of(tmp_path, "valid")["index"].tolist() == list(range(60, 70))
+    assert rows_of(tmp_path, "calibration")["index"].tolist() == list(range(70, 80))
     assert rows_of(tmp_path, "test")["index"].tolist() == list(range(80, 100))
     assert max(p["test"]["accuracy"] for p in front["points"]) <= 0.25  # nothing can know class 2
     bundle = tmp_path / "build" / "m.hcb"
@@ -231,6 +235,54 @@ def test_a_column_may_say_the_split(tmp_path, capsys, words):
     train(tmp_path, capsys, table, "[policy]\nmethods = ['static']\n", data='split = "part"')
     assert rows_of(tmp_path, "valid")["index"].tolist() == np.flatnonzero(part == 1).tolist()
     assert rows_of(tmp_path, "test")["feature_names"].tolist() == ["a", "b", "c"]
+    assert not (tmp_path / "build" / "calibration.npz").exists()
+
+
+@pytest.mark.parametrize("word", ["calibration", 3])
+def test_a_column_may_name_calibration_rows(tmp_path, capsys, word):
+    part = [("train", "valid", "test", word)[k % 4] if word != 3 else k % 4 for k in range(N)]
+    train(tmp_path, capsys, columns(part=part), "[policy]\nmethods = ['static']\n", data='split = "part"')
+    assert rows_of(tmp_path, "calibration")["index"].tolist() == list(range(3, N, 4))
+    provenance = load_manifest_of(tmp_path / "build")
+    assert provenance["data"]["rows"] == {"train": 15, "valid": 15, "calibration": 15, "test": 15}
+
+
+@pytest.mark.parametrize("kept", [15, 5, 0])
+def test_calibration_rows_of_weight_0_are_nowhere(tmp_path, capsys, kept):
+    """Those of weight 2 stand once; where all weigh nothing there are none."""
+    table = columns(part=np.arange(N) % 4)
+    table["w"] = np.where((table["part"] == 3) & (np.arange(N) >= 4 * kept), 0, 1 + np.arange(N) % 2)
+    train(tmp_path, capsys, table, "[policy]\nmethods = ['static']\n", data='split = "part"\nweight = "w"')
+    path = tmp_path / "build" / "calibration.npz"
+    found = rows_of(tmp_path, "calibration")["index"].tolist() if path.exists() else []
+    assert found == list(range(3, 4 * kept, 4))
+    assert load_manifest_of(tmp_path / "build")["data"]["rows"]["calibration"] == kept
+    assert path.exists() == (kept > 0)
+
+
+def load_manifest_of(build):
+    path = next((build / "policies").iterdir())
+    return unpack_bundle(path.read_bytes(), allow_draft=True).manifest["trained"]
+
+
+def test_calibration_rows_are_drawn_from_all_rows_alike_rare_classes_too():
+    """Over many seeds each row is drawn one time in ten, the only row of its class no less."""
+    y = np.array([0] * 60 + [1] * 39 + [2])
+    drawn = np.array([random_split(y, seed) == CALIBRATION for seed in range(2000)])
+    assert set(drawn.sum(axis=1).tolist()) == {10}
+    assert np.abs(drawn.mean(axis=0) - 0.1).max() < 5 * np.sqrt(0.1 * 0.9 / 2000)
+
+
+def test_a_trained_policy_is_promised_on_its_calibration_rows(tmp_path, capsys):
+    train(tmp_path, capsys, columns(n=400), "[policy]\nmethods = ['static', 'cascade']\n")
+    argv = ("export", tmp_path / "build", "--min-agreement", 0.9, "--out", tmp_path / "m.hcb")
+    status, said, err = run(capsys, *argv, "--risk", 0.4, "--delta", 0.1)
+    assert status == 0, err
+    assert said["promise"]["rows"]["n"] == 40
+    status, _, err = run(capsys, *argv, "--risk", 0.001)
+    assert status == 2
+    assert "any needs at least 2995 local answers" in err
+    assert err.count("\n") == 1
 
 
 def test_a_column_named_as_a_kind_of_split_is_a_column(tmp_path, capsys):
@@ -388,7 +440,7 @@ def test_wrong_flags_are_one_line(tmp_path, capsys):
     ],
 )
 def test_f0_may_be_of_any_kind_and_meet_missing_values(tmp_path, capsys, name, params):
-    table = columns(n=90, n_classes=3, a=punched(columns(n=90, n_classes=3)["a"]))
+    table = columns(n=300, n_classes=3, a=punched(columns(n=300, n_classes=3)["a"]))
     text = f'[policy]\nmethods = ["static"]\n[hpc]\nestimator = "{name}"\n[hpc.params]\n{params}'
     front = train(tmp_path, capsys, table, text)
     assert (front["hpc"]["apart"], front["hpc"]["apart_missing"]) == (0, 0)

@@ -124,8 +124,12 @@ def legacy_columns(n: int = 120) -> tuple[dict[str, Any], dict[str, Any]]:
 def legacy_toml(
     folder: Path, hpc: str = 'table = "legacy.csv"\nname = "boiler-1"', name: str = "hardcase.toml"
 ) -> Path:
-    """A hardcase.toml whose f0 is such a table; sensors cost 2, 4 and 8, a request 30."""
+    """A hardcase.toml whose f0 is such a table; sensors cost 2, 4 and 8, a request 30.
+
+    With this seed each method that may forward has a policy that forwards some test rows and not all.
+    """
     costs = "".join(f'[[sensor]]\nname = "{s}"\ncost = {c}\n' for s, c in (("a", 2), ("b", 4), ("c", 8)))
     path = folder / name
-    path.write_text(f'[data]\nfile = "data.csv"\ntarget = "y"\n[cost.uplink]\nper_request = 30\n[hpc]\n{hpc}\n{costs}')
+    data = '[data]\nfile = "data.csv"\ntarget = "y"\nseed = 9\n'
+    path.write_text(f"{data}[cost.uplink]\nper_request = 30\n[hpc]\n{hpc}\n{costs}")
     return path

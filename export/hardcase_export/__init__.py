@@ -1,5 +1,6 @@
 """hardcase_export: from what training leaves to what devices and the cloud run.
 
-``write`` makes bundles (by ``front``, ``tables``, ``quantise``, ``align``, ``parity``, ``goldens``), ``onnx_hpc`` the
+``write`` makes bundles (by ``front``, ``integers``, ``tables``, ``quantise``, ``align``, ``parity``, ``goldens``),
+``promised`` picks what can be promised something (by ``promise``, on the rows of ``held_out``), ``onnx_hpc`` makes the
 HPC's file (by ``convert``), ``rows`` runs programs as a device does, ``describe`` says what a bundle is.
 """

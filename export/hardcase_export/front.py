@@ -15,12 +15,16 @@ from typing import Any
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["HPC_METHOD", "Front", "Measured", "Point", "pick", "read_front"]
+from .promised import Terms, Trial, choose
+
+__all__ = ["HPC_METHOD", "ONE_WISH", "Front", "Measured", "Point", "candidates", "pick", "read_front"]
 
 MAX_FRONT_BYTES = 16 * 1024 * 1024
 MAX_POINTS = 100_000
 MAX_NAME = 200
 HPC_METHOD = "hpc"  # f0 itself: everything forwarded
+LOCAL = ("local_error", "local_worse", "local_better")
+ONE_WISH = "exactly one of --max-loss, --budget and --risk is needed"
 SLACK = 1e-12  # accuracies are ratios of counts; a float's last bit decides nothing
 
 
@@ -28,13 +32,18 @@ SLACK = 1e-12  # accuracies are ratios of counts; a float's last bit decides not
 class Measured:
     """Figures on one set of rows; ``cost``: mean, in the user's unit.
 
-    ``loss_se``: standard error of the loss of accuracy against f0, where choices are made; 0 where unknown.
+    Where choices are made: ``loss_se``, standard error of the loss of accuracy against f0, 0 where unknown; and of
+    the rows answered locally, the shares that are wrong, wrong where f0 is right, right where f0 is wrong; None where
+    unknown.
     """
 
     accuracy: float
     cost: float
     forward_rate: float
     loss_se: float = 0.0
+    local_error: float | None = None
+    local_worse: float | None = None
+    local_better: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +143,10 @@ def _point(data: object, where: str) -> Point:
 def _measured(data: dict[str, Any], where: str) -> Measured:
     accuracy, cost, rate = (_number(data.get(key), f"{where}: {key}") for key in ("accuracy", "cost", "forward_rate"))
     loss_se = _number(data.get("loss_se", 0.0), f"{where}: loss_se")
-    if max(accuracy, rate) > 1:
-        raise InputError(f"{where}: accuracy {accuracy} and forward_rate {rate} are shares of 1; train again")
-    return Measured(accuracy, cost, rate, loss_se)
+    local = [None if key not in data else _number(data[key], f"{where}: {key}") for key in LOCAL]
+    if max(accuracy, rate, *(share or 0.0 for share in local)) > 1:
+        raise InputError(f"{where}: accuracy, forward_rate and local_* are shares of 1; train again")
+    return Measured(accuracy, cost, rate, loss_se, *local)
 
 
 def _number(value: object, what: str) -> float:
@@ -156,7 +166,16 @@ def _inside(program: object, where: str) -> str:
 
 
 def pick(
-    front: Front, *, max_loss: float | None = None, budget: float | None = None, method: str | None = None
+    front: Front,
+    *,
+    max_loss: float | None = None,
+    budget: float | None = None,
+    risk: float | None = None,
+    delta: float = 0.05,
+    max_forward: float | None = None,
+    is_excess: bool = False,
+    method: str | None = None,
+    trial: Trial | None = None,
 ) -> Point:
     """The point to export.
 
@@ -166,21 +185,40 @@ def pick(
         The cheapest point whose accuracy is at most this much below f0's, with one standard error to spare: the
         cheapest of many points that look good enough is often one that only looks so.
     budget : mean cost in the user's unit, or None
-        The most accurate point that costs at most this. Exactly one of the two must be given.
+        The most accurate point that costs at most this.
+    risk, delta, max_forward, is_excess : as in ``promised.Terms``
+        The cheapest point that can be promised this on the rows of ``trial``. Exactly one of ``max_loss``, ``budget``
+        and ``risk`` must be given.
     method : name of the only method to look at, or None for all
+    trial : what points do on held-out rows, needed for ``risk``: such as ``held_out.BuildTrial``
 
     Raises
     ------
     InputError
         Nothing fits; the line names the nearest point.
     """
-    if (max_loss is None) == (budget is None):
-        raise InputError("exactly one of --max-loss and --budget is needed")
+    if [max_loss, budget, risk].count(None) != 2:
+        raise InputError(ONE_WISH)
+    if risk is not None:
+        if trial is None:
+            raise InputError("a promise of risk needs held-out rows; give a trial")
+        return choose(candidates(front, method), Terms(risk, delta, max_forward, is_excess), trial)[0]
     points = _of_method([p for p in front.points if p.program is not None], method)
     if max_loss is not None:
         return _cheapest(points, front, max_loss)
     assert budget is not None
     return _most_accurate(points, front.unit, budget)
+
+
+def candidates(front: Front, method: str | None) -> list[Point]:
+    """The points that a promise may be made of: those with a program, but f0, which answers nothing locally.
+
+    Raises
+    ------
+    InputError
+        There are none, or none of that method.
+    """
+    return _of_method([p for p in front.points if p.program is not None and p.method != HPC_METHOD], method)
 
 
 def _of_method(points: Sequence[Point], method: str | None) -> list[Point]:

@@ -5,27 +5,27 @@ Everything is computed and checked in memory first; a file is touched only when 
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hardcase_edge.bundle import Bundle, pack_bundle, read_bundle_bytes, unpack_bundle
-from hardcase_edge.errors import BundleError, InputError
+from hardcase_edge.bundle import Bundle, pack_bundle
+from hardcase_edge.errors import InputError
 from hardcase_edge.files import write_whole
 from hardcase_edge.load import MAX_KEY_BYTES, load_bytes
 from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import Answer, Forward, Polynomial, Program
+from hardcase_edge.program import Answer
 from hardcase_edge.signature import sign, signature_path
 from hardcase_edge.verifier import Report
 
-from .align import align
-from .front import HPC_METHOD, Front, Point, pick, read_front
+from .front import HPC_METHOD, ONE_WISH, Front, Point, candidates, pick, read_front
 from .goldens import make_golden
-from .parity import Parity, parity
-from .quantise import Quantised, quantise
-from .tables import Rows, read_rows
+from .held_out import BuildTrial, HeldOut, check_unseen, read_held_out
+from .integers import Made, make_integers, read_draft
+from .parity import Parity
+from .promised import Terms, choose
+from .quantise import Quantised
 
 __all__ = ["MIN_AGREEMENT", "Exported", "export_bundle", "export_point"]
 
@@ -48,6 +48,7 @@ class Exported:
     report: Report
     valid: Parity
     test: Parity
+    promise: dict[str, Any] | None = None  # as in the manifest's claims
 
 
 def export_bundle(
@@ -60,6 +61,8 @@ def export_bundle(
     method: str | None = None,
     min_agreement: float = MIN_AGREEMENT,
     seed: int = 0,
+    terms: Terms | None = None,
+    held_out: HeldOut | None = None,
 ) -> Exported:
     """Write the bundle of one point of a build's front; the same build always gives the same bytes.
 
@@ -72,6 +75,8 @@ def export_bundle(
     min_agreement : share of validation rows, and of test rows, on which it must decide exactly as its draft; no
         label is looked at for it
     seed : of the choice of golden cases
+    terms : or: the cheapest point that can be promised this on ``held_out`` rows; the manifest's claims say so
+    held_out : rows that training has not seen; None for the build's own calibration rows
 
     Raises
     ------
@@ -80,9 +85,23 @@ def export_bundle(
     BundleError
         The program differs from its draft on too many rows, or cannot be proved.
     """
-    front = read_front(Path(build) / "front.json")
-    point = pick(front, max_loss=max_loss, budget=budget, method=method)
-    return export_point(build, front, point, out, key=key, min_agreement=min_agreement, seed=seed)
+    build, out = Path(build), Path(out)
+    private = _check(key, min_agreement)
+    front = read_front(build / "front.json")
+    if terms is None:
+        point = pick(front, max_loss=max_loss, budget=budget, method=method)
+        made = make_integers(build, point, min_agreement, front.legacy)
+        return _export(front, point, made, out, private, seed, {})
+    if (max_loss, budget) != (None, None):
+        raise InputError(ONE_WISH)
+    points = candidates(front, method)
+    manifest = read_draft(build, points[0], front.legacy)[1]
+    held_out = read_held_out(build, manifest) if held_out is None else held_out
+    check_unseen(held_out, build, manifest)
+    trial = BuildTrial(build, held_out, min_agreement, front.legacy)
+    point, promise = choose(points, terms, trial)
+    said = {**promise.to_json(), "rows": held_out.to_json()}
+    return _export(front, point, trial.made(point), out, private, seed, {"promise": said})
 
 
 def export_point(
@@ -96,18 +115,25 @@ def export_point(
     seed: int = 0,
 ) -> Exported:
     """As ``export_bundle``, for a point of the build's front that is already picked."""
-    build, out = Path(build), Path(out)
+    private = _check(key, min_agreement)
+    made = make_integers(Path(build), point, min_agreement, front.legacy)
+    return _export(front, point, made, Path(out), private, seed, {})
+
+
+def _check(key: str | Path | None, min_agreement: float) -> bytes | None:
+    """The private key; both arguments are checked before any work."""
     if not 0 <= min_agreement <= 1:
         raise InputError(f"--min-agreement is {min_agreement}, a share from 0 to 1 is expected")
-    private = None if key is None else _read_key(Path(key))
-    draft, manifest = _read_draft(build, point, front.legacy)
-    valid, test = (read_rows(build / f"{name}.npz", manifest) for name in ("valid", "test"))
-    made, on_valid = _integers(draft, valid, min_agreement)
-    measured = {"valid": on_valid, "test": _compare(draft, made.program, test)}
-    _check_agreement(measured, min_agreement)
-    manifest = _finish(manifest, front, point, made, measured)
-    golden = make_golden(made.program, valid.X, valid.hpc, valid.confidence, seed)
-    data = pack_bundle(Bundle(manifest.to_json(), made.program, golden))
+    return None if key is None else _read_key(Path(key))
+
+
+def _export(
+    front: Front, point: Point, made: Made, out: Path, private: bytes | None, seed: int, claims: dict[str, Any]
+) -> Exported:
+    program, valid = made.quantised.program, made.valid
+    manifest = _finish(front, point, made, claims)
+    golden = make_golden(program, valid.X, valid.hpc, valid.confidence, seed)
+    data = pack_bundle(Bundle(manifest.to_json(), program, golden))
     loaded = load_bytes(data)  # what a device does
     _write(out, data, None if private is None else sign(data, private))
     return Exported(
@@ -119,8 +145,9 @@ def export_point(
         unit=manifest.unit,
         point=point,
         report=loaded.report,
-        valid=measured["valid"],
-        test=measured["test"],
+        valid=made.on_valid,
+        test=made.on_test,
+        promise=claims.get("promise"),
     )
 
 
@@ -137,82 +164,21 @@ def _read_key(path: Path) -> bytes:
         )
 
 
-def _read_draft(build: Path, point: Point, legacy: str) -> tuple[Program, Manifest]:
-    assert point.program is not None  # pick
-    path = build / point.program
-    if not path.resolve().is_relative_to(build.resolve()):
-        raise InputError(f"draft {point.program} lies outside {build}; train again")
-    draft = unpack_bundle(read_bundle_bytes(path), allow_draft=True)
-    named = {**draft.manifest, "hpc": _name_hpc(draft.manifest.get("hpc"), build, draft.program, legacy)}
-    return draft.program, Manifest.from_json(named, draft.program)
-
-
-def _name_hpc(said: object, build: Path, program: Program, legacy: str) -> str:
-    """What f0 is known by: SHA-256 of hpc.onnx or of a declaration; empty for a program that never forwards."""
-    if not any(isinstance(node, Forward) for node in program.nodes):
-        return ""
-    path = build / "hpc.onnx"
-    found = legacy or _sha256_of(path)
-    if said not in ("", found):
-        what = f"f0 in {build / 'front.json'}" if legacy else path
-        raise InputError(f"{what} is not the HPC that the draft was trained with; train again")
-    return found
-
-
-def _sha256_of(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(f"the program forwards, but {path} cannot be read: {error.strerror}; train again") from error
-
-
-# ---------------------------------------------------------------- floats to integers
-
-
-def _integers(draft: Program, rows: Rows, min_agreement: float) -> tuple[Quantised, Parity]:
-    """The quantised program, aligned on these rows; 8-bit weights become 16 where agreement asks for it."""
-    made, found = _attempt(draft, rows, None)
-    if found.agreement < min_agreement and any(isinstance(s, Polynomial) and s.weight_bits == 8 for s in draft.scorers):
-        made, found = _attempt(draft, rows, 16)
-    return made, found
-
-
-def _attempt(draft: Program, rows: Rows, weight_bits: int | None) -> tuple[Quantised, Parity]:
-    made = quantise(draft, weight_bits=weight_bits)
-    made = replace(made, program=align(draft, made.program, rows.X))
-    return made, _compare(draft, made.program, rows)
-
-
-def _check_agreement(measured: dict[str, Parity], min_agreement: float) -> None:
-    """Refuse a program that is not its draft. Test rows count too: on validation rows it was aligned."""
-    for name, found in measured.items():
-        if found.agreement < min_agreement:
-            raise BundleError(
-                f"the quantised program decides as its draft on {found.agreement:.2%} of {found.after.n} {name} rows "
-                f"(labels {found.labels:.2%}), {min_agreement:.2%} is needed; pick another point or lower "
-                "--min-agreement"
-            )
-
-
-def _compare(draft: Program, program: Program, rows: Rows) -> Parity:
-    return parity(draft, program, rows.X, rows.y, rows.hpc, rows.confidence)
-
-
 # ---------------------------------------------------------------- the manifest
 
 
-def _finish(manifest: Manifest, front: Front, point: Point, made: Quantised, measured: dict[str, Parity]) -> Manifest:
-    """The draft's manifest with what was measured, and how it came about."""
+def _finish(front: Front, point: Point, made: Made, promised: dict[str, Any]) -> Manifest:
+    """The draft's manifest with what was measured and promised, and how it came about."""
+    manifest, measured = made.manifest, {"valid": made.on_valid, "test": made.on_test}
     if manifest.unit != front.unit:
         raise InputError(f"the draft counts in {manifest.unit!r}, front.json in {front.unit!r}; train again")
-    claims: dict[str, Any] = {name: p.after.to_json() for name, p in measured.items()}
+    claims: dict[str, Any] = {name: p.after.to_json() for name, p in measured.items()} | promised
     claims["agreement"] = {name: p.agreement for name, p in measured.items()}
     claims["hpc"] = {
         name: getattr(p, name).accuracy for p in front.points if p.method == HPC_METHOD for name in ("valid", "test")
     }
     trained = {"method": point.method, "params": point.params, **manifest.trained}
-    scales = _value_scales(made)
+    scales = _value_scales(made.quantised)
     if scales:
         trained["scales"] = scales
     return replace(manifest, claims=claims, trained=trained)

@@ -46,7 +46,7 @@ class Config:
 
     file: Path
     target: str
-    split: str = "random"  # "random", "time", or a column that says train, valid or test
+    split: str = "random"  # "random", "time", or a column that says train, valid, test or calibration
     weight: str | None = None  # a column that says what each row counts; all alike without one
     seed: int = 0
     unit: str = "unit"

@@ -19,7 +19,7 @@ from .problem import Problem
 
 __all__ = ["Figures", "Point", "best_points", "with_test"]
 
-Figures = dict[str, float]  # accuracy, cost (user's unit), forward_rate; on judged rows also loss_se
+Figures = dict[str, float]  # accuracy, cost (user's unit), forward_rate; on judged rows also loss_se, local_*
 
 
 @dataclass(frozen=True)

@@ -74,11 +74,21 @@ class Judge:
         return Batch(program, self.X, [t.scores for t in trained])
 
     def summary(self, outcome: Outcome) -> dict[str, float]:
-        """Weighted accuracy, mean cost, forward rate, and the standard error of the loss of accuracy against f0."""
-        lost = (self.hpc_label == self.y).astype(float) - (outcome.label == self.y)
+        """Weighted accuracy, mean cost, forward rate, and the standard error of the loss of accuracy against f0.
+
+        And shares of the rows answered locally, 0 where there are none: ``local_error``, ``local_worse`` (wrong where
+        f0 is right), ``local_better`` (right where f0 is wrong).
+        """
+        right, f0_right = outcome.label == self.y, self.hpc_label == self.y
+        lost = f0_right.astype(float) - right
         away = self.weight * (lost - np.average(lost, weights=self.weight))
-        loss_se = float(np.sqrt(np.square(away).sum()) / self.weight.sum())
-        return {**outcome.summary(self.y, self.weight), "loss_se": loss_se}
+        local = self.weight * ~outcome.forwarded
+        shares = {"local_error": ~right, "local_worse": f0_right & ~right, "local_better": right & ~f0_right}
+        return {
+            **outcome.summary(self.y, self.weight),
+            "loss_se": float(np.sqrt(np.square(away).sum()) / self.weight.sum()),
+            **{name: float(np.average(which, weights=local)) if local.any() else 0.0 for name, which in shares.items()},
+        }
 
     def run(self, program: Program, trained: Sequence[Trained], nodes: Sequence[Node] | None = None) -> Outcome:
         """What becomes of the judged rows."""

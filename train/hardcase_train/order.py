@@ -46,6 +46,7 @@ class Order:
             train=moved(p.train),
             valid=moved(p.valid),
             test=moved(p.test),
+            calibration=None if p.calibration is None else moved(p.calibration),
         )
 
     def restored(self, program: Program) -> Program:

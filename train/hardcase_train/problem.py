@@ -48,7 +48,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Problem:
-    """A learning problem with costs. Costs are in micro-units, as in a program."""
+    """A learning problem with costs. Costs are in micro-units, as in a program.
+
+    ``calibration``: rows that neither learning nor choosing sees; ``hardcase export --risk`` makes its promise on them.
+    """
 
     features: tuple[Feature, ...]
     sensors: tuple[Sensor, ...]
@@ -58,6 +61,7 @@ class Problem:
     valid: Rows
     test: Rows
     seed: int = 0
+    calibration: Rows | None = None
     size_name: str = "auto"  # of low-cost models, one of ``sizes.SIZES``
 
     @property
@@ -67,8 +71,9 @@ class Problem:
 
     def with_hpc(self, proba: np.ndarray) -> Problem:
         """The same problem, f0's probabilities (n, n_classes) taken by the rows' numbers in the source."""
-        train, valid, test = (replace(r, hpc=proba[r.index]) for r in (self.train, self.valid, self.test))
-        return replace(self, train=train, valid=valid, test=test)
+        parts = {name: getattr(self, name) for name in ("train", "valid", "test", "calibration")}
+        said = {name: replace(rows, hpc=proba[rows.index]) for name, rows in parts.items() if rows is not None}
+        return replace(self, **said)
 
     @property
     def sensor_of(self) -> np.ndarray:

@@ -20,14 +20,14 @@ from .declare import check_declared, declared, held
 from .hpc import N_FOLDS, fit_hpc, make_hpc, out_of_fold, probabilities
 from .legacy import read_legacy
 from .problem import Problem, Rows, scaled
-from .splits import stratified
+from .splits import CALIBRATION, random_split
 from .table import Table, read_table
 
 __all__ = ["Task", "make_task", "target_classes", "target_labels"]
 
 MAX_CLASSES = 200
 MIN_ROWS = 10
-PARTS = (("train", 0), ("valid", 1), ("test", 2))
+PARTS = (("train", 0), ("valid", 1), ("test", 2))  # none may be empty
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def make_task(config: Config, *, quiet: bool = True) -> Task:
         raise InputError(f"the training rows have one class of {config.target!r} only; choose another split")
     features = declared(table.X, train)
     X = held(table.X, features)
-    index = [np.flatnonzero(split == k) for k in range(3)]
+    index = [np.flatnonzero(split == k) for k in range(split.max() + 1)]  # calibration, the last, may have none
     legacy = None
     if config.legacy is not None:
         legacy = read_legacy(config.legacy, config.legacy_name, whole, classes, _places(table, sensors, names))
@@ -76,7 +76,8 @@ def make_task(config: Config, *, quiet: bool = True) -> Task:
     else:
         hpc, said = legacy, legacy.split(index)
     parts = [Rows(X[rows], y[rows], p, rows, weight[rows]) for rows, p in zip(index, said, strict=True)]
-    problem = Problem(features, sensors, uplink, len(classes), parts[0], parts[1], parts[2], config.seed)
+    unused = parts[CALIBRATION] if len(parts) > CALIBRATION else None
+    problem = Problem(features, sensors, uplink, len(classes), parts[0], parts[1], parts[2], config.seed, unused)
     return Task(problem, table.names, names, classes, _windows(table, names), hpc, config, table)
 
 
@@ -149,14 +150,15 @@ def _plain(value: Any) -> Any:
 
 
 def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
-    """0, 1 or 2 per row: train, valid, test."""
+    """0, 1, 2 or 3 per row: train, valid, test, calibration."""
     n = len(y)
     if n < MIN_ROWS:
         raise InputError(f"the data has {n} rows; at least {MIN_ROWS} are expected")
     if config.split == "time":
-        return np.searchsorted([round(0.6 * n), round(0.8 * n)], np.arange(n), side="right")
+        order = np.array([0, 1, CALIBRATION, 2])
+        return order[np.searchsorted([round(s * n) for s in (0.6, 0.7, 0.8)], np.arange(n), side="right")]
     if config.split == "random":
-        out = stratified(y, config.seed, (0, 1, 0, 2, 0))  # 60/20/20
+        out = random_split(y, config.seed)
         for name, k in PARTS:
             if not (out == k).any():
                 raise InputError(
@@ -165,11 +167,13 @@ def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
         return out
     if config.split not in table.labels:
         raise InputError(f"[data] split is {config.split!r}: neither random, time nor a column of the data")
-    parts = {"train": 0, "valid": 1, "test": 2, 0: 0, 1: 1, 2: 2}
+    parts: dict[Any, int] = {**dict(PARTS), "calibration": CALIBRATION, 0: 0, 1: 1, 2: 2, 3: CALIBRATION}
     values = [v.strip().lower() if isinstance(v, str) else _plain(v) for v in table.labels[config.split]]
     odd = sorted({str(v) for v in values if v not in parts})
     if odd:
-        raise InputError(f"the split column {config.split!r} says {odd[0]!r}; train, valid or test is expected")
+        raise InputError(
+            f"the split column {config.split!r} says {odd[0]!r}; train, valid, test or calibration is expected"
+        )
     out = np.array([parts[v] for v in values])
     for name, k in PARTS:
         if not (out == k).any():

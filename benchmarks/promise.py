@@ -1,0 +1,281 @@
+"""How often a promise holds: many draws of calibration rows from populations whose true figures are known.
+
+    python benchmarks/promise.py [--draws 1000] [--out benchmarks/results/promise.json]
+    python benchmarks/promise.py --render       # only write docs/benchmarks/promise.md again from the JSON
+
+A population is a table of what each policy does on each case. Calibration rows are drawn from it with replacement, so
+that the truth is the population's own share, exactly. Beside the promise stands the naive rule: the cheapest policy
+whose figures on the same rows are within the terms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from hardcase_export.front import Measured, Point, candidates, read_front
+from hardcase_export.integers import make_integers
+from hardcase_export.promise import Counts
+from hardcase_export.promised import Terms, find
+from hardcase_export.rows import decisions
+from hardcase_export.tables import read_rows
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
+PAGE = ROOT / "docs" / "benchmarks" / "promise.md"
+HEAD = """# How often a promise holds
+
+Written by `make bench-promise` (`benchmarks/promise.py`). A population is a table of what every policy does on every
+case, so the truth is known exactly. Calibration rows are drawn from it with replacement, again and again; each time
+`hardcase export --risk` picks by [Learn-then-Test](../math.md), and the naive rule takes the cheapest policy whose
+figures on the same rows are within the terms. "Broken": the policy picked is outside the terms in the population. A
+promise may be broken in a share delta of all draws; where nothing can be promised, nothing is picked. Cost and forward
+rate are means over picks, in the population.
+
+* *One gate*: 100,000 invented cases, one gate at 40 thresholds, whose risk crosses the terms between two of them; its
+  cost is 1 and 99 for a forwarded case.
+* *Flattered*: 20 policies whose true risk is 1.05 times the terms, and whose judged rows showed no error at all.
+* *Rig*: the integers of every policy that one training run on the hydraulic rig gives, all methods; the population is
+  its 661 calibration and test rows, pooled. Cost in mJ.
+"""
+N_CASES = 100_000  # of an invented population
+N_JUDGED = 2_000  # of these cases, on which its policies are judged
+
+
+@dataclass(frozen=True)
+class Population:
+    """What K policies do on n cases; ``points`` carry their judged figures and, in ``params["k"]``, their row here."""
+
+    points: list[Point]
+    local: np.ndarray  # (K, n) bool: answered without the cloud
+    right: np.ndarray  # (K, n) bool: the answer, wherever it comes from
+    f0_right: np.ndarray  # (n,) bool
+    cost: np.ndarray  # (K,) mean of all cases
+
+    def counts(self, k: int, rows: np.ndarray | slice = slice(None)) -> Counts:
+        """Of policy k on these rows."""
+        local, right = self.local[k, rows], self.right[k, rows]
+        f0_right = self.f0_right[rows]
+        wrong, worse, better = local & ~right, local & ~right & f0_right, local & right & ~f0_right
+        return Counts(len(local), *(int(x.sum()) for x in (local, wrong, worse, better)))
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A trial on rows drawn from a population."""
+
+    population: Population
+    drawn: np.ndarray
+    name: str = "the draw"
+    seen: dict[int, Counts] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return len(self.drawn)
+
+    def can_forward(self, point: Point) -> bool:
+        """Of an invented policy nothing is proved."""
+        return True
+
+    def counts(self, point: Point) -> Counts:
+        """On the drawn rows."""
+        k = point.params["k"]
+        if k not in self.seen:
+            self.seen[k] = self.population.counts(k, self.drawn)
+        return self.seen[k]
+
+
+def shares(counts: Counts) -> tuple[float, float, float, float]:
+    """Forward rate, and of the local answers: wrong, worse than f0, better than f0."""
+    local = max(counts.local, 1)
+    return counts.forwarded / counts.rows, counts.errors / local, counts.worse / local, counts.better / local
+
+
+def breaks(counts: Counts, terms: Terms, max_forward: float | None) -> bool:
+    """Are these counts outside the terms?"""
+    rate, error, worse, better = shares(counts)
+    risk = worse - better if terms.is_excess else error
+    return risk > terms.risk or (max_forward is not None and rate > max_forward)
+
+
+def naive(population: Population, terms: Terms, drawn: np.ndarray) -> int | None:
+    """The cheapest policy whose own figures on the drawn rows are within the terms."""
+    for point in sorted(population.points, key=lambda p: p.valid.cost):
+        counts = population.counts(point.params["k"], drawn)
+        if counts.local and not breaks(counts, terms, terms.max_forward):
+            return int(point.params["k"])
+    return None
+
+
+def simulate(population: Population, terms: Terms, n: int, draws: int, seed: int = 0) -> dict[str, Any]:
+    """Both rules on so many draws of n rows: how often each holds, and what its picks cost and forward."""
+    rng = np.random.default_rng(seed)
+    size = population.local.shape[1]
+    truth = [population.counts(k) for k in range(len(population.cost))]
+    runs: dict[str, list[tuple[int, bool]]] = {"promise": [], "naive": []}
+    for _ in range(draws):
+        drawn = rng.integers(0, size, n)
+        k = naive(population, terms, drawn)
+        if k is not None:
+            runs["naive"].append((k, breaks(truth[k], terms, terms.max_forward)))
+        found = find(population.points, terms, Draw(population, drawn))
+        if found is not None:
+            k = found[0].params["k"]
+            runs["promise"].append((k, breaks(truth[k], terms, found[1].max_forward)))
+    return {name: _summary(picks, population, truth, draws) for name, picks in runs.items()}
+
+
+def _summary(picks: list[tuple[int, bool]], population: Population, truth: list[Counts], draws: int) -> dict[str, Any]:
+    broken = sum(b for _, b in picks)
+    return {
+        "draws": draws,
+        "picked": len(picks),
+        "broken": broken,
+        "held": 1 - broken / draws,
+        "cost": float(np.mean([population.cost[k] for k, _ in picks])) if picks else None,
+        "forward_rate": float(np.mean([shares(truth[k])[0] for k, _ in picks])) if picks else None,
+    }
+
+
+# ---------------------------------------------------------------- populations
+
+
+def _population(
+    local: np.ndarray, wrong: np.ndarray, f0_right: np.ndarray, cost: np.ndarray, judged: np.ndarray
+) -> Population:
+    """``wrong`` (K, n): what the device would answer; ``judged``: the cases on which figures are taken."""
+    right = np.where(local, ~wrong, f0_right)
+    whole = Population([], local, right, f0_right, cost)
+    points = []
+    for k in range(len(cost)):
+        rate, *of_local = shares(whole.counts(k, judged))
+        figures = Measured(float(right[k, judged].mean()), float(cost[k]), rate, 0.0, *of_local)
+        points.append(Point("invented", {"k": k}, figures, figures, f"policy-{k}"))
+    return Population(points, local, right, f0_right, cost)
+
+
+def gates(seed: int = 0) -> Population:
+    """One gate at 40 thresholds: a local answer to a case of hardness s is wrong with a chance that grows with s.
+
+    Of the cases up to hardness t, t^2 / 5 are wrong: a risk of 0.05 is true at t = 0.5, between two thresholds.
+    """
+    rng = np.random.default_rng(seed)
+    hardness = rng.random(N_CASES)
+    wrong, f0_right = rng.random(N_CASES) < 0.6 * hardness**2, rng.random(N_CASES) >= 0.03
+    t = np.linspace(0.205, 0.985, 40)
+    local = hardness < t[:, None]
+    return _population(local, np.tile(wrong, (len(t), 1)), f0_right, 1 + 99 * (1 - t), np.arange(N_JUDGED))
+
+
+def flattered(risk: float, seed: int = 0) -> Population:
+    """Twenty policies, each a little riskier than ``risk`` in truth, and judged without an error: no pick is right."""
+    rng = np.random.default_rng(seed)
+    shape = (20, N_CASES)
+    local, wrong = rng.random(shape) < 0.9, rng.random(shape) < 1.05 * risk
+    judged = np.flatnonzero(~wrong.any(axis=0))[:N_JUDGED]
+    return _population(local, wrong, np.ones(N_CASES, dtype=bool), np.linspace(10, 5, 20), judged)
+
+
+def rig(folder: Path) -> Population:
+    """The hydraulic rig: the integers of every policy of one training run, on its calibration and test rows, pooled."""
+    from hardcase.cli import main
+
+    build = folder / "build"
+    if main(["train", str(EXAMPLE), "--out", str(build), "--seed", "0", "--quiet"]) != 0:
+        raise SystemExit("training failed")
+    points, made, front = [], [], read_front(build / "front.json")
+    for k, point in enumerate(candidates(front, None)):
+        done = make_integers(build, point, 0.99, front.legacy)
+        parts = [read_rows(build / f"{name}.npz", done.manifest) for name in ("calibration", "test")]
+        X, y, hpc = (np.concatenate([getattr(p, key) for p in parts]) for key in ("X", "y", "hpc"))
+        decided = decisions(done.quantised.program, X, hpc)
+        local = [d.route != "cloud" for d in decided]
+        made.append((local, [d.result for d in decided] == y, np.mean([d.cost for d in decided]) / 1e6, hpc == y))
+        points.append(Point(point.method, {"k": k}, point.valid, point.test, point.program))
+    local, right, cost, f0_right = (np.array(x) for x in zip(*made, strict=True))
+    return Population(points, local, right, f0_right[0], cost)
+
+
+# ---------------------------------------------------------------- the page
+
+
+def scenarios(rig_population: Population) -> dict[str, tuple[Population, Terms, int]]:
+    """Name, population, terms, calibration rows."""
+    one_gate = gates()
+    return {
+        "one gate, 40 thresholds": (one_gate, Terms(0.05), 500),
+        "one gate, many rows": (one_gate, Terms(0.05), 5000),
+        "one gate, at most 75 % forwarded": (one_gate, Terms(0.05, max_forward=0.75), 1000),
+        "one gate, excess": (one_gate, Terms(0.02, is_excess=True), 1000),
+        "all flattered, error": (flattered(0.05), Terms(0.05), 500),
+        "all flattered, excess": (flattered(0.05), Terms(0.05, is_excess=True), 500),
+        "rig": (rig_population, Terms(0.03), 220),
+        "rig, excess": (rig_population, Terms(0.02, is_excess=True), 220),
+        "rig, delta 0.2": (rig_population, Terms(0.03, delta=0.2), 220),
+    }
+
+
+def row(name: str, r: dict[str, Any]) -> str:
+    """One scenario as a line of the table."""
+    t, n, made, plain = (r[key] for key in ("terms", "rows", "promise", "naive"))
+    what = "excess" if t["is_excess"] else "error"
+    cells = [name, f"{what} {t['risk']:g}", f"{t['delta']:g}", f"{n:,}"]
+    for x in (made, plain):
+        cells += [f"{x['picked'] / x['draws']:.1%}", f"{x['broken'] / x['draws']:.1%}"]
+        cells += ["" if x["cost"] is None else f"{x['cost']:.1f}, {x['forward_rate']:.1%}"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def page(results: dict[str, Any]) -> str:
+    """The Markdown page."""
+    titles = ("population", "terms", "delta", "rows", "promised", "broken", "cost, forwarded")
+    titles += ("naive: picked", "naive: broken", "naive: cost, forwarded")
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    lines += [row(name, r) for name, r in results.items()]
+    draws = next(iter(results.values()))["promise"]["draws"]
+    return f"{HEAD}\n{draws:,} draws each.\n\n" + "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Run, print each row as it is done, write JSON and Markdown; fail if a promise is broken oftener than it may."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draws", type=int, default=1000)
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "promise.json")
+    parser.add_argument("--render", action="store_true", help="write the page from the JSON, draw nothing")
+    args = parser.parse_args()
+    if args.render:
+        results = json.loads(args.out.read_text())
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            results = run(scenarios(rig(Path(folder))), args.draws)
+        args.out.write_text(json.dumps(results, indent=1) + "\n")
+    PAGE.write_text(page(results))
+    print(f"written: {PAGE.relative_to(ROOT)}")
+    bad = [name for name, r in results.items() if r["promise"]["broken"] > allowed(r)]
+    if bad:
+        raise SystemExit(f"broken oftener than delta says, and than chance allows once in 1,000: {', '.join(bad)}")
+
+
+def run(cases: dict[str, tuple[Population, Terms, int]], draws: int) -> dict[str, Any]:
+    """Every scenario, printed as it is done."""
+    results = {}
+    for name, (population, terms, n) in cases.items():
+        results[name] = {"terms": asdict(terms), "rows": n, **simulate(population, terms, n, draws)}
+        print(row(name, results[name]), flush=True)
+    return results
+
+
+def allowed(result: dict[str, Any]) -> int:
+    """How many broken promises chance brings, but once in 1,000 runs, if each breaks with probability delta."""
+    return int(stats.binom.ppf(0.999, result["promise"]["draws"], result["terms"]["delta"]))
+
+
+if __name__ == "__main__":
+    main()
