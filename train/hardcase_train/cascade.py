@@ -36,14 +36,14 @@ class ConfidenceCascade(PolicyClassifier):
 
     def points(self, judge: Judge) -> list[Point]:
         """Policies over confidence levels, first stages and last stages."""
-        return cascade_points(SubsetSearch(judge, self.n_jobs or 1))
+        return cascade_points(Chains(SubsetSearch(judge, self.n_jobs or 1)))
 
 
-def cascade_points(search: SubsetSearch) -> list[Point]:
+def cascade_points(chains: Chains) -> list[Point]:
     """Points over confidence levels, first stages and last stages; those that validation keeps."""
-    chain = Chains(search).greedy()
-    staged = Staged(search.judge, chain, search.models(chain))
+    search, chain = chains.search, chains.greedy
     judge = search.judge
+    staged = Staged(judge, chain, search.models(chain))
     tables = [confidence_table(s.margin, s.label == judge.y, judge.weight) for s in staged.stops]
     points = []
     for first, last, end, level in product(range(len(chain)), range(len(chain)), ("forward", "answer"), LEVELS):

@@ -9,6 +9,7 @@ swapping sensors as long as that lowers its mean of ``error + price * cost``. do
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -28,21 +29,23 @@ Order = tuple[int, ...]
 
 
 class Chains:
-    """Orders of a problem's sensors, compared on the validation rows that the search has probed."""
+    """Orders of a problem's sensors, compared on the judged rows that the search has probed."""
 
     def __init__(self, search: SubsetSearch) -> None:
         self.search = search
-        problem, rows = search.problem, search.probed
-        valid = problem.valid
-        self.weight = valid.weight[rows]
-        self.cloud_cost = np.full(len(rows), problem.forward_cost)
-        self.cloud_wrong = cloud_chance(valid.hpc[rows], valid.y[rows], self.weight)
-        self.price = PRICE / (problem.forward_cost or 1.0)
+        judge, rows = search.judge, search.probed
+        self._weight = judge.weight[rows]
+        self._cloud_cost = np.full(len(rows), judge.problem.forward_cost)
+        self._cloud_wrong = cloud_chance(judge.hpc[rows], judge.y[rows], self._weight)
+        self._price = PRICE / (judge.problem.forward_cost or 1.0)
+        self._wrong: dict[Subset, np.ndarray] = {}
 
+    @cached_property
     def greedy(self) -> list[Subset]:
         """The chain of the best greedy path: what the cascade stands on."""
         return self._stages(self._greedy())
 
+    @cached_property
     def climbed(self) -> list[Subset]:
         """The chain of the order that moves and swaps lead to from the best greedy one."""
         order, most = self._greedy(), self.search.n_probes + MAX_PROBES
@@ -64,27 +67,30 @@ class Chains:
     def _value(self, order: Order) -> float:
         """Mean of ``chance of an error + price * cost`` when the order's prefixes are cut for the price."""
         choices = self._choices(order)
-        return mean_value(choices, priced_cuts(choices, self.price), self.price)
+        return mean_value(choices, priced_cuts(choices, self._price), self._price)
 
     def _stages(self, order: Order) -> list[Subset]:
         """The prefixes of use at some price, at most a dozen."""
         choices, sets = self._choices(order), _prefixes(order)
-        used = sorted({k for times in SPREAD for k in priced_cuts(choices, times * self.price)}) or [len(sets) - 1]
+        used = sorted({k for times in SPREAD for k in priced_cuts(choices, times * self._price)}) or [len(sets) - 1]
         keep = np.unique(np.linspace(0, len(used) - 1, min(MAX_STAGES, len(used))).round().astype(int))
         return [sets[used[k]] for k in keep]
 
     def _choices(self, order: Order) -> Choices:
         sets = _prefixes(order)
         probes = self.search.probes(sets)
-        n = len(self.weight)
+        n = len(self._weight)
+        for subset, p in zip(sets, probes, strict=True):
+            if subset not in self._wrong:
+                self._wrong[subset] = chance_wrong(p.margin, None, p.is_right, self._weight)
         return Choices(
-            wrong=np.array([chance_wrong(p.margin, None, p.is_right, self.weight) for p in probes]),
+            wrong=np.array([self._wrong[s] for s in sets]),
             margin=np.array([p.margin for p in probes]),
             gate=[None] * len(sets),
             cost=np.array([np.full(n, self.search.cost(s)) for s in sets]),
-            cloud_wrong=self.cloud_wrong,
-            cloud_cost=self.cloud_cost,
-            weight=self.weight,
+            cloud_wrong=self._cloud_wrong,
+            cloud_cost=self._cloud_cost,
+            weight=self._weight,
         )
 
 

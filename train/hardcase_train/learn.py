@@ -14,6 +14,7 @@ from .adapt_stages import staged_points
 from .binning import Bins
 from .boosting import Ensemble
 from .cascade import cascade_points
+from .chains import Chains
 from .compiler import compile_program
 from .front import Point, best_points, with_test
 from .judge import Judge
@@ -42,6 +43,7 @@ def learn(problem: Problem, methods: tuple[str, ...], *, quiet: bool = False) ->
     points = [hpc_point(judge)]
     jobs = os.cpu_count() or 1
     search = SubsetSearch(judge, jobs)
+    chains = Chains(search)
     if "static" in methods:
         with tqdm(total=1, desc="static", disable=quiet, leave=False) as bar:
             found = static_points(search, bar)
@@ -50,13 +52,13 @@ def learn(problem: Problem, methods: tuple[str, ...], *, quiet: bool = False) ->
         points += best + ([] if everything in best else [everything])
     if "cascade" in methods:
         with tqdm(total=1, desc="cascade", disable=quiet, leave=False) as bar:
-            points += cascade_points(search)
+            points += cascade_points(chains)
             bar.update(1)
     if "adapt-gbrt" in methods:
         with tqdm(total=N_SETTINGS, desc="adapt-gbrt", disable=quiet, leave=False) as bar:
             found = adapt_points(judge, jobs, bar)
         for n_rounds in STAGE_ROUNDS:
-            found += staged_points(search, n_rounds)
+            found += staged_points(chains, n_rounds)
         points += best_points(found)
     if "greedy-miser" in methods:
         with tqdm(total=len(GAMMAS), desc="greedy-miser", disable=quiet, leave=False) as bar:

@@ -1,7 +1,8 @@
 """Sensor subsets worth having, and a classifier for each: what both honest baselines stand on.
 
-Three greedy paths over validation loss: forward by gain per cost, forward by gain, backward by least loss per cost
-saved. Every subset on a path gets a classifier of its own, trained on the training rows.
+Three greedy paths over the loss of small classifiers on rows that they have not seen: forward by gain per cost, forward
+by gain, backward by least loss per cost saved. Every subset on a path gets a classifier of its own, trained on the
+training rows.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hardcase_edge.meter import to_unit
 from .batch import margins_of
 from .binning import Bins, make_bins
 from .boosting import Ensemble, TreeSettings, boost, ensemble_scores
-from .judge import Judge, Trained
+from .judge import N_FOLDS, Judge, Trained
 from .losses import ClassLoss, log_probability
 from .problem import Problem
 
@@ -51,18 +52,18 @@ def fit_classifier(
 
 @dataclass(frozen=True)
 class Probe:
-    """What a small classifier says of the probed validation rows."""
+    """What a small classifier says of the probed rows."""
 
     loss: float  # mean log loss
     margin: np.ndarray  # (n_probed,)
     is_right: np.ndarray  # (n_probed,) bool
 
 
-def _sample(n: int, at_most: int, seed: int) -> np.ndarray:
-    """At most so many of n rows, in order: a table may be sorted by class."""
-    if n <= at_most:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(seed).permutation(n)[:at_most])
+def _sample(rows: np.ndarray, at_most: int, seed: int) -> np.ndarray:
+    """At most so many of these rows, in order: a table may be sorted by class."""
+    if len(rows) <= at_most:
+        return rows
+    return rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:at_most])]
 
 
 @dataclass
@@ -81,17 +82,21 @@ class SubsetSearch:
         self._full_bins = make_bins(p.train.X, p.dtypes, size.model.max_bins)
         self._full_codes = self._full_bins.transform(p.train.X)
         self._valid_codes = self._full_bins.transform(p.valid.X)
-        self._probe_train = _sample(len(p.train.y), size.probe_rows, p.seed)
-        self.probed = _sample(len(p.valid.y), size.probe_rows, p.seed)
+        seen = self.judge.fold >= N_FOLDS // 2 if self.judge.is_crossed else np.ones(len(p.train.y), dtype=bool)
+        self._probe_train = _sample(np.flatnonzero(seen), size.probe_rows, p.seed)
+        judged = np.ones(len(self.judge.y), dtype=bool)
+        if self.judge.is_crossed:
+            judged[: len(seen)] = ~seen
+        self.probed = _sample(np.flatnonzero(judged), size.probe_rows, p.seed)
         self._probes: dict[Subset, Probe] = {}
         self._models: dict[Subset, Trained] = {}
 
     def losses(self, subsets: Iterable[Subset]) -> list[float]:
-        """Mean validation log loss of a small classifier per subset."""
+        """Mean log loss of a small classifier per subset, on rows that it has not seen."""
         return [probe.loss for probe in self.probes(subsets)]
 
     def probes(self, subsets: Iterable[Subset]) -> list[Probe]:
-        """A small classifier per subset, on validation rows ``probed``."""
+        """A small classifier per subset, on the judged rows ``probed``: it has not seen them."""
         wanted = list(subsets)
         new = sorted({s for s in wanted if s not in self._probes})
         done = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(self._probe)(s) for s in new)
@@ -111,10 +116,10 @@ class SubsetSearch:
         p, size = self.problem, self.size
         args = (self._probe_bins, self._probe_codes, size.probe, size.probe_trees, self._probe_train)
         e = fit_classifier(p, subset, *args)
-        X, y = p.valid.X[self.probed][:, e.features], p.valid.y[self.probed]
+        X, y = self.judge.X[self.probed][:, e.features], self.judge.y[self.probed]
         scores = ensemble_scores(e, e.bins.transform(X))
         log_p = log_probability(scores)
-        loss = np.average(-log_p[np.arange(len(y)), y], weights=p.valid.weight[self.probed])
+        loss = np.average(-log_p[np.arange(len(y)), y], weights=self.judge.weight[self.probed])
         return Probe(float(loss), margins_of(scores).astype(np.float32), log_p.argmax(axis=1) == y)
 
     def models(self, subsets: Iterable[Subset]) -> list[Trained]:
