@@ -21,7 +21,7 @@ from .adapt_gbrt import AdaptGBRT
 from .binning import make_bins
 from .boosting import TreeSettings
 from .chains import Chains
-from .cuts import Choices, chance_wrong, cloud_chance, priced_cuts
+from .cuts import priced_cuts
 from .estimator import PolicyClassifier
 from .front import Point, best_points
 from .judge import Judge, Trained
@@ -68,34 +68,14 @@ def staged_points(chains: Chains, n_rounds: int, settings: TreeSettings | None =
     judge = search.judge
     models = search.models(chain) if n_rounds == 0 else adapt_chain(judge, chain, n_rounds, settings)
     staged = Staged(judge, chain, models)
-    met = _choices(staged)
     cloud = judge.problem.forward_cost or 1.0
     points = []
     for price in PRICES:
-        cuts = priced_cuts(met, price / cloud)
+        cuts = priced_cuts(staged.choices, price / cloud)
         said: dict[str, Any] = {"rounds": n_rounds, "price": price / cloud}
         if cuts:
             points.append(staged.point("adapt-gbrt", said, cuts))
     return [staged.finish(p) for p in best_points(points)]
-
-
-def _choices(staged: Staged) -> Choices:
-    """What the judged rows would meet at each stage, errors calibrated."""
-    judge = staged.judge
-    return Choices(
-        wrong=np.array(
-            [
-                chance_wrong(stop.margin, gate, stop.label == judge.y, judge.weight)
-                for stop, gate in zip(staged.stops, staged.gates, strict=True)
-            ]
-        ),
-        margin=np.array([stop.margin for stop in staged.stops]),
-        gate=staged.gates,
-        cost=np.array([stop.cost for stop in staged.stops]),
-        cloud_wrong=cloud_chance(judge.hpc, judge.y, judge.weight),
-        cloud_cost=staged.forwarded.cost,
-        weight=judge.weight,
-    )
 
 
 def adapt_chain(

@@ -11,10 +11,11 @@ from itertools import product
 
 from .calibrate import confidence_table
 from .chains import Chains
+from .cuts import NEVER, Cut
 from .estimator import PolicyClassifier
 from .front import Point, best_points
 from .judge import Judge
-from .staged import NEVER, Cut, Staged
+from .staged import Staged
 from .subsets import SubsetSearch
 
 __all__ = ["ConfidenceCascade", "cascade_points"]

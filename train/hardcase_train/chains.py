@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from .cuts import Choices, chance_wrong, cloud_chance, mean_value, priced_cuts
+from .cuts import Choices, Meeting, chance_wrong, cloud_chance, mean_value, priced_cuts
 from .subsets import Subset, SubsetSearch
 
 __all__ = ["MAX_STAGES", "Chains"]
@@ -23,7 +23,7 @@ MAX_STAGES = 12
 PRICE = 0.2  # error for the price of forwarding, at which orders are compared
 SPREAD = (0.25, 1.0, 4.0)  # times that: prices at one of which a stage must be of use
 REACH = 14  # sensors at the front of an order that are moved
-MAX_PROBES = 500  # classifiers that a climb may train
+MAX_PROBES = 400  # classifiers that a climb may train
 
 Order = tuple[int, ...]
 
@@ -38,7 +38,7 @@ class Chains:
         self._cloud_cost = np.full(len(rows), judge.problem.forward_cost)
         self._cloud_wrong = cloud_chance(judge.hpc[rows], judge.y[rows], self._weight)
         self._price = PRICE / (judge.problem.forward_cost or 1.0)
-        self._wrong: dict[Subset, np.ndarray] = {}
+        self._meetings: dict[Subset, Meeting] = {}
 
     @cached_property
     def greedy(self) -> list[Subset]:
@@ -78,20 +78,12 @@ class Chains:
 
     def _choices(self, order: Order) -> Choices:
         sets = _prefixes(order)
-        probes = self.search.probes(sets)
-        n = len(self._weight)
-        for subset, p in zip(sets, probes, strict=True):
-            if subset not in self._wrong:
-                self._wrong[subset] = chance_wrong(p.margin, None, p.is_right, self._weight)
-        return Choices(
-            wrong=np.array([self._wrong[s] for s in sets]),
-            margin=np.array([p.margin for p in probes]),
-            gate=[None] * len(sets),
-            cost=np.array([np.full(n, self.search.cost(s)) for s in sets]),
-            cloud_wrong=self._cloud_wrong,
-            cloud_cost=self._cloud_cost,
-            weight=self._weight,
-        )
+        for subset, probe in zip(sets, self.search.probes(sets), strict=True):
+            if subset not in self._meetings:
+                wrong = chance_wrong(probe.margin, None, probe.is_right, self._weight)
+                cost = np.full(len(wrong), self.search.cost(subset))
+                self._meetings[subset] = Meeting(probe.margin, None, wrong, cost)
+        return Choices([self._meetings[s] for s in sets], self._cloud_wrong, self._cloud_cost, self._weight)
 
 
 def _order(path: list[Subset]) -> Order:

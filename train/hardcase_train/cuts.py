@@ -2,7 +2,7 @@
 
 Backwards from the cloud: a stage's rows are sorted by how sure its model is, and those end here for which the chance
 of an error saved by going on is worth less than what going on costs. Chances are calibrated, not counted, because
-errors are rare and a cut fitted to counted ones only looks good. docs/math.md (20) to (22).
+errors are rare and a cut fitted to counted ones only looks good. docs/math.md (26) and (27).
 """
 
 from __future__ import annotations
@@ -10,34 +10,69 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from .staged import NEVER, Cut, Cuts
+__all__ = ["NEVER", "Choices", "Cut", "Cuts", "Meeting", "chance_wrong", "cloud_chance", "mean_value", "priced_cuts"]
 
-__all__ = ["Choices", "chance_wrong", "cloud_chance", "mean_value", "priced_cuts"]
-
+NEVER = 1e6  # beyond every score
 N_PASSES = 4
 
 
 @dataclass(frozen=True)
-class Choices:
-    """What each row would meet at each stage, and in the cloud.
+class Cut:
+    """Where a stage answers: margins of at least ``margin``, and gate scores of at most ``gate``."""
 
-    wrong : (n_stages, n) chance that the stage's answer is wrong
-    margin : (n_stages, n)
-    gate : per stage (n,) or None
-    cost : (n_stages, n) of ending there, in the user's unit
-    cloud_wrong, cloud_cost : (n,) of being forwarded
-    weight : (n,)
+    margin: float
+    gate: float = -NEVER  # no row
+
+    @property
+    def is_last(self) -> bool:
+        """Every row ends here."""
+        return self.margin <= -NEVER
+
+
+Cuts = dict[int, Cut]  # by stage; a stage without one is passed over
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What each row meets at a stage, (n,) each.
+
+    wrong : chance that the stage's answer is wrong
+    cost : of ending there, in the user's unit
     """
 
-    wrong: np.ndarray
     margin: np.ndarray
-    gate: Sequence[np.ndarray | None]
+    gate: np.ndarray | None
+    wrong: np.ndarray
     cost: np.ndarray
+
+    @cached_property
+    def by_margin(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows by falling margin, and which of them is the last of its margin."""
+        return _sorted(-self.margin)
+
+    @cached_property
+    def by_gate(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows by rising gate score, likewise."""
+        assert self.gate is not None
+        return _sorted(self.gate)
+
+    def ends(self, cut: Cut) -> np.ndarray:
+        """Which rows end here if they come, (n,) bool."""
+        wide = self.margin >= cut.margin
+        return wide if self.gate is None else wide | (self.gate <= cut.gate)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The stages, first to last, and the cloud behind them: (n,) chance that f0 is wrong, cost of forwarding."""
+
+    stages: Sequence[Meeting]
     cloud_wrong: np.ndarray
     cloud_cost: np.ndarray
     weight: np.ndarray
@@ -67,31 +102,30 @@ def mean_value(choices: Choices, cuts: Cuts, price: float) -> float:
     """Mean of ``chance of an error + price * cost`` under these cuts."""
     met = choices.cloud_wrong + price * choices.cloud_cost
     for k in sorted(cuts, reverse=True):
-        ends = _ends(cuts[k], choices.margin[k], choices.gate[k])
-        met = np.where(ends, choices.wrong[k] + price * choices.cost[k], met)
+        stage = choices.stages[k]
+        met = np.where(stage.ends(cuts[k]), stage.wrong + price * stage.cost, met)
     return float(np.average(met, weights=choices.weight))
 
 
 def priced_cuts(choices: Choices, price: float) -> Cuts:
-    """The cuts that lower the mean of ``chance of an error + price * cost``, each given the others.
+    """The cuts that lower ``mean_value``, each given the others: backwards, again while rows come elsewhere.
 
     Parameters
     ----------
     price : error per unit of cost
     """
-    n_stages, n = choices.wrong.shape
-    reach = np.ones((n_stages, n), dtype=bool)
+    stages, n = choices.stages, len(choices.weight)
+    reach = np.ones((len(stages), n), dtype=bool)
     cuts: list[Cut] = []
     for _ in range(N_PASSES):
-        wrong, cost = choices.cloud_wrong, choices.cloud_cost
-        ends, found = np.zeros((n_stages, n), dtype=bool), []
-        for k in reversed(range(n_stages)):
-            saved = choices.weight * (choices.wrong[k] - wrong + price * (choices.cost[k] - cost))
-            cut = _cut(saved, choices.margin[k], choices.gate[k], reach[k])
-            ends[k] = _ends(cut, choices.margin[k], choices.gate[k])
-            found.append(cut)
-            wrong = np.where(ends[k], choices.wrong[k], wrong)
-            cost = np.where(ends[k], choices.cost[k], cost)
+        met = choices.cloud_wrong + price * choices.cloud_cost
+        ends, found = np.zeros((len(stages), n), dtype=bool), []
+        for k in reversed(range(len(stages))):
+            stage = stages[k]
+            here = stage.wrong + price * stage.cost
+            found.append(_cut(stage, choices.weight * (here - met), reach[k] if reach[k].any() else np.ones(n, bool)))
+            ends[k] = stage.ends(found[-1])
+            met = np.where(ends[k], here, met)
         if found[::-1] == cuts:
             break
         cuts = found[::-1]
@@ -99,39 +133,29 @@ def priced_cuts(choices: Choices, price: float) -> Cuts:
     return _in_use(cuts, ends & reach)
 
 
-def _cut(saved: np.ndarray, margin: np.ndarray, gate: np.ndarray | None, reach: np.ndarray) -> Cut:
-    """Where ending is worth most: by margin, then by the gate among the rest; ``saved`` above 0: going on is better."""
-    rows = np.flatnonzero(reach)
-    if len(rows) == 0:
-        rows = np.arange(len(reach))
-    wide = _prefix(-margin[rows], saved[rows])
-    cut = Cut(-wide)
-    if gate is None or cut.is_last:
+def _cut(stage: Meeting, loss: np.ndarray, reach: np.ndarray) -> Cut:
+    """Where ending is worth most: by margin, then by the gate among the rest; ``loss`` above 0: going on is better."""
+    cut = Cut(-_bound(-stage.margin, *stage.by_margin, np.where(reach, loss, 0.0)))
+    if stage.gate is None or cut.is_last:
         return cut
-    rest = rows[margin[rows] < cut.margin]
-    if len(rest) == 0:
-        return cut
-    easy = _prefix(gate[rest], saved[rest])
+    easy = _bound(stage.gate, *stage.by_gate, np.where(reach & (stage.margin < cut.margin), loss, 0.0))
     return Cut(-NEVER) if easy >= NEVER else Cut(cut.margin, easy)
 
 
-def _prefix(key: np.ndarray, saved: np.ndarray) -> float:
-    """The bound of ``key`` below which the sum of ``saved`` is least: half-way between two rows, or beyond all."""
+def _sorted(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     order = np.argsort(key, kind="stable")
-    sums = np.cumsum(saved[order])
-    last = np.append(np.diff(key[order]) > 0, True)  # rows of one key stay together
-    sums = np.where(last, sums, np.inf)
+    return order, np.append(np.diff(key[order]) > 0, True)
+
+
+def _bound(key: np.ndarray, order: np.ndarray, is_last: np.ndarray, loss: np.ndarray) -> float:
+    """The bound of ``key`` below which the sum of ``loss`` is least: half-way between two rows, or beyond all."""
+    sums = np.where(is_last, np.cumsum(loss[order]), np.inf)  # rows of one key stay together
     best = int(np.argmin(sums))
     if sums[best] >= 0:
         return -NEVER
-    if best == len(sums) - 1:
+    if sums[-1] <= sums[best]:
         return NEVER
     return float(key[order[best]] + key[order[best + 1]]) / 2
-
-
-def _ends(cut: Cut, margin: np.ndarray, gate: np.ndarray | None) -> np.ndarray:
-    ends = margin >= cut.margin
-    return ends if gate is None else ends | (gate <= cut.gate)
 
 
 def _in_use(cuts: Sequence[Cut], ends: np.ndarray) -> Cuts:

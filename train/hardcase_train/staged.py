@@ -8,7 +8,8 @@ cascade and ADAPT with several stages are both this; they differ in how stages a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,31 +19,14 @@ from hardcase_edge.program import MARGIN, THRESHOLD, Acquire, Answer, Branch, Fo
 from .batch import Batch, Outcome
 from .buying import buy, n_nodes
 from .compiler import compile_program
+from .cuts import NEVER, Choices, Cut, Cuts, Meeting, chance_wrong, cloud_chance
 from .front import Point, with_test
 from .judge import Judge, Trained
 from .losses import class_outputs
 from .static_subset import answer_node
 from .subsets import Subset
 
-__all__ = ["NEVER", "Cut", "Cuts", "Staged"]
-
-NEVER = 1e6  # beyond every score
-
-
-@dataclass(frozen=True)
-class Cut:
-    """Where a stage answers: margins of at least ``margin``, and gate scores of at most ``gate``."""
-
-    margin: float
-    gate: float = -NEVER  # no row
-
-    @property
-    def is_last(self) -> bool:
-        """Every row ends here."""
-        return self.margin <= -NEVER
-
-
-Cuts = dict[int, Cut]  # by stage; a stage without one is passed over
+__all__ = ["Staged"]
 
 
 class Staged:
@@ -76,11 +60,20 @@ class Staged:
         self.forwarded = batch.run(judge.hpc_label, cloud)
         self.gates = [m.scores[:, self.width] if m.scores.shape[1] > self.width else None for m in models]
 
+    @cached_property
+    def choices(self) -> Choices:
+        """What the judged rows meet at each stage, errors calibrated."""
+        judge = self.judge
+        meetings = []
+        for stop, gate in zip(self.stops, self.gates, strict=True):
+            wrong = chance_wrong(stop.margin, gate, stop.label == judge.y, judge.weight)
+            meetings.append(Meeting(stop.margin, gate, wrong, stop.cost))
+        cloud = cloud_chance(judge.hpc, judge.y, judge.weight)
+        return Choices(meetings, cloud, self.forwarded.cost, judge.weight)
+
     def ends(self, k: int, cut: Cut) -> np.ndarray:
-        """Which rows end at this stage if they reach it, (n,) bool."""
-        ends = self.stops[k].margin >= cut.margin
-        gate = self.gates[k]
-        return ends if gate is None else ends | (gate <= cut.gate)
+        """Which rows end at this stage if they come to it, (n,) bool."""
+        return self.choices.stages[k].ends(cut)
 
     def point(self, method: str, params: dict[str, Any], cuts: Cuts) -> Point:
         """A policy's figures on the judged rows; no program yet."""
