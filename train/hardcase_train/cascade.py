@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from .calibrate import confidence_table
 from .estimator import PolicyClassifier
@@ -16,7 +17,7 @@ from .judge import Judge
 from .staged import NEVER, Cut, Staged
 from .subsets import SubsetSearch
 
-__all__ = ["ConfidenceCascade", "cascade_points"]
+__all__ = ["ConfidenceCascade", "cascade_grid", "cascade_run"]
 
 MAX_STAGES = 12
 LEVELS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995)
@@ -36,12 +37,18 @@ class ConfidenceCascade(PolicyClassifier):
 
     def points(self, judge: Judge) -> list[Point]:
         """Policies over confidence levels, first stages and last stages."""
-        return cascade_points(SubsetSearch(judge, self.n_jobs or 1))
+        search = SubsetSearch(judge, self.n_jobs or 1)
+        return [p for params in cascade_grid(search) for p in cascade_run(search, params)]
 
 
-def cascade_points(search: SubsetSearch) -> list[Point]:
+def cascade_grid(search: SubsetSearch) -> list[dict[str, Any]]:
+    """One setting: all levels share the models of a chain of nested sets."""
+    return [{"chain": [list(subset) for subset in search.chain(MAX_STAGES)]}]
+
+
+def cascade_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
     """Points over confidence levels, first stages and last stages; those that validation keeps."""
-    chain = search.chain(MAX_STAGES)
+    chain = [tuple(subset) for subset in params["chain"]]
     staged = Staged(search.judge, chain, search.models(chain))
     judge = search.judge
     tables = [confidence_table(s.margin, s.label == judge.y, judge.weight) for s in staged.stops]

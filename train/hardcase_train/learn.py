@@ -1,32 +1,37 @@
-"""All methods of a task, one after another: the points of its front."""
+"""All points of a task's front: f0's, and those of a sweep over the methods."""
 
 from __future__ import annotations
 
-import os
+from contextlib import nullcontext
 
 import numpy as np
-from tqdm import tqdm
 
 from hardcase_edge.program import Answer, Forward, Slice
 
-from .adapt_points import GAMMAS, N_SETTINGS, adapt_points, greedy_points
+from .backends import Pool, n_threads, open_pool
 from .binning import Bins
 from .boosting import Ensemble
-from .cascade import cascade_points
 from .compiler import compile_program
-from .front import Point, best_points, with_test
+from .front import Point, with_test
 from .judge import Judge
-from .linear_points import LINEAR_METHODS, linear_points, n_linear_settings
+from .kept import Kept
+from .ladder import Ladder
 from .losses import ClassLoss
 from .problem import Problem
-from .prune_points import FORESTS, budget_prune_points
-from .static_subset import static_points
-from .subsets import SubsetSearch
+from .sweep import Sweep
 
 __all__ = ["hpc_point", "learn"]
 
 
-def learn(problem: Problem, methods: tuple[str, ...], *, quiet: bool = False) -> list[Point]:
+def learn(
+    problem: Problem,
+    methods: tuple[str, ...],
+    *,
+    quiet: bool = False,
+    pool: Pool | None = None,
+    jobs: int | None = None,
+    kept: Kept | None = None,
+) -> list[Point]:
     """Points of f0 and of every method, each method's best on validation rows, and the fixed set of all sensors.
 
     Parameters
@@ -34,35 +39,14 @@ def learn(problem: Problem, methods: tuple[str, ...], *, quiet: bool = False) ->
     methods : of ``config.METHODS``
     quiet : bool
         No progress bars on stderr.
+    pool : where jobs run; threads of this machine unless given
+    jobs : threads here, one per core unless given
+    kept : finished jobs of an earlier run
     """
-    judge = Judge(problem)
-    points = [hpc_point(judge)]
-    jobs = os.cpu_count() or 1
-    search = SubsetSearch(judge, jobs)
-    if "static" in methods:
-        with tqdm(total=3, desc="static", disable=quiet, leave=False) as bar:
-            found = static_points(search, bar)
-        everything = max(found, key=lambda p: len(p.params["sensors"]))
-        best = best_points(found)
-        points += best + ([] if everything in best else [everything])
-    if "cascade" in methods:
-        with tqdm(total=1, desc="cascade", disable=quiet, leave=False) as bar:
-            points += cascade_points(search)
-            bar.update(1)
-    if "adapt-gbrt" in methods:
-        with tqdm(total=N_SETTINGS, desc="adapt-gbrt", disable=quiet, leave=False) as bar:
-            points += adapt_points(judge, jobs, bar)
-    if "greedy-miser" in methods:
-        with tqdm(total=len(GAMMAS), desc="greedy-miser", disable=quiet, leave=False) as bar:
-            points += greedy_points(judge, jobs, bar)
-    if "budget-prune" in methods:
-        with tqdm(total=len(FORESTS), desc="budget-prune", disable=quiet, leave=False) as bar:
-            points += budget_prune_points(judge, jobs, bar)
-    for method in LINEAR_METHODS:
-        if method in methods:
-            with tqdm(total=n_linear_settings(method, problem), desc=method, disable=quiet, leave=False) as bar:
-                points += linear_points(method, judge, jobs, bar)
-    return points
+    hpc = hpc_point(Judge(problem))
+    with open_pool("threads", jobs=jobs) if pool is None else nullcontext(pool) as opened:
+        sweep = Sweep(Ladder(problem, n_threads(jobs)), hpc, opened, kept, quiet)
+        return [hpc, *(with_test(problem, p) for p in sweep.points(methods))]
 
 
 def hpc_point(judge: Judge) -> Point:

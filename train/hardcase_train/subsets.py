@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -70,15 +71,25 @@ class SubsetSearch:
     def __post_init__(self) -> None:
         p = self.problem = self.judge.problem
         self.costs = np.array([max(to_unit(s.cost[0]), 1e-9) for s in p.sensors])
-        self._probe_bins = make_bins(p.train.X, p.dtypes, PROBE.max_bins)
-        self._probe_codes = self._probe_bins.transform(p.train.X)
-        self._full_bins = make_bins(p.train.X, p.dtypes, FULL.max_bins)
-        self._full_codes = self._full_bins.transform(p.train.X)
-        self._valid_codes = self._full_bins.transform(p.valid.X)
         self._probe_train = _sample(len(p.train.y), p.seed)
         self._probe_valid = _sample(len(p.valid.y), p.seed)
         self._losses: dict[Subset, float] = {}
         self._models: dict[Subset, Trained] = {}
+
+    @cached_property
+    def _probe_rows(self) -> tuple[Bins, np.ndarray]:
+        bins = make_bins(self.problem.train.X, self.problem.dtypes, PROBE.max_bins)
+        return bins, bins.transform(self.problem.train.X)
+
+    @cached_property
+    def _full_rows(self) -> tuple[Bins, np.ndarray, np.ndarray]:
+        bins = make_bins(self.problem.train.X, self.problem.dtypes, FULL.max_bins)
+        return bins, bins.transform(self.problem.train.X), bins.transform(self.problem.valid.X)
+
+    @property
+    def known(self) -> dict[Subset, float]:
+        """The losses found so far, by subset; those of an earlier search of the same rows may be put in."""
+        return self._losses
 
     def losses(self, subsets: Iterable[Subset]) -> list[float]:
         """Mean validation log loss of a small classifier per subset."""
@@ -90,7 +101,7 @@ class SubsetSearch:
 
     def _probe(self, subset: Subset) -> float:
         p = self.problem
-        e = fit_classifier(p, subset, self._probe_bins, self._probe_codes, PROBE, PROBE_TREES, self._probe_train)
+        e = fit_classifier(p, subset, *self._probe_rows, PROBE, PROBE_TREES, self._probe_train)
         rows = self._probe_valid
         y = p.valid.y[rows]
         log_p = log_probability(ensemble_scores(e, e.bins.transform(p.valid.X[rows][:, e.features])))
@@ -105,15 +116,21 @@ class SubsetSearch:
         return [self._models[s] for s in wanted]
 
     def _train(self, subset: Subset) -> Trained:
-        args = (self.problem, subset, self._full_bins, self._full_codes, FULL, FULL_TREES)
+        bins, codes, valid_codes = self._full_rows
+        args = (self.problem, subset, bins, codes, FULL, FULL_TREES)
         ensemble = fit_classifier(*args, np.arange(len(self.problem.train.y)))
 
         def held(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
             copy = fit_classifier(*args, others)
-            return ensemble_scores(copy, self._full_codes[copy.features][:, rows])
+            return ensemble_scores(copy, codes[copy.features][:, rows])
 
-        valid = ensemble_scores(ensemble, self._valid_codes[ensemble.features])
+        valid = ensemble_scores(ensemble, valid_codes[ensemble.features])
         return self.judge.trained(ensemble, valid, held)
+
+    def walked(self) -> list[Subset]:
+        """The promising sets on three paths: forward by gain per cost, forward by gain, backward."""
+        everything = tuple(range(len(self.costs)))
+        return self.promising([*self.forward(1.0), *self.forward(0.0), *self.backward(everything)])
 
     def promising(self, subsets: Iterable[Subset]) -> list[Subset]:
         """Those that no other is both cheaper and better than by the probe, and the most expensive one."""
