@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from hardcase.cli import main
 from hardcase_edge.program import MICRO, Feature, Sensor, Uplink
 from hardcase_edge.wire import request_bytes
-from hardcase_train import adapt_points, cascade, gating, prune_points, subsets
+from hardcase_train import adapt_points, auto, cascade, gating, prune_points, subsets
 from hardcase_train.forest import ForestSettings
+from hardcase_train.greedy_miser import GreedyMiser
 from hardcase_train.problem import Problem, Rows
 
 __all__ = [
@@ -36,6 +38,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapt_points, "P_FULLS", (0.15,))
     monkeypatch.setattr(gating, "FORWARD_RATES", (0.0, 0.1, 0.3))
     monkeypatch.setattr(adapt_points, "AdaptGBRT", brief)
+    monkeypatch.setattr(auto, "OTHERS", ("greedy-miser",))
+    monkeypatch.setattr(adapt_points, "GreedyMiser", partial(GreedyMiser, n_trees=5))
     monkeypatch.setattr(subsets, "PROBE_TREES", 4)
     monkeypatch.setattr(subsets, "FULL_TREES", 6)
     monkeypatch.setattr(prune_points, "FORESTS", (ForestSettings(3),))
