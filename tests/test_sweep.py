@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hardcase_edge.errors import InputError
 from hardcase_train import auto, backends, halving, ladder, sweep
 from hardcase_train.backends import open_pool
+from hardcase_train.forest import ForestSettings
 from hardcase_train.front import Point
 from hardcase_train.halving import better_half, savings
 from hardcase_train.judge import Judge
@@ -258,7 +259,7 @@ def test_a_killed_sweep_goes_on_and_ends_in_the_same_bytes(tmp_path, data, sign)
 
 # ---------------------------------------------------------------- clusters
 
-CLUSTER = ("greedy-miser", "static", "cascade", "l1")
+CLUSTER = ("greedy-miser", "static", "cascade", "budget-prune")
 
 
 @contextmanager
@@ -285,8 +286,8 @@ def ray_cluster():
 @pytest.mark.parametrize(("backend", "cluster"), [("dask", dask_cluster), ("ray", ray_cluster)])
 @pytest.mark.filterwarnings("default")  # theirs
 def test_a_cluster_of_two_processes_gives_what_threads_give(monkeypatch, backend, cluster):
-    monkeypatch.setattr("hardcase_train.linear_points.N_GAMMAS", 2)
-    problem = make_problem(n=100)
+    monkeypatch.setattr("hardcase_train.prune_points.FORESTS", (ForestSettings(3),))
+    problem = make_problem(n=60)
     here = learn(problem, CLUSTER, quiet=True)
     with cluster() as address, open_pool(backend, address) as pool:
         assert learn(problem, CLUSTER, quiet=True, pool=pool) == here

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from joblib import Parallel, delayed
+from threadpoolctl import threadpool_limits
 
 from hardcase_edge.errors import InputError
 
@@ -67,7 +69,8 @@ def _threads(jobs: int) -> Iterator[Pool]:
 
     def run(function: Function, shared: Any, items: Sequence[Any]) -> Results:
         work = Parallel(n_jobs=jobs, prefer="threads", return_as="generator_unordered", batch_size=1)
-        yield from work(delayed(_numbered)(function, shared, k, item) for k, item in enumerate(items))
+        with alone():
+            yield from work(delayed(_numbered)(function, shared, k, item) for k, item in enumerate(items))
 
     yield run
 
@@ -95,7 +98,7 @@ def _dask(address: str) -> Iterator[Pool]:
             there = sent[id(shared)][1]
             code = code_here()
             futures = [client.submit(_far, code, function, there, k, item, pure=False) for k, item in enumerate(items)]
-            for _, result in as_completed(futures, with_results=True):
+            for _, result in as_completed(futures, loop=client.loop, with_results=True):
                 yield result
 
         yield run
@@ -107,6 +110,7 @@ def _ray(address: str) -> Iterator[Pool]:
         import ray
     except ImportError as error:
         raise _absent("ray") from error
+    _knock(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
@@ -129,6 +133,15 @@ def _ray(address: str) -> Iterator[Pool]:
         ray.shutdown()
 
 
+def _knock(address: str) -> None:
+    """Ray waits minutes for a head that is not there; so ask first whether anybody listens."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise _unreachable("ray", address) from error
+
+
 def _absent(backend: str) -> InputError:
     return InputError(f"--backend {backend} needs a package that is not here; pip install 'hardcase-train[{backend}]'")
 
@@ -145,7 +158,13 @@ def _far(code: str, function: Function, shared: Any, number: int, item: Any) -> 
     """A job on another machine, if that has the code of this one."""
     if code != code_here():
         raise InputError("a machine of the cluster has another hardcase, or other packages; install the same on all")
-    return _numbered(function, shared, number, item)
+    with alone():
+        return _numbered(function, shared, number, item)
+
+
+def alone() -> threadpool_limits:
+    """One thread for linear algebra: its sums are then the same on every machine, and jobs do not crowd one another."""
+    return threadpool_limits(1, user_api="blas")
 
 
 @cache

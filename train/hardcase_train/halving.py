@@ -15,7 +15,7 @@ from .front import Point
 __all__ = ["FEW_SETTINGS", "MIN_ROWS", "RUNG", "better_half", "savings"]
 
 RUNG = 4  # the first rung trains on one row in so many; then all rows
-MIN_ROWS = 1000  # of training: below, few rows say too little
+MIN_ROWS = 10_000  # of training: below, a rung saves no time, and few rows say too little
 FEW_SETTINGS = 4  # below, all of them climb
 LOSSES = (0.0, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)  # of accuracy, below the reference
 LEAST = 1e-3  # of the cost of f0 for every case: cheaper counts no more
