@@ -33,7 +33,7 @@ FIGURES = {"accuracy", "cost", "forward_rate", "loss_se"}
 
 def task_key(task: Task) -> dict[str, Any]:
     """What a sweep's results depend on beside its settings: data, configuration, seed, code."""
-    config = {k: str(v) if isinstance(v, Path) else v for k, v in asdict(task.config).items() if k != "methods"}
+    config = {k: v.name if isinstance(v, Path) else v for k, v in asdict(task.config).items() if k != "methods"}
     data = [task.table.sha256, getattr(task.hpc, "sha256", None)]
     return {"config": config, "data": data, "code": code_here()}
 
