@@ -51,7 +51,7 @@ def summarise(runs: Sequence[Mapping[str, Row]]) -> dict[str, Row]:
     A row is there if every seed has it: ``auto`` may pick other methods for other seeds.
     """
     out = {}
-    for name in runs[0]:
+    for name in sorted(runs[0], key=lambda n: (n != "f0", n == ALL)):  # otherwise as they come
         mine = [r[name] for r in runs if name in r]
         if len(mine) == len(runs):
             row: Row = {"forward_rate": sum(r["forward_rate"] for r in mine) / len(mine)}
@@ -94,7 +94,8 @@ def _said(row: Row, key: str, digits: int) -> str:
 def _instead(name: str, methods: Mapping[str, int]) -> str:
     """What was picked, where the row's name does not say it."""
     own = "hpc" if name == "f0" else name
-    said = [f"{'f0' if m == 'hpc' else m} in {n}" for m, n in methods.items() if m != own]
+    total = sum(methods.values())
+    said = [("f0" if m == "hpc" else m) + (f" in {n}" if total > 1 else "") for m, n in methods.items() if m != own]
     return f" ({', '.join(said)})" if said else ""
 
 
