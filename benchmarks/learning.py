@@ -10,8 +10,6 @@ that was stopped goes on where it was: finished seeds are in the JSON. Rows of e
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import time
 from collections.abc import Callable
@@ -20,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 from sklearn.base import ClassifierMixin
 from sklearn.ensemble import ExtraTreesClassifier
 
@@ -144,9 +141,7 @@ def run_seed(case: Case, seed: int) -> dict[str, Any]:
     began = time.monotonic()
     problem = problem_of(case, seed)
     points = learn(problem, case.methods, quiet=True)
-    front = Front(
-        "unit", tuple(Point(p.method, p.params, _measured(p.valid), _measured(p.test), "") for p in points)
-    )
+    front = Front("unit", tuple(Point(p.method, p.params, _measured(p.valid), _measured(p.test), "") for p in points))
     f0 = front.points[0]
     out: dict[str, Any] = {"f0": f0.test.accuracy, "seconds": 0.0, "picks": {}}
     for name in (*case.methods, "hardcase"):

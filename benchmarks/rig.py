@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy import stats
-
-from hardcase_export.front import Front, Measured, Point, pick
+from hardcase import seeds
+from hardcase.seeds import picked, summarise
 from hardcase_train.config import read_config
 from hardcase_train.learn import learn
 from hardcase_train.task import make_task
@@ -30,7 +27,6 @@ ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
 TARGETS = ("cooler_condition_pct", "valve_condition_pct", "pump_leakage", "accumulator_bar", "stable_flag")
 METHODS = ("static", "cascade", "adapt-gbrt")
-ROWS = ("f0", *METHODS, "hardcase")
 MAX_LOSS = 0.005
 PAGE = ROOT / "docs" / "benchmarks" / "rig.md"
 HEAD = """# The hydraulic rig: every target
@@ -43,79 +39,20 @@ Intervals are 95 %, over seeds, of the paired difference.
 """
 
 
-def run_seed(target: str, seed: int) -> dict[str, dict[str, float]]:
+def run_seed(target: str, seed: int) -> dict[str, dict[str, Any]]:
     """Test figures of each row of the table, by name."""
     task = make_task(replace(read_config(EXAMPLE, seed=seed), target=target))
-    points = learn(task.problem, METHODS, quiet=True)
-    front = Front(
-        task.config.unit, tuple(Point(p.method, p.params, Measured(**p.valid), Measured(**p.test), "") for p in points)
-    )
-    f0 = front.points[0]
-    rows = {"f0": f0}
-    for method in METHODS:
-        of_method = replace(front, points=(f0, *(p for p in front.points if p.method == method)))
-        rows[method] = pick(of_method, max_loss=MAX_LOSS)
-    rows["hardcase"] = pick(front, max_loss=MAX_LOSS)
-    return {
-        name: {
-            "accuracy": p.test.accuracy,
-            "cost": p.test.cost,
-            "forward_rate": p.test.forward_rate,
-            "loss": f0.test.accuracy - p.test.accuracy,
-            "method": p.method,
-        }
-        for name, p in rows.items()
-    }
-
-
-def summarise(runs: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Means over seeds, and the half-width of the interval of the loss."""
-    out = {}
-    for name in ROWS:
-        loss = np.array([r[name]["loss"] for r in runs])
-        cost = np.array([r[name]["cost"] for r in runs])
-        t = stats.t.ppf(0.975, len(runs) - 1) / np.sqrt(len(runs)) if len(runs) > 1 else float("nan")
-        out[name] = {
-            "accuracy": float(np.mean([r[name]["accuracy"] for r in runs])),
-            "loss": float(loss.mean()),
-            "loss_pm": float(t * loss.std(ddof=1)) if len(runs) > 1 else None,
-            "cost": float(cost.mean()),
-            "cost_pm": float(t * cost.std(ddof=1)) if len(runs) > 1 else None,
-            "forward_rate": float(np.mean([r[name]["forward_rate"] for r in runs])),
-            "methods": dict(Counter(r[name]["method"] for r in runs)),
-        }
-    return out
+    return picked(task.config.unit, learn(task.problem, METHODS, quiet=True), MAX_LOSS)
 
 
 def table(target: str, rows: dict[str, dict[str, Any]], n_seeds: int) -> str:
     """The target's table as Markdown."""
-    f0_cost = rows["f0"]["cost"]
-    lines = [
-        f"### {target}: {n_seeds} seeds",
-        "",
-        "| policy | accuracy | below f0 (95 %) | mean cost, mJ (95 %) | of f0's cost | forwarded |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name in ROWS:
-        r = rows[name]
-        pm, cost_pm = (f" ± {r[k]:.{d}f}" if r[k] is not None else "" for k, d in (("loss_pm", 4), ("cost_pm", 1)))
-        lines.append(
-            f"| {name}{_picked(name, r['methods'])} | {r['accuracy']:.4f} | {r['loss']:.4f}{pm} "
-            f"| {r['cost']:.1f}{cost_pm} | "
-            f"{100 * r['cost'] / f0_cost:.1f} % | {100 * r['forward_rate']:.1f} % |"
-        )
+    lines = [f"### {target}: {n_seeds} seeds", "", *seeds.table(rows, "mJ")]
     good = {n: r for n, r in rows.items() if r["loss"] <= MAX_LOSS}
     least = min(r["cost"] for r in good.values())
     cheapest = " and ".join(n for n, r in good.items() if r["cost"] <= least + 1e-9)
     lines += ["", f"Cheapest at most {MAX_LOSS} below f0: {cheapest}."]
     return "\n".join(lines)
-
-
-def _picked(name: str, methods: dict[str, int]) -> str:
-    """What was picked, where the row's name does not say it."""
-    own = "hpc" if name == "f0" else name
-    said = [f"{'f0' if m == 'hpc' else m} in {n}" for m, n in methods.items() if m != own]
-    return f" ({', '.join(said)})" if said else ""
 
 
 def page(results: dict[str, Any]) -> str:

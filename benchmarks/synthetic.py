@@ -15,7 +15,6 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from hardcase_train import linear_points
 from hardcase_train.adapt_gbrt import AdaptGBRT
 from hardcase_train.adapt_lin import AdaptLin
 from hardcase_train.batch import Batch
@@ -25,6 +24,7 @@ from hardcase_train.gating import NEVER, adapt_nodes
 from hardcase_train.judge import Judge
 from hardcase_train.learn import hpc_point
 from hardcase_train.problem import Problem
+from hardcase_train.settings import points_of
 from hardcase_train.synthetic import synthetic_1, synthetic_2, toy_problem
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,7 +80,7 @@ def figure_3(out: Path) -> dict[str, float]:
     left.set_ylabel("feature 1")
     said = {}
     for method, colour in METHODS.items():
-        points = linear_points.linear_points(method, judge)
+        points = points_of(method, judge)
         right.plot([p.test["cost"] for p in points], [p.test["accuracy"] for p in points], ".-", color=colour,
                    label=method, linewidth=1)  # fmt: skip
         said[method] = min(p.test["cost"] for p in points if p.test["accuracy"] == p.valid["accuracy"] == 1.0)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.errors import InputError
 
 from .options import add_json, report
+from .runs import BASELINES
 from .stage import Process, StageError, start_broker, start_device, start_worker
-from .train import check_out
+from .train import build_task, check_out
 
 if TYPE_CHECKING:
     from hardcase_cloud.fleet import Outcome
@@ -95,18 +96,12 @@ class _Teller:
 
 def _train(args: argparse.Namespace, say: _Teller) -> Task:
     from hardcase_train.config import read_config
-    from hardcase_train.learn import learn
-    from hardcase_train.task import make_task
-
-    from .train import save
 
     config = read_config(args.config, seed=args.seed)
     if config.legacy is not None:
         raise InputError(f"{args.config}: f0 is a legacy system, which the demo cannot start; name an [hpc] estimator")
     say(f"training on {config.file.name}: f0 is {config.estimator}, methods are {', '.join(config.methods)}")
-    task = make_task(config, quiet=args.json)
-    save(task, learn(task.problem, config.methods, quiet=args.json), args.out / "train")
-    return task
+    return build_task(config, (*config.methods, *BASELINES), args.out / "train", quiet=args.json)[0]
 
 
 def _export(out: Path, say: _Teller) -> dict[str, tuple[Path, Point]]:

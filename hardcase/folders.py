@@ -13,7 +13,7 @@ from types import FrameType
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["whole_folder"]
+__all__ = ["terminable", "whole_folder"]
 
 
 @contextlib.contextmanager
@@ -29,7 +29,7 @@ def whole_folder(out: Path) -> Iterator[Path]:
     try:
         folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
         try:
-            with _terminable():
+            with terminable():
                 yield folder
             folder.chmod(0o755)
             _replace(folder, out)
@@ -56,7 +56,7 @@ def _replace(folder: Path, out: Path) -> None:
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """SIGTERM ends the work as Ctrl-C does, so that what was begun is cleared away."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -92,7 +92,7 @@ estimator = "HistGradientBoostingClassifier"
 [hpc.params]
 
 [policy]
-methods = ["adapt-gbrt", "static", "cascade"]
+methods = ["auto"]
 """
     parts = [
         f"\n[[sensor]]\nname = {quote(name)}\nfeatures = {quote(features)}\ncost = 1.0\n"

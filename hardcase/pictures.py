@@ -11,7 +11,17 @@ if TYPE_CHECKING:
 
 __all__ = ["front_svg", "routes_svg"]
 
-COLOURS = {"adapt-gbrt": "#c0392b", "static": "#7f8c8d", "cascade": "#2471a3", "hpc": "#111111"}
+COLOURS = {
+    "adapt-gbrt": "#c0392b",
+    "static": "#7f8c8d",
+    "cascade": "#2471a3",
+    "hpc": "#111111",
+    "adapt-lin": "#e67e22",
+    "adapt-lstsq": "#b7950b",
+    "l1": "#a569bd",
+    "greedy-miser": "#27ae60",
+    "budget-prune": "#6e2c00",
+}
 
 
 def front_svg(unit: str, points: Sequence[dict[str, Any]], title: str = "") -> bytes:

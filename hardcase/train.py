@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,16 @@ from hardcase_edge.errors import InputError
 
 from .folders import whole_folder
 from .options import add_json, report
+from .runs import BASELINES, add_backend, open_runs
 
 if TYPE_CHECKING:
+    from hardcase_train.config import Config
     from hardcase_train.front import Point
     from hardcase_train.problem import Rows
     from hardcase_train.task import Task
 
+MAX_SEEDS = 1000
+HPC_FILE = "hpc.onnx"
 HELP = "Train gates, low-cost models and baselines; write policies, front and f0."
 
 
@@ -25,27 +30,67 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, help="hardcase.toml")
     parser.add_argument("--out", type=Path, required=True, help="folder to write; replaced if it is a build already")
     parser.add_argument("--seed", type=int, help="wins over [data] seed")
-    parser.add_argument("--method", action="append", help="train this method only (repeatable); wins over the TOML")
+    parser.add_argument(
+        "--seeds", type=int, default=1, metavar="N", help="also run the N - 1 seeds after it, for front.md"
+    )
+    parser.add_argument(
+        "--method", action="append", help="train this method, f0 and the baselines (repeatable); wins over the TOML"
+    )
+    parser.add_argument(
+        "--no-baselines", action="store_true", help="leave static and cascade out if they are not named"
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
+    add_backend(parser)
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Train, then put the whole folder in place at once."""
     check_out(args.out)
+    if not 1 <= args.seeds <= MAX_SEEDS:
+        raise InputError(f"--seeds is {args.seeds}, 1 to {MAX_SEEDS} are expected")
     from hardcase_train.config import check_method, read_config
-    from hardcase_train.learn import learn
-    from hardcase_train.task import make_task
 
     config = read_config(args.config, seed=args.seed)
-    methods = tuple(check_method("--method", m) for m in args.method) if args.method else config.methods
-    task = make_task(config, quiet=args.quiet or args.json)
-    with whole_folder(args.out) as folder:
-        hpc = _save_hpc(task, folder)  # before the long work: f0 may be one that no worker could run
-        points = learn(task.problem, methods, quiet=args.quiet or args.json)
-        front = _fill(folder, task, points, hpc)
+    named = tuple(check_method("--method", m) for m in args.method) if args.method else config.methods
+    methods = named if args.no_baselines else (*named, *BASELINES)
+    where = {"backend": args.backend, "address": args.address, "jobs": args.jobs, "quiet": args.quiet or args.json}
+    front = build(config, methods, args.out, n_seeds=args.seeds, **where)
     report(args, {"out": str(args.out), "front": front}, _text(args.out, front))
     return 0
+
+
+def build(config: Config, methods: tuple[str, ...], out: Path, *, n_seeds: int = 1, **where: Any) -> dict[str, Any]:
+    """Train and write the build folder, all of it or nothing; what front.json says.
+
+    Parameters
+    ----------
+    n_seeds : the build is of the configuration's seed; those after it are for the table beside the front
+    where : as of ``runs.open_runs``
+    """
+    return build_task(config, methods, out, n_seeds=n_seeds, **where)[1]
+
+
+def build_task(
+    config: Config, methods: tuple[str, ...], out: Path, *, n_seeds: int = 1, **where: Any
+) -> tuple[Task, dict[str, Any]]:
+    """``build``, and the task that was built."""
+    from .seeds import MAX_LOSSES, picked
+
+    def rows(points: list[Point]) -> dict[float, Any]:
+        return {loss: picked(config.unit, points, loss) for loss in MAX_LOSSES}
+
+    with open_runs(out, **where) as (runs, scratch):
+        task = runs.task(config)
+        hpc = _save_hpc(task, scratch)  # before the long work: f0 may be one that no worker could run
+        points = runs.points(task, methods)
+        seeds = {config.seed: rows(points)}
+        for k in range(1, n_seeds):
+            other = runs.task(replace(config, seed=(config.seed + k) % 2**32))
+            seeds[other.config.seed] = rows(runs.points(other, methods))
+        with whole_folder(out) as folder:
+            _move_hpc(scratch, folder)
+            return task, _fill(folder, task, points, hpc, seeds)
 
 
 def check_out(out: Path) -> None:
@@ -58,12 +103,6 @@ def check_out(out: Path) -> None:
         raise InputError(f"the folder {out.parent} does not exist; make it first")
 
 
-def save(task: Task, points: list[Point], out: Path) -> dict[str, Any]:
-    """Write the build folder, all of it or nothing, and return what front.json says."""
-    with whole_folder(out) as folder:
-        return _fill(folder, task, points, _save_hpc(task, folder))
-
-
 def _save_hpc(task: Task, folder: Path) -> dict[str, Any]:
     """f0 as hpc.onnx; of a legacy system there is no file, only what it is known by."""
     from hardcase_export.onnx_hpc import export_hpc
@@ -72,7 +111,7 @@ def _save_hpc(task: Task, folder: Path) -> dict[str, Any]:
         return _declare_legacy(task)
     problem = task.problem
     dtypes = [f.dtype for f in problem.features]
-    return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / "hpc.onnx")
+    return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / HPC_FILE)
 
 
 def _declare_legacy(task: Task) -> dict[str, Any]:
@@ -82,14 +121,27 @@ def _declare_legacy(task: Task) -> dict[str, Any]:
     return {**said, "beyond": beyond}
 
 
-def _fill(folder: Path, task: Task, points: list[Point], hpc: dict[str, Any]) -> dict[str, Any]:
+def _move_hpc(scratch: Path, folder: Path) -> None:
+    """hpc.onnx goes where it belongs; there is none of a legacy system."""
+    if (scratch / HPC_FILE).exists():
+        (scratch / HPC_FILE).rename(folder / HPC_FILE)
+
+
+def _fill(
+    folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[float, Any]]
+) -> dict[str, Any]:
     """All the rest of a build."""
     from .pictures import front_svg
+    from .seeds import MAX_LOSSES, page, summarise
 
     entries = _save_policies(task, points, folder / "policies", hpc["sha256"])
-    front = {"unit": task.config.unit, "points": entries, "hpc": hpc}
+    over = {f"{loss:g}": summarise([rows[loss] for rows in seeds.values()]) for loss in MAX_LOSSES}
+    said = {"seeds": list(seeds), "max_loss": over}
+    front = {"unit": task.config.unit, "points": entries, "hpc": hpc, "seeds": said}
     (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n")
     (folder / "front.svg").write_bytes(front_svg(task.config.unit, entries, task.config.target))
+    title = f"{task.config.file.name}: {task.config.target}"
+    (folder / "front.md").write_text(page(title, task.config.unit, said))
     for name in ("valid", "calibration", "test"):
         rows = getattr(task.problem, name)
         if rows is not None:

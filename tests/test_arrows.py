@@ -15,6 +15,7 @@ MAY_IMPORT = {
     "edge_runtime/hardcase_edge": set(),
     "train/hardcase_train": {
         "hardcase_edge", "numpy", "scipy", "sklearn", "numba", "joblib", "pyarrow", "tqdm", "threadpoolctl",
+        "distributed", "ray",
     },
     "export/hardcase_export": {"hardcase_edge", "numpy", "onnx", "skl2onnx", "onnxruntime", "flatbuffers", "sklearn"},
     "cloud_stub/hardcase_cloud": {"hardcase_edge", "numpy", "onnxruntime", "amqtt", "paho"},
@@ -27,7 +28,7 @@ DEVICE_EXTRAS = {
     "tflite.py": {"ai_edge_litert", "tflite_runtime", "numpy"},
 }
 HEAVY = {"numpy", "scipy", "sklearn", "onnx", "onnxruntime", "skl2onnx", "numba", "matplotlib", "pyarrow", "pandas",
-         "joblib", "paho", "amqtt", "cryptography", "tqdm"}  # fmt: skip
+         "joblib", "paho", "amqtt", "cryptography", "tqdm", "distributed", "ray"}  # fmt: skip
 
 
 def imported_roots(path: Path) -> set[str]:

@@ -21,6 +21,7 @@ from hardcase_train.learn import learn
 from hardcase_train.linear import linear_rows
 from hardcase_train.losses import log_probability
 from hardcase_train.proximal import minimise
+from hardcase_train.settings import points_of
 from hardcase_train.synthetic import synthetic_1, synthetic_2, toy_problem
 from tests.train_helpers import make_problem, quick
 
@@ -124,7 +125,7 @@ def without_error(method, problem):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(linear_points, "P_FULLS", (0.6,))
         patch.setattr(linear_points, "N_GAMMAS", 5)
-        points = linear_points.linear_points(method, Judge(problem), 1)
+        points = points_of(method, Judge(problem))
     return next(p for p in points if p.valid["accuracy"] == 1.0)  # by rising cost
 
 
@@ -164,11 +165,12 @@ def short_paths(monkeypatch):
 
 
 @pytest.mark.usefixtures("short_paths")
-def test_every_method_has_points_and_the_default_ones_are_as_before(monkeypatch):
+def test_every_method_has_points_and_auto_is_the_default(monkeypatch):
     quick(monkeypatch)
-    points = learn(make_problem(n=90), METHODS, quiet=True)
-    assert {p.method for p in points} == {"hpc", *METHODS}
-    assert Config.__dataclass_fields__["methods"].default == DEFAULT_METHODS == ("adapt-gbrt", "static", "cascade")
+    methods = tuple(m for m in METHODS if m != "auto")
+    points = learn(make_problem(n=90), methods, quiet=True)
+    assert {p.method for p in points} == {"hpc", *methods}
+    assert Config.__dataclass_fields__["methods"].default == DEFAULT_METHODS == ("auto",)
     for p in points:
         quantise(p.program)
         assert {"accuracy", "cost", "forward_rate"} <= set(p.test)
@@ -176,14 +178,6 @@ def test_every_method_has_points_and_the_default_ones_are_as_before(monkeypatch)
 
 @pytest.mark.usefixtures("short_paths")
 @pytest.mark.parametrize("method", linear_points.LINEAR_METHODS)
-def test_the_same_seed_gives_the_same_programs_and_the_bar_counts_every_model(method):
-    class Bar:
-        done = 0
-
-        def update(self, k):
-            self.done += k
-
-    problem, bar = make_problem(n=60), Bar()
-    first, second = (linear_points.linear_points(method, Judge(problem), 2, b) for b in (bar, None))
-    assert first == second
-    assert bar.done == linear_points.n_linear_settings(method, problem)
+def test_the_same_seed_gives_the_same_programs(method):
+    problem = make_problem(n=60)
+    assert points_of(method, Judge(problem)) == points_of(method, Judge(problem))

@@ -33,6 +33,7 @@ from hardcase_train.forest import ForestSettings, fit_forest, forest_ensemble
 from hardcase_train.judge import N_FOLDS, Judge
 from hardcase_train.lazy import lazy_program
 from hardcase_train.learn import learn
+from hardcase_train.settings import points_of
 from tests.train_helpers import make_problem
 
 COSTS = np.array([1.0, 2.0, 3.0, 5.0, 8.0, 13.0])
@@ -405,7 +406,7 @@ def test_judged_rows_are_not_those_a_forest_has_fitted():
     problem = make_problem(2, n=300)
     rng = np.random.default_rng(5)
     problem.train.y[:], problem.valid.y[:] = rng.integers(0, 2, 300), rng.integers(0, 2, 300)
-    (point, *_) = sorted(prune_points.budget_prune_points(Judge(problem)), key=lambda p: -p.params["splits"])
+    (point, *_) = sorted(points_of("budget-prune", Judge(problem)), key=lambda p: -p.params["splits"])
     fitted_rows = Batch(point.program, problem.train.X).run(problem.train.hpc_label)
     assert fitted_rows.summary(problem.train.y)["accuracy"] > 0.75
     assert abs(point.valid["accuracy"] - 0.5) < 0.1

@@ -610,7 +610,7 @@ def test_the_folder_one_stands_in_may_be_the_build(tmp_path, capsys, monkeypatch
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device"), ValueError("a bug")])
-def test_a_run_that_fails_leaves_the_old_build_and_nothing_of_its_own(tmp_path, capsys, monkeypatch, error):
+def test_a_run_that_fails_leaves_the_old_build_and_only_finished_jobs_of_its_own(tmp_path, capsys, monkeypatch, error):
     train(tmp_path, capsys, columns(), "[policy]\nmethods = ['static']\n")
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
 
@@ -626,7 +626,9 @@ def test_a_run_that_fails_leaves_the_old_build_and_nothing_of_its_own(tmp_path, 
         assert main(argv) == (130 if isinstance(error, KeyboardInterrupt) else 2)
         err = capsys.readouterr().err
         assert isinstance(error, KeyboardInterrupt) or ("No space left on device" in err and err.count("\n") == 1)
-    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+    kept = tmp_path / ".build.sweep"
+    assert {p.suffix for p in kept.iterdir()} == {".json", ".safetensors"}
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file() and p.parent != kept} == before
 
 
 def test_a_build_that_cannot_take_its_place_leaves_the_old_one(tmp_path, capsys, monkeypatch):
@@ -643,7 +645,8 @@ def test_a_build_that_cannot_take_its_place_leaves_the_old_one(tmp_path, capsys,
     status, _, err = run(capsys, "train", tmp_path / "hardcase.toml", "--out", tmp_path / "build")
     assert status == 2
     assert "Device or resource busy" in err
-    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+    kept = tmp_path / ".build.sweep"
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file() and p.parent != kept} == before
 
 
 def test_a_run_that_is_terminated_leaves_nothing(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from hardcase.cli import main
 from hardcase_edge.program import MICRO, Feature, Sensor, Uplink
 from hardcase_edge.wire import request_bytes
-from hardcase_train import adapt_points, adapt_stages, cascade, chains, gating, prune_points, sizes
+from hardcase_train import adapt_points, adapt_stages, auto, cascade, chains, gating, prune_points, sizes
 from hardcase_train.forest import ForestSettings
+from hardcase_train.greedy_miser import GreedyMiser
 from hardcase_train.problem import Problem, Rows
 
 __all__ = [
@@ -40,6 +42,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chains, "MAX_STAGES", 3)
     monkeypatch.setattr(chains, "MAX_PROBES", 5)
     monkeypatch.setattr(adapt_stages, "PRICES", (0.05, 0.3))
+    monkeypatch.setattr(auto, "OTHERS", ("greedy-miser",))
+    monkeypatch.setattr(adapt_points, "GreedyMiser", partial(GreedyMiser, n_trees=5))
     monkeypatch.setattr(prune_points, "FORESTS", (ForestSettings(3),))
     monkeypatch.setattr(prune_points, "PRICES", (0.0, 0.2))
     monkeypatch.setattr(cascade, "LEVELS", (0.7, 0.9))

@@ -54,17 +54,20 @@ class StagedAdaptGBRT(PolicyClassifier):
 
     def points(self, judge: Judge) -> list[Point]:
         """Policies over prices."""
-        return staged_points(Chains(SubsetSearch(judge, self.n_jobs or 1)), self.n_rounds, self.settings)
+        search = SubsetSearch(judge, self.n_jobs or 1)
+        return staged_points(search, search.once(Chains).climbed, self.n_rounds, self.settings)
 
 
-def staged_points(chains: Chains, n_rounds: int, settings: TreeSettings | None = None) -> list[Point]:
+def staged_points(
+    search: SubsetSearch, chain: Sequence[Subset], n_rounds: int, settings: TreeSettings | None = None
+) -> list[Point]:
     """The points that the judged rows keep over all prices, each with its program.
 
     Parameters
     ----------
+    chain : nested sensor sets, smallest first
     n_rounds : alternations between q and a stage's gate and model; 0: no gates
     """
-    search, chain = chains.search, chains.climbed
     judge = search.judge
     models = search.models(chain) if n_rounds == 0 else adapt_chain(judge, chain, n_rounds, settings)
     staged = Staged(judge, chain, models)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from .calibrate import confidence_table
 from .chains import Chains
@@ -18,7 +19,7 @@ from .judge import Judge
 from .staged import Staged
 from .subsets import SubsetSearch
 
-__all__ = ["ConfidenceCascade", "cascade_points"]
+__all__ = ["ConfidenceCascade", "cascade_grid", "cascade_run"]
 
 LEVELS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995)
 
@@ -37,12 +38,18 @@ class ConfidenceCascade(PolicyClassifier):
 
     def points(self, judge: Judge) -> list[Point]:
         """Policies over confidence levels, first stages and last stages."""
-        return cascade_points(Chains(SubsetSearch(judge, self.n_jobs or 1)))
+        search = SubsetSearch(judge, self.n_jobs or 1)
+        return [p for params in cascade_grid(search) for p in cascade_run(search, params)]
 
 
-def cascade_points(chains: Chains) -> list[Point]:
+def cascade_grid(search: SubsetSearch) -> list[dict[str, Any]]:
+    """One setting: all levels share the models of a chain of nested sets."""
+    return [{"chain": [list(subset) for subset in search.once(Chains).greedy]}]
+
+
+def cascade_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
     """Points over confidence levels, first stages and last stages; those that validation keeps."""
-    search, chain = chains.search, chains.greedy
+    chain = [tuple(subset) for subset in params["chain"]]
     judge = search.judge
     staged = Staged(judge, chain, search.models(chain))
     tables = [confidence_table(s.margin, s.label == judge.y, judge.weight) for s in staged.stops]

@@ -13,8 +13,8 @@ from hardcase_edge.errors import InputError
 
 __all__ = ["DEFAULT_METHODS", "METHODS", "Config", "SensorConfig", "check_method", "read_config"]
 
-DEFAULT_METHODS = ("adapt-gbrt", "static", "cascade")
-METHODS = (*DEFAULT_METHODS, "adapt-lin", "adapt-lstsq", "greedy-miser", "l1", "budget-prune")
+DEFAULT_METHODS = ("auto",)
+METHODS = ("auto", "adapt-gbrt", "static", "cascade", "adapt-lin", "adapt-lstsq", "greedy-miser", "l1", "budget-prune")
 MAX_CONFIG_BYTES = 1_000_000
 MAX_COST = 1e9
 MAX_NAME = 200  # characters, as in a bundle's manifest

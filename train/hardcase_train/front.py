@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from hardcase_edge.program import Program
 
 from .batch import Batch
@@ -42,16 +40,11 @@ def best_points(points: Sequence[Point]) -> list[Point]:
     return out
 
 
-def with_test(problem: Problem, point: Point, scores: Sequence[np.ndarray] = ()) -> Point:
-    """The point with its figures on test rows, if there are any: reported, never chosen by.
-
-    Parameters
-    ----------
-    scores : as of ``Batch``, where they are at hand
-    """
+def with_test(problem: Problem, point: Point) -> Point:
+    """The point with its figures on test rows, if there are any: reported, never chosen by."""
     assert point.program is not None
     rows = problem.test
     if len(rows.y) == 0:
         return point
-    outcome = Batch(point.program, rows.X, scores).run(rows.hpc_label)
+    outcome = Batch(point.program, rows.X).run(rows.hpc_label)
     return replace(point, test=outcome.summary(rows.y, rows.weight))

@@ -19,7 +19,7 @@ from .losses import class_outputs
 from .problem import Problem
 from .static_subset import answer_node
 
-__all__ = ["NEVER", "Gated", "adapt_nodes", "gated_points"]
+__all__ = ["NEVER", "Gated", "adapt_nodes", "gated_points", "path_points"]
 
 NEVER = 1e6  # beyond every score
 FORWARD_RATES = (0.0, 0.003, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7)
@@ -49,14 +49,23 @@ def adapt_nodes(problem: Problem, sensors: list[int], threshold: float, margin: 
 def gated_points(
     judge: Judge, method: str, model: Gated, params: dict[str, Any], gate_rates: Sequence[float] = ()
 ) -> list[Point]:
-    """The points that the judged rows keep of one model, each with its program.
+    """``path_points`` of one model."""
+    return path_points(judge, method, [(model, params)], gate_rates)
+
+
+def path_points(
+    judge: Judge, method: str, models: Sequence[tuple[Gated, dict[str, Any]]], gate_rates: Sequence[float] = ()
+) -> list[Point]:
+    """The points that the judged rows keep of models with their parameters, each point with its program.
 
     Parameters
     ----------
     gate_rates : forward rates at which the gate decides alone, beside those at which a wide margin of f1 overrules it
     """
-    swept = best_points(_sweep(judge, method, model, params, gate_rates))
-    return [_with_program(judge, model, p) for p in swept]
+    swept = [(p, model) for model, params in models for p in _sweep(judge, method, model, params, gate_rates)]
+    made_by = {id(p): model for p, model in swept}
+    best = best_points([p for p, _ in swept])
+    return best if judge.is_rough else [_with_program(judge, made_by[id(p)], p) for p in best]
 
 
 def _sweep(judge: Judge, method: str, model: Gated, params: dict[str, Any], gate_rates: Sequence[float]) -> list[Point]:

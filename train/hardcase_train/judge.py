@@ -37,12 +37,13 @@ class Judge:
 
     Attributes
     ----------
+    is_rough : only figures are asked for: points may do without programs
     is_crossed : whether training rows are judged too
     fold : (n_train,) fold of each training row
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, is_rough: bool = False) -> None:
+        self.problem, self.is_rough = problem, is_rough
         self.is_crossed = len(problem.valid.y) < ENOUGH_ROWS
         parts = (problem.train, problem.valid) if self.is_crossed else (problem.valid,)
         self.X = np.vstack([p.X for p in parts])

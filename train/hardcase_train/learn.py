@@ -1,36 +1,38 @@
-"""All methods of a task, one after another: the points of its front."""
+"""All points of a task's front: f0's, and those of a sweep over the methods."""
 
 from __future__ import annotations
 
-import os
+from contextlib import nullcontext
 
 import numpy as np
-from tqdm import tqdm
+from joblib import Parallel, delayed
 
 from hardcase_edge.program import Answer, Forward, Slice
 
-from .adapt_points import GAMMAS, N_SETTINGS, adapt_points, greedy_points
-from .adapt_stages import staged_points
+from .backends import Pool, n_threads, open_pool
 from .binning import Bins
 from .boosting import Ensemble
-from .cascade import cascade_points
-from .chains import Chains
 from .compiler import compile_program
-from .front import Point, best_points, with_test
+from .front import Point, with_test
 from .judge import Judge
-from .linear_points import LINEAR_METHODS, linear_points, n_linear_settings
+from .kept import Kept
+from .ladder import Ladder
 from .losses import ClassLoss
 from .problem import Problem
-from .prune_points import FORESTS, budget_prune_points
-from .static_subset import static_points
-from .subsets import SubsetSearch
+from .sweep import Sweep
 
 __all__ = ["hpc_point", "learn"]
 
-STAGE_ROUNDS = (0, 1)  # several stages without gates of their own, and with
 
-
-def learn(problem: Problem, methods: tuple[str, ...], *, quiet: bool = False) -> list[Point]:
+def learn(
+    problem: Problem,
+    methods: tuple[str, ...],
+    *,
+    quiet: bool = False,
+    pool: Pool | None = None,
+    jobs: int | None = None,
+    kept: Kept | None = None,
+) -> list[Point]:
     """Points of f0 and of every method, each method's best on validation rows, and the fixed set of all sensors.
 
     Parameters
@@ -38,39 +40,15 @@ def learn(problem: Problem, methods: tuple[str, ...], *, quiet: bool = False) ->
     methods : of ``config.METHODS``
     quiet : bool
         No progress bars on stderr.
+    pool : where jobs run; threads of this machine unless given
+    jobs : threads here, one per core unless given
+    kept : finished jobs of an earlier run
     """
-    judge = Judge(problem)
-    points = [hpc_point(judge)]
-    jobs = os.cpu_count() or 1
-    search = SubsetSearch(judge, jobs)
-    chains = Chains(search)
-    if "static" in methods:
-        with tqdm(total=1, desc="static", disable=quiet, leave=False) as bar:
-            found = static_points(search, bar)
-        everything = max(found, key=lambda p: len(p.params["sensors"]))
-        best = best_points(found)
-        points += best + ([] if everything in best else [everything])
-    if "cascade" in methods:
-        with tqdm(total=1, desc="cascade", disable=quiet, leave=False) as bar:
-            points += cascade_points(chains)
-            bar.update(1)
-    if "adapt-gbrt" in methods:
-        with tqdm(total=N_SETTINGS, desc="adapt-gbrt", disable=quiet, leave=False) as bar:
-            found = adapt_points(judge, jobs, bar)
-        for n_rounds in STAGE_ROUNDS:
-            found += staged_points(chains, n_rounds)
-        points += best_points(found)
-    if "greedy-miser" in methods:
-        with tqdm(total=len(GAMMAS), desc="greedy-miser", disable=quiet, leave=False) as bar:
-            points += greedy_points(judge, jobs, bar)
-    if "budget-prune" in methods:
-        with tqdm(total=len(FORESTS), desc="budget-prune", disable=quiet, leave=False) as bar:
-            points += budget_prune_points(judge, jobs, bar)
-    for method in LINEAR_METHODS:
-        if method in methods:
-            with tqdm(total=n_linear_settings(method, problem), desc=method, disable=quiet, leave=False) as bar:
-                points += linear_points(method, judge, jobs, bar)
-    return points
+    hpc = hpc_point(Judge(problem))
+    with open_pool("threads", jobs=jobs) if pool is None else nullcontext(pool) as opened:
+        sweep = Sweep(Ladder(problem, n_threads(jobs)), hpc, opened, kept, quiet)
+        points = sweep.points(methods)
+    return [hpc, *Parallel(n_threads(jobs), prefer="threads")(delayed(with_test)(problem, p) for p in points)]
 
 
 def hpc_point(judge: Judge) -> Point:

@@ -15,13 +15,14 @@ from .boosting import Ensemble
 from .budget_prune import BudgetPrune
 from .estimator import PolicyClassifier
 from .forest import ForestSettings, fit_forest, forest_ensemble
-from .front import Point, best_points, with_test
+from .front import Point, best_points
 from .judge import N_FOLDS, Judge
 from .lazy import lazy_program
 from .problem import Problem
 from .static_subset import answer_node
+from .subsets import SubsetSearch
 
-__all__ = ["FORESTS", "PRICES", "BudgetPrunedForest", "budget_prune_points"]
+__all__ = ["FORESTS", "PRICES", "BudgetPrunedForest", "forest_points", "prune_grid", "prune_run"]
 
 # with all features to choose from, trees share sensors and prune well; with a few, they differ and err less together
 FORESTS = (ForestSettings(3), ForestSettings(8), ForestSettings(12), ForestSettings(12, max_features=0.3))
@@ -42,30 +43,37 @@ class BudgetPrunedForest(PolicyClassifier):
 
     def points(self, judge: Judge) -> list[Point]:
         """A policy per forest and price."""
-        return budget_prune_points(judge, self.n_jobs or 1)
+        found = Parallel(n_jobs=self.n_jobs or 1, prefer="threads")(delayed(forest_points)(judge, f) for f in FORESTS)
+        return best_points([p for points in found for p in points])
 
 
-def budget_prune_points(judge: Judge, n_jobs: int = 2, progress: Any = None) -> list[Point]:
-    """The points that the judged rows keep, over all forests and prices.
+def prune_grid(search: SubsetSearch) -> list[dict[str, Any]]:
+    """A setting per forest, the largest first; its prices are all of one setting."""
+    return [{"trees": f.n_trees, "max_features": f.max_features} for f in reversed(FORESTS)]
+
+
+def prune_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
+    """The points of one forest."""
+    return forest_points(search.judge, ForestSettings(params["trees"], max_features=params["max_features"]))
+
+
+def forest_points(judge: Judge, settings: ForestSettings) -> list[Point]:
+    """The points that the judged rows keep of one forest, over all prices.
 
     Copies that have not seen a fold are forests of their own, pruned for the same price: they may buy otherwise.
     """
     problem = judge.problem
-    prices = _prices(problem)
     bins = make_bins(problem.train.X, problem.dtypes)
     codes = bins.transform(problem.train.X)
     seen = [np.flatnonzero(judge.fold != k) for k in range(N_FOLDS)] if judge.is_crossed else []
     seen.append(np.arange(len(problem.train.y)))
-    points: list[Point] = []
-    for settings in FORESTS:
-        copies = Parallel(n_jobs=n_jobs, prefer="threads")(
-            delayed(_pruned)(problem, bins, codes, rows, settings) for rows in seen
-        )
-        for price, ensembles in zip(prices, zip(*copies, strict=True), strict=True):
-            points.append(_point(judge, settings, price, ensembles))
-        if progress is not None:
-            progress.update(1)
-    return [with_test(problem, p) for p in best_points(points)]
+    copies = [_pruned(problem, bins, codes, rows, settings) for rows in seen]
+    return best_points(
+        [
+            _point(judge, settings, price, ensembles)
+            for price, ensembles in zip(_prices(problem), zip(*copies, strict=True), strict=True)
+        ]
+    )
 
 
 def _prices(problem: Problem) -> list[float]:

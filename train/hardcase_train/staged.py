@@ -16,11 +16,11 @@ import numpy as np
 
 from hardcase_edge.program import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Node, Slice
 
-from .batch import Batch, Outcome
+from .batch import Outcome
 from .buying import buy, n_nodes
 from .compiler import compile_program
 from .cuts import NEVER, Choices, Cut, Cuts, Meeting, chance_wrong, cloud_chance
-from .front import Point, with_test
+from .front import Point
 from .judge import Judge, Trained
 from .losses import class_outputs
 from .static_subset import answer_node
@@ -49,9 +49,8 @@ class Staged:
         self.width = class_outputs(judge.problem.n_classes)
         everything = tuple(sorted({s for subset in chain for s in subset}))
         start: list[Node] = [Acquire(everything, 1, 1), Answer(self._classes(0))]
-        self._program = compile_program(judge.problem, [m.part for m in models], start)
-        self._tested: Batch | None = None
-        batch = judge.batch(self._program, models)
+        program = compile_program(judge.problem, [m.part for m in models], start)
+        batch = judge.batch(program, models)
         self.stops = [
             batch.run(judge.hpc_label, [Acquire(subset, 1, 1), Answer(self._classes(k))])
             for k, subset in enumerate(chain)
@@ -83,7 +82,7 @@ class Staged:
         return Point(method, {**params, "cuts": cuts}, self.judge.summary(outcome), {}, None)
 
     def finish(self, point: Point) -> Point:
-        """The program with the scorers that this point uses, and its test figures."""
+        """The program with the scorers that this point uses."""
         kept = sorted(point.params["cuts"])
         cuts = [point.params["cuts"][k] for k in kept]
         params = {
@@ -93,14 +92,7 @@ class Staged:
         }
         nodes = [*self._body(kept, cuts), *self._answers(kept, cuts)]
         program = compile_program(self.judge.problem, [self.models[k].part for k in kept], nodes)
-        scores = [self._test_scores(k) for k in kept]
-        return with_test(self.judge.problem, replace(point, params=params, program=program), scores)
-
-    def _test_scores(self, stage: int) -> np.ndarray:
-        """A stage's scores of the test rows: computed once, reported by many points."""
-        if self._tested is None:
-            self._tested = Batch(self._program, self.judge.problem.test.X)
-        return self._tested.scores(stage)
+        return replace(point, params=params, program=program)
 
     def _classes(self, scorer: int) -> Slice:
         return Slice(scorer, 0, self.width)

@@ -18,7 +18,7 @@ from .judge import Judge, Trained
 from .losses import class_outputs
 from .subsets import Subset, SubsetSearch
 
-__all__ = ["StaticSubset", "answer_node", "answer_point", "static_points"]
+__all__ = ["StaticSubset", "answer_node", "answer_point", "static_grid", "static_run"]
 
 
 @dataclass(eq=False, repr=False)
@@ -35,19 +35,22 @@ class StaticSubset(PolicyClassifier):
 
     def points(self, judge: Judge) -> list[Point]:
         """A policy per promising set."""
-        return static_points(SubsetSearch(judge, self.n_jobs or 1))
+        search = SubsetSearch(judge, self.n_jobs or 1)
+        grid = static_grid(search)
+        search.models(tuple(params["sensors"]) for params in grid)  # side by side
+        return [p for params in grid for p in static_run(search, params)]
 
 
-def static_points(search: SubsetSearch, progress: Any = None) -> list[Point]:
-    """A point per subset on the greedy paths: forward by gain per cost, forward by gain, backward."""
-    subsets = search.promising(s for path in search.paths() for s in path)
-    models = search.models(subsets)
-    if progress is not None:
-        progress.update(1)
-    return [
-        answer_point(search.judge, "static", {"sensors": list(subset)}, subset, model)
-        for subset, model in zip(subsets, models, strict=True)
-    ]
+def static_grid(search: SubsetSearch) -> list[dict[str, Any]]:
+    """The promising sets on the greedy paths, the largest first."""
+    return [{"sensors": list(subset)} for subset in sorted(search.walked(), key=len, reverse=True)]
+
+
+def static_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
+    """The one point of a set."""
+    subset = tuple(params["sensors"])
+    (model,) = search.models([subset])
+    return [answer_point(search.judge, "static", {"sensors": list(subset)}, subset, model)]
 
 
 def answer_point(judge: Judge, method: str, params: dict[str, Any], subset: Subset, trained: Trained) -> Point:

@@ -7,8 +7,10 @@ training rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -25,6 +27,7 @@ from .problem import Problem
 __all__ = ["Probe", "Subset", "SubsetSearch", "fit_classifier"]
 
 Subset = tuple[int, ...]
+T = TypeVar("T")
 
 
 def fit_classifier(
@@ -75,21 +78,27 @@ class SubsetSearch:
 
     def __post_init__(self) -> None:
         p = self.problem = self.judge.problem
-        size = self.size = p.size
+        self.size = p.size
         self.costs = np.array([max(to_unit(s.cost[0]), 1e-9) for s in p.sensors])
-        self._probe_bins = make_bins(p.train.X, p.dtypes, size.probe.max_bins)
-        self._probe_codes = self._probe_bins.transform(p.train.X)
-        self._full_bins = make_bins(p.train.X, p.dtypes, size.model.max_bins)
-        self._full_codes = self._full_bins.transform(p.train.X)
-        self._valid_codes = self._full_bins.transform(p.valid.X)
         seen = self.judge.fold >= N_FOLDS // 2 if self.judge.is_crossed else np.ones(len(p.train.y), dtype=bool)
-        self._probe_train = _sample(np.flatnonzero(seen), size.probe_rows, p.seed)
+        self._probe_train = _sample(np.flatnonzero(seen), self.size.probe_rows, p.seed)
         judged = np.ones(len(self.judge.y), dtype=bool)
         if self.judge.is_crossed:
             judged[: len(seen)] = ~seen
-        self.probed = _sample(np.flatnonzero(judged), size.probe_rows, p.seed)
+        self.probed = _sample(np.flatnonzero(judged), self.size.probe_rows, p.seed)
         self._probes: dict[Subset, Probe] = {}
         self._models: dict[Subset, Trained] = {}
+        self._made: dict[Any, Any] = {}
+
+    @cached_property
+    def _probe_rows(self) -> tuple[Bins, np.ndarray]:
+        bins = make_bins(self.problem.train.X, self.problem.dtypes, self.size.probe.max_bins)
+        return bins, bins.transform(self.problem.train.X)
+
+    @cached_property
+    def _full_rows(self) -> tuple[Bins, np.ndarray, np.ndarray]:
+        bins = make_bins(self.problem.train.X, self.problem.dtypes, self.size.model.max_bins)
+        return bins, bins.transform(self.problem.train.X), bins.transform(self.problem.valid.X)
 
     def losses(self, subsets: Iterable[Subset]) -> list[float]:
         """Mean log loss of a small classifier per subset, on rows that it has not seen."""
@@ -103,6 +112,12 @@ class SubsetSearch:
         self._probes.update(zip(new, done, strict=True))
         return [self._probes[s] for s in wanted]
 
+    def once(self, make: Callable[[SubsetSearch], T]) -> T:
+        """What stands on this search, made once: ``make(self)``."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return self._made[make]
+
     @property
     def n_probes(self) -> int:
         """How many sets have been probed."""
@@ -114,8 +129,7 @@ class SubsetSearch:
 
     def _probe(self, subset: Subset) -> Probe:
         p, size = self.problem, self.size
-        args = (self._probe_bins, self._probe_codes, size.probe, size.probe_trees, self._probe_train)
-        e = fit_classifier(p, subset, *args)
+        e = fit_classifier(p, subset, *self._probe_rows, size.probe, size.probe_trees, self._probe_train)
         X, y = self.judge.X[self.probed][:, e.features], self.judge.y[self.probed]
         scores = ensemble_scores(e, e.bins.transform(X))
         log_p = log_probability(scores)
@@ -131,15 +145,21 @@ class SubsetSearch:
         return [self._models[s] for s in wanted]
 
     def _train(self, subset: Subset) -> Trained:
-        args = (self.problem, subset, self._full_bins, self._full_codes, self.size.model, self.size.n_trees)
+        size = self.size
+        bins, codes, valid_codes = self._full_rows
+        args = (self.problem, subset, bins, codes, size.model, size.n_trees)
         ensemble = fit_classifier(*args, np.arange(len(self.problem.train.y)))
 
         def held(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
             copy = fit_classifier(*args, others)
-            return ensemble_scores(copy, self._full_codes[copy.features][:, rows])
+            return ensemble_scores(copy, codes[copy.features][:, rows])
 
-        valid = ensemble_scores(ensemble, self._valid_codes[ensemble.features])
+        valid = ensemble_scores(ensemble, valid_codes[ensemble.features])
         return self.judge.trained(ensemble, valid, held)
+
+    def walked(self) -> list[Subset]:
+        """The promising sets on the greedy paths."""
+        return self.promising(subset for path in self.paths() for subset in path)
 
     def promising(self, subsets: Iterable[Subset]) -> list[Subset]:
         """Those that no other is both cheaper and better than by the probe, and the most expensive one."""

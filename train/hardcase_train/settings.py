@@ -1,0 +1,68 @@
+"""A setting, the unit of a sweep's work: a method and its parameters in plain JSON values, and what it takes to run it.
+
+Every method is a family: a grid of settings, and a function from one of them to points. To run a setting needs nothing
+but the setting and the rows, so it may happen in any order, in a thread or on another machine, and gives the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from .adapt_points import adapt_grid, adapt_run, greedy_grid, greedy_run
+from .cascade import cascade_grid, cascade_run
+from .front import Point, best_points, with_test
+from .judge import Judge
+from .linear_points import LINEAR_METHODS, linear_grid, linear_run
+from .prune_points import prune_grid, prune_run
+from .static_subset import static_grid, static_run
+from .subsets import SubsetSearch
+
+__all__ = ["Setting", "points_of", "run_setting", "settings_of"]
+
+Params = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to train a method. ``params`` hold what JSON can say."""
+
+    method: str
+    params: Params
+
+
+@dataclass(frozen=True)
+class Family:
+    """A method's settings for a problem, those that take longest first, and how one of them becomes points."""
+
+    grid: Callable[[SubsetSearch], list[Params]]
+    run: Callable[[SubsetSearch, Params], list[Point]]
+
+
+FAMILIES = {
+    "cascade": Family(cascade_grid, cascade_run),
+    "static": Family(static_grid, static_run),
+    "adapt-gbrt": Family(adapt_grid, adapt_run),
+    "greedy-miser": Family(greedy_grid, greedy_run),
+    "budget-prune": Family(prune_grid, prune_run),
+    **{m: Family(partial(linear_grid, m), partial(linear_run, m)) for m in LINEAR_METHODS},
+}
+
+
+def settings_of(method: str, search: SubsetSearch) -> list[Setting]:
+    """The method's grid for this problem."""
+    return [Setting(method, params) for params in FAMILIES[method].grid(search)]
+
+
+def run_setting(search: SubsetSearch, setting: Setting) -> list[Point]:
+    """The points that the judged rows keep of one setting."""
+    return FAMILIES[setting.method].run(search, setting.params)
+
+
+def points_of(method: str, judge: Judge) -> list[Point]:
+    """The points that the judged rows keep over all settings of a method, one after another on this thread."""
+    search = SubsetSearch(judge, 1)
+    found = [p for setting in settings_of(method, search) for p in run_setting(search, setting)]
+    return [with_test(judge.problem, p) for p in best_points(found)]
