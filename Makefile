@@ -37,6 +37,7 @@ bench-edge: $(READY)
 
 bench-learning: $(READY)
 	@$(BIN)/python benchmarks/rig.py
+	@$(BIN)/python benchmarks/learning.py
 
 bench-booster: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
