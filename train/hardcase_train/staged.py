@@ -52,13 +52,15 @@ class Staged:
         self._program = compile_program(judge.problem, [m.part for m in models], start)
         self._tested: Batch | None = None
         batch = judge.batch(self._program, models)
-        self.stops = [
-            batch.run(judge.hpc_label, [Acquire(subset, 1, 1), Answer(self._classes(k))])
-            for k, subset in enumerate(chain)
-        ]
+        self.stops: list[Outcome] = []
+        self.gates: list[np.ndarray | None] = []
+        for k, (subset, model) in enumerate(zip(chain, models, strict=True)):
+            stop, bought = batch.walk(judge.hpc_label, [Acquire(subset, 1, 1), Answer(self._classes(k))])
+            self.stops.append(stop)
+            has_gate = model.scores.shape[1] > self.width
+            self.gates.append(batch.scores(k, np.arange(len(judge.y)), bought)[:, self.width] if has_gate else None)
         cloud: list[Node] = [Forward(judge.problem.hpc_sensors, 1), Answer(self._classes(0))]
         self.forwarded = batch.run(judge.hpc_label, cloud)
-        self.gates = [m.scores[:, self.width] if m.scores.shape[1] > self.width else None for m in models]
 
     @cached_property
     def choices(self) -> Choices:
@@ -75,12 +77,16 @@ class Staged:
         """Which rows end at this stage if they come to it, (n,) bool."""
         return self.choices.stages[k].ends(cut)
 
-    def point(self, method: str, params: dict[str, Any], cuts: Cuts) -> Point:
-        """A policy's figures on the judged rows; no program yet."""
-        outcome: Outcome = self.forwarded
+    def outcome(self, cuts: Cuts) -> Outcome:
+        """What becomes of the judged rows under these cuts; its nodes say nothing."""
+        outcome = self.forwarded
         for k in sorted(cuts, reverse=True):
             outcome = self.stops[k].where(self.ends(k, cuts[k]), outcome)
-        return Point(method, {**params, "cuts": cuts}, self.judge.summary(outcome), {}, None)
+        return outcome
+
+    def point(self, method: str, params: dict[str, Any], cuts: Cuts) -> Point:
+        """A policy's figures on the judged rows; no program yet."""
+        return Point(method, {**params, "cuts": cuts}, self.judge.summary(self.outcome(cuts)), {}, None)
 
     def finish(self, point: Point) -> Point:
         """The program with the scorers that this point uses, and its test figures."""
