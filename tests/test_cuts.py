@@ -155,7 +155,9 @@ def test_a_gate_never_makes_the_only_stage_worth_less(seed):
     c = choices(seed, has_gate=True)
     blind = replace(c, stages=[replace(c.stages[0], gate=None)])
     for price in PRICES:
-        assert mean_value(c, priced_cuts(c, price), price) <= mean_value(blind, priced_cuts(blind, price), price) + 1e-12
+        assert (
+            mean_value(c, priced_cuts(c, price), price) <= mean_value(blind, priced_cuts(blind, price), price) + 1e-12
+        )
 
 
 def test_margin_and_gate_together_that_end_all_rows_are_the_last_cut():
