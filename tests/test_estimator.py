@@ -176,7 +176,8 @@ def test_a_budget_takes_the_best_that_it_pays() -> None:
 
 
 def test_max_loss_takes_the_cheapest_that_is_good_enough() -> None:
-    model = [fitted("ConfidenceCascade", max_loss=m, costs=[1, 2, 3, 4, 5], forward_cost=10) for m in (0.0, 0.02, 0.3)]
+    losses = (0.005, 0.02, 0.3)
+    model = [fitted("ConfidenceCascade", max_loss=m, costs=[1, 2, 3, 4, 5], forward_cost=10) for m in losses]
     found = [m.figures_ for m in model]
     assert found[0]["cost"] > found[1]["cost"] > found[2]["cost"]
     assert found[0]["accuracy"] > found[1]["accuracy"] > found[2]["accuracy"]
