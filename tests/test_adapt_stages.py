@@ -8,13 +8,11 @@ import pytest
 from hardcase_edge.program import THRESHOLD, Branch
 from hardcase_train import adapt_stages
 from hardcase_train.adapt_gbrt import AdaptGBRT
-from hardcase_train.adapt_stages import TRAIN_PRICE, adapt_chain, staged_points
+from hardcase_train.adapt_stages import TRAIN_PRICE, StagedAdaptGBRT, adapt_chain
 from hardcase_train.arrays import make_problem as arrays_problem
-from hardcase_train.chains import Chains
 from hardcase_train.cuts import NEVER
 from hardcase_train.judge import Judge
 from hardcase_train.losses import sigmoid
-from hardcase_train.subsets import SubsetSearch
 from tests.train_helpers import make_problem, quick
 
 CHAIN = [(0,), (0, 2), (0, 1, 2)]  # cost 1, 21 and 26
@@ -54,7 +52,7 @@ def test_a_stages_f0_is_the_composite_of_those_behind_it_and_what_that_still_cos
 @pytest.mark.parametrize("n_rounds", [0, 1])
 def test_gates_are_there_with_alternations_and_not_without(n_rounds, monkeypatch):
     monkeypatch.setattr(adapt_stages, "PRICES", tuple(np.geomspace(0.01, 1, 12).tolist()))
-    points = staged_points(Chains(SubsetSearch(Judge(make_problem(3)), 1)), n_rounds)
+    points = StagedAdaptGBRT(n_rounds=n_rounds).points(Judge(make_problem(3)))
     assert points
     has_gate = any(cut["gate"] > -NEVER for p in points for cut in p.params["cuts"])
     branches = [n for p in points for n in p.program.nodes if isinstance(n, Branch) and n.rule == THRESHOLD]
@@ -75,6 +73,6 @@ def test_where_forwarding_is_always_worth_it_the_last_stage_answers_all():
     y = rng.integers(0, 2, 200)
     p = arrays_problem(rng.normal(size=(200, 1)), y, np.ones(200), 2, None, [1], 0.0, 0)
     p = p.with_hpc(np.where(np.arange(2) == y[:, None], 0.99, 0.01))
-    (point,) = staged_points(Chains(SubsetSearch(Judge(p), 1)), 0)
+    (point,) = StagedAdaptGBRT().points(Judge(p))
     assert point.params["cuts"] == [{"margin": -NEVER, "gate": -NEVER}]
     assert point.valid["forward_rate"] == 0.0

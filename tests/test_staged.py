@@ -16,7 +16,7 @@ from hardcase_train import judge as judging
 from hardcase_train.adapt_stages import adapt_chain
 from hardcase_train.batch import Batch
 from hardcase_train.calibrate import confidence_table
-from hardcase_train.cascade import cascade_points
+from hardcase_train.cascade import ConfidenceCascade
 from hardcase_train.chains import Chains
 from hardcase_train.cuts import NEVER, Cut, mean_value
 from hardcase_train.judge import Judge
@@ -191,9 +191,10 @@ def test_a_point_says_its_stages_and_cuts_in_plain_values():
 def test_no_cut_of_a_cascade_lies_on_a_row(monkeypatch):
     """On a row's own margin, the last digit of a sum would decide: a device adds trees in an order of its own."""
     quick(monkeypatch)
-    chains = Chains(SubsetSearch(Judge(make_problem(3)), 1))
-    s = Staged(chains.search.judge, chains.greedy, chains.search.models(chains.greedy))
-    points = cascade_points(chains)
+    judge = Judge(make_problem(3))
+    search = SubsetSearch(judge, 1)
+    chain = Chains(search).greedy
+    s, points = Staged(judge, chain, search.models(chain)), ConfidenceCascade().points(judge)
     pairs = [pair for p in points for pair in zip(p.params["stages"], p.params["cuts"], strict=True)]
     between = [(stage, cut["margin"]) for stage, cut in pairs if 0 < cut["margin"] < NEVER]
     assert len(between) > 3
