@@ -201,6 +201,7 @@ def _provenance(task: Task, point: Point) -> dict[str, Any]:
         "params": {k: _named(task, k, v) for k, v in point.params.items()},
         "data": data if task.config.weight is None else {**data, "weight": task.config.weight},
         "seed": task.config.seed,
+        "size": task.problem.size_name,
         "hpc": _hpc_provenance(task),
         "packages": packages,
     }

@@ -17,6 +17,7 @@ ROUNDS: dict[str, dict[str, Any]] = {
     "AdaptLin": {"n_rounds": 2, "n_steps": 10},
     "AdaptLstsq": {"n_rounds": 2, "n_steps": 10},
     "GreedyMiser": {"n_trees": 8},
+    "StagedAdaptGBRT": {"n_rounds": 1},
 }
 NAMES = [name for name in hardcase_train.__all__ if name != "PolicyClassifier"]
 

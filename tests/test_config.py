@@ -39,6 +39,7 @@ def test_every_key_arrives(tmp_path):
         n_estimators = 10
         [policy]
         methods = ["static"]
+        size = "large"
         [[sensor]]
         name = "p"
         features = ["p.*", "q"]
@@ -65,12 +66,13 @@ def test_every_key_arrives(tmp_path):
         estimator="RandomForestClassifier",
         params={"n_estimators": 10},
         methods=("static",),
+        size="large",
     )
 
 
 def test_two_keys_are_enough(tmp_path):
     found = config(tmp_path, DATA)
-    assert (found.split, found.seed, found.methods) == ("random", 0, DEFAULT_METHODS)
+    assert (found.split, found.seed, found.methods, found.size) == ("random", 0, DEFAULT_METHODS, "auto")
     assert read_config(tmp_path / "hardcase.toml", seed=5).seed == 5
 
 
@@ -92,6 +94,9 @@ def test_two_keys_are_enough(tmp_path):
             "names the method 'adapt-gbr'; did you mean 'adapt-gbrt'",
             id="method",
         ),
+        pytest.param(DATA + "[policy]\nsize = 'larg'", "names the size 'larg'; did you mean 'large'", id="size"),
+        pytest.param(DATA + "[policy]\nsize = 'xyz'", "the size 'xyz'; known are auto, small, large", id="no-size"),
+        pytest.param(DATA + "[policy]\nsize = 3", "size is '3', a string", id="size-of-another-type"),
         pytest.param(DATA + "[policy]\nmethods = [3]", "names the method 3; known are", id="method-of-another-type"),
         pytest.param(DATA + "[policy]\nmethods = []", "methods is empty", id="no-method"),
         pytest.param(DATA + "[policy]\nmethods = 'static'", "an array is expected", id="method-no-array"),

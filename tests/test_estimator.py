@@ -41,7 +41,7 @@ def fitted(name: str = "AdaptGBRT", **params: Any) -> PolicyClassifier:
 
 
 def test_every_method_is_an_estimator_of_the_package() -> None:
-    assert len(NAMES) == len([m for m in METHODS if m != "auto"])
+    assert len(NAMES) == len(METHODS)  # "auto" is none, and adapt-gbrt is two: one stage, and several
     assert all(issubclass(getattr(hardcase_train, name), PolicyClassifier) for name in NAMES)
     with pytest.raises(AttributeError, match="'hardcase_train' has no attribute 'AdaptForest'"):
         _ = hardcase_train.AdaptForest
@@ -116,6 +116,8 @@ def test_what_cannot_be_used_is_a_value_error_of_one_line(params: dict[str, Any]
         ("AdaptGBRT", {"p_full": 1.5}, "p_full of AdaptGBRT is 1.5, a number from 0 to 1 is expected"),
         ("AdaptGBRT", {"n_rounds": 1.0}, "n_rounds of AdaptGBRT is 1.0, a whole number from 0 to inf is expected"),
         ("AdaptGBRT", {"gamma": float("nan")}, "gamma of AdaptGBRT is nan, a number from 0 to inf is expected"),
+        ("StagedAdaptGBRT", {"n_rounds": -1}, "n_rounds of StagedAdaptGBRT is -1, a whole number from 0 to inf"),
+        ("StaticSubset", {"size": "smal"}, "the parameter size names the size 'smal'; did you mean 'small'?"),
         ("AdaptLstsq", {"n_steps": 0}, "n_steps of AdaptLstsq is 0, a whole number from 1"),
         ("GreedyMiser", {"n_trees": "many"}, "n_trees of GreedyMiser is 'many', a whole number from 1"),
         ("L1Baseline", {"l2": -1}, "l2 of L1Baseline is -1, a number from 0"),
@@ -174,7 +176,8 @@ def test_a_budget_takes_the_best_that_it_pays() -> None:
 
 
 def test_max_loss_takes_the_cheapest_that_is_good_enough() -> None:
-    model = [fitted("ConfidenceCascade", max_loss=m, costs=[1, 2, 3, 4, 5], forward_cost=10) for m in (0.0, 0.02, 0.3)]
+    losses = (0.005, 0.02, 0.3)
+    model = [fitted("ConfidenceCascade", max_loss=m, costs=[1, 2, 3, 4, 5], forward_cost=10) for m in losses]
     found = [m.figures_ for m in model]
     assert found[0]["cost"] > found[1]["cost"] > found[2]["cost"]
     assert found[0]["accuracy"] > found[1]["accuracy"] > found[2]["accuracy"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from .adapt_gbrt import AdaptGBRT
 from .binning import make_bins
 from .boosting import TreeSettings
 from .chains import Chains
-from .cuts import priced_cuts
-from .estimator import PolicyClassifier
+from .cuts import NEVER, Cut, priced_cuts
+from .estimator import Limits, PolicyClassifier
 from .front import Point, best_points
 from .judge import Judge, Trained
 from .losses import FLOOR, sigmoid
@@ -51,6 +51,7 @@ class StagedAdaptGBRT(PolicyClassifier):
     n_rounds: int = 0
     settings: TreeSettings | None = None
     n_jobs: int | None = None
+    _limits: ClassVar[Limits] = {"n_rounds": (0, np.inf)}
 
     def points(self, judge: Judge) -> list[Point]:
         """Policies over prices."""
@@ -72,13 +73,10 @@ def staged_points(
     models = search.models(chain) if n_rounds == 0 else adapt_chain(judge, chain, n_rounds, settings)
     staged = Staged(judge, chain, models)
     cloud = judge.problem.forward_cost or 1.0
-    points = []
-    for price in PRICES:
-        cuts = priced_cuts(staged.choices, price / cloud)
-        said: dict[str, Any] = {"rounds": n_rounds, "price": price / cloud}
-        if cuts:
-            points.append(staged.point("adapt-gbrt", said, cuts))
-    return [staged.finish(p) for p in best_points(points)]
+    answers = {len(chain) - 1: Cut(-NEVER)}  # where forwarding always wins: f0 alone is no policy
+    prices = [price / cloud for price in PRICES]
+    policies = [({"rounds": n_rounds, "price": p}, priced_cuts(staged.choices, p) or answers) for p in prices]
+    return best_points(staged.best("adapt-gbrt", policies))
 
 
 def adapt_chain(
@@ -93,7 +91,7 @@ def adapt_chain(
     price = TRAIN_PRICE / (problem.forward_cost or 1.0)
     loss = -np.log(np.maximum(rows.hpc[np.arange(n), rows.y], FLOOR))
     cost = np.full(n, problem.forward_cost)
-    each = size.n_trees // (1 + n_rounds)
+    each = max(1, size.n_trees // (1 + n_rounds))
     out: list[Trained] = []
     for subset in reversed(chain):
         mine = costs[list(subset)].sum()

@@ -12,7 +12,7 @@ from hardcase_edge.meter import to_micro
 from hardcase_edge.program import Sensor, Uplink
 from hardcase_edge.wire import request_bytes
 
-from .config import MAX_COST
+from .config import MAX_COST, check_size
 from .declare import check_declared, declared, held
 from .problem import Problem, Rows, scaled
 from .splits import stratified
@@ -48,6 +48,7 @@ def make_problem(
     costs: Sequence[float] | None,
     forward_cost: float,
     seed: int,
+    size: str = "auto",
 ) -> Problem:
     """A problem of training and validation rows (3 to 1, by class), f0's probabilities still zero.
 
@@ -56,15 +57,16 @@ def make_problem(
     X : (n, n_features), NaN for missing; a whole number may be so by chance, so no column is declared i32
     y : (n,) class index
     weight : (n,) above 0
-    sensors, costs, forward_cost : as of ``PolicyClassifier``
+    sensors, costs, forward_cost, size : as of ``PolicyClassifier``
 
     Raises
     ------
     ValueError
         Sensors or costs do not fit the columns, or no row is left for validation.
     InputError
-        No device could run what is trained on so much.
+        No device could run what is trained on so much, or no size has that name.
     """
+    size = check_size("the parameter size", size)
     split = stratified(y, seed, (0, 1, 0, 0))
     if len(y) < MIN_ROWS or not (split == 1).any():
         raise ValueError(
@@ -83,7 +85,7 @@ def make_problem(
         Rows(X[rows], y[rows], np.zeros((len(rows), n_classes)), rows, weight[rows])
         for rows in (np.flatnonzero(split == k) for k in range(3))
     )
-    return Problem(features, bought, uplink, n_classes, train, valid, test, seed)
+    return Problem(features, bought, uplink, n_classes, train, valid, test, seed, size_name=size)
 
 
 def _sensors(

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from .calibrate import confidence_table
 from .chains import Chains
 from .cuts import NEVER, Cut
@@ -53,21 +55,29 @@ def cascade_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
     judge = search.judge
     staged = Staged(judge, chain, search.models(chain))
     tables = [confidence_table(s.margin, s.label == judge.y, judge.weight) for s in staged.stops]
-    points = []
-    for first, last, end, level in product(range(len(chain)), range(len(chain)), ("forward", "answer"), LEVELS):
+    stages = range(len(chain))
+    margins = {(k, level): _margin(tables[k], staged.stops[k].margin, level) for k, level in product(stages, LEVELS)}
+    policies = []
+    for first, last, end, level in product(stages, stages, ("forward", "answer"), LEVELS):
         if last < first or (end == "answer" and first == last):
             continue  # no stage, or a static subset
-        cuts = {k: Cut(_margin(tables[k], level)) for k in range(first, last + 1)}
+        cuts = {k: Cut(margins[k, level]) for k in range(first, last + 1)}
         if end == "answer":
             cuts[last] = Cut(-NEVER)
-        points.append(staged.point("cascade", {"end": end, "level": level}, cuts))
-    return [staged.finish(p) for p in best_points(points)]
+        policies.append(({"end": end, "level": level}, cuts))
+    return best_points(staged.best("cascade", policies))
 
 
-def _margin(table: tuple[tuple[float, ...], tuple[int, ...]], level: float) -> float:
-    """The smallest margin whose confidence reaches the level; beyond all margins if none does."""
+def _margin(table: tuple[tuple[float, ...], tuple[int, ...]], margins: np.ndarray, level: float) -> float:
+    """Half-way between the narrowest margin whose confidence reaches the level and the next; beyond all if none does.
+
+    On a row's own margin, the last digit of a sum would decide.
+    """
     thresholds, confidences = table
     enough = [k for k, c in enumerate(confidences) if c >= level * 10_000]
     if not enough:
         return NEVER
-    return thresholds[enough[0] - 1] if enough[0] else 0.0
+    if not enough[0]:
+        return 0.0
+    edge = thresholds[enough[0] - 1]
+    return float(edge + margins[margins < edge].max()) / 2

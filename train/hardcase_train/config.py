@@ -11,10 +11,11 @@ from typing import Any
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["DEFAULT_METHODS", "METHODS", "Config", "SensorConfig", "check_method", "read_config"]
+__all__ = ["DEFAULT_METHODS", "METHODS", "SIZES", "Config", "SensorConfig", "check_method", "check_size", "read_config"]
 
 DEFAULT_METHODS = ("auto",)
 METHODS = ("auto", "adapt-gbrt", "static", "cascade", "adapt-lin", "adapt-lstsq", "greedy-miser", "l1", "budget-prune")
+SIZES = ("auto", "small", "large")
 MAX_CONFIG_BYTES = 1_000_000
 MAX_COST = 1e9
 MAX_NAME = 200  # characters, as in a bundle's manifest
@@ -27,7 +28,7 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "cost.cloud": {"per_request": (int, float)},
     "sensor": {"name": str, "features": list, "cost": (int, float)},
     "hpc": {"estimator": str, "params": dict, "table": str, "name": str},
-    "policy": {"methods": list},
+    "policy": {"methods": list, "size": str},
 }
 
 
@@ -60,6 +61,7 @@ class Config:
     legacy: Path | None = None  # instead of an estimator: the table of a legacy system
     legacy_name: str = ""
     methods: tuple[str, ...] = DEFAULT_METHODS
+    size: str = "auto"  # of low-cost models, one of SIZES
 
 
 def read_config(path: str | Path, *, seed: int | None = None) -> Config:
@@ -116,6 +118,7 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
         out["methods"] = tuple(check_method(f"{path}: [policy]", m) for m in policy["methods"])
         if not out["methods"]:
             raise InputError(f"{path}: [policy] methods is empty; name at least one of {', '.join(METHODS)}")
+    out["size"] = check_size(f"{path}: [policy]", policy.get("size", "auto"))
     names = [s.name for s in out["sensors"]]
     if len(set(names)) != len(names):
         raise InputError(f"{path}: the sensor {next(n for n in names if names.count(n) > 1)!r} stands twice")
@@ -195,8 +198,23 @@ def check_method(where: str, name: Any) -> str:
     InputError
         It is none; the nearest is said.
     """
-    if name not in METHODS:
-        near = difflib.get_close_matches(str(name), METHODS, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(METHODS)}"
-        raise InputError(f"{where} names the method {name!r}; {hint}")
+    return _check_name(where, "method", name, METHODS)
+
+
+def check_size(where: str, name: Any) -> str:
+    """The name of a size of low-cost models, if it is one.
+
+    Raises
+    ------
+    InputError
+        It is none; the nearest is said.
+    """
+    return _check_name(where, "size", name, SIZES)
+
+
+def _check_name(where: str, what: str, name: Any, known: tuple[str, ...]) -> str:
+    if name not in known:
+        near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        raise InputError(f"{where} names the {what} {name!r}; {hint}")
     return str(name)

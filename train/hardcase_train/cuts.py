@@ -16,7 +16,18 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-__all__ = ["NEVER", "Choices", "Cut", "Cuts", "Meeting", "chance_wrong", "cloud_chance", "mean_value", "priced_cuts"]
+__all__ = [
+    "NEVER",
+    "Choices",
+    "Cut",
+    "Cuts",
+    "Meeting",
+    "chance_wrong",
+    "cloud_chance",
+    "expected",
+    "mean_value",
+    "priced_cuts",
+]
 
 NEVER = 1e6  # beyond every score
 N_PASSES = 4
@@ -98,13 +109,20 @@ def cloud_chance(hpc: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarr
     return chance_wrong(sure - sure.min(), None, hpc.argmax(axis=1) == y, weight)
 
 
-def mean_value(choices: Choices, cuts: Cuts, price: float) -> float:
-    """Mean of ``chance of an error + price * cost`` under these cuts."""
-    met = choices.cloud_wrong + price * choices.cloud_cost
+def expected(choices: Choices, cuts: Cuts) -> tuple[float, float]:
+    """Mean chance of an error, and mean cost, under these cuts."""
+    wrong, cost = choices.cloud_wrong, choices.cloud_cost
     for k in sorted(cuts, reverse=True):
         stage = choices.stages[k]
-        met = np.where(stage.ends(cuts[k]), stage.wrong + price * stage.cost, met)
-    return float(np.average(met, weights=choices.weight))
+        ends = stage.ends(cuts[k])
+        wrong, cost = np.where(ends, stage.wrong, wrong), np.where(ends, stage.cost, cost)
+    return float(np.average(wrong, weights=choices.weight)), float(np.average(cost, weights=choices.weight))
+
+
+def mean_value(choices: Choices, cuts: Cuts, price: float) -> float:
+    """Mean of ``chance of an error + price * cost`` under these cuts."""
+    wrong, cost = expected(choices, cuts)
+    return wrong + price * cost
 
 
 def priced_cuts(choices: Choices, price: float) -> Cuts:

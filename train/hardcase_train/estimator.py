@@ -55,6 +55,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         take missing values gets the training median in front; a ``random_state`` of None becomes a number
     max_loss : share of 1
     budget : mean cost of a decision, or None; ``max_loss`` then says nothing
+    size : "small", "large" or "auto" (by the number of training rows): of boosted low-cost models
     random_state : int, RandomState or None
 
     Attributes
@@ -73,6 +74,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     hpc: Any = None
     max_loss: float = 0.01
     budget: float | None = None
+    size: str = "auto"
     random_state: Any = None
     _limits: ClassVar[Limits] = {"max_loss": (0, 1), "budget": (0, np.inf)}
 
@@ -124,7 +126,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     def _learn(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray, given: np.ndarray | None) -> None:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n_classes = len(self.classes_)
-        problem = make_problem(X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, seed)
+        problem = make_problem(X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, seed, self.size)
         self.hpc_, said = None, given
         if said is None:
             X = held(X, problem.features)

@@ -62,7 +62,7 @@ class Problem:
     test: Rows
     seed: int = 0
     calibration: Rows | None = None
-    size_name: str = "auto"  # of low-cost models, one of ``sizes.SIZES``
+    size_name: str = "auto"  # of low-cost models, one of ``config.SIZES``
 
     @property
     def size(self) -> Size:

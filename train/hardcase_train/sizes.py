@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .boosting import TreeSettings
 
-__all__ = ["SIZES", "Size", "size_of"]
+__all__ = ["Size", "size_of"]
 
 MANY_ROWS = 8000  # of training; below, small models tell as much as large ones
 
@@ -39,11 +39,10 @@ LARGE = Size(
     probe_trees=40,
     probe_rows=8000,
 )
-SIZES = ("auto", "small", "large")
 
 
 def size_of(name: str, n_rows: int) -> Size:
-    """The size of this name; "auto" is large from ``MANY_ROWS`` training rows on."""
+    """The size of this name, one of ``config.SIZES``; "auto" is large from ``MANY_ROWS`` training rows on."""
     if name == "auto":
         name = "large" if n_rows >= MANY_ROWS else "small"
     return {"small": SMALL, "large": LARGE}[name]

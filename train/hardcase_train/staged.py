@@ -7,7 +7,7 @@ cascade and ADAPT with several stages are both this; they differ in how stages a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from hardcase_edge.program import MARGIN, THRESHOLD, Acquire, Answer, Branch, Fo
 from .batch import Outcome
 from .buying import buy, n_nodes
 from .compiler import compile_program
-from .cuts import NEVER, Choices, Cut, Cuts, Meeting, chance_wrong, cloud_chance
+from .cuts import NEVER, Choices, Cut, Cuts, Meeting, chance_wrong, cloud_chance, expected
 from .front import Point
 from .judge import Judge, Trained
 from .losses import class_outputs
@@ -27,6 +27,9 @@ from .static_subset import answer_node
 from .subsets import Subset
 
 __all__ = ["Staged"]
+
+
+Rated = tuple[float, float, dict[str, Any], Cuts]
 
 
 class Staged:
@@ -51,13 +54,15 @@ class Staged:
         start: list[Node] = [Acquire(everything, 1, 1), Answer(self._classes(0))]
         program = compile_program(judge.problem, [m.part for m in models], start)
         batch = judge.batch(program, models)
-        self.stops = [
-            batch.run(judge.hpc_label, [Acquire(subset, 1, 1), Answer(self._classes(k))])
-            for k, subset in enumerate(chain)
-        ]
+        self.stops: list[Outcome] = []
+        self.gates: list[np.ndarray | None] = []
+        for k, (subset, model) in enumerate(zip(chain, models, strict=True)):
+            stop, bought = batch.walk(judge.hpc_label, [Acquire(subset, 1, 1), Answer(self._classes(k))])
+            self.stops.append(stop)
+            has_gate = model.scores.shape[1] > self.width
+            self.gates.append(batch.scores(k, np.arange(len(judge.y)), bought)[:, self.width] if has_gate else None)
         cloud: list[Node] = [Forward(judge.problem.hpc_sensors, 1), Answer(self._classes(0))]
         self.forwarded = batch.run(judge.hpc_label, cloud)
-        self.gates = [m.scores[:, self.width] if m.scores.shape[1] > self.width else None for m in models]
 
     @cached_property
     def choices(self) -> Choices:
@@ -74,12 +79,30 @@ class Staged:
         """Which rows end at this stage if they come to it, (n,) bool."""
         return self.choices.stages[k].ends(cut)
 
-    def point(self, method: str, params: dict[str, Any], cuts: Cuts) -> Point:
-        """A policy's figures on the judged rows; no program yet."""
-        outcome: Outcome = self.forwarded
+    def outcome(self, cuts: Cuts) -> Outcome:
+        """What becomes of the judged rows under these cuts; its nodes say nothing."""
+        outcome = self.forwarded
         for k in sorted(cuts, reverse=True):
             outcome = self.stops[k].where(self.ends(k, cuts[k]), outcome)
-        return Point(method, {**params, "cuts": cuts}, self.judge.summary(outcome), {}, None)
+        return outcome
+
+    def point(self, method: str, params: dict[str, Any], cuts: Cuts) -> Point:
+        """A policy's figures on the judged rows; no program yet."""
+        return Point(method, {**params, "cuts": cuts}, self.judge.summary(self.outcome(cuts)), {}, None)
+
+    def best(self, method: str, policies: Iterable[tuple[dict[str, Any], Cuts]]) -> list[Point]:
+        """Those that no other is both cheaper and surer than, by calibrated chances, with figures and programs.
+
+        Chances and not counted errors: of many policies on the same rows, the best by count is often the luckiest.
+        """
+        rated = sorted(((*expected(self.choices, cuts), said, cuts) for said, cuts in policies), key=_cost_then_chance)
+        out: list[Point] = []
+        least = np.inf
+        for chance, _, said, cuts in rated:
+            if chance < least:
+                least = chance
+                out.append(self.finish(self.point(method, said, cuts)))
+        return out
 
     def finish(self, point: Point) -> Point:
         """The program with the scorers that this point uses."""
@@ -125,3 +148,7 @@ class Staged:
             right = stop.label == judge.y
             out.append(answer_node(Answer(self._classes(i)), stop.margin[here], right[here], judge.weight[here]))
         return list(out)
+
+
+def _cost_then_chance(rated: Rated) -> tuple[float, float]:
+    return rated[1], rated[0]

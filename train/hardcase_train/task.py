@@ -77,7 +77,9 @@ def make_task(config: Config, *, quiet: bool = True) -> Task:
         hpc, said = legacy, legacy.split(index)
     parts = [Rows(X[rows], y[rows], p, rows, weight[rows]) for rows, p in zip(index, said, strict=True)]
     unused = parts[CALIBRATION] if len(parts) > CALIBRATION else None
-    problem = Problem(features, sensors, uplink, len(classes), parts[0], parts[1], parts[2], config.seed, unused)
+    problem = Problem(
+        features, sensors, uplink, len(classes), parts[0], parts[1], parts[2], config.seed, unused, config.size
+    )
     return Task(problem, table.names, names, classes, _windows(table, names), hpc, config, table)
 
 
