@@ -14,6 +14,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from pictures import pyplot, save
 
 from hardcase_train.adapt_gbrt import AdaptGBRT
 from hardcase_train.adapt_lin import AdaptLin
@@ -91,21 +92,6 @@ def figure_3(out: Path) -> dict[str, float]:
     right.legend(loc="lower right")
     save(figure, out / "synthetic-2.svg")
     return said
-
-
-def pyplot() -> Any:
-    """matplotlib, drawing SVG whose bytes depend on the figures alone."""
-    matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.hashsalt": "hardcase", "font.size": 9, "svg.fonttype": "none"})
-    from matplotlib import pyplot
-
-    return pyplot
-
-
-def save(figure: Any, path: Path) -> None:
-    """Write one picture."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None}, dpi=100)
 
 
 def main() -> None:
