@@ -83,26 +83,18 @@ def covertype_2() -> tuple[np.ndarray, np.ndarray]:
 
 
 TREES = ("static", "cascade", "adapt-gbrt", "greedy-miser")
+LETTERS = Case(
+    "Letters, N-Z against A-M, 16 features of cost 1",
+    letters,
+    (12_000, 4_000, 4_000),
+    tuple((f,) for f in range(16)),
+    (*TREES, "budget-prune", "l1"),
+    0.62,
+    0.97,
+)
 CASES = {
-    "letters": Case(
-        "Letters, N-Z against A-M, 16 features of cost 1",
-        letters,
-        (12_000, 4_000, 4_000),
-        tuple((f,) for f in range(16)),
-        (*TREES, "budget-prune", "l1"),
-        0.62,
-        0.97,
-    ),
-    "letters-authors": Case(
-        "Letters, the authors' split",
-        letters,
-        (12_000, 4_000, 4_000),
-        tuple((f,) for f in range(16)),
-        (*TREES, "budget-prune", "l1"),
-        0.62,
-        0.97,
-        in_order=True,
-    ),
+    "letters": LETTERS,
+    "letters-authors": replace(LETTERS, title="Letters, the authors' split", in_order=True),
     "covertype-7": Case(
         "Covertype, 7 classes, 12 sensors of cost 1 (ten numbers, wilderness, soil)",
         covertype,

@@ -13,6 +13,7 @@ from hardcase_edge.program import MARGIN, THRESHOLD, Answer, Branch, Forward, No
 from .batch import margins_of
 from .buying import buy
 from .compiler import compile_program
+from .cuts import NEVER
 from .front import Point, best_points
 from .judge import Judge, Trained
 from .losses import class_outputs
@@ -21,7 +22,6 @@ from .static_subset import answer_node
 
 __all__ = ["NEVER", "Gated", "adapt_nodes", "gated_points", "path_points"]
 
-NEVER = 1e6  # beyond every score
 FORWARD_RATES = (0.0, 0.003, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7)
 
 
