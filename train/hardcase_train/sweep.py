@@ -85,9 +85,9 @@ class Sweep:
         return list(dict.fromkeys(x for m in methods for x in (others if m == "auto" else [m])))
 
     def _walk(self) -> None:
-        """The search over sensor subsets, whose greedy steps follow one another, is done here, before the jobs."""
+        """The greedy search over sensor subsets, one step after another, is done here, before the jobs."""
         with tqdm(total=1, desc="subsets", disable=self.quiet, leave=False) as bar:
-            self.ladder.at(ALL).once(Chains)
+            _ = self.ladder.at(ALL).once(Chains).greedy
             bar.update(1)
 
     def _halved(self, grids: dict[str, list[Setting]]) -> dict[str, list[Setting]]:
