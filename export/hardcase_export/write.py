@@ -27,7 +27,7 @@ from .parity import Parity
 from .promised import Terms, choose
 from .quantise import Quantised
 
-__all__ = ["MIN_AGREEMENT", "Exported", "export_bundle", "export_point"]
+__all__ = ["MIN_AGREEMENT", "Exported", "export_bundle", "export_point", "read_key", "write_signed"]
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ def _check(key: str | Path | None, min_agreement: float) -> bytes | None:
     """The private key; both arguments are checked before any work."""
     if not 0 <= min_agreement <= 1:
         raise InputError(f"--min-agreement is {min_agreement}, a share from 0 to 1 is expected")
-    return None if key is None else _read_key(Path(key))
+    return None if key is None else read_key(Path(key))
 
 
 def _export(
@@ -135,7 +135,7 @@ def _export(
     golden = make_golden(program, valid.X, valid.hpc, valid.confidence, seed)
     data = pack_bundle(Bundle(manifest.to_json(), program, golden))
     loaded = load_bytes(data)  # what a device does
-    _write(out, data, None if private is None else sign(data, private))
+    write_signed(out, data, None if private is None else sign(data, private))
     return Exported(
         path=out,
         sha256=loaded.bundle.sha256,
@@ -154,7 +154,8 @@ def _export(
 # ---------------------------------------------------------------- reading
 
 
-def _read_key(path: Path) -> bytes:
+def read_key(path: Path) -> bytes:
+    """The private key's file, bounded."""
     try:
         with open(path, "rb") as file:
             return file.read(MAX_KEY_BYTES)
@@ -193,7 +194,7 @@ def _value_scales(made: Quantised) -> dict[str, float]:
 # ---------------------------------------------------------------- writing
 
 
-def _write(out: Path, data: bytes, signature: bytes | None) -> None:
+def write_signed(out: Path, data: bytes, signature: bytes | None) -> None:
     """The bundle, then its signature: a crash between them leaves a bundle that a device with a key refuses."""
     write_whole(out, data)
     beside = signature_path(out)

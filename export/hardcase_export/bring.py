@@ -1,0 +1,351 @@
+"""Bring your own model: from a file or a live estimator to a bundle, compared with its source before a byte is written.
+
+``read_model`` knows the kinds of models, ``import_parts`` makes scorers of one, ``import_model`` a bundle. The width of leaves
+is the least that keeps the labels: exact shares, else 16 bits if no more than one label in a million rows may be expected
+to flip, else 31.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_edge.bundle import Bundle, pack_bundle
+from hardcase_edge.errors import BundleError, InputError
+from hardcase_edge.load import load_bytes
+from hardcase_edge.manifest import Manifest
+from hardcase_edge.program import Column, Program, Trees
+from hardcase_edge.signature import sign
+from hardcase_edge.verifier import Report
+
+from .assemble import Parts, plain
+from .goldens import make_golden
+from .lay import Shape, lay
+from .layout import Layout, make_layout
+from .leaves import Summed, sum_exactly, sum_in_16, sum_in_31
+from .linear import sum_linear
+from .match import Match, compare, float_bound, score_size
+from .probe import as_held, probe_rows
+from .reference import labels_of_scores, reference_scores
+from .source import CLASS, Source, read_bytes
+from .write import read_key, write_signed
+
+__all__ = ["LEAVES", "Brought", "Imported", "Rows", "import_model", "import_parts", "read_model"]
+
+LEAVES = ("auto", "16", "31")
+EVERY, TIES, TESTED = "every row", "every row but ties", "tested"
+SCOUTS = 2_000  # rows that say whether 16 bits may do
+MAX_EXPECTED = 0.1  # labels in 100,000 that may be expected to flip before leaves are made wider
+MAX_VALUE_OFF = 1e-4  # of the largest value: the same for models of values
+MIN_AGREEMENT = {"trees": 1.0, "linear": 0.999}
+GOLDEN_ROWS = 128
+WIDER = 1 / 8  # how far a range found in rows is stretched to either side
+
+Rows = tuple[tuple[str, ...], NDArray[np.float64]]  # names of columns, (n, n_columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A source as parts of a program, and how they compare with it. ``proof``: what is known of all rows."""
+
+    source: Source
+    layout: Layout
+    parts: Parts
+    summed: Summed
+    match: Match
+    proof: str
+    rows: NDArray[np.float64]
+
+    @property
+    def bound(self) -> float:
+        """How far scores can be from exact ones, in the source's unit, roundings of the source included."""
+        return float(self.summed.off.max()) / self.summed.scale + float_bound(self.source, np.nan_to_num(self.rows))
+
+    def program(self) -> Program:
+        """A program of its own."""
+        return plain(self.layout.features, self.layout.sensors, self.parts, len(self.layout.classes))
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What was written."""
+
+    path: Path
+    sha256: str
+    n_bytes: int
+    is_signed: bool
+    n_golden: int
+    report: Report
+    imported: Imported
+
+
+def read_model(model: Any) -> Source:
+    """The source model of a path (.onnx, .skops, or LightGBM's text) or of a live estimator.
+
+    Raises
+    ------
+    InputError
+        It is of no known kind, cannot be read, or holds what a program cannot say. A pickle is refused unread.
+    """
+    if isinstance(model, str | Path):
+        return _read_file(Path(model))
+    if type(model).__module__.partition(".")[0] == "lightgbm":
+        from .from_lightgbm import from_lightgbm
+
+        return from_lightgbm(model)
+    from .from_sklearn import from_sklearn
+
+    return from_sklearn(model)
+
+
+def _read_file(path: Path) -> Source:
+    data = read_bytes(str(path))
+    if data[:1] == b"\x80" or path.suffix in (".pkl", ".pickle", ".joblib"):
+        raise InputError(f"model {path} is a pickle: it could run anything and is never loaded; write .onnx or .skops")
+    if data[:5] == b"tree\n":
+        from .from_lightgbm import read_lightgbm
+
+        return read_lightgbm(data)
+    if data[:4] == b"PK\x03\x04":
+        from .from_skops import read_skops
+
+        return read_skops(data)
+    if path.suffix != ".onnx":
+        raise InputError(f"model {path} is no .onnx, no .skops and no LightGBM text; write it as one of them")
+    from .from_onnx import read_onnx
+
+    return read_onnx(data)
+
+
+# ---------------------------------------------------------------- parts
+
+
+def import_parts(
+    source: Source,
+    layout: Layout | None = None,
+    *,
+    rows: NDArray[np.float64] | None = None,
+    leaves: str = "auto",
+    n_check: int = 10_000,
+    seed: int = 0,
+) -> Imported:
+    """Columns and scorers of a source, compared with it.
+
+    Parameters
+    ----------
+    rows : (n, n_features) in the model's order, NaN for missing; linear models take their ranges from them
+    leaves : "auto", "16" or "31": bits of a leaf
+    n_check : rows to compare on: at thresholds, between them, and ``rows`` where given
+    seed : of those rows
+
+    Raises
+    ------
+    InputError
+        A feature has too many thresholds, or a linear model no ranges or a bound that is too wide.
+    """
+    if leaves not in LEAVES:
+        raise InputError(f"leaves of {leaves!r} are asked for; {', '.join(LEAVES)} can be had")
+    layout = make_layout(source) if layout is None else layout
+    dtypes, nullable = [f.dtype for f in layout.features], [f.nullable for f in layout.features]
+    known = None if rows is None else as_held(rows, dtypes, nullable)
+    if source.linear is not None:
+        reach = _reach(source, layout, known)
+        columns, summed = sum_linear(source, reach, dtypes)
+        X = probe_rows((), dtypes, nullable, n_check, seed, known=known, reach=reach)
+        trial = _Trial.on(source, layout, columns, as_held(np.clip(X, reach[:, 0], reach[:, 1]), dtypes, nullable))
+        return trial.of(summed, TESTED)
+    laid = lay(source, dtypes, nullable)
+    trial = _Trial.on(source, layout, laid.columns, probe_rows(laid.columns, dtypes, nullable, n_check, seed, known=known))
+    exact = sum_exactly(source, laid.shapes)
+    if exact is not None and leaves != "31":
+        parts = int(exact.scale)
+        return trial.of(exact, EVERY if len(laid.shapes) == 1 or parts & (parts - 1) == 0 else TIES)
+    if leaves != "31":
+        short = sum_in_16(source, laid.shapes)
+        proof = EVERY if _keeps_all(source, laid.shapes, short) else TESTED
+        if leaves == "16" or proof == EVERY or trial.first(SCOUTS).is_fine(short):
+            found = trial.of(short, proof)
+            if leaves == "16" or found.match.differ == 0:
+                return found
+    return trial.of(sum_in_31(source, laid.shapes), TESTED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A source and rows to try it on, with what it says there."""
+
+    source: Source
+    layout: Layout
+    columns: tuple[Column, ...]
+    X: NDArray[np.float64]
+    said: NDArray[Any] | None
+    exact: NDArray[np.float64]
+
+    @classmethod
+    def on(cls, source: Source, layout: Layout, columns: tuple[Column, ...], X: NDArray[np.float64]) -> _Trial:
+        said = None if source.predict is None else source.predict(X)
+        return cls(source, layout, columns, X, said, reference_scores(source, X))
+
+    def first(self, n: int) -> _Trial:
+        said = None if self.said is None else self.said[:n]
+        return replace(self, X=self.X[:n], said=said, exact=self.exact[:n])
+
+    def of(self, summed: Summed, proof: str) -> Imported:
+        parts = Parts.of(self.source, self.columns, summed)
+        program = plain(self.layout.features, self.layout.sensors, parts, len(self.layout.classes))
+        match = compare(self.source, summed, program, self.X, self.said, self.exact)
+        return Imported(self.source, self.layout, parts, summed, match, proof, self.X)
+
+    def is_fine(self, summed: Summed) -> bool:
+        """May no label, or no value beyond ``MAX_VALUE_OFF``, be expected to change?"""
+        found = self.of(summed, TESTED)
+        if self.source.kind == CLASS:
+            return found.match.differ == 0 and found.match.expected <= MAX_EXPECTED
+        return found.bound <= MAX_VALUE_OFF * score_size(self.source)
+
+
+def _keeps_all(source: Source, shapes: Sequence[Shape], summed: Summed) -> bool:
+    """One tree has so many answers as leaves: does each of them keep its label?"""
+    if source.kind != CLASS or len(shapes) != 1:
+        return False
+    tree, ours = source.trees[0], summed.scorers[0]
+    assert isinstance(ours, Trees)
+    n = len(shapes[0].leaf_of)
+    whole = np.tile(np.array(ours.base, dtype=np.int64), (n, 1))
+    exact = np.tile(np.array(source.base), (n, 1))
+    part = slice(tree.output, tree.output + tree.leaves.shape[1])
+    whole[:, part] += np.array(ours.trees[0].leaves, dtype=np.int64).reshape(n, -1)
+    exact[:, part] += tree.leaves[shapes[0].leaf_of]
+    return bool((labels_of_scores(whole) == labels_of_scores(exact, ties_up=source.ties_up)).all())
+
+
+def _reach(source: Source, layout: Layout, rows: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """From where to where each feature goes, (n_features, 2): as the layout says, else as rows show, stretched a little."""
+    reach = layout.ranges.copy()
+    asked = np.isnan(reach[:, 0])
+    if asked.any():
+        if rows is None:
+            raise InputError(
+                f"the {source.name} needs to know the range of its readings; give rows of them, or [range] in the TOML"
+            )
+        low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
+        room = (high - low) * WIDER
+        found = np.stack([low - room, high + room], axis=1)
+        reach[asked] = found[asked]
+    return reach
+
+
+# ---------------------------------------------------------------- the bundle
+
+
+def import_model(
+    model: Any,
+    out: str | Path,
+    *,
+    layout: dict[str, Any] | None = None,
+    rows: Rows | NDArray[np.float64] | None = None,
+    leaves: str = "auto",
+    min_agreement: float | None = None,
+    n_check: int = 10_000,
+    key: str | Path | None = None,
+    seed: int = 0,
+) -> Brought:
+    """Write the bundle of a model that was trained elsewhere; the same model always gives the same bytes.
+
+    Parameters
+    ----------
+    model : path of an .onnx, .skops or LightGBM text file, or a fitted estimator
+    out : path of the bundle; its signature goes beside it
+    layout : sensors and costs, as ``layout.read_layout`` gives them; None for one sensor at no cost
+    rows : (n, n_features) in the model's order, or (names of columns, rows), to compare on and for golden cases
+    leaves : "auto", "16" or "31": bits of a leaf
+    min_agreement : share of the compared rows on which the program must say the same; None for all, 0.999 if linear
+    n_check : how many rows to compare on
+    key : path of a private key, or None for a bundle without a signature
+    seed : of the rows made up, and of the choice of golden cases
+
+    Raises
+    ------
+    InputError
+        The model, the layout or the rows cannot be used.
+    BundleError
+        The program says something else than its source on too many rows, or cannot be proved.
+    """
+    private = None if key is None else read_key(Path(key))
+    if n_check < 1 or (min_agreement is not None and not 0 <= min_agreement <= 1):
+        raise InputError(f"{n_check} rows and an agreement of {min_agreement} are asked for; 1 and 0 to 1 at least are")
+    source = read_model(model)
+    names, table = _columns(source, layout, rows)
+    made = make_layout(source, layout, names)
+    found = import_parts(source, made, rows=_ordered(made, table), leaves=leaves, n_check=n_check, seed=seed)
+    _check(found, min_agreement)
+    program = found.program()
+    n = min(GOLDEN_ROWS, len(found.rows))
+    nobody = np.zeros(n, dtype=np.int64)
+    golden = make_golden(program, found.rows[:n], nobody, nobody, seed)
+    data = pack_bundle(Bundle(_manifest(found, model).to_json(), program, golden))
+    loaded = load_bytes(data)  # what a device does
+    write_signed(Path(out), data, None if private is None else sign(data, private))
+    report = loaded.report
+    return Brought(Path(out), loaded.bundle.sha256, len(data), private is not None, len(golden), report, found)
+
+
+def _columns(
+    source: Source, layout: dict[str, Any] | None, rows: Rows | NDArray[np.float64] | None
+) -> tuple[tuple[str, ...], Rows | None]:
+    """Names of the features where only the rows have them; rows without names are in the model's order."""
+    if rows is None:
+        return (), None
+    n = len(source.features)
+    names, X = rows if isinstance(rows, tuple) else ((), np.asarray(rows, dtype=np.float64))
+    if X.ndim != 2 or len(X) == 0 or (not names and X.shape[1] != n):
+        raise InputError(f"the rows have the shape {X.shape}, the model reads {n} features of at least one row")
+    is_nameless = not all(source.features) and not (layout or {}).get("model", {}).get("features")
+    return (tuple(names) if is_nameless and len(names) == n else ()), (tuple(names), X)
+
+
+def _ordered(layout: Layout, rows: Rows | None) -> NDArray[np.float64] | None:
+    """The rows' columns in the model's order."""
+    if rows is None or not rows[0]:
+        return None if rows is None else rows[1]
+    names, X = rows
+    absent = [name for name in layout.names if name not in names]
+    if absent:
+        raise InputError(
+            f"the rows lack {len(absent)} of the model's features, first {absent[0]!r}; add its column, or name the "
+            "model's features in the TOML: [model] features"
+        )
+    return X[:, [names.index(name) for name in layout.names]]
+
+
+def _check(found: Imported, least: float | None) -> None:
+    kind = "trees" if found.source.linear is None else "linear"
+    least = MIN_AGREEMENT[kind] if least is None else least
+    match = found.match
+    if match.agreement < least:
+        what = "labels differ" if found.source.kind == CLASS else "values are further apart than the bound"
+        raise BundleError(
+            f"{match.differ} of {match.n} {what} from those of {match.beside} (scores off by {match.off:.3g}), "
+            f"{least:.2%} must agree; take wider leaves with --leaves 31, or lower --min-agreement"
+        )
+
+
+def _manifest(found: Imported, model: Any) -> Manifest:
+    layout, source = found.layout, found.source
+    claims: dict[str, Any] = {"import": {**found.match.to_json(), "labels": found.proof, "bound": found.bound}}
+    trained: dict[str, Any] = {"method": "import", "source": source.name, "leaves": found.summed.bits}
+    if isinstance(model, str | Path):
+        trained["sha256"] = hashlib.sha256(read_bytes(str(model))).hexdigest()
+    if source.kind != CLASS:
+        scorer = found.parts.answer.scores.scorer
+        trained["scales"] = {str(scorer): found.summed.scale}
+    return Manifest(
+        name=layout.name, unit=layout.unit, features=layout.names, sensors=layout.sensor_names, classes=layout.classes,
+        target=layout.target, claims=claims, trained=trained,
+    )  # fmt: skip
