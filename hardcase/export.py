@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.errors import InputError
 from hardcase_edge.meter import to_unit
 
+from .bring import add_model, run_model
+
 if TYPE_CHECKING:
     from hardcase_export.held_out import HeldOut
     from hardcase_export.promised import Terms
@@ -18,13 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["HELP", "arguments", "run"]
 
-HELP = "Write the bundle of one point of a trained front."
+HELP = "Write the bundle of one point of a trained front, or of a model of your own."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("build", metavar="BUILD", help="the folder that hardcase train wrote")
-    wish = parser.add_mutually_exclusive_group(required=True)
+    parser.add_argument("build", metavar="BUILD", nargs="?", help="the folder that hardcase train wrote")
+    add_model(parser)
+    wish = parser.add_mutually_exclusive_group()
     wish.add_argument(
         "--max-loss", type=float, metavar="SHARE", help="the cheapest point at most this far below f0 (0.01: 1 %%)"
     )
@@ -52,9 +55,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--min-agreement",
         type=float,
-        default=0.999,
         metavar="SHARE",
-        help="share of valid and of test rows on which the integers must decide as the floats do (default 0.999)",
+        help="share of valid and of test rows on which the integers must decide as the floats do (default 0.999; of "
+        "--model's rows: all, or 0.999 for a linear model)",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the choice of golden cases (default 0)")
     parser.add_argument("--json", action="store_true", help="one JSON object")
@@ -62,8 +65,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Export and report."""
-    from hardcase_export.write import export_bundle
+    if args.model is not None:
+        return run_model(args)
+    from hardcase_export.write import MIN_AGREEMENT, export_bundle
 
+    _check_build(args)
     terms = _terms(args)
     done = export_bundle(
         args.build,
@@ -72,13 +78,23 @@ def run(args: argparse.Namespace) -> int:
         budget=args.budget,
         key=args.key,
         method=args.method,
-        min_agreement=args.min_agreement,
+        min_agreement=MIN_AGREEMENT if args.min_agreement is None else args.min_agreement,
         seed=args.seed,
         terms=terms,
         held_out=None if args.calibration is None else _held_out(args),
     )
     print(json.dumps(_report(done)) if args.json else _text(done))
     return 0
+
+
+def _check_build(args: argparse.Namespace) -> None:
+    if args.build is None:
+        raise InputError("nothing to export is named; give the folder that hardcase train wrote, or --model FILE")
+    if args.max_loss is None and args.budget is None and args.risk is None:
+        raise InputError("which policy to export is not said; give one of --max-loss, --budget and --risk")
+    given = [flag for flag in ("sensors", "rows") if getattr(args, flag) is not None]
+    if given:
+        raise InputError(f"--{given[0]} goes with --model; a build knows its sensors and rows")
 
 
 def _terms(args: argparse.Namespace) -> Terms | None:

@@ -1,4 +1,4 @@
-"""From scorers of a source model to a program: buy what it reads, answer. Or, with a gate before it, answer or forward."""
+"""From scorers of a source model to a program: buy what it reads, answer; with a gate, answer or forward."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .source import CLASS, LOGISTIC, MEAN, Source
 
 __all__ = ["Parts", "gated", "plain"]
 
-LEVELS = tuple(k / 20 for k in range(2, 20)) + (0.99, 0.999)
+LEVELS = (*(k / 20 for k in range(2, 20)), 0.99, 0.999)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,9 @@ def gated(
     if gate.answer.scores.stop != 1:
         raise ValueError(f"a gate has one score, this one has {gate.answer.scores.stop}")
     up = replace(
-        uplink or Uplink(), request_bytes=request_bytes([f.dtype for f in features]), features=tuple(range(len(features)))
+        uplink or Uplink(),
+        request_bytes=request_bytes([f.dtype for f in features]),
+        features=tuple(range(len(features))),
     )
     nodes = (
         Acquire(first, 1, 1),

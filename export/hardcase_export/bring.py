@@ -1,8 +1,8 @@
 """Bring your own model: from a file or a live estimator to a bundle, compared with its source before a byte is written.
 
-``read_model`` knows the kinds of models, ``import_parts`` makes scorers of one, ``import_model`` a bundle. The width of leaves
-is the least that keeps the labels: exact shares, else 16 bits if no more than one label in a million rows may be expected
-to flip, else 31.
+``read_model`` knows the kinds of models, ``import_parts`` makes scorers of one, ``import_model`` a bundle. The width of
+leaves is the least that keeps the labels: exact shares, else 16 bits if no more than one label in a million rows may be
+expected to flip, else 31.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SCOUTS = 2_000  # rows that say whether 16 bits may do
 MAX_EXPECTED = 0.1  # labels in 100,000 that may be expected to flip before leaves are made wider
 MAX_VALUE_OFF = 1e-4  # of the largest value: the same for models of values
 MIN_AGREEMENT = {"trees": 1.0, "linear": 0.999}
-GOLDEN_ROWS = 128
+GOLDEN_ROWS = 64
 WIDER = 1 / 8  # how far a range found in rows is stretched to either side
 
 Rows = tuple[tuple[str, ...], NDArray[np.float64]]  # names of columns, (n, n_columns)
@@ -161,11 +161,12 @@ def import_parts(
         trial = _Trial.on(source, layout, columns, as_held(np.clip(X, reach[:, 0], reach[:, 1]), dtypes, nullable))
         return trial.of(summed, TESTED)
     laid = lay(source, dtypes, nullable)
-    trial = _Trial.on(source, layout, laid.columns, probe_rows(laid.columns, dtypes, nullable, n_check, seed, known=known))
+    trial = _Trial.on(
+        source, layout, laid.columns, probe_rows(laid.columns, dtypes, nullable, n_check, seed, known=known)
+    )
     exact = sum_exactly(source, laid.shapes)
     if exact is not None and leaves != "31":
-        parts = int(exact.scale)
-        return trial.of(exact, EVERY if len(laid.shapes) == 1 or parts & (parts - 1) == 0 else TIES)
+        return trial.of(exact, _proof(source, exact))
     if leaves != "31":
         short = sum_in_16(source, laid.shapes)
         proof = EVERY if _keeps_all(source, laid.shapes, short) else TESTED
@@ -210,6 +211,14 @@ class _Trial:
         return found.bound <= MAX_VALUE_OFF * score_size(self.source)
 
 
+def _proof(source: Source, exact: Summed) -> str:
+    """Sums of shares with a power of two below the line are exact in the source too; others to less than a step."""
+    parts = int(exact.scale)
+    if float_bound(source, np.zeros((1, 1))) * parts >= 0.5:
+        return TESTED
+    return EVERY if len(source.trees) == 1 or parts & (parts - 1) == 0 else TIES
+
+
 def _keeps_all(source: Source, shapes: Sequence[Shape], summed: Summed) -> bool:
     """One tree has so many answers as leaves: does each of them keep its label?"""
     if source.kind != CLASS or len(shapes) != 1:
@@ -226,7 +235,7 @@ def _keeps_all(source: Source, shapes: Sequence[Shape], summed: Summed) -> bool:
 
 
 def _reach(source: Source, layout: Layout, rows: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """From where to where each feature goes, (n_features, 2): as the layout says, else as rows show, stretched a little."""
+    """Each feature's lowest and highest, (n_features, 2): as the layout says, else as rows show, stretched a little."""
     reach = layout.ranges.copy()
     asked = np.isnan(reach[:, 0])
     if asked.any():
@@ -302,12 +311,13 @@ def _columns(
     """Names of the features where only the rows have them; rows without names are in the model's order."""
     if rows is None:
         return (), None
-    n = len(source.features)
+    n, model = len(source.features), (layout or {}).get("model", {})
     names, X = rows if isinstance(rows, tuple) else ((), np.asarray(rows, dtype=np.float64))
     if X.ndim != 2 or len(X) == 0 or (not names and X.shape[1] != n):
         raise InputError(f"the rows have the shape {X.shape}, the model reads {n} features of at least one row")
-    is_nameless = not all(source.features) and not (layout or {}).get("model", {}).get("features")
-    return (tuple(names) if is_nameless and len(names) == n else ()), (tuple(names), X)
+    mine = tuple(name for name in names if name != model.get("target"))
+    is_nameless = not all(source.features) and not model.get("features")
+    return (mine if is_nameless and len(mine) == n else ()), (tuple(names), X)
 
 
 def _ordered(layout: Layout, rows: Rows | None) -> NDArray[np.float64] | None:

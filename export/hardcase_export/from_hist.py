@@ -1,7 +1,7 @@
-"""Source models of scikit-learn's histogram gradient boosting: float64 comparisons, sets of categories, missing readings.
+"""Source models of scikit-learn's histogram gradient boosting: float64 comparisons, sets of categories, gaps.
 
-Categories are numbers that an encoder has seen; any other number counts as missing, as it does in scikit-learn. A set of
-them is written as the parts just below, at and above each of its numbers.
+Categories are numbers that an encoder has seen; any other number counts as missing, as it does in scikit-learn. A set
+of them is written as the parts just below, at and above each of its numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def from_hist(estimator: Any) -> Source:
     about = _about(estimator, plain_predict(estimator))
     link = type(estimator._loss.link).__name__
     if link not in LINKS:
-        raise InputError(f"{about['name']} answers through a {link}, a program says plain sums; train it with another loss")
+        raise InputError(
+            f"{about['name']} answers through a {link}, a program says plain sums; train it with another loss"
+        )
     categories, order = _categories(estimator)
     trees = [
         _tree(predictor, k, categories, order) for stage in estimator._predictors for k, predictor in enumerate(stage)
@@ -57,7 +59,9 @@ def _categories(estimator: Any) -> tuple[dict[int, NDArray[np.float64]], list[in
     for feature, known in zip(sets, estimator._preprocessor.named_transformers_["encoder"].categories_, strict=True):
         known = np.asarray(known)
         if known.dtype.kind not in "iuf":
-            raise InputError(f"feature {feature} has categories that are no numbers; code them as numbers and train again")
+            raise InputError(
+                f"feature {feature} has categories that are no numbers; code them as numbers and train again"
+            )
         values = known.astype(np.float64)
         found[feature] = values[~np.isnan(values)]
     return found, [*sets, *np.flatnonzero(~mask).tolist()]

@@ -1,7 +1,7 @@
-"""Source models of LightGBM: its text model, from a file or from a live estimator. LightGBM itself is never given a file.
+"""Source models of LightGBM: its text model, from a file or a live estimator. LightGBM itself is never given a file.
 
-It compares in float64 with at most; a reading within 1e-35 of zero is zero; a node says whether zero, or no number, is its
-missing reading, and where that goes; what is no number and not missing is zero. A set of whole numbers goes left.
+It compares in float64 with at most; a reading within 1e-35 of zero is zero; a node says whether zero, or no number, is
+its missing reading, and where that goes; what is no number and not missing is zero. A set of whole numbers goes left.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,9 @@ def from_lightgbm(model: Any) -> Source:
         raise
     classes = labels_of(model) or source.classes
     if len(classes) != len(source.classes):
-        raise InputError(f"the model has {len(classes)} classes and trees for {len(source.classes)}; use a known objective")
+        raise InputError(
+            f"the model has {len(classes)} classes and trees for {len(source.classes)}; use a known objective"
+        )
 
     def predict(X: NDArray[np.float64]) -> NDArray[Any]:
         said = np.asarray(booster.predict(X))
@@ -178,11 +181,16 @@ def _sets(fields: dict[str, str], n_sets: int) -> list[list[int]]:
     """The whole numbers of each set, from runs of 32-bit words."""
     bounds = _numbers(fields, "cat_boundaries", n_sets + 1, int)
     words = [int(w) for w in fields.get("cat_threshold", "").split()]
-    if bounds != sorted(bounds) or bounds[0] != 0 or bounds[-1] != len(words) or 32 * len(words) > MAX_CATEGORIES * n_sets:
+    if (
+        bounds != sorted(bounds)
+        or bounds[0] != 0
+        or bounds[-1] != len(words)
+        or 32 * len(words) > MAX_CATEGORIES * n_sets
+    ):
         raise InputError("the LightGBM model is damaged: its sets of categories do not fit their words")
     return [
         [32 * k + bit for k, word in enumerate(words[a:b]) for bit in range(32) if word >> bit & 1]
-        for a, b in zip(bounds, bounds[1:], strict=False)
+        for a, b in pairwise(bounds)
     ]
 
 

@@ -123,8 +123,8 @@ def _input(graph: Any) -> tuple[int, int]:
     dims = [d.dim_value for d in tensor.shape.dim]
     if tensor.elem_type not in (FLOAT, DOUBLE) or len(dims) != 2 or not 1 <= dims[1] <= MAX_FEATURES:
         raise InputError(
-            f"the ONNX input has type {tensor.elem_type} and shape {dims}; float or double of shape (n, features), at most "
-            f"{MAX_FEATURES}, is expected"
+            f"the ONNX input has type {tensor.elem_type} and shape {dims}; float or double of shape (n, features) is "
+            f"expected, of at most {MAX_FEATURES} features"
         )
     return tensor.elem_type, dims[1]
 
@@ -154,7 +154,12 @@ def _value(attribute: Any) -> Any:
         return attribute.s.decode()
     if kind == AttributeProto.STRINGS:
         return [s.decode() for s in attribute.strings]
-    names = {AttributeProto.INT: "i", AttributeProto.FLOAT: "f", AttributeProto.INTS: "ints", AttributeProto.FLOATS: "floats"}
+    names = {
+        AttributeProto.INT: "i",
+        AttributeProto.FLOAT: "f",
+        AttributeProto.INTS: "ints",
+        AttributeProto.FLOATS: "floats",
+    }
     found = getattr(attribute, names[kind])
     return found if isinstance(found, int | float) else np.array(found)
 
@@ -178,7 +183,9 @@ def _trees(node: Any, a: Attributes, n_features: int, type_: int) -> Source:
     n_outputs = len(labels) if is_class else int(a.get("n_targets", 1))
     base = _floats(a, "base_values") if _has(a, "base_values") else np.zeros(0)
     if len(weights) > MAX_VALUES or len(which) != len(weights) or not 1 <= n_outputs <= MAX_CLASSES:
-        raise InputError(f"the ONNX trees have {len(weights)} leaf weights for {n_outputs} outputs, and {len(which)} ids")
+        raise InputError(
+            f"the ONNX trees have {len(weights)} leaf weights for {n_outputs} outputs, and {len(which)} ids"
+        )
     if len(which) == 0 or which.min() < 0 or which.max() >= n_outputs:
         raise InputError(f"a leaf of the ONNX trees adds to an output that does not exist, there are {n_outputs}")
     is_share = is_class and bool((weights >= 0).all())
@@ -203,8 +210,8 @@ def _trees(node: Any, a: Attributes, n_features: int, type_: int) -> Source:
         raise InputError(f"the ONNX trees answer {n_outputs} values, one is expected")
     sums = "f64" if is_double else "f32"
     return Source(
-        name=f"ONNX {node.op_type}", dtype=sums, sums=sums, is_nullable=True, features=("",) * n_features, classes=labels,
-        base=tuple(start.tolist()), trees=tuple(trees), link=link, unit=unit,
+        name=f"ONNX {node.op_type}", dtype=sums, sums=sums, is_nullable=True, features=("",) * n_features,
+        classes=labels, base=tuple(start.tolist()), trees=tuple(trees), link=link, unit=unit,
     )  # fmt: skip
 
 
@@ -216,7 +223,8 @@ def _difference(tree: SourceTree) -> SourceTree:
 
 
 def _labels(a: Attributes) -> tuple[Label, ...]:
-    found = a.get("classlabels_strings") or np.asarray(a.get("classlabels_int64s", ())).tolist()
+    whole = a.get("classlabels_int64s", a.get("classlabels_ints", ()))  # of trees, of linear models
+    found = a.get("classlabels_strings") or np.asarray(whole).tolist()
     if not 1 < len(found) <= MAX_CLASSES:
         raise InputError(f"the ONNX model names {len(found)} classes, 2 to {MAX_CLASSES} are expected")
     return tuple(found)
@@ -320,7 +328,9 @@ def _linear(node: Any, a: Attributes, n_features: int, scaler: Attributes | None
     is_one = is_class and n_rows == 2 and len(coefficients) == n_features
     n_rows = 1 if is_one else n_rows
     if len(coefficients) != n_rows * n_features or len(bias) != n_rows or (not is_class and n_rows != 1):
-        raise InputError(f"the ONNX linear model has {len(coefficients)} weights for {n_rows} outputs of {n_features} features")
+        raise InputError(
+            f"the ONNX linear model has {len(coefficients)} weights for {n_rows} outputs of {n_features} features"
+        )
     weights = coefficients.reshape(n_rows, n_features)
     if is_class and n_rows == 2:
         weights, bias = weights[1:] - weights[:1], bias[1:] - bias[:1]

@@ -1,7 +1,7 @@
-"""Source models of live scikit-learn estimators: trees, forests, boosting and linear models, read by their attributes.
+"""Source models of live scikit-learn estimators: trees, forests, boosting and linear models, by attribute.
 
-scikit-learn's trees hold a reading in float32 and go left where it is at most a float64 threshold; forests say the mean of
-their trees' shares, gradient boosting adds its leaves to a first guess in float64. Linear models multiply in float64.
+scikit-learn's trees hold a reading in float32 and go left where it is at most a float64 threshold; forests say the mean
+of their trees' shares, gradient boosting adds its leaves to a first guess in float64. Linear models are in float64.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def from_sklearn(estimator: Any) -> Source:
         return check_source(_read(kind, estimator))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         line = " ".join(str(error).split())[:160]
-        raise InputError(f"the {kind} cannot be read ({line}); fit it, with one target, by scikit-learn 1.4 or later") from (
-            error
-        )
+        raise InputError(
+            f"the {kind} cannot be read ({line}); fit it, with one target, by scikit-learn 1.4 or later"
+        ) from (error)
 
 
 def _read(kind: str, estimator: Any) -> Source:
@@ -108,7 +108,9 @@ def _nodes(tree: Any, leaves: NDArray[np.float64], output: int) -> SourceTree:
     inner = left != -1
     place = np.where(inner, np.cumsum(inner) - 1, -np.cumsum(~inner))
     ids = np.flatnonzero(inner)
-    if len(ids) and not (0 <= left[ids].min() <= max(left[ids].max(), right[ids].max()) < len(left) and right[ids].min() >= 0):
+    if len(ids) and not (
+        0 <= left[ids].min() <= max(left[ids].max(), right[ids].max()) < len(left) and right[ids].min() >= 0
+    ):
         raise InputError("a tree's child lies outside it; fit the estimator again")
     missing = np.asarray(tree.missing_go_to_left, dtype=bool)[ids].tolist()
     asked = zip(np.asarray(tree.feature)[ids].tolist(), np.asarray(tree.threshold)[ids].tolist(), missing, strict=True)
@@ -150,7 +152,9 @@ def _may_miss(member: Any) -> bool:
 def _boosted(estimator: Any) -> Source:
     first = estimator.init_
     if not isinstance(first, str) and type(first).__name__ not in ("DummyClassifier", "DummyRegressor"):
-        raise InputError(f"gradient boosting that begins with a {type(first).__name__} cannot be imported; leave init out")
+        raise InputError(
+            f"gradient boosting that begins with a {type(first).__name__} cannot be imported; leave init out"
+        )
     n = int(estimator.n_features_in_)
     base = np.asarray(estimator._raw_predict_init(np.zeros((1, n), dtype=np.float32)), dtype=np.float64)[0]
     rate = float(estimator.learning_rate)

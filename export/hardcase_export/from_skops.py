@@ -25,29 +25,29 @@ __all__ = ["read_skops"]
 MAX_SCHEMA_BYTES = 64 * 1024**2
 MAX_ENTRIES = 100_000
 MAX_DEPTH = 60
-LOADERS = (
+LOADERS = {
     "DictNode", "FunctionNode", "JsonNode", "ListNode", "LossNode", "NdArrayNode", "ObjectNode", "PartialNode",
     "RandomGeneratorNode", "RandomStateNode", "SliceNode", "TreeNode", "TupleNode", "TypeNode",
-)  # fmt: skip
-NAMES = {
-    "builtins": ("bool", "dict", "float", "int", "list", "slice", "str", "tuple"),
-    "functools": ("partial",),  # of what stands below
-    "numpy": (
-        "Generator", "RandomState", "bool", "bool_", "float32", "float64", "int32", "int64", "ndarray", "str_", "uint32",
-        "uint64", "uint8",
-    ),
 }  # fmt: skip
-PARTS = (
-    "StandardScaler", "Tree", "TreePredictor", "_BinMapper", "DummyClassifier", "DummyRegressor", "OrdinalEncoder",
-    "ColumnTransformer", "FunctionTransformer", "LabelEncoder", "LabelBinarizer", "Interval", "IdentityLink", "LogitLink",
-    "MultinomialLogit", "HalfBinomialLoss", "HalfMultinomialLoss", "HalfSquaredError", "AbsoluteError", "PinballLoss",
-    "CyHalfBinomialLoss", "CyHalfMultinomialLoss", "CyHalfSquaredError", "CyAbsoluteError", "CyPinballLoss",
-    "ExponentialLoss", "CyExponentialLoss", "HuberLoss", "CyHuberLoss", "HalfLogitLink", "Bunch", "Hinge", "Log",
-    "SquaredHinge", "ModifiedHuber", "SquaredLoss", "EpsilonInsensitive", "SquaredEpsilonInsensitive", "Huber", "check_array",
-)  # fmt: skip
-_DAMAGED = (
-    zipfile.BadZipFile, zlib.error, KeyError, ValueError, RecursionError, OSError, EOFError, NotImplementedError, RuntimeError,
-)  # fmt: skip
+NAMES = {
+    "builtins": {"bool", "dict", "float", "int", "list", "slice", "str", "tuple"},
+    "functools": {"partial"},  # of what stands below
+    "numpy": {
+        "Generator", "RandomState", "bool", "bool_", "float32", "float64", "int32", "int64", "ndarray", "str_",
+        "uint32", "uint64", "uint8",
+    },
+    "sklearn": {
+        *KNOWN, "AbsoluteError", "ColumnTransformer", "CyAbsoluteError", "CyExponentialLoss", "CyHalfBinomialLoss",
+        "CyHalfMultinomialLoss", "CyHalfSquaredError", "CyHuberLoss", "CyPinballLoss", "DummyClassifier",
+        "DummyRegressor", "EpsilonInsensitive", "ExponentialLoss", "FunctionTransformer", "HalfBinomialLoss",
+        "HalfLogitLink", "HalfMultinomialLoss", "HalfSquaredError", "Hinge", "Huber", "HuberLoss", "IdentityLink",
+        "Interval", "LabelBinarizer", "LabelEncoder", "Log", "LogitLink", "ModifiedHuber", "MultinomialLogit",
+        "OrdinalEncoder", "PinballLoss", "SquaredEpsilonInsensitive", "SquaredHinge", "SquaredLoss", "StandardScaler",
+        "Tree", "TreePredictor", "_BinMapper", "check_array",
+    },
+}  # fmt: skip
+_ZIP = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError)
+_DAMAGED = (*_ZIP, KeyError, ValueError)
 
 
 def read_skops(data: bytes) -> Source:
@@ -80,7 +80,9 @@ def _schema(data: bytes) -> Any:
             entries = archive.infolist()
             size = sum(entry.file_size for entry in entries)
             if len(entries) > MAX_ENTRIES or size > MAX_MODEL_BYTES:
-                raise InputError(f"the skops file unpacks to {len(entries)} entries of {size} bytes; train a smaller model")
+                raise InputError(
+                    f"the skops file unpacks to {len(entries)} entries of {size} bytes; train a smaller model"
+                )
             info = archive.getinfo("schema.json")
             if info.file_size > MAX_SCHEMA_BYTES:
                 raise InputError(f"the skops file describes itself in {info.file_size} bytes; train a smaller model")
@@ -95,9 +97,11 @@ def _audit(schema: Any) -> set[str]:
     for node in _nodes(schema):
         module, kind, loader = (str(node.get(key, "")) for key in ("__module__", "__class__", "__loader__"))
         if loader not in LOADERS:
-            raise InputError(f"the skops file wants to be built by {loader[:40]!r}, which is not on our list of plain ways")
+            raise InputError(
+                f"the skops file wants to be built by {loader[:40]!r}, which is not on our list of plain ways"
+            )
         root = module.partition(".")[0]
-        is_known = kind in ((*KNOWN, *PARTS) if root == "sklearn" else NAMES.get(root, ()))
+        is_known = kind in NAMES.get(root, ())
         if not is_known:
             raise InputError(f"the skops file names {module[:60]}.{kind[:40]}, which is not on our list of models")
         names.add(f"{module}.{kind}")

@@ -1,4 +1,4 @@
-"""From the trees of a source to those of a program: cuts become ranks, parts become nodes, and every row keeps its leaf.
+"""From the trees of a source to those of a program: cuts become ranks, parts nodes, and every row keeps its leaf.
 
 ``x <= cut`` must hold for exactly the readings for which it holds in the source. So a cut is moved down to the largest
 number of the reading's type that the source still sends left; then the rank of a reading says on which side it is.

@@ -1,24 +1,24 @@
 """Which sensors give an imported model's readings, and what they cost: a small TOML, or all from one sensor at no cost.
 
-    [model]                     # all of it optional
-    name = "bearing"            # what the bundle decides
-    target = "state"            # what it answers
-    features = ["rms", "peak"]  # names in the model's order, where the model has none
-    classes = ["calm", "worn"]  # names in the model's order, instead of its own labels
-    type = "f32"                # of readings: i32, f32 or f64
+[model]                     # all of it optional
+name = "bearing"            # what the bundle decides
+target = "state"            # what it answers
+features = ["rms", "peak"]  # names in the model's order, where the model has none
+classes = ["calm", "worn"]  # names in the model's order, instead of its own labels
+type = "f32"                # of readings: i32, f32 or f64
 
-    [cost]
-    unit = "mJ"
-    default_sensor = 1          # of a feature that no sensor names: it is a sensor of its own
+[cost]
+unit = "mJ"
+default_sensor = 1          # of a feature that no sensor names: it is a sensor of its own
 
-    [[sensor]]
-    name = "accelerometer"
-    features = ["rms", "peak"]  # "a*": all that begin so
-    cost = 2.5
-    type = "i32"                # of its readings
+[[sensor]]
+name = "accelerometer"
+features = ["rms", "peak"]  # "a*": all that begin so
+cost = 2.5
+type = "i32"                # of its readings
 
-    [range]                     # for linear models: from where to where readings go
-    rms = [0, 40]
+[range]                     # for linear models: from where to where readings go
+rms = [0, 40]
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ WIDER = {"f32": ("f32", "i32"), "f64": ("f64", "f32", "i32")}  # what a source t
 
 @dataclass(frozen=True)
 class Layout:
-    """Names and costs of an imported model's readings, in its order. ``ranges``: (n_features, 2), NaN where not said."""
+    """Names and costs of a model's readings, in its order. ``ranges``: (n_features, 2), NaN where not said."""
 
     name: str
     target: str

@@ -1,10 +1,10 @@
 """Leaves as integers: exactly where they are shares of small whole numbers, else as fine as 16 or 31 bits allow.
 
-A leaf is stored as ``round((leaf - centre) * scale)``; each tree's centre moves into the base. Three ways, cheapest first:
+A leaf is stored as ``round((leaf - centre) * scale)``; each tree's centre moves into the base. Cheapest first:
 
 - *exact*: all leaves are whole multiples of 1/scale, so sums are exact too and so are ties;
 - *16 bits*: one number per leaf, a sum is off by at most ``Summed.off`` steps;
-- *31 bits*: two trees of one shape per output hold the high and the low half, a stack adds them with weights 32767 and 1.
+- *31 bits*: two trees of one shape per output hold the high and the low half, a stack adds them by 32767 and 1.
 """
 
 from __future__ import annotations

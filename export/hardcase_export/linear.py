@@ -1,7 +1,7 @@
 """Linear source models as integers: readings on a grid of 16 bits over their range, weights of 16 bits, and a bound.
 
-A reading becomes ``floor(x / step + 1/2)``, so it is off by half a step at most; steps are powers of two, so whole numbers
-in a range below 65,536 are not off at all. What lies outside its range is held at its end.
+A reading becomes ``floor(x / step + 1/2)``, so it is off by half a step at most; steps are powers of two, so whole
+numbers in a range below 65,536 are not off at all. What lies outside its range is held at its end.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def sum_linear(source: Source, reach: NDArray[np.float64], dtypes: Sequence[str]
     whole = np.rint(weights * scale)
     start = [round(b * scale) for b in bias.tolist()]
     is_whole = np.array([d == "i32" for d in dtypes]) & (step <= 1)
-    off = np.where(is_whole, 0.0, np.abs(weights) * scale / 2).sum(axis=1) + np.abs(whole - weights * scale) @ codes + 0.5
+    off = (
+        np.where(is_whole, 0.0, np.abs(weights) * scale / 2).sum(axis=1) + np.abs(whole - weights * scale) @ codes + 0.5
+    )
     if source.sums == "f32":  # what onnxruntime rounds
         size = np.abs(linear.weights) @ np.abs(reach).max(axis=1) + np.abs(linear.bias)
         off += (len(step) + 2) * 2.0**-23 * size * scale
@@ -56,8 +58,8 @@ def sum_linear(source: Source, reach: NDArray[np.float64], dtypes: Sequence[str]
     worst = float((off / scale).max() / max(half.max(), 1e-300))
     if worst > MAX_OFF:
         raise InputError(
-            f"the {source.name} may score {worst:.2%} of its largest score apart, at most {MAX_OFF:.1%} is taken; scale its "
-            "features to like ranges and train it again"
+            f"the {source.name} may score {worst:.2%} of its largest score apart, at most {MAX_OFF:.1%} is right; "
+            "scale its features to like ranges and train it again"
         )
     n = len(step)
     scorer = Polynomial(
@@ -80,7 +82,9 @@ def _grid(feature: int, low: float, high: float) -> tuple[int, int, Affine]:
     ends = max(abs(low), abs(high), 2.0**exponent)
     guard = min(MAX_GUARD, math.floor(math.log2(I32_MAX / (ends / 2.0**exponent + 1))))
     if guard < 1 or not 1 <= guard - exponent + 64 <= 128:
-        raise InputError(f"the range of feature {feature}, {low} to {high}, cannot be told apart in 32 bits; centre it first")
+        raise InputError(
+            f"the range of feature {feature}, {low} to {high}, cannot be told apart in 32 bits; centre it first"
+        )
     middle = math.floor((low + high) / 2 / 2.0**exponent)
     size = max(1, math.ceil((high - low) / 2 / 2.0**exponent) + 1)
     size = min(size, CODE_MAX)

@@ -53,7 +53,9 @@ def leaves_of(shapes: Sequence[Shape], codes: NDArray[np.int32]) -> Iterator[tup
             slot[at : at + n] = 2 * np.array(s.splits) + ~np.array(s.missing_left, dtype=np.bool_)
             threshold[at : at + n] = s.thresholds
             pairs = np.array(s.children or [(2 * k + 1, 2 * k + 2) for k in range(n)], dtype=np.int64).reshape(n, 2)
-            placed = np.where(pairs < 0, leaf - 1 - pairs, at + pairs) if s.children else _heap_places(pairs, n, at, leaf)
+            placed = (
+                np.where(pairs < 0, leaf - 1 - pairs, at + pairs) if s.children else _heap_places(pairs, n, at, leaf)
+            )
             child[2 * at : 2 * (at + n)] = placed[:, ::-1].ravel()
             steps = max(steps, _depth(pairs, n, bool(s.children)))
         roots.append(at if n else leaf)

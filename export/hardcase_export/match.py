@@ -28,9 +28,9 @@ NEAR = 50  # rows next to a tie that say how dense they lie
 class Match:
     """What was found on ``n`` rows. ``off``: the largest difference of scores there, in the source's unit.
 
-    ``differ``: labels that differ, or values further apart than the bound. ``ties``: labels that differ where the source's
-    two best scores are nearer than the rounding of its own sums, so that it tells them apart by chance. ``expected``:
-    labels that rounding ours flips in 100,000 rows like these, by estimate.
+    ``differ``: labels that differ, or values further apart than the bound. ``ties``: labels that differ where the
+    source's two best scores are nearer than the rounding of its own sums, so that it tells them apart by chance.
+    ``expected``: labels that rounding ours flips in 100,000 rows like these, by estimate.
     """
 
     n: int
@@ -48,8 +48,8 @@ class Match:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
-            "rows": self.n, "differ": self.differ, "ties": self.ties, "off": self.off, "expected_per_100000": self.expected,
-            "beside": self.beside,
+            "rows": self.n, "differ": self.differ, "ties": self.ties, "off": self.off,
+            "expected_per_100000": self.expected, "beside": self.beside,
         }  # fmt: skip
 
 
@@ -101,12 +101,18 @@ def float_bound(source: Source, X: NDArray[np.float64]) -> float:
     if source.linear is not None:
         size = (np.abs(X) @ np.abs(source.linear.weights).T + np.abs(source.linear.bias)).max()
         return float(2 * eps * (X.shape[1] + 1) * size)
-    return 2 * eps * (len(source.trees) + 1) * score_size(source)
+    added = max(
+        sum(t.output <= o < t.output + t.leaves.shape[1] for t in source.trees) for o in range(len(source.base))
+    )
+    return 2 * eps * (added + 1) * score_size(source)
 
 
 def score_size(source: Source) -> float:
     """The largest score that trees can add up to."""
-    return sum((float(np.abs(t.leaves).max()) for t in source.trees), float(np.abs(source.base).max()))
+    size = np.abs(np.array(source.base, dtype=np.float64))
+    for t in source.trees:
+        size[t.output : t.output + t.leaves.shape[1]] += np.abs(t.leaves).max(axis=0)
+    return float(size.max())
 
 
 def _expected(exact: NDArray[np.float64], found: NDArray[np.float64]) -> float:

@@ -12,6 +12,7 @@ from hardcase_edge.program import Column, Rank
 
 __all__ = ["as_held", "probe_rows"]
 
+MOST = 1e300  # beyond which numbers between thresholds are not looked for
 MISSING_ROWS, MISSING_CELLS = 0.1, 0.2  # shares, where a reading may be missing
 
 
@@ -38,14 +39,13 @@ def probe_rows(
     random = np.random.default_rng(seed)
     cuts = {c.feature: np.array(c.rule.thresholds, dtype=np.float64) for c in columns if isinstance(c.rule, Rank)}
     X = np.empty((n, len(dtypes)))
-    for f, dtype in enumerate(dtypes):
+    for f in range(len(dtypes)):
         low, high = (0.0, 1.0) if reach is None else reach[f]
         if f in cuts and reach is None:
-            low, high = cuts[f][0], cuts[f][-1]
-            margin = max((high - low) / 4, 1e-3 * abs(high), 1e-6)
-            low, high = low - margin, high + margin
-        with np.errstate(over="ignore"):
-            X[:, f] = low + (high - low) * random.random(n)
+            low, high = np.clip(cuts[f][[0, -1]], -MOST / 4, MOST / 4)
+            margin = max(high / 4 - low / 4, abs(high) / 1000, 1e-6)
+            low, high = max(low - margin, -MOST), min(high + margin, MOST)
+        X[:, f] = low + (high - low) * random.random(n)
     if known is not None and len(known):
         picked = known[random.integers(0, len(known), n)]
         first = min(n // 3, len(known))

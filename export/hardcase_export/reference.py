@@ -40,7 +40,7 @@ def _leaves(tree: SourceTree, X: NDArray[np.float64]) -> NDArray[np.int64]:
             continue
         feature, cuts, sides, missing_left = tree.splits[node]
         x = X[rows, feature]
-        if len(cuts) == 1:
+        if sides in ((True, False), (False, True)):
             left = (x <= cuts[0]) == sides[0]
         else:
             left = np.array(sides)[np.searchsorted(np.array(cuts), x, side="left") if cuts else np.zeros(len(x), int)]

@@ -1,7 +1,7 @@
 """A source model: one that was trained elsewhere, as plain numbers. What readers make and everything else here takes.
 
-A split parts a feature's numbers at its ``cuts``: part k holds those above cut k-1 and at most cut k. Every part goes left
-or right, so a threshold, a zero that counts as missing and a set of categories are all one thing.
+A split parts a feature's numbers at its ``cuts``: part k holds those above cut k-1 and at most cut k. Every part goes
+left or right, so a threshold, a zero that counts as missing and a set of categories are all one thing.
 Nothing of a source is believed: ``check_source`` looks at every index and number once.
 """
 
