@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["add_model", "run_model"]
 
-POLICY_FLAGS = ("max_loss", "budget", "risk", "delta", "max_forward", "excess", "calibration", "hpc", "method")
+POLICY_FLAGS = ("delta", "max_forward", "excess", "calibration", "hpc", "method")
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags of an imported model."""
-    parser.add_argument(
+def add_model(parser: argparse.ArgumentParser, wish: argparse._MutuallyExclusiveGroup) -> None:
+    """Declare the flags of an imported model; ``wish``: what is exported, one of several."""
+    wish.add_argument(
         "--model", metavar="FILE", help="instead of BUILD: a model of your own, .onnx, .skops or LightGBM's text"
     )
     parser.add_argument("--sensors", metavar="FILE", help="with --model: a TOML of sensors, costs, names, ranges")

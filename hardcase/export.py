@@ -26,8 +26,7 @@ HELP = "Write the bundle of one point of a trained front, or of a model of your 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("build", metavar="BUILD", nargs="?", help="the folder that hardcase train wrote")
-    add_model(parser)
-    wish = parser.add_mutually_exclusive_group()
+    wish = parser.add_mutually_exclusive_group(required=True)
     wish.add_argument(
         "--max-loss", type=float, metavar="SHARE", help="the cheapest point at most this far below f0 (0.01: 1 %%)"
     )
@@ -38,6 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="the cheapest point promised to get no more local answers wrong",
     )
+    add_model(parser, wish)
     parser.add_argument("--delta", type=float, metavar="SHARE", help="chance that the promise fails (default 0.05)")
     parser.add_argument("--max-forward", type=float, metavar="SHARE", help="promise also that no more is forwarded")
     parser.add_argument("--excess", action="store_true", help="--risk is of errors beyond f0's on the same cases")
@@ -89,9 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_build(args: argparse.Namespace) -> None:
     if args.build is None:
-        raise InputError("nothing to export is named; give the folder that hardcase train wrote, or --model FILE")
-    if args.max_loss is None and args.budget is None and args.risk is None:
-        raise InputError("which policy to export is not said; give one of --max-loss, --budget and --risk")
+        raise InputError("no BUILD is named; give the folder that hardcase train wrote, or a model with --model")
     given = [flag for flag in ("sensors", "rows") if getattr(args, flag) is not None]
     if given:
         raise InputError(f"--{given[0]} goes with --model; a build knows its sensors and rows")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -287,7 +290,7 @@ def test_at_most_is_kept_for_every_reading(cut: float, kinds: tuple[str, str], d
         if dtype == "i32"
         else st.floats(allow_nan=False, allow_infinity=False)
     )
-    near = [] if held is None else [float(held), float(np.nextafter(held, np.inf)), float(held) + 1, float(held) - 1]
+    near = [] if held is None else [float(held), math.nextafter(held, math.inf), float(held) + 1, float(held) - 1]
     x = data.draw(st.sampled_from(near) | numbers if near else numbers)
     reading = normalise([x], [dtype])[0]
     if reading is None:
@@ -514,3 +517,10 @@ def test_a_model_can_be_a_gate_before_another() -> None:
 def test_ranks_are_the_only_columns_of_trees() -> None:
     found = imported(fitted(CLASSIFIERS["forest"]))
     assert all(isinstance(c.rule, Rank) for c in found.parts.columns)
+
+
+def test_nothing_heavy_is_imported_before_a_live_estimator_is_given() -> None:
+    heavy = ("sklearn", "lightgbm", "skops", "onnx", "onnxruntime")
+    code = f"import sys, hardcase_export.bring; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"

@@ -14,11 +14,13 @@ from hardcase_edge.program import (
     Column,
     Feature,
     Forward,
+    Polynomial,
     Program,
     Scorer,
     Sensor,
     Slice,
     Stack,
+    Trees,
     Uplink,
 )
 from hardcase_edge.wire import request_bytes
@@ -48,12 +50,12 @@ class Parts:
 
     def behind(self, columns: int, scorers: int) -> Parts:
         """The same parts in a program that already has so many columns and scorers."""
-        moved = [
-            replace(s, trees=s.trees + scorers)
-            if isinstance(s, Stack)
-            else replace(s, columns=tuple(c + columns for c in s.columns))  # type: ignore[call-arg]
-            for s in self.scorers
-        ]
+        moved: list[Scorer] = []
+        for s in self.scorers:
+            if isinstance(s, Stack):
+                moved.append(replace(s, trees=s.trees + scorers))
+            elif isinstance(s, Trees | Polynomial):
+                moved.append(replace(s, columns=tuple(c + columns for c in s.columns)))
         scores = replace(self.answer.scores, scorer=self.answer.scores.scorer + scorers)
         return Parts(self.columns, tuple(moved), replace(self.answer, scores=scores))
 

@@ -89,7 +89,8 @@ def from_lightgbm(model: Any) -> Source:
         said = np.asarray(booster.predict(X))
         if not classes:
             return said
-        return said.argmax(axis=1) if said.ndim == 2 else np.stack([1 - said, said], axis=1).argmax(axis=1)
+        shares = said if said.ndim == 2 else np.stack([1 - said, said], axis=1)
+        return np.asarray(shares.argmax(axis=1))
 
     return replace(source, classes=classes, predict=predict, name=f"LightGBM {type(model).__name__}")
 

@@ -132,7 +132,7 @@ def _input(graph: Any) -> tuple[int, int]:
 def _outputs(graph: Any) -> dict[str, str]:
     """Where each tensor of the label's or value's path comes from, by name."""
     carried = {o: n.input[0] for n in graph.node if n.op_type in CARRIERS and n.input for o in n.output}
-    found = {}
+    found: dict[str, str] = {}
     for output in graph.output:
         at, steps = output.name, 0
         while at in carried and steps < MAX_GRAPH_NODES:
@@ -258,7 +258,7 @@ def _walk(
         leaf_weights.setdefault((tree, leaf), []).append((output, weight))
     rows: dict[int, list[tuple[int, int, int, int, float, str, bool]]] = {}
     for tree, *row in zip(*columns, cuts.tolist(), modes, tracks, strict=True):
-        rows.setdefault(tree, []).append(tuple(row))  # type: ignore[arg-type]
+        rows.setdefault(tree, []).append(tuple(row))
     eps_type = np.float64 if "nodes_values_as_tensor" in a else np.float32
     return [_tree(t, found, leaf_weights, n_outputs, eps_type) for t, found in rows.items()], len(rows)
 

@@ -77,7 +77,7 @@ def _about(estimator: Any, what: Any) -> dict[str, Any]:
 
     def predict(X: NDArray[np.float64]) -> NDArray[Any]:
         said = what(X)
-        return said if classes is None else np.searchsorted(classes, said)
+        return np.asarray(said if classes is None else np.searchsorted(classes, said))
 
     return {
         "name": f"scikit-learn {type(estimator).__name__}",
@@ -197,15 +197,16 @@ def _pipeline(pipeline: Any) -> Source:
         raise InputError(
             f"a Pipeline of {found} cannot be imported, only StandardScaler before a linear model; trees need no scaler"
         )
-    weights, bias = (source.linear.weights, source.linear.bias) if source.linear else (None, None)
+    if source.linear is None:
+        return source
+    weights, bias = source.linear.weights, source.linear.bias
     for step in reversed(steps):
-        scale = np.ones(weights.shape[1]) if step.scale_ is None else np.asarray(step.scale_, dtype=np.float64)
-        mean = np.zeros(weights.shape[1]) if step.mean_ is None else np.asarray(step.mean_, dtype=np.float64)
+        n = weights.shape[1]
+        scale = np.ones(n) if step.scale_ is None else np.asarray(step.scale_, dtype=np.float64)
+        mean = np.zeros(n) if step.mean_ is None else np.asarray(step.mean_, dtype=np.float64)
         weights = weights / scale
         bias = bias - weights @ mean
     about = _about(pipeline, plain_predict(pipeline))
     features = about["features"] if any(about["features"]) else source.features
     about |= {"name": source.name, "features": features}
-    if source.linear is None:
-        return source
     return Source(**about, dtype="f64", base=source.base, linear=Linear(weights, bias), link=source.link)

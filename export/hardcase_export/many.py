@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,10 +108,10 @@ def scores_of(program: Program, scorer: int, X: NDArray[np.float64]) -> NDArray[
     for m, k in enumerate(numbers):
         tree, (which, at) = ensemble.trees[k], first[k]
         leaves = np.array(tree.leaves, dtype=np.int64).reshape(-1, tree.width).T
-        rows = slice(tree.output, tree.output + tree.width)
+        rows: Any = slice(tree.output, tree.output + tree.width)
         if isinstance(s, Stack):
             weights = np.array([row[m] for row in s.weights], dtype=np.int64)
-            leaves, rows = leaves * weights[weights != 0, None], weights != 0  # type: ignore[assignment]
+            leaves, rows = leaves * weights[weights != 0, None], weights != 0
         values[rows, at : at + leaves.shape[1]] += leaves
         says[rows, which] = True
     out = np.tile(np.array(start, dtype=np.int64), (X.shape[0], 1))

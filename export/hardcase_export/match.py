@@ -104,7 +104,7 @@ def float_bound(source: Source, X: NDArray[np.float64]) -> float:
     added = max(
         sum(t.output <= o < t.output + t.leaves.shape[1] for t in source.trees) for o in range(len(source.base))
     )
-    return 2 * eps * (added + 1) * score_size(source)
+    return float(2 * eps * (added + 1) * score_size(source))
 
 
 def score_size(source: Source) -> float:

@@ -53,9 +53,9 @@ def _leaves(tree: SourceTree, X: NDArray[np.float64]) -> NDArray[np.int64]:
     return leaf
 
 
-def labels_of_scores(scores: NDArray[np.floating] | NDArray[np.integer], *, ties_up: bool = False) -> NDArray[np.int64]:  # type: ignore[type-arg]
+def labels_of_scores(scores: NDArray[np.floating] | NDArray[np.integer], *, ties_up: bool = False) -> NDArray[np.int64]:
     """Class indices (n,): the sign of one score, the first of the best of several."""
     if scores.shape[1] > 1:
-        return scores.argmax(axis=1).astype(np.int64)
+        return np.asarray(scores.argmax(axis=1), dtype=np.int64)
     up = scores[:, 0] >= 0 if ties_up else scores[:, 0] > 0
-    return up.astype(np.int64)
+    return np.asarray(up, dtype=np.int64)
