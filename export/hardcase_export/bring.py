@@ -152,7 +152,7 @@ def import_parts(
     if leaves not in LEAVES:
         raise InputError(f"leaves of {leaves!r} are asked for; {', '.join(LEAVES)} can be had")
     layout = make_layout(source) if layout is None else layout
-    dtypes, nullable = [f.dtype for f in layout.features], [f.nullable for f in layout.features]
+    dtypes, nullable = [f.dtype for f in layout.features], [f.nullable and source.is_nullable for f in layout.features]
     known = None if rows is None else as_held(rows, dtypes, nullable)
     if source.linear is not None:
         reach = _reach(source, layout, known)
