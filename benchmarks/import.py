@@ -296,11 +296,11 @@ def page(found: list[dict[str, Any]], n_rows: int) -> str:
         "# Imported models beside emlearn and m2cgen",
         "",
         f"Made by `benchmarks/import.py`. Labels that differ from the source model's, of {n_rows:,} rows at "
-        "thresholds, one beside them and between them. Readings are whole numbers, as both data sets have; *any* is the "
-        "same for numbers of the source's own type, next to thresholds by its last bit, with gaps where the source takes "
-        "them. After a plus: labels that differ where the source's two best scores are nearer than the rounding of its "
-        f"own sums, as equal votes are. emlearn {version('emlearn')}, m2cgen {version('m2cgen')}; an empty cell: it does "
-        "not know the model, or its C is larger than 0.5 MB.",
+        "thresholds, one beside them and between them. Readings are whole numbers, as both data sets have; *any* is "
+        "the same for numbers of the source's own type, next to thresholds by its last bit, with gaps where the source "
+        "takes them. After a plus: labels that differ where the source's two best scores are nearer than the rounding "
+        f"of its own sums, as equal votes are. emlearn {version('emlearn')}, m2cgen {version('m2cgen')}; an empty cell:"
+        " it does not know the model, or its C is larger than 0.5 MB.",
         "",
         'emlearn writes `x < (int)threshold` where scikit-learn means `x <= threshold`; with `dtype="float"` it '
         "keeps the threshold. Both are asked for shares in leaves of 8 bits (its default is one vote per tree).",
