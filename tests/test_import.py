@@ -43,7 +43,7 @@ from hardcase_export.assemble import gated
 from hardcase_export.bring import Imported, import_model, import_parts, read_model
 from hardcase_export.lay import hold, lay
 from hardcase_export.layout import make_layout
-from hardcase_export.leaves import sum_in_16, sum_in_31
+from hardcase_export.leaves import sum_exactly, sum_in_16, sum_in_31
 from hardcase_export.many import scores_of
 from hardcase_export.probe import probe_rows
 from hardcase_export.reference import labels_of_scores, reference_scores
@@ -205,6 +205,22 @@ def test_thirds_are_exact_but_the_source_breaks_ties_by_rounding() -> None:
     found = imported(model.fit(X, np.arange(12) % 3 == 0))
     assert found.summed.bits == "exact"
     assert found.proof == "every row but ties"
+
+
+def test_equal_sums_of_shares_stay_equal_whatever_their_parts() -> None:
+    thirds = np.array([[k / m, 1 - k / m, 0.0] for m in range(1, 23) for k in range(m + 1)])
+    split = [Split(0, (k + 0.5,), (True, False), True) for k in range(len(thirds) - 1)]
+    children = [(-1 - k, k + 1 if k + 2 < len(thirds) else -2 - k) for k in range(len(split))]
+    trees = (SourceTree(0, split, children, thirds), SourceTree(0, split, children, thirds[:, [1, 0, 2]]))
+    source = check_source(
+        Source(name="ties", dtype="f64", features=("x",), classes=(0, 1, 2), base=(0.0,) * 3, trees=trees, link="mean")
+    )
+    assert sum_exactly(source, lay(source, ["f64"], [False]).shapes) is None
+    summed = sum_in_31(source, lay(source, ["f64"], [False]).shapes)
+    assert summed.off.max() < 1e-6
+    found = import_parts(source, leaves="31", n_check=N)
+    scores = scores_of(found.program(), 1, np.arange(len(thirds), dtype=np.float64)[:, None])
+    assert (scores[:, 0] == scores[:, 1]).all()
 
 
 def test_one_tree_is_looked_at_leaf_by_leaf() -> None:

@@ -353,6 +353,29 @@ def test_lightgbm_s_numbers_may_be_anything(data: Any) -> None:
         survives("lightgbm", " ".join(words).encode())
 
 
+NUMBERS = [-(2**63), -1, 0, 1, 2, 3, 7, 2**31, 2**63 - 1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_an_onnx_file_s_numbers_may_be_anything(data: Any) -> None:
+    name = data.draw(st.sampled_from(["onnx", "onnx small", "linear"]))
+    model = onnx.load_model_from_string(written("logistic") if name == "linear" else good(name))
+    found = data.draw(st.sampled_from(list(next(n for n in model.graph.node if n.domain).attribute)))
+    for values in (found.ints, found.floats, found.strings):
+        if len(values):
+            k = data.draw(st.integers(0, len(values) - 1))
+            odd = st.sampled_from([b"", b"LEAF", b"BRANCH_GT"]) if values is found.strings else st.sampled_from(NUMBERS)
+            values[k] = data.draw(odd)
+            if data.draw(st.booleans()):
+                del values[k]
+    if found.type == onnx.AttributeProto.INT:
+        found.i = data.draw(st.sampled_from(NUMBERS))
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        survives("onnx", model.SerializeToString())
+
+
 def test_an_oversized_file_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hardcase_export.source.read_bytes.__defaults__", (100,))
     (tmp_path / "m.onnx").write_bytes(b"\0" * 101)

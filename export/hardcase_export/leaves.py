@@ -21,11 +21,12 @@ from hardcase_edge.checks import I32, SAFE
 from hardcase_edge.program import CODE_MAX, Scorer, Stack, Tree, Trees
 
 from .lay import Shape
-from .source import Source
+from .source import MEAN, Source
 
 __all__ = ["BITS", "Summed", "sum_exactly", "sum_in_16", "sum_in_31"]
 
 BITS = ("exact", "16", "31")
+MANY = {"16": 27_720, "31": 232_792_560}  # every number to 12, and to 22, divides them: shares in such parts stay exact
 HIGH = CODE_MAX  # what a step of the high half counts
 PARTS = {"f32": (1_000, 2.0**-23), "f64": (CODE_MAX, 2.0**-45)}  # smallest share looked for; what its rounding may cost
 
@@ -72,6 +73,7 @@ def sum_in_16(source: Source, shapes: Sequence[Shape]) -> Summed:
     most = max((float(np.abs(v).max()) for v in centred), default=0.0)
     reach = _reach(source, centred, centres)
     scale = min(CODE_MAX / most if most else math.inf, (I32 - 2 - len(centred)) / reach if reach else math.inf, 2.0**60)
+    scale = _divisible(source, scale, MANY["16"])
     leaves = [np.rint(v * scale).astype(np.int64) for v in centred]
     base = [round(c * scale) for c in centres]
     made = _trees(source, shapes, leaves, [b + source.ties_up for b in base])
@@ -86,6 +88,7 @@ def sum_in_31(source: Source, shapes: Sequence[Shape]) -> Summed:
     most = max((float(np.abs(v).max()) for v in centred), default=0.0)
     reach = _reach(source, centred, centres)
     scale = min(HIGH * (CODE_MAX - 1) / most if most else math.inf, SAFE / 4 / reach if reach else math.inf, 2.0**60)
+    scale = _divisible(source, scale, MANY["31"])
     base = [round(c * scale) for c in centres]
     trees: list[Tree] = []
     rows: list[tuple[int, int]] = []  # output and weight of each tree
@@ -106,8 +109,15 @@ def sum_in_31(source: Source, shapes: Sequence[Shape]) -> Summed:
 # ---------------------------------------------------------------- parts
 
 
+def _divisible(source: Source, scale: float, by: int) -> float:
+    """For shares the next scale below that many numbers divide, so that equal sums of most shares stay equal."""
+    return float(by * int(scale / by)) if source.link == MEAN and by <= scale < 2.0**53 else scale
+
+
 def _centred(source: Source) -> tuple[list[NDArray[np.float64]], list[float]]:
-    """Leaves of each tree around 0, and per output the base with all that was taken from them."""
+    """Leaves of each tree around 0, and per output the base with what was taken from them; shares stay as they are."""
+    if source.link == MEAN:
+        return [tree.leaves for tree in source.trees], list(source.base)
     centres = [[b] for b in source.base]
     centred = []
     for tree in source.trees:

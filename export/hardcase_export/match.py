@@ -80,7 +80,9 @@ def compare(
         differ = labels_of_scores(found) != said
         close = margins(exact) <= 2 * slack
         counts = int((differ & ~close).sum()), int((differ & close).sum())
-        return Match(len(X), *counts, float(off.max()), _expected(exact, steps / summed.scale), beside)
+        return Match(
+            len(X), *counts, float(off.max()), _expected(exact[~close], (steps / summed.scale)[~close]), beside
+        )
     said = exact[:, 0] if said is None else np.asarray(said, dtype=np.float64).ravel()
     apart = np.abs(steps[:, 0] / summed.scale - said)
     differ = apart > float(summed.off.max()) / summed.scale + slack
@@ -116,7 +118,9 @@ def score_size(source: Source) -> float:
 
 
 def _expected(exact: NDArray[np.float64], found: NDArray[np.float64]) -> float:
-    """Labels in 100,000 that rounding may be expected to flip."""
+    """Labels in 100,000 that rounding may be expected to flip; ties are left out."""
+    if len(exact) == 0:
+        return 0.0
     if exact.shape[1] == 1:
         moved = np.abs(found - exact)[:, 0]
     else:
@@ -125,7 +129,5 @@ def _expected(exact: NDArray[np.float64], found: NDArray[np.float64]) -> float:
     margin = margins(exact)
     near = min(NEAR, len(margin)) - 1
     width = float(np.partition(margin, near)[near])
-    if width == 0.0:
-        return 0.0 if moved.max() == 0 else 1e5
     density = (near + 1) / len(margin) / width
     return 1e5 * density * float(moved.mean()) / 2
