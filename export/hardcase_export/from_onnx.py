@@ -203,7 +203,8 @@ def _with_predict(source: Source, data: bytes, output: str, outputs: dict[str, s
         raise InputError("the ONNX file's outputs do not carry the model's label or value; write it again")
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
+    quiet = ort.RunOptions()
+    options.log_severity_level = quiet.log_severity_level = 4
     number = {label: k for k, label in enumerate(source.classes)}
 
     def predict(X: NDArray[np.float64]) -> NDArray[Any]:
@@ -212,7 +213,7 @@ def _with_predict(source: Source, data: bytes, output: str, outputs: dict[str, s
             asked = session.get_inputs()[0]
             with np.errstate(over="ignore"):
                 rows = X.astype(np.float32 if asked.type == "tensor(float)" else np.float64)
-            said = np.asarray(session.run([outputs[output]], {asked.name: rows})[0]).ravel()
+            said = np.asarray(session.run([outputs[output]], {asked.name: rows}, quiet)[0]).ravel()
             return np.array([number[x] for x in said.tolist()], dtype=np.int64) if number else said
         except Exception as error:  # onnxruntime has no common base for its own errors
             line = " ".join(str(error).split())[:120]
