@@ -18,8 +18,9 @@ from hardcase_edge.program import MARGIN, THRESHOLD, Acquire, Answer, Branch, Fo
 
 from .batch import Outcome
 from .buying import buy, n_nodes
+from .chances import chance_wrong, cloud_chance
 from .compiler import compile_program, policy_of
-from .cuts import NEVER, Choices, Cut, Cuts, Meeting, chance_wrong, cloud_chance, expected
+from .cuts import NEVER, Choices, Cut, Cuts, Meeting, expected
 from .front import Point
 from .judge import Judge, Trained
 from .losses import class_outputs
