@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from hardcase_edge.program import Affine, Column, Node, Number, Polynomial, Program, Rank, Trees
+from hardcase_edge.program import Affine, Column, Node, Number, Opaque, Polynomial, Program, Rank, Trees
 
 from .problem import Problem
 
@@ -24,7 +24,7 @@ class Part(Protocol):
 
     def columns(self, dtypes: Sequence[str]) -> list[Column]: ...
 
-    def scorer(self, dtypes: Sequence[str], columns: Sequence[Column]) -> Trees | Polynomial: ...
+    def scorer(self, dtypes: Sequence[str], columns: Sequence[Column]) -> Trees | Polynomial | Opaque: ...
 
 
 def compile_program(problem: Problem, parts: Sequence[Part], nodes: Sequence[Node]) -> Program:
