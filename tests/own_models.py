@@ -1,4 +1,4 @@
-"""Small .tflite files such as a user might bring: a convolution over a 4 x 4 picture, in float and in int8."""
+"""Small .tflite files such as a user might bring: a convolution over a 4 x 4 picture, in float, int8 and uint8."""
 
 from __future__ import annotations
 
@@ -21,16 +21,28 @@ class Author(TfliteGraph):
 def conv_file(n_classes: int = 3, kind: str = "f4", height: int = SIDE, operator: str = "RELU") -> bytes:
     """Two 3 x 3 kernels, RELU, a dense layer to one score per class; pictures (1, height, 4, 1)."""
     g = Author()
-    is_int8 = kind == "i1"
+    is_int8 = kind != "f4"
     x = g.tensor(kind, (1, height, SIDE, 1), 0.05 if is_int8 else 0.0, name="picture")
     g._inputs["picture"] = x
+    if kind == "u1":
+        x = _shifted(g, x, "i1", 0.05)
     inside = (1, height - 2, SIDE - 2, 2)
     dense = _dense_weights(n_classes, inside[1] * inside[2] * 2)
     h = _conv(g, x, inside, is_int8)
     h = _relu(g, h, is_int8, operator)
-    flat = g.tensor(kind, (1, dense.shape[1]), 0.15 if is_int8 else 0.0)
+    flat = g.tensor("i1" if is_int8 else "f4", (1, dense.shape[1]), 0.15 if is_int8 else 0.0)
     g.into("RESHAPE", [h, g.const(flat.shape, "i4")], flat, newShape=list(flat.shape))
-    return g.model("conv", {"scores": _dense(g, flat, dense, is_int8)})
+    y = _dense(g, flat, dense, is_int8)
+    return g.model("conv", {"scores": _shifted(g, y, "u1", 0.5) if kind == "u1" else y})
+
+
+def _shifted(g: Author, x: Tensor, kind: str, scale: float) -> Tensor:
+    """The same numbers as uint8 with zero at 128, from int8, or the other way round."""
+    out = g.tensor(kind, x.shape, scale)
+    shifted = x if kind == "i1" else out
+    g._graph.tensors[shifted.index].quantization.zeroPoint = [128]
+    g.into("QUANTIZE", [x], out)
+    return out
 
 
 def _dense_weights(n_classes: int, n: int) -> np.ndarray:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -66,7 +69,9 @@ def open_conv(folder: Path, n_classes: int = 3, kind: str = "f4", n: int = 40) -
 # ---------------------------------------------------------------- a file that is taken
 
 
-@pytest.mark.parametrize(("n_classes", "kind", "off"), [(3, "f4", 5e-5), (2, "f4", 5e-5), (3, "i1", 1.5)])
+@pytest.mark.parametrize(
+    ("n_classes", "kind", "off"), [(3, "f4", 5e-5), (2, "f4", 5e-5), (3, "i1", 1.5), (3, "u1", 1.5)]
+)
 def test_a_model_says_in_steps_what_it_said(tmp_path: Path, n_classes: int, kind: str, off: float) -> None:
     own, X = open_conv(tmp_path, n_classes, kind), pixels(40)
     wanted = conv_scores(X, n_classes)
@@ -272,6 +277,23 @@ def test_a_model_that_crashes_leaves_no_half_of_a_build(
     assert status == 2
     assert "crashed the interpreter" in err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_interpreter_that_crashes_while_exporting_leaves_nothing_half_written(build: Path, tmp_path: Path) -> None:
+    fake = tmp_path / "fake" / "ai_edge_litert"
+    fake.mkdir(parents=True)
+    (fake / "__init__.py").touch()
+    (fake / "interpreter.py").write_text("import os\nclass Interpreter:\n    def __init__(self, **_): os.abort()\n")
+    out = tmp_path / "out"
+    out.mkdir()
+    flags = ["--budget", "1000", "--method", "own", "--out", str(out / "model.hcb"), "--onnx", str(out / "models")]
+    paths = os.pathsep.join([str(fake.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "hardcase.cli", "export", str(build), *flags],
+        env={**os.environ, "PYTHONPATH": paths}, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGABRT
+    assert not list(out.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,11 @@ def open_interpreter(blob: bytes) -> Any:
         try:
             interpreter = module.Interpreter(model_content=blob, num_threads=1)
             interpreter.allocate_tensors()
-        except (RuntimeError, ValueError, SystemError) as error:
+        except SystemError as error:  # tflite-runtime was built for numpy 1
+            raise BundleError(
+                f"{name.partition('.')[0]} does not work with this numpy; pip install 'numpy<2', or ai-edge-litert"
+            ) from error
+        except (RuntimeError, ValueError) as error:
             raise BundleError(f"the bundle's TFLite model cannot be opened: {_line(error)}; export it again") from error
         return interpreter
     raise BundleError(

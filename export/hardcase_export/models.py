@@ -29,6 +29,7 @@ __all__ = ["DESCRIPTION", "Models", "hpc_model", "onnx_models", "tflite_models"]
 
 DESCRIPTION = "models.json"
 HPC_FILE = "hpc.onnx"
+MAX_HPC_BYTES = 2**31 - 1  # what a protobuf holds
 ROUNDED = 0.5  # a user's model says a number, the program the integer nearest to it
 
 
@@ -139,9 +140,12 @@ def hpc_model(build: Path, dtypes: list[str], rows: Rows) -> Models:
 
     path = build / HPC_FILE
     try:
-        data = path.read_bytes()
+        with open(path, "rb") as file:
+            data = file.read(MAX_HPC_BYTES + 1)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}; train again") from error
+    if len(data) > MAX_HPC_BYTES:
+        raise InputError(f"{path} has more than {MAX_HPC_BYTES} bytes, which no ONNX file has; train again")
     if rows.sha256 not in ("", hashlib.sha256(data).hexdigest()):
         raise InputError(f"{path} is not the f0 that answered the rows of {build / 'test.npz'}; train again")
     try:
