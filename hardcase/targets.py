@@ -60,8 +60,7 @@ class Targets:
         models = onnx_models(made.quantised.program, made.manifest, made.test)
         if front.legacy:
             return models  # f0 is no file
-        dtypes = [f.dtype for f in made.quantised.program.features]
-        return models.join([hpc_model(self.build, dtypes, made.test)])
+        return models.join([hpc_model(self.build, made.quantised.program, made.manifest, made.test)])
 
     def _make_tflite(self, _: Front, made: Made) -> Models:
         from hardcase_export.models import tflite_models

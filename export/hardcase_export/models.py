@@ -108,8 +108,8 @@ class _Parts:
         """A user's model: its numbers, held within what is declared, are half a step from the program's at most."""
         scorer = self.program.scorers[part.scores.scorer]
         assert isinstance(scorer, Opaque)
-        held = np.clip(scores, scorer.low, scorer.high)[:, part.scores.start : part.scores.stop]
-        return self.replay(part, name, held, ROUNDED)
+        held = np.where(np.isnan(scores), scorer.low, np.clip(scores, scorer.low, scorer.high))
+        return self.replay(part, name, held[:, part.scores.start : part.scores.stop], ROUNDED)
 
     def replay(
         self, part: Part, name: str, scores: NDArray[Any], allowed: float, instead: NDArray[Any] | None = None
@@ -127,7 +127,7 @@ def _said(found: Replayed, allowed: float) -> dict[str, Any]:
 # ---------------------------------------------------------------- f0
 
 
-def hpc_model(build: Path, dtypes: list[str], rows: Rows) -> Models:
+def hpc_model(build: Path, program: Program, manifest: Manifest, rows: Rows) -> Models:
     """The build's ``hpc.onnx``, checked and replayed: its labels are those that training wrote beside the test rows.
 
     Raises
@@ -153,7 +153,7 @@ def hpc_model(build: Path, dtypes: list[str], rows: Rows) -> Models:
         session = open_onnx(data)
         wide = session.get_inputs()[0].type == "tensor(double)"
         with np.errstate(over="ignore"):
-            X = as_held(rows.X, dtypes).astype(np.float64 if wide else np.float32)
+            X = as_held(rows.X, [f.dtype for f in program.features]).astype(np.float64 if wide else np.float32)
         (labels,) = session.run(["label"], {"X": X})
     except InputError:
         raise
@@ -167,5 +167,5 @@ def hpc_model(build: Path, dtypes: list[str], rows: Rows) -> Models:
         )
     out = Models()
     test = {"rows": len(rows.y), "apart": apart}
-    out.add(HPC_FILE, data, {"inputs": {"X": "all features"}, "test": test, "allowed": MAX_APART})
+    out.add(HPC_FILE, data, {"inputs": {"X": list(manifest.features)}, "test": test, "allowed": MAX_APART})
     return out

@@ -32,6 +32,7 @@ from .static_subset import answer_node
 __all__ = ["METHOD", "own_points"]
 
 METHOD = "own"
+OWN_ANSWER = 4  # the node that answers by it
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,6 @@ def own_points(
         params = {**said, "sensors": list(sensors), "level": level}
         points.append(Point(METHOD, params, judge.summary(outcome), {}, program))
     return [_with_test(problem, p, test) for p in best_points(points)]
-
-
-OWN_ANSWER = 4
 
 
 def _nodes(problem: Problem, sensors: tuple[int, ...], margin: float) -> list[Node]:
