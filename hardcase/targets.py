@@ -69,14 +69,24 @@ class Targets:
 
     def text(self) -> list[str]:
         """A line per file."""
-        lines = []
-        for folder, entries in self.entries.items():
-            for e in entries:
-                test = e["test"]
-                near = f", at most {test['gap']:g} of {e['allowed']:g} steps away" if test.get("gap") else ""
-                same = f"{test['rows'] - test['apart']} of {test['rows']} test rows as before{near}"
-                lines.append(f"{folder / e['file']}: {e['bytes']} bytes, {same}")
-        return lines
+        return [
+            f"{folder / e['file']}: {e['bytes']} bytes, {_agreement(e)}"
+            for folder, entries in self.entries.items()
+            for e in entries
+        ]
+
+
+def _agreement(entry: dict[str, Any]) -> str:
+    test = entry["test"]
+    if "range" in entry:
+        low, high = entry["range"]
+        off, may = (value / (high - low) for value in (test["gap"], entry["allowed"]))
+        return (
+            f"the same best score on {test['same_best']} of {test['rows']} test rows, off by at most {off:.1%} of its "
+            f"range ({may:.1%} allowed)"
+        )
+    near = f", off by at most {test['gap']:g} steps ({entry['allowed']:g} allowed)" if test.get("gap") else ""
+    return f"{test['rows'] - test['apart']} of {test['rows']} test rows as before{near}"
 
 
 def _check_folder(folder: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hardcase_edge import tflite
 from hardcase_edge.columns import normalise
 from hardcase_edge.program import Acquire, Affine, Answer, Column, Feature, Polynomial, Program, Sensor, Slice, Uplink
 from hardcase_edge.tflite import open_interpreter
@@ -66,6 +68,13 @@ def test_tflite_gives_the_programs_integers(kind: str) -> None:
         assert found.dtype == np.int64
         rows += check(case, found)
     assert rows > 300
+
+
+@pytest.mark.skipif(find_spec("tflite_runtime") is None, reason="tflite-runtime is not here; make bench-exports has it")
+@pytest.mark.parametrize("kind", SCORERS[:4])
+def test_tflite_runtime_gives_them_too(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tflite, "INTERPRETERS", ("tflite_runtime.interpreter",))
+    test_tflite_gives_the_programs_integers(kind)
 
 
 # ---------------------------------------------------------------- int8

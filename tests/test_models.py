@@ -109,6 +109,7 @@ def test_a_linear_scorer_has_an_int8_file_too() -> None:
     assert (exact["allowed"], exact["test"]["gap"]) == (0.0, 0.0)
     assert 0 < near["test"]["gap"] <= near["allowed"]
     assert near["range"][0] < 0 < near["range"][1]
+    assert 50 < near["test"]["same_best"] <= 100
     assert open_interpreter(made.files["lpc.int8.tflite"]) is not None
 
 

@@ -92,6 +92,7 @@ def tflite_models(program: Program, manifest: Manifest, rows: Rows, valid: Rows)
             scores = tflite_runner(small.data)(feeds_of(part, made.readings))
             wanted = small.wanted(codes_of(program, made.readings))
             found = made.replay(part, name, scores, small.allowed, wanted)
+            found["test"]["same_best"] = made.same_best(part, scores)
             out.add(name, small.data, {**found, "range": list(small.range)})
     return out
 
@@ -118,6 +119,16 @@ class _Parts:
         wanted, may_score = wanted_scores(self.program, part, self.readings)
         found = replay(name, scores, wanted if instead is None else instead, may_score, allowed)
         return {**part.to_json(self.program, self.manifest), **_said(found, allowed)}
+
+    def same_best(self, part: Part, scores: NDArray[Any]) -> int:
+        """On how many rows the best score is the program's best, the first of equals."""
+        wanted, may_score = wanted_scores(self.program, part, self.readings)
+        return int((_best(scores) == _best(wanted))[may_score].sum())
+
+
+def _best(scores: NDArray[Any]) -> NDArray[np.int64]:
+    """Of one score s, as of the pair (0, s)."""
+    return np.asarray(scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1), np.int64)
 
 
 def _said(found: Replayed, allowed: float) -> dict[str, Any]:
