@@ -326,6 +326,14 @@ def test_pixels_that_may_be_missing_are_refused(tmp_path: Path, capsys: pytest.C
     assert "missing in some training rows, and a TFLite model has nothing for it" in err
 
 
+def test_a_model_that_the_interpreter_does_not_take_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "conv.tflite"
+    path.write_bytes(changed(by=set_at("operators[0].builtinOptions.strideW", 0)))
+    with pytest.raises(InputError, match=r"the TFLite model cannot be opened: .*; convert it again") as error:
+        open_own(path, tuple(range(N_PIXELS)), pixels(3), 3, 3)
+    assert "\n" not in str(error.value)
+
+
 def test_a_model_that_says_nothing_is_refused(tmp_path: Path) -> None:
     g = Author()
     x = g.input("x", "f4", (1, N_PIXELS))

@@ -55,8 +55,8 @@ def prepare_opaque(scorer: Opaque) -> Callable[[Sequence[Reading]], list[Number]
     return score
 
 
-def open_interpreter(blob: bytes) -> Any:
-    """An interpreter of this file on one thread, its tensors allocated.
+def open_interpreter(blob: bytes, remedy: str = "export it again") -> Any:
+    """An interpreter of this file on one thread, its tensors allocated; ``remedy`` for one that is none.
 
     Raises
     ------
@@ -76,10 +76,10 @@ def open_interpreter(blob: bytes) -> Any:
                 f"{name.partition('.')[0]} does not work with this numpy; pip install 'numpy<2', or ai-edge-litert"
             ) from error
         except (RuntimeError, ValueError) as error:
-            raise BundleError(f"the bundle's TFLite model cannot be opened: {_line(error)}; export it again") from error
+            raise BundleError(f"the TFLite model cannot be opened: {_line(error)}; {remedy}") from error
         return interpreter
     raise BundleError(
-        "the bundle holds a TFLite model, and there is no interpreter here; pip install ai-edge-litert "
+        "a TFLite model is to be run, and there is no interpreter here; pip install ai-edge-litert "
         "(32-bit Raspberry Pi: tflite-runtime)"
     )
 

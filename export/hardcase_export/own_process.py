@@ -128,7 +128,7 @@ def main(folder: Path) -> int:
 
 
 def _score(data: bytes, X: NDArray[np.float64], n_seen: int, n_classes: int) -> tuple[bytes, NDArray[np.int64]]:
-    run = tflite_runner(own_bytes(data, X.shape[1], n_classes, 1.0))
+    run = tflite_runner(own_bytes(data, X.shape[1], n_classes, 1.0), "convert it again")
     there = ~np.isnan(X).any(axis=1)
     with np.errstate(over="ignore"):
         given = X[there].astype(np.float32)

@@ -122,8 +122,8 @@ def onnx_runner(data: bytes) -> Runner:
     return run
 
 
-def tflite_runner(data: bytes) -> Runner:
-    """Scores by a TFLite interpreter, row by row.
+def tflite_runner(data: bytes, remedy: str = "export it again") -> Runner:
+    """Scores by a TFLite interpreter, row by row; ``remedy`` for a file that it does not take.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def tflite_runner(data: bytes) -> Runner:
     from hardcase_edge.tflite import open_interpreter
 
     try:
-        interpreter = open_interpreter(data)
+        interpreter = open_interpreter(data, remedy)
     except BundleError as error:
         raise InputError(str(error)) from error
     details = interpreter.get_input_details()
