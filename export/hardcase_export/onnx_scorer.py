@@ -88,7 +88,7 @@ class _Maker:
         d = g.const([1 << r.shift for r in rules], "i8")
         code = g.op("Div", g.op("Sub", v, g.op("Mod", v, d)), d)  # Div alone would round towards zero
         for compare, bounds in (("Less", [r.high for r in rules]), ("Greater", [r.low for r in rules])):
-            bound = g.const(bounds, "i8")  # Min and Max of int64 are wrong in onnxruntime 1.31 beyond 32 bits
+            bound = g.const(bounds, "i8")  # Min and Max take lower halves for signed in onnxruntime 1.31
             code = g.op("Where", g.op(compare, code, bound), code, bound)
         return code
 
