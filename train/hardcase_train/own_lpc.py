@@ -87,7 +87,13 @@ def own_points(
         program = replace(start, nodes=tuple(nodes))
         params = {**said, "sensors": list(sensors), "level": level}
         points.append(Point(METHOD, params, judge.summary(outcome), {}, program))
-    return [_with_test(problem, p, test) for p in best_points(points)]
+    rows = problem.test
+    tested = Batch(start, rows.X, [test.astype(np.float64)])
+    return [
+        replace(p, test=tested.run(rows.hpc_label, p.policy.nodes).summary(rows.y, rows.weight))
+        for p in best_points(points)
+        if p.policy is not None
+    ]
 
 
 def _nodes(problem: Problem, sensors: tuple[int, ...], margin: float) -> list[Node]:
@@ -100,13 +106,6 @@ def _nodes(problem: Problem, sensors: tuple[int, ...], margin: float) -> list[No
         Answer(own),
         Answer(base),
     ]
-
-
-def _with_test(problem: Problem, point: Point, scores: np.ndarray) -> Point:
-    rows = problem.test
-    assert point.program is not None
-    outcome = Batch(point.program, rows.X, [scores.astype(np.float64)]).run(rows.hpc_label)
-    return replace(point, test=outcome.summary(rows.y, rows.weight))
 
 
 def _check(problem: Problem, scorer: Opaque) -> None:
