@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from hardcase_edge.program import Affine, Answer, Branch, Column, Node, Number, Polynomial, Program, Rank, Trees
+from hardcase_edge.program import Affine, Answer, Branch, Column, Node, Number, Opaque, Polynomial, Program, Rank, Trees
 
 from .problem import Problem
 
@@ -26,7 +26,7 @@ class Part(Protocol):
 
     def columns(self, dtypes: Sequence[str]) -> list[Column]: ...
 
-    def scorer(self, dtypes: Sequence[str], columns: Sequence[Column]) -> Trees | Polynomial: ...
+    def scorer(self, dtypes: Sequence[str], columns: Sequence[Column]) -> Trees | Polynomial | Opaque: ...
 
 
 @dataclass(frozen=True)
