@@ -1,5 +1,5 @@
 # make demo · make test · make check · make wheels · make bench-edge · make bench-learning ·
-# make bench-booster · make bench-promise · make bench-import
+# make bench-booster · make bench-promise · make bench-exports · make bench-import
 #
 # Everything lives in .venv. What only a system package can give (mosquitto, for the system tests) is installed by apt
 # when run as root, and otherwise named in one line.
@@ -10,7 +10,8 @@ READY := .venv/.ready
 PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks
 
-.PHONY: demo test check wheels golden bench-edge bench-learning bench-booster bench-promise bench-import clean mosquitto
+.PHONY: demo test check wheels golden bench-edge bench-learning bench-booster bench-promise bench-exports bench-import \
+	clean mosquitto
 
 demo: $(READY)
 	@$(BIN)/hardcase demo
@@ -45,6 +46,9 @@ bench-booster: $(READY)
 
 bench-promise: $(READY)
 	@$(BIN)/python benchmarks/promise.py
+
+bench-exports: $(READY)
+	@$(BIN)/python benchmarks/exports.py
 
 bench-import: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'

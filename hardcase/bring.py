@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_model", "run_model"]
 
-POLICY_FLAGS = ("delta", "max_forward", "excess", "calibration", "hpc", "method")
+BUILD_FLAGS = ("delta", "max_forward", "excess", "calibration", "hpc", "method", "onnx", "tflite")
 
 
 def add_model(parser: argparse.ArgumentParser, wish: argparse._MutuallyExclusiveGroup) -> None:
@@ -43,9 +43,11 @@ def run_model(args: argparse.Namespace) -> int:
 
     if args.build is not None:
         raise InputError(f"a build ({args.build}) and --model are given; one of them is exported")
-    given = [flag for flag in POLICY_FLAGS if getattr(args, flag)]
+    given = [flag for flag in BUILD_FLAGS if getattr(args, flag)]
     if given:
-        raise InputError(f"--{given[0].replace('_', '-')} picks a point of a build; a model of your own is taken whole")
+        raise InputError(f"--{given[0].replace('_', '-')} goes with a build; leave it out with --model")
+    if args.out is None:
+        raise InputError("nothing is asked for; name a bundle with --out")
     done = import_model(
         Path(args.model),
         args.out,

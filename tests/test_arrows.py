@@ -17,9 +17,8 @@ MAY_IMPORT = {
         "hardcase_edge", "numpy", "scipy", "sklearn", "numba", "joblib", "pyarrow", "tqdm", "threadpoolctl",
         "distributed", "ray",
     },
-    "export/hardcase_export": {
-        "hardcase_edge", "numpy", "onnx", "skl2onnx", "onnxruntime", "flatbuffers", "sklearn", "skops",
-    },
+    "export/hardcase_export": {"hardcase_edge", "numpy", "onnx", "skl2onnx", "onnxruntime", "flatbuffers", "sklearn",
+                               "ai_edge_litert", "skops"},
     "cloud_stub/hardcase_cloud": {"hardcase_edge", "numpy", "onnxruntime", "amqtt", "paho"},
 }  # fmt: skip
 # what single modules of the device may import

@@ -484,7 +484,7 @@ def test_the_command_takes_sensors_rows_and_a_key(tmp_path: Path, capsys: Captur
     ("flags", "said"),
     [
         pytest.param(["build", "--model", "m.onnx"], "a build (build) and --model are given", id="both"),
-        pytest.param(["--model", "m.onnx", "--method", "static"], "--method picks a point of a build", id="point"),
+        pytest.param(["--model", "m.onnx", "--method", "static"], "--method goes with a build", id="point"),
         pytest.param(["--budget", "1"], "no BUILD is named", id="no-build"),
         pytest.param(["build", "--budget", "1", "--rows", "x.csv"], "--rows goes with --model", id="rows"),
         pytest.param(["--model", "no.onnx"], "model no.onnx cannot be read: No such file", id="absent"),
