@@ -323,7 +323,8 @@ def page(found: list[dict[str, Any]], n_rows: int) -> str:
     lines += [
         "",
         "Accuracy on test rows in percent, bytes (theirs: code and data at -Os on x86-64; ours: the program's data, in "
-        "brackets with leaves of 16 bits where the labels asked for 31), and processor seconds of a whole conversion.",
+        "brackets with leaves of 16 bits where the labels asked for 31), and processor seconds of a whole conversion "
+        "(of the run shown, on two cores that others used as well).",
         "",
         "| data | source | way | accuracy: source | ours | emlearn | emlearn, float | m2cgen | bytes: ours | emlearn | "
         "emlearn, float | m2cgen | seconds |",
