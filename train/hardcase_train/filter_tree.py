@@ -62,15 +62,20 @@ def learn_matches(costs: np.ndarray, weight: np.ndarray, bracket: Bracket, learn
     return who[-1]
 
 
-def play(bracket: Bracket, scores: np.ndarray, n_actions: int, has: np.ndarray | None = None) -> np.ndarray:
-    """Each row's winner, (n,), by scores (n, n_matches); who is not in ``has`` (n_actions,) is passed over."""
-    n = len(scores)
-    there = np.ones(n_actions, dtype=bool) if has is None or not has.any() else has
-    who = [np.full(n, k if there[k] else -1) for k in range(n_actions)]
+def play(bracket: Bracket, scores: np.ndarray, has: np.ndarray) -> np.ndarray:
+    """Each row's winner, (n,), as a program's tournament has it.
+
+    Parameters
+    ----------
+    scores : (n, n_matches), above 0 the second of a pair wins
+    has : (n_entrants, n) bool; who is not there is passed over, and where nobody is, all are
+    """
+    has = has | ~has.any(axis=0)
+    who = [np.where(here, k, -1) for k, here in enumerate(has)]
     for m, (a, b) in enumerate(bracket):
         second = (who[a] < 0) | ((who[b] >= 0) & (scores[:, m] > 0))
         who.append(np.where(second, who[b], who[a]))
-    return who[-1]
+    return np.asarray(who[-1])
 
 
 def without(bracket: Bracket, n_actions: int, kept: Sequence[int]) -> tuple[Bracket, list[int]]:

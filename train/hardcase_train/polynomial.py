@@ -28,11 +28,15 @@ class PolynomialPart:
     weights: np.ndarray
     bias: np.ndarray
 
-    def outputs(self, which: Sequence[int]) -> PolynomialPart:
-        """The same with some of the outputs, without the terms that none of them uses."""
-        weights = self.weights[:, list(which)]
-        used = weights.any(axis=1)
-        return PolynomialPart(self.standard, self.factors[used], weights[used], self.bias[list(which)])
+    def only(self, which: Sequence[int]) -> PolynomialPart:
+        """The same with some of the outputs."""
+        return PolynomialPart(self.standard, self.factors, self.weights[:, list(which)], self.bias[list(which)])
+
+    def beside(self, other: PolynomialPart) -> PolynomialPart:
+        """Both as one, of the same terms: this one's outputs, then the other's."""
+        assert np.array_equal(self.factors, other.factors)
+        weights = np.hstack([self.weights, other.weights])
+        return PolynomialPart(self.standard, self.factors, weights, np.concatenate([self.bias, other.bias]))
 
     def columns(self, dtypes: Sequence[str]) -> list[Column]:
         """The affine columns that it reads."""

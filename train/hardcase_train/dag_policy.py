@@ -1,0 +1,180 @@
+"""The method ``dag``: policies on a graph of sensor sets, over prices on cost.
+
+States are all sets of a few sensors, or all unions of a few subsets of many (``sensor_subsets``). A price turns cost into
+error, the bank says what it loses to stop in a state, and ``dag.graph_reduce`` learns every state's policy; to forward is
+one more way to stop, at the chance that f0 is wrong and the price of asking it. docs/math.md (39) to (46).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hardcase_edge.meter import Meter, to_unit
+
+from .bank import BANKS, Classifier, make_bank, stop_losses
+from .chains import Chains
+from .cuts import cloud_chance
+from .dag import Graph, all_subsets, graph_reduce, reach_of, unions
+from .dag_program import dag_point
+from .dag_rows import DagRows
+from .estimator import Limits, PolicyClassifier
+from .front import Point, best_points
+from .judge import Judge
+from .sensor_subsets import find_subsets
+from .state_policy import LEARNERS, StatePolicy, learn_state
+from .subsets import SubsetSearch
+
+__all__ = ["Dag", "DagClassifier", "dag_grid", "dag_run", "graph_of"]
+
+PRICES = tuple(np.geomspace(0.01, 3.0, 14).tolist())  # error for what the dearest case can cost
+FEW_SENSORS = 5  # of so many every set is a state
+FLOOR = 0.05  # of a row's weight in states that it does not come to, from the second pass on
+
+
+@dataclass
+class Dag:
+    """A graph's bank and what learning its policies needs, for any price.
+
+    Parameters
+    ----------
+    bank : one of ``bank.BANKS``
+    learner : of the matches, one of ``state_policy.LEARNERS``
+    is_counted : losses of stopping are errors counted, not their chances
+    is_cut : states may have a cut on their classifier's margin
+    n_passes : from the second on, rows count less in states that the pass before does not bring them to
+    forwards : whether to ask f0 is an action
+    """
+
+    rows: DagRows
+    bank: str = "polynomial"
+    learner: str = "polynomial"
+    is_counted: bool = False
+    is_cut: bool = True
+    n_passes: int = 2
+    forwards: bool = True
+    n_jobs: int = 1
+
+    def __post_init__(self) -> None:
+        rows, p = self.rows, self.rows.problem
+        self.classifiers: list[Classifier] = make_bank(rows, self.bank, self.n_jobs)
+        rows.prepare(self.learner == "polynomial", self.learner == "trees")
+        self.margins = [one.margin for one in self.classifiers]
+        self.losses = stop_losses(rows, self.classifiers, self.is_counted)
+        meter, states = Meter(p), rows.graph.states
+        spent = np.array([to_unit(meter.total(s, 0)) for s in states])
+        self.costs = np.array([spent[t] - spent[s] for s, edges in enumerate(rows.graph.edges) for t in edges])
+        asked = np.array([to_unit(meter.total({*s, *p.hpc_sensors}, 1)) for s in states]) - spent
+        wrong = p.train.hpc_label != p.train.y
+        chance = wrong if self.is_counted else cloud_chance(p.train.hpc, p.train.y, p.train.weight)
+        self.asked, self.cloud = asked, chance.astype(np.float64)
+        self.unit = max(p.forward_cost if self.forwards else spent.max(), 1e-9)
+
+    def learn(self, price: float) -> list[StatePolicy | None]:
+        """All states' policies where a unit of cost is worth ``price`` errors."""
+        rows = self.rows
+        other = self.cloud[:, None] + price * self.asked if self.forwards else None
+        focus = np.ones(self.losses.shape)
+        policies: list[Any] = []
+        for turn in range(self.n_passes):
+
+            def learn(s: int, costs: np.ndarray, focus: np.ndarray = focus) -> tuple[StatePolicy, np.ndarray]:
+                weight = rows.weight * focus[:, s]
+                return learn_state(rows, s, costs, self.margins[s], weight, self.learner, self.is_cut)
+
+            found = graph_reduce(rows.graph, self.losses, price * self.costs, learn, other, self.n_jobs)
+            policies, choices, _ = found
+            if turn + 1 < self.n_passes:
+                reach = reach_of(rows.graph, choices)
+                focus = np.where(reach, 1.0, FLOOR)
+                focus[:, ~reach.any(axis=0)] = 1.0
+        return policies
+
+    def point(self, price: float, params: dict[str, Any]) -> Point:
+        """The program that a price leads to, with its figures on the judged rows."""
+        shared = None
+        if self.bank == "shared":
+            shared = self.classifiers[-1].trained.part  # of the state that sees all
+        policies = self.learn(price)
+        return dag_point(self.rows, self.classifiers, policies, {**params, "price": price}, shared)
+
+    def points(self, params: dict[str, Any], prices: Sequence[float] = PRICES) -> list[Point]:
+        """The points that the judged rows keep over prices, in errors for what a forwarded case (the dearest state) costs."""
+        return best_points([self.point(p / self.unit, params) for p in prices])
+
+
+def graph_of(search: SubsetSearch, how: str, count: int) -> Graph:
+    """States of a problem: "all" sets of its sensors, unions of ``count`` "greedy" subsets (Algorithm 2), or a "chain".
+
+    Where the unions of so many subsets are more than 256, the last are left out; the set of all sensors stays.
+
+    Raises
+    ------
+    ValueError
+        All sets are too many.
+    """
+    n = len(search.problem.sensors)
+    if how == "all":
+        return all_subsets(n)
+    if how == "chain":
+        return unions([*search.once(Chains).greedy, tuple(range(n))])
+    *sets, everything = find_subsets(search, count - 1)
+    while True:
+        try:
+            return unions([*sets, everything])
+        except ValueError:
+            sets = sets[:-1]
+
+
+@dataclass(eq=False, repr=False)
+class DagClassifier(PolicyClassifier):
+    """A policy on a graph of sensor sets.
+
+    Parameters
+    ----------
+    bank : "polynomial", "trees" or "shared" (one polynomial for all states)
+    learner : of the policies, "polynomial" or "trees"
+    degree : of the polynomials, 1 to 3
+    n_subsets : states are the unions of so many subsets, 1 to 8; 0: every set of sensors, at most 8 of them
+    n_passes : 1 as in the paper; with more, rows count less in states that they do not come to
+    n_jobs : int or None, threads; None is one
+    others : those of ``PolicyClassifier``, by name
+    """
+
+    bank: str = "polynomial"
+    learner: str = "polynomial"
+    degree: int = 2
+    n_subsets: int = 4
+    n_passes: int = 2
+    n_jobs: int | None = None
+    _limits: ClassVar[Limits] = {"degree": (1, 3), "n_subsets": (0, 8), "n_passes": (1, 10)}
+
+    def points(self, judge: Judge) -> list[Point]:
+        """Policies over prices."""
+        for name, known in (("bank", BANKS), ("learner", tuple(LEARNERS))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} of DagClassifier is {getattr(self, name)!r}, one of {known} is expected")
+        search = SubsetSearch(judge, self.n_jobs or 1)
+        how = "greedy" if self.n_subsets else "all"
+        params = {"bank": self.bank, "learner": self.learner, "degree": self.degree, "subsets": how,
+                  "count": self.n_subsets, "passes": self.n_passes}  # fmt: skip
+        return dag_run(search, params)
+
+
+def dag_grid(search: SubsetSearch) -> list[dict[str, Any]]:
+    """Banks and learners on every set of a few sensors, or on the unions of a few subsets; all prices are one setting."""
+    few = len(search.problem.sensors) <= FEW_SENSORS
+    shape = {"subsets": "all" if few else "greedy", "count": 0 if few else 4, "passes": 2}
+    kinds = [("trees", "polynomial", 2), ("polynomial", "polynomial", 2), ("polynomial", "polynomial", 1)]
+    return [{"bank": b, "learner": learner, "degree": d, **shape} for b, learner, d in kinds]
+
+
+def dag_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
+    """The points of one setting over all prices."""
+    graph = graph_of(search, params["subsets"], params["count"])
+    rows = DagRows(search.judge, graph, params["degree"])
+    dag = Dag(rows, params["bank"], params["learner"], n_passes=params["passes"], n_jobs=search.n_jobs)
+    return dag.points(params)
