@@ -14,7 +14,7 @@ import pytest
 from hardcase.cli import main
 from hardcase_edge.program import MICRO, Feature, Sensor, Uplink
 from hardcase_edge.wire import request_bytes
-from hardcase_train import adapt_points, adapt_stages, auto, cascade, chains, gating, prune_points, sizes
+from hardcase_train import adapt_points, adapt_stages, auto, cascade, chains, gating, lp_tree, prune_points, sizes
 from hardcase_train.forest import ForestSettings
 from hardcase_train.greedy_miser import GreedyMiser
 from hardcase_train.problem import Problem, Rows
@@ -47,6 +47,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prune_points, "FORESTS", (ForestSettings(3),))
     monkeypatch.setattr(prune_points, "PRICES", (0.0, 0.2))
     monkeypatch.setattr(cascade, "LEVELS", (0.7, 0.9))
+    monkeypatch.setattr(lp_tree, "PRICES", (0.1,))
+    monkeypatch.setattr(lp_tree, "MAX_ROWS", 20)
 
 
 def brief(**settings: Any) -> Any:

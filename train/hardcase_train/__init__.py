@@ -14,6 +14,7 @@ HOMES = {
     "ConfidenceCascade": "cascade",
     "GreedyMiser": "greedy_miser",
     "L1Baseline": "l1",
+    "LpTree": "lp_tree",
     "PolicyClassifier": "estimator",
     "StagedAdaptGBRT": "adapt_stages",
     "StaticSubset": "static_subset",
