@@ -18,6 +18,7 @@ ROUNDS: dict[str, dict[str, Any]] = {
     "AdaptGBRT": {"n_rounds": 1, "trees_per_round": 5},
     "AdaptLin": {"n_rounds": 2, "n_steps": 10},
     "AdaptLstsq": {"n_rounds": 2, "n_steps": 10},
+    "DagClassifier": {"degree": 1, "n_subsets": 2},
     "GreedyMiser": {"n_trees": 8},
     "StagedAdaptGBRT": {"n_rounds": 1},
 }

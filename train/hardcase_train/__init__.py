@@ -12,6 +12,7 @@ HOMES = {
     "AdaptLstsq": "adapt_lstsq",
     "BudgetPrunedForest": "prune_points",
     "ConfidenceCascade": "cascade",
+    "DagClassifier": "dag_policy",
     "GreedyMiser": "greedy_miser",
     "L1Baseline": "l1",
     "LpTree": "lp_tree",

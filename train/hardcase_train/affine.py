@@ -1,8 +1,8 @@
 """Affine columns for linear scorers: a code is a reading's distance from the training mean, in deviations.
 
-One deviation is ``STEPS`` codes, so codes reach 16 deviations to either side and are held there; of a polynomial it is
-``BYTE_STEPS``, and codes are held at ``BYTE_MAX``: products of several stay small, and no far reading rules them. Models
-are trained on decoded codes (``codes / steps``), not on the readings, so that a program scores what training has seen.
+One deviation is ``STEPS`` codes, so codes reach 16 deviations to either side and are held there; in a polynomial it is
+``BYTE_STEPS``, held at ``BYTE_MAX``: products of several stay small, and no far reading rules them. Models are trained
+on decoded codes (``codes / steps``), not on the readings, so that a program scores what training has seen.
 A missing reading counts as the mean: code 0.
 """
 
@@ -72,9 +72,7 @@ class Standard:
         return Z
 
 
-def make_standard(
-    X: np.ndarray, weight: np.ndarray | None = None, steps: int = STEPS, top: int = CODE_MAX
-) -> Standard:
+def make_standard(X: np.ndarray, weight: np.ndarray | None = None, steps: int = STEPS, top: int = CODE_MAX) -> Standard:
     """Columns by the mean and deviation of training rows; X is (n, n_features), NaN for missing."""
     weight = np.ones(len(X)) if weight is None else weight
     return Standard(tuple(_column(f, X[:, f], weight, steps, top) for f in range(X.shape[1])), steps)

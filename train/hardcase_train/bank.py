@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
+from .batch import margins_of
 from .boosting import ensemble_scores
 from .cuts import chance_wrong
-from .batch import margins_of
 from .dag_rows import DagRows
 from .judge import Trained
 from .logistic import Design, logistic
@@ -28,6 +28,7 @@ __all__ = ["BANKS", "Classifier", "make_bank", "stop_losses"]
 
 BANKS = ("polynomial", "trees", "shared")
 RIDGES = (0.3, 3.0, 30.0, 300.0)  # over the number of rows; the best for the last state serves all
+SHARED_RIDGE = 3.0
 N_HIDDEN = 4  # times that a row is shown to the shared classifier, each time as another state sees it
 
 
@@ -147,7 +148,7 @@ def _shared(rows: DagRows) -> list[Classifier]:
     weight = np.tile(rows.seen * rows.weight, N_HIDDEN)
     design = Design(values, values @ values.T / values.shape[1])
     label = np.broadcast_to(np.tile(rows.problem.train.y, N_HIDDEN), weight.shape)
-    coef = logistic(design, label, weight, class_outputs(rows.problem.n_classes), RIDGES[1] / n)
+    coef = logistic(design, label, weight, class_outputs(rows.problem.n_classes), SHARED_RIDGE / n)
     parts: list[Any] = [np.flatnonzero(here) for here in has]
     return [_judged(rows, mine, coef[:, :, mine], rows.design.values[mine]) for mine in parts]
 

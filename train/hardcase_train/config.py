@@ -15,7 +15,16 @@ __all__ = ["DEFAULT_METHODS", "METHODS", "SIZES", "Config", "SensorConfig", "che
 
 DEFAULT_METHODS = ("auto",)
 METHODS = (
-    *("auto", "adapt-gbrt", "static", "cascade", "adapt-lin", "adapt-lstsq", "greedy-miser", "l1", "budget-prune"),
+    "auto",
+    "adapt-gbrt",
+    "static",
+    "cascade",
+    "adapt-lin",
+    "adapt-lstsq",
+    "greedy-miser",
+    "l1",
+    "budget-prune",
+    "dag",
     "lp-tree",
 )
 SIZES = ("auto", "small", "large")

@@ -61,7 +61,7 @@ def all_subsets(n_sensors: int) -> Graph:
     return unions([(s,) for s in range(n_sensors)])
 
 
-def unions(subsets: Iterable[Sequence[int]]) -> Graph:
+def unions(subsets: Iterable[Iterable[int]]) -> Graph:
     """All unions of the subsets, none included; an edge adds one of them.
 
     Raises

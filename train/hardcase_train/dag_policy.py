@@ -1,13 +1,12 @@
 """The method ``dag``: policies on a graph of sensor sets, over prices on cost.
 
-States are all sets of a few sensors, or all unions of a few subsets of many (``sensor_subsets``). A price turns cost into
-error, the bank says what it loses to stop in a state, and ``dag.graph_reduce`` learns every state's policy; to forward is
-one more way to stop, at the chance that f0 is wrong and the price of asking it. docs/math.md (39) to (46).
+States are all sets of a few sensors, or all unions of a few subsets of many (``sensor_subsets``). A price turns cost
+into error, the bank says what it loses to stop in a state, and ``dag.graph_reduce`` learns every state's policy; to
+forward is one more way to stop, at the chance that f0 is wrong and the price of asking it. docs/math.md (39) to (46).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,11 +26,13 @@ from .judge import Judge
 from .sensor_subsets import find_subsets
 from .state_policy import LEARNERS, StatePolicy, learn_state
 from .subsets import SubsetSearch
+from .terms import n_terms
 
 __all__ = ["Dag", "DagClassifier", "dag_grid", "dag_run", "graph_of"]
 
 PRICES = tuple(np.geomspace(0.01, 3.0, 14).tolist())  # error for what the dearest case can cost
 FEW_SENSORS = 5  # of so many every set is a state
+MAX_VALUES = 10**8  # of terms on training rows: 400 megabytes
 FLOOR = 0.05  # of a row's weight in states that it does not come to, from the second pass on
 
 
@@ -101,32 +102,37 @@ class Dag:
         policies = self.learn(price)
         return dag_point(self.rows, self.classifiers, policies, {**params, "price": price}, shared)
 
-    def points(self, params: dict[str, Any], prices: Sequence[float] = PRICES) -> list[Point]:
-        """The points that the judged rows keep over prices, in errors for what a forwarded case (the dearest state) costs."""
-        return best_points([self.point(p / self.unit, params) for p in prices])
+    def points(self, params: dict[str, Any]) -> list[Point]:
+        """The points that the judged rows keep over prices, said in errors for what a forwarded case costs.
+
+        Where none is forwarded: for what the dearest state does.
+        """
+        return best_points([self.point(p / self.unit, params) for p in PRICES])
 
 
 def graph_of(search: SubsetSearch, how: str, count: int) -> Graph:
     """States of a problem: "all" sets of its sensors, unions of ``count`` "greedy" subsets (Algorithm 2), or a "chain".
 
-    Where the unions of so many subsets are more than 256, the last are left out; the set of all sensors stays.
+    Subsets hold all sensors that cost nothing, and those are a subset of their own. Where the unions are more than 256,
+    the last subsets are left out; the set of all sensors stays.
 
     Raises
     ------
     ValueError
         All sets are too many.
     """
-    n = len(search.problem.sensors)
+    sensors = search.problem.sensors
+    everything = tuple(range(len(sensors)))
     if how == "all":
-        return all_subsets(n)
-    if how == "chain":
-        return unions([*search.once(Chains).greedy, tuple(range(n))])
-    *sets, everything = find_subsets(search, count - 1)
+        return all_subsets(len(sensors))
+    sets = search.once(Chains).greedy if how == "chain" else find_subsets(search, count - 1)
+    free = tuple(s for s in everything if not any(sensors[s].cost))
+    subsets = [free, everything, *({*s, *free} for s in sets)]
     while True:
         try:
-            return unions([*sets, everything])
+            return unions(subsets)
         except ValueError:
-            sets = sets[:-1]
+            subsets = subsets[:-1]
 
 
 @dataclass(eq=False, repr=False)
@@ -165,11 +171,15 @@ class DagClassifier(PolicyClassifier):
 
 
 def dag_grid(search: SubsetSearch) -> list[dict[str, Any]]:
-    """Banks and learners on every set of a few sensors, or on the unions of a few subsets; all prices are one setting."""
-    few = len(search.problem.sensors) <= FEW_SENSORS
-    shape = {"subsets": "all" if few else "greedy", "count": 0 if few else 4, "passes": 2}
-    kinds = [("trees", "polynomial", 2), ("polynomial", "polynomial", 2), ("polynomial", "polynomial", 1)]
-    return [{"bank": b, "learner": learner, "degree": d, **shape} for b, learner, d in kinds]
+    """Banks and degrees, on every set of a few sensors or on the unions of a few subsets; a setting has all prices."""
+    p = search.problem
+    few = len(p.sensors) <= FEW_SENSORS
+    shape = {"learner": "polynomial", "subsets": "all" if few else "greedy", "count": 0 if few else 4, "passes": 2}
+    degrees = [d for d in (2, 1) if d == 1 or n_terms(len(p.features), d) * len(p.train.y) <= MAX_VALUES]
+    return [
+        {"bank": "trees", "degree": degrees[0], **shape},
+        *({"bank": "polynomial", "degree": d, **shape} for d in degrees),
+    ]
 
 
 def dag_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:

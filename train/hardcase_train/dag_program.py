@@ -1,9 +1,9 @@
 """A graph's policies as a program: states that rows come to, and the ways that are left when a sensor fails.
 
-A state is a Branch on its classifier's margin (where it has a cut), a Branch by tournament, an Acquire per edge, an Answer
-and, where rows are forwarded, a Forward. An Acquire that fails leads to a second tournament of the same state, which
-passes over what needs the dead sensor. Kept are the states and actions that training rows take, with all sensors working
-or with any one of them dead; to stop is always kept.
+A state is a Branch on its classifier's margin (where it has a cut), a Branch by tournament, an Acquire per edge, an
+Answer and, where rows are forwarded, a Forward. An Acquire that fails leads to a second tournament of the same state,
+which passes over what needs the dead sensor. Kept are the states and actions that training rows take, with all sensors
+working or with any one of them dead; to stop is always kept.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _scorers(
             wants[s] = _Wants(answer, None, (), NEVER)
             continue
         bracket, left = without(policy.bracket, policy.n_actions, actions)
-        matches = Trained(policy.trained.part.only(left), policy.trained.scores[:, left])
+        matches = Trained(policy.matches.only(left), policy.trained.scores[:, left])
         if shared is None and isinstance(matches.part, PolynomialPart) and isinstance(out[-1].part, PolynomialPart):
             out[-1] = Trained(out[-1].part.beside(matches.part), np.hstack([out[-1].scores, matches.scores]))
             wants[s] = _Wants(answer, Slice(answer.scorer, width, width + len(left)), bracket, policy.cut)

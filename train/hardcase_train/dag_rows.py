@@ -6,14 +6,14 @@ from functools import cached_property
 
 import numpy as np
 
-from .affine import BYTE_MAX, BYTE_STEPS, STEPS, make_standard
+from .affine import BYTE_MAX, BYTE_STEPS, STEPS, Standard, make_standard
 from .binning import Bins, make_bins
+from .compiler import Part
 from .dag import Graph
 from .judge import N_FOLDS, Judge, Trained
-from .compiler import Part
 from .logistic import Design
 from .polynomial import PolynomialPart
-from .terms import make_terms
+from .terms import Terms, make_terms
 
 __all__ = ["DagRows"]
 
@@ -44,33 +44,33 @@ class DagRows:
             self.seen[1 + k, self.fold == k] = 0.0
 
     @cached_property
-    def standard(self):
+    def standard(self) -> Standard:
         """Columns of a byte each where readings are multiplied."""
         scale = (STEPS,) if self.degree == 1 else (BYTE_STEPS, BYTE_MAX)
         return make_standard(self.problem.train.X, self.problem.train.weight, *scale)
 
     @cached_property
-    def Z(self) -> tuple[np.ndarray, np.ndarray]:
+    def standardised(self) -> tuple[np.ndarray, np.ndarray]:
         """Standardised training and validation rows."""
         p = self.problem
         return self.standard.transform(p.train.X), self.standard.transform(p.valid.X)
 
     @cached_property
-    def terms(self):
+    def terms(self) -> Terms:
         """Of all features."""
-        return make_terms(self.Z[0], self.degree)
+        return make_terms(self.standardised[0], self.degree)
 
     @cached_property
     def design(self) -> Design:
         """Training rows as terms; the Gram matrix weighted."""
-        values = self.terms.values(self.Z[0])
+        values = self.terms.values(self.standardised[0])
         share = (self.weight / self.weight.sum()).astype(np.float32)
         return Design(values, (values * share) @ values.T)
 
     @cached_property
     def valid_values(self) -> np.ndarray:
         """Validation rows as terms."""
-        return self.terms.values(self.Z[1])
+        return self.terms.values(self.standardised[1])
 
     @cached_property
     def binned(self) -> tuple[Bins, np.ndarray, np.ndarray]:
@@ -81,7 +81,6 @@ class DagRows:
 
     def prepare(self, needs_terms: bool, needs_bins: bool) -> None:
         """Make what threads will share, before they begin."""
-        _ = self.judge.problem
         if needs_terms:
             _ = self.design, self.valid_values
         if needs_bins:

@@ -2,8 +2,8 @@
 
 L-BFGS whose first guess of the Hessian is the terms' Gram matrix: a quarter of it bounds the Hessian of the logistic
 loss (Böhning and Lindsay, 1988), it is the same for all problems on the same terms, and a state's is a part of the
-whole. A problem is a weighting of the rows and labels for them; a copy that must not see a fold gives its rows weight 0.
-So all matches of a round and all their copies are the columns of one matrix product. docs/math.md (42).
+whole. A problem is a weighting of the rows and labels for them; to a copy that must not see a fold its rows weigh 0. So
+all matches of a round and all their copies are the columns of one matrix product. docs/math.md (42).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Design", "logistic"]
 
 MAX_STEPS = 60
 MEMORY = 8
-TOLERANCE = 2e-5  # of the mean loss: what a further step would gain, at most
+TOLERANCE = 1e-4  # of the mean loss: what a further step would gain, at most
 HALVINGS = 20
 
 

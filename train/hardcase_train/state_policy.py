@@ -20,6 +20,7 @@ from .filter_tree import Bracket, bracket_of, learn_matches, play
 from .judge import Trained
 from .logistic import logistic
 from .losses import ClassLoss
+from .polynomial import PolynomialPart
 
 __all__ = ["LEARNERS", "PolynomialMatches", "StatePolicy", "TreeMatches", "learn_state"]
 
@@ -41,6 +42,13 @@ class StatePolicy:
     trained: Trained
     unseen: np.ndarray
     cut: float = NEVER
+
+    @property
+    def matches(self) -> PolynomialPart | Ensemble:
+        """The part whose outputs are the matches."""
+        part = self.trained.part
+        assert isinstance(part, PolynomialPart | Ensemble)
+        return part
 
     def choose(self, rows: np.ndarray, margin: np.ndarray, has: np.ndarray) -> np.ndarray:
         """What these training rows do, (n_rows,), by number.
@@ -144,4 +152,4 @@ class TreeMatches:
         return self.rows.trained(self.whole, self.unseen, valid)
 
 
-LEARNERS = {"polynomial": PolynomialMatches, "trees": TreeMatches}
+LEARNERS: dict[str, type[PolynomialMatches | TreeMatches]] = {"polynomial": PolynomialMatches, "trees": TreeMatches}

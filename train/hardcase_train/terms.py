@@ -9,11 +9,12 @@ affine function of itself squared, and two such features of which one pair of va
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, islice
+from math import comb
 
 import numpy as np
 
-__all__ = ["Terms", "make_terms"]
+__all__ = ["Terms", "make_terms", "n_terms"]
 
 MAX_TERMS = 20_000
 
@@ -49,6 +50,11 @@ class Terms:
         return np.flatnonzero(known[self.factors].all(axis=1))
 
 
+def n_terms(n_features: int, degree: int) -> int:
+    """How many terms there are at most."""
+    return comb(n_features + degree, degree)
+
+
 def make_terms(Z: np.ndarray, degree: int) -> Terms:
     """The terms of these rows, (n, n_features), by rising number of true factors.
 
@@ -63,9 +69,12 @@ def make_terms(Z: np.ndarray, degree: int) -> Terms:
     dull = _dull_pairs(Z, levels, live)
     found = [(n,) * degree]
     for order in range(1, degree + 1):
-        for term in combinations_with_replacement(live, order):
-            if not any((a, b) in dull for k, a in enumerate(term) for b in term[k + 1 :]):
-                found.append((*term, *(n,) * (degree - order)))
+        new = (
+            (*term, *(n,) * (degree - order))
+            for term in combinations_with_replacement(live, order)
+            if not any((a, b) in dull for k, a in enumerate(term) for b in term[k + 1 :])
+        )
+        found += islice(new, MAX_TERMS)
         if len(found) > MAX_TERMS:
             raise ValueError(f"degree {degree} of {len(live)} features has more than {MAX_TERMS} terms; lower it")
     raw = Terms(np.array(found), n, np.ones(len(found)))

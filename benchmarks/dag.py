@@ -1,0 +1,232 @@
+"""Policies on a graph of sensor sets: the small data sets of Wang et al. (2015), the large ones, time and memory.
+
+    HARDCASE_DATA=FOLDER python benchmarks/dag.py [--cases pima satimage letter] [--seeds 10]
+    HARDCASE_DATA=FOLDER python benchmarks/dag.py --speed     # 256 states on Covertype, time and memory per part
+    python benchmarks/dag.py --render                         # only write docs/benchmarks/dag.md again from the JSON
+
+Small sets: every sensor costs 1 and nothing is forwarded; each method's policies are chosen on judged rows, figures are
+those of test rows. Between two policies a device may toss a coin, so curves are linear between points, for all methods
+alike. A run that was stopped goes on where it was: finished seeds are in benchmarks/results/dag.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from learning import data
+from threadpoolctl import threadpool_limits
+
+from hardcase_edge.meter import to_micro
+from hardcase_edge.program import Answer, Feature, Sensor, Slice, Uplink
+from hardcase_train.bank import Classifier
+from hardcase_train.batch import Batch
+from hardcase_train.buying import buy
+from hardcase_train.compiler import compile_program
+from hardcase_train.dag import all_subsets, unions
+from hardcase_train.dag_policy import Dag
+from hardcase_train.dag_program import dag_point
+from hardcase_train.dag_rows import DagRows
+from hardcase_train.front import Point, best_points
+from hardcase_train.judge import Judge
+from hardcase_train.losses import class_outputs
+from hardcase_train.problem import Problem, Rows
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results" / "dag.json"
+PAGE = ROOT / "docs" / "benchmarks" / "dag.md"
+
+
+@dataclass(frozen=True)
+class Small:
+    """A data set of a few sensors."""
+
+    title: str
+    file: str
+    sizes: tuple[int, int, int]  # train, valid, test
+    sensors: dict[str, tuple[int, ...]]
+    degree: int
+    grid: tuple[float, ...]  # average numbers of sensors at which methods are compared
+
+
+def steps(low: float, high: float) -> tuple[float, ...]:
+    """Quarters of a sensor."""
+    return tuple(np.arange(low, high + 1e-9, 0.25).tolist())
+
+
+SMALL = {
+    "pima": Small(
+        "Pima, 2 classes, 3 sensors",
+        "pima.npz",
+        (460, 77, 231),
+        {"history and body": (0, 2, 3, 5, 6, 7), "glucose": (1,), "insulin": (4,)},
+        3,
+        steps(1.0, 2.5),
+    ),
+    "satimage": Small(
+        "Satimage, 6 classes, 4 spectral bands",
+        "satimage.npz",
+        (3_600, 835, 2_000),
+        {f"band {b + 1}": tuple(range(b, 36, 4)) for b in range(4)},
+        2,
+        steps(1.0, 3.5),
+    ),
+    "letter": Small(
+        "Letter, 26 classes, 3 sensors",
+        "letter.npz",
+        (12_000, 4_000, 4_000),
+        {"box and pixel count": tuple(range(5)), "moments": tuple(range(5, 12)), "edges": tuple(range(12, 16))},
+        3,
+        steps(1.0, 2.75),
+    ),
+}
+
+
+def small_problem(case: Small, seed: int) -> Problem:
+    """Rows drawn by the seed; no f0."""
+    d = data(case.file)
+    X, y = d["X"].astype(np.float32).astype(np.float64), d["y"].astype(np.int64)
+    n_classes = int(y.max()) + 1
+    order = np.random.default_rng(seed).permutation(len(y))
+    ends = np.cumsum(case.sizes)
+    parts = []
+    for a, b in zip([0, *ends[:-1]], ends, strict=True):
+        mine = np.sort(order[a:b])
+        parts.append(Rows(X[mine], y[mine], np.full((len(mine), n_classes), 1 / n_classes), mine))
+    sensors = tuple(Sensor(s, (to_micro(1.0),)) for s in case.sensors.values())
+    features = tuple(Feature("f32") for _ in range(X.shape[1]))
+    return Problem(features, sensors, Uplink(), n_classes, *parts, seed)
+
+
+def static_points(rows: DagRows, bank: list[Classifier]) -> list[Point]:
+    """The same classifiers, each state bought for every row."""
+    judge, problem = rows.judge, rows.problem
+    out = []
+    for state, one in zip(rows.graph.states, bank, strict=True):
+        nodes = [*buy(state, 0), Answer(Slice(0, 0, class_outputs(problem.n_classes)))]
+        program = compile_program(problem, [one.trained.part], nodes)
+        out.append(Point("static", {}, judge.summary(judge.run(program, [one.trained])), {}, program))
+    return best_points(out)
+
+
+def small_seed(case: Small, seed: int) -> dict[str, Any]:
+    """Each method's points: [cost, error] on test rows."""
+    began = time.monotonic()
+    judge = Judge(small_problem(case, seed))
+    rows = DagRows(judge, all_subsets(len(case.sensors)), case.degree)
+    out: dict[str, Any] = {}
+    dag = Dag(rows, forwards=False)
+    out["static"] = tested(judge.problem, static_points(rows, dag.classifiers))
+    out["dag"] = tested(judge.problem, dag.points({}))
+    plain = Dag(rows, is_counted=True, is_cut=False, n_passes=1, forwards=False)
+    out["dag, as in the paper"] = tested(judge.problem, plain.points({}))
+    trees = Dag(rows, "trees", "trees", forwards=False)
+    out["static, trees"] = tested(judge.problem, static_points(rows, trees.classifiers))
+    out["dag, trees"] = tested(judge.problem, trees.points({}))
+    return {"points": out, "seconds": round(time.monotonic() - began, 1)}
+
+
+def tested(problem: Problem, points: list[Point]) -> list[list[float]]:
+    """Cost and error on test rows, by rising cost."""
+    found = []
+    for point in points:
+        outcome = Batch(point.program, problem.test.X).run(problem.test.hpc_label)
+        s = outcome.summary(problem.test.y)
+        found.append([round(s["cost"], 5), round(1 - s["accuracy"], 5)])
+    return sorted(found)
+
+
+def error_at(points: list[list[float]], cost: float) -> float:
+    """Between the points; the last one's beyond it, nan before the first."""
+    p = np.array(points)
+    return float(np.interp(cost, p[:, 0], p[:, 1], left=np.nan))
+
+
+# ---------------------------------------------------------------- time and memory
+
+NUMBERS = tuple((f,) for f in range(10))
+COVER = ((0, 5), (1, 2), (3, 4), (6, 7), (8,), (9,), (10,), (11,))  # of 12 sensors: ten numbers, wilderness, soil
+
+
+def speed(n_jobs: int) -> dict[str, Any]:
+    """Seconds of each part of a graph of 256 states, and the most memory that the process has held."""
+    d = data("covertype_sample.npz")
+    part = d["split_sizes_of_adapt"]
+    sensors = tuple(Sensor(s, (to_micro(1.0),)) for s in (*NUMBERS, tuple(range(10, 14)), tuple(range(14, 54))))
+    parts = []
+    for k in range(3):
+        mine = np.flatnonzero(part == k)
+        y = d["y"][mine].astype(np.int64)
+        parts.append(Rows(d["X"][mine].astype(np.float64), y, np.full((len(y), 7), 1 / 7), mine))
+    problem = Problem(tuple(Feature("i32") for _ in range(54)), sensors, Uplink(), 7, *parts)
+    graph = unions(COVER)
+    times: dict[str, Any] = {"states": len(graph.states), "rows": len(problem.train.y), "threads": n_jobs}
+
+    def timed(name: str, do: Callable[[], Any]) -> Any:
+        began = time.monotonic()
+        made = do()
+        times[name] = round(time.monotonic() - began, 1)
+        print(f"{name}: {times[name]} s, {memory_mb()} MB", flush=True)
+        return made
+
+    rows = DagRows(Judge(problem), graph, 2)
+    with threadpool_limits(1):
+        timed("terms", lambda: rows.prepare(True, False))
+        times["terms of all sensors"] = len(rows.terms.factors)
+        dag = timed("bank", lambda: Dag(rows, n_passes=1, forwards=False, n_jobs=n_jobs))
+        policies = timed("policies", lambda: dag.learn(0.2 / dag.unit))
+        point = timed("program", lambda: dag_point(rows, dag.classifiers, policies, {}))
+    times["megabytes"] = memory_mb()
+    times["judged"] = point.valid
+    times["kept states"] = point.params["states"]
+    return times
+
+
+def memory_mb() -> int:
+    """Most memory held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+CASES: dict[str, Callable[[int], dict[str, Any]]] = {
+    name: (lambda seed, case=case: small_seed(case, seed)) for name, case in SMALL.items()
+}
+
+
+def main() -> None:
+    """Run what is not there yet, write JSON and page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--speed", action="store_true", help="only time and memory of 256 states")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--render", action="store_true", help="write the page from the JSON, train nothing")
+    args = parser.parse_args()
+    results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
+    if args.speed:
+        results["speed"] = speed(args.jobs)
+        args.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+        return
+    for name in () if args.render else args.cases:
+        runs = results.setdefault(name, {})
+        for seed in range(args.seeds):
+            if str(seed) in runs:
+                continue
+            runs[str(seed)] = CASES[name](seed)
+            args.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+            print(f"{name}, seed {seed}: {runs[str(seed)]['seconds']:.0f} s", flush=True)
+        case = SMALL[name]
+        for method in runs["0"]["points"]:
+            e = [np.mean([error_at(r["points"][method], g) for r in runs.values()]) for g in case.grid]
+            print(f"{method:24}", " ".join(f"{x:.4f}" for x in e))
+
+
+if __name__ == "__main__":
+    main()
