@@ -6,12 +6,13 @@ A case fixes everything a session depends on: readings, failed sensors, budget, 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from .columns import Reading
 from .errors import BundleError
+from .layout import is_held
 from .program import Program
 from .session import CLOUD, DEGRADED, LOCAL, Decision, Machine, NeedReply, NeedSensors, Session
 
@@ -87,11 +88,11 @@ def check_golden(machine: Machine, cases: Sequence[GoldenCase]) -> None:
 
 
 def encode_golden(cases: Sequence[GoldenCase], program: Program) -> dict[str, array]:  # type: ignore[type-arg]
-    """Tensors ``golden.words`` and ``golden.readings`` (f32 if every feature is f32, else f64); none for no case."""
+    """Tensors ``golden.words`` and ``golden.readings``, each of the narrowest type that holds it; none for no case."""
     if not cases:
         return {}
-    words = array("q", [len(cases)])
-    readings: array[float] = array(_reading_type(program))
+    words = [len(cases)]
+    readings: list[float] = []
     for k, c in enumerate(cases):
         d = c.expected
         if c.budget is not None and c.budget < 0:
@@ -101,16 +102,26 @@ def encode_golden(cases: Sequence[GoldenCase], program: Program) -> dict[str, ar
         words.extend([len(c.failed), *c.failed])
         words.extend([ROUTES.index(d.route), int(d.result), d.confidence, d.cost])
         words.extend([len(d.sensors), *d.sensors, len(d.trace), *d.trace])
-        readings.extend(array(readings.typecode, [float("nan") if x is None else x for x in c.readings]))
-    return {"golden.words": words, "golden.readings": readings}
+        readings.extend(float("nan") if x is None else x for x in c.readings)
+    return {
+        "golden.words": array(_word_type(words), words),
+        "golden.readings": array("f" if _are_floats(readings) else "d", readings),
+    }
 
 
 def _is_reply(result: int, confidence: int, program: Program) -> bool:
     return 0 <= confidence <= 10_000 and (program.n_classes == 0 or 0 <= result < program.n_classes)
 
 
-def _reading_type(program: Program) -> Literal["f", "d"]:
-    return "f" if all(f.dtype == "f32" for f in program.features) else "d"
+def _word_type(words: Sequence[int]) -> Literal["h", "i", "q"]:
+    """The narrowest of 16, 32 and 64 bits."""
+    most = max(max(words, default=0), -1 - min(words, default=0))
+    return "h" if most < 2**15 else "i" if most < 2**31 else "q"
+
+
+def _are_floats(readings: Iterable[float]) -> bool:
+    """Whether each is a float of 32 bits, or missing."""
+    return all(x != x or is_held(x, "f32") for x in readings)
 
 
 def decode_golden(tensors: Mapping[str, array], program: Program) -> tuple[GoldenCase, ...]:  # type: ignore[type-arg]
@@ -126,11 +137,12 @@ def decode_golden(tensors: Mapping[str, array], program: Program) -> tuple[Golde
     words, readings = tensors["golden.words"], tensors.get("golden.readings", array("f"))
     count, width = words[0] if words else 0, len(program.features)
     if (
-        readings.typecode != _reading_type(program)
-        or not 0 < count <= MAX_GOLDEN_CASES
+        not 0 < count <= MAX_GOLDEN_CASES
         or len(readings) != count * width
+        or words.typecode != _word_type(words)
+        or (readings.typecode == "d" and _are_floats(readings))
     ):
-        raise BundleError(f"{count} golden cases of {width} readings do not fit {len(readings)} numbers")
+        raise BundleError(f"{count} golden cases of {width} readings do not fit {len(readings)} numbers of their type")
     at = 1
 
     def take(n: int) -> tuple[int, ...]:
