@@ -19,7 +19,7 @@ from hardcase_export.align import codes_of
 from hardcase_export.parity import parity
 from hardcase_export.parts import outcome, products, scores_of, split, uses_of
 from hardcase_export.quantise import quantise
-from hardcase_export.rounding import drop_path, round_weights
+from hardcase_export.rounding import Rounder, drop_path
 from hardcase_export.rows import decisions
 from hardcase_export.shrink import n_weights, shrink, sizes_of
 from hardcase_export.tables import Rows
@@ -96,9 +96,11 @@ def test_the_first_to_go_is_the_one_that_costs_least_of_all(seed: int) -> None:
 def test_inputs_that_have_nothing_to_do_with_each_other_are_rounded_to_the_nearest() -> None:
     weights = np.array([0.26, -1.74, 3.5001, 0.5])
     (kept,) = drop_path(np.eye(4), weights, (1.0,))
-    whole, bias = round_weights(np.eye(4), kept, np.full(3, 0.5), 127)
-    assert whole.tolist() == [1, -3, 7]
+    whole, bias, cost = Rounder(np.eye(4), kept, np.array([1.0, 1.0, 0.5])).round(0.5, 127)
+    assert whole.tolist() == [1, -3, 14]
     assert bias == 0.5
+    assert cost == pytest.approx(0.24**2 + 0.24**2 + 0.0001**2)
+    assert Rounder(np.eye(4), kept, np.ones(3)).round(0.5, 5)[0].tolist() == [1, -3, 5]
 
 
 def test_rounding_that_is_made_good_costs_less_than_rounding_to_the_nearest() -> None:
@@ -107,13 +109,15 @@ def test_rounding_that_is_made_good_costs_less_than_rounding_to_the_nearest() ->
     for seed in range(100):
         rng = np.random.default_rng(seed)
         form, weights = a_form(rng, 12), rng.normal(size=13)
-        steps = np.full(12, np.abs(weights[:-1]).max() / 7)
         (kept,) = drop_path(form, weights, (1.0,))
-        whole, bias = round_weights(form, kept, steps, 7)
+        rounder = Rounder(form, kept, np.ones(12))
+        step = rounder.largest / 7
+        whole, bias, cost = rounder.round(step, 7)
         assert np.abs(whole).max() <= 7
-        near = np.rint(weights[:-1] / steps)
-        moved = [np.append(w * steps, b) - weights for w, b in ((whole, bias), (near, weights[-1]))]
+        near = np.rint(weights[:-1] / step)
+        moved = [np.append(w * step, b) - weights for w, b in ((whole, bias), (near, weights[-1]))]
         costs.append([float(d @ form @ d) for d in moved])
+        assert cost == pytest.approx(costs[-1][0])
     good, plain = np.sum(costs, axis=0)
     assert good < 0.7 * plain
 

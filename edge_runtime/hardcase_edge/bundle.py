@@ -35,7 +35,7 @@ _TYPES = {"F64": "d", "I64": "q", "F32": "f", "I32": "i", "I16": "h", "I8": "b"}
 _FORMAT = re.compile("[1-9][0-9]{0,8}")
 _NAMES = {code: name for name, code in _TYPES.items()}
 _ORDER = [*POOLS, "program", "golden.words", "golden.readings"]
-_CODES = {"program": "i", "golden.words": "qih", "golden.readings": "df"}
+_CODES = {"program": "i", "golden.words": "qih", "golden.readings": "dfh"}
 _ENTRY = {"dtype", "shape", "data_offsets"}
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Kept", "drop_path", "round_weights"]
+__all__ = ["Kept", "Rounder", "drop_path"]
 
 Array = NDArray[np.float64]
 DROP = 0.75  # of the weights at once are kept, then all is fitted anew
@@ -58,22 +58,32 @@ def _fitted(form: Array, weights: Array, inputs: NDArray[np.int64]) -> Kept:
     return Kept(inputs, weights[inputs] + given)
 
 
-def round_weights(form: Array, kept: Kept, steps: Array, most: int) -> tuple[NDArray[np.int64], float]:
-    """Weights in whole steps, and the bias that makes good what is left.
+class Rounder:
+    """Rounds kept weights at any step.
 
     Parameters
     ----------
     form : as of ``drop_path``
-    steps : (n,) of the kept weights; a weight is that many times its integer
-    most : largest magnitude of an integer
+    unit : (n,) of the kept inputs; a weight is its integer times the step times its unit
     """
-    order = np.append(np.argsort(-np.abs(kept.weights[:-1] / steps), kind="stable"), len(steps))  # the largest first
-    mine = kept.inputs[order]
-    inverse = np.linalg.inv(form[np.ix_(mine, mine)])
-    upper = np.linalg.cholesky(inverse).T  # row k: what rounding weight k asks of those after it
-    left, whole = kept.weights[order].copy(), np.zeros(len(steps), dtype=np.int64)
-    for k in range(len(steps)):
-        step = steps[order[k]]
-        whole[order[k]] = np.clip(np.rint(left[k] / step), -most, most)
-        left[k:] -= (left[k] - whole[order[k]] * step) / upper[k, k] * upper[k, k:]
-    return whole, float(left[-1])
+
+    def __init__(self, form: Array, kept: Kept, unit: Array) -> None:
+        self._unit = unit
+        order = np.argsort(-np.abs(kept.weights[:-1] / unit), kind="stable")  # the largest first
+        self._order = np.append(order, len(unit))
+        mine = kept.inputs[self._order]
+        inverse = np.linalg.inv(form[np.ix_(mine, mine)])
+        self._upper = np.linalg.cholesky(inverse).T  # row k: what rounding weight k asks of those after it
+        self._form, self._weights = form[np.ix_(mine, mine)], kept.weights[self._order]
+        self.largest = float(np.abs(kept.weights[:-1] / unit).max(initial=0.0))
+
+    def round(self, step: float, most: int) -> tuple[NDArray[np.int64], float, float]:
+        """Integers of the kept inputs within ``most``, the bias that makes good what is left, and what it all costs."""
+        left, whole = self._weights.copy(), np.zeros(len(self._unit), dtype=np.int64)
+        for k, at in enumerate(self._order[:-1].tolist()):
+            size = step * self._unit[at]
+            whole[at] = int(np.clip(np.rint(left[k] / size), -most, most))
+            left[k:] -= (left[k] - whole[at] * size) / self._upper[k, k] * self._upper[k, k:]
+        moved = left - self._weights
+        moved[:-1] = (whole * step * self._unit)[self._order[:-1]] - self._weights[:-1]
+        return whole, float(left[-1]), float(moved @ self._form @ moved)

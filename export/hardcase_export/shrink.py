@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hardcase_edge.program import MARGIN, THRESHOLD, TOURNAMENT, Answer, Branch, Node, Polynomial, Program
 
 from .parts import Use, margins, outcome, products, scores_of, uses_of
-from .rounding import Kept, drop_path, round_weights
+from .rounding import Kept, Rounder, drop_path
 
 __all__ = ["Size", "n_weights", "shrink", "sizes_of"]
 
@@ -25,11 +25,13 @@ Array = NDArray[np.float64]
 
 SHARES = (1.0, 0.8, 0.6, 0.45, 0.32, 0.22, 0.14, 0.08, 0.04)  # of a part's weights that are kept
 BITS = (8, 16)
+FINER = {8: (1.0, 0.7, 0.5, 0.35, 0.25, 0.18), 16: (1.0,)}  # of the step at which the largest weight just fits
 AWAY = 0.02  # what a row counts that does not come to a part when all sensors work
 NEAR = 0.2  # the quantile of distances within which a row is near to being decided otherwise
 RIDGE = 1e-3  # of the mean square of a weight's input
 MAX_TERMS = 2_000  # of a part: its form is that many numbers squared
 PRIOR = 5.0  # rows: a part that few rows come to is judged by all rows besides
+ANSWER = 2.0  # decisions: of answers half as many may change
 UNSEEN = 2e-4  # share of all rows that come to a part of which none was seen to: it is there for failures
 
 
@@ -122,10 +124,11 @@ def _sizes(draft: Program, k: int, uses: Sequence[Use], codes: Array, half: NDAr
         paths.append((form, drop_path(form, full[o], SHARES)))
     is_free = all(isinstance(u.node, Branch) and u.node.rule == TOURNAMENT for u in uses)
     found = []
-    for bits in BITS:
-        for level in range(len(SHARES)):
-            kept = [path[level] for _, path in paths]
-            scorer, scale = _whole(s, [form for form, _ in paths], kept, unit, bits, is_free)
+    for level in range(len(SHARES)):
+        kept = [path[level] for _, path in paths]
+        rounders = [Rounder(form, one, unit[one.inputs[:-1]]) for (form, _), one in zip(paths, kept, strict=True)]
+        for bits in BITS:
+            scorer, scale = _whole(s, rounders, kept, unit, bits, is_free)
             changed = _expected(uses, scores, scores_of(scorer, values), scale, half)
             found.append(Size(_thinned(scorer), scale, _bytes(scorer), changed))
     return found
@@ -172,20 +175,23 @@ def _threshold(node: Branch | Answer) -> float:
 
 
 def _whole(
-    s: Polynomial, forms: Sequence[Array], kept: Sequence[Kept], unit: Array, bits: int, is_free: bool
+    s: Polynomial, rounders: Sequence[Rounder], kept: Sequence[Kept], unit: Array, bits: int, is_free: bool
 ) -> tuple[Polynomial, float]:
-    """The part in whole numbers and its scale; outputs that are ``is_free`` have a scale each, and the part's is 1."""
+    """The part in whole numbers and its scale; outputs that are ``is_free`` have a scale each, and the part's is 1.
+
+    Steps are tried below the largest weight over the largest integer: a few weights are then held at their limit, and
+    all others have finer steps.
+    """
     most = 2 ** (bits - 1) - 1
-    sizes = [np.abs(one.weights[:-1] / unit[one.inputs[:-1]]).max(initial=0.0) for one in kept]
-    if not is_free:
-        sizes = [max(sizes)] * len(sizes)
-    rows, biases, scale = [], [], 1.0
-    for form, one, size in zip(forms, kept, sizes, strict=True):
-        step = size / most if size > 0 else 1.0
-        row = np.zeros(len(unit), dtype=np.int64)
-        row[one.inputs[:-1]], bias = round_weights(form, one, step * unit[one.inputs[:-1]], most)
-        rows.append(row)
-        biases.append(round(bias / step))
+    groups = [[o] for o in range(len(kept))] if is_free else [list(range(len(kept)))]
+    rows = np.zeros((len(kept), len(unit)), dtype=np.int64)
+    biases, scale = [0] * len(kept), 1.0
+    for group in groups:
+        top = max(rounders[o].largest for o in group) / most or 1.0
+        tried = [(top * fine, [rounders[o].round(top * fine, most) for o in group]) for fine in FINER[bits]]
+        step, best = min(tried, key=lambda one: sum(cost for _, _, cost in one[1]))
+        for o, (row, bias, _) in zip(group, best, strict=True):
+            rows[o, kept[o].inputs[:-1]], biases[o] = row, round(bias / step)
         scale = 1.0 if is_free else 1 / step
     weights = tuple(tuple(map(int, row)) for row in rows)
     return replace(s, weights=weights, bias=tuple(biases), weight_bits=bits), scale
@@ -199,7 +205,8 @@ def _expected(uses: Sequence[Use], before: Array, after: Array, scale: float, ha
         differs = outcome(use.node, before, t) != outcome(use.node, after, t * scale)
         seen = use.rows[~half[use.rows]]
         rate = (differs[seen].sum() + PRIOR * differs[~half].mean()) / (len(seen) + PRIOR)
-        total += max(len(use.rows), UNSEEN * len(before)) * float(rate)
+        counts = ANSWER if isinstance(use.node, Answer) else 1.0
+        total += counts * max(len(use.rows), UNSEEN * len(before)) * float(rate)
     return total
 
 
