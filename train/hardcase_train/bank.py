@@ -3,8 +3,9 @@ that it has not seen.
 
 Three kinds. ``polynomial``: a multinomial logistic regression on the state's terms, begun where that of a smaller state
 ended. ``trees``: boosted trees of the state's features. ``shared``: one polynomial for all states, trained on rows of
-which some sensors have been hidden (the paper's missing-feature classifier). Losses of stopping come from copies that
-have not seen the row: a policy that is trained on a model's own rows believes that nothing is hard.
+which some sensors have been hidden (the paper's missing-feature classifier); a state has the part of it whose readings
+it has, because what runs reads nothing that may not have been bought. Losses of stopping come from copies that have
+not seen the row: a policy that is trained on a model's own rows believes that nothing is hard.
 """
 
 from __future__ import annotations

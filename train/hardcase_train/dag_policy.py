@@ -96,11 +96,7 @@ class Dag:
 
     def point(self, price: float, params: dict[str, Any]) -> Point:
         """The program that a price leads to, with its figures on the judged rows."""
-        shared = None
-        if self.bank == "shared":
-            shared = self.classifiers[-1].trained.part  # of the state that sees all
-        policies = self.learn(price)
-        return dag_point(self.rows, self.classifiers, policies, {**params, "price": price}, shared)
+        return dag_point(self.rows, self.classifiers, self.learn(price), {**params, "price": price})
 
     def points(self, params: dict[str, Any]) -> list[Point]:
         """The points that the judged rows keep over prices, said in errors for what a forwarded case costs.
@@ -141,7 +137,7 @@ class DagClassifier(PolicyClassifier):
 
     Parameters
     ----------
-    bank : "polynomial", "trees" or "shared" (one polynomial for all states)
+    bank : "polynomial", "trees" or "shared" (one polynomial, of which each state has a part)
     learner : of the policies, "polynomial" or "trees"
     degree : of the polynomials, 1 to 3
     n_subsets : states are the unions of so many subsets, 1 to 8; 0: every set of sensors, at most 8 of them
