@@ -23,6 +23,7 @@ from hardcase_train import (
     chains,
     dag_policy,
     gating,
+    lp_tree,
     prune_points,
     sizes,
 )
@@ -58,6 +59,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prune_points, "FORESTS", (ForestSettings(3),))
     monkeypatch.setattr(prune_points, "PRICES", (0.0, 0.2))
     monkeypatch.setattr(cascade, "LEVELS", (0.7, 0.9))
+    monkeypatch.setattr(lp_tree, "PRICES", (0.1,))
+    monkeypatch.setattr(lp_tree, "MAX_ROWS", 20)
     monkeypatch.setattr(dag_policy, "PRICES", (0.1, 0.5))
     monkeypatch.setattr(bank, "RIDGES", (3.0,))
 

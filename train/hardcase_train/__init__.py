@@ -15,6 +15,7 @@ HOMES = {
     "DagClassifier": "dag_policy",
     "GreedyMiser": "greedy_miser",
     "L1Baseline": "l1",
+    "LpTree": "lp_tree",
     "PolicyClassifier": "estimator",
     "StagedAdaptGBRT": "adapt_stages",
     "StaticSubset": "static_subset",

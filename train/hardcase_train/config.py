@@ -25,6 +25,7 @@ METHODS = (
     "l1",
     "budget-prune",
     "dag",
+    "lp-tree",
 )
 SIZES = ("auto", "small", "large")
 MAX_CONFIG_BYTES = 1_000_000

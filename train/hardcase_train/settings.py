@@ -17,6 +17,7 @@ from .dag_policy import dag_grid, dag_run
 from .front import Point, best_points, with_test
 from .judge import Judge
 from .linear_points import LINEAR_METHODS, linear_grid, linear_run
+from .lp_tree import lp_grid, lp_run
 from .prune_points import prune_grid, prune_run
 from .static_subset import static_grid, static_run
 from .subsets import SubsetSearch
@@ -49,6 +50,7 @@ FAMILIES = {
     "greedy-miser": Family(greedy_grid, greedy_run),
     "budget-prune": Family(prune_grid, prune_run),
     "dag": Family(dag_grid, dag_run),
+    "lp-tree": Family(lp_grid, lp_run),
     **{m: Family(partial(linear_grid, m), partial(linear_run, m)) for m in LINEAR_METHODS},
 }
 
