@@ -11,7 +11,7 @@ import pytest
 from hardcase_edge.columns import normalise
 from hardcase_edge.golden import drive
 from hardcase_edge.meter import Meter
-from hardcase_edge.program import Acquire, Answer, Forward, Polynomial
+from hardcase_edge.program import TOURNAMENT, Acquire, Answer, Branch, Forward
 from hardcase_edge.session import DEGRADED, Machine, Session
 from hardcase_edge.verifier import verify
 from hardcase_export.quantise import quantise
@@ -28,6 +28,8 @@ from tests.train_helpers import make_problem, quick
 
 KINDS = {
     "polynomials": {"bank": "polynomial", "learner": "polynomial", "degree": 2},
+    "plain": {"bank": "polynomial", "learner": "polynomial", "degree": 2, "plain": True},
+    "plain trees": {"bank": "trees", "learner": "trees", "degree": 1, "plain": True},
     "trees": {"bank": "trees", "learner": "trees", "degree": 1},
     "trees and lines": {"bank": "trees", "learner": "polynomial", "degree": 1},
     "shared": {"bank": "shared", "learner": "polynomial", "degree": 2},
@@ -92,7 +94,7 @@ def one(machine, row, dead=(), failing=(), budget=None, cloud=True):
     )
 
 
-@pytest.mark.parametrize("kind", ["polynomials", "trees"])
+@pytest.mark.parametrize("kind", ["polynomials", "plain", "trees"])
 @pytest.mark.parametrize("how", ["dead", "failing"])
 def test_every_single_failure_ends_with_an_answer_of_what_is_left(kind, how):
     X = problem().valid.X[:60]
@@ -154,9 +156,15 @@ def test_states_that_nobody_reaches_have_no_nodes(kind):
 
 
 def test_classes_and_matches_of_a_polynomial_state_share_their_terms():
-    for point in points("polynomials"):
-        assert all(isinstance(s, Polynomial) for s in point.program.scorers)
-        assert len(point.program.scorers) == point.params["states"]
+    seen = 0
+    for point in points("plain"):
+        nodes, scorers = point.program.nodes, point.program.scorers
+        answers = {n.scores.scorer for n in nodes if isinstance(n, Answer)}
+        for node in nodes:
+            if isinstance(node, Branch) and scorers[node.scores.scorer].terms:
+                assert node.scores.scorer in answers
+                seen += node.rule == TOURNAMENT
+    assert seen
 
 
 def test_states_of_a_shared_bank_have_parts_of_one_polynomial(monkeypatch):
@@ -225,5 +233,5 @@ def test_states_are_all_sets_of_few_sensors_and_unions_of_subsets_of_many(monkey
     greedy = graph_of(search, "greedy", 3)
     assert greedy.states[-1] == (0, 1, 2)
     assert len(greedy.states) <= 8
-    chain = graph_of(search, "chain", 0)
+    chain = graph_of(search, "chain", 3)
     assert all(set(a) < set(b) for a, b in zip(chain.states, chain.states[1:], strict=False))

@@ -20,7 +20,7 @@ from .batch import margins_of
 from .boosting import ensemble_scores
 from .cuts import chance_wrong
 from .dag_rows import DagRows
-from .judge import Trained
+from .judge import N_FOLDS, Trained
 from .logistic import Design, logistic
 from .losses import class_outputs
 from .subsets import fit_classifier
@@ -162,7 +162,7 @@ def _trees(rows: DagRows, s: int) -> Classifier:
     args = (p, rows.graph.states[s], bins, codes, p.size.model, p.size.n_trees)
     whole = fit_classifier(*args, np.arange(len(p.train.y)))
     unseen = np.empty((len(p.train.y), class_outputs(p.n_classes)))
-    for k in range(rows.n_copies):
+    for k in range(N_FOLDS):
         out = rows.fold == k
         copy = fit_classifier(*args, np.flatnonzero(~out))
         unseen[out] = ensemble_scores(copy, codes[copy.features][:, out])

@@ -130,13 +130,24 @@ def _scorers(
             continue
         bracket, left = without(policy.bracket, policy.n_actions, actions)
         matches = Trained(policy.matches.only(left), policy.trained.scores[:, left])
-        if isinstance(matches.part, PolynomialPart) and isinstance(out[-1].part, PolynomialPart):
-            out[-1] = Trained(out[-1].part.beside(matches.part), np.hstack([out[-1].scores, matches.scores]))
+        both = _beside(out[-1], matches)
+        if both is not None:
+            out[-1] = both
             wants[s] = _Wants(answer, Slice(answer.scorer, width, width + len(left)), bracket, policy.cut)
             continue
         wants[s] = _Wants(answer, Slice(len(out), 0, len(left)), bracket, policy.cut)
         out.append(matches)
     return out, wants
+
+
+def _beside(classes: Trained, matches: Trained) -> Trained | None:
+    """Both as one scorer, if they are polynomials of the same terms."""
+    one, other = classes.part, matches.part
+    if not (isinstance(one, PolynomialPart) and isinstance(other, PolynomialPart)):
+        return None
+    if not np.array_equal(one.factors, other.factors):
+        return None
+    return Trained(one.beside(other), np.hstack([classes.scores, matches.scores]))
 
 
 # ---------------------------------------------------------------- nodes
