@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from hardcase_edge.meter import to_micro
 from hardcase_edge.program import Answer, Feature, Sensor, Slice, Uplink
-from hardcase_train import dag_policy, lp_tree
+from hardcase_train import lp_tree
 from hardcase_train.bank import Classifier
 from hardcase_train.batch import Batch
 from hardcase_train.buying import buy
@@ -44,6 +44,8 @@ from hardcase_train.surrogate import full_tree
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "dag.json"
+PRICES = tuple(np.geomspace(0.02, 1.5, 9).tolist())  # error for all sensors
+LP_PRICES = PRICES[::2]  # a linear program takes longest
 PAGE = ROOT / "docs" / "benchmarks" / "dag.md"
 
 
@@ -56,7 +58,7 @@ class Small:
     sizes: tuple[int, int, int]  # train, valid, test
     sensors: dict[str, tuple[int, ...]]
     degree: int
-    has_trees: bool  # also with banks and matches of boosted trees
+    has_trees: bool  # also with a bank of boosted trees
     grid: tuple[float, ...]  # average numbers of sensors at which methods are compared
 
 
@@ -128,17 +130,16 @@ def small_seed(case: Small, seed: int) -> dict[str, Any]:
     began = time.monotonic()
     judge = Judge(small_problem(case, seed))
     rows = DagRows(judge, all_subsets(len(case.sensors)), case.degree)
-    prices = dag_policy.PRICES
     dag = Dag(rows, forwards=False)
-    out = {"static": static_points(rows, dag.classifiers), "dag": [dag.point(p / dag.unit, {}) for p in prices]}
+    out = {"static": static_points(rows, dag.classifiers), "dag": [dag.point(p / dag.unit, {}) for p in PRICES]}
     plain = Dag(rows, is_plain=True, n_passes=1, forwards=False)
-    out["dag, as in the paper"] = [plain.point(p / plain.unit, {}) for p in prices]
+    out["dag, as in the paper"] = [plain.point(p / plain.unit, {}) for p in PRICES]
     tree = lp_tree._Tree(full_tree(len(case.sensors)), rows, "polynomial")
-    out["lp-tree"] = [tree.point(p, {}) for p in lp_tree.PRICES]
+    out["lp-tree"] = [tree.point(p, {}) for p in LP_PRICES]
     if case.has_trees:
-        trees = Dag(rows, "trees", "trees", forwards=False)
+        trees = Dag(rows, "trees", forwards=False)
         out["static, trees"] = static_points(rows, trees.classifiers)
-        out["dag, trees"] = [trees.point(p / trees.unit, {}) for p in prices]
+        out["dag, trees"] = [trees.point(p / trees.unit, {}) for p in PRICES]
     points = {name: tested(judge.problem, found) for name, found in out.items()}
     return {"points": points, "seconds": round(time.monotonic() - began, 1)}
 

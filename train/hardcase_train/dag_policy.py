@@ -108,9 +108,9 @@ class Dag:
 def graph_of(search: SubsetSearch, how: str, count: int) -> Graph:
     """States of a problem: "all" sets of its sensors, or unions of ``count`` subsets.
 
-    Subsets are "greedy" (Algorithm 2), or a "chain" of nested ones, which has no more states than subsets. All hold what
-    costs nothing, and that is a subset of its own. Where the unions are more than 256, the last subsets are left out;
-    the set of all sensors stays.
+    Subsets are "greedy" (Algorithm 2), or a "chain" of nested ones, which has no more states than subsets. They hold
+    what costs nothing, and that is a subset of its own. Where the unions are more than 256, the last subsets are left
+    out; the set of all sensors stays.
 
     Raises
     ------
