@@ -27,6 +27,7 @@ from .polynomial import PolynomialPart
 __all__ = ["LEARNERS", "PolynomialMatches", "StatePolicy", "TreeMatches", "learn_state"]
 
 RIDGE = 10.0  # over the number of rows
+TOLERANCE = 1e-3  # of the matches' mean loss: only the signs of their scores count
 MATCH_TREES = TreeSettings(learning_rate=0.2, max_leaves=8, max_depth=4, min_rows=20, l2=1.0, max_bins=64)
 N_MATCH_TREES = 25
 
@@ -128,7 +129,7 @@ class PolynomialMatches:
     def __call__(self, numbers: Sequence[int], label: np.ndarray, weight: np.ndarray) -> np.ndarray:
         n_models, n = self.rows.seen.shape
         each = (weight[:, None] * self.rows.seen).reshape(-1, n)
-        coef = logistic(self.design, np.repeat(label, n_models, axis=0), each, 1, RIDGE / n)
+        coef = logistic(self.design, np.repeat(label, n_models, axis=0), each, 1, RIDGE / n, tolerance=TOLERANCE)
         scores = (coef[:, 0].astype(np.float32) @ self.design.values).reshape(len(numbers), n_models, n)
         self.coef[list(numbers)] = coef[::n_models, 0]
         self.unseen[:, list(numbers)] = self.rows.own(scores.transpose(1, 0, 2))
