@@ -4,9 +4,10 @@
     HARDCASE_DATA=FOLDER python benchmarks/dag.py --speed     # 256 states on Covertype, time and memory per part
     python benchmarks/dag.py --render                         # only write docs/benchmarks/dag.md again from the JSON
 
-Small sets: every sensor costs 1 and nothing is forwarded; each method's policies are chosen on judged rows, figures are
-those of test rows. Between two policies a device may toss a coin, so curves are linear between points, for all methods
-alike. A run that was stopped goes on where it was: finished seeds are in benchmarks/results/dag.json.
+Small sets: every sensor costs 1 and nothing is forwarded. Graphs and trees give one policy for each price of a list,
+static subsets those that judged rows keep; figures are those of test rows. Between two policies a device may toss a
+coin, so curves are linear between points, for all methods alike. A run that was stopped goes on where it was: finished
+seeds are in benchmarks/results/dag.json.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from hardcase_edge.meter import to_micro
 from hardcase_edge.program import Answer, Feature, Sensor, Slice, Uplink
+from hardcase_train import lp_tree
 from hardcase_train.bank import Classifier
 from hardcase_train.batch import Batch
 from hardcase_train.buying import buy
@@ -38,9 +40,12 @@ from hardcase_train.front import Point, best_points
 from hardcase_train.judge import Judge
 from hardcase_train.losses import class_outputs
 from hardcase_train.problem import Problem, Rows
+from hardcase_train.surrogate import full_tree
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "dag.json"
+PRICES = tuple(np.geomspace(0.02, 1.5, 8).tolist())  # error for all sensors
+LP_PRICES = PRICES[::2]  # a linear program takes longest
 PAGE = ROOT / "docs" / "benchmarks" / "dag.md"
 
 
@@ -53,6 +58,7 @@ class Small:
     sizes: tuple[int, int, int]  # train, valid, test
     sensors: dict[str, tuple[int, ...]]
     degree: int
+    has_trees: bool  # also with a bank of boosted trees
     grid: tuple[float, ...]  # average numbers of sensors at which methods are compared
 
 
@@ -68,6 +74,7 @@ SMALL = {
         (460, 77, 231),
         {"history and body": (0, 2, 3, 5, 6, 7), "glucose": (1,), "insulin": (4,)},
         3,
+        True,
         steps(1.0, 2.5),
     ),
     "satimage": Small(
@@ -76,6 +83,7 @@ SMALL = {
         (3_600, 835, 2_000),
         {f"band {b + 1}": tuple(range(b, 36, 4)) for b in range(4)},
         2,
+        True,
         steps(1.0, 3.5),
     ),
     "letter": Small(
@@ -84,6 +92,7 @@ SMALL = {
         (12_000, 4_000, 4_000),
         {"box and pixel count": tuple(range(5)), "moments": tuple(range(5, 12)), "edges": tuple(range(12, 16))},
         3,
+        False,
         steps(1.0, 2.75),
     ),
 }
@@ -121,16 +130,19 @@ def small_seed(case: Small, seed: int) -> dict[str, Any]:
     began = time.monotonic()
     judge = Judge(small_problem(case, seed))
     rows = DagRows(judge, all_subsets(len(case.sensors)), case.degree)
-    out: dict[str, Any] = {}
     dag = Dag(rows, forwards=False)
-    out["static"] = tested(judge.problem, static_points(rows, dag.classifiers))
-    out["dag"] = tested(judge.problem, dag.points({}))
-    plain = Dag(rows, is_counted=True, is_cut=False, n_passes=1, forwards=False)
-    out["dag, as in the paper"] = tested(judge.problem, plain.points({}))
-    trees = Dag(rows, "trees", "trees", forwards=False)
-    out["static, trees"] = tested(judge.problem, static_points(rows, trees.classifiers))
-    out["dag, trees"] = tested(judge.problem, trees.points({}))
-    return {"points": out, "seconds": round(time.monotonic() - began, 1)}
+    out = {"static": static_points(rows, dag.classifiers), "dag": [dag.point(p / dag.unit, {}) for p in PRICES]}
+    plain = Dag(rows, is_plain=True, n_passes=1, forwards=False)
+    out["dag, as in the paper"] = [plain.point(p / plain.unit, {}) for p in PRICES]
+    tree = lp_tree._Tree(full_tree(len(case.sensors)), rows, "polynomial")
+    tree.mine = [mine[(rows.terms.factors[mine] < rows.terms.n_features).sum(axis=1) < 2] for mine in tree.mine]
+    out["lp-tree"] = [tree.point(p, {}) for p in LP_PRICES]
+    if case.has_trees:
+        trees = Dag(rows, "trees", forwards=False)
+        out["static, trees"] = static_points(rows, trees.classifiers)
+        out["dag, trees"] = [trees.point(p / trees.unit, {}) for p in PRICES]
+    points = {name: tested(judge.problem, found) for name, found in out.items()}
+    return {"points": points, "seconds": round(time.monotonic() - began, 1)}
 
 
 def tested(problem: Problem, points: list[Point]) -> list[list[float]]:

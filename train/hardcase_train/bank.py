@@ -3,8 +3,9 @@ that it has not seen.
 
 Three kinds. ``polynomial``: a multinomial logistic regression on the state's terms, begun where that of a smaller state
 ended. ``trees``: boosted trees of the state's features. ``shared``: one polynomial for all states, trained on rows of
-which some sensors have been hidden (the paper's missing-feature classifier). Losses of stopping come from copies that
-have not seen the row: a policy that is trained on a model's own rows believes that nothing is hard.
+which some sensors have been hidden (the paper's missing-feature classifier); a state has the part of it whose readings
+it has, because what runs reads nothing that may not have been bought. Losses of stopping come from copies that have
+not seen the row: a policy that is trained on a model's own rows believes that nothing is hard.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .batch import margins_of
 from .boosting import ensemble_scores
 from .cuts import chance_wrong
 from .dag_rows import DagRows
-from .judge import Trained
+from .judge import N_FOLDS, Trained
 from .logistic import Design, logistic
 from .losses import class_outputs
 from .subsets import fit_classifier
@@ -161,7 +162,7 @@ def _trees(rows: DagRows, s: int) -> Classifier:
     args = (p, rows.graph.states[s], bins, codes, p.size.model, p.size.n_trees)
     whole = fit_classifier(*args, np.arange(len(p.train.y)))
     unseen = np.empty((len(p.train.y), class_outputs(p.n_classes)))
-    for k in range(rows.n_copies):
+    for k in range(N_FOLDS):
         out = rows.fold == k
         copy = fit_classifier(*args, np.flatnonzero(~out))
         unseen[out] = ensemble_scores(copy, codes[copy.features][:, out])

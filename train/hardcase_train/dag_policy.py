@@ -25,7 +25,7 @@ from .front import Point, best_points
 from .judge import Judge
 from .sensor_subsets import find_subsets
 from .state_policy import LEARNERS, StatePolicy, learn_state
-from .subsets import SubsetSearch
+from .subsets import Subset, SubsetSearch
 from .terms import n_terms
 
 __all__ = ["Dag", "DagClassifier", "dag_grid", "dag_run", "graph_of"]
@@ -44,8 +44,8 @@ class Dag:
     ----------
     bank : one of ``bank.BANKS``
     learner : of the matches, one of ``state_policy.LEARNERS``
-    is_counted : losses of stopping are errors counted, not their chances
-    is_cut : states may have a cut on their classifier's margin
+    is_plain : as in the paper: errors are counted, not their chances; no cut on a classifier's margin, and no tree
+        gives way to one that sends all rows the same way
     n_passes : from the second on, rows count less in states that the pass before does not bring them to
     forwards : whether to ask f0 is an action
     """
@@ -53,8 +53,7 @@ class Dag:
     rows: DagRows
     bank: str = "polynomial"
     learner: str = "polynomial"
-    is_counted: bool = False
-    is_cut: bool = True
+    is_plain: bool = False
     n_passes: int = 2
     forwards: bool = True
     n_jobs: int = 1
@@ -64,13 +63,13 @@ class Dag:
         self.classifiers: list[Classifier] = make_bank(rows, self.bank, self.n_jobs)
         rows.prepare(self.learner == "polynomial", self.learner == "trees")
         self.margins = [one.margin for one in self.classifiers]
-        self.losses = stop_losses(rows, self.classifiers, self.is_counted)
+        self.losses = stop_losses(rows, self.classifiers, self.is_plain)
         meter, states = Meter(p), rows.graph.states
         spent = np.array([to_unit(meter.total(s, 0)) for s in states])
         self.costs = np.array([spent[t] - spent[s] for s, edges in enumerate(rows.graph.edges) for t in edges])
         asked = np.array([to_unit(meter.total({*s, *p.hpc_sensors}, 1)) for s in states]) - spent
         wrong = p.train.hpc_label != p.train.y
-        chance = wrong if self.is_counted else cloud_chance(p.train.hpc, p.train.y, p.train.weight)
+        chance = wrong if self.is_plain else cloud_chance(p.train.hpc, p.train.y, p.train.weight)
         self.asked, self.cloud = asked, chance.astype(np.float64)
         self.unit = max(p.forward_cost if self.forwards else spent.max(), 1e-9)
 
@@ -84,7 +83,7 @@ class Dag:
 
             def learn(s: int, costs: np.ndarray, focus: np.ndarray = focus) -> tuple[StatePolicy, np.ndarray]:
                 weight = rows.weight * focus[:, s]
-                return learn_state(rows, s, costs, self.margins[s], weight, self.learner, self.is_cut)
+                return learn_state(rows, s, costs, self.margins[s], weight, self.learner, self.is_plain)
 
             found = graph_reduce(rows.graph, self.losses, price * self.costs, learn, other, self.n_jobs)
             policies, choices, _ = found
@@ -96,11 +95,7 @@ class Dag:
 
     def point(self, price: float, params: dict[str, Any]) -> Point:
         """The program that a price leads to, with its figures on the judged rows."""
-        shared = None
-        if self.bank == "shared":
-            shared = self.classifiers[-1].trained.part  # of the state that sees all
-        policies = self.learn(price)
-        return dag_point(self.rows, self.classifiers, policies, {**params, "price": price}, shared)
+        return dag_point(self.rows, self.classifiers, self.learn(price), {**params, "price": price})
 
     def points(self, params: dict[str, Any]) -> list[Point]:
         """The points that the judged rows keep over prices, said in errors for what a forwarded case costs.
@@ -111,10 +106,11 @@ class Dag:
 
 
 def graph_of(search: SubsetSearch, how: str, count: int) -> Graph:
-    """States of a problem: "all" sets of its sensors, unions of ``count`` "greedy" subsets (Algorithm 2), or a "chain".
+    """States of a problem: "all" sets of its sensors, or unions of ``count`` subsets.
 
-    Subsets hold all sensors that cost nothing, and those are a subset of their own. Where the unions are more than 256,
-    the last subsets are left out; the set of all sensors stays.
+    Subsets are "greedy" (Algorithm 2), or a "chain" of nested ones, which has no more states than subsets. They hold
+    what costs nothing, and that is a subset of its own. Where the unions are more than 256, the last subsets are left
+    out; the set of all sensors stays.
 
     Raises
     ------
@@ -125,7 +121,7 @@ def graph_of(search: SubsetSearch, how: str, count: int) -> Graph:
     everything = tuple(range(len(sensors)))
     if how == "all":
         return all_subsets(len(sensors))
-    sets = search.once(Chains).greedy if how == "chain" else find_subsets(search, count - 1)
+    sets = find_subsets(search, count - 1) if how == "greedy" else _some(search.once(Chains).climbed, count - 1)
     free = tuple(s for s in everything if not any(sensors[s].cost))
     subsets = [free, everything, *({*s, *free} for s in sets)]
     while True:
@@ -135,13 +131,18 @@ def graph_of(search: SubsetSearch, how: str, count: int) -> Graph:
             subsets = subsets[:-1]
 
 
+def _some(chain: list[Subset], count: int) -> list[Subset]:
+    """So many sets of a chain, evenly, the first and the last among them."""
+    return [chain[k] for k in np.unique(np.linspace(0, len(chain) - 1, min(count, len(chain))).round().astype(int))]
+
+
 @dataclass(eq=False, repr=False)
 class DagClassifier(PolicyClassifier):
     """A policy on a graph of sensor sets.
 
     Parameters
     ----------
-    bank : "polynomial", "trees" or "shared" (one polynomial for all states)
+    bank : "polynomial", "trees" or "shared" (one polynomial, of which each state has a part)
     learner : of the policies, "polynomial" or "trees"
     degree : of the polynomials, 1 to 3
     n_subsets : states are the unions of so many subsets, 1 to 8; 0: every set of sensors, at most 8 of them
@@ -186,5 +187,6 @@ def dag_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
     """The points of one setting over all prices."""
     graph = graph_of(search, params["subsets"], params["count"])
     rows = DagRows(search.judge, graph, params["degree"])
-    dag = Dag(rows, params["bank"], params["learner"], n_passes=params["passes"], n_jobs=search.n_jobs)
+    how = {"n_passes": params["passes"], "is_plain": params.get("plain", False)}
+    dag = Dag(rows, params["bank"], params["learner"], **how, n_jobs=search.n_jobs)
     return dag.points(params)

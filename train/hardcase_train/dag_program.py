@@ -17,7 +17,7 @@ import numpy as np
 from hardcase_edge.program import MARGIN, TOURNAMENT, Acquire, Answer, Branch, Forward, Node, Slice
 
 from .bank import Classifier
-from .compiler import Part, compile_program
+from .compiler import compile_program
 from .cuts import NEVER
 from .dag_rows import DagRows
 from .filter_tree import Bracket, without
@@ -83,22 +83,13 @@ def dag_point(
     bank: Sequence[Classifier],
     policies: Sequence[StatePolicy | None],
     params: dict[str, Any],
-    shared: Part | None = None,
 ) -> Point:
-    """A graph's policy with its program and its figures on the judged rows.
-
-    Parameters
-    ----------
-    shared : the one classifier of all states, where the bank has but one; rows are judged by its copies
-    """
+    """A graph's policy with its program and its figures on the judged rows."""
     judge, problem = rows.judge, rows.problem
     kept = taken(rows, bank, policies)
     trained, wants = _scorers(rows, kept, bank, policies)
     nodes = _nodes(rows, kept, wants)
     outcome = judge.run(compile_program(problem, [t.part for t in trained], nodes), trained)
-    if shared is not None:
-        trained, wants = _scorers(rows, kept, bank, policies, Trained(shared, np.empty((0, 0))))
-        nodes = _nodes(rows, kept, wants)
     for k, node in enumerate(nodes):
         here = outcome.node == k
         if isinstance(node, Answer):
@@ -126,29 +117,37 @@ def _scorers(
     kept: Actions,
     bank: Sequence[Classifier],
     policies: Sequence[StatePolicy | None],
-    shared: Trained | None = None,
 ) -> tuple[list[Trained], dict[int, _Wants]]:
     """Scorers of the kept states. Classes and matches that are polynomials of the same terms become one scorer."""
     width = class_outputs(rows.problem.n_classes)
-    out: list[Trained] = [] if shared is None else [shared]
+    out: list[Trained] = []
     wants: dict[int, _Wants] = {}
     for s, actions in kept.items():
-        answer, policy = Slice(0, 0, width), policies[s]
-        if shared is None:
-            answer = Slice(len(out), 0, width)
-            out.append(bank[s].trained)
+        answer, policy = Slice(len(out), 0, width), policies[s]
+        out.append(bank[s].trained)
         if policy is None or len(actions) == 1:
             wants[s] = _Wants(answer, None, (), NEVER)
             continue
         bracket, left = without(policy.bracket, policy.n_actions, actions)
         matches = Trained(policy.matches.only(left), policy.trained.scores[:, left])
-        if shared is None and isinstance(matches.part, PolynomialPart) and isinstance(out[-1].part, PolynomialPart):
-            out[-1] = Trained(out[-1].part.beside(matches.part), np.hstack([out[-1].scores, matches.scores]))
+        both = _beside(out[-1], matches)
+        if both is not None:
+            out[-1] = both
             wants[s] = _Wants(answer, Slice(answer.scorer, width, width + len(left)), bracket, policy.cut)
             continue
         wants[s] = _Wants(answer, Slice(len(out), 0, len(left)), bracket, policy.cut)
         out.append(matches)
     return out, wants
+
+
+def _beside(classes: Trained, matches: Trained) -> Trained | None:
+    """Both as one scorer, if they are polynomials of the same terms."""
+    one, other = classes.part, matches.part
+    if not (isinstance(one, PolynomialPart) and isinstance(other, PolynomialPart)):
+        return None
+    if not np.array_equal(one.factors, other.factors):
+        return None
+    return Trained(one.beside(other), np.hstack([classes.scores, matches.scores]))
 
 
 # ---------------------------------------------------------------- nodes

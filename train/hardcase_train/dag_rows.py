@@ -17,8 +17,6 @@ from .terms import Terms, make_terms
 
 __all__ = ["DagRows"]
 
-FEW_COPIES = 2  # where judged rows need none, and training rows still ask for losses of models that have not seen them
-
 
 class DagRows:
     """A problem's rows for one graph.
@@ -30,17 +28,16 @@ class DagRows:
     Attributes
     ----------
     fold : (n_train,) the copy that has not seen a row
-    seen : (1 + n_copies, n_train) float32, 1 where a model is trained on the row: on all, then on all but a fold
+    seen : (1 + N_FOLDS, n_train) float32, 1 where a model is trained on the row: on all, then on all but a fold
     """
 
     def __init__(self, judge: Judge, graph: Graph, degree: int) -> None:
         self.judge, self.graph, self.degree, self.problem = judge, graph, degree, judge.problem
         train = self.problem.train
         self.weight = train.weight
-        self.n_copies = N_FOLDS if judge.is_crossed else FEW_COPIES
-        self.fold = judge.fold % self.n_copies
-        self.seen = np.ones((1 + self.n_copies, len(train.y)), dtype=np.float32)
-        for k in range(self.n_copies):
+        self.fold = judge.fold
+        self.seen = np.ones((1 + N_FOLDS, len(train.y)), dtype=np.float32)
+        for k in range(N_FOLDS):
             self.seen[1 + k, self.fold == k] = 0.0
 
     @cached_property
@@ -96,10 +93,10 @@ class DagRows:
         return self.terms.within(self.features(s))
 
     def own(self, scores: np.ndarray) -> np.ndarray:
-        """Of scores by the model and its copies, (1 + n_copies, n_outputs, n_train), each row's copy's; of the model
-        alone, its own. (n_train, n_outputs)."""
-        if len(scores) == 1:
-            return np.asarray(scores[0].T, dtype=np.float64)
+        """Of scores by the model and its copies, (1 + N_FOLDS, n_outputs, n_train), each row's copy's.
+
+        (n_train, n_outputs).
+        """
         return np.asarray(scores[1 + self.fold, :, np.arange(len(self.fold))], dtype=np.float64)
 
     def trained(self, part: Part, unseen: np.ndarray, valid: np.ndarray) -> Trained:

@@ -17,7 +17,7 @@ __all__ = ["Design", "logistic"]
 
 MAX_STEPS = 60
 MEMORY = 8
-TOLERANCE = 1e-4  # of the mean loss: what a further step would gain, at most
+TOLERANCE = 1e-4
 HALVINGS = 20
 
 
@@ -34,7 +34,13 @@ class Design:
 
 
 def logistic(
-    design: Design, label: np.ndarray, weight: np.ndarray, n_outputs: int, ridge: float, start: np.ndarray | None = None
+    design: Design,
+    label: np.ndarray,
+    weight: np.ndarray,
+    n_outputs: int,
+    ridge: float,
+    start: np.ndarray | None = None,
+    tolerance: float = TOLERANCE,
 ) -> np.ndarray:
     """Coefficients, (n_problems, n_outputs, n_terms) float64, each problem minimising its mean of weighted losses plus
     ``ridge / 2`` times its squared coefficients, that of term 0 excepted.
@@ -44,6 +50,7 @@ def logistic(
     label : (n_problems, n) class index; of two classes with one output, of ``n_outputs`` otherwise
     weight : (n_problems, n) from 0; each problem's are divided by their sum. All 0: coefficients stay 0
     start : as what is returned
+    tolerance : of the mean loss: it ends where a further step promises less to all problems
     """
     total = weight.sum(axis=1, keepdims=True)
     share = (weight / np.where(total > 0, total, 1.0)).astype(np.float32)
@@ -54,7 +61,7 @@ def logistic(
     bound = 0.25 * design.gram + np.diag(np.maximum(pull, 1e-9 * np.trace(design.gram) / n_terms))
     factor = cho_factor(bound.astype(np.float64))
     coef = np.zeros((len(label), n_outputs, n_terms)) if start is None else start.astype(np.float64)
-    return _descend(design.values, factor, loss, coef, pull)
+    return _descend(design.values, factor, loss, coef, pull, tolerance)
 
 
 @dataclass(frozen=True)
@@ -88,7 +95,9 @@ class _Loss:
         return np.asarray(p * self.share[:, None])
 
 
-def _descend(X: np.ndarray, factor: tuple, loss: _Loss, coef: np.ndarray, pull: np.ndarray) -> np.ndarray:
+def _descend(
+    X: np.ndarray, factor: tuple, loss: _Loss, coef: np.ndarray, pull: np.ndarray, tolerance: float
+) -> np.ndarray:
     """Steps until none of the problems gains more; the line search needs no product with the rows."""
     n_problems, n_outputs, n_terms = coef.shape
 
@@ -107,10 +116,10 @@ def _descend(X: np.ndarray, factor: tuple, loss: _Loss, coef: np.ndarray, pull: 
     for _ in range(MAX_STEPS):
         way = -_guess(history, factor, slope)
         gain = -_dot(slope, way)
-        if (gain <= TOLERANCE).all():
+        if (gain <= tolerance).all():
             break
         ahead = scores_of(way)
-        reach, value = _line_search(loss, scores, ahead, value, gain, (coef, way, pull))
+        reach, value = _line_search(loss, scores, ahead, value, gain, (coef, way, pull), tolerance / 10)
         if not reach.any():
             break
         step = reach[:, None, None] * way
@@ -123,12 +132,12 @@ def _descend(X: np.ndarray, factor: tuple, loss: _Loss, coef: np.ndarray, pull: 
 
 
 def _line_search(
-    loss: _Loss, scores: np.ndarray, ahead: np.ndarray, value: np.ndarray, gain: np.ndarray, where: tuple
+    loss: _Loss, scores: np.ndarray, ahead: np.ndarray, value: np.ndarray, gain: np.ndarray, where: tuple, least: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """How far each problem goes, halved until it gains enough, and its value there."""
     coef, way, pull = where
     flat, rise, bend = 0.5 * _dot(pull * coef, coef), _dot(pull * coef, way), 0.5 * _dot(pull * way, way)
-    reach = np.where(gain > TOLERANCE / 10, 1.0, 0.0)
+    reach = np.where(gain > least, 1.0, 0.0)
     best = value.copy()
     left = np.flatnonzero(reach)
     for _ in range(HALVINGS):

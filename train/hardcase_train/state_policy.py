@@ -1,14 +1,16 @@
 """A state's policy: a cut on its classifier's margin, and behind it a filter tree over all its actions.
 
 The tree is the paper's, its matches learned by polynomials or by boosted trees. The cut is in front of it: rows whose
-answer is sure enough stop, where that costs less than what the tree would do with them. A polynomial of the readings
-knows little of how sure a bank of trees is; where a cut gains nothing there is none. docs/math.md (46).
+answer is sure enough stop, where that costs less than what the tree would do with them, and the tree is learned again
+for the others. A polynomial of the readings knows little of how sure a bank of trees is. A tree that does not clearly
+gain on one that sends all rows the same way gives way to it. docs/math.md (58) and (59).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -25,6 +27,7 @@ from .polynomial import PolynomialPart
 __all__ = ["LEARNERS", "PolynomialMatches", "StatePolicy", "TreeMatches", "learn_state"]
 
 RIDGE = 10.0  # over the number of rows
+TOLERANCE = 1e-3  # of the matches' mean loss: only the signs of their scores count
 MATCH_TREES = TreeSettings(learning_rate=0.2, max_leaves=8, max_depth=4, min_rows=20, l2=1.0, max_bins=64)
 N_MATCH_TREES = 25
 
@@ -63,9 +66,9 @@ class StatePolicy:
 
 
 def learn_state(
-    rows: DagRows, s: int, costs: np.ndarray, margin: np.ndarray, weight: np.ndarray, learner: str, is_cut: bool = True
+    rows: DagRows, s: int, costs: np.ndarray, margin: np.ndarray, weight: np.ndarray, learner: str, is_plain: bool
 ) -> tuple[StatePolicy, np.ndarray]:
-    """A state's policy, and what it does with the training rows.
+    """A state's policy, and what it does with training rows that it has not seen.
 
     Parameters
     ----------
@@ -73,33 +76,60 @@ def learn_state(
     margin : (n_train,) of the state's classifier on rows that it has not seen
     weight : (n_train,)
     learner : one of ``LEARNERS``
-    is_cut : with a cut on the margin, if one pays
+    is_plain : a filter tree and nothing else, as in the paper
     """
-    bracket = bracket_of(costs.shape[1])
-    matches = LEARNERS[learner](rows, s, len(bracket))
+    learned = _learn(LEARNERS[learner](rows, s, costs.shape[1] - 1), costs, margin, weight, is_plain)
+    if is_plain:
+        return learned
+    same = _learn(SameForAll(rows, costs.shape[1] - 1), costs, margin, weight, is_plain)
+    spent, other = (costs[np.arange(len(costs)), choice] for _, choice in (learned, same))
+    away = weight * (other - spent - np.average(other - spent, weights=weight))
+    gain = float(weight @ (other - spent))
+    return learned if gain > np.sqrt(np.square(away).sum()) else same
+
+
+def _learn(
+    matches: Matches, costs: np.ndarray, margin: np.ndarray, weight: np.ndarray, is_plain: bool
+) -> tuple[StatePolicy, np.ndarray]:
+    """A tree, the cut for it, the tree for the rows below the cut, and the cut for that."""
+    n, n_actions = costs.shape
+    bracket, cut = bracket_of(n_actions), NEVER
     choice = learn_matches(costs, weight, bracket, matches)
-    cut = NEVER
-    if is_cut:
-        loss = weight * (costs[:, 0] - costs[np.arange(len(costs)), choice])
-        cut = -best_bound(-margin, loss)
-    policy = StatePolicy(bracket, costs.shape[1], matches.trained(), matches.unseen, cut)
+    for turn in range(0 if is_plain else 2):
+        cut = -best_bound(-margin, weight * (costs[:, 0] - costs[np.arange(n), choice]))
+        below = margin < cut
+        if turn or cut == NEVER or not weight[below].any():
+            break
+        choice = learn_matches(costs, weight * below, bracket, matches)
+    policy = StatePolicy(bracket, n_actions, matches.trained(), matches.unseen.copy(), cut)
     return policy, np.where(margin >= cut, 0, choice)
 
 
+class Matches(Protocol):
+    """Learns rounds; ``unseen`` (n_train, n_matches) scores by copies, which decide whom later rounds see."""
+
+    unseen: np.ndarray
+
+    def __call__(self, numbers: Sequence[int], label: np.ndarray, weight: np.ndarray) -> np.ndarray: ...
+
+    def trained(self) -> Trained:
+        """All matches as one part."""
+        ...
+
+
 class PolynomialMatches:
-    """Learns rounds by logistic regression on the state's terms; where rows are judged by copies, so are decisions."""
+    """Learns rounds by logistic regression on the state's terms."""
 
     def __init__(self, rows: DagRows, s: int, n_matches: int) -> None:
         self.rows, self.mine = rows, rows.mine(s)
         self.design = rows.design.part(self.mine)
-        self.seen = rows.seen if rows.judge.is_crossed else rows.seen[:1]
         self.coef = np.zeros((n_matches, len(self.mine)))
         self.unseen = np.zeros((rows.fold.shape[0], n_matches))
 
     def __call__(self, numbers: Sequence[int], label: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        n_models, n = self.seen.shape
-        each = (weight[:, None] * self.seen).reshape(-1, n)
-        coef = logistic(self.design, np.repeat(label, n_models, axis=0), each, 1, RIDGE / n)
+        n_models, n = self.rows.seen.shape
+        each = (weight[:, None] * self.rows.seen).reshape(-1, n)
+        coef = logistic(self.design, np.repeat(label, n_models, axis=0), each, 1, RIDGE / n, tolerance=TOLERANCE)
         scores = (coef[:, 0].astype(np.float32) @ self.design.values).reshape(len(numbers), n_models, n)
         self.coef[list(numbers)] = coef[::n_models, 0]
         self.unseen[:, list(numbers)] = self.rows.own(scores.transpose(1, 0, 2))
@@ -118,9 +148,7 @@ class TreeMatches:
         self.rows, self.features = rows, rows.features(s)
         bins, codes, _ = rows.binned
         self.bins, self.codes = Bins(tuple(bins.cuts[f] for f in self.features)), codes[self.features]
-        self.whole, *self.copies = (
-            Ensemble(self.bins, self.features, np.zeros(n_matches)) for _ in range(1 + rows.n_copies)
-        )
+        self.whole, *self.copies = (Ensemble(self.bins, self.features, np.zeros(n_matches)) for _ in rows.seen)
         self.unseen = np.zeros((codes.shape[1], n_matches))
 
     def __call__(self, numbers: Sequence[int], label: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -134,7 +162,10 @@ class TreeMatches:
         return self.unseen[:, list(numbers)].T
 
     def _fit(self, ensemble: Ensemble, m: int, y: np.ndarray, weight: np.ndarray, rows: np.ndarray) -> None:
-        w = weight[rows]
+        left = [t for t, (output, _) in enumerate(ensemble.outputs) if output != m]  # what it has learned before goes
+        ensemble.trees[:] = [ensemble.trees[t] for t in left]
+        ensemble.outputs[:] = [ensemble.outputs[t] for t in left]
+        ensemble.base[m], w = 0.0, weight[rows]
         if not w.any():
             return
         loss = ClassLoss(y[rows], 2, w / w.mean())
@@ -150,6 +181,27 @@ class TreeMatches:
         """All matches as one ensemble."""
         valid = ensemble_scores(self.whole, self.rows.binned[2][self.features])
         return self.rows.trained(self.whole, self.unseen, valid)
+
+
+class SameForAll:
+    """Learns whom all rows do best to send on: matches without a reading."""
+
+    def __init__(self, rows: DagRows, n_matches: int) -> None:
+        self.rows, self.bias = rows, np.zeros((len(rows.seen), n_matches))
+        self.unseen = np.zeros((len(rows.fold), n_matches))
+
+    def __call__(self, numbers: Sequence[int], label: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        pull = np.where(label == 1, weight, -weight) @ self.rows.seen.T
+        self.bias[:, list(numbers)] = pull.T / max(float(weight.sum()), 1e-30)
+        self.unseen[:] = self.bias[1 + self.rows.fold]
+        return self.unseen[:, list(numbers)].T
+
+    def trained(self) -> Trained:
+        """All matches as one part."""
+        n_matches = self.bias.shape[1]
+        nothing = np.empty((0, self.rows.degree), dtype=np.int64)
+        part = PolynomialPart(self.rows.standard, nothing, np.empty((0, n_matches)), self.bias[0])
+        return self.rows.trained(part, self.unseen, np.tile(self.bias[0], (len(self.rows.problem.valid.y), 1)))
 
 
 LEARNERS: dict[str, type[PolynomialMatches | TreeMatches]] = {"polynomial": PolynomialMatches, "trees": TreeMatches}
