@@ -40,7 +40,7 @@ def trained_dag(n: int = 500, degree: int = 2, forwards: bool = False) -> tuple[
     """A draft over all sets of three sensors, and what it was trained on."""
     problem = make_problem(3, n=n)
     rows = DagRows(Judge(problem), all_subsets(3), degree)
-    program = Dag(rows, n_passes=1, forwards=forwards, is_cut=False).point(0.002, {}).program
+    program = Dag(rows, n_passes=1, forwards=forwards, is_plain=True).point(0.002, {}).program
     assert program is not None
     return program, problem
 

@@ -254,7 +254,7 @@ def test_an_export_keeps_the_agreement_that_was_asked_for() -> None:
     )
     left = []
     for min_agreement in (1.0, 0.99, 0.9):
-        found, on_valid = integers._integers(draft, rows, min_agreement)
+        found, on_valid = integers.to_integers(draft, rows, min_agreement)
         assert on_valid.agreement >= min_agreement
         assert integers._compare(draft, found.program, test).agreement >= min_agreement - 0.03
         left.append(n_weights(found.program))

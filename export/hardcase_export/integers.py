@@ -26,11 +26,11 @@ from .rows import decisions
 from .shrink import shrink, sizes_of
 from .tables import Rows, read_rows
 
-__all__ = ["Made", "make_integers", "read_draft"]
+__all__ = ["Made", "make_integers", "read_draft", "to_integers"]
 
 MAX_ROWS = 8_000  # that sizes are chosen on
-PARTS = (0.5, 0.25, 0.12, 0.06, 0.0)  # of the decisions that may change, how many sizes are chosen for
-SAFE_PART = 0.75  # of them may change on rows that made no choice
+PARTS = (0.5, 0.35, 0.25, 0.12, 0.06, 0.0)  # of the decisions that may change, how many sizes are chosen for
+SAFE_PART = 0.6  # of them may change on rows that made no choice
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def make_integers(build: Path, point: Point, min_agreement: float, legacy: str) 
     """
     draft, manifest = read_draft(build, point, legacy)
     valid, test = (read_rows(build / f"{name}.npz", manifest) for name in ("valid", "test"))
-    made, on_valid = _integers(draft, valid, min_agreement)
+    made, on_valid = to_integers(draft, valid, min_agreement)
     measured = {"valid": on_valid, "test": _compare(draft, made.program, test)}
     _check_agreement(measured, min_agreement)
     return Made(draft, manifest, made, valid, on_valid, measured["test"])
@@ -100,7 +100,7 @@ def _sha256_of(path: Path) -> str:
 # ---------------------------------------------------------------- floats to integers
 
 
-def _integers(draft: Program, rows: Rows, min_agreement: float) -> tuple[Quantised, Parity]:
+def to_integers(draft: Program, rows: Rows, min_agreement: float) -> tuple[Quantised, Parity]:
     """The quantised program, aligned on these rows; 8-bit weights become 16 where agreement asks for it.
 
     Polynomials of products are made as small as agreement allows, and are left whole where nothing can be gained.
@@ -124,7 +124,7 @@ def _aligned(draft: Program, made: Quantised, rows: Rows) -> Quantised:
 
 
 def _small(draft: Program, rows: Rows, min_agreement: float) -> tuple[Quantised, Parity] | None:
-    """The smallest program whose decisions on rows that made no choice keep half of the difference allowed."""
+    """The smallest program that stays well within the difference allowed on rows that made no choice."""
     order = np.random.default_rng(0).permutation(len(rows.y))[:MAX_ROWS]
     seen, unseen = (_some(rows, part) for part in np.split(order, [3 * len(order) // 4]))
     parted = split(draft)
