@@ -10,6 +10,7 @@ not seen the row: a policy that is trained on a model's own rows believes that n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +62,7 @@ def make_bank(rows: DagRows, kind: str, n_jobs: int = 1) -> list[Classifier]:
     return _shared(rows) if kind == "shared" else _polynomials(rows, n_jobs)
 
 
-def stop_losses(rows: DagRows, bank: list[Classifier], is_counted: bool = False) -> np.ndarray:
+def stop_losses(rows: DagRows, bank: Sequence[Classifier], is_counted: bool = False) -> np.ndarray:
     """What it loses to stop in each state, (n_train, n_states): the chance that a margin so wide is wrong.
 
     ``is_counted``: 1 where the answer is wrong, else 0, as in the paper's (5). Its mean is the same; a row's own luck

@@ -7,6 +7,7 @@ forward is one more way to stop, at the chance that f0 is wrong and the price of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -48,6 +49,7 @@ class Dag:
         gives way to one that sends all rows the same way
     n_passes : from the second on, rows count less in states that the pass before does not bring them to
     forwards : whether to ask f0 is an action
+    known : a bank that is there already; None: it is made
     """
 
     rows: DagRows
@@ -57,10 +59,11 @@ class Dag:
     n_passes: int = 2
     forwards: bool = True
     n_jobs: int = 1
+    known: Sequence[Classifier] | None = None
 
     def __post_init__(self) -> None:
         rows, p = self.rows, self.rows.problem
-        self.classifiers: list[Classifier] = make_bank(rows, self.bank, self.n_jobs)
+        self.classifiers = self.known or make_bank(rows, self.bank, self.n_jobs)
         rows.prepare(self.learner == "polynomial", self.learner == "trees")
         self.margins = [one.margin for one in self.classifiers]
         self.losses = stop_losses(rows, self.classifiers, self.is_plain)
