@@ -222,7 +222,7 @@ Written by `benchmarks/dag.py` from `benchmarks/results/dag.json`. Figures are t
 that are drawn by their seeds. `dag` and `lp-tree` give one policy for each price of a list, `static` the sensor sets
 that judged rows keep, with the same classifiers; between two policies curves are linear. `dag, as in the paper`:
 errors counted, one pass, filter trees of polynomials alone; `dag`: with
-[all of this](../math.md#11-policies-on-a-graph). `lp-tree` decides by linear functions here: with all terms its program
+[all of this](../math.md#12-policies-on-a-graph). `lp-tree` decides by linear functions here: with all terms its program
 would have room for a dozen rows of satimage. `trees`: a bank of boosted trees.
 """
 

@@ -5,7 +5,7 @@ Three kinds. ``polynomial``: a multinomial logistic regression on the state's te
 ended. ``trees``: boosted trees of the state's features. ``shared``: one polynomial for all states, trained on rows of
 which some sensors have been hidden (the paper's missing-feature classifier); a state has the part of it whose readings
 it has, because what runs reads nothing that may not have been bought. Losses of stopping come from copies that have
-not seen the row: a policy that is trained on a model's own rows believes that nothing is hard. docs/math.md (57).
+not seen the row: a policy that is trained on a model's own rows believes that nothing is hard. docs/math.md (64).
 """
 
 from __future__ import annotations

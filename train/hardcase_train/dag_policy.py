@@ -2,7 +2,7 @@
 
 States are all sets of a few sensors, or all unions of a few subsets of many (``sensor_subsets``). A price turns cost
 into error, the bank says what it loses to stop in a state, and ``dag.graph_reduce`` learns every state's policy; to
-forward is one more way to stop, at the chance that f0 is wrong and the price of asking it. docs/math.md (51) to (63).
+forward is one more way to stop, at the chance that f0 is wrong and the price of asking it. docs/math.md (58) to (70).
 """
 
 from __future__ import annotations
