@@ -22,6 +22,7 @@ COLOURS = {
     "greedy-miser": "#27ae60",
     "budget-prune": "#6e2c00",
     "lp-tree": "#5d6d7e",
+    "dag": "#117a65",
 }
 
 

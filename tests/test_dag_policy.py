@@ -11,6 +11,7 @@ import pytest
 from hardcase_edge.columns import normalise
 from hardcase_edge.golden import drive
 from hardcase_edge.meter import Meter
+from hardcase_edge.paths import targets_of
 from hardcase_edge.program import TOURNAMENT, Acquire, Answer, Branch, Forward
 from hardcase_edge.session import DEGRADED, Machine, Session
 from hardcase_edge.verifier import verify
@@ -110,6 +111,42 @@ def test_every_single_failure_ends_with_an_answer_of_what_is_left(kind, how):
                 last = machine.program.nodes[got.trace[-1]]
                 assert isinstance(last, Answer | Forward)
                 assert how == "dead" or sum(sensor in s for s in bought) <= 1  # never tried again
+
+
+@pytest.mark.parametrize("kind", ["plain", "plain trees"])
+def test_every_state_ends_well_under_every_single_failure(kind):
+    """Matches at random lead into every state and along every edge; a row's own scores would come to few."""
+    rng = np.random.default_rng(0)
+    X = problem().valid.X
+    X = X[~np.isnan(X).any(axis=1)][:8]
+    for point in points(kind):
+        program = quantise(point.program).program
+        ends = {k for k, n in enumerate(program.nodes) if isinstance(n, Answer)}
+        seen: dict[int | None, set[int]] = {}
+        for _ in range(40):
+            machine = Machine(program)
+            matches = {n.scores.scorer for n in program.nodes if isinstance(n, Branch) and n.rule == TOURNAMENT}
+            for k in matches:
+                width = len(machine.score[k](machine.missing_codes))
+                machine.score[k] = lambda codes, width=width: rng.integers(-5, 6, width).tolist()
+            for failing in (None, 0, 1, 2):
+                got = one(machine, X[rng.integers(len(X))], failing=() if failing is None else (failing,), cloud=False)
+                assert 0 <= got.result < 3
+                assert got.cost <= Meter(program).total(range(3), 1)
+                seen.setdefault(failing, set()).add(got.trace[-1])
+        assert seen[None] == ends
+        for sensor in range(3):
+            without = {k for k in ends if not _needs(program, k, sensor)}
+            assert seen[sensor] >= without
+
+
+def _needs(program, answer, sensor):
+    """Whether all ways to this answer buy the sensor."""
+    reach = {0}
+    for k, node in enumerate(program.nodes):
+        if k in reach and not (isinstance(node, Acquire) and sensor in node.sensors):
+            reach |= set(targets_of(node))
+    return answer not in reach
 
 
 def test_a_dead_sensor_leaves_most_of_the_accuracy():

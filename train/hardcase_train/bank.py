@@ -5,11 +5,12 @@ Three kinds. ``polynomial``: a multinomial logistic regression on the state's te
 ended. ``trees``: boosted trees of the state's features. ``shared``: one polynomial for all states, trained on rows of
 which some sensors have been hidden (the paper's missing-feature classifier); a state has the part of it whose readings
 it has, because what runs reads nothing that may not have been bought. Losses of stopping come from copies that have
-not seen the row: a policy that is trained on a model's own rows believes that nothing is hard.
+not seen the row: a policy that is trained on a model's own rows believes that nothing is hard. docs/math.md (64).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +62,7 @@ def make_bank(rows: DagRows, kind: str, n_jobs: int = 1) -> list[Classifier]:
     return _shared(rows) if kind == "shared" else _polynomials(rows, n_jobs)
 
 
-def stop_losses(rows: DagRows, bank: list[Classifier], is_counted: bool = False) -> np.ndarray:
+def stop_losses(rows: DagRows, bank: Sequence[Classifier], is_counted: bool = False) -> np.ndarray:
     """What it loses to stop in each state, (n_train, n_states): the chance that a margin so wide is wrong.
 
     ``is_counted``: 1 where the answer is wrong, else 0, as in the paper's (5). Its mean is the same; a row's own luck

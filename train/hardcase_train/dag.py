@@ -7,7 +7,7 @@ reduced from the largest on: a state's policy is learned as one cost-sensitive p
 does with each row, right or wrong, is what the row costs from there on.
 
 Nothing here knows labels, models or sensors: rows are matrices of losses and costs (section 2.3 of the paper), so costs
-may depend on the row and a loss may be of regression or ranking. docs/math.md (39) and (40).
+may depend on the row and a loss may be of regression or ranking. docs/math.md (58) to (60).
 """
 
 from __future__ import annotations

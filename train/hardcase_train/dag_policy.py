@@ -2,11 +2,12 @@
 
 States are all sets of a few sensors, or all unions of a few subsets of many (``sensor_subsets``). A price turns cost
 into error, the bank says what it loses to stop in a state, and ``dag.graph_reduce`` learns every state's policy; to
-forward is one more way to stop, at the chance that f0 is wrong and the price of asking it. docs/math.md (39) to (46).
+forward is one more way to stop, at the chance that f0 is wrong and the price of asking it. docs/math.md (58) to (70).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -48,6 +49,7 @@ class Dag:
         gives way to one that sends all rows the same way
     n_passes : from the second on, rows count less in states that the pass before does not bring them to
     forwards : whether to ask f0 is an action
+    known : a bank that is there already; None: it is made
     """
 
     rows: DagRows
@@ -57,10 +59,11 @@ class Dag:
     n_passes: int = 2
     forwards: bool = True
     n_jobs: int = 1
+    known: Sequence[Classifier] | None = None
 
     def __post_init__(self) -> None:
         rows, p = self.rows, self.rows.problem
-        self.classifiers: list[Classifier] = make_bank(rows, self.bank, self.n_jobs)
+        self.classifiers = self.known or make_bank(rows, self.bank, self.n_jobs)
         rows.prepare(self.learner == "polynomial", self.learner == "trees")
         self.margins = [one.margin for one in self.classifiers]
         self.losses = stop_losses(rows, self.classifiers, self.is_plain)

@@ -93,10 +93,14 @@ class DagRows:
         return self.terms.within(self.features(s))
 
     def own(self, scores: np.ndarray) -> np.ndarray:
-        """Of scores by the model and its copies, (1 + N_FOLDS, n_outputs, n_train), each row's copy's.
+        """Scores of training rows, (n_train, n_outputs), each by the copy that has not seen it.
 
-        (n_train, n_outputs).
+        Parameters
+        ----------
+        scores : (1 + N_FOLDS, n_outputs, n_train) by the model and its copies; of the model alone, its own are taken
         """
+        if len(scores) == 1:
+            return np.asarray(scores[0].T, dtype=np.float64)
         return np.asarray(scores[1 + self.fold, :, np.arange(len(self.fold))], dtype=np.float64)
 
     def trained(self, part: Part, unseen: np.ndarray, valid: np.ndarray) -> Trained:

@@ -4,7 +4,7 @@ Beygelzimer, Langford and Ravikumar, *Multiclass classification with filter tree
 to stop: the others play it off among themselves and their winner meets it in the final, so that the last match is
 "stop or go on". A match is learned from the rows' costs of the two that come to it, as learned earlier matches send
 them, weighted by how far these costs lie apart. What learns a round of matches is anything that scores rows: above
-zero the second of the pair wins, as in a program's tournament. docs/math.md (43) to (45).
+zero the second of the pair wins, as in a program's tournament. docs/math.md (61) to (63).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 L-BFGS whose first guess of the Hessian is the terms' Gram matrix: a quarter of it bounds the Hessian of the logistic
 loss (Böhning and Lindsay, 1988), it is the same for all problems on the same terms, and a state's is a part of the
 whole. A problem is a weighting of the rows and labels for them; to a copy that must not see a fold its rows weigh 0. So
-all matches of a round and all their copies are the columns of one matrix product. docs/math.md (42).
+all matches of a round and all their copies are the columns of one matrix product. docs/math.md (66) and (67).
 """
 
 from __future__ import annotations

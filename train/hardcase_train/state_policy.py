@@ -3,7 +3,7 @@
 The tree is the paper's, its matches learned by polynomials or by boosted trees. The cut is in front of it: rows whose
 answer is sure enough stop, where that costs less than what the tree would do with them, and the tree is learned again
 for the others. A polynomial of the readings knows little of how sure a bank of trees is. A tree that does not clearly
-gain on one that sends all rows the same way gives way to it. docs/math.md (58) and (59).
+gain on one that sends all rows the same way gives way to it. docs/math.md (68) and (69).
 """
 
 from __future__ import annotations

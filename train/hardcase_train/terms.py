@@ -3,7 +3,7 @@
 A term is a product of ``degree`` factors, each a feature or the constant 1: homogeneous polynomials of the readings and
 a constant, so lower degrees are among them. Terms that say nothing new are left out: a feature of two values is an
 affine function of itself squared, and two such features of which one pair of values never meets are one of each other
-(all but one product of a one-hot code with itself). docs/math.md (41).
+(all but one product of a one-hot code with itself). docs/math.md (65).
 """
 
 from __future__ import annotations
