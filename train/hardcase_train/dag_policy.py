@@ -100,12 +100,12 @@ class Dag:
         """The program that a price leads to, with its figures on the judged rows."""
         return dag_point(self.rows, self.classifiers, self.learn(price), {**params, "price": price})
 
-    def points(self, params: dict[str, Any]) -> list[Point]:
+    def points(self, params: dict[str, Any], prices: Sequence[float] = ()) -> list[Point]:
         """The points that the judged rows keep over prices, said in errors for what a forwarded case costs.
 
         Where none is forwarded: for what the dearest state does.
         """
-        return best_points([self.point(p / self.unit, params) for p in PRICES])
+        return best_points([self.point(p / self.unit, params) for p in prices or PRICES])
 
 
 def graph_of(search: SubsetSearch, how: str, count: int) -> Graph:
