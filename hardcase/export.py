@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,6 +159,7 @@ def _report(done: Exported) -> dict[str, Any]:
         "valid": done.valid.after.to_json(),
         "test": done.test.after.to_json(),
         "promise": done.promise,
+        "weights": None if done.weights is None else asdict(done.weights),
         "parity": {"valid": done.valid.to_json(), "test": done.test.to_json()},
     }
 
@@ -175,14 +176,17 @@ def _text(done: Exported) -> str:
         f"  picked     {r['method']} {json.dumps(r['params'], sort_keys=True)}",
         f"  cost       worst {cost['worst']:g}, mean {cost['mean']:.2f}, best {cost['best']:g} {unit}",
         f"  agreement  {same['test']:.2%} of test rows decided as the floats do ({same['valid']:.2%} of valid rows, "
-        "on which thresholds were aligned)",
+        f"on which thresholds were aligned), {r['parity']['test']['labels']:.2%} answered alike",
     ]
     for rows in ("valid", "test"):
-        f = r[rows]
+        f, was = r[rows], r["parity"][rows]["before"]
         lines.append(
             f"  {rows:<9}  accuracy {f['accuracy']:.4f}, {f['cost']:.2f} {unit}, "
-            f"{f['forward_rate']:.1%} forwarded, {f['n']} rows"
+            f"{f['forward_rate']:.1%} forwarded, {f['n']} rows; floats {was['accuracy']:.4f}, {was['cost']:.2f} {unit}"
         )
+    if done.weights is not None:
+        w = done.weights
+        lines.append(f"  weights    {w.after} of {w.before} kept; with all of them {w.bytes_before} bytes")
     promise = say_promise(done.promise)
     if promise is not None:
         lines.append(f"  promise    {promise}")
