@@ -1,0 +1,223 @@
+"""The image: a verified program as one flat, aligned, little-endian array that the kernel in C executes in place.
+
+docs/SPEC-image-v1.md defines every word; ``kernel/hardcase.c`` reads them. An image decides as its program does, but is no
+exchange format: it is made where it is used, from a bundle, and thrown away with the kernel that it was made for. Parts
+are renumbered so that whatever is read together lies together; sensors, nodes, scorers and outputs keep their numbers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+from .cells import Cells
+from .ensemble_image import Ensemble, plan_ensemble
+from .errors import ImageError
+from .layout import DTYPES, KINDS, RULES
+from .paths import targets_of
+from .program import Acquire, Answer, Branch, Node, Opaque, Polynomial, Program, Select, Stack, Trees
+from .sections import Sections
+
+__all__ = ["IMAGE_VERSION", "make_image"]
+
+IMAGE_VERSION = 1
+MAGIC = 0x31494348  # HCI1
+HEADER_BYTES = 128
+SESSION_BYTES = 64  # of hc_session
+NOT_SENT = 0xFFFF
+MAX_COST = 2**62
+_SIZE = {"i32": 4, "f32": 4, "f64": 8}
+
+
+def make_image(program: Program) -> bytes:
+    """The image of a verified, quantised program.
+
+    Raises
+    ------
+    ImageError
+        The kernel cannot run this program (an opaque scorer, more columns of a feature than a byte counts, a
+        candidate's cost beyond 62 bits): it runs in Python.
+    """
+    return _Image(program).pack()
+
+
+class _Image:
+    def __init__(self, program: Program) -> None:
+        self.p = program
+        self.out = Sections(HEADER_BYTES)
+        self.cells = Cells(program)
+        self.ensembles: dict[int, Ensemble] = {}
+        for k, scorer in enumerate(program.scorers):
+            if isinstance(scorer, Opaque):
+                raise ImageError(f"scorer {k} is a TFLite model, which runs in Python only")
+            if isinstance(scorer, Polynomial):
+                self.cells.want_polynomial(scorer.columns)
+            elif isinstance(scorer, Trees):
+                self.ensembles[k] = plan_ensemble(scorer, self.cells)
+        self.cells.number()
+
+    def pack(self) -> bytes:
+        p, out = self.p, self.out
+        widths = [len(s.base if isinstance(s, Trees) else s.bias) for s in p.scorers]  # type: ignore[union-attr]
+        first = [0, *accumulate(widths)]
+        at_sensors = self._sensors()
+        at_scorers = out.i32([self._scorer(k, first[k]) for k in range(len(p.scorers))])
+        at_nodes = out.i32([self._node(node) for node in p.nodes])
+        steps = _longest_path(p.nodes)
+        entrants = max((2 * len(n.targets) - 1 for n in p.nodes if isinstance(n, Branch) and n.bracket), default=0)
+        features = len(self.feature_order)
+        request = sum(_SIZE[p.features[f].dtype] for f in p.uplink.features)
+        small_left, small, wide_left, wide = self.cells.counts
+        memory = Memory()
+        places = [
+            memory.take(8 * first[-1], 8),
+            memory.take(request, 8),
+            memory.take(2 * wide, 2),
+            memory.take(2 * steps, 2),
+            memory.take(2 * entrants, 2),
+            memory.take(small, 1),
+            memory.take(len(p.sensors), 1),
+            memory.take(len(p.scorers), 1),
+        ]
+        data = out.pack()
+        up = p.uplink
+        cost = up.per_request + up.per_byte * up.request_bytes + up.cloud_per_request
+        head = struct.pack(
+            "<16Iq14I",
+            MAGIC, len(data), memory.total(), features, len(p.sensors), len(self.cells.columns), len(p.scorers),
+            len(p.nodes), p.n_classes, p.max_item_size, self.at_features, at_sensors, self.at_columns, at_scorers,
+            at_nodes, request, cost, small_left, small, wide_left, wide, steps, entrants, *places,
+        )  # fmt: skip
+        assert len(head) == HEADER_BYTES
+        return head + data[HEADER_BYTES:]
+
+    # ------------------------------------------------------------ sensors, features, columns
+
+    def _sensors(self) -> int:
+        p, out = self.p, self.out
+        sent = dict(
+            zip(p.uplink.features, accumulate((_SIZE[p.features[f].dtype] for f in p.uplink.features), initial=0))
+        )
+        self.feature_order = [f for s in p.sensors for f in s.features]
+        records: list[int] = []
+        features, first_feature, first_column = bytearray(), 0, 0
+        for k, s in enumerate(p.sensors):
+            n_columns, n_bytes = 0, 0
+            for f in s.features:
+                feature, columns = p.features[f], self.cells.of_feature(f)
+                if len(columns) > 255:
+                    raise ImageError(f"feature {f} is seen through {len(columns)} columns, at most 255 are read")
+                flags = DTYPES.index(feature.dtype) | 4 * feature.nullable
+                features += struct.pack("<HBB", sent.get(f, NOT_SENT), len(columns), flags)
+                n_columns += len(columns)
+                size = _SIZE[feature.dtype]
+                n_bytes = -(-n_bytes // size) * size + size
+            scorers = self._scorers_of(k)
+            records += [first_feature, len(s.features), first_column, self._cost(s.cost), len(s.cost)]
+            records += [out.i16(scorers), len(scorers), n_bytes]
+            first_feature += len(s.features)
+            first_column += n_columns
+        self.at_features = out.raw(bytes(features), 4)
+        columns = b"".join(self.cells.record(c, out) for f in self.feature_order for c in self.cells.of_feature(f))
+        self.at_columns = out.raw(columns, 4)
+        return out.i32(records)
+
+    def _scorers_of(self, sensor: int) -> list[int]:
+        """Scorers that read a column of this sensor: their scores are computed again once it is fed."""
+        p = self.p
+        own = set(p.sensors[sensor].features)
+        found: list[int] = []
+        for k, s in enumerate(p.scorers):
+            reads = s.trees in found if isinstance(s, Stack) else any(p.columns[c].feature in own for c in s.columns)  # type: ignore[union-attr]
+            if reads:
+                found.append(k)
+        return found
+
+    def _cost(self, coefficients: Sequence[int]) -> int:
+        size, total = self.p.max_item_size, 0
+        for c in reversed(coefficients):
+            total = total * size + c
+        if total >= MAX_COST:
+            raise ImageError(f"a cost of {total} millionths may be met, less than 2^62 is reckoned with")
+        return self.out.i64(coefficients)
+
+    # ------------------------------------------------------------ scorers
+
+    def _scorer(self, k: int, first: int) -> int:
+        s, out = self.p.scorers[k], self.out
+        if isinstance(s, Trees):
+            head = [1, len(s.base), first, out.i32(_whole(s.base)), len(self.ensembles[k].groups)]
+            return out.i32(head + self.ensembles[k].records(self.cells, out))
+        if isinstance(s, Stack):
+            members = [w for m in s.members for w in (s.trees, *self.ensembles[s.trees].place[m])]
+            weights = out.i16([_int(w) for row in s.weights for w in row])
+            return out.i32([2, len(s.bias), first, len(s.members), weights, out.i64(_whole(s.bias)), *members])
+        assert isinstance(s, Polynomial)
+        weights = [_int(w) for row in s.weights for w in row]
+        one_byte = s.weight_bits == 8
+        return out.i32(
+            [0, len(s.bias), first, len(s.columns)]
+            + [out.i16([self.cells.wide(c) for c in s.columns]), out.i16([x or 0 for x in s.substitutes])]
+            + [len(s.terms), len(s.terms[0]) if s.terms else 1, out.i16([k for term in s.terms for k in term])]
+            + [
+                out.raw(struct.pack(f"<{len(weights)}b", *weights), 1) if one_byte else out.i16(weights),
+                1 if one_byte else 2,
+            ]
+            + [out.i64(_whole(s.bias)), s.constant]
+        )
+
+    # ------------------------------------------------------------ nodes
+
+    def _node(self, node: Node) -> int:
+        out = self.out
+        if isinstance(node, Acquire):
+            return out.i32([0, node.then, node.otherwise, len(node.sensors), *node.sensors])
+        if isinstance(node, Branch):
+            s = node.scores
+            head = [1, s.scorer, s.start, s.stop - s.start, RULES.index(node.rule), out.i64([_int(node.threshold)])]
+            return out.i32([*head, len(node.targets), *node.targets, *(e for pair in node.bracket for e in pair)])
+        if isinstance(node, Select):
+            words = [2, node.otherwise, len(node.candidates)]
+            for c in node.candidates:
+                words += [c.max_size, c.target, self._cost(c.cost), len(c.cost)]
+            return out.i32(words)
+        if isinstance(node, Answer):
+            s = node.scores
+            at = [len(node.margins), out.i64(_whole(node.margins)), out.i16(node.confidences)]
+            return out.i32([3, s.scorer, s.start, s.stop - s.start, KINDS.index(node.kind), *at])
+        return out.i32([4, node.fallback, node.fallback, len(node.sensors), *node.sensors])
+
+
+class Memory:
+    """Where the parts of a session lie, after its struct."""
+
+    def __init__(self) -> None:
+        self._end = SESSION_BYTES
+
+    def take(self, size: int, alignment: int) -> int:
+        """The offset of ``size`` bytes more."""
+        at = -(-self._end // alignment) * alignment
+        self._end = at + size
+        return at
+
+    def total(self) -> int:
+        """All bytes, a multiple of 8."""
+        return -(-self._end // 8) * 8
+
+
+def _int(value: float) -> int:
+    if value != int(value):
+        raise ImageError(f"a scorer holds {value}: this is a draft, quantise it")
+    return int(value)
+
+
+def _whole(values: Iterable[float]) -> list[int]:
+    return [_int(v) for v in values]
+
+
+def _longest_path(nodes: Sequence[Node]) -> int:
+    longest = [1] * len(nodes)
+    for k in range(len(nodes) - 1, -1, -1):
+        longest[k] = 1 + max([longest[t] for t in targets_of(nodes[k])], default=0)
+    return longest[0]
