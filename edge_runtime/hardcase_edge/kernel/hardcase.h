@@ -157,6 +157,9 @@ int hc_visited(const hc_session *s, int step);
 /* The scores of a scorer for codes of the session as they are: output 0 to its last. For tests and benchmarks. */
 int64_t hc_score(hc_session *s, int scorer, int output);
 
+/* The scores of an ensemble that is code: defined by the exported inline.c, where hardcase_config.h says HC_INLINE. */
+void hc_inline(uint32_t scorer, const unsigned char *small, const unsigned char *wide, unsigned char *scores);
+
 #ifdef __cplusplus
 }
 #endif
