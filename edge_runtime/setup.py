@@ -12,7 +12,7 @@ kernel = Extension(
     "hardcase_edge._kernel",
     [f"{FOLDER}/module.c", f"{FOLDER}/hardcase.c"],
     include_dirs=[FOLDER],
-    depends=[f"{FOLDER}/hardcase.h"],
+    depends=[f"{FOLDER}/hardcase.h", f"{FOLDER}/hardcase_config.h"],
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
     extra_compile_args=["-std=c99", "-O2"],
     py_limited_api=True,

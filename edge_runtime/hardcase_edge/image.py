@@ -19,7 +19,7 @@ from .paths import targets_of
 from .program import Acquire, Answer, Branch, Node, Opaque, Polynomial, Program, Scorer, Select, Stack, Trees
 from .sections import Sections
 
-__all__ = ["IMAGE_VERSION", "make_image"]
+__all__ = ["IMAGE_VERSION", "Image", "make_image"]
 
 IMAGE_VERSION = 1
 MAGIC = 0x31494348  # HCI1
@@ -39,12 +39,16 @@ def make_image(program: Program) -> bytes:
         The kernel cannot run this program (an opaque scorer, more columns of a feature than a byte counts, a
         candidate's cost beyond 62 bits): it runs in Python.
     """
-    return _Image(program).pack()
+    return Image(program).pack()
 
 
-class _Image:
-    def __init__(self, program: Program) -> None:
+class Image:
+    """A program on its way to bytes. ``inlined``: ensembles that are code beside the kernel, not tables here."""
+
+    def __init__(self, program: Program, inlined: Iterable[int] = ()) -> None:
         self.p = program
+        self.inlined = frozenset(inlined)
+        self.session_bytes = 0  # known once packed
         self.out = Sections(HEADER_BYTES)
         self.cells = Cells(program)
         self.ensembles: dict[int, Ensemble] = {}
@@ -79,6 +83,7 @@ class _Image:
             memory.take(len(p.sensors), 1),
             memory.take(len(p.scorers), 1),
         ]
+        self.session_bytes = memory.total()
         data = out.pack()
         up = p.uplink
         cost = up.per_request + up.per_byte * up.request_bytes + up.cloud_per_request
@@ -144,6 +149,8 @@ class _Image:
 
     def _scorer(self, k: int, first: int) -> int:
         s, out = self.p.scorers[k], self.out
+        if isinstance(s, Trees) and k in self.inlined:
+            return out.i32([3, len(s.base), first])
         if isinstance(s, Trees):
             head = [1, len(s.base), first, out.i32(_whole(s.base)), len(self.ensembles[k].groups)]
             return out.i32(head + self.ensembles[k].records(self.cells, out))

@@ -3,6 +3,7 @@
  * Rules here: the image and what follows a session are only ever touched through the loads and stores below (memcpy of
  * the right width, so no aliasing, no unaligned access); sums that a forged image could overflow are unsigned. */
 #include "hardcase.h"
+#include "hardcase_config.h"
 
 #include <string.h>
 
@@ -54,7 +55,7 @@ enum type { T_I32, T_F32, T_F64 };
 enum sensor { SENSOR_WORDS = 8, N_FEATURE = 0, N_FEATURES, N_COLUMN, N_COST, N_COSTS, N_SCORERS, N_SCORERS_COUNT, N_READING_BYTES };
 enum column { COLUMN_BYTES = 12, C_RULE = 0, C_IS_WIDE = 1, C_CELL = 2, C_A = 4, C_B = 8 };
 enum rule { R_AFFINE, R_RANK, R_DIRECT, R_COPY };
-enum scorer { K_POLYNOMIAL, K_TREES, K_STACK };
+enum scorer { K_POLYNOMIAL, K_TREES, K_STACK, K_INLINE };
 enum polynomial { P_KIND, P_OUTPUTS, P_FIRST, P_COLUMNS, P_CELLS, P_SUBSTITUTES, P_TERMS, P_DEGREE, P_POSITIONS, P_WEIGHTS, P_WEIGHT_BYTES, P_BIAS, P_CONSTANT, P_WORDS };
 enum trees { E_KIND, E_OUTPUTS, E_FIRST, E_BASE, E_GROUPS, E_WORDS };
 enum group { GROUP_WORDS = 6, G_LAYOUT = 0, G_OUTPUT, G_WIDTH, G_TREES, G_DEPTH, G_DATA };
@@ -487,9 +488,13 @@ static const unsigned char *scores_of(hc_session *s, uint32_t scorer)
     unsigned char *scores = part(s, S_SCORES) + 8 * (size_t)word(record, P_FIRST);
     unsigned char *is_scored = part(s, S_IS_SCORED) + scorer;
     if (!*is_scored) {
-        if (word(record, P_KIND) == K_POLYNOMIAL) polynomial_scores(s, image, record, scores);
-        else if (word(record, P_KIND) == K_TREES) tree_scores(s, image, record, scores);
-        else stack_scores(s, image, record, scores);
+        uint32_t kind = word(record, P_KIND);
+        if (kind == K_TREES) tree_scores(s, image, record, scores);
+        if (HC_POLYNOMIALS && kind == K_POLYNOMIAL) polynomial_scores(s, image, record, scores);
+        if (HC_STACKS && kind == K_STACK) stack_scores(s, image, record, scores);
+#if HC_INLINE
+        if (kind == K_INLINE) hc_inline(scorer, part(s, S_SMALL), part(s, S_WIDE), scores);
+#endif
         *is_scored = 1;
     }
     return scores;
@@ -1019,6 +1024,7 @@ static int check_scorers(checked *c)
         case K_POLYNOMIAL: is_ok = check_polynomial(c, scorer); break;
         case K_TREES: is_ok = check_trees(c, scorer); break;
         case K_STACK: is_ok = check_stack(c, scorer, k); break;
+        case K_INLINE: is_ok = HC_INLINE; break;
         default: is_ok = 0;
         }
         if (!is_ok) return 0;
