@@ -1,5 +1,5 @@
 # make demo · make test · make check · make wheels · make bench-edge · make bench-learning ·
-# make bench-booster · make bench-promise · make fuzz · make stack
+# make bench-booster · make bench-promise · make bench-exports · make fuzz · make stack
 #
 # Everything lives in .venv. What only a system package can give (mosquitto, for the system tests) is installed by apt
 # when run as root, and otherwise named in one line.
@@ -10,7 +10,8 @@ READY := .venv/.ready
 PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks
 
-.PHONY: demo test check wheels golden bench-edge bench-learning bench-booster bench-promise fuzz stack clean mosquitto
+.PHONY: demo test check wheels golden bench-edge bench-learning bench-booster bench-promise bench-exports fuzz stack \
+	clean mosquitto
 
 demo: $(READY)
 	@$(BIN)/hardcase demo
@@ -47,6 +48,9 @@ bench-booster: $(READY)
 
 bench-promise: $(READY)
 	@$(BIN)/python benchmarks/promise.py
+
+bench-exports: $(READY)
+	@$(BIN)/python benchmarks/exports.py
 
 $(READY): constraints.txt pyproject.toml $(wildcard */pyproject.toml edge_runtime/setup.py edge_runtime/hardcase_edge/kernel/*.[ch])
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or later is needed: apt install python3 python3-venv"; exit 2; }

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.errors import InputError
 from hardcase_edge.meter import to_unit
 
+from .targets import Targets, add_targets
+
 if TYPE_CHECKING:
     from hardcase_export.held_out import HeldOut
     from hardcase_export.promised import Terms
@@ -46,7 +48,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="hpc.onnx or module:function, to answer those rows (default: the build's, or the answers in FILE)",
     )
-    parser.add_argument("--out", required=True, metavar="FILE", help="the bundle to write, such as model.hcb")
+    parser.add_argument("--out", metavar="FILE", help="the bundle to write, such as model.hcb")
+    add_targets(parser)
     parser.add_argument("--key", metavar="FILE", help="private key to sign with, from hardcase keygen")
     parser.add_argument("--method", metavar="NAME", help="look at the points of this method only")
     parser.add_argument(
@@ -64,7 +67,9 @@ def run(args: argparse.Namespace) -> int:
     """Export and report."""
     from hardcase_export.write import export_bundle
 
-    terms = _terms(args)
+    terms, targets = _terms(args), Targets(args)
+    if args.out is None and not targets.folders:
+        raise InputError("nothing is asked for; name a bundle with --out, or a folder with --onnx or --tflite")
     done = export_bundle(
         args.build,
         args.out,
@@ -76,8 +81,13 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
         terms=terms,
         held_out=None if args.calibration is None else _held_out(args),
+        beside=targets,
     )
-    print(json.dumps(_report(done)) if args.json else _text(done))
+    if args.json:
+        models = {str(folder): entries for folder, entries in targets.entries.items()}
+        print(json.dumps({**_report(done), "models": models}))
+    else:
+        print("\n".join([_text(done), *targets.text()]))
     return 0
 
 
@@ -119,7 +129,7 @@ def _held_out(args: argparse.Namespace) -> HeldOut:
 
 def _report(done: Exported) -> dict[str, Any]:
     return {
-        "bundle": str(done.path),
+        "bundle": None if done.path is None else str(done.path),
         "sha256": done.sha256,
         "bytes": done.n_bytes,
         "signed": done.is_signed,
@@ -146,7 +156,8 @@ def _text(done: Exported) -> str:
     r = _report(done)
     cost, same, unit = r["cost"], r["agreement"], r["unit"]
     lines = [
-        f"{r['bundle']}: {r['bytes']} bytes, {'signed' if r['signed'] else 'not signed'}, {r['golden']} golden cases",
+        f"{r['bundle'] or 'no bundle written'}: {r['bytes']} bytes, {'signed' if r['signed'] else 'not signed'}, "
+        f"{r['golden']} golden cases",
         f"  sha256     {r['sha256']}",
         f"  picked     {r['method']} {json.dumps(r['params'], sort_keys=True)}",
         f"  cost       worst {cost['worst']:g}, mean {cost['mean']:.2f}, best {cost['best']:g} {unit}",
