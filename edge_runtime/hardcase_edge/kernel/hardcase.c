@@ -226,11 +226,11 @@ static uint32_t rank64(bytes_in keys, uint32_t n, int64_t key)
     return low + (get_i64(keys + 8 * (size_t)low) < key);
 }
 
-/* How far a number lies above a lowest one, at most so far; masks, because a guess would often be wrong here. */
+/* How far a number lies above a lowest one, at most so far. */
 static inline uint32_t direct(int32_t v, int32_t lowest, uint32_t most)
 {
-    uint32_t rise = ((uint32_t)v - (uint32_t)lowest) & (0u - (uint32_t)(v > lowest));
-    return most + ((rise - most) & (0u - (uint32_t)(rise < most)));
+    uint32_t rise = (uint32_t)(v > lowest ? v : lowest) - (uint32_t)lowest;
+    return rise < most ? rise : most;
 }
 
 /* The code of a present reading through a column; small cells count from 1. */
@@ -270,13 +270,21 @@ static int is_whole(hc_session *s, bytes_in record, bytes_in readings)
     uint32_t n = word(record, N_FEATURES);
     int is_sent = word(image, H_REQUEST_BYTES) > 0, is_good = 1;
     size_t offset = 0;
-    if (word(record, N_PLAIN) && !is_sent) { /* all of one type of four bytes, none may be missing */
-        uint32_t any = 0;
-        if (word(record, N_PLAIN) == 1 + T_I32)
-            for (; n > 0; n--, readings += 4) any |= get_u32(readings) == 0x80000000u;
-        else
-            for (; n > 0; n--, readings += 4) any |= (get_u32(readings) & 0x7FFFFFFFu) >= 0x7F800000u;
-        return !any;
+    if (word(record, N_PLAIN) == 1 + T_I32 && !is_sent) { /* all i32, none may be missing: the lowest says it */
+        int32_t lowest = INT32_MAX;
+        for (; n > 0; n--, readings += 4) {
+            int32_t v = get_i32(readings);
+            lowest = v < lowest ? v : lowest;
+        }
+        return lowest != INT32_MIN;
+    }
+    if (word(record, N_PLAIN) && !is_sent) { /* the same of f32: the farthest from zero */
+        uint32_t farthest = 0;
+        for (; n > 0; n--, readings += 4) {
+            uint32_t v = get_u32(readings) & 0x7FFFFFFFu;
+            farthest = v > farthest ? v : farthest;
+        }
+        return farthest < 0x7F800000u;
     }
     for (; n > 0; n--, feature += FEATURE_BYTES) {
         size_t size = TYPE_BYTES[feature[F_TYPE]];
