@@ -1,4 +1,4 @@
-"""``hardcase export``: one point of a trained front becomes a bundle for devices."""
+"""``hardcase export``: one point of a trained front becomes a bundle for devices, or C for microcontrollers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["HELP", "arguments", "run"]
 
-HELP = "Write the bundle of one point of a trained front."
+HELP = "Write the bundle of one point of a trained front, or C sources of it."
+DEFAULT_MAX_LOSS = 0.01  # of --c, which needs no wish
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("build", metavar="BUILD", help="the folder that hardcase train wrote")
-    wish = parser.add_mutually_exclusive_group(required=True)
+    parser.add_argument("build", metavar="BUILD", help="the folder that hardcase train wrote; for --c, or a bundle")
+    wish = parser.add_mutually_exclusive_group()
     wish.add_argument(
         "--max-loss", type=float, metavar="SHARE", help="the cheapest point at most this far below f0 (0.01: 1 %%)"
     )
@@ -46,7 +47,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="hpc.onnx or module:function, to answer those rows (default: the build's, or the answers in FILE)",
     )
-    parser.add_argument("--out", required=True, metavar="FILE", help="the bundle to write, such as model.hcb")
+    out = parser.add_mutually_exclusive_group(required=True)
+    out.add_argument("--out", metavar="FILE", help="the bundle to write, such as model.hcb")
+    out.add_argument("--c", metavar="FOLDER", help="C sources for a microcontroller, with the bundle")
+    parser.add_argument("--inline", action="store_true", help="with --c: small tree ensembles as code, not tables")
     parser.add_argument("--key", metavar="FILE", help="private key to sign with, from hardcase keygen")
     parser.add_argument("--method", metavar="NAME", help="look at the points of this method only")
     parser.add_argument(
@@ -62,12 +66,40 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Export and report."""
+    if args.inline and args.c is None:
+        raise InputError("--inline is a form of --c; give both")
+    if args.c is not None:
+        return _run_c(args)
+    done = _export(args, Path(args.out))
+    print(json.dumps(_report(done)) if args.json else _text(done))
+    return 0
+
+
+def _run_c(args: argparse.Namespace) -> int:
+    from .export_c import c_lines, c_report, export_c
+
+    is_wished = (args.max_loss, args.budget, args.risk) != (None, None, None)
+    if Path(args.build).is_file() and is_wished:
+        raise InputError(f"{args.build} is a bundle, in which nothing is left to pick; leave out the wish")
+    if not is_wished:
+        args.max_loss = DEFAULT_MAX_LOSS
+    out = Path(args.c)
+    done, made = export_c(Path(args.build), out, args.inline, lambda path: _export(args, path))
+    if args.json:
+        print(json.dumps(({} if done is None else _report(done)) | {"c": c_report(out, made)}))
+    else:
+        print("\n".join(([] if done is None else [_text(done)]) + c_lines(out, made)))
+    return 0
+
+
+def _export(args: argparse.Namespace, out: Path) -> Exported:
+    """The bundle of the point that was asked for."""
     from hardcase_export.write import export_bundle
 
     terms = _terms(args)
-    done = export_bundle(
+    return export_bundle(
         args.build,
-        args.out,
+        out,
         max_loss=args.max_loss,
         budget=args.budget,
         key=args.key,
@@ -77,8 +109,6 @@ def run(args: argparse.Namespace) -> int:
         terms=terms,
         held_out=None if args.calibration is None else _held_out(args),
     )
-    print(json.dumps(_report(done)) if args.json else _text(done))
-    return 0
 
 
 def _terms(args: argparse.Namespace) -> Terms | None:
