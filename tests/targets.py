@@ -77,7 +77,7 @@ class Target:
     def compile(self, sources: list[Path], out: Path, *flags: str) -> Path:
         """An executable; every warning is an error."""
         link = self.board.link() if self.board else []
-        command = [*self.compiler, *STRICT, *flags, *map(str, sources), *link, "-o", str(out)]
+        command = [*self.compiler, *STRICT, *flags, *map(str, sources), *link, "-lm", "-o", str(out)]
         made = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert made.returncode == 0, made.stderr
         return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hardcase_edge.load import load_bundle
+from hardcase_edge.window import window_features
 from hardcase_export import c_size
 from hardcase_export.c_boards import BOARDS, COMPILER, EMULATOR, FILES
 from hardcase_export.c_export import KERNEL, write_c
@@ -54,6 +56,45 @@ def test_unrolled_ensembles_score_as_the_oracle(target: Target, unrolled: list[P
     right, of, all_ = target.run(program).split()
     assert (right, of) == (all_, "of")
     assert int(all_) > 1000
+
+
+WINDOWS = """
+#include <stdio.h>
+#include <string.h>
+#include "window.h"
+
+static const double samples[] = {%s};
+static const int lengths[] = {%s};
+
+static double sample(const void *from, size_t k) { return ((const double *)from)[k]; }
+
+int main(void)
+{
+    const double *at = samples;
+    for (size_t w = 0; w < sizeof lengths / sizeof *lengths; at += lengths[w++]) {
+        double features[4];
+        uint64_t bits[4];
+        window_features(sample, at, (size_t)lengths[w], features);
+        memcpy(bits, features, sizeof bits);
+        for (int f = 0; f < 4; f++)
+            printf("%%08lx%%08lx ", (unsigned long)(bits[f] >> 32), (unsigned long)(bits[f] & 0xFFFFFFFF));
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
+def test_a_window_has_the_features_of_training_bit_for_bit(target: Target, tmp_path: Path) -> None:
+    target.need()
+    rng = random.Random(3)
+    windows = [[rng.gauss(rng.choice([0, 1e9]), rng.choice([1e-3, 40])) for _ in range(n)] for n in (2, 3, 60, 500)]
+    numbers = ", ".join(x.hex() for window in windows for x in window)
+    source = tmp_path / "windows.c"
+    source.write_text(WINDOWS % (numbers, ", ".join(str(len(w)) for w in windows)))
+    program = target.compile([source], tmp_path / "windows", "-O2", "-ffp-contract=fast", f"-I{FILES}")
+    expected = [struct.pack(">d", x).hex() for window in windows for x in window_features(window)]
+    assert target.run(program).split() == expected
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ def write_c(loaded: Loaded, folder: Path, *, inline: bool = False) -> ExportedC:
     inlined = tuple(k for k in ensembles if inline and _can_unroll(program, k))
     image = Image(program, inlined)
     data = image.pack()
-    _copy(folder)
+    _copy(folder, has_windows=bool(manifest.windows))
     made = {
         "hardcase_config.h": config_header(program, inlined),
         "model.h": model_header(program, manifest, data, image.session_bytes, loaded.bundle.sha256),
@@ -87,9 +87,10 @@ def own_files(loaded: Loaded) -> dict[str, str]:
     return {"main.c": (FILES / "main.c").read_text(encoding="ascii"), "sensors.h": sensors}
 
 
-def _copy(folder: Path) -> None:
+def _copy(folder: Path, has_windows: bool) -> None:
     """What is the same for every policy."""
-    for path in (*KERNEL.glob("hardcase.[ch]"), *FILES.glob("*.[ch]"), FILES / "Makefile"):
+    files = [*KERNEL.glob("hardcase.[ch]"), *FILES.glob("*.[ch]"), FILES / "Makefile"]
+    for path in [f for f in files if has_windows or f.name != "window.h"]:
         shutil.copyfile(path, folder / path.name)
     shutil.copytree(FILES / "boards", folder / "boards", ignore=shutil.ignore_patterns("__pycache__"))
 
