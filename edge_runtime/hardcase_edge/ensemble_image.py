@@ -1,8 +1,8 @@
 """Ensembles in an image: trees regrouped by layout, outputs and depth, so that a kernel walks many alike at a time.
 
 A shallow tree becomes a complete one in heap order (node i has the children 2i and 2i+1, the root is 1), padded where
-it has fewer levels; a deep, leaf-wise one keeps pointers. Either way a row reaches leaves of the same values, and sums of
-integers do not depend on the order of trees.
+it has fewer levels; a deep, leaf-wise one keeps pointers. Either way a row reaches leaves of the same values, and sums
+of integers do not depend on the order of trees.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Ensemble:
                 struct.pack("<BBhh" if self.is_small else "<Hhhh", *split, *children)
                 for split, children in zip(self._splits(tree, cells), children_of(tree), strict=True)
             )
-            places += [out.raw(data, 2), out.i16([int(v) for v in tree.leaves])]
+            places += [out.raw(data, 2), out.i16([int(v) for v in tree.leaves]), len(tree.splits)]
         return out.i32(places)
 
 

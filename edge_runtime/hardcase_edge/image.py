@@ -1,8 +1,8 @@
 """The image: a verified program as one flat, aligned, little-endian array that the kernel in C executes in place.
 
-docs/SPEC-image-v1.md defines every word; ``kernel/hardcase.c`` reads them. An image decides as its program does, but is no
-exchange format: it is made where it is used, from a bundle, and thrown away with the kernel that it was made for. Parts
-are renumbered so that whatever is read together lies together; sensors, nodes, scorers and outputs keep their numbers.
+docs/SPEC-image-v1.md defines every word; ``kernel/hardcase.c`` reads them. An image decides as its program does, but is
+no exchange format: it is made of a bundle where it is used, for the kernel of the same version. Parts are renumbered so
+that what is read together lies together; sensors, nodes, scorers and outputs keep their numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .ensemble_image import Ensemble, plan_ensemble
 from .errors import ImageError
 from .layout import DTYPES, KINDS, RULES
 from .paths import targets_of
-from .program import Acquire, Answer, Branch, Node, Opaque, Polynomial, Program, Select, Stack, Trees
+from .program import Acquire, Answer, Branch, Node, Opaque, Polynomial, Program, Scorer, Select, Stack, Trees
 from .sections import Sections
 
 __all__ = ["IMAGE_VERSION", "Image", "make_image"]
@@ -63,14 +63,13 @@ class Image:
 
     def pack(self) -> bytes:
         p, out = self.p, self.out
-        widths = [len(s.base if isinstance(s, Trees) else s.bias) for s in p.scorers]  # type: ignore[union-attr]
+        widths = [_width(s) for s in p.scorers]
         first = [0, *accumulate(widths)]
         at_sensors = self._sensors()
         at_scorers = out.i32([self._scorer(k, first[k]) for k in range(len(p.scorers))])
         at_nodes = out.i32([self._node(node) for node in p.nodes])
         steps = _longest_path(p.nodes)
         entrants = max((2 * len(n.targets) - 1 for n in p.nodes if isinstance(n, Branch) and n.bracket), default=0)
-        features = len(self.feature_order)
         request = sum(_SIZE[p.features[f].dtype] for f in p.uplink.features)
         small_left, small, wide_left, wide = self.cells.counts
         memory = Memory()
@@ -90,7 +89,7 @@ class Image:
         cost = up.per_request + up.per_byte * up.request_bytes + up.cloud_per_request
         head = struct.pack(
             "<16Iq14I",
-            MAGIC, len(data), memory.total(), features, len(p.sensors), len(self.cells.columns), len(p.scorers),
+            MAGIC, len(data), memory.total(), len(p.features), len(p.sensors), len(self.cells.columns), len(p.scorers),
             len(p.nodes), p.n_classes, p.max_item_size, self.at_features, at_sensors, self.at_columns, at_scorers,
             at_nodes, request, cost, small_left, small, wide_left, wide, steps, entrants, *places,
         )  # fmt: skip
@@ -101,10 +100,10 @@ class Image:
 
     def _sensors(self) -> int:
         p, out = self.p, self.out
-        sent = dict(
-            zip(p.uplink.features, accumulate((_SIZE[p.features[f].dtype] for f in p.uplink.features), initial=0))
-        )
-        self.feature_order = [f for s in p.sensors for f in s.features]
+        sent, n_sent = {}, 0
+        for f in p.uplink.features:
+            sent[f] = n_sent
+            n_sent += _SIZE[p.features[f].dtype]
         records: list[int] = []
         features, first_feature, first_column = bytearray(), 0, 0
         for k, s in enumerate(p.sensors):
@@ -124,8 +123,7 @@ class Image:
             first_feature += len(s.features)
             first_column += n_columns
         self.at_features = out.raw(bytes(features), 4)
-        columns = b"".join(self.cells.record(c, out) for f in self.feature_order for c in self.cells.of_feature(f))
-        self.at_columns = out.raw(columns, 4)
+        self.at_columns = out.raw(b"".join(self.cells.record(c, out) for c in self.cells.columns), 4)
         return out.i32(records)
 
     def _scorers_of(self, sensor: int) -> list[int]:
@@ -134,8 +132,8 @@ class Image:
         own = set(p.sensors[sensor].features)
         found: list[int] = []
         for k, s in enumerate(p.scorers):
-            reads = s.trees in found if isinstance(s, Stack) else any(p.columns[c].feature in own for c in s.columns)  # type: ignore[union-attr]
-            if reads:
+            columns = s.columns if isinstance(s, Polynomial | Trees) else ()
+            if (isinstance(s, Stack) and s.trees in found) or any(p.columns[c].feature in own for c in columns):
                 found.append(k)
         return found
 
@@ -161,18 +159,13 @@ class Image:
             weights = out.i16([_int(w) for row in s.weights for w in row])
             return out.i32([2, len(s.bias), first, len(s.members), weights, out.i64(_whole(s.bias)), *members])
         assert isinstance(s, Polynomial)
-        weights = [_int(w) for row in s.weights for w in row]
-        one_byte = s.weight_bits == 8
-        return out.i32(
-            [0, len(s.bias), first, len(s.columns)]
-            + [out.i16([self.cells.wide(c) for c in s.columns]), out.i16([x or 0 for x in s.substitutes])]
-            + [len(s.terms), len(s.terms[0]) if s.terms else 1, out.i16([k for term in s.terms for k in term])]
-            + [
-                out.raw(struct.pack(f"<{len(weights)}b", *weights), 1) if one_byte else out.i16(weights),
-                1 if one_byte else 2,
-            ]
-            + [out.i64(_whole(s.bias)), s.constant]
-        )
+        cells, substitutes = [self.cells.wide(c) for c in s.columns], [x or 0 for x in s.substitutes]
+        positions = [k for term in s.terms for k in term]
+        values = [_int(w) for row in s.weights for w in row]
+        at_weights = out.i8(values) if s.weight_bits == 8 else out.i16(values)
+        words = [0, len(s.bias), first, len(s.columns), out.i16(cells), out.i16(substitutes)]
+        words += [len(s.terms), len(s.terms[0]) if s.terms else 1, out.i16(positions), at_weights]
+        return out.i32([*words, s.weight_bits // 8, out.i64(_whole(s.bias)), s.constant])
 
     # ------------------------------------------------------------ nodes
 
@@ -211,6 +204,10 @@ class Memory:
     def total(self) -> int:
         """All bytes, a multiple of 8."""
         return -(-self._end // 8) * 8
+
+
+def _width(scorer: Scorer) -> int:
+    return len(scorer.base) if isinstance(scorer, Trees) else 0 if isinstance(scorer, Opaque) else len(scorer.bias)
 
 
 def _int(value: float) -> int:

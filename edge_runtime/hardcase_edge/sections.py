@@ -24,6 +24,10 @@ class Sections:
             self._data += data
         return self._known[key]
 
+    def i8(self, values: Sequence[int]) -> int:
+        """The offset of these numbers."""
+        return self.raw(array("b", values).tobytes(), 1)
+
     def i16(self, values: Sequence[int]) -> int:
         """The offset of these numbers; from 32768 on they are unsigned ones."""
         return self.raw(array("H", [v & 0xFFFF for v in values]).tobytes(), 2)

@@ -1,6 +1,6 @@
 """The session: one decision, from the first sensor to the answer. No I/O, no clock (as h11 does for HTTP).
 
-    session = Session(machine, budget=micro_units)
+    session = machine.session(budget=micro_units)
     while not isinstance(action := session.next_action(), Decision):
         NeedSensors: read them all, then session.feed({sensor: readings or None if it failed})
         NeedReply:   send its readings; then session.reply(...), or session.no_reply() when time is up
@@ -95,6 +95,10 @@ class Machine:
             for sensor in program.sensors
         ]
         self._meters: dict[int, Meter] = {}
+
+    def session(self, **settings: Any) -> Session:
+        """A session of this machine; ``Session`` says what may be set."""
+        return Session(self, **settings)
 
     def meter(self, item_size: int) -> Meter:
         """The cost meter for items of this size; only the last one is kept."""

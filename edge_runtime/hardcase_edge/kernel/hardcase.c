@@ -9,8 +9,19 @@
 
 #if defined(__GNUC__)
 #define ALIGNED(p, n) __builtin_assume_aligned((p), (n))
+#define INLINE static inline __attribute__((always_inline))
 #else
 #define ALIGNED(p, n) (p)
+#define INLINE static inline
+#endif
+
+/* How many trees are walked side by side: as many as there are registers for their places. */
+#ifndef HC_LANES
+#if UINTPTR_MAX > 0xFFFFFFFFu
+#define HC_LANES 8
+#else
+#define HC_LANES 1
+#endif
 #endif
 
 typedef const unsigned char *bytes_in;
@@ -48,6 +59,7 @@ enum scorer { K_POLYNOMIAL, K_TREES, K_STACK, K_INLINE };
 enum polynomial { P_KIND, P_OUTPUTS, P_FIRST, P_COLUMNS, P_CELLS, P_SUBSTITUTES, P_TERMS, P_DEGREE, P_POSITIONS, P_WEIGHTS, P_WEIGHT_BYTES, P_BIAS, P_CONSTANT, P_WORDS };
 enum trees { E_KIND, E_OUTPUTS, E_FIRST, E_BASE, E_GROUPS, E_WORDS };
 enum group { GROUP_WORDS = 6, G_LAYOUT = 0, G_OUTPUT, G_WIDTH, G_TREES, G_DEPTH, G_DATA };
+enum pointers { POINTER_WORDS = 3, T_NODES = 0, T_LEAVES, T_COUNT };
 enum layout { L_SMALL_HEAP, L_WIDE_HEAP, L_SMALL_POINTERS, L_WIDE_POINTERS };
 enum stack { Z_KIND, Z_OUTPUTS, Z_FIRST, Z_MEMBERS, Z_WEIGHTS, Z_BIAS, Z_WORDS };
 enum node { ACQUIRE, BRANCH, SELECT, ANSWER, FORWARD };
@@ -79,6 +91,13 @@ static inline bytes_in scorer_record(bytes_in image, uint32_t k) { return image 
 
 size_t hc_image_bytes(const void *image) { return word(image, H_IMAGE_BYTES); }
 size_t hc_session_bytes(const void *image) { return word(image, H_SESSION_BYTES); }
+uint32_t hc_largest_item(const void *image) { return word(image, H_ITEM_SIZE); }
+
+size_t hc_readings_bytes(const void *image, int sensor)
+{
+    if (sensor < 0 || (uint32_t)sensor >= word(image, H_SENSORS)) return 0;
+    return word(sensor_record(image, (uint32_t)sensor), N_READING_BYTES);
+}
 
 /* ------------------------------------------------------------------ costs */
 
@@ -124,143 +143,116 @@ static int any_failed(const hc_session *s, bytes_in node)
 
 /* ------------------------------------------------------------------ readings: SPEC-program-v1 sections 2 and 3 */
 
-/* A reading: its order-preserving key, and itself as mantissa * 2^exponent. */
-typedef struct {
-    int64_t key;
-    int64_t mantissa;
-    int exponent;
-} reading;
+/* A reading's order-preserving key, or NOTHING if it is missing. Minus zero has the key of zero; no other reading has
+ * the key -1, and none that of NOTHING. */
+#define NOTHING INT64_MIN
 
-static int read_i32(bytes_in p, reading *r)
+static inline int64_t key_of(unsigned type, bytes_in p)
 {
-    int32_t v;
-    memcpy(&v, ALIGNED(p, 4), 4);
-    r->key = r->mantissa = v;
-    r->exponent = 0;
-    return v != INT32_MIN;
-}
-
-static int read_f32(bytes_in p, reading *r)
-{
-    uint32_t bits, rest, exponent;
-    memcpy(&bits, ALIGNED(p, 4), 4);
-    rest = bits & 0x7FFFFFFFu;
-    exponent = rest >> 23;
-    r->mantissa = (int64_t)(exponent ? (rest & 0x7FFFFFu) | 0x800000u : rest);
-    r->exponent = (int)(exponent ? exponent : 1u) - 150;
-    r->key = (int64_t)rest;
-    if (bits != rest && rest) {
-        r->mantissa = -r->mantissa;
-        r->key = -(int64_t)rest - 1;
+    if (type == T_I32) {
+        int32_t v = get_i32(p);
+        return v == INT32_MIN ? NOTHING : v;
     }
-    return exponent != 0xFF;
-}
-
-static int read_f64(bytes_in p, reading *r)
-{
-    uint64_t bits, rest, exponent;
-    memcpy(&bits, ALIGNED(p, 8), 8);
-    rest = bits & 0x7FFFFFFFFFFFFFFFu;
-    exponent = rest >> 52;
-    r->mantissa = (int64_t)(exponent ? (rest & 0xFFFFFFFFFFFFFu) | 0x10000000000000u : rest);
-    r->exponent = (int)(exponent ? exponent : 1u) - 1075;
-    r->key = (int64_t)rest;
-    if (bits != rest && rest) {
-        r->mantissa = -r->mantissa;
-        r->key = -(int64_t)rest - 1;
+    if (type == T_F32) {
+        uint32_t bits = get_u32(p), rest = bits & 0x7FFFFFFFu;
+        if (rest >= 0x7F800000u) return NOTHING;
+        return bits == rest || rest == 0 ? (int64_t)rest : -(int64_t)rest - 1;
+    } else {
+        int64_t bits = get_i64(p), rest = bits & INT64_MAX;
+        if (rest >= 0x7FF0000000000000) return NOTHING;
+        return bits == rest || rest == 0 ? rest : -rest - 1;
     }
-    return exponent != 0x7FF;
 }
 
-/* floor(reading * 2^frac), held within 32 bits. */
-static int64_t fixed(const reading *r, int frac)
+/* floor(x * 2^frac), held within 32 bits, of the number with this key. */
+static int64_t fixed(unsigned type, int64_t key, int64_t frac)
 {
-    int shift = r->exponent + frac;
-    int64_t v = r->mantissa;
-    if (shift < 0) {
-        v = shift_down(v, shift < -62 ? 62u : (unsigned)-shift);
-    } else if (v != 0) {
-        if (shift > 31) shift = 31;
-        if (v >= ((int64_t)1 << 32)) return INT32_MAX;
+    int64_t v = key < 0 ? -(key + 1) : key, exponent;
+    if (type == T_I32) {
+        v = key;
+        exponent = frac;
+    } else {
+        unsigned bits = type == T_F32 ? 23 : 52;
+        exponent = v >> bits;
+        v &= ((int64_t)1 << bits) - 1;
+        if (exponent) v |= (int64_t)1 << bits;
+        else exponent = 1;
+        exponent += frac - (type == T_F32 ? 127 : 1023) - (int64_t)bits;
+        if (key < 0) v = -v;
+    }
+    if (exponent < 0) {
+        v = shift_down(v, exponent < -62 ? 62u : (unsigned)-exponent);
+    } else {
+        if (v >= (int64_t)1 << 32) return INT32_MAX;
         if (v <= -((int64_t)1 << 32)) return INT32_MIN;
-        v = v * ((int64_t)1 << shift);
+        v *= (int64_t)1 << (exponent > 31 ? 31 : exponent);
     }
     return v < INT32_MIN ? INT32_MIN : v > INT32_MAX ? INT32_MAX : v;
 }
 
-static int64_t affine(const reading *r, bytes_in rule)
+static int64_t affine(unsigned type, int64_t key, bytes_in rule)
 {
     int64_t low = get_i64(rule + 32), high = get_i64(rule + 40);
-    int64_t v = fixed(r, (int)get_i64(rule)) * get_i64(rule + 8) + get_i64(rule + 16);
+    int64_t v = add64(mul64(fixed(type, key, get_i64(rule)), get_i64(rule + 8)), get_i64(rule + 16));
     v = shift_down(v, (unsigned)get_i64(rule + 24));
     return v < low ? low : v > high ? high : v;
 }
 
-/* How many of the n keys, rising, lie below this one. */
+/* How many of n rising keys lie below this one; a branch-free search. */
 static uint32_t rank32(bytes_in keys, uint32_t n, int32_t key)
 {
     uint32_t low = 0;
-    while (n > 0) {
+    if (n == 0) return 0;
+    while (n > 1) {
         uint32_t half = n / 2;
-        if (get_i32(keys + 4 * (size_t)(low + half)) < key) {
-            low += half + 1;
-            n -= half + 1;
-        } else {
-            n = half;
-        }
+        low += half & (0u - (uint32_t)(get_i32(keys + 4 * (size_t)(low + half - 1)) < key));
+        n -= half;
     }
-    return low;
+    return low + (get_i32(keys + 4 * (size_t)low) < key);
 }
 
 static uint32_t rank64(bytes_in keys, uint32_t n, int64_t key)
 {
     uint32_t low = 0;
-    while (n > 0) {
+    if (n == 0) return 0;
+    while (n > 1) {
         uint32_t half = n / 2;
-        if (get_i64(keys + 8 * (size_t)(low + half)) < key) {
-            low += half + 1;
-            n -= half + 1;
-        } else {
-            n = half;
-        }
+        low += half & (0u - (uint32_t)(get_i64(keys + 8 * (size_t)(low + half - 1)) < key));
+        n -= half;
     }
-    return low;
+    return low + (get_i64(keys + 8 * (size_t)low) < key);
 }
 
-/* The code of a reading through a column; small cells count from 1. */
-static int32_t code_of(bytes_in image, bytes_in column, unsigned type, const reading *r)
+/* The code of a present reading through a column; small cells count from 1. */
+static inline int32_t code_of(bytes_in image, bytes_in column, unsigned type, int64_t key)
 {
     uint32_t a = get_u32(column + C_A), b = get_u32(column + C_B);
-    int is_wide = column[C_IS_WIDE];
-    int64_t rise, floor = is_wide ? -CODE_MAX : 1;
+    int32_t floor = column[C_IS_WIDE] ? -CODE_MAX : 1;
     switch (column[C_RULE]) {
-    case R_AFFINE: {
-        int64_t low = get_i64(image + a + 32);
-        return (int32_t)(affine(r, image + a) - (is_wide ? 0 : low - 1));
+    case R_DIRECT: {
+        int64_t rise = key - (int32_t)a;
+        return floor + (int32_t)(rise < 0 ? 0 : rise > (int64_t)b ? (int64_t)b : rise);
     }
     case R_RANK:
-        rise = type == T_F64 ? rank64(image + a, b, r->key) : rank32(image + a, b, (int32_t)r->key);
-        return (int32_t)(floor + rise);
+        return floor + (int32_t)(type == T_F64 ? rank64(image + a, b, key) : rank32(image + a, b, (int32_t)key));
     default:
-        rise = r->key - (int32_t)a;
-        return (int32_t)(floor + (rise < 0 ? 0 : rise > (int64_t)b ? (int64_t)b : rise));
+        return (int32_t)(affine(type, key, image + a) - (column[C_IS_WIDE] ? 0 : get_i64(image + a + 32) - 1));
     }
 }
 
-static void put_cell(hc_session *s, bytes_in column, int32_t code)
+static inline void put_cell(bytes_in column, int32_t code, unsigned char *small, unsigned char *wide)
 {
     uint32_t cell = get_u16(column + C_CELL);
-    if (column[C_IS_WIDE]) put_i16(part(s, S_WIDE) + 2 * (size_t)cell, (int16_t)code);
-    else part(s, S_SMALL)[cell] = (unsigned char)code;
+    if (column[C_IS_WIDE]) put_i16(wide + 2 * (size_t)cell, (int16_t)code);
+    else small[cell] = (unsigned char)code;
 }
 
-/* What a cell holds while nothing is known. */
-static void clear_cell(hc_session *s, bytes_in column)
+/* What a column's cell holds while nothing is known. */
+static int32_t empty_code(bytes_in image, bytes_in column)
 {
     uint32_t cell = get_u16(column + C_CELL);
-    bytes_in image = image_of(s);
-    if (column[C_IS_WIDE]) put_cell(s, column, cell < word(image, H_WIDE_LEFT) ? MISSING : CODE_MAX);
-    else put_cell(s, column, cell < word(image, H_SMALL_LEFT) ? 0 : SMALL_MISSING);
+    if (column[C_IS_WIDE]) return cell < word(image, H_WIDE_LEFT) ? MISSING : CODE_MAX;
+    return cell < word(image, H_SMALL_LEFT) ? 0 : SMALL_MISSING;
 }
 
 static const unsigned char TYPE_BYTES[3] = {4, 4, 8};
@@ -287,30 +279,28 @@ static int take(hc_session *s, uint32_t sensor, bytes_in readings)
     bytes_in image = image_of(s), record = sensor_record(image, sensor);
     bytes_in feature = at(image, H_AT_FEATURES) + (size_t)FEATURE_BYTES * word(record, N_FEATURE);
     bytes_in first = at(image, H_AT_COLUMNS) + (size_t)COLUMN_BYTES * word(record, N_COLUMN), column = first;
-    bytes_in p = readings;
+    unsigned char *small = part(s, S_SMALL), *wide = part(s, S_WIDE);
+    int is_sent = word(image, H_REQUEST_BYTES) > 0;
     size_t offset = 0;
     for (uint32_t k = word(record, N_FEATURES); k > 0; k--, feature += FEATURE_BYTES) {
-        unsigned type = feature[F_FLAGS] & F_TYPE;
-        size_t n = TYPE_BYTES[type];
-        reading r;
+        unsigned flags = feature[F_FLAGS], type = flags & F_TYPE, n_columns = feature[F_COLUMNS];
+        size_t n = type == T_F64 ? 8 : 4;
+        bytes_in p = readings + ((offset + n - 1) & ~(n - 1)), end = column + (size_t)COLUMN_BYTES * n_columns;
+        int64_t key = key_of(type, p);
         int32_t code = 0;
-        int is_there;
-        offset = (offset + n - 1) & ~(n - 1);
-        p = readings + offset;
-        is_there = type == T_I32 ? read_i32(p, &r) : type == T_F32 ? read_f32(p, &r) : read_f64(p, &r);
-        offset += n;
-        put_request(s, feature, is_there ? p : NULL);
-        if (!is_there) {
-            if (!(feature[F_FLAGS] & F_NULLABLE)) {
-                for (; first < column; first += COLUMN_BYTES) clear_cell(s, first);
+        offset = (size_t)(p - readings) + n;
+        if (is_sent) put_request(s, feature, key == NOTHING ? NULL : p);
+        if (key == NOTHING) {
+            if (!(flags & F_NULLABLE)) {
+                for (; first < column; first += COLUMN_BYTES) put_cell(first, empty_code(image, first), small, wide);
                 return 0;
             }
-            column += (size_t)COLUMN_BYTES * feature[F_COLUMNS];
+            column = end;
             continue;
         }
-        for (unsigned c = feature[F_COLUMNS]; c > 0; c--, column += COLUMN_BYTES) {
-            if (column[C_RULE] != R_COPY) code = code_of(image, column, type, &r);
-            put_cell(s, column, code);
+        for (; column < end; column += COLUMN_BYTES) {
+            if (column[C_RULE] != R_COPY) code = code_of(image, column, type, key);
+            put_cell(column, code, small, wide);
         }
     }
     return 1;
@@ -347,37 +337,124 @@ static void polynomial_scores(hc_session *s, bytes_in image, bytes_in scorer, un
     }
 }
 
+static inline void add_score(unsigned char *scores, size_t k, int64_t value)
+{
+    put_i64(scores + 8 * k, add64(get_i64(scores + 8 * k), value));
+}
+
+/* One step down a complete tree: size cells, then size thresholds, of which the first are not used; root 1. Right,
+ * which is the odd child, where the code is above the threshold. */
+INLINE size_t step(int is_wide, bytes_in cells, bytes_in tree, size_t size, size_t node)
+{
+    int32_t code, threshold;
+    if (is_wide) {
+        code = get_i16(cells + 2 * (size_t)get_u16(tree + 2 * node));
+        threshold = get_i16(tree + 2 * (size + node));
+    } else {
+        code = cells[tree[node]];
+        threshold = tree[size + node];
+    }
+    return 2 * node + ((uint32_t)(threshold - code) >> 31);
+}
+
+#define EIGHT(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+#define BEGIN(k) size_t at##k = 1;
+#define STEP(k) at##k = step(is_wide, cells, tree + k * stride, size, at##k);
+#define LEAF(k) bytes_in leaf##k = tree + k * stride + inner + 2 * width * (at##k - size);
+#define VALUE(k) +get_i16(leaf##k + 2 * j)
+
+/* Walk n complete trees, many side by side so that their loads overlap, and add their leaves up. It is inlined where
+ * depth and width are constants. */
+INLINE void walk(int is_wide, unsigned depth, size_t width, bytes_in cells, bytes_in tree, uint32_t n, unsigned char *scores)
+{
+    const size_t size = (size_t)1 << depth, inner = (is_wide ? 4 : 2) * size, stride = inner + 2 * width * size;
+    uint32_t sum = 0; /* of leaves of one value */
+#if HC_LANES == 8
+    for (; n >= 8; n -= 8, tree += 8 * stride) {
+        EIGHT(BEGIN)
+        for (unsigned d = 0; d < depth; d++) { EIGHT(STEP) }
+        {
+            EIGHT(LEAF)
+            for (size_t j = 0; j < width; j++) {
+                int32_t value = EIGHT(VALUE);
+                if (width == 1) sum += (uint32_t)value;
+                else add_score(scores, j, value);
+            }
+        }
+    }
+#endif
+    for (; n > 0; n--, tree += stride) {
+        BEGIN(0)
+        for (unsigned d = 0; d < depth; d++) STEP(0)
+        {
+            LEAF(0)
+            for (size_t j = 0; j < width; j++) {
+                if (width == 1) sum += (uint32_t)get_i16(leaf0);
+                else add_score(scores, j, get_i16(leaf0 + 2 * j));
+            }
+        }
+    }
+    if (width == 1) add_score(scores, 0, (int32_t)sum);
+}
+
+static void walk_small(unsigned depth, size_t width, bytes_in cells, bytes_in tree, uint32_t n, unsigned char *scores)
+{
+    if (width == 1) {
+        switch (depth) {
+        case 3: walk(0, 3, 1, cells, tree, n, scores); return;
+        case 4: walk(0, 4, 1, cells, tree, n, scores); return;
+        case 5: walk(0, 5, 1, cells, tree, n, scores); return;
+        case 6: walk(0, 6, 1, cells, tree, n, scores); return;
+        default: break;
+        }
+    }
+    walk(0, depth, width, cells, tree, n, scores);
+}
+
+static void walk_wide(unsigned depth, size_t width, bytes_in cells, bytes_in tree, uint32_t n, unsigned char *scores)
+{
+    walk(1, depth, width, cells, tree, n, scores);
+}
+
 /* The leaf that the session's codes reach in tree k of a group: its first value. */
 static bytes_in leaf_of(const hc_session *s, bytes_in image, bytes_in group, uint32_t k)
 {
-    const unsigned char *small = part_of(s, S_SMALL), *wide = part_of(s, S_WIDE);
-    bytes_in data = image + word(group, G_DATA);
     uint32_t width = word(group, G_WIDTH), depth = word(group, G_DEPTH), layout = word(group, G_LAYOUT);
-    if (layout == L_SMALL_HEAP) {
-        size_t n = (size_t)1 << depth, node = 1;
-        data += k * (n * 2 + n * 2 * width);
-        for (uint32_t d = 0; d < depth; d++) node = 2 * node + (small[data[node]] > data[n + node]);
-        return data + 2 * n + 2 * width * (node - n);
-    }
-    if (layout == L_WIDE_HEAP) {
-        size_t n = (size_t)1 << depth, node = 1;
-        data += k * (n * 4 + n * 2 * width);
-        for (uint32_t d = 0; d < depth; d++)
-            node = 2 * node + (get_i16(wide + 2 * (size_t)get_u16(data + 2 * node)) > get_i16(data + 2 * (n + node)));
-        return data + 4 * n + 2 * width * (node - n);
+    int is_wide = layout == L_WIDE_HEAP || layout == L_WIDE_POINTERS;
+    bytes_in data = image + word(group, G_DATA), cells = part_of(s, is_wide ? S_WIDE : S_SMALL);
+    if (layout == L_SMALL_HEAP || layout == L_WIDE_HEAP) {
+        size_t size = (size_t)1 << depth, inner = (is_wide ? 4 : 2) * size, node = 1;
+        data += k * (inner + 2 * width * size);
+        for (uint32_t d = 0; d < depth; d++) node = step(is_wide, cells, data, size, node);
+        return data + inner + 2 * width * (node - size);
     } else {
-        bytes_in nodes = image + get_u32(data + 8 * (size_t)k), leaves = image + get_u32(data + 8 * (size_t)k + 4);
+        bytes_in nodes = image + get_u32(data + 4 * (size_t)POINTER_WORDS * k), leaves = image + get_u32(data + 4 * (size_t)POINTER_WORDS * k + 4);
         int32_t node = 0;
         while (node >= 0) {
             if (layout == L_SMALL_POINTERS) {
                 bytes_in p = nodes + 6 * (size_t)node;
-                node = get_i16(p + 2 + 2 * (small[p[0]] > p[1]));
+                node = get_i16(p + 2 + 2 * (cells[p[0]] > p[1]));
             } else {
                 bytes_in p = nodes + 8 * (size_t)node;
-                node = get_i16(p + 4 + 2 * (get_i16(wide + 2 * (size_t)get_u16(p)) > get_i16(p + 2)));
+                node = get_i16(p + 4 + 2 * (get_i16(cells + 2 * (size_t)get_u16(p)) > get_i16(p + 2)));
             }
         }
         return leaves + 2 * (size_t)width * (size_t)(-1 - node);
+    }
+}
+
+static void add_group(const hc_session *s, bytes_in image, bytes_in group, unsigned char *scores)
+{
+    uint32_t width = word(group, G_WIDTH), depth = word(group, G_DEPTH), n = word(group, G_TREES);
+    bytes_in data = image + word(group, G_DATA);
+    switch (word(group, G_LAYOUT)) {
+    case L_SMALL_HEAP: walk_small(depth, width, part_of(s, S_SMALL), data, n, scores); break;
+    case L_WIDE_HEAP: walk_wide(depth, width, part_of(s, S_WIDE), data, n, scores); break;
+    default:
+        for (uint32_t k = 0; k < n; k++) {
+            bytes_in leaf = leaf_of(s, image, group, k);
+            for (uint32_t j = 0; j < width; j++) add_score(scores, j, get_i16(leaf + 2 * (size_t)j));
+        }
     }
 }
 
@@ -385,15 +462,8 @@ static void tree_scores(const hc_session *s, bytes_in image, bytes_in scorer, un
 {
     bytes_in base = image + word(scorer, E_BASE), group = scorer + 4 * E_WORDS;
     for (uint32_t o = 0; o < word(scorer, E_OUTPUTS); o++) put_i64(scores + 8 * (size_t)o, get_i32(base + 4 * (size_t)o));
-    for (uint32_t g = word(scorer, E_GROUPS); g > 0; g--, group += 4 * GROUP_WORDS) {
-        unsigned char *out = scores + 8 * (size_t)word(group, G_OUTPUT);
-        uint32_t width = word(group, G_WIDTH);
-        for (uint32_t k = 0; k < word(group, G_TREES); k++) {
-            bytes_in leaf = leaf_of(s, image, group, k);
-            for (uint32_t j = 0; j < width; j++)
-                put_i64(out + 8 * (size_t)j, add64(get_i64(out + 8 * (size_t)j), get_i16(leaf + 2 * (size_t)j)));
-        }
-    }
+    for (uint32_t g = word(scorer, E_GROUPS); g > 0; g--, group += 4 * GROUP_WORDS)
+        add_group(s, image, group, scores + 8 * (size_t)word(group, G_OUTPUT));
 }
 
 static void stack_scores(const hc_session *s, bytes_in image, bytes_in scorer, unsigned char *scores)
@@ -731,4 +801,326 @@ int hc_visited(const hc_session *s, int step)
     return get_u16(part_of(s, S_TRACE) + 2 * (size_t)step);
 }
 
-int64_t hc_score(hc_session *s, int scorer, int output) { return score(scores_of(s, (uint32_t)scorer), (uint32_t)output); }
+/* ------------------------------------------------------------------ the check: docs/SPEC-image-v1.md section 5 */
+
+typedef struct {
+    bytes_in image;
+    uint32_t n_bytes;
+    uint64_t work; /* elements that may still be looked at: a forged image must not keep us for long */
+} checked;
+
+enum { MOST_SENSORS = 8192, MOST_NODES = 16384, MOST_CLASSES = 32767, MOST_RANKS = 65534, MOST_DEPTH = 15 };
+#define SAFE ((int64_t)1 << 62)
+
+/* Do count elements lie at this offset? */
+static int holds(checked *c, uint64_t offset, uint64_t count, uint32_t size)
+{
+    if (offset % (size > 8 ? 4 : size) || offset > c->n_bytes || count > (c->n_bytes - offset) / size) return 0;
+    if (count > c->work) return 0;
+    c->work -= count;
+    return 1;
+}
+
+static int holds_words(checked *c, bytes_in record, uint64_t from, uint64_t count)
+{
+    return holds(c, (uint64_t)(record - c->image) + 4 * from, count, 4);
+}
+
+static int all_below(checked *c, uint32_t offset, uint32_t count, uint32_t limit)
+{
+    if (!holds(c, offset, count, 2)) return 0;
+    for (uint32_t k = 0; k < count; k++)
+        if (get_u16(c->image + offset + 2 * (size_t)k) >= limit) return 0;
+    return 1;
+}
+
+static int check_cost(checked *c, uint32_t offset, uint32_t count)
+{
+    if (count < 1 || count > 8 || !holds(c, offset, count, 8)) return 0;
+    for (uint32_t k = 0; k < count; k++) {
+        int64_t v = get_i64(c->image + offset + 8 * (size_t)k);
+        if (v < 0 || v >= SAFE) return 0;
+    }
+    return 1;
+}
+
+/* Does a part of a session lie in its memory? */
+static int check_part(bytes_in image, unsigned field, uint64_t n_bytes, uint32_t alignment)
+{
+    uint64_t from = word(image, field);
+    return from >= sizeof(hc_session) && from % alignment == 0 && from + n_bytes <= word(image, H_SESSION_BYTES);
+}
+
+static int check_header(checked *c)
+{
+    bytes_in i = c->image;
+    return word(i, H_SENSORS) <= MOST_SENSORS && word(i, H_NODES) >= 1 && word(i, H_NODES) <= MOST_NODES &&
+           word(i, H_SCORERS) <= UINT16_MAX && word(i, H_CLASSES) <= MOST_CLASSES && word(i, H_CLASSES) != 1 &&
+           word(i, H_ITEM_SIZE) >= 1 && word(i, H_ITEM_SIZE) <= INT32_MAX &&
+           holds(c, word(i, H_AT_FEATURES), word(i, H_FEATURES), FEATURE_BYTES) &&
+           holds(c, word(i, H_AT_SENSORS), word(i, H_SENSORS), 4 * SENSOR_WORDS) &&
+           holds(c, word(i, H_AT_COLUMNS), word(i, H_COLUMNS), COLUMN_BYTES) &&
+           holds(c, word(i, H_AT_SCORERS), word(i, H_SCORERS), 4) && holds(c, word(i, H_AT_NODES), word(i, H_NODES), 4) &&
+           get_i64(i + 4 * H_REQUEST_COST) >= 0 && get_i64(i + 4 * H_REQUEST_COST) < SAFE &&
+           word(i, H_SMALL) <= 256 && word(i, H_SMALL_LEFT) <= word(i, H_SMALL) && word(i, H_WIDE) <= 65536 &&
+           word(i, H_WIDE_LEFT) <= word(i, H_WIDE) && word(i, H_STEPS) >= 1 && word(i, H_STEPS) <= MOST_NODES &&
+           word(i, H_SESSION_BYTES) % 8 == 0 && check_part(i, S_SCORES, 0, 8) &&
+           check_part(i, S_REQUEST, word(i, H_REQUEST_BYTES), 1) && check_part(i, S_WIDE, 2 * (uint64_t)word(i, H_WIDE), 2) &&
+           check_part(i, S_TRACE, 2 * (uint64_t)word(i, H_STEPS), 2) &&
+           check_part(i, S_WINNERS, 2 * (uint64_t)word(i, H_ENTRANTS), 2) && check_part(i, S_SMALL, word(i, H_SMALL), 1) &&
+           check_part(i, S_SENSORS, word(i, H_SENSORS), 1) && check_part(i, S_IS_SCORED, word(i, H_SCORERS), 1);
+}
+
+static int check_affine(checked *c, uint32_t offset, int is_wide)
+{
+    bytes_in p;
+    int64_t frac, mul, add, shift, low, high;
+    if (!holds(c, offset, 6, 8)) return 0;
+    p = c->image + offset;
+    frac = get_i64(p), mul = get_i64(p + 8), add = get_i64(p + 16);
+    shift = get_i64(p + 24), low = get_i64(p + 32), high = get_i64(p + 40);
+    return frac >= -64 && frac <= 64 && mul >= -INT32_MAX && mul <= INT32_MAX && add > -SAFE && add < SAFE && shift >= 0 &&
+           shift <= 62 && low >= -CODE_MAX && low <= high && high <= CODE_MAX && (is_wide || high - low < SMALL_MISSING - 1);
+}
+
+static int check_column(checked *c, bytes_in column, unsigned type)
+{
+    uint32_t a = get_u32(column + C_A), b = get_u32(column + C_B);
+    int is_wide = column[C_IS_WIDE];
+    uint32_t most = is_wide ? MOST_RANKS : SMALL_MISSING - 2;
+    if (is_wide > 1 || get_u16(column + C_CELL) >= word(c->image, is_wide ? H_WIDE : H_SMALL)) return 0;
+    switch (column[C_RULE]) {
+    case R_AFFINE: return check_affine(c, a, is_wide);
+    case R_RANK: return b <= most && holds(c, a, b, type == T_F64 ? 8 : 4);
+    case R_DIRECT: return b <= most && type == T_I32;
+    default: return column[C_RULE] == R_COPY;
+    }
+}
+
+/* Features and columns lie one after the other, sensor by sensor. */
+static int check_sensors(checked *c)
+{
+    bytes_in i = c->image, feature = at(i, H_AT_FEATURES), column = at(i, H_AT_COLUMNS);
+    uint32_t features = 0, columns = 0;
+    for (uint32_t k = 0; k < word(i, H_SENSORS); k++) {
+        bytes_in record = sensor_record(i, k);
+        uint64_t n_bytes = 0;
+        uint32_t n = word(record, N_FEATURES);
+        if (word(record, N_FEATURE) != features || n > word(i, H_FEATURES) - features || word(record, N_COLUMN) != columns)
+            return 0;
+        for (; n > 0; n--, features++, feature += FEATURE_BYTES) {
+            unsigned type = feature[F_FLAGS] & F_TYPE, size = type == T_F64 ? 8 : 4, sent = get_u16(feature + F_UPLINK);
+            if (type > T_F64 || (sent != NOT_SENT && sent + size > word(i, H_REQUEST_BYTES))) return 0;
+            n_bytes = (n_bytes + size - 1) / size * size + size;
+            if (feature[F_COLUMNS] > word(i, H_COLUMNS) - columns) return 0;
+            for (unsigned j = feature[F_COLUMNS]; j > 0; j--, columns++, column += COLUMN_BYTES)
+                if (!check_column(c, column, type)) return 0;
+        }
+        if (word(record, N_READING_BYTES) != n_bytes || !check_cost(c, word(record, N_COST), word(record, N_COSTS)) ||
+            !all_below(c, word(record, N_SCORERS), word(record, N_SCORERS_COUNT), word(i, H_SCORERS)))
+            return 0;
+    }
+    return features == word(i, H_FEATURES) && columns == word(i, H_COLUMNS);
+}
+
+static int check_heaps(checked *c, bytes_in group, int is_wide)
+{
+    uint32_t depth = word(group, G_DEPTH), width = word(group, G_WIDTH), cells = word(c->image, is_wide ? H_WIDE : H_SMALL);
+    uint64_t size, tree_bytes;
+    bytes_in tree;
+    if (depth > MOST_DEPTH || word(group, G_DATA) % 2) return 0;
+    size = (uint64_t)1 << depth;
+    tree_bytes = size * ((is_wide ? 4u : 2u) + 2 * (uint64_t)width);
+    if (tree_bytes > c->n_bytes || !holds(c, word(group, G_DATA), word(group, G_TREES) * tree_bytes, 1)) return 0;
+    tree = c->image + word(group, G_DATA);
+    for (uint32_t k = word(group, G_TREES); k > 0; k--, tree += tree_bytes)
+        for (size_t node = 1; node < size; node++)
+            if ((is_wide ? get_u16(tree + 2 * node) : tree[node]) >= cells) return 0;
+    return 1;
+}
+
+static int check_pointers(checked *c, bytes_in group, int is_wide)
+{
+    uint32_t width = word(group, G_WIDTH), cells = word(c->image, is_wide ? H_WIDE : H_SMALL), size = is_wide ? 8 : 6;
+    bytes_in tree, node;
+    if (!holds(c, word(group, G_DATA), (uint64_t)word(group, G_TREES) * POINTER_WORDS, 4)) return 0;
+    tree = c->image + word(group, G_DATA);
+    for (uint32_t k = word(group, G_TREES); k > 0; k--, tree += 4 * POINTER_WORDS) {
+        int32_t n = get_i32(tree + 4 * T_COUNT);
+        if (n < 1 || n > CODE_MAX || !holds(c, word(tree, T_NODES), (uint64_t)n * size / 2, 2) ||
+            !holds(c, word(tree, T_LEAVES), ((uint64_t)n + 1) * width, 2))
+            return 0;
+        node = c->image + word(tree, T_NODES);
+        for (int32_t j = 0; j < n; j++, node += size) {
+            int32_t left = get_i16(node + size - 4), right = get_i16(node + size - 2);
+            if ((is_wide ? get_u16(node) : node[0]) >= cells) return 0;
+            if (left >= n || right >= n || (left >= 0 && left <= j) || (right >= 0 && right <= j)) return 0;
+            if (left < -1 - n || right < -1 - n) return 0;
+        }
+    }
+    return 1;
+}
+
+static int check_trees(checked *c, bytes_in scorer)
+{
+    bytes_in group = scorer + 4 * E_WORDS;
+    if (!holds_words(c, scorer, 0, E_WORDS) || !holds(c, word(scorer, E_BASE), word(scorer, E_OUTPUTS), 4) ||
+        !holds_words(c, scorer, E_WORDS, (uint64_t)GROUP_WORDS * word(scorer, E_GROUPS)))
+        return 0;
+    for (uint32_t g = word(scorer, E_GROUPS); g > 0; g--, group += 4 * GROUP_WORDS) {
+        uint32_t layout = word(group, G_LAYOUT), width = word(group, G_WIDTH);
+        int is_wide = layout == L_WIDE_HEAP || layout == L_WIDE_POINTERS;
+        if (layout > L_WIDE_POINTERS || width < 1 || (uint64_t)word(group, G_OUTPUT) + width > word(scorer, E_OUTPUTS)) return 0;
+        if (!(layout <= L_WIDE_HEAP ? check_heaps(c, group, is_wide) : check_pointers(c, group, is_wide))) return 0;
+    }
+    return 1;
+}
+
+static int check_polynomial(checked *c, bytes_in scorer)
+{
+    uint64_t n_columns, n_terms, n_outputs;
+    uint32_t weight_bytes;
+    if (!holds_words(c, scorer, 0, P_WORDS)) return 0;
+    n_columns = word(scorer, P_COLUMNS), n_terms = word(scorer, P_TERMS), n_outputs = word(scorer, P_OUTPUTS);
+    weight_bytes = word(scorer, P_WEIGHT_BYTES);
+    return (weight_bytes == 1 || weight_bytes == 2) && word(scorer, P_DEGREE) >= 1 && word(scorer, P_DEGREE) <= 3 &&
+           all_below(c, word(scorer, P_CELLS), (uint32_t)n_columns, word(c->image, H_WIDE)) &&
+           holds(c, word(scorer, P_SUBSTITUTES), n_columns, 2) &&
+           holds(c, word(scorer, P_POSITIONS), n_terms * word(scorer, P_DEGREE), 2) &&
+           holds(c, word(scorer, P_WEIGHTS), n_terms * n_outputs, weight_bytes) && holds(c, word(scorer, P_BIAS), n_outputs, 8);
+}
+
+static int check_stack(checked *c, bytes_in scorer, uint32_t number)
+{
+    bytes_in member = scorer + 4 * Z_WORDS;
+    uint64_t n, n_outputs;
+    if (!holds_words(c, scorer, 0, Z_WORDS)) return 0;
+    n = word(scorer, Z_MEMBERS), n_outputs = word(scorer, Z_OUTPUTS);
+    if (!holds_words(c, scorer, Z_WORDS, 3 * n) || !holds(c, word(scorer, Z_WEIGHTS), n * n_outputs, 2) ||
+        !holds(c, word(scorer, Z_BIAS), n_outputs, 8))
+        return 0;
+    for (; n > 0; n--, member += 12) {
+        bytes_in below, group;
+        if (word(member, 0) >= number) return 0;
+        below = scorer_record(c->image, word(member, 0));
+        if (word(below, E_KIND) != K_TREES || word(member, 1) >= word(below, E_GROUPS)) return 0;
+        group = below + 4 * (E_WORDS + GROUP_WORDS * (size_t)word(member, 1));
+        if (word(group, G_WIDTH) != 1 || word(member, 2) >= word(group, G_TREES)) return 0;
+    }
+    return 1;
+}
+
+static int check_scorers(checked *c)
+{
+    bytes_in i = c->image;
+    for (uint32_t k = 0; k < word(i, H_SCORERS); k++) {
+        bytes_in scorer;
+        int is_ok;
+        if (!holds(c, get_u32(at(i, H_AT_SCORERS) + 4 * (size_t)k), 3, 4)) return 0;
+        scorer = scorer_record(i, k);
+        if (word(scorer, P_OUTPUTS) < 1) return 0;
+        if (!check_part(i, S_SCORES, 8 * ((uint64_t)word(scorer, P_FIRST) + word(scorer, P_OUTPUTS)), 8)) return 0;
+        switch (word(scorer, P_KIND)) {
+        case K_POLYNOMIAL: is_ok = check_polynomial(c, scorer); break;
+        case K_TREES: is_ok = check_trees(c, scorer); break;
+        case K_STACK: is_ok = check_stack(c, scorer, k); break;
+        case K_INLINE: is_ok = HC_INLINE; break;
+        default: is_ok = 0;
+        }
+        if (!is_ok) return 0;
+    }
+    return 1;
+}
+
+static int is_ahead(const checked *c, uint32_t from, uint32_t target) { return from < target && target < word(c->image, H_NODES); }
+
+static int check_slice(checked *c, bytes_in node)
+{
+    uint32_t scorer = word(node, B_SCORER), width = word(node, B_WIDTH);
+    if (scorer >= word(c->image, H_SCORERS) || width < 1) return 0;
+    return (uint64_t)word(node, B_START) + width <= word(scorer_record(c->image, scorer), P_OUTPUTS);
+}
+
+static int check_branch(checked *c, bytes_in node, uint32_t number)
+{
+    bytes_in target = node + 4 * B_WORDS, match;
+    uint64_t n, width;
+    if (!holds_words(c, node, 0, B_WORDS)) return 0;
+    n = word(node, B_TARGETS), width = word(node, B_WIDTH);
+    if (!check_slice(c, node) || !holds(c, word(node, B_THRESHOLD), 1, 8) || n < 2 || n > MOST_NODES) return 0;
+    if (!holds_words(c, node, B_WORDS, n)) return 0;
+    for (uint32_t k = 0; k < n; k++)
+        if (!is_ahead(c, number, word(target, k))) return 0;
+    switch (word(node, B_RULE)) {
+    case THRESHOLD:
+    case MARGIN: return n == 2;
+    case ARGMAX: return n == width || (width == 1 && n == 2);
+    case TOURNAMENT: break;
+    default: return 0;
+    }
+    if (width != n - 1 || 2 * n - 1 > word(c->image, H_ENTRANTS) || !holds_words(c, node, B_WORDS + n, 2 * (n - 1))) return 0;
+    match = target + 4 * n;
+    for (uint32_t m = 0; m + 1 < n; m++)
+        if (word(match, 2 * m) >= n + m || word(match, 2 * m + 1) >= n + m) return 0;
+    return 1;
+}
+
+static int check_select(checked *c, bytes_in node, uint32_t number)
+{
+    bytes_in candidate = node + 4 * X_WORDS;
+    if (!holds_words(c, node, 0, X_WORDS) || !is_ahead(c, number, word(node, X_OTHERWISE))) return 0;
+    if (!holds_words(c, node, X_WORDS, (uint64_t)CANDIDATE_WORDS * word(node, X_CANDIDATES))) return 0;
+    for (uint32_t k = word(node, X_CANDIDATES); k > 0; k--, candidate += 4 * CANDIDATE_WORDS)
+        if (!is_ahead(c, number, word(candidate, Y_TARGET)) || !check_cost(c, word(candidate, Y_COST), word(candidate, Y_COSTS)))
+            return 0;
+    return 1;
+}
+
+static int check_answer(checked *c, bytes_in node)
+{
+    uint32_t classes = word(c->image, H_CLASSES), width;
+    if (!holds_words(c, node, 0, A_WORDS) || !check_slice(c, node)) return 0;
+    width = word(node, A_WIDTH);
+    if (word(node, A_IS_VALUE) ? classes != 0 || width != 1 : width != classes && (width != 1 || classes != 2)) return 0;
+    return holds(c, word(node, A_AT_MARGINS), word(node, A_MARGINS), 8) && word(node, A_MARGINS) < UINT32_MAX &&
+           all_below(c, word(node, A_AT_CONFIDENCES), word(node, A_MARGINS) + 1, 10001);
+}
+
+static int check_buying(checked *c, bytes_in node, uint32_t number)
+{
+    if (!holds_words(c, node, 0, Q_WORDS) || !holds_words(c, node, Q_WORDS, word(node, Q_SENSORS))) return 0;
+    for (uint32_t k = 0; k < word(node, Q_SENSORS); k++)
+        if (word(node, Q_WORDS + k) >= word(c->image, H_SENSORS)) return 0;
+    return is_ahead(c, number, word(node, Q_THEN)) && is_ahead(c, number, word(node, Q_OTHERWISE));
+}
+
+static int check_nodes(checked *c)
+{
+    for (uint32_t k = 0; k < word(c->image, H_NODES); k++) {
+        bytes_in node;
+        int is_ok;
+        if (!holds(c, get_u32(at(c->image, H_AT_NODES) + 4 * (size_t)k), 1, 4)) return 0;
+        node = node_record(c->image, k);
+        switch (word(node, 0)) {
+        case ACQUIRE:
+        case FORWARD: is_ok = check_buying(c, node, k); break;
+        case BRANCH: is_ok = check_branch(c, node, k); break;
+        case SELECT: is_ok = check_select(c, node, k); break;
+        case ANSWER: is_ok = check_answer(c, node); break;
+        default: is_ok = 0;
+        }
+        if (!is_ok) return 0;
+    }
+    return 1;
+}
+
+int hc_check(const void *image, size_t n_bytes)
+{
+    checked c;
+    c.image = image;
+    if (n_bytes < 4 * H_WORDS || n_bytes > UINT32_MAX || word(image, H_MAGIC) != MAGIC) return 0;
+    if (word(image, H_IMAGE_BYTES) != n_bytes || n_bytes % 8) return 0;
+    c.n_bytes = (uint32_t)n_bytes;
+    c.work = 16 * (uint64_t)n_bytes;
+    return check_header(&c) && check_sensors(&c) && check_scorers(&c) && check_nodes(&c);
+}

@@ -89,9 +89,11 @@ typedef struct hc_session {
         unsigned char memory[bytes];                   \
     } name
 
-/* Bytes of an image, of a session of it, and of a request's readings. */
+/* Bytes of an image, of a session of it, and of a sensor's readings (0 for one that is not there); the largest item. */
 size_t hc_image_bytes(const void *image);
 size_t hc_session_bytes(const void *image);
+size_t hc_readings_bytes(const void *image, int sensor);
+uint32_t hc_largest_item(const void *image);
 
 /* Is this an image that cannot do harm? Returns 1 or 0.
  *
@@ -153,9 +155,6 @@ int hc_resend(hc_session *s);
 /* Was this sensor bought (failed ones included)? The node visited at step 0 to steps - 1. */
 int hc_was_bought(const hc_session *s, int sensor);
 int hc_visited(const hc_session *s, int step);
-
-/* The scores of a scorer for codes of the session as they are: output 0 to its last. For tests and benchmarks. */
-int64_t hc_score(hc_session *s, int scorer, int output);
 
 /* The scores of an ensemble that is code: defined by the exported inline.c, where hardcase_config.h says HC_INLINE. */
 void hc_inline(uint32_t scorer, const unsigned char *small, const unsigned char *wide, unsigned char *scores);
