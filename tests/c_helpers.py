@@ -11,7 +11,7 @@ from pathlib import Path
 from hardcase_edge.columns import Reading
 from hardcase_edge.golden import GoldenCase, run_case
 from hardcase_edge.image import Image
-from hardcase_edge.program import Acquire, Answer, Program, Slice, Trees, Uplink
+from hardcase_edge.program import Acquire, Answer, Candidate, Program, Select, Slice, Uplink
 from hardcase_edge.session import Decision, Machine
 from hardcase_edge.verifier import verify
 from hardcase_export.c_config import config_header
@@ -90,15 +90,15 @@ int main(void)
     hc_session *s = &memory.session;
     const int64_t *expected = scores;
     int right = 0;
-    for (int k = 0; k < N_CASES; k++) {
+    for (int k = 0; k < N_ROWS; k++) {
         const unsigned char *readings = (const unsigned char *)readings_of_all + k * offsets[N_SENSORS];
-        hc_start(s, image, HC_NO_BUDGET, 1, HC_NO_CLOUD);
-        while (hc_next(s) == HC_NEED_SENSORS)
-            for (int sensor; (sensor = hc_wanted(s)) >= 0;)
-                hc_feed(s, sensor, readings + offsets[sensor]);
-        for (int scorer = 0; scorer < N_SCORERS; scorer++)
-            for (int o = 0; o < n_outputs[scorer]; o++)
-                right += hc_score(s, scorer, o) == *expected++;
+        for (int output = 1; output <= N_OUTPUTS; output++) {
+            hc_start(s, image, HC_NO_BUDGET, output, HC_NO_CLOUD);
+            while (hc_next(s) == HC_NEED_SENSORS)
+                for (int sensor; (sensor = hc_wanted(s)) >= 0;)
+                    hc_feed(s, sensor, readings + offsets[sensor]);
+            right += s->result == *expected++;
+        }
     }
     printf("%d of %d\\n", right, (int)(expected - scores));
     return 0;
@@ -107,27 +107,34 @@ int main(void)
 
 
 def random_ensembles(seed: int, count: int) -> Program:
-    """A program of many random ensembles, whose trees often ask the same question; node 1 answers one of them."""
+    """Many random ensembles, whose trees often ask the same question; the item's size says which output answers."""
     rng = random.Random(seed)
     shells = (random_program(rng.randrange(2**32), 6) for _ in range(1000))
     shell = next(p for p in shells if len(p.columns) >= 6)
     scorers = [_trees(rng, tuple(rng.sample(range(len(shell.columns)), 3))) for _ in range(count)]
-    few = [
-        replace(
-            s, trees=tuple(replace(t, thresholds=tuple(rng.randint(-32767, -32764) for _ in t.splits)) for t in s.trees)
-        )
-        for s in scorers
-    ]
-    nodes = (Acquire(tuple(range(len(shell.sensors))), 1, 1), Answer(Slice(0, 0, 1), "value"))
-    return replace(shell, scorers=(*scorers, *few), nodes=nodes, n_classes=0, uplink=Uplink(), max_item_size=1)
+    for k in range(count):
+        trees = (replace(t, thresholds=tuple(rng.randint(-32767, -32764) for _ in t.splits)) for t in scorers[k].trees)
+        scorers.append(replace(scorers[k], trees=tuple(trees)))
+    outputs = [Slice(k, o, o + 1) for k, s in enumerate(scorers) for o in range(len(s.base))]
+    candidates = [Candidate(size, (0,), 1 + size) for size in range(1, len(outputs) + 1)]
+    nodes = (
+        Acquire(tuple(range(len(shell.sensors))), 1, 1),
+        Select(tuple(candidates[:-1]), len(outputs) + 1),
+        *[Answer(s, "value") for s in outputs],
+    )
+    free = tuple(replace(s, cost=(0,)) for s in shell.sensors)
+    size = len(outputs)
+    return replace(
+        shell, sensors=free, scorers=tuple(scorers), nodes=nodes, n_classes=0, uplink=Uplink(), max_item_size=size
+    )
 
 
 def write_unrolled(folder: Path, program: Program, rows: Sequence[Sequence[Reading]]) -> list[Path]:
     """Sources of one executable that compares every score of unrolled ensembles on these rows with the oracle's."""
+    verify(program)
     inlined = range(len(program.scorers))
     image = Image(program, inlined)
     data = image.pack()
-    widths = [len(s.base) for s in program.scorers if isinstance(s, Trees)]
     expected = [score for row in rows for score in scores_on(program, row)]
     readings = words(b"".join(pack_readings(program, row) for row in rows))
     parts = [
@@ -136,8 +143,8 @@ def write_unrolled(folder: Path, program: Program, rows: Sequence[Sequence[Readi
         f"static const uint32_t offsets[] = {{\n{array(map(str, reading_offsets(program)))}\n}};\n",
         f"static const uint64_t image[] = {{\n{array(words(data))}\n}};\n",
         f"static const int64_t scores[] = {{\n{array(map(int64, expected))}\n}};\n",
-        f"static const int n_outputs[] = {{\n{array(map(str, widths))}\n}};\n",
-        f"#define N_CASES {len(rows)}\n#define N_SCORERS {len(widths)}\n#define N_SENSORS {len(program.sensors)}\n",
+        f"#define N_ROWS {len(rows)}\n#define N_OUTPUTS {program.max_item_size}\n",
+        f"#define N_SENSORS {len(program.sensors)}\n",
         f"#define SESSION_BYTES {image.session_bytes}\n",
     ]
     (folder / "unrolled.c").write_text("".join(parts) + SCORES, encoding="ascii")

@@ -145,7 +145,7 @@ def test_the_readme_shows_a_main_of_twenty_lines_that_is_the_one_that_compiles(e
     assert f"```c\n{example}```" in page
     assert "$" not in page
     for name in re.findall(r"`([\w.]+\.[ch])`", page):
-        assert (exported / name).exists() or name == "inline.c"
+        assert (exported / name).exists() or name in ("inline.c", "window.h")
 
 
 def test_a_bundle_and_its_build_give_the_same_sources(build: Path, exported: Path, tmp_path: Path) -> None:
