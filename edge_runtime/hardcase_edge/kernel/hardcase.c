@@ -10,9 +10,11 @@
 #if defined(__GNUC__)
 #define ALIGNED(p, n) __builtin_assume_aligned((p), (n))
 #define INLINE static inline __attribute__((always_inline))
+#define UNROLLED _Pragma("GCC unroll 6")
 #else
 #define ALIGNED(p, n) (p)
 #define INLINE static inline
+#define UNROLLED
 #endif
 
 /* How many trees are walked side by side: as many as there are registers for their places. */
@@ -342,35 +344,36 @@ static inline void add_score(unsigned char *scores, size_t k, int64_t value)
     put_i64(scores + 8 * k, add64(get_i64(scores + 8 * k), value));
 }
 
-/* One step down a complete tree: size cells, then size thresholds, of which the first are not used; root 1. Right,
+/* One step down a complete tree: a cell and a threshold for each node, of which the first are not used; root 1. Right,
  * which is the odd child, where the code is above the threshold. */
-INLINE size_t step(int is_wide, bytes_in cells, bytes_in tree, size_t size, size_t node)
+INLINE size_t step(int is_wide, bytes_in codes, bytes_in cells, bytes_in thresholds, size_t node)
 {
     int32_t code, threshold;
     if (is_wide) {
-        code = get_i16(cells + 2 * (size_t)get_u16(tree + 2 * node));
-        threshold = get_i16(tree + 2 * (size + node));
+        code = get_i16(codes + 2 * (size_t)get_u16(cells + 2 * node));
+        threshold = get_i16(thresholds + 2 * node);
     } else {
-        code = cells[tree[node]];
-        threshold = tree[size + node];
+        code = codes[cells[node]];
+        threshold = thresholds[node];
     }
     return 2 * node + ((uint32_t)(threshold - code) >> 31);
 }
 
 #define EIGHT(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
 #define BEGIN(k) size_t at##k = 1;
-#define STEP(k) at##k = step(is_wide, cells, tree + k * stride, size, at##k);
+#define STEP(k) at##k = step(is_wide, codes, tree + k * stride, thresholds + k * stride, at##k);
 #define LEAF(k) bytes_in leaf##k = tree + k * stride + inner + 2 * width * (at##k - size);
 #define VALUE(k) +get_i16(leaf##k + 2 * j)
 
 /* Walk n complete trees, many side by side so that their loads overlap, and add their leaves up. It is inlined where
  * depth and width are constants. */
-INLINE void walk(int is_wide, unsigned depth, size_t width, bytes_in cells, bytes_in tree, uint32_t n, unsigned char *scores)
+INLINE void walk(int is_wide, unsigned depth, size_t width, bytes_in codes, bytes_in tree, uint32_t n, unsigned char *scores)
 {
     const size_t size = (size_t)1 << depth, inner = (is_wide ? 4 : 2) * size, stride = inner + 2 * width * size;
+    bytes_in thresholds = tree + inner / 2; /* a pointer of its own: Thumb has no load at base + index + constant */
     uint32_t sum = 0; /* of leaves of one value */
 #if HC_LANES == 8
-    for (; n >= 8; n -= 8, tree += 8 * stride) {
+    for (; n >= 8; n -= 8, tree += 8 * stride, thresholds += 8 * stride) {
         EIGHT(BEGIN)
         for (unsigned d = 0; d < depth; d++) { EIGHT(STEP) }
         {
@@ -383,8 +386,9 @@ INLINE void walk(int is_wide, unsigned depth, size_t width, bytes_in cells, byte
         }
     }
 #endif
-    for (; n > 0; n--, tree += stride) {
+    for (; n > 0; n--, tree += stride, thresholds += stride) {
         BEGIN(0)
+        UNROLLED
         for (unsigned d = 0; d < depth; d++) STEP(0)
         {
             LEAF(0)
@@ -425,7 +429,7 @@ static bytes_in leaf_of(const hc_session *s, bytes_in image, bytes_in group, uin
     if (layout == L_SMALL_HEAP || layout == L_WIDE_HEAP) {
         size_t size = (size_t)1 << depth, inner = (is_wide ? 4 : 2) * size, node = 1;
         data += k * (inner + 2 * width * size);
-        for (uint32_t d = 0; d < depth; d++) node = step(is_wide, cells, data, size, node);
+        for (uint32_t d = 0; d < depth; d++) node = step(is_wide, cells, data, data + inner / 2, node);
         return data + inner + 2 * width * (node - size);
     } else {
         bytes_in nodes = image + get_u32(data + 4 * (size_t)POINTER_WORDS * k), leaves = image + get_u32(data + 4 * (size_t)POINTER_WORDS * k + 4);
