@@ -26,6 +26,8 @@
 #endif
 #endif
 
+#define HAS(part) ((HC_PARTS & (part)) != 0)
+
 typedef const unsigned char *bytes_in;
 
 static inline uint16_t get_u16(bytes_in p) { uint16_t v; memcpy(&v, ALIGNED(p, 2), 2); return v; }
@@ -404,15 +406,12 @@ INLINE void walk(int is_wide, unsigned depth, size_t width, bytes_in codes, byte
 static void walk_small(unsigned depth, size_t width, bytes_in cells, bytes_in tree, uint32_t n, unsigned char *scores)
 {
     if (width == 1) {
-        switch (depth) {
-        case 3: walk(0, 3, 1, cells, tree, n, scores); return;
-        case 4: walk(0, 4, 1, cells, tree, n, scores); return;
-        case 5: walk(0, 5, 1, cells, tree, n, scores); return;
-        case 6: walk(0, 6, 1, cells, tree, n, scores); return;
-        default: break;
-        }
+        if (HAS(HC_WALK_3) && depth == 3) { walk(0, 3, 1, cells, tree, n, scores); return; }
+        if (HAS(HC_WALK_4) && depth == 4) { walk(0, 4, 1, cells, tree, n, scores); return; }
+        if (HAS(HC_WALK_5) && depth == 5) { walk(0, 5, 1, cells, tree, n, scores); return; }
+        if (HAS(HC_WALK_6) && depth == 6) { walk(0, 6, 1, cells, tree, n, scores); return; }
     }
-    walk(0, depth, width, cells, tree, n, scores);
+    if (HAS(HC_WALK_ANY)) walk(0, depth, width, cells, tree, n, scores);
 }
 
 static void walk_wide(unsigned depth, size_t width, bytes_in cells, bytes_in tree, uint32_t n, unsigned char *scores)
@@ -451,10 +450,12 @@ static void add_group(const hc_session *s, bytes_in image, bytes_in group, unsig
 {
     uint32_t width = word(group, G_WIDTH), depth = word(group, G_DEPTH), n = word(group, G_TREES);
     bytes_in data = image + word(group, G_DATA);
-    switch (word(group, G_LAYOUT)) {
-    case L_SMALL_HEAP: walk_small(depth, width, part_of(s, S_SMALL), data, n, scores); break;
-    case L_WIDE_HEAP: walk_wide(depth, width, part_of(s, S_WIDE), data, n, scores); break;
-    default:
+    uint32_t layout = word(group, G_LAYOUT);
+    if (layout == L_SMALL_HEAP) {
+        walk_small(depth, width, part_of(s, S_SMALL), data, n, scores);
+    } else if (HAS(HC_WIDE) && layout == L_WIDE_HEAP) {
+        walk_wide(depth, width, part_of(s, S_WIDE), data, n, scores);
+    } else if (HAS(HC_POINTERS)) {
         for (uint32_t k = 0; k < n; k++) {
             bytes_in leaf = leaf_of(s, image, group, k);
             for (uint32_t j = 0; j < width; j++) add_score(scores, j, get_i16(leaf + 2 * (size_t)j));
@@ -494,9 +495,9 @@ static const unsigned char *scores_of(hc_session *s, uint32_t scorer)
     if (!*is_scored) {
         uint32_t kind = word(record, P_KIND);
         if (kind == K_TREES) tree_scores(s, image, record, scores);
-        if (HC_POLYNOMIALS && kind == K_POLYNOMIAL) polynomial_scores(s, image, record, scores);
-        if (HC_STACKS && kind == K_STACK) stack_scores(s, image, record, scores);
-#if HC_INLINE
+        if (HAS(HC_POLYNOMIALS) && kind == K_POLYNOMIAL) polynomial_scores(s, image, record, scores);
+        if (HAS(HC_STACKS) && kind == K_STACK) stack_scores(s, image, record, scores);
+#if HC_PARTS & HC_INLINE
         if (kind == K_INLINE) hc_inline(scorer, part(s, S_SMALL), part(s, S_WIDE), scores);
 #endif
         *is_scored = 1;
@@ -535,7 +536,8 @@ static int can_have(const hc_session *s, uint32_t target)
 {
     bytes_in node = node_record(image_of(s), target);
     if (word(node, Q_KIND) == ACQUIRE) return !any_failed(s, node) && fits(s, price(s, node, BOUGHT));
-    if (word(node, Q_KIND) == FORWARD) return fits(s, add64(price(s, node, BOUGHT | FAILED), request_cost(s)));
+    if (HAS(HC_FORWARDS) && word(node, Q_KIND) == FORWARD)
+        return fits(s, add64(price(s, node, BOUGHT | FAILED), request_cost(s)));
     return 1;
 }
 
@@ -564,7 +566,7 @@ static uint32_t branch(hc_session *s, bytes_in node)
     uint32_t n = word(node, B_TARGETS), width = word(node, B_WIDTH), rule = word(node, B_RULE), best;
     bytes_in target = node + 4 * B_WORDS;
     int64_t margin;
-    if (rule == TOURNAMENT) {
+    if (HAS(HC_TOURNAMENTS) && rule == TOURNAMENT) {
         best = tournament(s, node, scores);
         return word(target, best < n ? best : 0);
     }
@@ -708,13 +710,12 @@ int hc_next(hc_session *s)
     while (s->phase == RUNNING) {
         bytes_in node = node_record(image, s->at);
         uint32_t before = s->at;
-        switch (word(node, 0)) {
-        case ACQUIRE: acquire(s, node); break;
-        case BRANCH: s->at = branch(s, node); break;
-        case SELECT: s->at = select_model(s, node); break;
-        case ANSWER: answer(s, node); break;
-        default: forward(s, node);
-        }
+        uint32_t kind = word(node, 0);
+        if (kind == ACQUIRE) acquire(s, node);
+        else if (HAS(HC_BRANCHES) && kind == BRANCH) s->at = branch(s, node);
+        else if (HAS(HC_SELECTS) && kind == SELECT) s->at = select_model(s, node);
+        else if (HAS(HC_FORWARDS) && kind == FORWARD) forward(s, node);
+        else answer(s, node);
         if (s->at != before && s->steps < word(image, H_STEPS)) put_i16(trace + 2 * (size_t)s->steps++, (int16_t)s->at);
     }
     return s->phase == WAIT_SENSORS ? HC_NEED_SENSORS : s->phase == WAIT_REPLY ? HC_NEED_REPLY : HC_DECIDED;
@@ -975,6 +976,7 @@ static int check_trees(checked *c, bytes_in scorer)
         uint32_t layout = word(group, G_LAYOUT), width = word(group, G_WIDTH);
         int is_wide = layout == L_WIDE_HEAP || layout == L_WIDE_POINTERS;
         if (layout > L_WIDE_POINTERS || width < 1 || (uint64_t)word(group, G_OUTPUT) + width > word(scorer, E_OUTPUTS)) return 0;
+        if ((is_wide && !HAS(HC_WIDE)) || (layout > L_WIDE_HEAP && !HAS(HC_POINTERS))) return 0;
         if (!(layout <= L_WIDE_HEAP ? check_heaps(c, group, is_wide) : check_pointers(c, group, is_wide))) return 0;
     }
     return 1;
@@ -1025,10 +1027,10 @@ static int check_scorers(checked *c)
         if (word(scorer, P_OUTPUTS) < 1) return 0;
         if (!check_part(i, S_SCORES, 8 * ((uint64_t)word(scorer, P_FIRST) + word(scorer, P_OUTPUTS)), 8)) return 0;
         switch (word(scorer, P_KIND)) {
-        case K_POLYNOMIAL: is_ok = check_polynomial(c, scorer); break;
+        case K_POLYNOMIAL: is_ok = HAS(HC_POLYNOMIALS) && check_polynomial(c, scorer); break;
         case K_TREES: is_ok = check_trees(c, scorer); break;
-        case K_STACK: is_ok = check_stack(c, scorer, k); break;
-        case K_INLINE: is_ok = HC_INLINE; break;
+        case K_STACK: is_ok = HAS(HC_STACKS) && check_stack(c, scorer, k); break;
+        case K_INLINE: is_ok = HAS(HC_INLINE); break;
         default: is_ok = 0;
         }
         if (!is_ok) return 0;
@@ -1059,7 +1061,9 @@ static int check_branch(checked *c, bytes_in node, uint32_t number)
     case THRESHOLD:
     case MARGIN: return n == 2;
     case ARGMAX: return n == width || (width == 1 && n == 2);
-    case TOURNAMENT: break;
+    case TOURNAMENT:
+        if (HAS(HC_TOURNAMENTS)) break;
+        return 0;
     default: return 0;
     }
     if (width != n - 1 || 2 * n - 1 > word(c->image, H_ENTRANTS) || !holds_words(c, node, B_WORDS + n, 2 * (n - 1))) return 0;
@@ -1106,10 +1110,10 @@ static int check_nodes(checked *c)
         if (!holds(c, get_u32(at(c->image, H_AT_NODES) + 4 * (size_t)k), 1, 4)) return 0;
         node = node_record(c->image, k);
         switch (word(node, 0)) {
-        case ACQUIRE:
-        case FORWARD: is_ok = check_buying(c, node, k); break;
-        case BRANCH: is_ok = check_branch(c, node, k); break;
-        case SELECT: is_ok = check_select(c, node, k); break;
+        case ACQUIRE: is_ok = check_buying(c, node, k); break;
+        case FORWARD: is_ok = HAS(HC_FORWARDS) && check_buying(c, node, k); break;
+        case BRANCH: is_ok = HAS(HC_BRANCHES) && check_branch(c, node, k); break;
+        case SELECT: is_ok = HAS(HC_SELECTS) && check_select(c, node, k); break;
         case ANSWER: is_ok = check_answer(c, node); break;
         default: is_ok = 0;
         }
