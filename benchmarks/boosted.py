@@ -1,12 +1,12 @@
-"""Boosted trees of scikit-learn as a program of one ensemble, for measuring: the same model that the peers get."""
+"""Binary boosted trees on digits (odd or even), and the same model as a program: what the peers are compared on."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import lightgbm
 import numpy as np
 from sklearn.datasets import load_digits
-from sklearn.ensemble import GradientBoostingClassifier
 
 from hardcase_edge.program import (
     CODE_MAX,
@@ -23,79 +23,101 @@ from hardcase_edge.program import (
     Uplink,
 )
 
-__all__ = ["CASES", "fit", "probe_rows", "to_program"]
+__all__ = ["CASES", "Flat", "fit", "flat_trees", "probe_rows", "to_program"]
 
-CASES = {"100x4": (100, 4), "300x5": (300, 5)}
+CASES = {"100x4": (100, 4), "300x5": (300, 5)}  # trees, depth
+N_FEATURES = 64
+
+
+class Flat:
+    """One tree as arrays: split feature, threshold and children by node; -1-k is leaf k."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self.feature: list[int] = []
+        self.threshold: list[float] = []
+        self.children: list[list[int]] = []
+        self.leaves: list[float] = []
+        todo = [(root, -1, 0)]
+        while todo:
+            node, parent, side = todo.pop()
+            if "leaf_value" in node:
+                number = -1 - len(self.leaves)
+                self.leaves.append(float(node["leaf_value"]))
+            else:
+                number = len(self.feature)
+                self.feature.append(int(node["split_feature"]))
+                self.threshold.append(float(node["threshold"]))
+                self.children.append([0, 0])
+                todo += [(node["right_child"], number, 1), (node["left_child"], number, 0)]
+            if parent >= 0:
+                self.children[parent][side] = number
 
 
 def fit(n_trees: int, depth: int) -> tuple[Any, np.ndarray]:
-    """Digits, odd or even: a binary booster and its rows, (n, 64) integers 0 to 16."""
+    """A LightGBM booster of full-grown trees of this depth, and its rows (n, 64), whole numbers 0 to 16."""
     X, y = load_digits(return_X_y=True)
-    model = GradientBoostingClassifier(n_estimators=n_trees, max_depth=depth, random_state=0)
+    model = lightgbm.LGBMClassifier(
+        n_estimators=n_trees,
+        max_depth=depth,
+        num_leaves=2**depth,
+        min_child_samples=2,
+        learning_rate=0.05,
+        random_state=0,
+        n_jobs=1,
+        verbose=-1,
+    )
     return model.fit(X, y % 2), X
 
 
-def to_program(model: Any, dtype: str = "i32") -> Program:
-    """The model's trees with int16 leaves, the largest scale that fits; thresholds are exact."""
-    sources = [t.tree_ for t in model.estimators_[:, 0]]
-    n_features = model.n_features_in_
-    cuts: list[set[float]] = [set() for _ in range(n_features)]
-    for t in sources:
+def flat_trees(model: Any) -> list[Flat]:
+    """The booster's trees; a row's raw score is the sum of the leaves it reaches, class 1 where that is above 0."""
+    return [Flat(t["tree_structure"]) for t in model.booster_.dump_model()["tree_info"]]
+
+
+def to_program(trees: list[Flat]) -> Program:
+    """The trees over whole-numbered readings, int16 leaves at the largest scale that fits."""
+    cuts: list[set[int]] = [set() for _ in range(N_FEATURES)]
+    for t in trees:
         for f, x in zip(t.feature, t.threshold, strict=True):
-            if f >= 0:
-                cuts[f].add(_cut(x, dtype))
-    used = [f for f in range(n_features) if cuts[f]]
+            cuts[f].add(int(np.floor(x)))
+    used = [f for f in range(N_FEATURES) if cuts[f]]
     ranks = {f: sorted(cuts[f]) for f in used}
-    base = float(model._raw_predict_init(np.zeros((1, n_features)))[0, 0])
-    top = max(float(np.abs(t.value[t.feature < 0]).max()) for t in sources) * model.learning_rate
-    scale = CODE_MAX / top
-    trees = tuple(_tree(t, used, ranks, model.learning_rate * scale, dtype) for t in sources)
-    columns = tuple(Column(f, Rank(tuple(ranks[f]))) for f in used)
-    ensemble = Trees(tuple(range(len(used))), (round(base * scale),), trees)
+    scale = CODE_MAX / max(abs(v) for t in trees for v in t.leaves)
+    ensemble = Trees(tuple(range(len(used))), (0,), tuple(_tree(t, used, ranks, scale) for t in trees))
     return Program(
-        features=tuple(Feature(dtype) for _ in range(n_features)),
-        sensors=(Sensor(tuple(range(n_features)), (0,)),),
+        features=(Feature("i32"),) * N_FEATURES,
+        sensors=(Sensor(tuple(range(N_FEATURES)), (0,)),),
         uplink=Uplink(),
-        columns=columns,
+        columns=tuple(Column(f, Rank(tuple(ranks[f]))) for f in used),
         scorers=(ensemble,),
         nodes=(Acquire((0,), 1, 1), Answer(Slice(0, 0, 1))),
         n_classes=2,
     )
 
 
-def _cut(threshold: float, dtype: str) -> float:
-    """The largest number of this type at most the threshold; scikit-learn compares float32 readings with it."""
-    if dtype == "i32":
-        return int(np.floor(threshold))
-    near = np.float32(threshold)
-    return float(near if near <= threshold else np.nextafter(near, np.float32(-np.inf)))
-
-
-def _tree(t: Any, used: list[int], ranks: dict[int, list[float]], scale: float, dtype: str) -> Tree:
-    inner = [i for i in range(t.node_count) if t.feature[i] >= 0]
-    leaves = [i for i in range(t.node_count) if t.feature[i] < 0]
-    number = {i: k for k, i in enumerate(inner)} | {i: -1 - k for k, i in enumerate(leaves)}
+def _tree(t: Flat, used: list[int], ranks: dict[int, list[int]], scale: float) -> Tree:
     return Tree(
         output=0,
         width=1,
-        splits=tuple(used.index(int(t.feature[i])) for i in inner),
-        thresholds=tuple(ranks[int(t.feature[i])].index(_cut(t.threshold[i], dtype)) - CODE_MAX for i in inner),
-        missing_left=(True,) * len(inner),
-        children=tuple((number[int(t.children_left[i])], number[int(t.children_right[i])]) for i in inner),
-        leaves=tuple(round(float(t.value[i, 0, 0]) * scale) for i in leaves),
+        splits=tuple(used.index(f) for f in t.feature),
+        thresholds=tuple(
+            ranks[f].index(int(np.floor(x))) - CODE_MAX for f, x in zip(t.feature, t.threshold, strict=True)
+        ),
+        missing_left=(True,) * len(t.feature),
+        children=tuple((a, b) for a, b in t.children),
+        leaves=tuple(round(v * scale) for v in t.leaves),
     )
 
 
-def probe_rows(model: Any, X: np.ndarray, n: int) -> np.ndarray:
-    """Whole-numbered rows (n, n_features): random ones within the data's range, half of each row on a threshold's
-    floor or one above."""
+def probe_rows(trees: list[Flat], X: np.ndarray, n: int) -> np.ndarray:
+    """Rows (n, 64) of whole numbers in the data's range; about half of each lies on a threshold's floor or next to it."""
     rng = np.random.default_rng(0)
-    rows = rng.integers(X.min(axis=0), X.max(axis=0) + 1, size=(n, X.shape[1])).astype(np.float64)
-    cuts: list[list[float]] = [[] for _ in range(X.shape[1])]
-    for t in (e.tree_ for e in model.estimators_[:, 0]):
+    rows = rng.integers(0, 17, size=(n, N_FEATURES)).astype(np.float64)
+    rows[: n // 2] = X[rng.integers(0, len(X), n // 2)]
+    cuts: list[list[float]] = [[] for _ in range(N_FEATURES)]
+    for t in trees:
         for f, x in zip(t.feature, t.threshold, strict=True):
-            if f >= 0:
-                cuts[f].append(float(np.floor(x)))
+            cuts[f].append(float(np.floor(x)))
     for f, values in enumerate(cuts):
         if values:
             put = rng.random(n) < 0.5

@@ -9,9 +9,10 @@ a tree moves with its cell: ``threshold`` says which one means the same there.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from .layout import to_key
+from .errors import ImageError
+from .layout import DTYPES, to_key
 from .program import CODE_MAX, Affine, Program, Rank
 from .sections import Sections
 
@@ -121,22 +122,26 @@ class Cells:
         above = int(rule.thresholds[rank]) - int(rule.thresholds[0]) if is_direct else rank
         return above + (1 if is_small else -CODE_MAX)
 
-    def record(self, cell: Cell, out: Sections) -> bytes:
-        """The column's record of an image."""
+    def record(self, cell: Cell, at_reading: int, out: Sections) -> bytes:
+        """The column's record of an image; ``at_reading``: where its reading lies among its sensor's, in bytes."""
         column = self._p.columns[cell.column]
-        rule, number = column.rule, self._wanted[cell]
+        rule, dtype = column.rule, self._p.features[column.feature].dtype
+        if at_reading // 4 > 0xFFFF:
+            raise ImageError(
+                f"column {cell.column} reads at byte {at_reading} of its sensor's readings, at most 262140 do"
+            )
+
+        def made(kind: int, a: int, b: int) -> bytes:
+            flags = cell.is_wide | 2 * DTYPES.index(dtype)
+            return struct.pack("<BBHIHH", kind, flags, self._wanted[cell], a & 0xFFFF_FFFF, b, at_reading // 4)
+
         before = self.of_feature(column.feature)
         k = before.index(cell)
-        same = k > 0 and (before[k - 1].column, before[k - 1].is_wide) == (cell.column, cell.is_wide)
-        if same and before[k - 1].is_exact == cell.is_exact:
-            return struct.pack("<BBHII", COPY, cell.is_wide, number, 0, 0)
+        if k > 0 and replace(before[k - 1], is_right=cell.is_right) == cell:
+            return made(COPY, 0, 0)
         if isinstance(rule, Affine):
-            at = out.i64([rule.frac, rule.mul, rule.add, rule.shift, rule.low, rule.high])
-            return struct.pack("<BBHII", AFFINE, cell.is_wide, number, at, 0)
+            return made(AFFINE, out.i64([rule.frac, rule.mul, rule.add, rule.shift, rule.low, rule.high]), 0)
         if self._is_direct(cell.column) and not cell.is_exact:
-            low = int(rule.thresholds[0])
-            return struct.pack("<BBHiI", DIRECT, cell.is_wide, number, low, self._span(cell.column))
-        dtype = self._p.features[column.feature].dtype
+            return made(DIRECT, int(rule.thresholds[0]), self._span(cell.column))
         keys = [to_key(t, dtype) for t in rule.thresholds]
-        at = out.i64(keys) if dtype == "f64" else out.i32(keys)
-        return struct.pack("<BBHII", RANK, cell.is_wide, number, at, len(keys))
+        return made(RANK, out.i64(keys) if dtype == "f64" else out.i32(keys), len(keys))

@@ -5,7 +5,7 @@ Only ``evaluator`` imports this module; importing it fails where the extension w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import _kernel  # type: ignore[attr-defined]
@@ -24,6 +24,10 @@ __all__ = ["CompiledMachine"]
 
 class CompiledMachine:
     """A program made ready to run in C; immutable, shared by any number of sessions.
+
+    ``session`` and ``decide`` are the image's own methods, as a call of Python's would take as long as a decision. A
+    row for ``decide`` may be a list or, where all features have one type and sensors name them in order, any buffer of
+    that type that is aligned to 8: ``array("f", ...)``, a row of a numpy array.
 
     Raises
     ------
@@ -47,7 +51,7 @@ class CompiledMachine:
                 return None
 
         codes = {name: k for k, name in enumerate(DTYPES)}
-        self._image = _kernel.Image(
+        image = _kernel.Image(
             make_image(program),
             len(program.features),
             tuple(
@@ -57,26 +61,5 @@ class CompiledMachine:
             (NeedSensors, NeedReply, Decision, SessionError, held, (LOCAL, CLOUD, DEGRADED), program.n_classes),
         )
 
-    def session(
-        self, *, budget: int | None = None, item_size: int = 1, dead: Iterable[int] = (), cloud: bool = True
-    ) -> Session:
-        """A session: see ``session.Session``."""
-        made: Session = self._image.session(budget=budget, item_size=item_size, dead=dead, cloud=cloud)
-        return made
-
-    def decide(
-        self,
-        row: Sequence[Reading],
-        *,
-        budget: int | None = None,
-        item_size: int = 1,
-        dead: Iterable[int] = (),
-        cloud: bool = True,
-        reply: tuple[int, int] | None = None,
-    ) -> Decision:
-        """A whole decision: see ``evaluator.decide``. A row may also be a buffer, such as ``array("f", ...)``, where
-        all features have one type and sensors name them in order."""
-        decision: Decision = self._image.decide(
-            row, budget=budget, item_size=item_size, dead=dead, cloud=cloud, reply=reply
-        )
-        return decision
+        self.session: Callable[..., Session] = image.session  # as session.Machine.session
+        self.decide: Callable[..., Decision] = image.decide  # as evaluator.decide, and rows in buffers, too

@@ -16,7 +16,7 @@ from .ensemble_image import Ensemble, plan_ensemble
 from .errors import ImageError
 from .layout import DTYPES, KINDS, RULES
 from .paths import targets_of
-from .program import Acquire, Answer, Branch, Node, Opaque, Polynomial, Program, Scorer, Select, Stack, Trees
+from .program import Acquire, Answer, Branch, Node, Opaque, Polynomial, Program, Scorer, Select, Sensor, Stack, Trees
 from .sections import Sections
 
 __all__ = ["IMAGE_VERSION", "Image", "make_image"]
@@ -36,7 +36,7 @@ def make_image(program: Program) -> bytes:
     Raises
     ------
     ImageError
-        The kernel cannot run this program (an opaque scorer, more columns of a feature than a byte counts, a
+        The kernel cannot run this program (an opaque scorer, a sensor whose readings take more than 256 KB, a
         candidate's cost beyond 62 bits): it runs in Python.
     """
     return Image(program).pack()
@@ -79,9 +79,9 @@ class Image:
             memory.take(2 * wide, 2),
             memory.take(2 * steps, 2),
             memory.take(2 * entrants, 2),
-            memory.take(small, 1),
             memory.take(len(p.sensors), 1),
             memory.take(len(p.scorers), 1),
+            memory.take(small, 1),
         ]
         self.session_bytes = memory.total()
         data = out.pack()
@@ -105,26 +105,28 @@ class Image:
             sent[f] = n_sent
             n_sent += _SIZE[p.features[f].dtype]
         records: list[int] = []
-        features, first_feature, first_column = bytearray(), 0, 0
+        features, columns, n_features, n_columns = bytearray(), bytearray(), 0, 0
         for k, s in enumerate(p.sensors):
-            n_columns, n_bytes = 0, 0
+            n_bytes, before = 0, n_columns
             for f in s.features:
-                feature, columns = p.features[f], self.cells.of_feature(f)
-                if len(columns) > 255:
-                    raise ImageError(f"feature {f} is seen through {len(columns)} columns, at most 255 are read")
-                flags = DTYPES.index(feature.dtype) | 4 * feature.nullable
-                features += struct.pack("<HBB", sent.get(f, NOT_SENT), len(columns), flags)
-                n_columns += len(columns)
-                size = _SIZE[feature.dtype]
-                n_bytes = -(-n_bytes // size) * size + size
+                feature, size = p.features[f], _SIZE[p.features[f].dtype]
+                features += struct.pack("<HBB", sent.get(f, NOT_SENT), DTYPES.index(feature.dtype), feature.nullable)
+                n_bytes += -n_bytes % size
+                for cell in self.cells.of_feature(f):
+                    columns += self.cells.record(cell, n_bytes, out)
+                    n_columns += 1
+                n_bytes += size
             scorers = self._scorers_of(k)
-            records += [first_feature, len(s.features), first_column, self._cost(s.cost), len(s.cost)]
-            records += [out.i16(scorers), len(scorers), n_bytes]
-            first_feature += len(s.features)
-            first_column += n_columns
-        self.at_features = out.raw(bytes(features), 4)
-        self.at_columns = out.raw(b"".join(self.cells.record(c, out) for c in self.cells.columns), 4)
+            records += [n_features, len(s.features), before, n_columns - before, self._cost(s.cost), len(s.cost)]
+            records += [out.i16(scorers), len(scorers), n_bytes, self._plain(s)]
+            n_features += len(s.features)
+        self.at_features, self.at_columns = out.raw(bytes(features), 4), out.raw(bytes(columns), 4)
         return out.i32(records)
+
+    def _plain(self, sensor: Sensor) -> int:
+        """1 or 2: all readings are i32, or f32, and none may be missing; 0: anything else."""
+        kinds = {(self.p.features[f].dtype, self.p.features[f].nullable) for f in sensor.features}
+        return 1 if kinds == {("i32", False)} else 2 if kinds == {("f32", False)} else 0
 
     def _scorers_of(self, sensor: int) -> list[int]:
         """Scorers that read a column of this sensor: their scores are computed again once it is fed."""

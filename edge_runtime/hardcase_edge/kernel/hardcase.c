@@ -51,13 +51,16 @@ enum header {
     H_MAGIC, H_IMAGE_BYTES, H_SESSION_BYTES, H_FEATURES, H_SENSORS, H_COLUMNS, H_SCORERS, H_NODES,
     H_CLASSES, H_ITEM_SIZE, H_AT_FEATURES, H_AT_SENSORS, H_AT_COLUMNS, H_AT_SCORERS, H_AT_NODES, H_REQUEST_BYTES,
     H_REQUEST_COST, H_REQUEST_COST_HIGH, H_SMALL_LEFT, H_SMALL, H_WIDE_LEFT, H_WIDE, H_STEPS, H_ENTRANTS,
-    S_SCORES, S_REQUEST, S_WIDE, S_TRACE, S_WINNERS, S_SMALL, S_SENSORS, S_IS_SCORED,
+    S_SCORES, S_REQUEST, S_WIDE, S_TRACE, S_WINNERS, S_SENSORS, S_IS_SCORED, S_SMALL,
     H_WORDS
 };
-enum feature { FEATURE_BYTES = 4, F_UPLINK = 0, F_COLUMNS = 2, F_FLAGS = 3, F_TYPE = 3, F_NULLABLE = 4, NOT_SENT = 0xFFFF };
+enum feature { FEATURE_BYTES = 4, F_UPLINK = 0, F_TYPE = 2, F_NULLABLE = 3, NOT_SENT = 0xFFFF };
 enum type { T_I32, T_F32, T_F64 };
-enum sensor { SENSOR_WORDS = 8, N_FEATURE = 0, N_FEATURES, N_COLUMN, N_COST, N_COSTS, N_SCORERS, N_SCORERS_COUNT, N_READING_BYTES };
-enum column { COLUMN_BYTES = 12, C_RULE = 0, C_IS_WIDE = 1, C_CELL = 2, C_A = 4, C_B = 8 };
+enum sensor {
+    SENSOR_WORDS = 10, N_FEATURE = 0, N_FEATURES, N_COLUMN, N_COLUMNS, N_COST, N_COSTS, N_SCORERS, N_SCORERS_COUNT,
+    N_READING_BYTES, N_PLAIN
+};
+enum column { COLUMN_BYTES = 12, C_RULE = 0, C_FLAGS = 1, C_CELL = 2, C_A = 4, C_B = 8, C_READING = 10, C_IS_WIDE = 1, C_TYPE = 1 };
 enum rule { R_AFFINE, R_RANK, R_DIRECT, R_COPY };
 enum scorer { K_POLYNOMIAL, K_TREES, K_STACK, K_INLINE };
 enum polynomial { P_KIND, P_OUTPUTS, P_FIRST, P_COLUMNS, P_CELLS, P_SUBSTITUTES, P_TERMS, P_DEGREE, P_POSITIONS, P_WEIGHTS, P_WEIGHT_BYTES, P_BIAS, P_CONSTANT, P_WORDS };
@@ -227,36 +230,23 @@ static uint32_t rank64(bytes_in keys, uint32_t n, int64_t key)
     return low + (get_i64(keys + 8 * (size_t)low) < key);
 }
 
+/* How far a number lies above a lowest one, at most so far; masks, because a guess would often be wrong here. */
+static inline uint32_t direct(int32_t v, int32_t lowest, uint32_t most)
+{
+    uint32_t rise = ((uint32_t)v - (uint32_t)lowest) & (0u - (uint32_t)(v > lowest));
+    return most + ((rise - most) & (0u - (uint32_t)(rise < most)));
+}
+
 /* The code of a present reading through a column; small cells count from 1. */
 static inline int32_t code_of(bytes_in image, bytes_in column, unsigned type, int64_t key)
 {
-    uint32_t a = get_u32(column + C_A), b = get_u32(column + C_B);
-    int32_t floor = column[C_IS_WIDE] ? -CODE_MAX : 1;
-    switch (column[C_RULE]) {
-    case R_DIRECT: {
-        int64_t rise = key - (int32_t)a;
-        return floor + (int32_t)(rise < 0 ? 0 : rise > (int64_t)b ? (int64_t)b : rise);
-    }
-    case R_RANK:
+    uint32_t a = get_u32(column + C_A), b = get_u16(column + C_B);
+    int is_wide = column[C_FLAGS] & C_IS_WIDE;
+    int32_t floor = is_wide ? -CODE_MAX : 1;
+    if (column[C_RULE] == R_DIRECT) return floor + (int32_t)direct((int32_t)key, (int32_t)a, b);
+    if (column[C_RULE] == R_RANK)
         return floor + (int32_t)(type == T_F64 ? rank64(image + a, b, key) : rank32(image + a, b, (int32_t)key));
-    default:
-        return (int32_t)(affine(type, key, image + a) - (column[C_IS_WIDE] ? 0 : get_i64(image + a + 32) - 1));
-    }
-}
-
-static inline void put_cell(bytes_in column, int32_t code, unsigned char *small, unsigned char *wide)
-{
-    uint32_t cell = get_u16(column + C_CELL);
-    if (column[C_IS_WIDE]) put_i16(wide + 2 * (size_t)cell, (int16_t)code);
-    else small[cell] = (unsigned char)code;
-}
-
-/* What a column's cell holds while nothing is known. */
-static int32_t empty_code(bytes_in image, bytes_in column)
-{
-    uint32_t cell = get_u16(column + C_CELL);
-    if (column[C_IS_WIDE]) return cell < word(image, H_WIDE_LEFT) ? MISSING : CODE_MAX;
-    return cell < word(image, H_SMALL_LEFT) ? 0 : SMALL_MISSING;
+    return (int32_t)(affine(type, key, image + a) - (is_wide ? 0 : get_i64(image + a + 32) - 1));
 }
 
 static const unsigned char TYPE_BYTES[3] = {4, 4, 8};
@@ -267,7 +257,7 @@ static void put_request(hc_session *s, bytes_in feature, bytes_in value)
     static const unsigned char MISSING_MARK[3][8] = {
         {0, 0, 0, 0x80}, {0, 0, 0xC0, 0x7F}, {0, 0, 0, 0, 0, 0, 0xF8, 0x7F}};
     static const unsigned char MINUS_ZERO[8] = {0, 0, 0, 0, 0, 0, 0, 0x80};
-    unsigned type = feature[F_FLAGS] & F_TYPE;
+    unsigned type = feature[F_TYPE];
     size_t n = TYPE_BYTES[type];
     unsigned char *out;
     if (get_u16(feature + F_UPLINK) == NOT_SENT) return;
@@ -277,35 +267,58 @@ static void put_request(hc_session *s, bytes_in feature, bytes_in value)
     else memcpy(out, value, n);
 }
 
+/* Is no reading missing that may not be? On the way the request gets them all. */
+static int is_whole(hc_session *s, bytes_in record, bytes_in readings)
+{
+    bytes_in image = image_of(s), feature = at(image, H_AT_FEATURES) + (size_t)FEATURE_BYTES * word(record, N_FEATURE);
+    uint32_t n = word(record, N_FEATURES);
+    int is_sent = word(image, H_REQUEST_BYTES) > 0, is_good = 1;
+    size_t offset = 0;
+    if (word(record, N_PLAIN) && !is_sent) { /* all of one type of four bytes, none may be missing */
+        uint32_t any = 0;
+        if (word(record, N_PLAIN) == 1 + T_I32)
+            for (; n > 0; n--, readings += 4) any |= get_u32(readings) == 0x80000000u;
+        else
+            for (; n > 0; n--, readings += 4) any |= (get_u32(readings) & 0x7FFFFFFFu) >= 0x7F800000u;
+        return !any;
+    }
+    for (; n > 0; n--, feature += FEATURE_BYTES) {
+        size_t size = TYPE_BYTES[feature[F_TYPE]];
+        int is_there;
+        offset = (offset + size - 1) & ~(size - 1);
+        is_there = key_of(feature[F_TYPE], readings + offset) != NOTHING;
+        if (is_sent) put_request(s, feature, is_there ? readings + offset : NULL);
+        if (!is_there && !feature[F_NULLABLE]) is_good = 0;
+        offset += size;
+    }
+    return is_good;
+}
+
 /* Codes of a sensor's readings; 0, and nothing kept, if one is missing that may not be. */
 static int take(hc_session *s, uint32_t sensor, bytes_in readings)
 {
     bytes_in image = image_of(s), record = sensor_record(image, sensor);
-    bytes_in feature = at(image, H_AT_FEATURES) + (size_t)FEATURE_BYTES * word(record, N_FEATURE);
-    bytes_in first = at(image, H_AT_COLUMNS) + (size_t)COLUMN_BYTES * word(record, N_COLUMN), column = first;
+    bytes_in column = at(image, H_AT_COLUMNS) + (size_t)COLUMN_BYTES * word(record, N_COLUMN);
     unsigned char *small = part(s, S_SMALL), *wide = part(s, S_WIDE);
-    int is_sent = word(image, H_REQUEST_BYTES) > 0;
-    size_t offset = 0;
-    for (uint32_t k = word(record, N_FEATURES); k > 0; k--, feature += FEATURE_BYTES) {
-        unsigned flags = feature[F_FLAGS], type = flags & F_TYPE, n_columns = feature[F_COLUMNS];
-        size_t n = type == T_F64 ? 8 : 4;
-        bytes_in p = readings + ((offset + n - 1) & ~(n - 1)), end = column + (size_t)COLUMN_BYTES * n_columns;
-        int64_t key = key_of(type, p);
-        int32_t code = 0;
-        offset = (size_t)(p - readings) + n;
-        if (is_sent) put_request(s, feature, key == NOTHING ? NULL : p);
-        if (key == NOTHING) {
-            if (!(flags & F_NULLABLE)) {
-                for (; first < column; first += COLUMN_BYTES) put_cell(first, empty_code(image, first), small, wide);
-                return 0;
-            }
-            column = end;
+    int32_t code = 0;
+    if (!is_whole(s, record, readings)) return 0;
+    for (uint32_t k = word(record, N_COLUMNS); k > 0; k--, column += COLUMN_BYTES) {
+        unsigned flags = column[C_FLAGS], type = flags >> C_TYPE;
+        uint32_t cell = get_u16(column + C_CELL);
+        bytes_in value = readings + 4 * (size_t)get_u16(column + C_READING);
+        int64_t key;
+        if (get_u16(column) == R_DIRECT) { /* a small cell of a whole number: the common case, kept short */
+            code = get_i32(value);
+            if (code == INT32_MIN) continue; /* the cell says so already */
+            code = 1 + (int32_t)direct(code, get_i32(column + C_A), get_u16(column + C_B));
+            small[cell] = (unsigned char)code;
             continue;
         }
-        for (; column < end; column += COLUMN_BYTES) {
-            if (column[C_RULE] != R_COPY) code = code_of(image, column, type, key);
-            put_cell(column, code, small, wide);
-        }
+        key = key_of(type, value);
+        if (key == NOTHING) continue;
+        if (column[C_RULE] != R_COPY) code = code_of(image, column, type, key);
+        if (flags & C_IS_WIDE) put_i16(wide + 2 * (size_t)cell, (int16_t)code);
+        else small[cell] = (unsigned char)code;
     }
     return 1;
 }
@@ -679,10 +692,8 @@ int hc_start(hc_session *s, const void *image, int64_t budget, int32_t item_size
     s->item_size = item_size;
     s->has_cloud = cloud != 0;
     s->phase = NEW;
-    memset(part(s, S_SENSORS), 0, word(in, H_SENSORS));
-    memset(part(s, S_IS_SCORED), 0, word(in, H_SCORERS));
-    memset(part(s, S_SMALL), 0, small_left);
-    memset(part(s, S_SMALL) + small_left, SMALL_MISSING, small - small_left);
+    memset(part(s, S_SENSORS), 0, word(in, S_SMALL) - word(in, S_SENSORS) + small_left); /* three parts, side by side */
+    if (small > small_left) memset(part(s, S_SMALL) + small_left, SMALL_MISSING, small - small_left);
     wide = part(s, S_WIDE);
     for (uint32_t k = 0; k < n_wide; k++)
         put_i16(wide + 2 * (size_t)k, k < word(in, H_WIDE_LEFT) ? MISSING : CODE_MAX);
@@ -873,7 +884,8 @@ static int check_header(checked *c)
            check_part(i, S_REQUEST, word(i, H_REQUEST_BYTES), 1) && check_part(i, S_WIDE, 2 * (uint64_t)word(i, H_WIDE), 2) &&
            check_part(i, S_TRACE, 2 * (uint64_t)word(i, H_STEPS), 2) &&
            check_part(i, S_WINNERS, 2 * (uint64_t)word(i, H_ENTRANTS), 2) && check_part(i, S_SMALL, word(i, H_SMALL), 1) &&
-           check_part(i, S_SENSORS, word(i, H_SENSORS), 1) && check_part(i, S_IS_SCORED, word(i, H_SCORERS), 1);
+           check_part(i, S_SENSORS, word(i, H_SENSORS), 1) && word(i, S_IS_SCORED) == word(i, S_SENSORS) + word(i, H_SENSORS) &&
+           word(i, S_SMALL) == word(i, S_IS_SCORED) + word(i, H_SCORERS);
 }
 
 static int check_affine(checked *c, uint32_t offset, int is_wide)
@@ -888,15 +900,16 @@ static int check_affine(checked *c, uint32_t offset, int is_wide)
            shift <= 62 && low >= -CODE_MAX && low <= high && high <= CODE_MAX && (is_wide || high - low < SMALL_MISSING - 1);
 }
 
-static int check_column(checked *c, bytes_in column, unsigned type)
+static int check_column(checked *c, bytes_in column, uint32_t reading_bytes)
 {
-    uint32_t a = get_u32(column + C_A), b = get_u32(column + C_B);
-    int is_wide = column[C_IS_WIDE];
-    uint32_t most = is_wide ? MOST_RANKS : SMALL_MISSING - 2;
-    if (is_wide > 1 || get_u16(column + C_CELL) >= word(c->image, is_wide ? H_WIDE : H_SMALL)) return 0;
+    uint32_t a = get_u32(column + C_A), b = get_u16(column + C_B), at_reading = 4 * (uint32_t)get_u16(column + C_READING);
+    unsigned is_wide = column[C_FLAGS] & C_IS_WIDE, type = column[C_FLAGS] >> C_TYPE;
+    uint32_t most = is_wide ? MOST_RANKS : SMALL_MISSING - 2, size = type == T_F64 ? 8 : 4;
+    if (type > T_F64 || at_reading % size || at_reading + size > reading_bytes) return 0;
+    if (get_u16(column + C_CELL) >= word(c->image, is_wide ? H_WIDE : H_SMALL)) return 0;
     switch (column[C_RULE]) {
-    case R_AFFINE: return check_affine(c, a, is_wide);
-    case R_RANK: return b <= most && holds(c, a, b, type == T_F64 ? 8 : 4);
+    case R_AFFINE: return check_affine(c, a, is_wide != 0);
+    case R_RANK: return b <= most && holds(c, a, b, size);
     case R_DIRECT: return b <= most && type == T_I32;
     default: return column[C_RULE] == R_COPY;
     }
@@ -910,18 +923,19 @@ static int check_sensors(checked *c)
     for (uint32_t k = 0; k < word(i, H_SENSORS); k++) {
         bytes_in record = sensor_record(i, k);
         uint64_t n_bytes = 0;
-        uint32_t n = word(record, N_FEATURES);
-        if (word(record, N_FEATURE) != features || n > word(i, H_FEATURES) - features || word(record, N_COLUMN) != columns)
-            return 0;
+        uint32_t n = word(record, N_FEATURES), n_columns = word(record, N_COLUMNS), plain = word(record, N_PLAIN);
+        if (word(record, N_FEATURE) != features || n > word(i, H_FEATURES) - features) return 0;
+        if (word(record, N_COLUMN) != columns || n_columns > word(i, H_COLUMNS) - columns || plain > 1 + T_F32) return 0;
         for (; n > 0; n--, features++, feature += FEATURE_BYTES) {
-            unsigned type = feature[F_FLAGS] & F_TYPE, size = type == T_F64 ? 8 : 4, sent = get_u16(feature + F_UPLINK);
-            if (type > T_F64 || (sent != NOT_SENT && sent + size > word(i, H_REQUEST_BYTES))) return 0;
+            unsigned type = feature[F_TYPE], size = type == T_F64 ? 8 : 4, sent = get_u16(feature + F_UPLINK);
+            if (type > T_F64 || (plain && plain != 1 + type)) return 0;
+            if (sent != NOT_SENT && sent + size > word(i, H_REQUEST_BYTES)) return 0;
             n_bytes = (n_bytes + size - 1) / size * size + size;
-            if (feature[F_COLUMNS] > word(i, H_COLUMNS) - columns) return 0;
-            for (unsigned j = feature[F_COLUMNS]; j > 0; j--, columns++, column += COLUMN_BYTES)
-                if (!check_column(c, column, type)) return 0;
         }
-        if (word(record, N_READING_BYTES) != n_bytes || !check_cost(c, word(record, N_COST), word(record, N_COSTS)) ||
+        if (word(record, N_READING_BYTES) != n_bytes) return 0;
+        for (; n_columns > 0; n_columns--, columns++, column += COLUMN_BYTES)
+            if (!check_column(c, column, (uint32_t)n_bytes)) return 0;
+        if (!check_cost(c, word(record, N_COST), word(record, N_COSTS)) ||
             !all_below(c, word(record, N_SCORERS), word(record, N_SCORERS_COUNT), word(i, H_SCORERS)))
             return 0;
     }
