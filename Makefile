@@ -48,6 +48,7 @@ bench-promise: $(READY)
 	@$(BIN)/python benchmarks/promise.py
 
 bench-mcu: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@$(BIN)/python benchmarks/mcu.py
 
 # Compilers and emulators for 64-bit and 32-bit ARM and for Cortex-M, and Debian's Python for both Raspberry Pi.

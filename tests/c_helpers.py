@@ -150,7 +150,7 @@ def write_unrolled(folder: Path, program: Program, rows: Sequence[Sequence[Readi
     (folder / "unrolled.c").write_text("".join(parts) + SCORES, encoding="ascii")
     unrolled = {k: with_cells(s, image.cells, image.ensembles[k].is_small) for k, s in enumerate(program.scorers)}
     (folder / "inline.c").write_text(inline_source(unrolled), encoding="ascii")
-    (folder / "hardcase_config.h").write_text(config_header(program, inlined), encoding="ascii")
+    (folder / "hardcase_config.h").write_text(config_header(image), encoding="ascii")
     for name in ("hardcase.c", "hardcase.h"):
         shutil.copyfile(KERNEL / name, folder / name)
     return [folder / name for name in ("unrolled.c", "inline.c", "hardcase.c")]

@@ -61,8 +61,8 @@ def write_c(loaded: Loaded, folder: Path, *, inline: bool = False) -> ExportedC:
     data = image.pack()
     _copy(folder, has_windows=bool(manifest.windows))
     made = {
-        "hardcase_config.h": config_header(program, inlined),
-        "model.h": model_header(program, manifest, data, image.session_bytes, loaded.bundle.sha256),
+        "hardcase_config.h": config_header(image),
+        "model.h": model_header(image, data, manifest, loaded.bundle.sha256),
         "golden.h": golden_header(program, golden),
         **own_files(loaded),
     }

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from string import Template
 
 from hardcase_edge.columns import Reading
+from hardcase_edge.image import Image
 from hardcase_edge.manifest import Manifest
 from hardcase_edge.program import Program
 
+from .c_config import parts_of
 from .c_names import array, identifiers, literal
 from .c_readings import C_TYPES, held
 
@@ -22,6 +24,11 @@ MODEL = Template("""\
 #define MODEL_H
 
 #include "hardcase.h"
+#include "hardcase_config.h"
+
+#if (($parts) & ~HC_PARTS) != 0
+#error "hardcase_config.h is not this policy's: it lacks parts of the kernel"
+#endif
 
 #define MODEL_SESSION_BYTES $session_bytes
 #define MODEL_N_SENSORS $n_sensors
@@ -96,28 +103,29 @@ class _Names:
         ]
 
 
-def model_header(program: Program, manifest: Manifest, image: bytes, session_bytes: int, sha256: str) -> str:
+def model_header(image: Image, data: bytes, manifest: Manifest, sha256: str) -> str:
     """The text of ``model.h``.
 
     Parameters
     ----------
-    image : of the program, a multiple of 8 bytes
-    session_bytes : memory of a session, in bytes
+    image, data : of the program, and its bytes, a multiple of 8
     sha256 : of the bundle, in hex
     """
+    program = image.p
     names = _Names(program, manifest)
     labels = [literal(str(c)) for c in manifest.classes]
     return MODEL.substitute(
         sha256=sha256,
-        session_bytes=session_bytes,
+        parts=" | ".join(parts_of(image)) or "0u",
+        session_bytes=image.session_bytes,
         n_sensors=len(program.sensors),
         n_classes=program.n_classes,
         sensors="\n".join(f"    {name} = {k}," for k, name in enumerate(names.enums)) or "    MODEL_NO_SENSOR = -1",
         structs="\n".join(_struct(m, f, program) for m, f in zip(names.members, names.fields, strict=True)),
         members="\n".join(f"    model_{m} {m};" for m in names.members) or "    char none;",
         classes=CLASSES.substitute(names=array(labels)) if labels else VALUE,
-        n_bytes=len(image),
-        words=array(words(image)),
+        n_bytes=len(data),
+        words=array(words(data)),
     )
 
 

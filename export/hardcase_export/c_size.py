@@ -34,9 +34,12 @@ int64_t probe(int (*read_sensor)(int, model_readings *), int (*ask)(hc_session *
     hc_session *s = &memory.session;
     model_readings r;
     int need;
+    (void)ask;
     hc_start(s, model, HC_NO_BUDGET, 1, HC_CLOUD);
     while ((need = hc_next(s)) != HC_DECIDED) {
+#if HC_PARTS & HC_FORWARDS
         if (need == HC_NEED_REPLY && !ask(s)) hc_no_reply(s);
+#endif
         if (need == HC_NEED_SENSORS)
             for (int k; (k = hc_wanted(s)) >= 0;) hc_feed(s, k, read_sensor(k, &r) ? &r : NULL);
     }

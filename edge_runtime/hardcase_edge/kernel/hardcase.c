@@ -152,23 +152,33 @@ static int any_failed(const hc_session *s, bytes_in node)
 
 /* A reading's order-preserving key, or NOTHING if it is missing. Minus zero has the key of zero; no other reading has
  * the key -1, and none that of NOTHING. */
+#if HC_PARTS & HC_F64
+typedef int64_t reading_key;
 #define NOTHING INT64_MIN
+#else
+typedef int32_t reading_key;
+#define NOTHING INT32_MIN
+#endif
 
-static inline int64_t key_of(unsigned type, bytes_in p)
+static inline int is_f64(unsigned type) { return HAS(HC_F64) && type == T_F64; }
+
+static inline reading_key key_of(unsigned type, bytes_in p)
 {
-    if (type == T_I32) {
-        int32_t v = get_i32(p);
-        return v == INT32_MIN ? NOTHING : v;
+    if (!is_f64(type)) {
+        int32_t bits = get_i32(p), rest = bits & INT32_MAX;
+        if (type == T_I32) return bits == INT32_MIN ? NOTHING : bits;
+        if (rest >= 0x7F800000) return NOTHING;
+        return bits == rest || rest == 0 ? rest : -rest - 1;
     }
-    if (type == T_F32) {
-        uint32_t bits = get_u32(p), rest = bits & 0x7FFFFFFFu;
-        if (rest >= 0x7F800000u) return NOTHING;
-        return bits == rest || rest == 0 ? (int64_t)rest : -(int64_t)rest - 1;
-    } else {
+#if HC_PARTS & HC_F64
+    {
         int64_t bits = get_i64(p), rest = bits & INT64_MAX;
         if (rest >= 0x7FF0000000000000) return NOTHING;
         return bits == rest || rest == 0 ? rest : -rest - 1;
     }
+#else
+    return NOTHING;
+#endif
 }
 
 /* floor(x * 2^frac), held within 32 bits, of the number with this key. */
@@ -179,12 +189,12 @@ static int64_t fixed(unsigned type, int64_t key, int64_t frac)
         v = key;
         exponent = frac;
     } else {
-        unsigned bits = type == T_F32 ? 23 : 52;
+        unsigned bits = is_f64(type) ? 52 : 23;
         exponent = v >> bits;
         v &= ((int64_t)1 << bits) - 1;
         if (exponent) v |= (int64_t)1 << bits;
         else exponent = 1;
-        exponent += frac - (type == T_F32 ? 127 : 1023) - (int64_t)bits;
+        exponent += frac - (is_f64(type) ? 1023 : 127) - (int64_t)bits;
         if (key < 0) v = -v;
     }
     if (exponent < 0) {
@@ -238,14 +248,14 @@ static inline uint32_t direct(int32_t v, int32_t lowest, uint32_t most)
 }
 
 /* The code of a present reading through a column; small cells count from 1. */
-static inline int32_t code_of(bytes_in image, bytes_in column, unsigned type, int64_t key)
+static inline int32_t code_of(bytes_in image, bytes_in column, unsigned type, reading_key key)
 {
     uint32_t a = get_u32(column + C_A), b = get_u16(column + C_B);
-    int is_wide = column[C_FLAGS] & C_IS_WIDE;
+    int is_wide = HAS(HC_WIDE | HC_POLYNOMIALS) && (column[C_FLAGS] & C_IS_WIDE);
     int32_t floor = is_wide ? -CODE_MAX : 1;
     if (column[C_RULE] == R_DIRECT) return floor + (int32_t)direct((int32_t)key, (int32_t)a, b);
-    if (column[C_RULE] == R_RANK)
-        return floor + (int32_t)(type == T_F64 ? rank64(image + a, b, key) : rank32(image + a, b, (int32_t)key));
+    if (!HAS(HC_AFFINE) || column[C_RULE] == R_RANK)
+        return floor + (int32_t)(is_f64(type) ? rank64(image + a, b, key) : rank32(image + a, b, (int32_t)key));
     return (int32_t)(affine(type, key, image + a) - (is_wide ? 0 : get_i64(image + a + 32) - 1));
 }
 
@@ -272,7 +282,7 @@ static int is_whole(hc_session *s, bytes_in record, bytes_in readings)
 {
     bytes_in image = image_of(s), feature = at(image, H_AT_FEATURES) + (size_t)FEATURE_BYTES * word(record, N_FEATURE);
     uint32_t n = word(record, N_FEATURES);
-    int is_sent = word(image, H_REQUEST_BYTES) > 0, is_good = 1;
+    int is_sent = HAS(HC_FORWARDS) && word(image, H_REQUEST_BYTES) > 0, is_good = 1;
     size_t offset = 0;
     if (word(record, N_PLAIN) && !is_sent) { /* all of one type of four bytes, none may be missing */
         uint32_t any = 0;
@@ -283,7 +293,7 @@ static int is_whole(hc_session *s, bytes_in record, bytes_in readings)
         return !any;
     }
     for (; n > 0; n--, feature += FEATURE_BYTES) {
-        size_t size = TYPE_BYTES[feature[F_TYPE]];
+        size_t size = is_f64(feature[F_TYPE]) ? 8 : 4;
         int is_there;
         offset = (offset + size - 1) & ~(size - 1);
         is_there = key_of(feature[F_TYPE], readings + offset) != NOTHING;
@@ -306,7 +316,7 @@ static int take(hc_session *s, uint32_t sensor, bytes_in readings)
         unsigned flags = column[C_FLAGS], type = flags >> C_TYPE;
         uint32_t cell = get_u16(column + C_CELL);
         bytes_in value = readings + 4 * (size_t)get_u16(column + C_READING);
-        int64_t key;
+        reading_key key;
         if (get_u16(column) == R_DIRECT) { /* a small cell of a whole number: the common case, kept short */
             code = get_i32(value);
             if (code == INT32_MIN) continue; /* the cell says so already */
@@ -317,7 +327,7 @@ static int take(hc_session *s, uint32_t sensor, bytes_in readings)
         key = key_of(type, value);
         if (key == NOTHING) continue;
         if (column[C_RULE] != R_COPY) code = code_of(image, column, type, key);
-        if (flags & C_IS_WIDE) put_i16(wide + 2 * (size_t)cell, (int16_t)code);
+        if (HAS(HC_WIDE | HC_POLYNOMIALS) && (flags & C_IS_WIDE)) put_i16(wide + 2 * (size_t)cell, (int16_t)code);
         else small[cell] = (unsigned char)code;
     }
     return 1;
@@ -905,10 +915,11 @@ static int check_column(checked *c, bytes_in column, uint32_t reading_bytes)
     uint32_t a = get_u32(column + C_A), b = get_u16(column + C_B), at_reading = 4 * (uint32_t)get_u16(column + C_READING);
     unsigned is_wide = column[C_FLAGS] & C_IS_WIDE, type = column[C_FLAGS] >> C_TYPE;
     uint32_t most = is_wide ? MOST_RANKS : SMALL_MISSING - 2, size = type == T_F64 ? 8 : 4;
-    if (type > T_F64 || at_reading % size || at_reading + size > reading_bytes) return 0;
+    if (type > T_F64 || (type == T_F64 && !HAS(HC_F64))) return 0;
+    if (at_reading % size || at_reading + size > reading_bytes || (is_wide && !HAS(HC_WIDE | HC_POLYNOMIALS))) return 0;
     if (get_u16(column + C_CELL) >= word(c->image, is_wide ? H_WIDE : H_SMALL)) return 0;
     switch (column[C_RULE]) {
-    case R_AFFINE: return check_affine(c, a, is_wide != 0);
+    case R_AFFINE: return HAS(HC_AFFINE) && check_affine(c, a, is_wide != 0);
     case R_RANK: return b <= most && holds(c, a, b, size);
     case R_DIRECT: return b <= most && type == T_I32;
     default: return column[C_RULE] == R_COPY;
@@ -928,7 +939,7 @@ static int check_sensors(checked *c)
         if (word(record, N_COLUMN) != columns || n_columns > word(i, H_COLUMNS) - columns || plain > 1 + T_F32) return 0;
         for (; n > 0; n--, features++, feature += FEATURE_BYTES) {
             unsigned type = feature[F_TYPE], size = type == T_F64 ? 8 : 4, sent = get_u16(feature + F_UPLINK);
-            if (type > T_F64 || (plain && plain != 1 + type)) return 0;
+            if (type > T_F64 || (type == T_F64 && !HAS(HC_F64)) || (plain && plain != 1 + type)) return 0;
             if (sent != NOT_SENT && sent + size > word(i, H_REQUEST_BYTES)) return 0;
             n_bytes = (n_bytes + size - 1) / size * size + size;
         }
