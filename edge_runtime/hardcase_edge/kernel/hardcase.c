@@ -240,11 +240,17 @@ static uint32_t rank64(bytes_in keys, uint32_t n, int64_t key)
     return low + (get_i64(keys + 8 * (size_t)low) < key);
 }
 
-/* How far a number lies above a lowest one, at most so far; masks, because a guess would often be wrong here. */
+/* How far a number lies above a lowest one, at most so far. Masks, because a guess would often be wrong here; small
+ * processors do not guess. */
 static inline uint32_t direct(int32_t v, int32_t lowest, uint32_t most)
 {
+#if HC_LANES > 1
     uint32_t rise = ((uint32_t)v - (uint32_t)lowest) & (0u - (uint32_t)(v > lowest));
     return most + ((rise - most) & (0u - (uint32_t)(rise < most)));
+#else
+    uint32_t rise = v > lowest ? (uint32_t)v - (uint32_t)lowest : 0;
+    return rise < most ? rise : most;
+#endif
 }
 
 /* The code of a present reading through a column; small cells count from 1. */
