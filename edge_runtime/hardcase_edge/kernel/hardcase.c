@@ -448,6 +448,45 @@ static void walk_wide(unsigned depth, size_t width, bytes_in cells, bytes_in tre
     walk(1, depth, width, cells, tree, n, scores);
 }
 
+/* One step in a tree with pointers; a negative node is a leaf, and stays. */
+INLINE int32_t follow(int is_wide, bytes_in cells, bytes_in nodes, int32_t node)
+{
+    bytes_in p = nodes + (is_wide ? 8 : 6) * (size_t)(node < 0 ? 0 : node);
+    int32_t child;
+    if (is_wide) child = get_i16(p + 4 + 2 * (get_i16(cells + 2 * (size_t)get_u16(p)) > get_i16(p + 2)));
+    else child = get_i16(p + 2 + 2 * (cells[p[0]] > p[1]));
+    return node < 0 ? node : child;
+}
+
+#define FOUR(DO) DO(0) DO(1) DO(2) DO(3)
+#define ENTER(k) int32_t at##k = 0; bytes_in nodes##k = image + word(tree + 4 * POINTER_WORDS * k, T_NODES);
+#define FOLLOW(k) at##k = follow(is_wide, cells, nodes##k, at##k);
+#define REACHED(k) & at##k
+#define POINTED(k) bytes_in leaf##k = image + word(tree + 4 * POINTER_WORDS * k, T_LEAVES) + 2 * width * (size_t)(-1 - at##k);
+
+/* As walk, for trees with pointers. */
+INLINE void wander(int is_wide, size_t width, bytes_in cells, bytes_in image, bytes_in tree, uint32_t n, unsigned char *scores)
+{
+#if HC_LANES == 8
+    for (; n >= 4; n -= 4, tree += 4 * 4 * POINTER_WORDS) {
+        FOUR(ENTER)
+        do { FOUR(FOLLOW) } while ((-1 FOUR(REACHED)) >= 0);
+        {
+            FOUR(POINTED)
+            for (size_t j = 0; j < width; j++) add_score(scores, j, FOUR(VALUE));
+        }
+    }
+#endif
+    for (; n > 0; n--, tree += 4 * POINTER_WORDS) {
+        ENTER(0)
+        do { FOLLOW(0) } while (at0 >= 0);
+        {
+            POINTED(0)
+            for (size_t j = 0; j < width; j++) add_score(scores, j, get_i16(leaf0 + 2 * j));
+        }
+    }
+}
+
 /* The leaf that the session's codes reach in tree k of a group: its first value. */
 static bytes_in leaf_of(const hc_session *s, bytes_in image, bytes_in group, uint32_t k)
 {
@@ -460,18 +499,10 @@ static bytes_in leaf_of(const hc_session *s, bytes_in image, bytes_in group, uin
         for (uint32_t d = 0; d < depth; d++) node = step(is_wide, cells, data, data + inner / 2, node);
         return data + inner + 2 * width * (node - size);
     } else {
-        bytes_in nodes = image + get_u32(data + 4 * (size_t)POINTER_WORDS * k), leaves = image + get_u32(data + 4 * (size_t)POINTER_WORDS * k + 4);
+        bytes_in tree = data + 4 * (size_t)POINTER_WORDS * k;
         int32_t node = 0;
-        while (node >= 0) {
-            if (layout == L_SMALL_POINTERS) {
-                bytes_in p = nodes + 6 * (size_t)node;
-                node = get_i16(p + 2 + 2 * (cells[p[0]] > p[1]));
-            } else {
-                bytes_in p = nodes + 8 * (size_t)node;
-                node = get_i16(p + 4 + 2 * (get_i16(cells + 2 * (size_t)get_u16(p)) > get_i16(p + 2)));
-            }
-        }
-        return leaves + 2 * (size_t)width * (size_t)(-1 - node);
+        do node = follow(is_wide, cells, image + word(tree, T_NODES), node); while (node >= 0);
+        return image + word(tree, T_LEAVES) + 2 * (size_t)width * (size_t)(-1 - node);
     }
 }
 
@@ -480,16 +511,14 @@ static void add_group(const hc_session *s, bytes_in image, bytes_in group, unsig
     uint32_t width = word(group, G_WIDTH), depth = word(group, G_DEPTH), n = word(group, G_TREES);
     bytes_in data = image + word(group, G_DATA);
     uint32_t layout = word(group, G_LAYOUT);
-    if (layout == L_SMALL_HEAP) {
+    if (layout == L_SMALL_HEAP)
         walk_small(depth, width, part_of(s, S_SMALL), data, n, scores);
-    } else if (HAS(HC_WIDE) && layout == L_WIDE_HEAP) {
+    else if (HAS(HC_WIDE) && layout == L_WIDE_HEAP)
         walk_wide(depth, width, part_of(s, S_WIDE), data, n, scores);
-    } else if (HAS(HC_POINTERS)) {
-        for (uint32_t k = 0; k < n; k++) {
-            bytes_in leaf = leaf_of(s, image, group, k);
-            for (uint32_t j = 0; j < width; j++) add_score(scores, j, get_i16(leaf + 2 * (size_t)j));
-        }
-    }
+    else if (HAS(HC_POINTERS) && layout == L_SMALL_POINTERS)
+        wander(0, width, part_of(s, S_SMALL), image, data, n, scores);
+    else if (HAS(HC_POINTERS) && HAS(HC_WIDE))
+        wander(1, width, part_of(s, S_WIDE), image, data, n, scores);
 }
 
 static void tree_scores(const hc_session *s, bytes_in image, bytes_in scorer, unsigned char *scores)
