@@ -19,15 +19,21 @@ from hardcase import export
 from hardcase_edge.bundle import Bundle, pack_bundle
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.golden import GoldenCase, run_case
+from hardcase_edge.image import Image
 from hardcase_edge.load import Loaded, load_bundle, load_bytes
 from hardcase_edge.program import Opaque, Trees
 from hardcase_export import c_size
-from hardcase_export.c_export import own_files, write_c
+from hardcase_export.c_boards import FILES
+from hardcase_export.c_config import config_header, parts_of
+from hardcase_export.c_export import KERNEL, own_files, write_c
 from hardcase_export.c_golden import golden_header
-from hardcase_export.c_names import identifiers, literal
+from hardcase_export.c_header import words
+from hardcase_export.c_names import array, identifiers, literal
+from tests.c_helpers import random_cases, write_programs
 from tests.export_helpers import make_build
 from tests.golden.make_golden import GOLDEN, cases_of, golden_program, manifest_of
-from tests.targets import STRICT, need
+from tests.strategies import random_program
+from tests.targets import STRICT, TARGETS, need
 
 HOSTILE = (
     'a"; int main(void){return 1;} /*',
@@ -215,6 +221,58 @@ def test_a_program_that_the_kernel_cannot_run_is_refused(tmp_path: Path) -> None
     loaded = replace(loaded, bundle=replace(loaded.bundle, program=with_blob))
     with pytest.raises(HardcaseError, match="Python only"):
         write_c(loaded, tmp_path)
+
+
+# ---------------------------------------------------------------- parts of the kernel
+
+
+def test_a_kernel_of_only_the_parts_that_a_program_needs_decides_the_same(tmp_path: Path) -> None:
+    here = TARGETS[0]
+    here.need()
+    seen = []
+    for seed in range(300, 308):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        program = random_program(seed, seed % 6)
+        image = Image(program)
+        image.pack()
+        seen.append(set(parts_of(image)))
+        sources = write_programs(folder, [(program, random_cases(program, seed, 20))])[:1]
+        (folder / "hardcase_config.h").write_text(config_header(image))
+        for name in ("hardcase.c", "hardcase.h"):
+            shutil.copyfile(KERNEL / name, folder / name)
+        built = here.compile([*sources, folder / "hardcase.c"], folder / "programs", "-O1", f"-I{folder}", f"-I{FILES}")
+        assert here.run(built) == "20\n"
+    always, ever = set.intersection(*seen), set.union(*seen)
+    known = set(re.findall(r"#define (HC_\w+) 0x\w+u", (KERNEL / "hardcase.h").read_text())) - {"HC_ALL_PARTS"}
+    assert len(always) <= 2
+    assert ever <= known
+    assert len(ever) >= 10
+
+
+@pytest.mark.parametrize("absent", ["0u", "HC_FORWARDS", "HC_STACKS", "HC_F64", "HC_TOURNAMENTS"])
+def test_the_check_refuses_an_image_that_needs_a_part_that_is_not_there(absent: str, tmp_path: Path) -> None:
+    here = TARGETS[0]
+    here.need()
+    data = Image(golden_program()).pack()
+    (tmp_path / "check.c").write_text(
+        f'#include <stdio.h>\n#include "hardcase.h"\nstatic const uint64_t image[] = {{\n{array(words(data))}\n}};\n'
+        'int main(void) { printf("%d\\n", hc_check(image, sizeof image)); return 0; }\n'
+    )
+    (tmp_path / "hardcase_config.h").write_text(f"#define HC_PARTS (HC_ALL_PARTS & ~HC_INLINE & ~{absent})\n")
+    for name in ("hardcase.c", "hardcase.h"):
+        shutil.copyfile(KERNEL / name, tmp_path / name)
+    built = here.compile([tmp_path / "check.c", tmp_path / "hardcase.c"], tmp_path / "check", f"-I{tmp_path}")
+    assert here.run(built) == ("1\n" if absent == "0u" else "0\n")
+
+
+def test_tables_of_one_policy_with_the_parts_of_another_do_not_compile(exported: Path, tmp_path: Path) -> None:
+    need("make", "cc")
+    folder = Path(shutil.copytree(exported, tmp_path / "out"))
+    (folder / "hardcase_config.h").write_text("#define HC_PARTS HC_POLYNOMIALS\n")
+    made = make(folder)
+    assert made.returncode != 0
+    assert "hardcase_config.h is not this policy's" in made.stderr
 
 
 # ---------------------------------------------------------------- sizes
