@@ -15,20 +15,22 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import boosted
-import numpy as np
 
 from hardcase_edge.bundle import Bundle, pack_bundle
 from hardcase_edge.load import load_bytes
 from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import Program
 from hardcase_edge.session import Machine, Session
+from hardcase_export import c_inline
 from hardcase_export.c_boards import BOARDS, COMPILER, Board
 from hardcase_export.c_export import write_c
 from hardcase_export.c_header import words
+from hardcase_export.c_inline import Leaf, Split
 from hardcase_export.c_names import array
 from hardcase_export.c_readings import pack_readings
 
@@ -124,13 +126,8 @@ def answer(machine: Machine, row: list[int]) -> int:
     return int(session.next_action().result)  # type: ignore[union-attr]
 
 
-def run(program: Program, X: np.ndarray) -> list[Row]:
+def run(data: bytes, readings: list[list[int]], expected: list[int]) -> list[Row]:
     """Every core, form and level."""
-    manifest = Manifest("digits", "unit", tuple(f"pixel {k}" for k in range(X.shape[1])), ("image",), ("even", "odd"))
-    data = pack_bundle(Bundle(manifest.to_json(), program, ()))
-    readings = [[int(x) for x in row] for row in X[ROWS]]
-    machine = Machine(program)
-    expected = [answer(machine, row) for row in readings]
     rows = []
     for form in ("tables", "inline"):
         with tempfile.TemporaryDirectory() as place:
@@ -144,6 +141,47 @@ def run(program: Program, X: np.ndarray) -> list[Row]:
                     rows.append(Row(board.core, form, level, round(scores), round(decision), size.flash, code))
                     print(rows[-1], flush=True)
     return rows
+
+
+def one_by_one(trees: Sequence[Split | Leaf], x: str, indent: str = "    ") -> Iterator[str]:
+    """As ``c_inline.unroll``, every tree for itself."""
+    for tree in trees:
+        yield from TOGETHER([tree], x, indent)
+
+
+def expressions(trees: Sequence[Split | Leaf], x: str, indent: str = "    ") -> Iterator[str]:
+    """Every tree one conditional expression, of one value."""
+
+    def value(tree: Split | Leaf) -> str:
+        if isinstance(tree, Leaf):
+            return str(tree.values[0])
+        return f"({x}(x, {tree.cell}) <= {tree.threshold} ? {value(tree.left)} : {value(tree.right)})"
+
+    for tree in trees:
+        yield f"{indent}s0 += {value(tree)};"
+
+
+TOGETHER = c_inline.unroll
+FORMS = {
+    "conditional expressions, tree by tree": expressions,
+    "if and else, tree by tree": one_by_one,
+    "if and else, all trees together (`--inline`)": TOGETHER,
+}
+
+
+def compare_forms(data: bytes, readings: list[list[int]], expected: list[int]) -> list[dict[str, Any]]:
+    """Ways to unroll trees, on the Cortex-M4F: instructions of the scores and bytes of flash."""
+    found = []
+    for name, form in FORMS.items():
+        c_inline.unroll = form  # type: ignore[assignment]
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            (folder / "model.hcb").write_bytes(data)
+            flash = write_c(load_bytes(data), folder, inline=True).sizes[-1].flash
+            fast, small = (measure(folder, BOARDS[-1], level, readings, expected)[0] for level in ("-O2", "-Os"))
+        found.append({"form": name, "-O2": round(fast), "-Os": round(small), "flash": flash})
+    c_inline.unroll = TOGETHER
+    return found
 
 
 def too_many(rows: list[Row]) -> list[str]:
@@ -160,7 +198,7 @@ def too_many(rows: list[Row]) -> list[str]:
     return lines
 
 
-def page(rows: list[Row]) -> str:
+def page(rows: list[Row], forms: list[dict[str, Any]]) -> str:
     """The Markdown page."""
     compiler = subprocess.run([COMPILER, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[
         0
@@ -183,6 +221,15 @@ def page(rows: list[Row]) -> str:
     for fast, small in zip(rows[::2], rows[1::2], strict=True):
         figures = [fast.scores, fast.decision, small.scores, small.decision, fast.flash, fast.code]
         lines.append(f"| {fast.core} | {fast.form} | " + " | ".join(f"{x:,.0f}" for x in figures) + " |")
+    lines += [
+        "",
+        "Ways to unroll the same trees, on the Cortex-M4F (scores, and flash at -Os). Together, trees that ask the",
+        "same question at their roots ask it once, and so on below.",
+        "",
+        "| form | scores, -O2 | scores, -Os | flash, bytes |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| {f['form']} | {f['-O2']:,} | {f['-Os']:,} | {f['flash']:,} |" for f in forms]
     return "\n".join(lines) + "\n"
 
 
@@ -192,10 +239,16 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "mcu.json")
     args = parser.parse_args()
     model, X = boosted.fit(*boosted.CASES["100x4"])
-    rows = run(boosted.to_program(boosted.flat_trees(model)), X)
-    args.out.write_text(json.dumps({"rows": [asdict(r) for r in rows]}, indent=1) + "\n")
-    PAGE.write_text(page(rows))
-    print(page(rows))
+    program = boosted.to_program(boosted.flat_trees(model))
+    manifest = Manifest("digits", "unit", tuple(f"pixel {k}" for k in range(X.shape[1])), ("image",), ("even", "odd"))
+    data = pack_bundle(Bundle(manifest.to_json(), program, ()))
+    readings = [[int(x) for x in row] for row in X[ROWS]]
+    machine = Machine(program)
+    expected = [answer(machine, row) for row in readings]
+    rows, forms = run(data, readings, expected), compare_forms(data, readings, expected)
+    args.out.write_text(json.dumps({"rows": [asdict(r) for r in rows], "forms": forms}, indent=1) + "\n")
+    PAGE.write_text(page(rows, forms))
+    print(page(rows, forms))
     beyond = too_many(rows)
     print("\n".join(beyond) or "all figures are within what is asked for")
     return int(bool(beyond))
