@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import struct
 import subprocess
 import sys
@@ -124,19 +125,41 @@ def test_the_makefile_of_an_export_passes_its_golden_cases(goal: str, tools: tup
     assert "64 of 64 golden cases are right" in done.stdout
 
 
-@pytest.mark.parametrize(("processor", "machine"), [("arm64", "aarch64"), ("armhf", "armv7l")])
-def test_the_device_program_passes_golden_cases_on_another_processor(processor: str, machine: str) -> None:
-    code = (
-        "import platform, sys\nfrom hardcase_edge.golden import run_case\nfrom hardcase_edge.load import load_bundle\n"
-        "loaded = load_bundle(sys.argv[1])\ncases = loaded.bundle.golden\n"
-        "print(platform.machine(), [run_case(loaded.machine, c) == c.expected for c in cases].count(True))"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "edge_runtime")}
-    done = subprocess.run(
-        [*python_of(processor), "-c", code, str(GOLDEN)],
-        capture_output=True, text=True, timeout=60, check=False, env=environment,
-    )  # fmt: skip
-    assert done.stdout.split() == [machine, "64"], done.stderr
+REPLAY = """
+import platform, sys
+from hardcase_edge.evaluator import EVALUATORS, open_machine
+from hardcase_edge.golden import run_case
+from hardcase_edge.load import load_bundle
+bundle = load_bundle(sys.argv[1]).bundle
+for name in EVALUATORS:
+    machine = open_machine(bundle.program, name)
+    print(platform.machine(), name, [run_case(machine, c) == c.expected for c in bundle.golden].count(True))
+"""
+
+
+@pytest.mark.parametrize(
+    ("processor", "machine", "compiler"),
+    [
+        pytest.param("arm64", "aarch64", "aarch64-linux-gnu-gcc", id="arm64"),
+        pytest.param("armhf", "armv7l", "arm-linux-gnueabihf-gcc", id="armhf"),
+    ],
+)
+def test_the_device_program_passes_golden_cases_on_another_processor(
+    processor: str, machine: str, compiler: str, tmp_path: Path
+) -> None:
+    """Debian's own Python of that processor, emulated: in pure Python, and with the extension built for it."""
+    python = python_of(processor)
+    need(compiler)
+    package = shutil.copytree(KERNEL.parent, tmp_path / "hardcase_edge", ignore=shutil.ignore_patterns("*.so", "__*"))
+    shutil.copyfile(KERNEL.parent / "__init__.py", package / "__init__.py")
+    (headers,) = Path(python[2]).glob("usr/include/python3*")
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
+    sources = [str(KERNEL / "module.c"), str(KERNEL / "hardcase.c"), "-o", str(package / "_kernel.abi3.so")]
+    subprocess.run([compiler, *flags, f"-I{headers}", f"-I{headers.parent}", *sources], check=True, timeout=60)
+    command = [*python, "-c", REPLAY, str(GOLDEN)]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert done.stdout == f"{machine} kernel 64\n{machine} python 64\n", done.stderr
 
 
 # ---------------------------------------------------------------- what is left out
