@@ -110,7 +110,7 @@ def _tree(t: Flat, used: list[int], ranks: dict[int, list[int]], scale: float) -
 
 
 def probe_rows(trees: list[Flat], X: np.ndarray, n: int) -> np.ndarray:
-    """Rows (n, 64) of whole numbers in the data's range; about half of each lies on a threshold's floor or next to it."""
+    """Rows (n, 64) of whole numbers, half random, half of the data; half of it on thresholds or next to them."""
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 17, size=(n, N_FEATURES)).astype(np.float64)
     rows[: n // 2] = X[rng.integers(0, len(X), n // 2)]

@@ -56,7 +56,7 @@ void measure(const void *rows, size_t n, int repeats, double *out)
 
 @dataclass
 class Peer:
-    """A compiled peer. ``dtype``: of its rows; ``n_bytes``: of its model's constant data, code included where it is code."""
+    """A compiled peer. ``dtype``: of its rows; ``n_bytes``: of its model, be it data or code."""
 
     name: str
     module: Any
@@ -91,11 +91,10 @@ def build(folder: Path, name: str, row_bytes: int, source: str, **settings: Any)
     """Compile a peer's source, which defines ``start`` and ``predict``."""
     maker = cffi.FFI()
     maker.cdef(DECLARED)
-    maker.set_source(
-        name, f"#define ROW_BYTES {row_bytes}\n{source}\n{TIMING}", extra_compile_args=FLAGS, **settings
-    )
+    maker.set_source(name, f"#define ROW_BYTES {row_bytes}\n{source}\n{TIMING}", extra_compile_args=FLAGS, **settings)
     spec = importlib.util.spec_from_file_location(name, maker.compile(tmpdir=str(folder)))
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     sys.modules[name] = module

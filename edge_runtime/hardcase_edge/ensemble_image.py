@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from .cells import Cells
 from .program import Tree, Trees
-from .sections import Sections
+from .sections import Sections, whole
 
 __all__ = ["Ensemble", "plan_ensemble"]
 
@@ -78,7 +78,7 @@ class Ensemble:
                 struct.pack("<BBhh" if self.is_small else "<Hhhh", *split, *children)
                 for split, children in zip(self._splits(tree, cells), children_of(tree), strict=True)
             )
-            places += [out.raw(data, 2), out.i16([int(v) for v in tree.leaves]), len(tree.splits)]
+            places += [out.raw(data, 2), out.i16(whole(tree.leaves)), len(tree.splits)]
         return out.i32(places)
 
 
@@ -150,5 +150,5 @@ def _complete(tree: Tree, splits: Sequence[tuple[int, int]], depth: int) -> tupl
         if here >= 0:
             nodes[k] = splits[here]
         at[2 * k], at[2 * k + 1] = children[here] if here >= 0 else (here, here)
-    leaves = [int(v) for here in at[n:] for v in tree.leaves[(-1 - here) * tree.width : -here * tree.width]]
+    leaves = whole(v for here in at[n:] for v in tree.leaves[(-1 - here) * tree.width : -here * tree.width])
     return nodes, leaves

@@ -17,7 +17,7 @@ from .errors import ImageError
 from .layout import DTYPES, KINDS, RULES
 from .paths import targets_of
 from .program import Acquire, Answer, Branch, Node, Opaque, Polynomial, Program, Scorer, Select, Sensor, Stack, Trees
-from .sections import Sections
+from .sections import Sections, whole
 
 __all__ = ["IMAGE_VERSION", "Image", "make_image"]
 
@@ -154,20 +154,20 @@ class Image:
         if isinstance(s, Trees) and k in self.inlined:
             return out.i32([3, len(s.base), first])
         if isinstance(s, Trees):
-            head = [1, len(s.base), first, out.i32(_whole(s.base)), len(self.ensembles[k].groups)]
+            head = [1, len(s.base), first, out.i32(whole(s.base)), len(self.ensembles[k].groups)]
             return out.i32(head + self.ensembles[k].records(self.cells, out))
         if isinstance(s, Stack):
             members = [w for m in s.members for w in (s.trees, *self.ensembles[s.trees].place[m])]
-            weights = out.i16([_int(w) for row in s.weights for w in row])
-            return out.i32([2, len(s.bias), first, len(s.members), weights, out.i64(_whole(s.bias)), *members])
+            weights = out.i16(whole(w for row in s.weights for w in row))
+            return out.i32([2, len(s.bias), first, len(s.members), weights, out.i64(whole(s.bias)), *members])
         assert isinstance(s, Polynomial)
         cells, substitutes = [self.cells.wide(c) for c in s.columns], [x or 0 for x in s.substitutes]
         positions = [k for term in s.terms for k in term]
-        values = [_int(w) for row in s.weights for w in row]
+        values = whole(w for row in s.weights for w in row)
         at_weights = out.i8(values) if s.weight_bits == 8 else out.i16(values)
         words = [0, len(s.bias), first, len(s.columns), out.i16(cells), out.i16(substitutes)]
         words += [len(s.terms), len(s.terms[0]) if s.terms else 1, out.i16(positions), at_weights]
-        return out.i32([*words, s.weight_bits // 8, out.i64(_whole(s.bias)), s.constant])
+        return out.i32([*words, s.weight_bits // 8, out.i64(whole(s.bias)), s.constant])
 
     # ------------------------------------------------------------ nodes
 
@@ -177,7 +177,7 @@ class Image:
             return out.i32([0, node.then, node.otherwise, len(node.sensors), *node.sensors])
         if isinstance(node, Branch):
             s = node.scores
-            head = [1, s.scorer, s.start, s.stop - s.start, RULES.index(node.rule), out.i64([_int(node.threshold)])]
+            head = [1, s.scorer, s.start, s.stop - s.start, RULES.index(node.rule), out.i64(whole([node.threshold]))]
             return out.i32([*head, len(node.targets), *node.targets, *(e for pair in node.bracket for e in pair)])
         if isinstance(node, Select):
             words = [2, node.otherwise, len(node.candidates)]
@@ -186,7 +186,7 @@ class Image:
             return out.i32(words)
         if isinstance(node, Answer):
             s = node.scores
-            at = [len(node.margins), out.i64(_whole(node.margins)), out.i16(node.confidences)]
+            at = [len(node.margins), out.i64(whole(node.margins)), out.i16(node.confidences)]
             return out.i32([3, s.scorer, s.start, s.stop - s.start, KINDS.index(node.kind), *at])
         return out.i32([4, node.fallback, node.fallback, len(node.sensors), *node.sensors])
 
@@ -210,16 +210,6 @@ class Memory:
 
 def _width(scorer: Scorer) -> int:
     return len(scorer.base) if isinstance(scorer, Trees) else 0 if isinstance(scorer, Opaque) else len(scorer.bias)
-
-
-def _int(value: float) -> int:
-    if value != int(value):
-        raise ImageError(f"a scorer holds {value}: this is a draft, quantise it")
-    return int(value)
-
-
-def _whole(values: Iterable[float]) -> list[int]:
-    return [_int(v) for v in values]
 
 
 def _longest_path(nodes: Sequence[Node]) -> int:

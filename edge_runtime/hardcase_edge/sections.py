@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-__all__ = ["Sections"]
+from .errors import ImageError
+from .program import Number
+
+__all__ = ["Sections", "whole"]
+
+
+def whole(values: Iterable[Number]) -> list[int]:
+    """The numbers of a scorer or node, which are integers unless the program is a draft.
+
+    Raises
+    ------
+    ImageError
+        It is one.
+    """
+    out: list[int] = []
+    for value in values:
+        if not isinstance(value, int):
+            raise ImageError(f"a scorer or node holds {value!r}: this is a draft, which runs in Python only")
+        out.append(value)
+    return out
 
 
 class Sections:

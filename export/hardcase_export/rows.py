@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from hardcase_edge.columns import Reading, normalise
 from hardcase_edge.errors import InputError
-from hardcase_edge.golden import drive
+from hardcase_edge.evaluator import decide, open_machine
 from hardcase_edge.meter import to_unit
 from hardcase_edge.program import Program
-from hardcase_edge.session import CLOUD, Decision, Machine, NeedReply, Session
+from hardcase_edge.session import CLOUD, Decision
 
-__all__ = ["Figures", "Reply", "decide", "decisions", "figures", "readings_of"]
+__all__ = ["Figures", "Reply", "decisions", "figures", "readings_of"]
 
 Reply = tuple[int, int]  # class index, confidence in basis points
 
@@ -50,26 +50,6 @@ def readings_of(program: Program, X: NDArray[np.float64]) -> list[list[Reading]]
     return [normalise(row, dtypes) for row in X.tolist()]
 
 
-def decide(
-    machine: Machine,
-    readings: Sequence[Reading],
-    reply: Reply | None,
-    *,
-    budget: int | None = None,
-    dead: Sequence[int] = (),
-) -> Decision:
-    """One decision over one row; ``reply`` None: the cloud does not answer."""
-    sensors = machine.program.sensors
-
-    def read(asked: tuple[int, ...]) -> dict[int, list[Reading]]:
-        return {s: [readings[f] for f in sensors[s].features] for s in asked}
-
-    def ask(_: NeedReply) -> Reply | None:
-        return reply
-
-    return drive(Session(machine, budget=budget, dead=dead), read, ask)
-
-
 def decisions(
     program: Program,
     X: NDArray[np.float64],
@@ -93,7 +73,7 @@ def decisions(
     dead : sensors known not to work
     progress : called with the number of rows done, every hundred rows
     """
-    machine = Machine(program)
+    machine = open_machine(program)
     rows = readings_of(program, X)
     replies: list[Reply | None] = [None] * len(rows)
     if hpc is not None:
@@ -101,7 +81,7 @@ def decisions(
         replies = list(zip(np.asarray(hpc).tolist(), said.tolist(), strict=True))
     out = []
     for k, (row, reply) in enumerate(zip(rows, replies, strict=True)):
-        out.append(decide(machine, row, reply, budget=budget, dead=dead))
+        out.append(decide(machine, row, reply=reply, budget=budget, dead=dead))
         if progress is not None and k % 100 == 99:
             progress(k + 1)
     return out

@@ -905,11 +905,11 @@ static int check_cost(checked *c, uint32_t offset, uint32_t count)
     return 1;
 }
 
-/* Does a part of a session lie in its memory? */
+/* Does a part of a session lie before the next? Parts are in the header's order. */
 static int check_part(bytes_in image, unsigned field, uint64_t n_bytes, uint32_t alignment)
 {
-    uint64_t from = word(image, field);
-    return from >= sizeof(hc_session) && from % alignment == 0 && from + n_bytes <= word(image, H_SESSION_BYTES);
+    uint64_t from = word(image, field), end = word(image, field == S_SMALL ? (unsigned)H_SESSION_BYTES : field + 1);
+    return from >= sizeof(hc_session) && from % alignment == 0 && from + n_bytes <= end;
 }
 
 static int check_header(checked *c)
