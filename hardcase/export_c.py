@@ -84,7 +84,7 @@ def c_report(out: Path, made: ExportedC) -> dict[str, Any]:
 
 def c_lines(out: Path, made: ExportedC) -> list[str]:
     """The same for people."""
-    how = "" if made.sizes[0].is_measured else ", bounds: arm-none-eabi-gcc, which measures, is not here"
+    how = "" if made.sizes[0].is_measured else ", bounds: arm-none-eabi-gcc with newlib, which measures, is not here"
     lines = [f"{out}: C sources, tables of {made.image_bytes} bytes; {out}/README.md says how to go on"]
     if made.inlined:
         lines.append(f"  unrolled   scorers {', '.join(map(str, made.inlined))} are code")

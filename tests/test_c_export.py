@@ -287,14 +287,15 @@ def test_sizes_are_measured_where_the_compiler_is_and_bounded_where_not(exported
     said = json.loads(capsys.readouterr().out)["c"]
     assert said["inlined"]
     monkeypatch.setattr(c_size, "BOARDS", c_size.BOARDS[:1])
-    (size,) = c_size.measure(exported.parent / "code", said["image"], said["sizes"]["Cortex-M0"]["session"], numbers)
+    (size,) = c_size.measure(exported.parent / "code", said["image"], said["sizes"]["Cortex-M0"]["session"], numbers, 3)
     assert said["sizes"]["Cortex-M0"]["flash"] == size.flash
     assert size.is_measured
     monkeypatch.setattr(c_size, "COMPILER", "no-such-compiler")
-    (bound,) = c_size.measure(exported.parent / "code", said["image"], size.session, numbers)
+    (bound,) = c_size.measure(exported.parent / "code", said["image"], size.session, numbers, 3)
     assert not bound.is_measured
     assert said["image"] < size.flash <= bound.flash
     assert 0 < size.stack <= bound.stack
     assert size.session == bound.session > 100
+    monkeypatch.setattr(c_size, "COMPILER", "false")
     assert run(export, exported / "model.hcb", "--c", exported.parent / "code") == 0
-    assert "bounds: arm-none-eabi-gcc, which measures, is not here" in capsys.readouterr().out
+    assert "bounds: arm-none-eabi-gcc with newlib, which measures, is not here" in capsys.readouterr().out

@@ -73,7 +73,8 @@ def write_c(loaded: Loaded, folder: Path, *, inline: bool = False) -> ExportedC:
     for name, text in made.items():
         (folder / name).write_text(text, encoding="ascii")
     numbers = sum(len(t.leaves) for k in inlined for t in ensembles[k].trees)
-    sizes = measure(folder, len(data), image.session_bytes, numbers)
+    outputs = max((len(ensembles[k].base) for k in inlined), default=0)
+    sizes = measure(folder, len(data), image.session_bytes, numbers, outputs)
     (folder / "README.md").write_text(_readme(sizes), encoding="utf-8")
     rest = tuple(k for k in ensembles if k not in inlined)
     return ExportedC(len(data), image.session_bytes, inlined, rest, tuple(sizes))

@@ -1,4 +1,4 @@
-"""Flash and RAM of an exported policy on three Cortex-M: measured by the cross compiler where it is, bounds otherwise.
+"""Flash and RAM of an exported policy on three Cortex-M: measured by the cross compiler if it can, bounds otherwise.
 
 Flash: everything that a firmware gets from hardcase: tables, the kernel, the loop of a decision, and what the kernel
 takes from the compiler's own library. RAM: a session's memory, and the deepest stack of a call into the kernel.
@@ -6,8 +6,8 @@ takes from the compiler's own library. RAM: a session's memory, and the deepest 
 
 from __future__ import annotations
 
+import logging
 import re
-import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -17,13 +17,16 @@ from .c_boards import BOARDS, COMPILER, Board
 
 __all__ = ["Size", "deepest_stack", "measure"]
 
+logger = logging.getLogger(__name__)
+
 FLAGS = ("-std=c99", "-Os", "-ffunction-sections", "-fdata-sections", "-fcallgraph-info=su")
 LINK = ("-nostartfiles", "-specs=nano.specs", "-specs=nosys.specs", "-Wl,--gc-sections,-e,probe")
 
 # What no kernel needs more of on any of these cores, for where there is no compiler; a test holds them.
 MAX_KERNEL_BYTES = 8_192
-MAX_NODE_BYTES = 32  # of a node unrolled into code, with its leaves' share for one output
+MAX_NODE_BYTES = 32  # of code for one number in a leaf, with the questions that lead there
 MAX_STACK_BYTES = 512
+MAX_SUM_BYTES = 8  # of stack for each output of an ensemble that is code
 
 PROBE = """\
 #include "model.h"
@@ -59,18 +62,22 @@ class Size:
     is_measured: bool
 
 
-def measure(folder: Path, image_bytes: int, session_bytes: int, n_inlined: int) -> list[Size]:
+def measure(folder: Path, image_bytes: int, session_bytes: int, n_inlined: int, n_outputs: int) -> list[Size]:
     """Sizes of the policy exported into ``folder``, for each core.
 
     Parameters
     ----------
     image_bytes, session_bytes : of its image
-    n_inlined : nodes that are code and not tables, times the outputs of their leaves
+    n_inlined : numbers in leaves that are code and not tables
+    n_outputs : most outputs of an ensemble that is code
     """
-    if shutil.which(COMPILER) is None:
-        flash = image_bytes + MAX_KERNEL_BYTES + MAX_NODE_BYTES * n_inlined
-        return [Size(b.core, flash, session_bytes, MAX_STACK_BYTES, False) for b in BOARDS]
-    return [_compile(folder, board, session_bytes) for board in BOARDS]
+    try:
+        return [_compile(folder.resolve(), board, session_bytes) for board in BOARDS]
+    except (OSError, subprocess.SubprocessError) as error:
+        logger.info("%s cannot measure: %s", COMPILER, error)
+    flash = image_bytes + MAX_KERNEL_BYTES + MAX_NODE_BYTES * n_inlined
+    stack = MAX_STACK_BYTES + MAX_SUM_BYTES * n_outputs
+    return [Size(b.core, flash, session_bytes, stack, False) for b in BOARDS]
 
 
 def _compile(folder: Path, board: Board, session_bytes: int) -> Size:
