@@ -293,9 +293,9 @@ static int is_whole(hc_session *s, bytes_in record, bytes_in readings)
     if (word(record, N_PLAIN) && !is_sent) { /* all of one type of four bytes, none may be missing */
         uint32_t any = 0;
         if (word(record, N_PLAIN) == 1 + T_I32)
-            for (; n > 0; n--, readings += 4) any |= get_u32(readings) == 0x80000000u;
+            for (; n > 0 && (HC_LANES > 1 || !any); n--, readings += 4) any |= get_u32(readings) == 0x80000000u;
         else
-            for (; n > 0; n--, readings += 4) any |= (get_u32(readings) & 0x7FFFFFFFu) >= 0x7F800000u;
+            for (; n > 0 && (HC_LANES > 1 || !any); n--, readings += 4) any |= (get_u32(readings) & 0x7FFFFFFFu) >= 0x7F800000u;
         return !any;
     }
     for (; n > 0; n--, feature += FEATURE_BYTES) {
