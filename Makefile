@@ -1,5 +1,5 @@
 # make demo · make test · make check · make wheels · make toolchains · make bench-edge · make bench-learning ·
-# make bench-booster · make bench-promise · make bench-mcu
+# make bench-booster · make bench-promise · make bench-mcu · make fuzz · make stack
 #
 # Everything lives in .venv. What only a system package can give (mosquitto, for the system tests) is installed by apt
 # when run as root, and otherwise named in one line. Tests for other processors run where `make toolchains` has been;
@@ -11,7 +11,8 @@ READY := .venv/.ready
 PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks
 
-.PHONY: demo test check wheels golden toolchains bench-edge bench-learning bench-booster bench-promise bench-mcu clean mosquitto
+.PHONY: demo test check wheels golden toolchains bench-edge bench-learning bench-booster bench-promise bench-mcu fuzz \
+	stack clean mosquitto
 
 demo: $(READY)
 	@$(BIN)/hardcase demo
@@ -35,6 +36,7 @@ golden: $(READY)
 	@$(BIN)/python tests/golden/make_golden.py
 
 bench-edge: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@$(BIN)/python benchmarks/edge.py
 
 bench-learning: $(READY)
@@ -65,7 +67,7 @@ toolchains:
 	@sh tests/debian_python.sh arm64 build/python-arm64
 	@sh tests/debian_python.sh armhf build/python-armhf
 
-$(READY): constraints.txt pyproject.toml $(wildcard */pyproject.toml)
+$(READY): constraints.txt pyproject.toml $(wildcard */pyproject.toml edge_runtime/setup.py edge_runtime/hardcase_edge/kernel/*.[ch])
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or later is needed: apt install python3 python3-venv"; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "$$($(PYTHON) --version) is too old, 3.11 or later is needed: make PYTHON=python3.11"; exit 2; }
@@ -80,6 +82,13 @@ mosquitto:
 		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends mosquitto >/dev/null; } || \
 		{ echo "mosquitto is needed for the system tests: sudo apt install mosquitto"; exit 2; }
+
+fuzz: $(READY)
+	@$(BIN)/python tests/kernel/fuzz.py --seconds $(or $(FUZZ_SECONDS),30)
+
+stack:
+	@dir=$$(mktemp -d) && $(CC) -std=c99 -O2 -fstack-usage -c edge_runtime/hardcase_edge/kernel/hardcase.c -o $$dir/k.o && \
+		cut -d: -f4 $$dir/k.su | sort -k2 -rn; rm -r $$dir
 
 clean:
 	@rm -rf .venv build dist */build *.egg-info */*.egg-info .pytest_cache .mypy_cache .ruff_cache
