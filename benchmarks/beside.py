@@ -186,7 +186,7 @@ def _page(rows: list[Row], ratios: list[Row]) -> str:
         "",
         f"Written by `make bench-edge` on {_machine()}. Boosted trees on digits (odd or even), one row of 64 whole",
         "numbers at a time. Ours is a whole decision, from raw readings through the session's protocol to class and",
-        "confidence; the peers' is their prediction. Rows lie ready in the type that each of them wants. Every figure is",
+        "confidence; the peers' is their prediction. Rows lie ready in the type that each of them wants. A figure is",
         "a median over passes of 1,000 varied rows, all peers in turn, in the thread's own time.",
         "",
         "- `c`: called and timed in C, all compiled with `-O2`.",

@@ -4,8 +4,9 @@
     python benchmarks/learning.py --render       # only write docs/benchmarks/learning.md again from the JSON
 
 For each case and seed: rows are drawn, f0 is fitted, every method trained, and for each loss of a list the policy is
-picked on the judged rows as ``hardcase export --max-loss`` does; its figures on test rows are what is reported. A run
-that was stopped goes on where it was: finished seeds are in the JSON. Rows of every split: results/splits.npz.
+picked on the judged rows as ``hardcase export --max-loss`` does; its figures on test rows are what is reported. The
+JSON holds the points of every method, so a run that was stopped goes on where it was, and a method may be added. Rows
+of every split: results/splits.npz.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,8 @@ class Case:
     methods: tuple[str, ...]
     cut: float  # to reach, within a point of f0
     f0: float  # that f0 must have
+    n_trees: int = 300  # of f0
+    max_features: str | float = "sqrt"  # what each of their splits chooses from
     in_order: bool = False  # one split, in the file's order: the authors' own
 
 
@@ -88,7 +91,7 @@ LETTERS = Case(
     letters,
     (12_000, 4_000, 4_000),
     tuple((f,) for f in range(16)),
-    (*TREES, "budget-prune", "l1"),
+    (*TREES, "budget-prune", "l1", "adapt-lin", "adapt-lstsq"),
     0.62,
     0.97,
 )
@@ -103,6 +106,8 @@ CASES = {
         (*TREES, "budget-prune"),
         0.62,
         0.885,
+        n_trees=100,
+        max_features=0.5,
     ),
     "covertype-2": Case(
         "Covertype, classes 1-3 against 4-7, 54 features of cost 1",
@@ -112,6 +117,8 @@ CASES = {
         (*TREES, "budget-prune"),
         0.93,
         0.967,
+        n_trees=100,
+        max_features=0.5,
     ),
 }
 
@@ -123,9 +130,9 @@ def split_of(case: Case, n: int, seed: int) -> list[np.ndarray]:
     return [np.sort(order[a:b]) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-def f0_of() -> ClassifierMixin:
-    """f0 of every case."""
-    return ExtraTreesClassifier(300, n_jobs=-1, random_state=0)
+def f0_of(case: Case) -> ClassifierMixin:
+    """f0, not fitted."""
+    return ExtraTreesClassifier(case.n_trees, max_features=case.max_features, n_jobs=-1, random_state=0)
 
 
 def problem_of(case: Case, seed: int) -> Problem:
@@ -133,7 +140,7 @@ def problem_of(case: Case, seed: int) -> Problem:
     X, y = case.rows()
     n_classes = int(y.max()) + 1
     train, valid, test = split_of(case, len(y), seed)
-    model = f0_of()
+    model = f0_of(case)
     fitted = fit_hpc(model, X[train], y[train])
     rows = [Rows(X[train], y[train], out_of_fold(model, X[train], y[train], n_classes, seed), train)]
     rows += [Rows(X[part], y[part], probabilities(fitted, X[part], n_classes), part) for part in (valid, test)]
@@ -143,28 +150,36 @@ def problem_of(case: Case, seed: int) -> Problem:
     return Problem(features, sensors, uplink, n_classes, rows[0], rows[1], rows[2], seed)
 
 
-def run_seed(case: Case, seed: int) -> dict[str, Any]:
-    """Test figures of the policy picked for each loss, by method; "hardcase" is picked among all."""
-    began = time.monotonic()
-    problem = problem_of(case, seed)
-    points = learn(problem, case.methods, quiet=True)
-    front = Front("unit", tuple(Point(p.method, p.params, _measured(p.valid), _measured(p.test), "") for p in points))
-    f0 = front.points[0]
-    out: dict[str, Any] = {"f0": f0.test.accuracy, "seconds": 0.0, "picks": {}}
-    for name in (*case.methods, "hardcase"):
-        mine = front if name == "hardcase" else replace(front, points=(f0, *_of(front, name)))
-        out["picks"][name] = {str(loss): _picked(mine, f0, loss, len(case.sensors)) for loss in MAX_LOSSES}
-    out["seconds"] = round(time.monotonic() - began, 1)
+FIGURES = (("valid", ("accuracy", "cost", "forward_rate", "loss_se")), ("test", ("accuracy", "cost", "forward_rate")))
+
+
+def run_seed(case: Case, seed: int, methods: Sequence[str]) -> dict[str, Any]:
+    """The figures of each method's points, FIGURES end to end; "hpc" is f0's one point."""
+    points = learn(problem_of(case, seed), tuple(methods), quiet=True)
+    out: dict[str, Any] = {name: [] for name in ("hpc", *methods)}
+    for p in points:
+        out[p.method].append([round(getattr(p, rows)[key], 6) for rows, keys in FIGURES for key in keys])
     return out
 
 
-def _measured(figures: dict[str, float]) -> Measured:
-    keys = ("accuracy", "cost", "forward_rate", "loss_se")
-    return Measured(**{k: figures[k] for k in keys if k in figures})
+def picks_of(case: Case, run: dict[str, Any]) -> dict[str, Any]:
+    """Test figures of the policy picked for each loss, by method; "hardcase" is picked among all."""
+    (f0,) = _points(run, "hpc")
+    names = [m for m in case.methods if m in run]
+    out: dict[str, Any] = {"f0": f0.test.accuracy, "picks": {}}
+    for name in (*names, "hardcase"):
+        mine = [p for m in (names if name == "hardcase" else [name]) for p in _points(run, m)]
+        front = Front("unit", (f0, *mine))
+        out["picks"][name] = {str(loss): _picked(front, f0, loss, len(case.sensors)) for loss in MAX_LOSSES}
+    return out
 
 
-def _of(front: Front, method: str) -> list[Point]:
-    return [p for p in front.points if p.method == method]
+def _points(run: dict[str, Any], method: str) -> list[Point]:
+    out = []
+    for figures in run[method]:
+        valid, test = Measured(*figures[:4]), Measured(*figures[4:])
+        out.append(Point(method, {}, valid, test, ""))
+    return out
 
 
 def _picked(front: Front, f0: Point, loss: float, total: int) -> dict[str, Any]:
@@ -217,13 +232,13 @@ def table(case: Case, runs: list[dict[str, Any]]) -> str:
     lines = [
         f"## {case.title}",
         "",
-        f"{len(runs)} splits of {case.sizes[0]:,}/{case.sizes[1]:,}/{case.sizes[2]:,} rows; f0 (300 extremely "
-        f"randomised trees) {f0:.4f} on test rows (to be at least {case.f0}).",
+        f"{len(runs)} splits of {case.sizes[0]:,}/{case.sizes[1]:,}/{case.sizes[2]:,} rows; f0 "
+        f"({case.n_trees} extremely randomised trees) {f0:.4f} on test rows (to be at least {case.f0}).",
         "",
         "| method | `--max-loss` | cut of f0's cost (95 %) | points below f0 (95 %) |",
         "|---|---|---|---|",
     ]
-    for name in (*case.methods, "hardcase"):
+    for name in runs[0]["picks"]:
         w = within(runs, name)
         if w["max_loss"] is None:
             lines.append(f"| {name} | | 0.0 % | f0 itself |")
@@ -239,7 +254,7 @@ def table(case: Case, runs: list[dict[str, Any]]) -> str:
         ahead = cuts[-1] - np.nanmax(cuts[:-1]) if not np.isnan(cuts[:-1]).all() else np.nan
         cells = ["" if np.isnan(c) else f"{c:.1f} %" for c in cuts] + ["" if np.isnan(ahead) else f"{ahead:+.1f}"]
         lines.append(f"| {100 * loss:.2f} | " + " | ".join(cells) + " |")
-    reached = max((within(runs, m)["cut"] for m in case.methods), default=0.0)
+    reached = max(within(runs, m)["cut"] for m in runs[0]["picks"])
     lines += ["", f"To reach: a cut of {100 * case.cut:.0f} % within a point; reached: {100 * reached:.1f} %."]
     return "\n".join(lines)
 
@@ -256,7 +271,7 @@ every sensor. A loss is f0's accuracy on the split's test rows less the policy's
 def draw(name: str, runs: list[dict[str, Any]], path: Path) -> None:
     """The mean curves of a case: cut over points lost, a line per method."""
     figure, axes = pyplot().subplots(figsize=(7.2, 4.2), layout="constrained")
-    for method in CASES[name].methods:
+    for method in runs[0]["picks"]:
         curve = mean_curve(runs, method)
         style = "-" if method not in BASELINES else "--"
         axes.plot(100 * curve[:, 0], 100 * curve[:, 1], f"o{style}", markersize=3.5, linewidth=1, label=method)
@@ -269,11 +284,17 @@ def draw(name: str, runs: list[dict[str, Any]], path: Path) -> None:
     save(figure, path)
 
 
+def picked_runs(case: Case, by_seed: dict[str, Any]) -> list[dict[str, Any]]:
+    """The picks of every seed that has all of the methods that the first one has."""
+    first = by_seed[min(by_seed, key=int)]
+    return [picks_of(case, by_seed[s]) for s in sorted(by_seed, key=int) if set(by_seed[s]) >= set(first)]
+
+
 def page(results: dict[str, Any]) -> str:
     """All cases that have runs, and their pictures."""
     texts = []
     for name, by_seed in results.items():
-        runs = [by_seed[s] for s in sorted(by_seed, key=int)]
+        runs = picked_runs(CASES[name], by_seed)
         draw(name, runs, PAGE.parent / f"learning-{name}.svg")
         texts.append(f"{table(CASES[name], runs)}\n\n![Cut over points lost](learning-{name}.svg)")
     return HEAD + "\n" + "\n\n".join(texts) + "\n"
@@ -298,6 +319,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--methods", nargs="+", help="only these, the rest another time")
     parser.add_argument("--out", type=Path, default=RESULTS / "learning.json")
     parser.add_argument("--fresh", action="store_true", help="run again what is there")
     parser.add_argument("--render", action="store_true", help="write the page from the JSON, train nothing")
@@ -306,11 +328,14 @@ def main() -> None:
     for name in () if args.render else args.cases:
         runs = results.setdefault(name, {})
         for seed in range(1 if CASES[name].in_order else args.seeds):
-            if str(seed) not in runs:
-                runs[str(seed)] = run_seed(CASES[name], seed)
-                args.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
-                print(f"{name}, seed {seed}: {runs[str(seed)]['seconds']:.0f} s", flush=True)
-        print(table(CASES[name], [runs[s] for s in sorted(runs, key=int)]), flush=True)
+            run = runs.setdefault(str(seed), {})
+            missing = [m for m in args.methods or CASES[name].methods if m in CASES[name].methods and m not in run]
+            if missing:
+                began = time.monotonic()
+                run |= run_seed(CASES[name], seed, missing)
+                args.out.write_text(json.dumps(results, sort_keys=True).replace("], [", "],\n[") + "\n")
+                print(f"{name}, seed {seed}, {' '.join(missing)}: {time.monotonic() - began:.0f} s", flush=True)
+        print(table(CASES[name], picked_runs(CASES[name], runs)), flush=True)
     if not args.render:
         save_splits([c for c in CASES if c in results], args.seeds, RESULTS / "splits.npz")
     if args.out == RESULTS / "learning.json":

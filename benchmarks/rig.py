@@ -3,6 +3,8 @@
     python benchmarks/rig.py [--seeds 10] [--targets accumulator_bar ...] [--out benchmarks/results/rig.json]
     python benchmarks/rig.py --render       # only write docs/benchmarks/rig.md again from the JSON
 
+A run that was stopped goes on where it was: finished seeds are in the JSON; ``--fresh`` begins anew.
+
 For each target and seed: split, train, pick on the judged rows as ``hardcase export --max-loss 0.005`` does, report on
 test rows. Rows of the table: f0, each method picked by itself, and "hardcase", picked among all methods; where no
 policy of a method is good enough on the judged rows, f0 is picked, and the row says in how many seeds. Intervals are
@@ -67,15 +69,21 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--targets", nargs="+", default=TARGETS)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "rig.json")
+    parser.add_argument("--fresh", action="store_true", help="run again what is there")
     parser.add_argument("--render", action="store_true", help="write the page from the JSON, train nothing")
     args = parser.parse_args()
-    results: dict[str, Any] = json.loads(args.out.read_text())["targets"] if args.render else {}
+    is_new = args.fresh or not args.out.exists()
+    results: dict[str, Any] = {} if is_new else json.loads(args.out.read_text())["targets"]
     for target in () if args.render else args.targets:
-        runs = [run_seed(target, seed) for seed in range(args.seeds)]
-        results[target] = {"rows": summarise(runs), "runs": runs}
-        print(table(target, results[target]["rows"], args.seeds), flush=True)
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps({"max_loss": MAX_LOSS, "targets": results}, indent=1, sort_keys=True) + "\n")
+        runs = results.get(target, {"runs": []})["runs"]
+        for seed in range(len(runs), args.seeds):
+            runs.append(run_seed(target, seed))
+            results[target] = {"rows": summarise(runs), "runs": runs}
+            args.out.parent.mkdir(parents=True, exist_ok=True)
+            said = {"max_loss": MAX_LOSS, "targets": results}
+            args.out.write_text(json.dumps(said, indent=1, sort_keys=True) + "\n")
+            print(f"{target}, seed {seed}", flush=True)
+        print(table(target, results[target]["rows"], len(runs)), flush=True)
     if set(results) == set(TARGETS):
         PAGE.parent.mkdir(parents=True, exist_ok=True)
         PAGE.write_text(page({t: results[t] for t in TARGETS}))

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.errors import InputError
 from hardcase_edge.meter import to_unit
 
+from .targets import Targets, add_targets
+
 if TYPE_CHECKING:
     from hardcase_export.held_out import HeldOut
     from hardcase_export.promised import Terms
@@ -47,10 +49,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="hpc.onnx or module:function, to answer those rows (default: the build's, or the answers in FILE)",
     )
-    out = parser.add_mutually_exclusive_group(required=True)
+    out = parser.add_mutually_exclusive_group()
     out.add_argument("--out", metavar="FILE", help="the bundle to write, such as model.hcb")
-    out.add_argument("--c", metavar="FOLDER", help="C sources for a microcontroller, with the bundle")
+    out.add_argument("--c", type=Path, metavar="FOLDER", help="C sources for a microcontroller, with the bundle")
     parser.add_argument("--inline", action="store_true", help="with --c: small tree ensembles as code, not tables")
+    add_targets(parser)
     parser.add_argument("--key", metavar="FILE", help="private key to sign with, from hardcase keygen")
     parser.add_argument("--method", metavar="NAME", help="look at the points of this method only")
     parser.add_argument(
@@ -66,33 +69,40 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Export and report."""
-    if args.inline and args.c is None:
-        raise InputError("--inline is a form of --c; give both")
-    if args.c is not None:
-        return _run_c(args)
-    done = _export(args, Path(args.out))
-    print(json.dumps(_report(done)) if args.json else _text(done))
-    return 0
-
-
-def _run_c(args: argparse.Namespace) -> int:
     from .export_c import c_lines, c_report, export_c
 
-    is_wished = (args.max_loss, args.budget, args.risk) != (None, None, None)
-    if Path(args.build).is_file() and is_wished:
-        raise InputError(f"{args.build} is a bundle, in which nothing is left to pick; leave out the wish")
-    if not is_wished:
-        args.max_loss = DEFAULT_MAX_LOSS
-    out = Path(args.c)
-    done, made = export_c(Path(args.build), out, args.inline, lambda path: _export(args, path))
-    if args.json:
-        print(json.dumps(({} if done is None else _report(done)) | {"c": c_report(out, made)}))
+    targets, made = Targets(args), None
+    if args.c is None:
+        if args.inline:
+            raise InputError("--inline is a form of --c; give both")
+        if args.out is None and not targets.folders:
+            raise InputError("nothing is asked for; name a bundle with --out, or a folder with --c, --onnx or --tflite")
+        done: Exported | None = _export(args, args.out, targets)
     else:
-        print("\n".join(([] if done is None else [_text(done)]) + c_lines(out, made)))
+        _settle_wish(args, targets)
+        done, made = export_c(Path(args.build), args.c, args.inline, lambda path: _export(args, path, targets))
+    if args.json:
+        models = {str(folder): entries for folder, entries in targets.entries.items()}
+        said = {} if done is None else {**_report(done), "models": models}
+        print(json.dumps(said if made is None else {**said, "c": c_report(args.c, made)}))
+    else:
+        lines = [] if done is None else [_text(done), *targets.text()]
+        print("\n".join(lines if made is None else [*lines, *c_lines(args.c, made)]))
     return 0
 
 
-def _export(args: argparse.Namespace, out: Path) -> Exported:
+def _settle_wish(args: argparse.Namespace, targets: Targets) -> None:
+    """A bundle is picked already; of a build, C sources need no wish."""
+    is_wished = (args.max_loss, args.budget, args.risk) != (None, None, None)
+    if Path(args.build).is_file() and (is_wished or targets.folders):
+        raise InputError(
+            f"{args.build} is a bundle, in which nothing is left to pick: --c and --inline are all it takes"
+        )
+    if not is_wished:
+        args.max_loss = DEFAULT_MAX_LOSS
+
+
+def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) -> Exported:
     """The bundle of the point that was asked for."""
     from hardcase_export.write import export_bundle
 
@@ -108,6 +118,7 @@ def _export(args: argparse.Namespace, out: Path) -> Exported:
         seed=args.seed,
         terms=terms,
         held_out=None if args.calibration is None else _held_out(args),
+        beside=targets,
     )
 
 
@@ -149,7 +160,7 @@ def _held_out(args: argparse.Namespace) -> HeldOut:
 
 def _report(done: Exported) -> dict[str, Any]:
     return {
-        "bundle": str(done.path),
+        "bundle": None if done.path is None else str(done.path),
         "sha256": done.sha256,
         "bytes": done.n_bytes,
         "signed": done.is_signed,
@@ -176,7 +187,8 @@ def _text(done: Exported) -> str:
     r = _report(done)
     cost, same, unit = r["cost"], r["agreement"], r["unit"]
     lines = [
-        f"{r['bundle']}: {r['bytes']} bytes, {'signed' if r['signed'] else 'not signed'}, {r['golden']} golden cases",
+        f"{r['bundle'] or 'no bundle written'}: {r['bytes']} bytes, {'signed' if r['signed'] else 'not signed'}, "
+        f"{r['golden']} golden cases",
         f"  sha256     {r['sha256']}",
         f"  picked     {r['method']} {json.dumps(r['params'], sort_keys=True)}",
         f"  cost       worst {cost['worst']:g}, mean {cost['mean']:.2f}, best {cost['best']:g} {unit}",

@@ -12,6 +12,7 @@ from hardcase_edge.errors import InputError
 
 from .folders import whole_folder
 from .options import add_json, report
+from .own import own_points_of
 from .runs import BASELINES, add_backend, open_runs
 
 if TYPE_CHECKING:
@@ -83,11 +84,12 @@ def build_task(
     with open_runs(out, **where) as (runs, scratch):
         task = runs.task(config)
         hpc = _save_hpc(task, scratch)  # before the long work: f0 may be one that no worker could run
-        points = runs.points(task, methods)
+        own = own_points_of(task)
+        points = [*runs.points(task, methods), *own]
         seeds = {config.seed: rows(points)}
         for k in range(1, n_seeds):
             other = runs.task(replace(config, seed=(config.seed + k) % 2**32))
-            seeds[other.config.seed] = rows(runs.points(other, methods))
+            seeds[other.config.seed] = rows([*runs.points(other, methods), *own_points_of(other)])
         with whole_folder(out) as folder:
             _move_hpc(scratch, folder)
             return task, _fill(folder, task, points, hpc, seeds)

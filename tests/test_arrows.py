@@ -17,7 +17,8 @@ MAY_IMPORT = {
         "hardcase_edge", "numpy", "scipy", "sklearn", "numba", "joblib", "pyarrow", "tqdm", "threadpoolctl",
         "distributed", "ray",
     },
-    "export/hardcase_export": {"hardcase_edge", "numpy", "onnx", "skl2onnx", "onnxruntime", "flatbuffers", "sklearn"},
+    "export/hardcase_export": {"hardcase_edge", "numpy", "onnx", "skl2onnx", "onnxruntime", "flatbuffers", "sklearn",
+                               "ai_edge_litert"},
     "cloud_stub/hardcase_cloud": {"hardcase_edge", "numpy", "onnxruntime", "amqtt", "paho"},
 }  # fmt: skip
 # what single modules of the device may import

@@ -218,4 +218,6 @@ def test_the_standard_error_is_that_of_the_paired_loss():
 def test_test_figures_are_added_and_nothing_else_changes():
     p = problem(3)
     point = replace(points(3)[1], test={})
-    assert with_test(p, point) == points(3)[1]
+    (found,) = with_test(p, [point])
+    assert found.test == points(3)[1].test
+    assert replace(found, test={}) == point  # its policy is the same object

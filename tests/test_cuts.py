@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from hardcase_train import cuts as module
-from hardcase_train.cuts import NEVER, Choices, Cut, Meeting, chance_wrong, cloud_chance, mean_value, priced_cuts
+from hardcase_train.chances import chance_wrong, cloud_chance
+from hardcase_train.cuts import NEVER, Choices, Cut, Meeting, mean_value, priced_cuts
+from hardcase_train.losses import sigmoid
 
 PRICES = (0.0, 0.003, 0.02, 0.1)
 SEEDS = range(8)
@@ -218,7 +218,21 @@ def test_an_f0_that_is_certain_of_every_row_still_has_a_chance():
     assert found == pytest.approx(np.full(20, 0.1), abs=1e-3)
 
 
-def test_chances_of_a_hopeless_fit_warn_of_nothing(recwarn, monkeypatch):
-    monkeypatch.setattr(module, "LogisticRegression", partial(LogisticRegression, max_iter=1))
-    chance_wrong(np.arange(9.0), None, np.arange(9) % 4 == 0, np.ones(9))
-    assert not recwarn.list
+@pytest.mark.parametrize("gate", [None, np.linspace(-1, 1, 60) ** 3])
+def test_chances_are_where_the_penalised_likelihood_is_largest(gate):
+    rng = np.random.default_rng(5)
+    margin, weight = rng.exponential(2.0, 60), rng.random(60) + 0.1
+    is_right = rng.random(60) < sigmoid(margin)
+    z = np.column_stack([margin, np.sqrt(margin), *(() if gate is None else (gate,))])
+    z = (z - z.mean(axis=0)) / z.std(axis=0)
+    other = LogisticRegression(C=1e3, tol=1e-12, max_iter=10_000).fit(z, is_right, sample_weight=weight)
+    expected = other.predict_proba(z)[:, 0]
+    assert chance_wrong(margin, gate, is_right, weight) == pytest.approx(expected, abs=1e-6)
+
+
+def test_errors_that_a_margin_parts_without_error_still_give_chances():
+    margin = np.arange(30.0)
+    found = chance_wrong(margin, None, margin >= 10, np.ones(30))
+    assert np.isfinite(found).all()
+    assert (found[:10] > 0.5).all()
+    assert (found[10:] < 0.5).all()

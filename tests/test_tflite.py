@@ -162,6 +162,20 @@ def test_without_an_interpreter_the_bundle_is_refused_in_one_line(monkeypatch):
         make_loaded(scorer(blob))
 
 
+def test_a_numpy_that_the_interpreter_was_not_built_for_is_one_line(monkeypatch):
+    class Interpreter:
+        def __init__(self, **_):
+            raise SystemError("returned a result with an exception set")
+
+    newer, older = tflite.INTERPRETERS
+    blob = author()
+    monkeypatch.setitem(sys.modules, newer, None)
+    monkeypatch.setitem(sys.modules, older.partition(".")[0], Interpreter)
+    monkeypatch.setitem(sys.modules, older, type("module", (), {"Interpreter": Interpreter}))
+    with pytest.raises(BundleError, match="tflite_runtime does not work with this numpy; pip install 'numpy<2'"):
+        prepare_opaque(scorer(blob))
+
+
 def test_the_older_interpreter_is_used_where_the_newer_one_is_missing(monkeypatch):
     import ai_edge_litert.interpreter as real
 

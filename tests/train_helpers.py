@@ -16,6 +16,7 @@ from hardcase_edge.program import MICRO, Feature, Sensor, Uplink
 from hardcase_edge.wire import request_bytes
 from hardcase_train import adapt_points, adapt_stages, auto, cascade, chains, gating, prune_points, sizes
 from hardcase_train.forest import ForestSettings
+from hardcase_train.front import Point
 from hardcase_train.greedy_miser import GreedyMiser
 from hardcase_train.problem import Problem, Rows
 
@@ -84,6 +85,11 @@ def make_problem(n_classes: int = 3, n: int = 150, seed: int = 0, missing: float
         test=parts[2],
         seed=seed,
     )
+
+
+def plain(points: list[Point] | None) -> list[tuple[Any, ...]] | None:
+    """Points as values that can be compared, their programs compiled."""
+    return None if points is None else [(p.method, p.params, p.valid, p.test, p.program) for p in points]
 
 
 def weighted(problem: Problem, weight: np.ndarray) -> Problem:

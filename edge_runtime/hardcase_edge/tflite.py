@@ -17,7 +17,7 @@ from .columns import Reading
 from .errors import BundleError
 from .program import Number, Opaque
 
-__all__ = ["prepare_opaque"]
+__all__ = ["open_interpreter", "prepare_opaque"]
 
 INTERPRETERS = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter")
 
@@ -30,7 +30,7 @@ def prepare_opaque(scorer: Opaque) -> Callable[[Sequence[Reading]], list[Number]
     BundleError
         There is no interpreter here, or the model is none, or not of the declared shape.
     """
-    interpreter = _open(scorer)
+    interpreter = open_interpreter(scorer.blob)
     inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
     if len(inputs) != 1 or len(outputs) != 1:
         raise BundleError(f"the TFLite model has {len(inputs)} inputs and {len(outputs)} outputs; one of each is read")
@@ -55,20 +55,31 @@ def prepare_opaque(scorer: Opaque) -> Callable[[Sequence[Reading]], list[Number]
     return score
 
 
-def _open(scorer: Opaque) -> Any:
+def open_interpreter(blob: bytes, remedy: str = "export it again") -> Any:
+    """An interpreter of this file on one thread, its tensors allocated; ``remedy`` for one that is none.
+
+    Raises
+    ------
+    BundleError
+        There is none here, or the file cannot be opened.
+    """
     for name in INTERPRETERS:
         try:
             module = import_module(name)
         except ImportError:
             continue
         try:
-            interpreter = module.Interpreter(model_content=scorer.blob, num_threads=1)
+            interpreter = module.Interpreter(model_content=blob, num_threads=1)
             interpreter.allocate_tensors()
-        except (RuntimeError, ValueError, SystemError) as error:
-            raise BundleError(f"the bundle's TFLite model cannot be opened: {_line(error)}; export it again") from error
+        except SystemError as error:  # tflite-runtime was built for numpy 1
+            raise BundleError(
+                f"{name.partition('.')[0]} does not work with this numpy; pip install 'numpy<2', or ai-edge-litert"
+            ) from error
+        except (RuntimeError, ValueError) as error:
+            raise BundleError(f"the TFLite model cannot be opened: {_line(error)}; {remedy}") from error
         return interpreter
     raise BundleError(
-        "the bundle holds a TFLite model, and there is no interpreter here; pip install ai-edge-litert "
+        "a TFLite model is to be run, and there is no interpreter here; pip install ai-edge-litert "
         "(32-bit Raspberry Pi: tflite-runtime)"
     )
 

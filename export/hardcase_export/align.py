@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.columns import Reading, make_coder
 from hardcase_edge.program import MARGIN, MISSING, THRESHOLD, Branch, Node, Opaque, Polynomial, Program, Slice
 from hardcase_edge.session import Machine, margin_of
 from hardcase_edge.verifier import verify
 
-from .rows import readings_of
+from .rows import codes_of, readings_of
 
 __all__ = ["align"]
 
@@ -36,7 +35,7 @@ def align(draft: Program, program: Program, X: NDArray[np.float64]) -> Program:
     X : (n, n_features) float64, NaN = missing
         No label is seen.
     """
-    codes = _codes(program, readings_of(program, X))
+    codes = codes_of(program, readings_of(program, X))
     before, after = Machine(draft), Machine(program)
     pairs: dict[tuple[Slice, str], tuple[NDArray[Any], NDArray[Any]]] = {}  # many branches may compare the same scores
     nodes: list[Node] = []
@@ -60,19 +59,6 @@ def _can_move(node: Node, program: Program) -> bool:
         and node.rule in (THRESHOLD, MARGIN)
         and not isinstance(program.scorers[node.scores.scorer], Opaque)
     )
-
-
-def _codes(program: Program, rows: Sequence[Sequence[Reading]]) -> list[list[int]]:
-    """Every column's two codes per row, as a session holds them once all is bought."""
-    coders = [(c.feature, make_coder(c)) for c in program.columns]
-    out = []
-    for row in rows:
-        codes: list[int] = []
-        for feature, code in coders:
-            x = row[feature]
-            codes += (MISSING, -MISSING - 1) if x is None else (code(x),) * 2
-        out.append(codes)
-    return out
 
 
 def _align(old: Branch, node: Branch, floats: NDArray[Any], integers: NDArray[Any]) -> Node:

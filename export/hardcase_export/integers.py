@@ -25,12 +25,13 @@ __all__ = ["Made", "make_integers", "read_draft"]
 
 @dataclass(frozen=True)
 class Made:
-    """A point's draft, its manifest, and the integers made of it; ``valid``: the rows they were aligned on."""
+    """A point's draft, its manifest, and the integers made of it; they were aligned on ``valid`` rows."""
 
     draft: Program
     manifest: Manifest
     quantised: Quantised
     valid: Rows
+    test: Rows
     on_valid: Parity
     on_test: Parity
 
@@ -50,7 +51,7 @@ def make_integers(build: Path, point: Point, min_agreement: float, legacy: str) 
     made, on_valid = _integers(draft, valid, min_agreement)
     measured = {"valid": on_valid, "test": _compare(draft, made.program, test)}
     _check_agreement(measured, min_agreement)
-    return Made(draft, manifest, made, valid, on_valid, measured["test"])
+    return Made(draft, manifest, made, valid, test, on_valid, measured["test"])
 
 
 # ---------------------------------------------------------------- reading

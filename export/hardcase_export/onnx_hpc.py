@@ -19,7 +19,7 @@ from hardcase_edge.files import write_whole
 
 from .convert import REMEDY, convert_hpc, name_of, one_line
 
-__all__ = ["MAX_APART", "export_hpc", "punch"]
+__all__ = ["MAX_APART", "as_held", "export_hpc", "punch"]
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def export_hpc(
     _check(estimator, X_test, n_classes, dtypes)
     data = convert_hpc(estimator, n_classes, dtypes)
     run = _runner(data, estimator)
-    held = _as_held(X_test, dtypes)
+    held = as_held(X_test, dtypes)
     apart, gap = _replay(estimator, run, held, n_classes, "")
     apart_missing, gap_missing = _replay(estimator, run, punch(held), n_classes, " with missing values")
     if max(gap, gap_missing) > 0.05:
@@ -112,7 +112,7 @@ def _splits_on_missing(estimator: Any) -> bool:
     return any(_splits_on_missing(part) for part in parts if not isinstance(part, str))
 
 
-def _as_held(X: NDArray[np.float64], dtypes: Sequence[str]) -> NDArray[np.float64]:
+def as_held(X: NDArray[np.float64], dtypes: Sequence[str]) -> NDArray[np.float64]:
     """The rows as a device sends them: f32 features rounded to float32."""
     held = np.where(np.isfinite(X), X, np.nan)
     narrow = [d == "f32" for d in dtypes]

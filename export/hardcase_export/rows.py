@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.columns import Reading, normalise
+from hardcase_edge.columns import Reading, make_coder, normalise
 from hardcase_edge.errors import InputError
 from hardcase_edge.evaluator import decide, open_machine
 from hardcase_edge.meter import to_unit
-from hardcase_edge.program import Program
+from hardcase_edge.program import MISSING, Program
 from hardcase_edge.session import CLOUD, Decision
 
-__all__ = ["Figures", "Reply", "decisions", "figures", "readings_of"]
+__all__ = ["Figures", "Reply", "codes_of", "decisions", "figures", "readings_of"]
 
 Reply = tuple[int, int]  # class index, confidence in basis points
 
@@ -48,6 +48,19 @@ def readings_of(program: Program, X: NDArray[np.float64]) -> list[list[Reading]]
         raise InputError(f"the rows have the shape {X.shape}, the program reads {wanted} features per row")
     dtypes = [f.dtype for f in program.features]
     return [normalise(row, dtypes) for row in X.tolist()]
+
+
+def codes_of(program: Program, rows: Sequence[Sequence[Reading]]) -> list[list[int]]:
+    """Every column's two codes per row, as a session holds them once all is bought."""
+    coders = [(c.feature, make_coder(c)) for c in program.columns]
+    out = []
+    for row in rows:
+        codes: list[int] = []
+        for feature, code in coders:
+            x = row[feature]
+            codes += (MISSING, -MISSING - 1) if x is None else (code(x),) * 2
+        out.append(codes)
+    return out
 
 
 def decisions(

@@ -6,6 +6,7 @@ Everything is computed and checked in memory first; a file is touched only when 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,9 @@ MIN_AGREEMENT = 0.999
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written and how it compares with its draft."""
+    """What was written and how it compares with its draft; ``path`` None where no bundle was asked for."""
 
-    path: Path
+    path: Path | None
     sha256: str
     n_bytes: int
     is_signed: bool
@@ -53,7 +54,7 @@ class Exported:
 
 def export_bundle(
     build: str | Path,
-    out: str | Path,
+    out: str | Path | None,
     *,
     max_loss: float | None = None,
     budget: float | None = None,
@@ -63,13 +64,15 @@ def export_bundle(
     seed: int = 0,
     terms: Terms | None = None,
     held_out: HeldOut | None = None,
+    beside: Callable[[Front, Made], None] | None = None,
 ) -> Exported:
     """Write the bundle of one point of a build's front; the same build always gives the same bytes.
 
     Parameters
     ----------
     build : the folder that ``hardcase train`` wrote
-    out : path of the bundle; its signature goes beside it, and an older one that no longer fits is removed
+    out : path of the bundle; its signature goes beside it, and an older one that no longer fits is removed. None:
+        all is made and checked, and no bundle written
     max_loss, budget, method : which point, as for ``front.pick``; validation figures alone decide
     key : path of a private key, or None for a bundle without a signature
     min_agreement : share of validation rows, and of test rows, on which it must decide exactly as its draft; no
@@ -77,6 +80,7 @@ def export_bundle(
     seed : of the choice of golden cases
     terms : or: the cheapest point that can be promised this on ``held_out`` rows; the manifest's claims say so
     held_out : rows that training has not seen; None for the build's own calibration rows
+    beside : called when the bundle has passed everything, before a byte of it is written: what else is made of it
 
     Raises
     ------
@@ -85,13 +89,13 @@ def export_bundle(
     BundleError
         The program differs from its draft on too many rows, or cannot be proved.
     """
-    build, out = Path(build), Path(out)
+    build, out = Path(build), None if out is None else Path(out)
     private = _check(key, min_agreement)
     front = read_front(build / "front.json")
     if terms is None:
         point = pick(front, max_loss=max_loss, budget=budget, method=method)
         made = make_integers(build, point, min_agreement, front.legacy)
-        return _export(front, point, made, out, private, seed, {})
+        return _export(front, point, made, out, private, seed, {}, beside)
     if (max_loss, budget) != (None, None):
         raise InputError(ONE_WISH)
     points = candidates(front, method)
@@ -101,7 +105,7 @@ def export_bundle(
     trial = BuildTrial(build, held_out, min_agreement, front.legacy)
     point, promise = choose(points, terms, trial)
     said = {**promise.to_json(), "rows": held_out.to_json()}
-    return _export(front, point, trial.made(point), out, private, seed, {"promise": said})
+    return _export(front, point, trial.made(point), out, private, seed, {"promise": said}, beside)
 
 
 def export_point(
@@ -128,14 +132,24 @@ def _check(key: str | Path | None, min_agreement: float) -> bytes | None:
 
 
 def _export(
-    front: Front, point: Point, made: Made, out: Path, private: bytes | None, seed: int, claims: dict[str, Any]
+    front: Front,
+    point: Point,
+    made: Made,
+    out: Path | None,
+    private: bytes | None,
+    seed: int,
+    claims: dict[str, Any],
+    beside: Callable[[Front, Made], None] | None = None,
 ) -> Exported:
     program, valid = made.quantised.program, made.valid
     manifest = _finish(front, point, made, claims)
     golden = make_golden(program, valid.X, valid.hpc, valid.confidence, seed)
     data = pack_bundle(Bundle(manifest.to_json(), program, golden))
     loaded = load_bytes(data)  # what a device does
-    _write(out, data, None if private is None else sign(data, private))
+    if beside is not None:
+        beside(front, made)
+    if out is not None:
+        _write(out, data, None if private is None else sign(data, private))
     return Exported(
         path=out,
         sha256=loaded.bundle.sha256,

@@ -23,6 +23,7 @@ from hardcase_edge.program import (
     Column,
     Forward,
     Node,
+    Opaque,
     Polynomial,
     Program,
     Rank,
@@ -71,7 +72,7 @@ class Batch:
 
     Parameters
     ----------
-    program : Program of Trees and Polynomial scorers, without Select
+    program : Program of Trees, Polynomial and, where ``scores`` has its own, Opaque scorers, without Select
     X : ndarray of shape (n, n_features), NaN for missing
     scores : per scorer an ndarray of shape (n, n_outputs) to use instead of the scorer's own, such as out-of-fold
         scores; for rows on which all its sensors work
@@ -105,6 +106,8 @@ class Batch:
         out = full[rows]
         lacking = np.zeros(len(rows), dtype=bool)
         s = self.program.scorers[scorer]
+        if isinstance(s, Opaque):
+            return out  # it is asked only where its sensors are at hand: the verifier's rule V29
         assert isinstance(s, Trees | Polynomial)
         needs = [(c, self._owner[self.program.columns[c].feature]) for c in s.columns]
         for _, sensor in needs:

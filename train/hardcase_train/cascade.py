@@ -21,7 +21,7 @@ from .judge import Judge
 from .staged import Staged
 from .subsets import SubsetSearch
 
-__all__ = ["ConfidenceCascade", "cascade_grid", "cascade_run"]
+__all__ = ["ConfidenceCascade", "cascade_grid", "cascade_run", "margin_at"]
 
 LEVELS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995)
 
@@ -56,7 +56,7 @@ def cascade_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
     staged = Staged(judge, chain, search.models(chain))
     tables = [confidence_table(s.margin, s.label == judge.y, judge.weight) for s in staged.stops]
     stages = range(len(chain))
-    margins = {(k, level): _margin(tables[k], staged.stops[k].margin, level) for k, level in product(stages, LEVELS)}
+    margins = {(k, level): margin_at(tables[k], staged.stops[k].margin, level) for k, level in product(stages, LEVELS)}
     policies = []
     for first, last, end, level in product(stages, stages, ("forward", "answer"), LEVELS):
         if last < first or (end == "answer" and first == last):
@@ -68,7 +68,7 @@ def cascade_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
     return best_points(staged.best("cascade", policies))
 
 
-def _margin(table: tuple[tuple[float, ...], tuple[int, ...]], margins: np.ndarray, level: float) -> float:
+def margin_at(table: tuple[tuple[float, ...], tuple[int, ...]], margins: np.ndarray, level: float) -> float:
     """Half-way between the narrowest margin whose confidence reaches the level and the next; beyond all if none does.
 
     On a row's own margin, the last digit of a sum would decide.

@@ -14,7 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from .cuts import Choices, Meeting, chance_wrong, cloud_chance, mean_value, priced_cuts
+from .chances import chance_wrong, cloud_chance
+from .cuts import Choices, Meeting, mean_value, priced_cuts
 from .subsets import Subset, SubsetSearch
 
 __all__ = ["MAX_STAGES", "Chains"]

@@ -28,6 +28,7 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "cost.cloud": {"per_request": (int, float)},
     "sensor": {"name": str, "features": list, "cost": (int, float)},
     "hpc": {"estimator": str, "params": dict, "table": str, "name": str},
+    "lpc": {"tflite": str, "sensors": list},
     "policy": {"methods": list, "size": str},
 }
 
@@ -60,6 +61,8 @@ class Config:
     params: dict[str, Any] = field(default_factory=dict)
     legacy: Path | None = None  # instead of an estimator: the table of a legacy system
     legacy_name: str = ""
+    own_model: Path | None = None  # a .tflite to be an LPC
+    own_sensors: tuple[str, ...] = ()  # whose readings it takes
     methods: tuple[str, ...] = DEFAULT_METHODS
     size: str = "auto"  # of low-cost models, one of SIZES
 
@@ -88,7 +91,7 @@ def read_config(path: str | Path, *, seed: int | None = None) -> Config:
 
 
 def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
-    _check_keys(path, "", tree, {"data": dict, "cost": dict, "sensor": list, "hpc": dict, "policy": dict})
+    _check_keys(path, "", tree, {"data": dict, "cost": dict, "sensor": list, "hpc": dict, "lpc": dict, "policy": dict})
     data = _section(path, tree, "data")
     cost = _section(path, tree, "cost")
     uplink = _section(path, cost, "uplink", "cost.uplink")
@@ -114,6 +117,7 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
     if not 0 <= out["seed"] < 2**32:
         raise InputError(f"{path}: the seed {out['seed']} is not between 0 and {2**32 - 1}")
     out.update(_hpc(path, hpc))
+    out.update(_lpc(path, _section(path, tree, "lpc")))
     if "methods" in policy:
         out["methods"] = tuple(check_method(f"{path}: [policy]", m) for m in policy["methods"])
         if not out["methods"]:
@@ -143,7 +147,7 @@ def _check_keys(path: Path, where: str, section: Any, known: dict[str, Any]) -> 
         if not isinstance(value, known[key]) or isinstance(value, bool):
             kind = known[key][-1] if isinstance(known[key], tuple) else known[key]
             raise InputError(f"{path}: {label} {key} is {str(value)[:80]!r}, {KINDS[kind]} is expected")
-        if isinstance(value, str) and not 1 <= len(value) <= MAX_NAME and key not in ("file", "table"):
+        if isinstance(value, str) and not 1 <= len(value) <= MAX_NAME and key not in ("file", "table", "tflite"):
             raise InputError(f"{path}: {label} {key} has {len(value)} characters, 1 to {MAX_NAME} are expected")
 
 
@@ -159,6 +163,18 @@ def _hpc(path: Path, hpc: dict[str, Any]) -> dict[str, Any]:
             raise InputError(f"{path}: [hpc] has {key} and table; f0 is either an estimator or a legacy system")
     file = path.parent / hpc["table"]
     return {"legacy": file, "legacy_name": hpc.get("name", file.stem)}
+
+
+def _lpc(path: Path, lpc: dict[str, Any]) -> dict[str, Any]:
+    """A model of the user's own, and the sensors whose readings it takes."""
+    if not lpc:
+        return {}
+    sensors = lpc.get("sensors", [])
+    if "tflite" not in lpc or not sensors or not all(isinstance(s, str) for s in sensors):
+        raise InputError(
+            f"{path}: [lpc] needs tflite, a file, and sensors, an array of the names whose readings it takes"
+        )
+    return {"own_model": path.parent / lpc["tflite"], "own_sensors": tuple(sensors)}
 
 
 def _check_params(path: Path, params: dict[str, Any]) -> None:

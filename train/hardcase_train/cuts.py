@@ -7,14 +7,11 @@ errors are rare and a cut fitted to counted ones only looks good. docs/math.md (
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 
 __all__ = [
     "NEVER",
@@ -22,8 +19,6 @@ __all__ = [
     "Cut",
     "Cuts",
     "Meeting",
-    "chance_wrong",
-    "cloud_chance",
     "expected",
     "mean_value",
     "priced_cuts",
@@ -87,26 +82,6 @@ class Choices:
     cloud_wrong: np.ndarray
     cloud_cost: np.ndarray
     weight: np.ndarray
-
-
-def chance_wrong(margin: np.ndarray, gate: np.ndarray | None, is_right: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Chance that an answer is wrong, (n,): logistic in the margin, its root, and the gate's score if there is one."""
-    total, wrong = weight.sum(), weight[~is_right].sum()
-    if not 0 < wrong < total:
-        return np.full(len(margin), (wrong + 1) / (total + 2))
-    z = np.column_stack([margin, np.sqrt(np.maximum(margin, 0)), *(() if gate is None else (gate,))])
-    z = (z - z.mean(axis=0)) / np.maximum(z.std(axis=0), 1e-12)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the last digits do not matter
-        model = LogisticRegression(C=1e3).fit(z, is_right, sample_weight=weight)
-    return np.asarray(model.predict_proba(z)[:, 0])
-
-
-def cloud_chance(hpc: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Chance that f0's answer is wrong, (n,), from its probabilities (n, n_classes)."""
-    top = np.clip(hpc.max(axis=1), 1e-6, 1 - 1e-6)
-    sure = np.log(top) - np.log1p(-top)
-    return chance_wrong(sure - sure.min(), None, hpc.argmax(axis=1) == y, weight)
 
 
 def expected(choices: Choices, cuts: Cuts) -> tuple[float, float]:

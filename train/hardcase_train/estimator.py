@@ -136,8 +136,9 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         order = content_order(problem.with_hpc(said))
         judge = Judge(order.ordered())
         point = self._pick(clone(self).points(judge), judge)
-        assert point.program is not None
-        self.program_ = order.restored(point.program)
+        program = point.program
+        assert program is not None
+        self.program_ = order.restored(program)
         self.figures_ = point.valid
         self.sensors_ = sorted({s for n in self.program_.nodes if isinstance(n, Acquire) for s in n.sensors})
 

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from operator import itemgetter
 from typing import Any
+
+from joblib import Parallel, delayed
 
 from hardcase_edge.program import Program
 
 from .batch import Batch
+from .compiler import Policy
 from .problem import Problem
 
 __all__ = ["Figures", "Point", "best_points", "with_test"]
@@ -22,13 +27,18 @@ Figures = dict[str, float]  # accuracy, cost (user's unit), forward_rate; on jud
 
 @dataclass(frozen=True)
 class Point:
-    """One policy: how it was made, the draft program it compiled to, and its figures."""
+    """One policy: how it was made, its figures, and the policy itself, or the draft program it compiled to."""
 
     method: str
     params: dict[str, Any]
     valid: Figures
     test: Figures
-    program: Program | None  # None for f0 itself
+    policy: Policy | Program | None  # None where only figures count
+
+    @property
+    def program(self) -> Program | None:
+        """The draft program, made anew each time from a ``Policy``: large ones do not all fit in memory at once."""
+        return self.policy.program() if isinstance(self.policy, Policy) else self.policy
 
 
 def best_points(points: Sequence[Point]) -> list[Point]:
@@ -40,11 +50,26 @@ def best_points(points: Sequence[Point]) -> list[Point]:
     return out
 
 
-def with_test(problem: Problem, point: Point) -> Point:
-    """The point with its figures on test rows, if there are any: reported, never chosen by."""
-    assert point.program is not None
+def with_test(problem: Problem, points: Sequence[Point], n_jobs: int = 1) -> list[Point]:
+    """The points with their figures on test rows, if there are any: reported, never chosen by.
+
+    Policies that share parts share their scores.
+    """
     rows = problem.test
     if len(rows.y) == 0:
-        return point
-    outcome = Batch(point.program, rows.X).run(rows.hpc_label)
-    return replace(point, test=outcome.summary(rows.y, rows.weight))
+        return list(points)
+    sharing: dict[int, list[int]] = {}
+    for k, point in enumerate(points):
+        sharing.setdefault(id(getattr(point.policy, "parts", point.policy)), []).append(k)
+
+    def tested(group: list[int]) -> list[Point]:
+        policies = [p for k in group if (p := points[k].policy) is not None]
+        batch = Batch(policies[0].with_all_parts() if isinstance(policies[0], Policy) else policies[0], rows.X)
+        return [
+            replace(points[k], test=batch.run(rows.hpc_label, policy.nodes).summary(rows.y, rows.weight))
+            for k, policy in zip(group, policies, strict=True)
+        ]
+
+    done = Parallel(n_jobs, prefer="threads")(delayed(tested)(group) for group in sharing.values())
+    places = (k for group in sharing.values() for k in group)
+    return [p for _, p in sorted(zip(places, chain(*done), strict=True), key=itemgetter(0))]

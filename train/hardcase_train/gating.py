@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from hardcase_edge.program import MARGIN, THRESHOLD, Answer, Branch, Forward, No
 
 from .batch import margins_of
 from .buying import buy
-from .compiler import compile_program
+from .compiler import compile_program, policy_of
 from .cuts import NEVER
 from .front import Point, best_points
 from .judge import Judge, Trained
@@ -56,7 +56,7 @@ def gated_points(
 def path_points(
     judge: Judge, method: str, models: Sequence[tuple[Gated, dict[str, Any]]], gate_rates: Sequence[float] = ()
 ) -> list[Point]:
-    """The points that the judged rows keep of models with their parameters, each point with its program.
+    """The points that the judged rows keep of models with their parameters, each point with its policy.
 
     Parameters
     ----------
@@ -65,7 +65,10 @@ def path_points(
     swept = [(p, model) for model, params in models for p in _sweep(judge, method, model, params, gate_rates)]
     made_by = {id(p): model for p, model in swept}
     best = best_points([p for p, _ in swept])
-    return best if judge.is_rough else [_with_program(judge, made_by[id(p)], p) for p in best]
+    if judge.is_rough:
+        return best
+    by_model = {id(m): _with_policies(judge, m, [p for p in best if made_by[id(p)] is m]) for m, _ in models}
+    return [next(by_model[id(made_by[id(p)])]) for p in best]
 
 
 def _sweep(judge: Judge, method: str, model: Gated, params: dict[str, Any], gate_rates: Sequence[float]) -> list[Point]:
@@ -90,15 +93,16 @@ def _sweep(judge: Judge, method: str, model: Gated, params: dict[str, Any], gate
     return points
 
 
-def _with_program(judge: Judge, model: Gated, point: Point) -> Point:
-    """The point's program; its confidences come from the judged rows that are answered here."""
-    problem = judge.problem
-    nodes = adapt_nodes(problem, model.sensors_, point.params["gate"], point.params["margin"])
-    program = compile_program(problem, [model.trained_.part], nodes)
-    outcome = judge.run(program, [model.trained_])
-    here = ~outcome.forwarded
-    nodes[-1] = answer_node(nodes[-1], outcome.margin[here], (outcome.label == judge.y)[here], judge.weight[here])
-    return replace(point, valid=judge.summary(outcome), program=replace(program, nodes=tuple(nodes)))
+def _with_policies(judge: Judge, model: Gated, points: Sequence[Point]) -> Iterator[Point]:
+    """The points' policies; their confidences come from the judged rows that are answered here."""
+    problem, parts = judge.problem, (model.trained_.part,)
+    batch = judge.batch(compile_program(problem, parts, ()), [model.trained_])
+    for point in points:
+        nodes = adapt_nodes(problem, model.sensors_, point.params["gate"], point.params["margin"])
+        outcome = batch.run(judge.hpc_label, nodes)
+        here = ~outcome.forwarded
+        nodes[-1] = answer_node(nodes[-1], outcome.margin[here], (outcome.label == judge.y)[here], judge.weight[here])
+        yield replace(point, valid=judge.summary(outcome), policy=policy_of(problem, parts, nodes))
 
 
 def _threshold(values: np.ndarray, rate: float) -> float:

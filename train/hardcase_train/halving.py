@@ -12,7 +12,7 @@ import numpy as np
 
 from .front import Point
 
-__all__ = ["FEW_SETTINGS", "MIN_ROWS", "RUNG", "better_half", "savings"]
+__all__ = ["FEW_SETTINGS", "MIN_ROWS", "RUNG", "climbers", "savings"]
 
 RUNG = 4  # the first rung trains on one row in so many; then all rows
 MIN_ROWS = 10_000  # of training: below, a rung saves no time, and few rows say too little
@@ -37,11 +37,11 @@ def savings(points: Sequence[Point], accuracy: float, cost: float) -> np.ndarray
     return out
 
 
-def better_half(found: Sequence[Sequence[Point]], hpc: dict[str, float]) -> list[int]:
-    """The settings, by number in rising order, that together keep most of what all of them save.
+def climbers(found: Sequence[Sequence[Point]], hpc: dict[str, float]) -> list[int]:
+    """The settings, by number in rising order, that together keep most of what all of them save: at most half.
 
-    One after another the setting that adds most to those chosen before; where none adds anything, the rest begin
-    anew among themselves, as if nothing had been chosen.
+    One after another the setting that adds most to those chosen before, until none adds anything; a quarter climbs
+    at least, the rest then chosen among themselves as if nothing had been.
 
     Parameters
     ----------
@@ -55,7 +55,9 @@ def better_half(found: Sequence[Sequence[Point]], hpc: dict[str, float]) -> list
     reached = np.zeros(len(LOSSES))
     while len(chosen) < (len(found) + 1) // 2:
         added = np.maximum(saved[left] - reached, 0).sum(axis=1)
-        if reached.any() and added.max() <= 0:
+        if added.max() <= 0 and len(chosen) >= (len(found) + 3) // 4:
+            break
+        if added.max() <= 0 and reached.any():
             reached = np.zeros(len(LOSSES))
             continue
         pick = left.pop(int(added.argmax()))

@@ -33,7 +33,7 @@ class Trained:
 
 
 class Judge:
-    """Out-of-fold training rows, then validation rows; or the latter alone where they are enough.
+    """Out-of-fold training rows, then validation rows; or the latter alone where they are enough, or ``is_alone``.
 
     Attributes
     ----------
@@ -42,9 +42,9 @@ class Judge:
     fold : (n_train,) fold of each training row
     """
 
-    def __init__(self, problem: Problem, is_rough: bool = False) -> None:
+    def __init__(self, problem: Problem, is_rough: bool = False, is_alone: bool = False) -> None:
         self.problem, self.is_rough = problem, is_rough
-        self.is_crossed = len(problem.valid.y) < ENOUGH_ROWS
+        self.is_crossed = len(problem.valid.y) < ENOUGH_ROWS and not is_alone
         parts = (problem.train, problem.valid) if self.is_crossed else (problem.valid,)
         self.X = np.vstack([p.X for p in parts])
         self.y = np.concatenate([p.y for p in parts])

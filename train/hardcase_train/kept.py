@@ -66,7 +66,7 @@ class Kept:
     def add(self, job: Job, points: list[Point]) -> None:
         """Keep a finished job; one with a program that no bundle can hold is not kept."""
         try:
-            packed = [_pack(p.program) for p in points]
+            packed = [_pack(p) for p in points]
         except BundleError:
             return
         entry = []
@@ -119,7 +119,8 @@ class Kept:
         return unpack_bundle(data, allow_draft=True).program
 
 
-def _pack(program: Program | None) -> bytes | None:
+def _pack(point: Point) -> bytes | None:
+    program = point.program
     return None if program is None else pack_bundle(Bundle({}, program, (), is_draft=True))
 
 

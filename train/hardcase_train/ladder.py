@@ -57,9 +57,9 @@ class Ladder:
 
 
 def run_job(ladder: Ladder, job: Job) -> list[Point]:
-    """The setting's points on its rung; below the last only figures count, and programs are left out."""
+    """The setting's points on its rung; below the last only figures count, and policies are left out."""
     points = run_setting(ladder.at(job.rung), job.setting)
-    return points if job.rung == ALL else [replace(p, program=None) for p in points]
+    return points if job.rung == ALL else [replace(p, policy=None) for p in points]
 
 
 def _take(rows: Rows, kept: np.ndarray) -> Rows:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from hardcase_edge.program import Answer, Forward, Slice
 
@@ -48,7 +47,7 @@ def learn(
     with open_pool("threads", jobs=jobs) if pool is None else nullcontext(pool) as opened:
         sweep = Sweep(Ladder(problem, n_threads(jobs)), hpc, opened, kept, quiet)
         points = sweep.points(methods)
-    return [hpc, *Parallel(n_threads(jobs), prefer="threads")(delayed(with_test)(problem, p) for p in points)]
+    return [hpc, *with_test(problem, points, n_threads(jobs))]
 
 
 def hpc_point(judge: Judge) -> Point:
@@ -58,4 +57,4 @@ def hpc_point(judge: Judge) -> Point:
     nodes = (Forward(problem.hpc_sensors, 1), Answer(Slice(0, 0, len(base))))
     program = compile_program(problem, [Ensemble(Bins(()), np.empty(0, dtype=np.int64), base)], nodes)
     figures = judge.summary(judge.run(program, []))
-    return with_test(problem, Point("hpc", {}, figures, {}, program))
+    return with_test(problem, [Point("hpc", {}, figures, {}, program)])[0]

@@ -2,7 +2,8 @@
 
 Minimises a smooth convex loss of scores ``Z @ W + b`` plus ``l2/2 |W|^2`` plus a weighted sum of group norms. Groups
 are sensors (the L2,1 norm of OPT2) or single weights (L1). FISTA with backtracking; momentum starts afresh where it
-turns against the step or the objective would rise, so the objective never rises. docs/math.md (9) to (12).
+turns against the step or the objective would rise, so the objective never rises. docs/math.md (9) to (12). Where no
+group within reach has a price all is smooth, and L-BFGS gets there in fewer steps.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from scipy.optimize import minimize
 
 __all__ = ["MAX_STEPS", "Groups", "SmoothLoss", "minimise"]
 
@@ -97,7 +99,11 @@ def minimise(
     smooth = _Smooth(loss, np.ascontiguousarray(Z[:, live]), total, l2)
     coef = np.vstack([np.where(np.isfinite(groups.price)[groups.of], start[:-1], 0.0), start[-1:]])
     rows = np.append(live, True)
-    coef[rows] = _descend(smooth, groups.only(live), coef[rows], tolerance, max_steps)
+    priced = groups.only(live)
+    if (priced.price[priced.of] == 0).all():
+        coef[rows] = _descend_smooth(smooth, coef[rows], tolerance, max_steps)
+    else:
+        coef[rows] = _descend(smooth, priced, coef[rows], tolerance, max_steps)
     return coef
 
 
@@ -115,6 +121,17 @@ class _Smooth:
     def gradient(self, coef: np.ndarray, slope: np.ndarray) -> np.ndarray:
         """By weights and biases, from the slope by scores."""
         return np.vstack([self.Z.T @ slope / self.total + self.l2 * coef[:-1], slope.sum(axis=0)[None] / self.total])
+
+
+def _descend_smooth(smooth: _Smooth, start: np.ndarray, tolerance: float, max_steps: int) -> np.ndarray:
+    def value(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        coef = flat.reshape(start.shape)
+        objective, slope = smooth(coef)
+        return objective, smooth.gradient(coef, slope).ravel()
+
+    options = {"maxiter": max_steps, "gtol": tolerance, "ftol": 0.0}
+    found = minimize(value, start.ravel(), jac=True, method="L-BFGS-B", options=options)
+    return np.asarray(found.x).reshape(start.shape)
 
 
 def _descend(smooth: _Smooth, groups: Groups, start: np.ndarray, tolerance: float, max_steps: int) -> np.ndarray:

@@ -65,4 +65,4 @@ def points_of(method: str, judge: Judge) -> list[Point]:
     """The points that the judged rows keep over all settings of a method, one after another on this thread."""
     search = SubsetSearch(judge, 1)
     found = [p for setting in settings_of(method, search) for p in run_setting(search, setting)]
-    return [with_test(judge.problem, p) for p in best_points(found)]
+    return with_test(judge.problem, best_points(found))

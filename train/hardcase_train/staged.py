@@ -18,8 +18,9 @@ from hardcase_edge.program import MARGIN, THRESHOLD, Acquire, Answer, Branch, Fo
 
 from .batch import Outcome
 from .buying import buy, n_nodes
-from .compiler import compile_program
-from .cuts import NEVER, Choices, Cut, Cuts, Meeting, chance_wrong, cloud_chance, expected
+from .chances import chance_wrong, cloud_chance
+from .compiler import compile_program, policy_of
+from .cuts import NEVER, Choices, Cut, Cuts, Meeting, expected
 from .front import Point
 from .judge import Judge, Trained
 from .losses import class_outputs
@@ -52,8 +53,8 @@ class Staged:
         self.width = class_outputs(judge.problem.n_classes)
         everything = tuple(sorted({s for subset in chain for s in subset}))
         start: list[Node] = [Acquire(everything, 1, 1), Answer(self._classes(0))]
-        program = compile_program(judge.problem, [m.part for m in models], start)
-        batch = judge.batch(program, models)
+        self._parts = tuple(m.part for m in models)
+        batch = judge.batch(compile_program(judge.problem, self._parts, start), models)
         self.stops: list[Outcome] = []
         self.gates: list[np.ndarray | None] = []
         for k, (subset, model) in enumerate(zip(chain, models, strict=True)):
@@ -87,11 +88,11 @@ class Staged:
         return outcome
 
     def point(self, method: str, params: dict[str, Any], cuts: Cuts) -> Point:
-        """A policy's figures on the judged rows; no program yet."""
+        """A policy's figures on the judged rows; no nodes yet."""
         return Point(method, {**params, "cuts": cuts}, self.judge.summary(self.outcome(cuts)), {}, None)
 
     def best(self, method: str, policies: Iterable[tuple[dict[str, Any], Cuts]]) -> list[Point]:
-        """Those that no other is both cheaper and surer than, by calibrated chances, with figures and programs.
+        """Those that no other is both cheaper and surer than, by calibrated chances, with figures and nodes.
 
         Chances and not counted errors: of many policies on the same rows, the best by count is often the luckiest.
         """
@@ -105,7 +106,7 @@ class Staged:
         return out
 
     def finish(self, point: Point) -> Point:
-        """The program with the scorers that this point uses."""
+        """The point's policy: its nodes over the stages' models."""
         kept = sorted(point.params["cuts"])
         cuts = [point.params["cuts"][k] for k in kept]
         params = {
@@ -114,8 +115,7 @@ class Staged:
             "cuts": [{"margin": c.margin, "gate": c.gate} for c in cuts],
         }
         nodes = [*self._body(kept, cuts), *self._answers(kept, cuts)]
-        program = compile_program(self.judge.problem, [self.models[k].part for k in kept], nodes)
-        return replace(point, params=params, program=program)
+        return replace(point, params=params, policy=policy_of(self.judge.problem, self._parts, nodes))
 
     def _classes(self, scorer: int) -> Slice:
         return Slice(scorer, 0, self.width)
@@ -132,9 +132,9 @@ class Staged:
             if cut.is_last:
                 return nodes + buy(new[i], len(nodes), first + i)
             nodes += buy(new[i], len(nodes))
-            nodes.append(Branch(self._classes(i), MARGIN, (len(nodes) + 1, first + i), cut.margin))
+            nodes.append(Branch(self._classes(kept[i]), MARGIN, (len(nodes) + 1, first + i), cut.margin))
             if gated[i]:
-                gate = Slice(i, self.width, self.width + 1)
+                gate = Slice(kept[i], self.width, self.width + 1)
                 nodes.append(Branch(gate, THRESHOLD, (first + i, len(nodes) + 1), cut.gate))
         return [*nodes, Forward(self.judge.problem.hpc_sensors, first + len(cuts) - 1)]
 
@@ -142,11 +142,11 @@ class Staged:
         """An answer per stage, its confidences from the judged rows that end there."""
         judge, out = self.judge, []
         on = np.ones(len(judge.y), dtype=bool)
-        for i, (k, cut) in enumerate(zip(kept, cuts, strict=True)):
+        for k, cut in zip(kept, cuts, strict=True):
             here, stop = on & self.ends(k, cut), self.stops[k]
             on &= ~here
             right = stop.label == judge.y
-            out.append(answer_node(Answer(self._classes(i)), stop.margin[here], right[here], judge.weight[here]))
+            out.append(answer_node(Answer(self._classes(k)), stop.margin[here], right[here], judge.weight[here]))
         return list(out)
 
 

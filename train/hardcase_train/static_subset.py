@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,9 @@ from hardcase_edge.program import Answer, Node, Slice
 
 from .buying import buy
 from .calibrate import confidence_table
-from .compiler import compile_program
+from .compiler import policy_of
 from .estimator import PolicyClassifier
-from .front import Point, with_test
+from .front import Point
 from .judge import Judge, Trained
 from .losses import class_outputs
 from .subsets import Subset, SubsetSearch
@@ -57,10 +57,10 @@ def answer_point(judge: Judge, method: str, params: dict[str, Any], subset: Subs
     """A program that buys the same sensors for every case and answers."""
     problem = judge.problem
     nodes = [*buy(subset, 0), Answer(Slice(0, 0, class_outputs(problem.n_classes)))]
-    outcome = judge.run(compile_program(problem, [trained.part], nodes), [trained])
+    policy = policy_of(problem, [trained.part], nodes)
+    outcome = judge.run(policy.program(), [trained])
     nodes[-1] = answer_node(nodes[-1], outcome.margin, outcome.label == judge.y, judge.weight)
-    program = compile_program(problem, [trained.part], nodes)
-    return with_test(problem, Point(method, params, judge.summary(outcome), {}, program))
+    return Point(method, params, judge.summary(outcome), {}, replace(policy, nodes=tuple(nodes)))
 
 
 def answer_node(node: Node, margins: np.ndarray, is_right: np.ndarray, weight: np.ndarray) -> Answer:

@@ -27,6 +27,8 @@ from .problem import Problem
 __all__ = ["Probe", "Subset", "SubsetSearch", "fit_classifier"]
 
 Subset = tuple[int, ...]
+FEW_SENSORS = 20  # up to so many, each step of a greedy path tries all of them
+AT_ONCE = 8
 T = TypeVar("T")
 
 
@@ -177,28 +179,54 @@ class SubsetSearch:
     def forward(self, power: float) -> list[Subset]:
         """From nothing to everything; each step adds the best ``gain / cost**power``."""
         path: list[Subset] = [()]
-        left = set(range(len(self.costs)))
-        while left:
+        worth: dict[int, float] = dict.fromkeys(range(len(self.costs)), np.inf)
+        while worth:
             here = path[-1]
-            options = sorted(left)
-            subsets = [tuple(sorted((*here, s))) for s in options]
-            before, *after = self.losses([here, *subsets])
-            value = [
-                (before - a) / self.costs[s] ** (power if a < before else -power)
-                for s, a in zip(options, after, strict=True)
-            ]
-            best = options[int(np.argmax(value))]
-            path.append(tuple(sorted((*here, best))))
-            left.discard(best)
+
+            def gains(options: list[int], here: Subset = here) -> list[float]:
+                before, *after = self.losses([here, *(tuple(sorted((*here, s))) for s in options)])
+                return [
+                    (before - a) / self.costs[s] ** (power if a < before else -power)
+                    for s, a in zip(options, after, strict=True)
+                ]
+
+            path.append(tuple(sorted((*here, _best(worth, gains)))))
         return path
 
     def backward(self, start: Subset) -> list[Subset]:
         """From ``start`` to nothing; each step drops the sensor whose loss per cost saved is least."""
         path = [start]
-        while path[-1]:
+        worth: dict[int, float] = dict.fromkeys(start, np.inf)
+        while worth:
             here = path[-1]
-            subsets = [tuple(x for x in here if x != s) for s in here]
-            before, *after = self.losses([here, *subsets])
-            harm = [(a - before) / self.costs[s] ** (1 if a > before else -1) for s, a in zip(here, after, strict=True)]
-            path.append(subsets[int(np.argmin(harm))])
+
+            def spared(options: list[int], here: Subset = here) -> list[float]:
+                before, *after = self.losses([here, *(tuple(x for x in here if x != s) for s in options)])
+                return [
+                    (before - a) / self.costs[s] ** (1 if a > before else -1)
+                    for s, a in zip(options, after, strict=True)
+                ]
+
+            dropped = _best(worth, spared)
+            path.append(tuple(x for x in here if x != dropped))
         return path
+
+
+def _best(worth: dict[int, float], fresh: Callable[[list[int]], list[float]]) -> int:
+    """The sensor worth most now, which leaves ``worth``; each keeps what it was last worth.
+
+    Where sensors are many, they are asked by what they were worth a step ago, until none left was worth as much as
+    the best is: what a sensor is worth seldom rises as others are bought.
+    """
+    options = sorted(worth, key=lambda s: (-worth[s], s))
+    size = len(options) if len(options) <= FEW_SENSORS else AT_ONCE
+    best = -np.inf
+    for k in range(0, len(options), size):
+        if best >= worth[options[k]]:
+            break
+        asked = sorted(options[k : k + size])
+        worth.update(zip(asked, fresh(asked), strict=True))
+        best = max(best, *(worth[s] for s in asked))
+    chosen = min(s for s in options if worth[s] == best)
+    del worth[chosen]
+    return chosen

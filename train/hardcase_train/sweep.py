@@ -15,7 +15,7 @@ from .auto import families
 from .backends import Pool
 from .chains import Chains
 from .front import Point, best_points
-from .halving import FEW_SETTINGS, MIN_ROWS, RUNG, better_half
+from .halving import FEW_SETTINGS, MIN_ROWS, RUNG, climbers
 from .kept import Kept
 from .ladder import ALL, Job, Ladder, run_job
 from .settings import Setting, settings_of
@@ -99,7 +99,7 @@ class Sweep:
         out = dict(grids)
         for method, grid in tried.items():
             points = [next(found) for _ in grid]
-            out[method] = [grid[k] for k in better_half(points, self.hpc.valid)]
+            out[method] = [grid[k] for k in climbers(points, self.hpc.valid)]
         return out
 
 

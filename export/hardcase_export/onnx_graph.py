@@ -1,0 +1,80 @@
+"""Writing an ONNX graph node by node: constants are kept once, and the same graph gives the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Graph"]
+
+OPSETS = {"": 18, "ai.onnx.ml": 5}
+IR_VERSION = 10
+TENSOR_TYPES = {"f32": "FLOAT", "f64": "DOUBLE", "i32": "INT32", "i64": "INT64"}
+
+
+class Graph:
+    """A graph being written. Values are known by name."""
+
+    def __init__(self) -> None:
+        self._nodes: list[Any] = []
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._initializers: list[Any] = []
+
+    def const(self, values: Any, dtype: str) -> str:
+        """A constant of this numpy type."""
+        from onnx import numpy_helper
+
+        array = np.asarray(values, dtype=dtype)
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._constants:
+            self._constants[key] = f"c{len(self._constants)}"
+            self._initializers.append(numpy_helper.from_array(array, self._constants[key]))
+        return self._constants[key]
+
+    def op(self, kind: str, *inputs: str, output: str = "", domain: str = "", **attributes: Any) -> str:
+        """A node with one output; its name is returned."""
+        from onnx import helper
+
+        output = output or f"v{len(self._nodes)}"
+        node = helper.make_node(kind, list(inputs), [output], name=f"to_{output}", domain=domain, **attributes)
+        self._nodes.append(node)
+        return output
+
+    def cast(self, value: str, dtype: str) -> str:
+        """A value as float32, float64 or int64: ``f32``, ``f64`` or ``i64``."""
+        from onnx import TensorProto
+
+        return self.op("Cast", value, to=getattr(TensorProto, TENSOR_TYPES[dtype]))
+
+    def tensor(self, values: NDArray[Any]) -> Any:
+        """A tensor to be a node's attribute."""
+        from onnx import numpy_helper
+
+        return numpy_helper.from_array(values)
+
+    def model(self, name: str, inputs: Mapping[str, int], output: str, width: int, notes: Mapping[str, str]) -> bytes:
+        """The file's bytes, passed by the ONNX checker.
+
+        Parameters
+        ----------
+        inputs : columns of each input, by declared type, which is its name too; rows are ``n``
+        output : an int64 value of shape (n, width)
+        notes : its metadata
+        """
+        import onnx
+        from onnx import TensorProto, helper
+
+        into = [
+            helper.make_tensor_value_info(dtype, getattr(TensorProto, TENSOR_TYPES[dtype]), ["n", k])
+            for dtype, k in inputs.items()
+        ]
+        out = [helper.make_tensor_value_info(output, TensorProto.INT64, ["n", width])]
+        graph = helper.make_graph(self._nodes, name, into, out, self._initializers)
+        opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="hardcase")
+        helper.set_model_props(model, dict(notes))
+        onnx.checker.check_model(model, full_check=True)
+        return bytes(model.SerializeToString(deterministic=True))

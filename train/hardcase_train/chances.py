@@ -1,0 +1,73 @@
+"""Calibrated chances: how often an answer of this margin is wrong, by a logistic curve fitted to the judged rows.
+
+Errors are rare, so cuts and comparisons are made on chances and not on counted errors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .losses import sigmoid
+
+__all__ = ["chance_wrong", "cloud_chance"]
+
+RIDGE = 1e-3  # on the slopes of a curve: errors may be parted from the rest without error
+MAX_STEPS = 50
+SETTLED = 1e-9  # a Newton step that moves no coefficient by more is the last
+
+
+def chance_wrong(margin: np.ndarray, gate: np.ndarray | None, is_right: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Chance that an answer is wrong, (n,): logistic in the margin, its root, and the gate's score if there is one."""
+    total, wrong = weight.sum(), weight[~is_right].sum()
+    if not 0 < wrong < total:
+        return np.full(len(margin), (wrong + 1) / (total + 2))
+    z = np.column_stack([margin, np.sqrt(np.maximum(margin, 0)), *(() if gate is None else (gate,))]).astype(np.float64)
+    z = (z - z.mean(axis=0)) / np.maximum(z.std(axis=0), 1e-12)
+    z = np.ascontiguousarray(np.column_stack([z, np.ones(len(z))]))
+    is_wrong = (~is_right).astype(np.float64)
+    coef = np.zeros(z.shape[1])
+    coef[-1] = np.log(wrong / (total - wrong))
+    loss, slope, curve = _logistic(z, is_wrong, weight, coef)
+    for _ in range(MAX_STEPS):
+        step = np.linalg.solve(curve, slope)
+        new = _logistic(z, is_wrong, weight, coef - step)
+        while new[0] > loss and np.abs(step).max() > SETTLED:
+            step /= 2
+            new = _logistic(z, is_wrong, weight, coef - step)
+        if new[0] >= loss:
+            break
+        coef, (loss, slope, curve) = coef - step, new
+        if np.abs(step).max() <= SETTLED:
+            break
+    return sigmoid(z @ coef)
+
+
+@njit(nogil=True, cache=True)
+def _logistic(z, y, weight, coef):
+    """Penalised log loss, its slope and its second derivatives; few coefficients, so no library's threads wake up."""
+    k = len(coef)
+    loss, slope, curve = 0.0, np.zeros(k), np.zeros((k, k))
+    for j in range(k - 1):
+        loss += 0.5 * RIDGE * coef[j] ** 2
+        slope[j] = RIDGE * coef[j]
+        curve[j, j] = RIDGE
+    for i in range(len(y)):
+        s = 0.0
+        for j in range(k):
+            s += z[i, j] * coef[j]
+        e = np.exp(-abs(s))
+        p = 1 / (1 + e) if s >= 0 else e / (1 + e)
+        loss += weight[i] * (max(s, 0.0) - y[i] * s + np.log1p(e))
+        for j in range(k):
+            slope[j] += weight[i] * (p - y[i]) * z[i, j]
+            for m in range(k):
+                curve[j, m] += weight[i] * p * (1 - p) * z[i, j] * z[i, m]
+    return loss, slope, curve
+
+
+def cloud_chance(hpc: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Chance that f0's answer is wrong, (n,), from its probabilities (n, n_classes)."""
+    top = np.clip(hpc.max(axis=1), 1e-6, 1 - 1e-6)
+    sure = np.log(top) - np.log1p(-top)
+    return chance_wrong(sure - sure.min(), None, hpc.argmax(axis=1) == y, weight)
