@@ -10,9 +10,11 @@
 #if defined(__GNUC__)
 #define ALIGNED(p, n) __builtin_assume_aligned((p), (n))
 #define INLINE static inline __attribute__((always_inline))
+#define UNROLLED _Pragma("GCC unroll 6")
 #else
 #define ALIGNED(p, n) (p)
 #define INLINE static inline
+#define UNROLLED
 #endif
 
 /* How many trees are walked side by side: as many as there are registers for their places. */
@@ -23,6 +25,8 @@
 #define HC_LANES 1
 #endif
 #endif
+
+#define HAS(part) ((HC_PARTS & (part)) != 0)
 
 typedef const unsigned char *bytes_in;
 
@@ -148,23 +152,33 @@ static int any_failed(const hc_session *s, bytes_in node)
 
 /* A reading's order-preserving key, or NOTHING if it is missing. Minus zero has the key of zero; no other reading has
  * the key -1, and none that of NOTHING. */
+#if HC_PARTS & HC_F64
+typedef int64_t reading_key;
 #define NOTHING INT64_MIN
+#else
+typedef int32_t reading_key;
+#define NOTHING INT32_MIN
+#endif
 
-static inline int64_t key_of(unsigned type, bytes_in p)
+static inline int is_f64(unsigned type) { return HAS(HC_F64) && type == T_F64; }
+
+static inline reading_key key_of(unsigned type, bytes_in p)
 {
-    if (type == T_I32) {
-        int32_t v = get_i32(p);
-        return v == INT32_MIN ? NOTHING : v;
+    if (!is_f64(type)) {
+        int32_t bits = get_i32(p), rest = bits & INT32_MAX;
+        if (type == T_I32) return bits == INT32_MIN ? NOTHING : bits;
+        if (rest >= 0x7F800000) return NOTHING;
+        return bits == rest || rest == 0 ? rest : -rest - 1;
     }
-    if (type == T_F32) {
-        uint32_t bits = get_u32(p), rest = bits & 0x7FFFFFFFu;
-        if (rest >= 0x7F800000u) return NOTHING;
-        return bits == rest || rest == 0 ? (int64_t)rest : -(int64_t)rest - 1;
-    } else {
+#if HC_PARTS & HC_F64
+    {
         int64_t bits = get_i64(p), rest = bits & INT64_MAX;
         if (rest >= 0x7FF0000000000000) return NOTHING;
         return bits == rest || rest == 0 ? rest : -rest - 1;
     }
+#else
+    return NOTHING;
+#endif
 }
 
 /* floor(x * 2^frac), held within 32 bits, of the number with this key. */
@@ -175,12 +189,12 @@ static int64_t fixed(unsigned type, int64_t key, int64_t frac)
         v = key;
         exponent = frac;
     } else {
-        unsigned bits = type == T_F32 ? 23 : 52;
+        unsigned bits = is_f64(type) ? 52 : 23;
         exponent = v >> bits;
         v &= ((int64_t)1 << bits) - 1;
         if (exponent) v |= (int64_t)1 << bits;
         else exponent = 1;
-        exponent += frac - (type == T_F32 ? 127 : 1023) - (int64_t)bits;
+        exponent += frac - (is_f64(type) ? 1023 : 127) - (int64_t)bits;
         if (key < 0) v = -v;
     }
     if (exponent < 0) {
@@ -234,14 +248,14 @@ static inline uint32_t direct(int32_t v, int32_t lowest, uint32_t most)
 }
 
 /* The code of a present reading through a column; small cells count from 1. */
-static inline int32_t code_of(bytes_in image, bytes_in column, unsigned type, int64_t key)
+static inline int32_t code_of(bytes_in image, bytes_in column, unsigned type, reading_key key)
 {
     uint32_t a = get_u32(column + C_A), b = get_u16(column + C_B);
-    int is_wide = column[C_FLAGS] & C_IS_WIDE;
+    int is_wide = HAS(HC_WIDE | HC_POLYNOMIALS) && (column[C_FLAGS] & C_IS_WIDE);
     int32_t floor = is_wide ? -CODE_MAX : 1;
     if (column[C_RULE] == R_DIRECT) return floor + (int32_t)direct((int32_t)key, (int32_t)a, b);
-    if (column[C_RULE] == R_RANK)
-        return floor + (int32_t)(type == T_F64 ? rank64(image + a, b, key) : rank32(image + a, b, (int32_t)key));
+    if (!HAS(HC_AFFINE) || column[C_RULE] == R_RANK)
+        return floor + (int32_t)(is_f64(type) ? rank64(image + a, b, key) : rank32(image + a, b, (int32_t)key));
     return (int32_t)(affine(type, key, image + a) - (is_wide ? 0 : get_i64(image + a + 32) - 1));
 }
 
@@ -268,26 +282,17 @@ static int is_whole(hc_session *s, bytes_in record, bytes_in readings)
 {
     bytes_in image = image_of(s), feature = at(image, H_AT_FEATURES) + (size_t)FEATURE_BYTES * word(record, N_FEATURE);
     uint32_t n = word(record, N_FEATURES);
-    int is_sent = word(image, H_REQUEST_BYTES) > 0, is_good = 1;
+    int is_sent = HAS(HC_FORWARDS) && word(image, H_REQUEST_BYTES) > 0, is_good = 1;
     size_t offset = 0;
-    if (word(record, N_PLAIN) == 1 + T_I32 && !is_sent) { /* all i32, none may be missing: the lowest says it */
-        int32_t lowest = INT32_MAX;
-        for (; n > 0; n--, readings += 4) {
-            int32_t v = get_i32(readings);
-            lowest = v < lowest ? v : lowest;
-        }
-        return lowest != INT32_MIN;
-    }
-    if (word(record, N_PLAIN) && !is_sent) { /* the same of f32: the farthest from zero */
-        uint32_t farthest = 0;
-        for (; n > 0; n--, readings += 4) {
-            uint32_t v = get_u32(readings) & 0x7FFFFFFFu;
-            farthest = v > farthest ? v : farthest;
-        }
-        return farthest < 0x7F800000u;
+    if (word(record, N_PLAIN) && !is_sent) { /* all of one type of four bytes, none may be missing */
+        if (word(record, N_PLAIN) == 1 + T_I32)
+            for (; n > 0; n--, readings += 4) { if (get_u32(readings) == 0x80000000u) return 0; }
+        else
+            for (; n > 0; n--, readings += 4) { if ((get_u32(readings) & 0x7FFFFFFFu) >= 0x7F800000u) return 0; }
+        return 1;
     }
     for (; n > 0; n--, feature += FEATURE_BYTES) {
-        size_t size = TYPE_BYTES[feature[F_TYPE]];
+        size_t size = is_f64(feature[F_TYPE]) ? 8 : 4;
         int is_there;
         offset = (offset + size - 1) & ~(size - 1);
         is_there = key_of(feature[F_TYPE], readings + offset) != NOTHING;
@@ -310,7 +315,7 @@ static int take(hc_session *s, uint32_t sensor, bytes_in readings)
         unsigned flags = column[C_FLAGS], type = flags >> C_TYPE;
         uint32_t cell = get_u16(column + C_CELL);
         bytes_in value = readings + 4 * (size_t)get_u16(column + C_READING);
-        int64_t key;
+        reading_key key;
         if (get_u16(column) == R_DIRECT) { /* a small cell of a whole number: the common case, kept short */
             code = get_i32(value);
             if (code == INT32_MIN) continue; /* the cell says so already */
@@ -321,7 +326,7 @@ static int take(hc_session *s, uint32_t sensor, bytes_in readings)
         key = key_of(type, value);
         if (key == NOTHING) continue;
         if (column[C_RULE] != R_COPY) code = code_of(image, column, type, key);
-        if (flags & C_IS_WIDE) put_i16(wide + 2 * (size_t)cell, (int16_t)code);
+        if (HAS(HC_WIDE | HC_POLYNOMIALS) && (flags & C_IS_WIDE)) put_i16(wide + 2 * (size_t)cell, (int16_t)code);
         else small[cell] = (unsigned char)code;
     }
     return 1;
@@ -363,35 +368,36 @@ static inline void add_score(unsigned char *scores, size_t k, int64_t value)
     put_i64(scores + 8 * k, add64(get_i64(scores + 8 * k), value));
 }
 
-/* One step down a complete tree: size cells, then size thresholds, of which the first are not used; root 1. Right,
+/* One step down a complete tree: a cell and a threshold for each node, of which the first are not used; root 1. Right,
  * which is the odd child, where the code is above the threshold. */
-INLINE size_t step(int is_wide, bytes_in cells, bytes_in tree, size_t size, size_t node)
+INLINE size_t step(int is_wide, bytes_in codes, bytes_in cells, bytes_in thresholds, size_t node)
 {
     int32_t code, threshold;
     if (is_wide) {
-        code = get_i16(cells + 2 * (size_t)get_u16(tree + 2 * node));
-        threshold = get_i16(tree + 2 * (size + node));
+        code = get_i16(codes + 2 * (size_t)get_u16(cells + 2 * node));
+        threshold = get_i16(thresholds + 2 * node);
     } else {
-        code = cells[tree[node]];
-        threshold = tree[size + node];
+        code = codes[cells[node]];
+        threshold = thresholds[node];
     }
     return 2 * node + ((uint32_t)(threshold - code) >> 31);
 }
 
 #define EIGHT(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
 #define BEGIN(k) size_t at##k = 1;
-#define STEP(k) at##k = step(is_wide, cells, tree + k * stride, size, at##k);
+#define STEP(k) at##k = step(is_wide, codes, tree + k * stride, thresholds + k * stride, at##k);
 #define LEAF(k) bytes_in leaf##k = tree + k * stride + inner + 2 * width * (at##k - size);
 #define VALUE(k) +get_i16(leaf##k + 2 * j)
 
 /* Walk n complete trees, many side by side so that their loads overlap, and add their leaves up. It is inlined where
  * depth and width are constants. */
-INLINE void walk(int is_wide, unsigned depth, size_t width, bytes_in cells, bytes_in tree, uint32_t n, unsigned char *scores)
+INLINE void walk(int is_wide, unsigned depth, size_t width, bytes_in codes, bytes_in tree, uint32_t n, unsigned char *scores)
 {
     const size_t size = (size_t)1 << depth, inner = (is_wide ? 4 : 2) * size, stride = inner + 2 * width * size;
+    bytes_in thresholds = tree + inner / 2; /* a pointer of its own: Thumb has no load at base + index + constant */
     uint32_t sum = 0; /* of leaves of one value */
 #if HC_LANES == 8
-    for (; n >= 8; n -= 8, tree += 8 * stride) {
+    for (; n >= 8; n -= 8, tree += 8 * stride, thresholds += 8 * stride) {
         EIGHT(BEGIN)
         for (unsigned d = 0; d < depth; d++) { EIGHT(STEP) }
         {
@@ -404,8 +410,9 @@ INLINE void walk(int is_wide, unsigned depth, size_t width, bytes_in cells, byte
         }
     }
 #endif
-    for (; n > 0; n--, tree += stride) {
+    for (; n > 0; n--, tree += stride, thresholds += stride) {
         BEGIN(0)
+        UNROLLED
         for (unsigned d = 0; d < depth; d++) STEP(0)
         {
             LEAF(0)
@@ -421,15 +428,12 @@ INLINE void walk(int is_wide, unsigned depth, size_t width, bytes_in cells, byte
 static void walk_small(unsigned depth, size_t width, bytes_in cells, bytes_in tree, uint32_t n, unsigned char *scores)
 {
     if (width == 1) {
-        switch (depth) {
-        case 3: walk(0, 3, 1, cells, tree, n, scores); return;
-        case 4: walk(0, 4, 1, cells, tree, n, scores); return;
-        case 5: walk(0, 5, 1, cells, tree, n, scores); return;
-        case 6: walk(0, 6, 1, cells, tree, n, scores); return;
-        default: break;
-        }
+        if (HAS(HC_WALK_3) && depth == 3) { walk(0, 3, 1, cells, tree, n, scores); return; }
+        if (HAS(HC_WALK_4) && depth == 4) { walk(0, 4, 1, cells, tree, n, scores); return; }
+        if (HAS(HC_WALK_5) && depth == 5) { walk(0, 5, 1, cells, tree, n, scores); return; }
+        if (HAS(HC_WALK_6) && depth == 6) { walk(0, 6, 1, cells, tree, n, scores); return; }
     }
-    walk(0, depth, width, cells, tree, n, scores);
+    if (HAS(HC_WALK_ANY)) walk(0, depth, width, cells, tree, n, scores);
 }
 
 static void walk_wide(unsigned depth, size_t width, bytes_in cells, bytes_in tree, uint32_t n, unsigned char *scores)
@@ -485,7 +489,7 @@ static bytes_in leaf_of(const hc_session *s, bytes_in image, bytes_in group, uin
     if (layout == L_SMALL_HEAP || layout == L_WIDE_HEAP) {
         size_t size = (size_t)1 << depth, inner = (is_wide ? 4 : 2) * size, node = 1;
         data += k * (inner + 2 * width * size);
-        for (uint32_t d = 0; d < depth; d++) node = step(is_wide, cells, data, size, node);
+        for (uint32_t d = 0; d < depth; d++) node = step(is_wide, cells, data, data + inner / 2, node);
         return data + inner + 2 * width * (node - size);
     } else {
         bytes_in tree = data + 4 * (size_t)POINTER_WORDS * k;
@@ -499,12 +503,15 @@ static void add_group(const hc_session *s, bytes_in image, bytes_in group, unsig
 {
     uint32_t width = word(group, G_WIDTH), depth = word(group, G_DEPTH), n = word(group, G_TREES);
     bytes_in data = image + word(group, G_DATA);
-    switch (word(group, G_LAYOUT)) {
-    case L_SMALL_HEAP: walk_small(depth, width, part_of(s, S_SMALL), data, n, scores); break;
-    case L_WIDE_HEAP: walk_wide(depth, width, part_of(s, S_WIDE), data, n, scores); break;
-    case L_SMALL_POINTERS: wander(0, width, part_of(s, S_SMALL), image, data, n, scores); break;
-    default: wander(1, width, part_of(s, S_WIDE), image, data, n, scores);
-    }
+    uint32_t layout = word(group, G_LAYOUT);
+    if (layout == L_SMALL_HEAP)
+        walk_small(depth, width, part_of(s, S_SMALL), data, n, scores);
+    else if (HAS(HC_WIDE) && layout == L_WIDE_HEAP)
+        walk_wide(depth, width, part_of(s, S_WIDE), data, n, scores);
+    else if (HAS(HC_POINTERS) && layout == L_SMALL_POINTERS)
+        wander(0, width, part_of(s, S_SMALL), image, data, n, scores);
+    else if (HAS(HC_POINTERS) && HAS(HC_WIDE))
+        wander(1, width, part_of(s, S_WIDE), image, data, n, scores);
 }
 
 static void tree_scores(const hc_session *s, bytes_in image, bytes_in scorer, unsigned char *scores)
@@ -539,9 +546,9 @@ static const unsigned char *scores_of(hc_session *s, uint32_t scorer)
     if (!*is_scored) {
         uint32_t kind = word(record, P_KIND);
         if (kind == K_TREES) tree_scores(s, image, record, scores);
-        if (HC_POLYNOMIALS && kind == K_POLYNOMIAL) polynomial_scores(s, image, record, scores);
-        if (HC_STACKS && kind == K_STACK) stack_scores(s, image, record, scores);
-#if HC_INLINE
+        if (HAS(HC_POLYNOMIALS) && kind == K_POLYNOMIAL) polynomial_scores(s, image, record, scores);
+        if (HAS(HC_STACKS) && kind == K_STACK) stack_scores(s, image, record, scores);
+#if HC_PARTS & HC_INLINE
         if (kind == K_INLINE) hc_inline(scorer, part(s, S_SMALL), part(s, S_WIDE), scores);
 #endif
         *is_scored = 1;
@@ -580,7 +587,8 @@ static int can_have(const hc_session *s, uint32_t target)
 {
     bytes_in node = node_record(image_of(s), target);
     if (word(node, Q_KIND) == ACQUIRE) return !any_failed(s, node) && fits(s, price(s, node, BOUGHT));
-    if (word(node, Q_KIND) == FORWARD) return fits(s, add64(price(s, node, BOUGHT | FAILED), request_cost(s)));
+    if (HAS(HC_FORWARDS) && word(node, Q_KIND) == FORWARD)
+        return fits(s, add64(price(s, node, BOUGHT | FAILED), request_cost(s)));
     return 1;
 }
 
@@ -609,7 +617,7 @@ static uint32_t branch(hc_session *s, bytes_in node)
     uint32_t n = word(node, B_TARGETS), width = word(node, B_WIDTH), rule = word(node, B_RULE), best;
     bytes_in target = node + 4 * B_WORDS;
     int64_t margin;
-    if (rule == TOURNAMENT) {
+    if (HAS(HC_TOURNAMENTS) && rule == TOURNAMENT) {
         best = tournament(s, node, scores);
         return word(target, best < n ? best : 0);
     }
@@ -751,13 +759,12 @@ int hc_next(hc_session *s)
     while (s->phase == RUNNING) {
         bytes_in node = node_record(image, s->at);
         uint32_t before = s->at;
-        switch (word(node, 0)) {
-        case ACQUIRE: acquire(s, node); break;
-        case BRANCH: s->at = branch(s, node); break;
-        case SELECT: s->at = select_model(s, node); break;
-        case ANSWER: answer(s, node); break;
-        default: forward(s, node);
-        }
+        uint32_t kind = word(node, 0);
+        if (kind == ACQUIRE) acquire(s, node);
+        else if (HAS(HC_BRANCHES) && kind == BRANCH) s->at = branch(s, node);
+        else if (HAS(HC_SELECTS) && kind == SELECT) s->at = select_model(s, node);
+        else if (HAS(HC_FORWARDS) && kind == FORWARD) forward(s, node);
+        else answer(s, node);
         if (s->at != before && s->steps < word(image, H_STEPS)) put_i16(trace + 2 * (size_t)s->steps++, (int16_t)s->at);
     }
     return s->phase == WAIT_SENSORS ? HC_NEED_SENSORS : s->phase == WAIT_REPLY ? HC_NEED_REPLY : HC_DECIDED;
@@ -936,10 +943,11 @@ static int check_column(checked *c, bytes_in column, uint32_t reading_bytes)
     uint32_t a = get_u32(column + C_A), b = get_u16(column + C_B), at_reading = 4 * (uint32_t)get_u16(column + C_READING);
     unsigned is_wide = column[C_FLAGS] & C_IS_WIDE, type = column[C_FLAGS] >> C_TYPE;
     uint32_t most = is_wide ? MOST_RANKS : SMALL_MISSING - 2, size = type == T_F64 ? 8 : 4;
-    if (type > T_F64 || at_reading % size || at_reading + size > reading_bytes) return 0;
+    if (type > T_F64 || (type == T_F64 && !HAS(HC_F64))) return 0;
+    if (at_reading % size || at_reading + size > reading_bytes || (is_wide && !HAS(HC_WIDE | HC_POLYNOMIALS))) return 0;
     if (get_u16(column + C_CELL) >= word(c->image, is_wide ? H_WIDE : H_SMALL)) return 0;
     switch (column[C_RULE]) {
-    case R_AFFINE: return check_affine(c, a, is_wide != 0);
+    case R_AFFINE: return HAS(HC_AFFINE) && check_affine(c, a, is_wide != 0);
     case R_RANK: return b <= most && holds(c, a, b, size);
     case R_DIRECT: return b <= most && type == T_I32;
     default: return column[C_RULE] == R_COPY;
@@ -959,7 +967,7 @@ static int check_sensors(checked *c)
         if (word(record, N_COLUMN) != columns || n_columns > word(i, H_COLUMNS) - columns || plain > 1 + T_F32) return 0;
         for (; n > 0; n--, features++, feature += FEATURE_BYTES) {
             unsigned type = feature[F_TYPE], size = type == T_F64 ? 8 : 4, sent = get_u16(feature + F_UPLINK);
-            if (type > T_F64 || (plain && plain != 1 + type)) return 0;
+            if (type > T_F64 || (type == T_F64 && !HAS(HC_F64)) || (plain && plain != 1 + type)) return 0;
             if (sent != NOT_SENT && sent + size > word(i, H_REQUEST_BYTES)) return 0;
             n_bytes = (n_bytes + size - 1) / size * size + size;
         }
@@ -1021,6 +1029,7 @@ static int check_trees(checked *c, bytes_in scorer)
         uint32_t layout = word(group, G_LAYOUT), width = word(group, G_WIDTH);
         int is_wide = layout == L_WIDE_HEAP || layout == L_WIDE_POINTERS;
         if (layout > L_WIDE_POINTERS || width < 1 || (uint64_t)word(group, G_OUTPUT) + width > word(scorer, E_OUTPUTS)) return 0;
+        if ((is_wide && !HAS(HC_WIDE)) || (layout > L_WIDE_HEAP && !HAS(HC_POINTERS))) return 0;
         if (!(layout <= L_WIDE_HEAP ? check_heaps(c, group, is_wide) : check_pointers(c, group, is_wide))) return 0;
     }
     return 1;
@@ -1071,10 +1080,10 @@ static int check_scorers(checked *c)
         if (word(scorer, P_OUTPUTS) < 1) return 0;
         if (!check_part(i, S_SCORES, 8 * ((uint64_t)word(scorer, P_FIRST) + word(scorer, P_OUTPUTS)), 8)) return 0;
         switch (word(scorer, P_KIND)) {
-        case K_POLYNOMIAL: is_ok = check_polynomial(c, scorer); break;
+        case K_POLYNOMIAL: is_ok = HAS(HC_POLYNOMIALS) && check_polynomial(c, scorer); break;
         case K_TREES: is_ok = check_trees(c, scorer); break;
-        case K_STACK: is_ok = check_stack(c, scorer, k); break;
-        case K_INLINE: is_ok = HC_INLINE; break;
+        case K_STACK: is_ok = HAS(HC_STACKS) && check_stack(c, scorer, k); break;
+        case K_INLINE: is_ok = HAS(HC_INLINE); break;
         default: is_ok = 0;
         }
         if (!is_ok) return 0;
@@ -1105,7 +1114,9 @@ static int check_branch(checked *c, bytes_in node, uint32_t number)
     case THRESHOLD:
     case MARGIN: return n == 2;
     case ARGMAX: return n == width || (width == 1 && n == 2);
-    case TOURNAMENT: break;
+    case TOURNAMENT:
+        if (HAS(HC_TOURNAMENTS)) break;
+        return 0;
     default: return 0;
     }
     if (width != n - 1 || 2 * n - 1 > word(c->image, H_ENTRANTS) || !holds_words(c, node, B_WORDS + n, 2 * (n - 1))) return 0;
@@ -1152,10 +1163,10 @@ static int check_nodes(checked *c)
         if (!holds(c, get_u32(at(c->image, H_AT_NODES) + 4 * (size_t)k), 1, 4)) return 0;
         node = node_record(c->image, k);
         switch (word(node, 0)) {
-        case ACQUIRE:
-        case FORWARD: is_ok = check_buying(c, node, k); break;
-        case BRANCH: is_ok = check_branch(c, node, k); break;
-        case SELECT: is_ok = check_select(c, node, k); break;
+        case ACQUIRE: is_ok = check_buying(c, node, k); break;
+        case FORWARD: is_ok = HAS(HC_FORWARDS) && check_buying(c, node, k); break;
+        case BRANCH: is_ok = HAS(HC_BRANCHES) && check_branch(c, node, k); break;
+        case SELECT: is_ok = HAS(HC_SELECTS) && check_select(c, node, k); break;
         case ANSWER: is_ok = check_answer(c, node); break;
         default: is_ok = 0;
         }

@@ -42,6 +42,26 @@
 extern "C" {
 #endif
 
+/* Parts of the kernel, of which hardcase_config.h names those that are compiled. A policy must find all that it needs:
+ * model.h and hc_check see to that. */
+#define HC_POLYNOMIALS 0x0001u /* linear and polynomial scorers */
+#define HC_STACKS 0x0002u      /* linear scorers over single trees */
+#define HC_WIDE 0x0004u        /* trees on codes of 16 bits; those on 8 are always there */
+#define HC_POINTERS 0x0008u    /* deep trees; complete ones are always there */
+#define HC_INLINE 0x0010u      /* ensembles as code: hc_inline, in inline.c */
+#define HC_AFFINE 0x0020u      /* columns that scale readings; ranks are always there */
+#define HC_F64 0x0040u         /* readings of double precision */
+#define HC_BRANCHES 0x0080u
+#define HC_TOURNAMENTS 0x0100u
+#define HC_SELECTS 0x0200u
+#define HC_FORWARDS 0x0400u
+#define HC_WALK_3 0x0800u /* a walk of its own for trees of this depth with one value a leaf */
+#define HC_WALK_4 0x1000u
+#define HC_WALK_5 0x2000u
+#define HC_WALK_6 0x4000u
+#define HC_WALK_ANY 0x8000u
+#define HC_ALL_PARTS 0xFFFFu
+
 #define HC_IMAGE_VERSION 1
 
 /* What hc_next says. */
