@@ -1,8 +1,9 @@
-# make demo · make test · make check · make wheels · make bench-edge · make bench-learning ·
-# make bench-booster · make bench-promise · make bench-exports · make bench-import
+# make demo · make test · make check · make wheels · make toolchains · make bench-edge · make bench-learning ·
+# make bench-booster · make bench-promise · make bench-exports · make bench-import · make bench-mcu · make fuzz · make stack
 #
 # Everything lives in .venv. What only a system package can give (mosquitto, for the system tests) is installed by apt
-# when run as root, and otherwise named in one line.
+# when run as root, and otherwise named in one line. Tests for other processors run where `make toolchains` has been;
+# elsewhere they are left out, and the tests' summary says so.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -10,8 +11,8 @@ READY := .venv/.ready
 PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks
 
-.PHONY: demo test check wheels golden bench-edge bench-learning bench-booster bench-promise bench-exports bench-import \
-	clean mosquitto
+.PHONY: demo test check wheels golden toolchains bench-edge bench-learning bench-booster bench-promise bench-exports \
+	bench-import bench-mcu fuzz stack clean mosquitto
 
 demo: $(READY)
 	@$(BIN)/hardcase demo
@@ -27,13 +28,15 @@ check: $(READY)
 
 wheels: $(READY)
 	@rm -rf dist && mkdir dist
-	@for p in $(PACKAGES); do $(BIN)/python -m build --wheel --outdir dist $$p >/dev/null || exit 1; done
+	@for p in $(PACKAGES); do \
+		HARDCASE_PURE=1 $(BIN)/python -m build --wheel --outdir dist $$p >/dev/null || exit 1; done
 	@ls -l dist
 
 golden: $(READY)
 	@$(BIN)/python tests/golden/make_golden.py
 
 bench-edge: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@$(BIN)/python benchmarks/edge.py
 
 bench-learning: $(READY)
@@ -54,7 +57,24 @@ bench-import: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@$(BIN)/python -W ignore benchmarks/import.py
 
-$(READY): constraints.txt pyproject.toml $(wildcard */pyproject.toml)
+bench-mcu: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@$(BIN)/python benchmarks/mcu.py
+
+# Compilers, emulators for 64-bit and 32-bit ARM and for Cortex-M, and Debian's Python for both kinds of Raspberry Pi.
+TOOLCHAINS := gcc libc6-dev python3-dev clang libclang-rt-dev make gcc-aarch64-linux-gnu libc6-dev-arm64-cross \
+	gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-user qemu-system-arm
+
+toolchains:
+	@for tool in cc clang make aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc arm-none-eabi-gcc qemu-aarch64 qemu-arm \
+		qemu-system-arm; do command -v $$tool >/dev/null || exit 1; done || \
+		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+		apt-get install -y -qq --no-install-recommends $(TOOLCHAINS) >/dev/null; } || \
+		{ echo "needed: sudo apt install $(TOOLCHAINS); then make toolchains again"; exit 2; }
+	@sh tests/debian_python.sh arm64 build/python-arm64
+	@sh tests/debian_python.sh armhf build/python-armhf
+
+$(READY): constraints.txt pyproject.toml $(wildcard */pyproject.toml edge_runtime/setup.py edge_runtime/hardcase_edge/kernel/*.[ch])
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or later is needed: apt install python3 python3-venv"; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "$$($(PYTHON) --version) is too old, 3.11 or later is needed: make PYTHON=python3.11"; exit 2; }
@@ -69,6 +89,13 @@ mosquitto:
 		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends mosquitto >/dev/null; } || \
 		{ echo "mosquitto is needed for the system tests: sudo apt install mosquitto"; exit 2; }
+
+fuzz: $(READY)
+	@$(BIN)/python tests/kernel/fuzz.py --seconds $(or $(FUZZ_SECONDS),30)
+
+stack:
+	@dir=$$(mktemp -d) && $(CC) -std=c99 -O2 -fstack-usage -c edge_runtime/hardcase_edge/kernel/hardcase.c -o $$dir/k.o && \
+		cut -d: -f4 $$dir/k.su | sort -k2 -rn; rm -r $$dir
 
 clean:
 	@rm -rf .venv build dist */build *.egg-info */*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_model", "run_model"]
 
-BUILD_FLAGS = ("delta", "max_forward", "excess", "calibration", "hpc", "method", "onnx", "tflite")
+BUILD_FLAGS = ("delta", "max_forward", "excess", "calibration", "hpc", "method", "onnx", "tflite", "c", "inline")
 
 
 def add_model(parser: argparse.ArgumentParser, wish: argparse._MutuallyExclusiveGroup) -> None:

@@ -1,4 +1,4 @@
-"""``hardcase export``: one point of a trained front becomes a bundle for devices."""
+"""``hardcase export``: one point of a trained front becomes a bundle for devices, or C for microcontrollers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["HELP", "arguments", "run"]
 
-HELP = "Write the bundle of one point of a trained front, or of a model of your own."
+HELP = "Write a bundle or C sources of one point of a trained front, or of a model of your own."
+DEFAULT_MAX_LOSS = 0.01  # of --c, which needs no wish
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("build", metavar="BUILD", nargs="?", help="the folder that hardcase train wrote")
-    wish = parser.add_mutually_exclusive_group(required=True)
+    parser.add_argument(
+        "build", metavar="BUILD", nargs="?", help="the folder that hardcase train wrote; for --c, or a bundle"
+    )
+    wish = parser.add_mutually_exclusive_group()
     wish.add_argument(
         "--max-loss", type=float, metavar="SHARE", help="the cheapest point at most this far below f0 (0.01: 1 %%)"
     )
@@ -50,7 +53,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="hpc.onnx or module:function, to answer those rows (default: the build's, or the answers in FILE)",
     )
-    parser.add_argument("--out", metavar="FILE", help="the bundle to write, such as model.hcb")
+    out = parser.add_mutually_exclusive_group()
+    out.add_argument("--out", metavar="FILE", help="the bundle to write, such as model.hcb")
+    out.add_argument("--c", type=Path, metavar="FOLDER", help="C sources for a microcontroller, with the bundle")
+    parser.add_argument("--inline", action="store_true", help="with --c: small tree ensembles as code, not tables")
     add_targets(parser)
     parser.add_argument("--key", metavar="FILE", help="private key to sign with, from hardcase keygen")
     parser.add_argument("--method", metavar="NAME", help="look at the points of this method only")
@@ -69,15 +75,48 @@ def run(args: argparse.Namespace) -> int:
     """Export and report."""
     if args.model is not None:
         return run_model(args)
+    _check_build(args)
+    from .export_c import c_lines, c_report, export_c
+
+    targets, made = Targets(args), None
+    if args.c is None:
+        if args.inline:
+            raise InputError("--inline is a form of --c; give both")
+        if args.out is None and not targets.folders:
+            raise InputError("nothing is asked for; name a bundle with --out, or a folder with --c, --onnx or --tflite")
+        done: Exported | None = _export(args, args.out, targets)
+    else:
+        _settle_wish(args, targets)
+        done, made = export_c(Path(args.build), args.c, args.inline, lambda path: _export(args, path, targets))
+    if args.json:
+        models = {str(folder): entries for folder, entries in targets.entries.items()}
+        said = {} if done is None else {**_report(done), "models": models}
+        print(json.dumps(said if made is None else {**said, "c": c_report(args.c, made)}))
+    else:
+        lines = [] if done is None else [_text(done), *targets.text()]
+        print("\n".join(lines if made is None else [*lines, *c_lines(args.c, made)]))
+    return 0
+
+
+def _settle_wish(args: argparse.Namespace, targets: Targets) -> None:
+    """A bundle is picked already; of a build, C sources need no wish."""
+    is_wished = (args.max_loss, args.budget, args.risk) != (None, None, None)
+    if Path(args.build).is_file() and (is_wished or targets.folders):
+        raise InputError(
+            f"{args.build} is a bundle, in which nothing is left to pick: --c and --inline are all it takes"
+        )
+    if not is_wished:
+        args.max_loss = DEFAULT_MAX_LOSS
+
+
+def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) -> Exported:
+    """The bundle of the point that was asked for."""
     from hardcase_export.write import MIN_AGREEMENT, export_bundle
 
-    _check_build(args)
-    terms, targets = _terms(args), Targets(args)
-    if args.out is None and not targets.folders:
-        raise InputError("nothing is asked for; name a bundle with --out, or a folder with --onnx or --tflite")
-    done = export_bundle(
+    terms = _terms(args)
+    return export_bundle(
         args.build,
-        args.out,
+        out,
         max_loss=args.max_loss,
         budget=args.budget,
         key=args.key,
@@ -88,12 +127,6 @@ def run(args: argparse.Namespace) -> int:
         held_out=None if args.calibration is None else _held_out(args),
         beside=targets,
     )
-    if args.json:
-        models = {str(folder): entries for folder, entries in targets.entries.items()}
-        print(json.dumps({**_report(done), "models": models}))
-    else:
-        print("\n".join([_text(done), *targets.text()]))
-    return 0
 
 
 def _check_build(args: argparse.Namespace) -> None:

@@ -477,10 +477,11 @@ def test_export_reports_what_it_picked(build, tmp_path, capsys):
     assert "near" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("wish", [[], ["--max-loss", "0.1", "--budget", "3"]])
-def test_export_needs_exactly_one_wish(build, tmp_path, wish, capsys):
+def test_export_needs_exactly_one_wish(build, tmp_path, capsys):
+    with pytest.raises(InputError, match="exactly one of --max-loss, --budget and --risk"):
+        run(export, build, "--out", tmp_path / "m.hcb")
     with pytest.raises(SystemExit) as stop:
-        run(export, build, "--out", tmp_path / "m.hcb", *wish)
+        run(export, build, "--out", tmp_path / "m.hcb", "--max-loss", "0.1", "--budget", "3")
     assert stop.value.code == 2
     assert capsys.readouterr().err
 

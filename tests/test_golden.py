@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from hardcase_edge.evaluator import name_of
 from hardcase_edge.load import load_bytes
 from hardcase_edge.program import Acquire, Answer, Branch, Forward, Select
 from hardcase_edge.session import CLOUD, DEGRADED, LOCAL
+from tests.bodies import evaluator  # noqa: F401
 from tests.golden.make_golden import GOLDEN, golden_bundle, golden_program
 
 
@@ -14,8 +16,9 @@ def test_the_bytes_of_format_1_have_not_changed() -> None:
     assert golden_bundle() == GOLDEN.read_bytes()
 
 
-def test_the_committed_bundle_loads_and_decides_as_it_says() -> None:
+def test_the_committed_bundle_loads_and_decides_as_it_says(evaluator: str) -> None:  # noqa: F811
     loaded = load_bytes(GOLDEN.read_bytes())
+    assert name_of(loaded.machine) == evaluator
     assert loaded.bundle.program == golden_program()
     assert len(loaded.bundle.golden) == 64
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardcase_edge.errors import SessionError
+from hardcase_edge.evaluator import open_machine
 from hardcase_edge.meter import Meter
 from hardcase_edge.program import (
     Acquire,
@@ -25,9 +26,10 @@ from hardcase_edge.program import (
     Slice,
     Uplink,
 )
-from hardcase_edge.session import Decision, Machine, NeedReply, NeedSensors, Session
+from hardcase_edge.session import Decision, NeedReply, NeedSensors, Session
 from hardcase_edge.verifier import verify
 from hardcase_edge.wire import request_bytes
+from tests.bodies import evaluator  # noqa: F401
 from tests.oracle import Case, decide
 from tests.strategies import GARBAGE, programs, random_readings, seeds
 
@@ -57,8 +59,8 @@ class Driver:
         self.requests = 0
 
     def run(self) -> Decision:
-        session = Session(
-            Machine(self.program), budget=self.budget, item_size=self.size, dead=self.dead, cloud=self.cloud
+        session = open_machine(self.program).session(
+            budget=self.budget, item_size=self.size, dead=self.dead, cloud=self.cloud
         )
         for _ in range(3 * len(self.program.nodes) + 3):
             action = session.next_action()
@@ -155,8 +157,8 @@ def test_the_session_decides_as_the_specification_read_literally(program: Progra
     empty = {s for s, sensor in enumerate(program.sensors) if not sensor.features}
     world.failing = frozenset((world.failing - empty) | broken)
     case = Case(program, readings, world.failing, world.dead, world.budget, world.size, world.cloud, world.reply)
-    machine = Machine(program)
-    session = Session(machine, budget=world.budget, item_size=world.size, dead=world.dead, cloud=world.cloud)
+    machine = open_machine(program)
+    session = machine.session(budget=world.budget, item_size=world.size, dead=world.dead, cloud=world.cloud)
     while not isinstance(found := session.next_action(), Decision):
         if isinstance(found, NeedSensors):
             session.feed(
@@ -176,10 +178,10 @@ def test_the_session_decides_as_the_specification_read_literally(program: Progra
 @given(programs(4), seeds)
 @settings(max_examples=100, deadline=None, derandomize=True)
 def test_one_machine_serves_sessions_that_run_side_by_side(program: Program, seed: int) -> None:
-    machine = Machine(program)
+    machine = open_machine(program)
     worlds = [Driver(program, seed + k) for k in range(3)]
     alone = [Driver(program, seed + k).run() for k in range(3)]
-    sessions = [Session(machine, budget=w.budget, item_size=w.size, dead=w.dead, cloud=w.cloud) for w in worlds]
+    sessions = [machine.session(budget=w.budget, item_size=w.size, dead=w.dead, cloud=w.cloud) for w in worlds]
     done: dict[int, Decision] = {}
     while len(done) < 3:
         for k, (world, session) in enumerate(zip(worlds, sessions, strict=True)):
@@ -196,7 +198,7 @@ def test_one_machine_serves_sessions_that_run_side_by_side(program: Program, see
 # ---------------------------------------------------------------- one small program, by hand
 
 
-def small(nullable: bool = False) -> Machine:
+def small(nullable: bool = False) -> Any:
     """Sensor 0 (10) is tried; with it a request (100) may follow, with its sensor 1 (5); else the answer is class 0."""
     answer = Polynomial((), (), 1, ((0,),), ((1,), (0,)), (0, 0))
     program = Program(
@@ -209,12 +211,12 @@ def small(nullable: bool = False) -> Machine:
         n_classes=2,
     )
     verify(program)
-    return Machine(program)
+    return open_machine(program)
 
 
 @pytest.mark.parametrize("value", [*GARBAGE, "12.5", True + 0.5j, [[1.0]]], ids=type_name)
 def test_garbage_is_a_failed_sensor_that_was_paid_for(value: Any) -> None:
-    session = Session(small())
+    session = small().session()
     session.next_action()
     session.feed({0: [value]})
     decision = session.next_action()
@@ -223,7 +225,7 @@ def test_garbage_is_a_failed_sensor_that_was_paid_for(value: Any) -> None:
 
 @pytest.mark.parametrize("values", [None, [], [1.0, 2.0], "1", b"1", {0: 1.0}, {1.0}, 1.0, object()], ids=type_name)
 def test_the_wrong_shape_is_a_failed_sensor(values: Any) -> None:
-    session = Session(small())
+    session = small().session()
     session.next_action()
     session.feed({0: values})
     assert session.next_action().route == "local"
@@ -234,14 +236,14 @@ def test_a_reading_that_raises_is_a_failed_sensor() -> None:
         def __float__(self) -> float:
             raise RuntimeError("no contact")
 
-    session = Session(small())
+    session = small().session()
     session.next_action()
     session.feed({0: [Broken()]})
     assert session.next_action() == Decision(0, 9, "local", 10, (0,), (0, 2))
 
 
 def test_a_nullable_feature_may_be_missing_though_its_sensor_works() -> None:
-    session = Session(small(nullable=True))
+    session = small(nullable=True).session()
     session.next_action()
     session.feed({0: [None]})
     assert session.next_action() == NeedSensors((1,))
@@ -250,7 +252,7 @@ def test_a_nullable_feature_may_be_missing_though_its_sensor_works() -> None:
 
 
 def test_a_failed_read_of_a_forward_is_charged_and_travels_as_missing() -> None:
-    session = Session(small())
+    session = small().session()
     session.next_action()
     session.feed({0: [2.5]})
     assert session.next_action() == NeedSensors((1,))
@@ -261,7 +263,7 @@ def test_a_failed_read_of_a_forward_is_charged_and_travels_as_missing() -> None:
 
 
 def test_a_dead_sensor_is_not_asked_and_not_charged() -> None:
-    session = Session(small(), dead=[0])
+    session = small().session(dead=[0])
     assert session.next_action() == Decision(0, 9, "local", 0, (), (0, 2))
 
 
@@ -277,7 +279,7 @@ def test_a_dead_sensor_is_not_asked_and_not_charged() -> None:
     ],
 )
 def test_the_budget_and_the_cloud_decide_what_is_bought(budget: int | None, cloud: bool, expected: Any) -> None:
-    session = Session(small(), budget=budget, cloud=cloud)
+    session = small().session(budget=budget, cloud=cloud)
     action = session.next_action()
     if isinstance(action, NeedSensors):
         session.feed({0: [1.0]})
@@ -286,7 +288,7 @@ def test_the_budget_and_the_cloud_decide_what_is_bought(budget: int | None, clou
 
 
 def waiting_for_reply(budget: int | None = None) -> Session:
-    session = Session(small(), budget=budget)
+    session = small().session(budget=budget)
     session.next_action()
     session.feed({0: [1.0]})
     session.next_action()
@@ -306,7 +308,7 @@ def test_a_request_is_sent_again_only_while_the_budget_lasts() -> None:
     ("said", "cost"), [(3, 3), (0, 0), (10, 10), (11, 10), (-1, 10), (float("nan"), 10), ("3", 10)]
 )
 def test_a_sensor_may_say_that_it_cost_less_never_more(said: Any, cost: int) -> None:
-    session = Session(small())
+    session = small().session()
     session.next_action()
     session.feed({0: None}, costs={0: said})
     assert session.next_action().cost == cost
@@ -331,7 +333,7 @@ def test_a_sensor_may_say_that_it_cost_less_never_more(said: Any, cost: int) -> 
 )
 def test_a_driver_that_breaks_the_protocol_is_told(misuse: Any) -> None:
     with pytest.raises(SessionError):
-        misuse(Session(small()))
+        misuse(small().session())
 
 
 @pytest.mark.parametrize("reply", [(-1, 0), (2, 0), (0, -1), (0, 10_001), (10**30, 0)])
@@ -347,7 +349,7 @@ def test_a_reply_that_no_hpc_of_this_program_gives_is_refused(reply: tuple[int, 
 @pytest.mark.parametrize("size", [0, -1, 2, 10**9])
 def test_an_item_size_outside_the_programs_is_refused(size: int) -> None:
     with pytest.raises(SessionError, match="item size"):
-        Session(small(), item_size=size)
+        small().session(item_size=size)
 
 
 def test_a_cost_polynomial_follows_the_item_size() -> None:
@@ -356,7 +358,7 @@ def test_a_cost_polynomial_follows_the_item_size() -> None:
     program = Program((), (Sensor((), (7, 2, 3)),), Uplink(), (), (scorer,), nodes, 2, max_item_size=10)
     assert verify(program).worst_cost == 7 + 2 * 10 + 3 * 100
     assert verify(program).best_cost == 7 + 2 + 3
-    session = Session(Machine(program), item_size=5)
+    session = open_machine(program).session(item_size=5)
     session.next_action()
     session.feed({0: []})
     assert session.next_action().cost == 7 + 2 * 5 + 3 * 25
@@ -376,7 +378,7 @@ def chosen(scores: tuple[int, ...], rule: str, n: int, threshold: int = 0, brack
     branch = Branch(part, rule, tuple(range(1, n + 1)), threshold, bracket)
     program = Program((), (), Uplink(), (), (constants(*scores), constants(0, 0)), (branch, *answers), 2)
     verify(program)
-    decision = Session(Machine(program)).next_action()
+    decision = open_machine(program).session().next_action()
     assert isinstance(decision, Decision)
     return decision.confidence
 
@@ -424,7 +426,7 @@ def test_targets_that_cannot_be_had_are_passed_over(dead: Any, budget: int | Non
         )
         program = Program((), sensors, Uplink(), (), (constants(*scores), constants(0, 0)), nodes, 2)
         verify(program)
-        session = Session(Machine(program), dead=dead, budget=budget)
+        session = open_machine(program).session(dead=dead, budget=budget)
         while not isinstance(action := session.next_action(), Decision):
             session.feed({s: [] for s in action.sensors})
         assert action.trace == (0, 1 + expected, 4)
@@ -442,7 +444,7 @@ def test_a_score_is_computed_again_when_its_sensor_is_bought_after_all() -> None
     sensors = (Sensor((0,), (1,)), Sensor((), (1,)))
     program = Program((Feature("i32"),), sensors, Uplink(), (column,), (scorer,), nodes, 0)
     verify(program)
-    session = Session(Machine(program), dead=[1])
+    session = open_machine(program).session(dead=[1])
     assert session.next_action() == NeedSensors((0,))
     session.feed({0: [42]})
     assert session.next_action().result == 42

@@ -14,7 +14,6 @@ from hardcase_edge.golden import drive
 from hardcase_edge.load import load_bytes
 from hardcase_edge.manifest import Manifest
 from hardcase_edge.program import Acquire, Answer, Feature, Opaque, Polynomial, Program, Sensor, Slice, Uplink
-from hardcase_edge.session import Session
 from hardcase_edge.tflite import prepare_opaque
 
 WEIGHTS = np.array([[1.0, 2.0], [10.0, 0.0], [0.0, -1.0]], np.float32)
@@ -130,11 +129,11 @@ def test_scores_do_not_depend_on_what_was_scored_before():
 def test_a_bundle_carries_the_model_and_says_that_it_is_unproved():
     loaded = make_loaded(scorer())
     assert loaded.report.unproved == (0,)
-    decided = drive(Session(loaded.machine), lambda sensors: {0: [1.0, 2.0]}, lambda need: None)
+    decided = drive(loaded.machine.session(), lambda sensors: {0: [1.0, 2.0]}, lambda need: None)
     assert decided.result == 1
-    decided = drive(Session(loaded.machine), lambda sensors: {0: [-1.0, 0.0]}, lambda need: None)
+    decided = drive(loaded.machine.session(), lambda sensors: {0: [-1.0, 0.0]}, lambda need: None)
     assert decided.result == 2
-    decided = drive(Session(loaded.machine), lambda sensors: {0: None}, lambda need: None)
+    decided = drive(loaded.machine.session(), lambda sensors: {0: None}, lambda need: None)
     assert (decided.result, decided.trace) == (2, (0, 2)), "the model is not asked about a sensor that failed"
 
 

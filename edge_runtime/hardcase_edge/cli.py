@@ -1,4 +1,5 @@
-"""The command ``hardcase-edge``: ``run`` decides until it is stopped, ``verify`` says what a bundle is.
+"""The command ``hardcase-edge``: ``run`` decides until it is stopped, ``verify`` says what a bundle is, ``doctor`` what
+this machine has.
 
 Decisions are JSON lines on stdout, everything else goes to stderr. Exit status: 0 after a clean end (SIGTERM and
 Ctrl-C included), 2 with one line where something given cannot be used.
@@ -35,13 +36,16 @@ class _Parser(argparse.ArgumentParser):
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of both verbs."""
+    """The parser of all verbs."""
     parser = _Parser(prog="hardcase-edge", description="Decide on the device, forward the hard cases.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", prog=parser.prog)
     _run_arguments(verbs.add_parser("run", help="decide, one JSON line per decision, until stopped"))
     verify = verbs.add_parser("verify", help="check a bundle and say what was proved")
     verify.add_argument("--json", action="store_true", help="as one JSON object")
-    for verb in verbs.choices.values():
+    doctor = verbs.add_parser("doctor", help="say what this machine has, and what to do for what it lacks")
+    doctor.add_argument("--build", action="store_true", help="compile the kernel into the installed package")
+    doctor.add_argument("--json", action="store_true", help="as one JSON object")
+    for verb in (verbs.choices["run"], verify):
         verb.add_argument("bundle", help="the .hcb file; its signature lies beside it as .hcb.sig")
         verb.add_argument("--trust", metavar="KEY", help="Ed25519 public key (PEM); without its signature: refused")
     return parser
@@ -75,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = make_parser().parse_args(argv)
     gc.disable()  # nothing is garbage yet: 3 % of the time to the first answer
     try:
-        status = _verify(args) if args.verb == "verify" else _run(args)
+        status = {"run": _run, "verify": _verify, "doctor": _doctor}[args.verb](args)
         sys.stdout.flush()
         return status
     except HardcaseError as error:
@@ -182,17 +186,21 @@ def _say(line: str) -> None:
 def _verify(args: argparse.Namespace) -> int:
     from .load import load_bundle
 
-    report = _report(load_bundle(args.bundle, trust=args.trust), is_signed=args.trust is not None)
-    if args.json:
-        print(json.dumps(report, ensure_ascii=False))
-        return 0
-    width = max(map(len, report))
-    for key, value in report.items():
-        print(f"{key:<{width}}  {value}")
+    _show(_report(load_bundle(args.bundle, trust=args.trust), is_signed=args.trust is not None), as_json=args.json)
     return 0
 
 
+def _show(report: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(report, ensure_ascii=False))
+        return
+    width = max(map(len, report))
+    for key, value in report.items():
+        print(f"{key:<{width}}  {value}")
+
+
 def _report(loaded: Loaded, *, is_signed: bool) -> dict[str, Any]:
+    from .evaluator import name_of
     from .meter import to_unit
 
     proved, manifest = loaded.report, loaded.manifest
@@ -212,7 +220,20 @@ def _report(loaded: Loaded, *, is_signed: bool) -> dict[str, Any]:
         "sensors": len(manifest.sensors),
         "classes": len(manifest.classes),
         "golden": len(loaded.bundle.golden),
+        "evaluator": name_of(loaded.machine),
     }
+
+
+# ---------------------------------------------------------------- doctor
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from .doctor import build_kernel, examine
+
+    if args.build:
+        _say(f"built {build_kernel()}")
+    _show(examine(), as_json=args.json)
+    return 0
 
 
 if __name__ == "__main__":

@@ -36,6 +36,9 @@ def normalise(values: Sequence[Reading], dtypes: Sequence[str]) -> list[Reading]
         if value is None:
             out.append(None)
             continue
+        if dtype == "i32" and value.__class__ is int:
+            out.append(value if I32_MIN < value <= I32_MAX else None)
+            continue
         number = value if value.__class__ is float else _number(value)
         if not math.isfinite(number):
             out.append(None)

@@ -10,6 +10,7 @@ __all__ = [
     "BundleError",
     "BundleVersionError",
     "HardcaseError",
+    "ImageError",
     "InputError",
     "LinkError",
     "ProgramError",
@@ -51,6 +52,10 @@ class SignatureError(BundleError):
 
 class ProgramError(BundleError):
     """The verifier could not prove the program safe: do not run it."""
+
+
+class ImageError(HardcaseError):
+    """The kernel in C cannot run this program: run it in Python."""
 
 
 class SessionError(HardcaseError):

@@ -8,13 +8,16 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from .columns import Reading
 from .errors import BundleError
 from .layout import is_held
 from .program import CODE_MAX, MISSING, Program
 from .session import CLOUD, DEGRADED, LOCAL, Decision, Machine, NeedReply, NeedSensors, Session
+
+if TYPE_CHECKING:
+    from .compiled import CompiledMachine
 
 __all__ = ["GoldenCase", "check_golden", "decode_golden", "drive", "encode_golden", "run_case"]
 
@@ -59,18 +62,18 @@ def drive(session: Session, read: Read, ask: Ask) -> Decision:
             return action
 
 
-def run_case(machine: Machine, case: GoldenCase) -> Decision:
+def run_case(machine: Machine | CompiledMachine, case: GoldenCase) -> Decision:
     """What this machine decides in that case."""
     sensors = machine.program.sensors
 
     def read(asked: tuple[int, ...]) -> dict[int, Sequence[Reading] | None]:
         return {s: None if s in case.failed else [case.readings[f] for f in sensors[s].features] for s in asked}
 
-    session = Session(machine, budget=case.budget, item_size=case.item_size, cloud=case.cloud)
+    session = machine.session(budget=case.budget, item_size=case.item_size, cloud=case.cloud)
     return drive(session, read, lambda _: case.reply)
 
 
-def check_golden(machine: Machine, cases: Sequence[GoldenCase]) -> None:
+def check_golden(machine: Machine | CompiledMachine, cases: Sequence[GoldenCase]) -> None:
     """Replay all cases.
 
     Raises

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from .bundle import Bundle, read_bundle_bytes, unpack_bundle
 from .errors import BundleError, InputError, SignatureError
+from .evaluator import open_machine
 from .golden import check_golden
 from .manifest import Manifest
 from .session import Machine
@@ -15,6 +16,8 @@ from .verifier import Report, verify
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from .compiled import CompiledMachine
 
 __all__ = ["Loaded", "load_bundle", "load_bytes"]
 
@@ -29,7 +32,7 @@ class Loaded:
     bundle: Bundle
     manifest: Manifest
     report: Report
-    machine: Machine
+    machine: Machine | CompiledMachine
 
 
 def load_bundle(path: str | Path, *, trust: str | Path | None = None) -> Loaded:
@@ -64,7 +67,7 @@ def load_bytes(data: bytes) -> Loaded:
             f"{len(bundle.golden)} golden cases of {report.operations} operations each are too many to replay; "
             "export the bundle with fewer"
         )
-    machine = Machine(bundle.program)
+    machine = open_machine(bundle.program)
     check_golden(machine, bundle.golden)
     return Loaded(bundle, manifest, report, machine)
 

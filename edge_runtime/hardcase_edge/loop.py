@@ -159,8 +159,7 @@ class Device:
     def decide(self) -> Record:
         """One decision on the bank's present item, as one JSON object: the keys are the README's."""
         began = self._monotonic()
-        session = Session(
-            self._loaded.machine,
+        session = self._loaded.machine.session(
             budget=self._budget,
             item_size=self._config.item_size,
             dead=self._bank.dead,

@@ -18,6 +18,8 @@ __all__ = ["ScoreFunction", "prepare", "prepare_tree", "walk"]
 
 ScoreFunction = Callable[[list[int]], list[Number]]
 
+MAX_PADDED_DEPTH = 6  # up to here all trees of an ensemble are walked level by level, without asking where they end
+
 
 def prepare(program: Program, index: int, roots: dict[int, list[Any]] | None = None) -> ScoreFunction:
     """The scoring function of scorer ``index``; Opaque scorers are prepared by ``tflite``.
@@ -71,28 +73,45 @@ def walk(node: Any, codes: list[int]) -> list[Number]:
 
 
 def _trees(scorer: Trees, roots: Sequence[Any]) -> ScoreFunction:
-    groups: dict[tuple[int, int], list[Any]] = {}
+    groups: dict[tuple[int, int, int], list[Any]] = {}
     for tree, root in zip(scorer.trees, roots, strict=True):
-        groups.setdefault((tree.output, tree.width), []).append(root)
+        depth = depth_of(root)
+        depth = depth if depth <= MAX_PADDED_DEPTH else 0
+        groups.setdefault((tree.output, tree.width, depth), []).append(_padded(root, depth))
     base = list(scorer.base)
-    plan = [(output, roots) for (output, _), roots in groups.items()]
+    plan = [(output, range(depth), group) for (output, _, depth), group in groups.items()]
 
     def score(codes: list[int]) -> list[Number]:
         out = base.copy()
-        for output, roots in plan:
-            picked = []
-            for node in roots:
-                while node.__class__ is tuple:
-                    slot, threshold, left, right = node
-                    node = left if codes[slot] <= threshold else right
-                picked.append(node)
+        for output, levels, nodes in plan:
+            for _ in levels:
+                nodes = [a if codes[slot] <= threshold else b for slot, threshold, a, b in nodes]
+            if not levels:
+                nodes = [walk(node, codes) for node in nodes]
             at = output
-            for total in map(sum, zip(*picked, strict=True)):
+            for total in map(sum, zip(*nodes, strict=True)):
                 out[at] += total
                 at += 1
         return out
 
     return score
+
+
+def depth_of(root: Any) -> int:
+    """Most steps from a prepared root to a leaf, or just more than ``MAX_PADDED_DEPTH``."""
+    level, depth = [root], 0
+    while depth <= MAX_PADDED_DEPTH and (level := [n for n in level if n.__class__ is tuple]):
+        level = [child for node in level for child in node[2:]]
+        depth += 1
+    return depth
+
+
+def _padded(node: Any, depth: int) -> Any:
+    """The same tree with all leaves at this depth."""
+    if depth == 0:
+        return node
+    slot, threshold, left, right = node if node.__class__ is tuple else (0, 0, node, node)
+    return slot, threshold, _padded(left, depth - 1), _padded(right, depth - 1)
 
 
 def _stack(scorer: Stack, roots: Sequence[Any]) -> ScoreFunction:

@@ -1,6 +1,6 @@
 """The session: one decision, from the first sensor to the answer. No I/O, no clock (as h11 does for HTTP).
 
-    session = Session(machine, budget=micro_units)
+    session = machine.session(budget=micro_units)
     while not isinstance(action := session.next_action(), Decision):
         NeedSensors: read them all, then session.feed({sensor: readings or None if it failed})
         NeedReply:   send its readings; then session.reply(...), or session.no_reply() when time is up
@@ -11,27 +11,31 @@ the budget, re-sent requests included.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from .columns import Reading, make_coder, normalise
+from .columns import Coder, Reading, make_coder, normalise
 from .errors import SessionError
 from .meter import Meter, evaluate_polynomial
 from .program import (
     ARGMAX,
+    CODE_MAX,
     MARGIN,
     MISSING,
     THRESHOLD,
     Acquire,
     Answer,
     Branch,
+    Column,
     Forward,
     Node,
     Number,
     Opaque,
     Polynomial,
     Program,
+    Rank,
     Select,
     Slice,
     Trees,
@@ -88,13 +92,17 @@ class Machine:
             by_feature.setdefault(column.feature, []).append(c)
         self.coders = [
             [
-                (k, 2 * c, make_coder(program.columns[c]))
+                (k, 2 * c, *_rank_or_coder(program.columns[c]))
                 for k, f in enumerate(sensor.features)
                 for c in by_feature.get(f, [])
             ]
             for sensor in program.sensors
         ]
         self._meters: dict[int, Meter] = {}
+
+    def session(self, **settings: Any) -> Session:
+        """A session of this machine; ``Session`` says what may be set."""
+        return Session(self, **settings)
 
     def meter(self, item_size: int) -> Meter:
         """The cost meter for items of this size; only the last one is kept."""
@@ -103,6 +111,11 @@ class Machine:
             meter = Meter(self.program, item_size)
             self._meters = {item_size: meter}
         return meter
+
+
+def _rank_or_coder(column: Column) -> tuple[list[Number], Coder]:
+    """A rank column's thresholds, which the session looks up itself, and the function for what else a column is."""
+    return list(column.rule.thresholds) if isinstance(column.rule, Rank) else [], make_coder(column)
 
 
 def _sensors_of_scorers(program: Program) -> list[set[int]]:
@@ -324,10 +337,10 @@ class Session:
         if None in held and any(x is None and not may for x, may in zip(held, nullable, strict=True)):
             return False
         codes = self._codes
-        for k, slot, code in machine.coders[sensor]:
+        for k, slot, thresholds, code in machine.coders[sensor]:
             x = held[k]
             if x is not None:
-                codes[slot] = codes[slot + 1] = code(x)
+                codes[slot] = codes[slot + 1] = bisect_left(thresholds, x) - CODE_MAX if thresholds else code(x)
         self._readings.update(zip(machine.program.sensors[sensor].features, held, strict=True))
         return True
 

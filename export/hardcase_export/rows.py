@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from hardcase_edge.columns import Reading, make_coder, normalise
 from hardcase_edge.errors import InputError
-from hardcase_edge.golden import drive
+from hardcase_edge.evaluator import decide, open_machine
 from hardcase_edge.meter import to_unit
 from hardcase_edge.program import MISSING, Program
-from hardcase_edge.session import CLOUD, Decision, Machine, NeedReply, Session
+from hardcase_edge.session import CLOUD, Decision
 
-__all__ = ["Figures", "Reply", "codes_of", "decide", "decisions", "figures", "readings_of"]
+__all__ = ["Figures", "Reply", "codes_of", "decisions", "figures", "readings_of"]
 
 Reply = tuple[int, int]  # class index, confidence in basis points
 
@@ -63,26 +63,6 @@ def codes_of(program: Program, rows: Sequence[Sequence[Reading]]) -> list[list[i
     return out
 
 
-def decide(
-    machine: Machine,
-    readings: Sequence[Reading],
-    reply: Reply | None,
-    *,
-    budget: int | None = None,
-    dead: Sequence[int] = (),
-) -> Decision:
-    """One decision over one row; ``reply`` None: the cloud does not answer."""
-    sensors = machine.program.sensors
-
-    def read(asked: tuple[int, ...]) -> dict[int, list[Reading]]:
-        return {s: [readings[f] for f in sensors[s].features] for s in asked}
-
-    def ask(_: NeedReply) -> Reply | None:
-        return reply
-
-    return drive(Session(machine, budget=budget, dead=dead), read, ask)
-
-
 def decisions(
     program: Program,
     X: NDArray[np.float64],
@@ -106,7 +86,7 @@ def decisions(
     dead : sensors known not to work
     progress : called with the number of rows done, every hundred rows
     """
-    machine = Machine(program)
+    machine = open_machine(program)
     rows = readings_of(program, X)
     replies: list[Reply | None] = [None] * len(rows)
     if hpc is not None:
@@ -114,7 +94,7 @@ def decisions(
         replies = list(zip(np.asarray(hpc).tolist(), said.tolist(), strict=True))
     out = []
     for k, (row, reply) in enumerate(zip(rows, replies, strict=True)):
-        out.append(decide(machine, row, reply, budget=budget, dead=dead))
+        out.append(decide(machine, row, reply=reply, budget=budget, dead=dead))
         if progress is not None and k % 100 == 99:
             progress(k + 1)
     return out

@@ -1,0 +1,258 @@
+"""Instructions per decision and bytes of code on three emulated Cortex-M: boosted trees on digits.
+
+    python benchmarks/mcu.py [--out benchmarks/results/mcu.json]
+
+The emulator counts: with ``-icount shift=0`` an instruction takes one nanosecond of the machine's time, which SysTick
+measures. *Scores* is what lies between the last reading and the decision: the walk of 100 trees, the answer, its
+confidence. *Decision* is the whole session, its start and the 64 readings included. Both are means over rows of the
+data, and every answer is compared with Python's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import boosted
+
+from hardcase_edge.bundle import Bundle, pack_bundle
+from hardcase_edge.load import load_bytes
+from hardcase_edge.manifest import Manifest
+from hardcase_edge.session import Machine, Session
+from hardcase_export import c_inline
+from hardcase_export.c_boards import BOARDS, COMPILER, Board
+from hardcase_export.c_export import write_c
+from hardcase_export.c_header import words
+from hardcase_export.c_inline import Leaf, Split
+from hardcase_export.c_names import array
+from hardcase_export.c_readings import pack_readings
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "benchmarks" / "mcu.md"
+ROWS = slice(0, None, 36)  # 50 rows of the data
+ROUNDS = 4
+TICKS = {"microbit": 16e6, "mps2-an385": 25e6, "mps2-an386": 25e6}  # of SysTick, a second
+MOST_SCORES = {("Cortex-M0", "tables"): 7_200, ("Cortex-M3", "tables"): 4_800, ("Cortex-M4F", "inline"): 1_500}
+MOST_CODE = {("Cortex-M3", "tables"): 3_072}  # bytes at -Os
+
+MAIN = """\
+#include <stdio.h>
+
+#include "model.h"
+
+static const uint64_t rows[] = {
+%(rows)s
+};
+
+#define SYSTICK ((volatile uint32_t *)0xE000E010u)
+static HC_SESSION(memory, MODEL_SESSION_BYTES);
+
+static void begin(hc_session *s, int row)
+{
+    hc_start(s, model, HC_NO_BUDGET, 1, HC_NO_CLOUD);
+    hc_next(s);
+    hc_feed(s, 0, rows + row * %(words)d);
+}
+
+int main(void)
+{
+    hc_session *s = &memory.session;
+    uint32_t ticks[3];
+    long sum = 0;
+    SYSTICK[1] = 0xFFFFFF;
+    SYSTICK[2] = 0;
+    SYSTICK[0] = 5;
+    for (int k = 0; k < 3; k++) {
+        for (int round = 0; k > 0 && round < %(rounds)d; round++)
+            for (int row = 0; row < %(n_rows)d; row++) {
+                begin(s, row);
+                if (k < 2) continue;
+                hc_next(s);
+                sum += (long)s->result;
+            }
+        ticks[k] = SYSTICK[2];
+    }
+    printf("%%ld %%ld %%ld\\n", (long)(ticks[0] - ticks[1]) & 0xFFFFFF, (long)(ticks[1] - ticks[2]) & 0xFFFFFF, sum);
+    return 0;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One core, one form, one level of optimisation. ``flash``, ``code``: of a firmware with nothing else, at -Os."""
+
+    core: str
+    form: str  # "tables" or "inline"
+    level: str  # "-O2" or "-Os"
+    scores: float
+    decision: float
+    flash: int
+    code: int  # without the tables
+
+
+def measure(
+    folder: Path, board: Board, level: str, readings: list[list[int]], expected: list[int]
+) -> tuple[float, float]:
+    """Instructions of the scores and of a whole decision."""
+    program = load_bytes((folder / "model.hcb").read_bytes()).bundle.program
+    packed = [pack_readings(program, row) for row in readings]
+    source = {"rows": array(words(b"".join(packed))), "words": len(packed[0]) // 8}
+    (folder / "bench.c").write_text(MAIN % (source | {"rounds": ROUNDS, "n_rows": len(packed)}), encoding="ascii")
+    files = [str(folder / name) for name in ("bench.c", "hardcase.c", "inline.c") if (folder / name).exists()]
+    out = folder / "bench.elf"
+    flags = [*board.cpu, "-std=c99", level, "-Wall", "-Wextra", "-Werror", "-ffunction-sections"]
+    subprocess.run([COMPILER, *flags, *files, *board.link(), "-o", str(out)], check=True)
+    counting = [*board.emulate(out), "-icount", "shift=0"]
+    said = subprocess.run(counting, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+    fed, whole, answers = map(int, said.split())
+    assert answers == ROUNDS * sum(expected), "the answers are not Python's"
+    each = 1e9 / TICKS[board.machine] / (ROUNDS * len(packed))
+    return (whole - fed) * each, whole * each
+
+
+def answer(machine: Machine, row: list[int]) -> int:
+    """What Python decides."""
+    session = Session(machine)
+    session.next_action()
+    session.feed({0: row})
+    return int(session.next_action().result)  # type: ignore[union-attr]
+
+
+def run(data: bytes, readings: list[list[int]], expected: list[int]) -> list[Row]:
+    """Every core, form and level."""
+    rows = []
+    for form in ("tables", "inline"):
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            (folder / "model.hcb").write_bytes(data)
+            made = write_c(load_bytes(data), folder, inline=form == "inline")
+            for board, size in zip(BOARDS, made.sizes, strict=True):
+                for level in ("-O2", "-Os"):
+                    scores, decision = measure(folder, board, level, readings, expected)
+                    code = size.flash - made.image_bytes
+                    rows.append(Row(board.core, form, level, round(scores), round(decision), size.flash, code))
+                    print(rows[-1], flush=True)
+    return rows
+
+
+def one_by_one(trees: Sequence[Split | Leaf], x: str, indent: str = "    ") -> Iterator[str]:
+    """As ``c_inline.unroll``, every tree for itself."""
+    for tree in trees:
+        yield from TOGETHER([tree], x, indent)
+
+
+def expressions(trees: Sequence[Split | Leaf], x: str, indent: str = "    ") -> Iterator[str]:
+    """Every tree one conditional expression, of one value."""
+
+    def value(tree: Split | Leaf) -> str:
+        if isinstance(tree, Leaf):
+            return str(tree.values[0])
+        return f"({x}(x, {tree.cell}) <= {tree.threshold} ? {value(tree.left)} : {value(tree.right)})"
+
+    for tree in trees:
+        yield f"{indent}s0 += {value(tree)};"
+
+
+TOGETHER = c_inline.unroll
+FORMS = {
+    "conditional expressions, tree by tree": expressions,
+    "if and else, tree by tree": one_by_one,
+    "if and else, all trees together (`--inline`)": TOGETHER,
+}
+
+
+def compare_forms(data: bytes, readings: list[list[int]], expected: list[int]) -> list[dict[str, Any]]:
+    """Ways to unroll trees, on the Cortex-M4F: instructions of the scores and bytes of flash."""
+    found = []
+    for name, form in FORMS.items():
+        c_inline.unroll = form  # type: ignore[assignment]
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            (folder / "model.hcb").write_bytes(data)
+            flash = write_c(load_bytes(data), folder, inline=True).sizes[-1].flash
+            fast, small = (measure(folder, BOARDS[-1], level, readings, expected)[0] for level in ("-O2", "-Os"))
+        found.append({"form": name, "-O2": round(fast), "-Os": round(small), "flash": flash})
+    c_inline.unroll = TOGETHER
+    return found
+
+
+def too_many(rows: list[Row]) -> list[str]:
+    """Figures beyond what is asked for, as lines; scores at either level, the better one."""
+    lines = []
+    for (core, form), most in MOST_SCORES.items():
+        found = min(r.scores for r in rows if (r.core, r.form) == (core, form))
+        if found > most:
+            lines.append(f"{core}, {form}: {found:.0f} instructions of scores, at most {most} are asked for")
+    for (core, form), most in MOST_CODE.items():
+        found = min(r.code for r in rows if (r.core, r.form) == (core, form))
+        if found > most:
+            lines.append(f"{core}, {form}: {found} bytes of code, at most {most} are asked for")
+    return lines
+
+
+def page(rows: list[Row], forms: list[dict[str, Any]]) -> str:
+    """The Markdown page."""
+    compiler = subprocess.run([COMPILER, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[
+        0
+    ]
+    lines = [
+        "# Instructions and bytes on a Cortex-M",
+        "",
+        "Written by `make bench-mcu` (`benchmarks/mcu.py`): 100 boosted trees of depth 4 (LightGBM, digits, odd or",
+        "even), as a program with int16 leaves and 64 integer readings, exported by `hardcase export --c` and",
+        f"`--c --inline`. Compiler: {compiler}.",
+        "Instructions are counted by `qemu-system-arm -icount shift=0` and SysTick, means over 50 rows; every answer",
+        "was that of Python. An instruction is not a cycle: loads and taken branches take more.",
+        "",
+        "*Scores*: from the last reading to the decision: trees, answer, confidence. *Decision*: the whole session,",
+        "its start and 64 readings included. Flash: tables, kernel and loop at -Os; code: flash without the tables.",
+        "",
+        "| core | form | scores, -O2 | decision, -O2 | scores, -Os | decision, -Os | flash, bytes | code, bytes |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for fast, small in zip(rows[::2], rows[1::2], strict=True):
+        figures = [fast.scores, fast.decision, small.scores, small.decision, fast.flash, fast.code]
+        lines.append(f"| {fast.core} | {fast.form} | " + " | ".join(f"{x:,.0f}" for x in figures) + " |")
+    lines += [
+        "",
+        "Ways to unroll the same trees, on the Cortex-M4F (scores, and flash at -Os). Together, trees that ask the",
+        "same question at their roots ask it once, and so on below.",
+        "",
+        "| form | scores, -O2 | scores, -Os | flash, bytes |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| {f['form']} | {f['-O2']:,} | {f['-Os']:,} | {f['flash']:,} |" for f in forms]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Measure, write, and end with 1 if a figure is beyond what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "mcu.json")
+    args = parser.parse_args()
+    model, X = boosted.fit(*boosted.CASES["100x4"])
+    program = boosted.to_program(boosted.flat_trees(model))
+    manifest = Manifest("digits", "unit", tuple(f"pixel {k}" for k in range(X.shape[1])), ("image",), ("even", "odd"))
+    data = pack_bundle(Bundle(manifest.to_json(), program, ()))
+    readings = [[int(x) for x in row] for row in X[ROWS]]
+    machine = Machine(program)
+    expected = [answer(machine, row) for row in readings]
+    rows, forms = run(data, readings, expected), compare_forms(data, readings, expected)
+    args.out.write_text(json.dumps({"rows": [asdict(r) for r in rows], "forms": forms}, indent=1) + "\n")
+    PAGE.write_text(page(rows, forms))
+    print(page(rows, forms))
+    beyond = too_many(rows)
+    print("\n".join(beyond) or "all figures are within what is asked for")
+    return int(bool(beyond))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""Ensembles in an image: trees regrouped by layout, outputs and depth, so that a kernel walks many alike at a time.
+
+A shallow tree becomes a complete one in heap order (node i has the children 2i and 2i+1, the root is 1), padded where
+it has fewer levels; a deep, leaf-wise one keeps pointers. Either way a row reaches leaves of the same values, and sums
+of integers do not depend on the order of trees.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .cells import Cells
+from .program import Tree, Trees
+from .sections import Sections, whole
+
+__all__ = ["Ensemble", "plan_ensemble"]
+
+SMALL_HEAP, WIDE_HEAP, SMALL_POINTERS, WIDE_POINTERS = range(4)
+MAX_HEAP_DEPTH = 10
+HEAP_GROWTH = 2.0  # a heap may be so many times larger than pointers
+PADDING_GROWTH = 1.25  # heaps of one depth may be so many times larger than heaps of their own depths
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Trees of one layout, first output, width and (heaps) depth."""
+
+    is_heap: bool
+    output: int
+    width: int
+    depth: int
+    trees: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """An ensemble's groups. ``place``: each tree's group and number in it."""
+
+    scorer: Trees
+    is_small: bool
+    groups: tuple[Group, ...]
+    place: dict[int, tuple[int, int]]
+
+    def records(self, cells: Cells, out: Sections) -> list[int]:
+        """Words of all groups."""
+        words: list[int] = []
+        for g in self.groups:
+            layout = (SMALL_HEAP if g.is_heap else SMALL_POINTERS) + (not self.is_small)
+            data = self._heaps(g, cells, out) if g.is_heap else self._pointers(g, cells, out)
+            words += [layout, g.output, g.width, len(g.trees), g.depth, data]
+        return words
+
+    def _splits(self, tree: Tree, cells: Cells) -> list[tuple[int, int]]:
+        columns = self.scorer.columns
+        return [
+            cells.split(columns[s], t, not left, self.is_small)
+            for s, t, left in zip(tree.splits, tree.thresholds, tree.missing_left, strict=True)
+        ]
+
+    def _heaps(self, group: Group, cells: Cells, out: Sections) -> int:
+        data = bytearray()
+        for k in group.trees:
+            tree = self.scorer.trees[k]
+            nodes, leaves = _complete(tree, self._splits(tree, cells), group.depth)
+            code = "BB" if self.is_small else "Hh"
+            for column, values in zip(code, zip(*nodes, strict=True), strict=True):
+                data += struct.pack(f"<{len(values)}{column}", *values)
+            data += struct.pack(f"<{len(leaves)}h", *leaves)
+        return out.raw(bytes(data), 8)
+
+    def _pointers(self, group: Group, cells: Cells, out: Sections) -> int:
+        places = []
+        for k in group.trees:
+            tree = self.scorer.trees[k]
+            data = b"".join(
+                struct.pack("<BBhh" if self.is_small else "<Hhhh", *split, *children)
+                for split, children in zip(self._splits(tree, cells), children_of(tree), strict=True)
+            )
+            places += [out.raw(data, 2), out.i16(whole(tree.leaves)), len(tree.splits)]
+        return out.i32(places)
+
+
+def plan_ensemble(scorer: Trees, cells: Cells) -> Ensemble:
+    """Group an ensemble's trees, and want the cells that they read."""
+    splits = {
+        (scorer.columns[s], not left)
+        for tree in scorer.trees
+        for s, left in zip(tree.splits, tree.missing_left, strict=True)
+    }
+    is_small = cells.want_trees(splits)
+    heaps: dict[tuple[int, int], list[int]] = {}
+    pointers: dict[tuple[int, int], list[int]] = {}
+    depths = [depth_of(tree) for tree in scorer.trees]
+    for k, tree in enumerate(scorer.trees):
+        into = heaps if _is_shallow(tree, depths[k], is_small) else pointers
+        into.setdefault((tree.output, tree.width), []).append(k)
+    groups = [g for key, trees in heaps.items() for g in _by_depth(*key, trees, depths, is_small)]
+    groups += [Group(False, *key, 0, tuple(trees)) for key, trees in pointers.items()]
+    place = {tree: (g, k) for g, group in enumerate(groups) for k, tree in enumerate(group.trees)}
+    return Ensemble(scorer, is_small, tuple(groups), place)
+
+
+def _by_depth(output: int, width: int, trees: Sequence[int], depths: Sequence[int], is_small: bool) -> list[Group]:
+    own = sum(_heap_bytes(depths[k], width, is_small) for k in trees)
+    deepest = max(depths[k] for k in trees)
+    if len(trees) * _heap_bytes(deepest, width, is_small) <= PADDING_GROWTH * own:
+        return [Group(True, output, width, deepest, tuple(trees))]
+    found = sorted({depths[k] for k in trees})
+    return [Group(True, output, width, d, tuple(k for k in trees if depths[k] == d)) for d in found]
+
+
+def _is_shallow(tree: Tree, depth: int, is_small: bool) -> bool:
+    n = len(tree.splits)
+    pointers = n * (6 if is_small else 8) + 2 * len(tree.leaves)
+    return depth == 0 or (
+        depth <= MAX_HEAP_DEPTH and _heap_bytes(depth, tree.width, is_small) <= HEAP_GROWTH * pointers
+    )
+
+
+def _heap_bytes(depth: int, width: int, is_small: bool) -> int:
+    return ((2 if is_small else 4) + 2 * width) << depth
+
+
+def children_of(tree: Tree) -> Sequence[tuple[int, int]]:
+    """Left and right of every node: a node, or -1-k for leaf k."""
+    if tree.children:
+        return tree.children
+    n = len(tree.splits)
+    both = [c if c < n else n - 1 - c for c in range(1, 2 * n + 1)]
+    return list(zip(both[::2], both[1::2], strict=True))
+
+
+def depth_of(tree: Tree) -> int:
+    """Most steps from root to leaf."""
+    depths = [0] * len(tree.splits)
+    for i, pair in reversed(list(enumerate(children_of(tree)))):
+        depths[i] = 1 + max(depths[c] if c > 0 else 0 for c in pair)
+    return depths[0] if depths else 0
+
+
+def _complete(tree: Tree, splits: Sequence[tuple[int, int]], depth: int) -> tuple[list[tuple[int, int]], list[int]]:
+    """Nodes 0 (unused) to 2^depth - 1 of the complete tree, and its leaves' values."""
+    n, children = 1 << depth, children_of(tree)
+    nodes = [(0, 0)] * n
+    at = [0 if tree.splits else -1] * 2 * n  # the source's node, or -1-leaf, at each position
+    for k in range(1, n):
+        here = at[k]
+        if here >= 0:
+            nodes[k] = splits[here]
+        at[2 * k], at[2 * k + 1] = children[here] if here >= 0 else (here, here)
+    leaves = whole(v for here in at[n:] for v in tree.leaves[(-1 - here) * tree.width : -here * tree.width])
+    return nodes, leaves

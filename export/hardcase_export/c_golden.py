@@ -1,0 +1,52 @@
+"""``golden.h``: a bundle's golden cases as tables, in the words that the bundle has (SPEC-bundle-v1 section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from string import Template
+
+from hardcase_edge.golden import GoldenCase, encode_golden
+from hardcase_edge.program import Program
+
+from .c_header import words
+from .c_names import array, int64
+from .c_readings import pack_readings, reading_offsets
+
+__all__ = ["golden_header", "golden_tables"]
+
+GOLDEN = Template("""\
+/* Golden cases: what a decision depends on and the whole trace that must come of it; replay.h reads them. */
+#include <stdint.h>
+
+$tables""")
+
+TABLES = Template("""\
+static const int64_t ${prefix}_words[] = {
+$cases
+};
+
+static const uint64_t ${prefix}_readings[] = {
+$readings
+};
+
+static const uint32_t ${prefix}_offsets[] = {
+$offsets
+};
+""")
+
+
+def golden_header(program: Program, cases: Sequence[GoldenCase]) -> str:
+    """The text of ``golden.h``."""
+    return GOLDEN.substitute(tables=golden_tables(program, cases, "golden"))
+
+
+def golden_tables(program: Program, cases: Sequence[GoldenCase], prefix: str) -> str:
+    """Three tables, named with this prefix: words, readings, and where each sensor's readings begin in a case."""
+    encoded = encode_golden(cases, program).get("golden.words", [0])
+    readings = b"".join(pack_readings(program, case.readings) for case in cases)
+    return TABLES.substitute(
+        prefix=prefix,
+        cases=array(int64(w) for w in encoded),
+        readings=array(words(readings) or ["0"]),
+        offsets=array(str(n) for n in reading_offsets(program)),
+    )
