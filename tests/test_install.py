@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import venv
@@ -42,6 +43,7 @@ def test_it_verifies_and_decides_there(device: Path, tmp_path: Path) -> None:
     )
     report = json.loads(verified.stdout)
     assert report["golden"] > 0, report
+    assert report["evaluator"] == ("kernel" if shutil.which("cc") else "python")
     script = f"""
 from hardcase_edge.load import load_bundle
 from hardcase_edge.golden import run_case

@@ -241,17 +241,11 @@ static uint32_t rank64(bytes_in keys, uint32_t n, int64_t key)
     return low + (get_i64(keys + 8 * (size_t)low) < key);
 }
 
-/* How far a number lies above a lowest one, at most so far. Masks, because a guess would often be wrong here; small
- * processors do not guess. */
+/* How far a number lies above a lowest one, at most so far. */
 static inline uint32_t direct(int32_t v, int32_t lowest, uint32_t most)
 {
-#if HC_LANES > 1
-    uint32_t rise = ((uint32_t)v - (uint32_t)lowest) & (0u - (uint32_t)(v > lowest));
-    return most + ((rise - most) & (0u - (uint32_t)(rise < most)));
-#else
-    uint32_t rise = v > lowest ? (uint32_t)v - (uint32_t)lowest : 0;
+    uint32_t rise = (uint32_t)(v > lowest ? v : lowest) - (uint32_t)lowest;
     return rise < most ? rise : most;
-#endif
 }
 
 /* The code of a present reading through a column; small cells count from 1. */
@@ -292,12 +286,11 @@ static int is_whole(hc_session *s, bytes_in record, bytes_in readings)
     int is_sent = HAS(HC_FORWARDS) && word(image, H_REQUEST_BYTES) > 0, is_good = 1;
     size_t offset = 0;
     if (word(record, N_PLAIN) && !is_sent) { /* all of one type of four bytes, none may be missing */
-        uint32_t any = 0;
-        if (word(record, N_PLAIN) == ALL_F32)
-            for (; n > 0; n--, readings += 4) any |= (get_u32(readings) & 0x7FFFFFFFu) >= 0x7F800000u;
-        UNROLLED
-        for (; n > 0; n--, readings += 4) any |= get_u32(readings) == 0x80000000u;
-        return !any;
+        if (word(record, N_PLAIN) != ALL_F32)
+            for (; n > 0; n--, readings += 4) { if (get_u32(readings) == 0x80000000u) return 0; }
+        else
+            for (; n > 0; n--, readings += 4) { if ((get_u32(readings) & 0x7FFFFFFFu) >= 0x7F800000u) return 0; }
+        return 1;
     }
     for (; n > 0; n--, feature += FEATURE_BYTES) {
         size_t size = is_f64(feature[F_TYPE]) ? 8 : 4;
