@@ -241,10 +241,14 @@ static uint32_t rank64(bytes_in keys, uint32_t n, int64_t key)
     return low + (get_i64(keys + 8 * (size_t)low) < key);
 }
 
-/* How far a number lies above a lowest one, at most so far. */
+/* How far a number lies above a lowest one, at most so far; by maximum and minimum where guessing a branch is dear. */
 static inline uint32_t direct(int32_t v, int32_t lowest, uint32_t most)
 {
+#if HC_LANES > 1
     uint32_t rise = (uint32_t)(v > lowest ? v : lowest) - (uint32_t)lowest;
+#else
+    uint32_t rise = v > lowest ? (uint32_t)v - (uint32_t)lowest : 0;
+#endif
     return rise < most ? rise : most;
 }
 
@@ -286,11 +290,12 @@ static int is_whole(hc_session *s, bytes_in record, bytes_in readings)
     int is_sent = HAS(HC_FORWARDS) && word(image, H_REQUEST_BYTES) > 0, is_good = 1;
     size_t offset = 0;
     if (word(record, N_PLAIN) && !is_sent) { /* all of one type of four bytes, none may be missing */
-        if (word(record, N_PLAIN) != ALL_F32)
-            for (; n > 0; n--, readings += 4) { if (get_u32(readings) == 0x80000000u) return 0; }
-        else
+        uint32_t any = 0;
+        if (word(record, N_PLAIN) == ALL_F32)
             for (; n > 0; n--, readings += 4) { if ((get_u32(readings) & 0x7FFFFFFFu) >= 0x7F800000u) return 0; }
-        return 1;
+        UNROLLED
+        for (; n > 0; n--, readings += 4) any |= get_u32(readings) == 0x80000000u;
+        return !any;
     }
     for (; n > 0; n--, feature += FEATURE_BYTES) {
         size_t size = is_f64(feature[F_TYPE]) ? 8 : 4;
@@ -316,8 +321,8 @@ static int take(hc_session *s, uint32_t sensor, bytes_in readings)
         UNROLLED
         for (uint32_t k = word(record, N_COLUMNS); k > 0; k--, column += COLUMN_BYTES) {
             int32_t v = get_i32(readings + 4 * (size_t)get_u16(column + C_READING));
-            uint32_t code = 1 + direct(v, get_i32(column + C_A), get_u16(column + C_B));
-            small[get_u16(column + C_CELL)] = (unsigned char)code;
+            uint32_t rise = direct(v, get_i32(column + C_A), get_u16(column + C_B));
+            small[get_u16(column + C_CELL)] = (unsigned char)(1 + rise);
         }
         return 1;
     }
