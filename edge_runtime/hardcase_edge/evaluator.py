@@ -80,12 +80,12 @@ def name_of(machine: Machine | CompiledMachine) -> str:
 def decide(
     machine: Machine | CompiledMachine,
     row: Sequence[Reading],
+    reply: tuple[int, int] | None = None,
     *,
     budget: int | None = None,
     item_size: int = 1,
     dead: Iterable[int] = (),
     cloud: bool = True,
-    reply: tuple[int, int] | None = None,
 ) -> Decision:
     """One whole decision over a row that is already known.
 
@@ -93,8 +93,8 @@ def decide(
     ----------
     machine : what ``open_machine`` gave
     row : (n_features,) readings in the program's order, None for missing
-    budget, item_size, dead, cloud : as of a session
     reply : (result, confidence) of the HPC where it is asked, None where it does not answer
+    budget, item_size, dead, cloud : as of a session
     """
     if not isinstance(machine, Machine):
         return machine.decide(row, budget=budget, item_size=item_size, dead=dead, cloud=cloud, reply=reply)
