@@ -1,5 +1,5 @@
 # make demo · make test · make check · make wheels · make toolchains · make bench-edge · make bench-learning ·
-# make bench-booster · make bench-promise · make bench-exports · make bench-mcu · make fuzz · make stack
+# make bench-booster · make bench-promise · make bench-exports · make bench-import · make bench-mcu · make fuzz · make stack
 #
 # Everything lives in .venv. What only a system package can give (mosquitto, for the system tests) is installed by apt
 # when run as root, and otherwise named in one line. Tests for other processors run where `make toolchains` has been;
@@ -12,7 +12,7 @@ PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks
 
 .PHONY: demo test check wheels golden toolchains bench-edge bench-learning bench-booster bench-promise bench-exports \
-	bench-mcu fuzz stack clean mosquitto
+	bench-import bench-mcu fuzz stack clean mosquitto
 
 demo: $(READY)
 	@$(BIN)/hardcase demo
@@ -52,6 +52,10 @@ bench-promise: $(READY)
 
 bench-exports: $(READY)
 	@$(BIN)/python benchmarks/exports.py
+
+bench-import: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@$(BIN)/python -W ignore benchmarks/import.py
 
 bench-mcu: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.meter import to_unit
 
+from .bring import add_model, run_model
 from .targets import Targets, add_targets
 
 if TYPE_CHECKING:
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["HELP", "arguments", "run"]
 
-HELP = "Write the bundle of one point of a trained front, or C sources of it."
+HELP = "Write a bundle or C sources of one point of a trained front, or of a model of your own."
 DEFAULT_MAX_LOSS = 0.01  # of --c, which needs no wish
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("build", metavar="BUILD", help="the folder that hardcase train wrote; for --c, or a bundle")
+    parser.add_argument(
+        "build", metavar="BUILD", nargs="?", help="the folder that hardcase train wrote; for --c, or a bundle"
+    )
     wish = parser.add_mutually_exclusive_group()
     wish.add_argument(
         "--max-loss", type=float, metavar="SHARE", help="the cheapest point at most this far below f0 (0.01: 1 %%)"
@@ -38,6 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="the cheapest point promised to get no more local answers wrong",
     )
+    add_model(parser, wish)
     parser.add_argument("--delta", type=float, metavar="SHARE", help="chance that the promise fails (default 0.05)")
     parser.add_argument("--max-forward", type=float, metavar="SHARE", help="promise also that no more is forwarded")
     parser.add_argument("--excess", action="store_true", help="--risk is of errors beyond f0's on the same cases")
@@ -59,9 +63,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--min-agreement",
         type=float,
-        default=0.999,
         metavar="SHARE",
-        help="share of valid and of test rows on which the integers must decide as the floats do (default 0.999)",
+        help="share of valid and of test rows on which the integers must decide as the floats do (default 0.999; of "
+        "--model's rows: all, or 0.999 for a linear model)",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the choice of golden cases (default 0)")
     parser.add_argument("--json", action="store_true", help="one JSON object")
@@ -69,6 +73,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Export and report."""
+    if args.model is not None:
+        return run_model(args)
+    _check_build(args)
     from .export_c import c_lines, c_report, export_c
 
     targets, made = Targets(args), None
@@ -104,7 +111,7 @@ def _settle_wish(args: argparse.Namespace, targets: Targets) -> None:
 
 def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) -> Exported:
     """The bundle of the point that was asked for."""
-    from hardcase_export.write import export_bundle
+    from hardcase_export.write import MIN_AGREEMENT, export_bundle
 
     terms = _terms(args)
     return export_bundle(
@@ -114,12 +121,20 @@ def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) 
         budget=args.budget,
         key=args.key,
         method=args.method,
-        min_agreement=args.min_agreement,
+        min_agreement=MIN_AGREEMENT if args.min_agreement is None else args.min_agreement,
         seed=args.seed,
         terms=terms,
         held_out=None if args.calibration is None else _held_out(args),
         beside=targets,
     )
+
+
+def _check_build(args: argparse.Namespace) -> None:
+    if args.build is None:
+        raise InputError("no BUILD is named; give the folder that hardcase train wrote, or a model with --model")
+    given = [flag for flag in ("sensors", "rows") if getattr(args, flag) is not None]
+    if given:
+        raise InputError(f"--{given[0]} goes with --model; a build knows its sensors and rows")
 
 
 def _terms(args: argparse.Namespace) -> Terms | None:
@@ -177,6 +192,7 @@ def _report(done: Exported) -> dict[str, Any]:
         "valid": done.valid.after.to_json(),
         "test": done.test.after.to_json(),
         "promise": done.promise,
+        "weights": None if done.weights is None else asdict(done.weights),
         "parity": {"valid": done.valid.to_json(), "test": done.test.to_json()},
     }
 
@@ -193,14 +209,17 @@ def _text(done: Exported) -> str:
         f"  picked     {r['method']} {json.dumps(r['params'], sort_keys=True)}",
         f"  cost       worst {cost['worst']:g}, mean {cost['mean']:.2f}, best {cost['best']:g} {unit}",
         f"  agreement  {same['test']:.2%} of test rows decided as the floats do ({same['valid']:.2%} of valid rows, "
-        "on which thresholds were aligned)",
+        f"on which thresholds were aligned), {r['parity']['test']['labels']:.2%} answered alike",
     ]
     for rows in ("valid", "test"):
-        f = r[rows]
+        f, was = r[rows], r["parity"][rows]["before"]
         lines.append(
             f"  {rows:<9}  accuracy {f['accuracy']:.4f}, {f['cost']:.2f} {unit}, "
-            f"{f['forward_rate']:.1%} forwarded, {f['n']} rows"
+            f"{f['forward_rate']:.1%} forwarded, {f['n']} rows; floats {was['accuracy']:.4f}, {was['cost']:.2f} {unit}"
         )
+    if done.weights is not None:
+        w = done.weights
+        lines.append(f"  weights    {w.after} of {w.before} kept; with all of them {w.bytes_before} bytes")
     promise = say_promise(done.promise)
     if promise is not None:
         lines.append(f"  promise    {promise}")

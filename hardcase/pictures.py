@@ -21,6 +21,8 @@ COLOURS = {
     "l1": "#a569bd",
     "greedy-miser": "#27ae60",
     "budget-prune": "#6e2c00",
+    "lp-tree": "#5d6d7e",
+    "dag": "#117a65",
 }
 
 

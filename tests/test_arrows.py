@@ -18,7 +18,7 @@ MAY_IMPORT = {
         "distributed", "ray",
     },
     "export/hardcase_export": {"hardcase_edge", "numpy", "onnx", "skl2onnx", "onnxruntime", "flatbuffers", "sklearn",
-                               "ai_edge_litert"},
+                               "ai_edge_litert", "skops"},
     "cloud_stub/hardcase_cloud": {"hardcase_edge", "numpy", "onnxruntime", "amqtt", "paho"},
 }  # fmt: skip
 # what single modules of the device may import

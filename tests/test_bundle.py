@@ -9,6 +9,7 @@ import struct
 from array import array
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,10 @@ from hardcase_edge.bundle import (
     unpack_bundle,
 )
 from hardcase_edge.errors import BundleError, BundleVersionError, InputError
-from hardcase_edge.golden import NO_BUDGET, GoldenCase, check_golden, run_case
+from hardcase_edge.golden import NO_BUDGET, GoldenCase, check_golden, decode_golden, run_case
 from hardcase_edge.load import load_bytes
 from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import Forward
+from hardcase_edge.program import Feature, Forward, Program, Sensor, Uplink
 from hardcase_edge.session import Decision, Machine
 from tests.golden.make_golden import cases_of, manifest_of
 from tests.strategies import as_draft, random_program
@@ -330,7 +331,7 @@ def repacked(change: Callable[[array], None]) -> bytes:  # type: ignore[type-arg
     (length,) = struct.unpack("<Q", GOOD[:8])
     header = json.loads(GOOD[8 : 8 + length])
     first, last = header["golden.words"]["data_offsets"]
-    assert last - first == 8 * len(words)
+    assert last - first == words.itemsize * len(words)
     body = bytearray(GOOD[:-32])
     body[8 + length + first : 8 + length + last] = words.tobytes()
     return sealed(bytes(body))
@@ -341,7 +342,7 @@ def repacked(change: Callable[[array], None]) -> bytes:  # type: ignore[type-arg
     [
         pytest.param(0, 0, "0 golden cases", id="no-case"),
         pytest.param(0, 7, "7 golden cases", id="one-more"),
-        pytest.param(0, 2**62, "golden cases", id="endless"),
+        pytest.param(0, 2**31 - 1, "golden cases", id="endless"),
         pytest.param(0, -1, "golden cases", id="minus"),
         pytest.param(1, -2, "budget -2", id="budget"),
         pytest.param(2, 0, "item size 0", id="item-size"),
@@ -350,13 +351,60 @@ def repacked(change: Callable[[array], None]) -> bytes:  # type: ignore[type-arg
         pytest.param(4, -1, "budget", id="reply-neither-yes-nor-no"),
         pytest.param(5, 99, "reply of 99", id="reply-class"),
         pytest.param(6, 10_001, "10001", id="reply-confidence"),
-        pytest.param(7, 2**40, "cut", id="many-failed"),
-        pytest.param(7, -1, "cut", id="minus-failed"),
+        pytest.param(7, 2**31 - 1, "names sensors by", id="more-failed-than-there-are"),
+        pytest.param(7, -1, "names sensors by", id="minus-failed"),
+        pytest.param(12, 2**15, "names sensors by", id="more-bought-than-there-are"),
+        pytest.param(13, 2**31 - 1, "cut", id="endless-trace"),
+        pytest.param(13, -1, "cut", id="minus-trace"),
     ],
 )
 def test_golden_words_that_make_no_sense_are_refused(word: int, value: int, said: str) -> None:
     with pytest.raises(BundleError, match=said):
         load_bytes(repacked(lambda words: words.__setitem__(word, value)))
+
+
+@pytest.mark.parametrize(("budget", "code"), [(9, "h"), (2**15, "i"), (2**31 - 1, "i"), (2**31, "q"), (2**40, "q")])
+def test_golden_words_take_the_narrowest_type_that_holds_them(budget: int, code: str) -> None:
+    program = replace(PROGRAM, sensors=tuple(replace(s, cost=(3,)) for s in PROGRAM.sensors))
+    case = replace(cases_of(program, 1)[0], budget=budget, expected=Decision(0, 0, "local", 3, (0,), (0,)))
+    tensors = bundle_module.encode_golden([case], program)
+    assert tensors["golden.words"].typecode == code
+    assert decode_golden(tensors, program) == (case,)
+    for wider in "hiq"["hiq".index(code) + 1 :]:
+        with pytest.raises(BundleError, match="of their type"):
+            decode_golden({**tensors, "golden.words": array(wider, tensors["golden.words"])}, program)
+
+
+@pytest.mark.parametrize(
+    ("reading", "code"),
+    [
+        *((None, "h"), (-7.0, "h"), (32767.0, "h"), (-32767.0, "h"), (-32768.0, "f"), (0.25, "f"), (2.0**24, "f")),
+        *((0.1, "d"), (2.0**24 + 1, "d"), (1e300, "d")),
+    ],
+)
+def test_golden_readings_take_the_narrowest_type_that_holds_them(reading: float | None, code: str) -> None:
+    program = Program((Feature("f64", nullable=True),) * 2, (Sensor((0, 1), (1,)),), Uplink(), (), (), (), 2)
+    case = GoldenCase((reading, None), (), None, 1, True, None, Decision(0, 0, "local", 0, (), (0,)))
+    tensors = bundle_module.encode_golden([case], program)
+    assert tensors["golden.readings"].typecode == code
+    assert decode_golden(tensors, program) == (case,)
+    held = [float("nan") if x is None else x for x in (reading, None)]
+    for wider in "hfd"["hfd".index(code) + 1 :]:
+        with pytest.raises(BundleError, match="of their type"):
+            decode_golden({**tensors, "golden.readings": array(wider, held)}, program)
+
+
+@pytest.mark.parametrize("n_sensors", [1, 14, 15, 16, 31, 54])
+def test_golden_sensors_are_bits_and_come_back_in_order(n_sensors: int) -> None:
+    features = tuple(Feature("i32") for _ in range(n_sensors))
+    sensors = tuple(Sensor((k,), (1,)) for k in range(n_sensors))
+    program = Program(features, sensors, Uplink(), (), (), (), 2)
+    for bought in ((), (0,), (n_sensors - 1,), tuple(range(n_sensors)), tuple(range(0, n_sensors, 3))):
+        decision = Decision(1, 0, "local", len(bought), bought, (0, 2))
+        case = GoldenCase((3,) * n_sensors, bought[::2], None, 1, True, None, decision)
+        tensors = bundle_module.encode_golden([case], program)
+        assert tensors["golden.words"].typecode == "h"
+        assert decode_golden(tensors, program) == (case,)
 
 
 def test_a_bundle_that_decides_otherwise_than_it_says_is_refused() -> None:

@@ -86,7 +86,7 @@ def test_a_search_fits_one_classifier_a_set_where_validation_rows_are_enough(mon
     search = SubsetSearch(Judge(with_valid(ENOUGH_ROWS)), 1)
     (trained,) = search.models([(0, 2)])
     assert trained.scores.shape == (3000, 3)
-    assert len(search._probe_train) == len(search.problem.train.y)  # sets are compared by models of all training rows
+    assert len(search.probe_train) == len(search.problem.train.y)  # sets are compared by models of all training rows
     assert len(search.probed) == 3000
     assert len(search.probes([(0,)])[0].margin) == 3000
 
@@ -97,7 +97,7 @@ def test_sets_are_compared_on_training_rows_held_back_and_all_validation_rows(mo
     search = SubsetSearch(judge, 1)
     n = len(judge.fold)
     held_back = search.probed[search.probed < n]
-    assert sorted([*search._probe_train, *held_back]) == list(range(n))
+    assert sorted([*search.probe_train, *held_back]) == list(range(n))
     assert len(held_back) == pytest.approx(n / 2, abs=1)
     assert search.probed[len(held_back) :].tolist() == list(range(n, 2 * n))
 

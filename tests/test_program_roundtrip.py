@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,21 @@ from hardcase_edge.decoder import decode
 from hardcase_edge.encoder import encode
 from hardcase_edge.errors import BundleError, BundleVersionError, ProgramError
 from hardcase_edge.layout import POOLS
-from hardcase_edge.program import Branch, Column, Feature, Forward, Program, Rank, Select, Stack, Trees
+from hardcase_edge.program import (
+    Affine,
+    Answer,
+    Branch,
+    Column,
+    Feature,
+    Forward,
+    Polynomial,
+    Program,
+    Rank,
+    Select,
+    Slice,
+    Stack,
+    Trees,
+)
 from hardcase_edge.verifier import verify
 from tests.strategies import as_draft, programs, random_program, seeds
 
@@ -96,6 +111,106 @@ def test_a_draft_cannot_be_written_as_a_program() -> None:
     program = next(p for p in map(random_program, range(99)) if any(isinstance(s, Stack) for s in p.scorers))
     with pytest.raises(ProgramError, match="quantise"):
         encode(as_draft(program, random.Random(0)))
+
+
+# ---------------------------------------------------------------- packed polynomials
+
+
+def square(weights: tuple[tuple[int, ...], ...], bits: int = 8, n_columns: int = 3) -> Program:
+    """A program of one polynomial of degree 2 with these weights."""
+    terms = tuple((k % n_columns, n_columns) for k in range(len(weights[0])))
+    features = tuple(Feature("i32") for _ in range(n_columns))
+    columns = tuple(Column(k, Affine(0, 1, 0, 0, -127, 127)) for k in range(n_columns))
+    scorer = Polynomial(
+        tuple(range(n_columns)), (0,) * n_columns, 7, terms, weights, (1,) * len(weights), weight_bits=bits
+    )
+    nodes = (Answer(Slice(0, 0, len(weights))),)
+    return Program(features, (), random_program(0).uplink, columns, (scorer,), nodes, max(2, len(weights)))
+
+
+def scorer_words(tensors: dict[str, Any]) -> int:
+    """Where the one scorer's record begins."""
+    return len(tensors["program"]) - 12 - 10
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("zeros", [0.0, 0.5, 0.95, 1.0])
+@pytest.mark.parametrize("n_terms", [1, 7, 8, 9, 200])
+def test_a_packed_polynomial_is_smaller_and_comes_back_as_it_was(bits: int, zeros: float, n_terms: int) -> None:
+    rng = random.Random(n_terms)
+    weights = tuple(
+        tuple(0 if rng.random() < zeros else rng.choice([-1, 1]) * rng.randint(1, 127) for _ in range(n_terms))
+        for _ in range(3)
+    )
+    program = square(weights, bits)
+    tensors = encode(program)
+    assert tensors["program"][scorer_words(tensors) + 8] == bits + 256
+    assert decode(tensors) == (program, False)
+    n_kept = sum(1 for row in weights for x in row if x)
+    stored = sum(len(tensors.get(pool, ())) * int(pool[1:]) // 8 for pool in ("i8", "i16")) - 2 * 3 - 2  # other runs
+    assert stored == 2 * n_terms + -(-3 * n_terms // 8) + n_kept * bits // 8
+
+
+def test_many_outputs_or_columns_are_not_packed_where_nothing_is_saved() -> None:
+    full = encode(square(((1,),) * 40))
+    assert full["program"][scorer_words(full) + 8] == 8
+    wide = encode(square(((0,) * 128,), n_columns=128))
+    assert wide["program"][scorer_words(wide) + 8] == 8
+    for program in (square(((1,),) * 40), square(((0,) * 128,), n_columns=128)):
+        assert decode(encode(program)) == (program, False)
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "said"),
+    [
+        pytest.param(8, 264 + 256, "520-bit weights", id="packed-twice"),
+        pytest.param(8, 256, "256-bit weights", id="no-bits"),
+        pytest.param(1, 128, "packed polynomial of 128 columns", id="columns"),
+        pytest.param(4, 2**31 - 1, "are asked for", id="endless-terms"),
+        pytest.param(4, -1, "are asked for", id="terms-below-0"),
+        pytest.param(7, 2**31 - 1, "is asked for", id="endless-outputs"),
+        pytest.param(7, -1, "a table of -1 by", id="outputs-below-0"),
+        pytest.param(9, 10**6, "are asked for", id="weights-elsewhere"),
+        pytest.param(6, 10**6, "are asked for", id="terms-elsewhere"),
+        pytest.param(6, -1, "are asked for", id="terms-before-the-pool"),
+    ],
+)
+def test_a_packed_polynomial_that_makes_no_sense_is_refused(word: int, value: int, said: str) -> None:
+    tensors = encode(square(((0, 5, 0, 0, 9), (1, 0, 0, 0, 0))))
+    tensors["program"][scorer_words(tensors) + word] = value
+    with pytest.raises(ProgramError, match=said):
+        decode(tensors)
+
+
+def test_bits_beyond_the_weights_and_weights_of_0_are_refused() -> None:
+    tensors = encode(square(((0, 5, 0, 0, 9), (1, 0, 0, 0, 0))))
+    mask = 2 * 5  # behind the positions; 10 bits in 2 bytes
+    assert [x & 255 for x in tensors["i8"][mask : mask + 2]] == [0b00110010, 0]
+    for at, value in ((mask + 1, 0b100), (mask + 1, -128), (mask + 2, 0)):
+        bad = {**tensors, "i8": tensors["i8"] + tensors["i8"]}
+        bad["i8"][at] = value
+        with pytest.raises(ProgramError, match="bits beyond its weights, or a weight of 0"):
+            decode(bad)
+
+
+def test_a_draft_is_never_packed() -> None:
+    program = square(((0, 0, 0, 0), (0, 0, 0, 1)))
+    tensors = encode(program, is_draft=True)
+    assert decode(tensors)[1]
+    assert tensors["program"][scorer_words(tensors) + 8] == 8
+    tensors["program"][scorer_words(tensors) + 8] += 256
+    with pytest.raises(ProgramError, match="in no draft"):
+        decode(tensors)
+
+
+def test_a_few_bits_do_not_make_a_table_beyond_the_bound_on_work() -> None:
+    """Eight weights to a byte: what is made counts, not what is read."""
+    tensors = encode(square(((0, 5, 0, 0, 9), (1, 0, 0, 0, 0))))
+    tensors["i8"].extend(bytes(900_000))
+    words, at = tensors["program"], scorer_words(tensors)
+    words[at + 4], words[at + 7] = 1000, 7000
+    with pytest.raises(ProgramError, match="a table of 7000 by 1000"):
+        decode(tensors)
 
 
 # ---------------------------------------------------------------- hostile tensors

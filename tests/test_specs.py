@@ -162,7 +162,8 @@ def test_the_tensors_are_listed_in_the_files_order() -> None:
     assert [row[0] for row in table] == [*bundle._ORDER, "checksum"]
     dtypes = {row[0]: row[1] for row in table}
     assert {name: bundle._TYPES[dtypes[name]] for name in layout.POOLS} == layout.POOLS
-    assert (dtypes["program"], dtypes["golden.words"]) == ("I32", "I64")
+    for name, codes in bundle._CODES.items():
+        assert {bundle._TYPES[t] for t in re.findall(r"[IF]\d+", dtypes[name])} == set(codes)
 
 
 def test_the_manifests_keys_are_the_classs() -> None:
@@ -174,7 +175,7 @@ def test_the_words_of_a_golden_case_add_up() -> None:
     sizes = [row[1] for row in rows(section(BUNDLE, "## 4. Golden cases"))]
     loaded = load_bytes(example_bundle())
     (case,) = loaded.bundle.golden
-    lists = {"f": len(case.failed), "b": len(case.expected.sensors), "v": len(case.expected.trace)}
+    lists = {"m": -(-len(loaded.bundle.program.sensors) // 15), "v": len(case.expected.trace)}
     words = golden.encode_golden([case], loaded.bundle.program)["golden.words"]
     assert len(words) == 1 + sum(lists.get(size) if size in lists else int(size) for size in sizes)
 

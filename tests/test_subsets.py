@@ -35,7 +35,7 @@ def test_a_table_sorted_by_class_is_searched_on_rows_of_every_class(monkeypatch)
     problem = make_problem(3, n=150)
     problem = replace(problem, train=by_class(problem.train), valid=by_class(problem.valid))
     search = SubsetSearch(Judge(problem), 1)
-    for rows, y in ((search._probe_train, problem.train.y), (search.probed, search.judge.y)):
+    for rows, y in ((search.probe_train, problem.train.y), (search.probed, search.judge.y)):
         assert len(rows) == 50
         assert set(y[rows]) == {0, 1, 2}
     nothing, everything = search.losses([(), (0, 1, 2)])

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hardcase_edge.errors import InputError
 from hardcase_train import auto, backends, halving, ladder, sweep
 from hardcase_train.backends import open_pool
+from hardcase_train.config import METHODS
 from hardcase_train.forest import ForestSettings
 from hardcase_train.front import Point
 from hardcase_train.halving import climbers, savings
@@ -348,7 +349,7 @@ def test_a_missing_package_is_one_line(tmp_path, data, capsys, monkeypatch, back
 
 def test_settings_are_plain_json():
     search = Ladder(make_problem(n=60)).at(1)
-    for method in ("adapt-gbrt", "adapt-lin", "adapt-lstsq", "l1", "greedy-miser", "budget-prune", "static", "cascade"):
+    for method in METHODS[1:]:
         grid = settings_of(method, search)
         assert grid
         assert [json.loads(json.dumps(s.params)) for s in grid] == [s.params for s in grid]

@@ -14,7 +14,19 @@ import pytest
 from hardcase.cli import main
 from hardcase_edge.program import MICRO, Feature, Sensor, Uplink
 from hardcase_edge.wire import request_bytes
-from hardcase_train import adapt_points, adapt_stages, auto, cascade, chains, gating, prune_points, sizes
+from hardcase_train import (
+    adapt_points,
+    adapt_stages,
+    auto,
+    bank,
+    cascade,
+    chains,
+    dag_policy,
+    gating,
+    lp_tree,
+    prune_points,
+    sizes,
+)
 from hardcase_train.forest import ForestSettings
 from hardcase_train.front import Point
 from hardcase_train.greedy_miser import GreedyMiser
@@ -48,6 +60,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prune_points, "FORESTS", (ForestSettings(3),))
     monkeypatch.setattr(prune_points, "PRICES", (0.0, 0.2))
     monkeypatch.setattr(cascade, "LEVELS", (0.7, 0.9))
+    monkeypatch.setattr(lp_tree, "PRICES", (0.1,))
+    monkeypatch.setattr(lp_tree, "MAX_ROWS", 20)
+    monkeypatch.setattr(dag_policy, "PRICES", (0.1, 0.5))
+    monkeypatch.setattr(bank, "RIDGES", (3.0,))
 
 
 def brief(**settings: Any) -> Any:

@@ -35,6 +35,7 @@ _TYPES = {"F64": "d", "I64": "q", "F32": "f", "I32": "i", "I16": "h", "I8": "b"}
 _FORMAT = re.compile("[1-9][0-9]{0,8}")
 _NAMES = {code: name for name, code in _TYPES.items()}
 _ORDER = [*POOLS, "program", "golden.words", "golden.readings"]
+_CODES = {"program": "i", "golden.words": "qih", "golden.readings": "dfh"}
 _ENTRY = {"dtype", "shape", "data_offsets"}
 
 
@@ -190,7 +191,8 @@ def _tensors(header: dict[str, Any], data: bytes, start: int) -> dict[str, array
         if name not in _ORDER or not isinstance(entry, dict) or set(entry) != _ENTRY:
             raise BundleError(f"the bundle has an entry {name[:40]!r} that is not one of ours")
         values = array(_TYPES.get(str(entry["dtype"]), "b"))
-        expected = POOLS.get(name, {"program": "i", "golden.words": "q"}.get(name, values.typecode))
+        allowed = POOLS.get(name) or _CODES[name]
+        expected = values.typecode if values.typecode in allowed else allowed[0]
         shape, offsets = entry["shape"], entry["data_offsets"]
         numbers = [*shape, *offsets] if isinstance(shape, list) and isinstance(offsets, list) else []
         if len(numbers) != 3 or not all(type(x) is int for x in numbers) or str(entry["dtype"]) != _NAMES[expected]:

@@ -19,6 +19,8 @@ from .layout import (
     HEADER,
     KINDS,
     NODE,
+    PACKED,
+    PACKED_COLUMNS,
     PROGRAM_VERSION,
     RULES,
     SCORER,
@@ -189,18 +191,45 @@ def _read_scorer(r: _Reader) -> Scorer:
 
 
 def _read_polynomial(r: _Reader, f: list[int]) -> Polynomial:
-    n_columns, columns, substitutes, n_terms, degree, terms, n_out, bits, weights, bias, constant = f
-    if bits not in (8, 16) or degree not in (1, 2, 3):
-        raise ProgramError(f"a polynomial of degree {degree} with {bits}-bit weights; 1 to 3 and 8 or 16 are read")
+    n_columns, columns, substitutes, n_terms, degree, terms, n_out, said, weights, bias, constant = f
+    bits, is_packed = said % PACKED, said >= PACKED
+    if said not in (8, 16, 8 + PACKED, 16 + PACKED) or degree not in (1, 2, 3):
+        raise ProgramError(f"a polynomial of degree {degree} with {said}-bit weights; 1 to 3 and 8 or 16 are read")
+    if is_packed:
+        if r.is_draft or n_columns > PACKED_COLUMNS:
+            raise ProgramError(f"a packed polynomial of {n_columns} columns; at most {PACKED_COLUMNS}, in no draft")
+        positions, rows = _packed(r, f"i{bits}", terms, n_terms, degree, n_out, weights)
+    else:
+        positions = _integer_rows(r, "i16", terms, n_terms, degree)
+        rows = r.rows(f"i{bits}", weights, n_out, n_terms)
     return Polynomial(
         r.get("i32", columns, n_columns),
         tuple(None if x == MISSING else x for x in r.get("i16", substitutes, n_columns)),
         constant,
-        tuple(tuple(int(x) for x in term) for term in _integer_rows(r, "i16", terms, n_terms, degree)),
-        r.rows(f"i{bits}", weights, n_out, n_terms),
+        tuple(tuple(int(x) for x in term) for term in positions),
+        rows,
         r.numbers("i64", bias, n_out),
         bits,
     )
+
+
+def _packed(
+    r: _Reader, pool: str, terms: int, n_terms: int, degree: int, n_out: int, weights: int
+) -> tuple[list[tuple[int, ...]], tuple[tuple[Number, ...], ...]]:
+    """Positions in bytes, behind them a bit for each weight, and the weights whose bit is set."""
+    positions = _integer_rows(r, "i8", terms, n_terms, degree)
+    count = n_terms * n_out
+    r.left -= max(count, n_out)  # what is made of the bits, before it is made
+    if n_out < 0 or r.left < 0:
+        raise ProgramError(f"a table of {n_out} by {n_terms} numbers is asked for")
+    mask = array("b", r.get("i8", terms + n_terms * degree, -(-count // 8))).tobytes()
+    bits = [byte >> k & 1 for byte in mask for k in range(8)]
+    kept = r.get(pool, weights, sum(bits))
+    if any(bits[count:]) or 0 in kept:
+        raise ProgramError("a packed polynomial has bits beyond its weights, or a weight of 0 whose bit is set")
+    left = iter(kept)
+    flat = [next(left) if bit else 0 for bit in bits[:count]]
+    return positions, tuple(tuple(flat[k * n_terms : (k + 1) * n_terms]) for k in range(n_out))
 
 
 def _integer_rows(r: _Reader, pool: str, offset: int, n_rows: int, n_columns: int) -> list[tuple[int, ...]]:

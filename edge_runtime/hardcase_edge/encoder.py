@@ -6,7 +6,21 @@ from array import array
 from collections.abc import Iterable
 
 from .errors import ProgramError
-from .layout import DTYPES, HEADER, KINDS, NODE, POOLS, PROGRAM_VERSION, RULES, SCORER, Pools, is_held, to_key
+from .layout import (
+    DTYPES,
+    HEADER,
+    KINDS,
+    NODE,
+    PACKED,
+    PACKED_COLUMNS,
+    POOLS,
+    PROGRAM_VERSION,
+    RULES,
+    SCORER,
+    Pools,
+    is_held,
+    to_key,
+)
 from .program import (
     MISSING,
     Acquire,
@@ -114,7 +128,7 @@ def _column(w: _Writer, column: Column, dtype: str) -> list[int]:
 def _scorer(w: _Writer, s: Scorer) -> list[int]:
     if isinstance(s, Polynomial):
         substitutes = [MISSING if x is None else x for x in s.substitutes]
-        weights = [x for row in s.weights for x in row]
+        is_packed, terms, kept = _terms(w, s)
         return [
             0,
             len(s.columns),
@@ -122,10 +136,10 @@ def _scorer(w: _Writer, s: Scorer) -> list[int]:
             w.put("i16", substitutes),
             len(s.terms),
             len(s.terms[0]) if s.terms else 1,
-            w.put("i16", [x for term in s.terms for x in term]),
+            terms,
             len(s.bias),
-            s.weight_bits,
-            w.numbers(f"i{s.weight_bits}", weights),
+            s.weight_bits + PACKED * is_packed,
+            kept,
             w.numbers("i64", s.bias),
             s.constant,
         ]
@@ -162,6 +176,19 @@ def _scorer(w: _Writer, s: Scorer) -> list[int]:
         w.put("i64", s.low),
         w.put("i64", s.high),
     ]
+
+
+def _terms(w: _Writer, s: Polynomial) -> tuple[bool, int, int]:
+    """Whether a polynomial's terms and weights are packed (where that is smaller), and the offsets of both."""
+    positions = [x for term in s.terms for x in term]
+    weights = [x for row in s.weights for x in row]
+    kept = [x for x in weights if x]
+    saved = len(positions) - len(weights) / 8 + (len(weights) - len(kept)) * s.weight_bits / 8
+    if w.is_draft or len(s.columns) > PACKED_COLUMNS or saved <= 0:
+        return False, w.put("i16", positions), w.numbers(f"i{s.weight_bits}", weights)
+    bits = [int(x != 0) for x in weights] + [0] * (-len(weights) % 8)
+    mask = array("b", bytes(sum(bits[at + k] << k for k in range(8)) for at in range(0, len(bits), 8)))
+    return True, w.put("i8", [*positions, *mask]), w.put(f"i{s.weight_bits}", kept)
 
 
 def _tree(w: _Writer, t: Tree) -> list[int]:

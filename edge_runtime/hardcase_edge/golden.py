@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 from .columns import Reading
 from .errors import BundleError
-from .program import Program
+from .layout import is_held
+from .program import CODE_MAX, MISSING, Program
 from .session import CLOUD, DEGRADED, LOCAL, Decision, Machine, NeedReply, NeedSensors, Session
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ Ask = Callable[[NeedReply], tuple[int, int] | None]
 class GoldenCase:
     """One session from outside and what must come of it.
 
-    ``readings``: one per feature, None for missing. ``failed``: sensors that fail when read. ``reply``: the HPC's
-    (result, confidence), None when none comes.
+    ``readings``: one per feature, None for missing. ``failed``: sensors that fail when read, in order of index.
+    ``reply``: the HPC's (result, confidence), None when none comes.
     """
 
     readings: tuple[Reading, ...]
@@ -90,30 +91,53 @@ def check_golden(machine: Machine | CompiledMachine, cases: Sequence[GoldenCase]
 
 
 def encode_golden(cases: Sequence[GoldenCase], program: Program) -> dict[str, array]:  # type: ignore[type-arg]
-    """Tensors ``golden.words`` and ``golden.readings`` (f32 if every feature is f32, else f64); none for no case."""
+    """Tensors ``golden.words`` and ``golden.readings``, each of the narrowest type that holds it; none for no case."""
     if not cases:
         return {}
-    words = array("q", [len(cases)])
-    readings: array[float] = array(_reading_type(program))
+    words = [len(cases)]
+    readings: list[float] = []
     for k, c in enumerate(cases):
         d = c.expected
         if c.budget is not None and c.budget < 0:
             raise BundleError(f"golden case {k} has a budget of {c.budget}; from 0 on is written")
         words.extend([NO_BUDGET if c.budget is None else c.budget, c.item_size, int(c.cloud), int(c.reply is not None)])
         words.extend(c.reply or (0, 0))
-        words.extend([len(c.failed), *c.failed])
+        words.extend(_masks(c.failed, len(program.sensors)))
         words.extend([ROUTES.index(d.route), int(d.result), d.confidence, d.cost])
-        words.extend([len(d.sensors), *d.sensors, len(d.trace), *d.trace])
-        readings.extend(array(readings.typecode, [float("nan") if x is None else x for x in c.readings]))
-    return {"golden.words": words, "golden.readings": readings}
+        words.extend([*_masks(d.sensors, len(program.sensors)), len(d.trace), *d.trace])
+        readings.extend(float("nan") if x is None else x for x in c.readings)
+    return {"golden.words": array(_word_type(words), words), "golden.readings": _narrow(readings)}
+
+
+def _masks(sensors: Sequence[int], n_sensors: int) -> list[int]:
+    """A bit per sensor, 15 to a word."""
+    held = set(sensors)
+    return [sum(1 << k for k in range(15) if at + k in held) for at in range(0, n_sensors, 15)]
+
+
+def _unmasked(words: Sequence[int], n_sensors: int) -> tuple[int, ...]:
+    """The sensors, in order of index."""
+    held = tuple(s for s in range(n_sensors) if words[s // 15] >> s % 15 & 1)
+    if _masks(held, n_sensors) != list(words):
+        raise BundleError(f"a golden case names sensors by {list(words)}, there are {n_sensors}")
+    return held
 
 
 def _is_reply(result: int, confidence: int, program: Program) -> bool:
     return 0 <= confidence <= 10_000 and (program.n_classes == 0 or 0 <= result < program.n_classes)
 
 
-def _reading_type(program: Program) -> Literal["f", "d"]:
-    return "f" if all(f.dtype == "f32" for f in program.features) else "d"
+def _word_type(words: Sequence[int]) -> Literal["h", "i", "q"]:
+    """The narrowest of 16, 32 and 64 bits."""
+    most = max(max(words, default=0), -1 - min(words, default=0))
+    return "h" if most < 2**15 else "i" if most < 2**31 else "q"
+
+
+def _narrow(readings: Sequence[float]) -> array:  # type: ignore[type-arg]
+    """As whole numbers of 16 bits where all are, else as floats of 32 bits where that is exact, else of 64."""
+    if all(x != x or (-CODE_MAX <= x <= CODE_MAX and x == int(x)) for x in readings):
+        return array("h", [MISSING if x != x else int(x) for x in readings])
+    return array("f" if all(x != x or is_held(x, "f32") for x in readings) else "d", readings)
 
 
 def decode_golden(tensors: Mapping[str, array], program: Program) -> tuple[GoldenCase, ...]:  # type: ignore[type-arg]
@@ -126,15 +150,18 @@ def decode_golden(tensors: Mapping[str, array], program: Program) -> tuple[Golde
     """
     if "golden.words" not in tensors:
         return ()
-    words, readings = tensors["golden.words"], tensors.get("golden.readings", array("f"))
+    words, stored = tensors["golden.words"], tensors.get("golden.readings", array("f"))
+    readings = [float("nan") if x == MISSING and stored.typecode == "h" else float(x) for x in stored]
     count, width = words[0] if words else 0, len(program.features)
     if (
-        readings.typecode != _reading_type(program)
-        or not 0 < count <= MAX_GOLDEN_CASES
+        not 0 < count <= MAX_GOLDEN_CASES
         or len(readings) != count * width
+        or words.typecode != _word_type(words)
+        or stored.typecode != _narrow(readings).typecode
     ):
-        raise BundleError(f"{count} golden cases of {width} readings do not fit {len(readings)} numbers")
-    at = 1
+        raise BundleError(f"{count} golden cases of {width} readings do not fit {len(readings)} numbers of their type")
+    at, n_sensors = 1, len(program.sensors)
+    n_masks = -(-n_sensors // 15)
 
     def take(n: int) -> tuple[int, ...]:
         nonlocal at
@@ -146,9 +173,9 @@ def decode_golden(tensors: Mapping[str, array], program: Program) -> tuple[Golde
     cases = []
     for k in range(count):
         budget, item_size, cloud, has_reply, result, confidence = take(6)
-        failed = take(take(1)[0])
+        failed = _unmasked(take(n_masks), n_sensors)
         route, answer, said, cost = take(4)
-        sensors, trace = take(take(1)[0]), take(take(1)[0])
+        sensors, trace = _unmasked(take(n_masks), n_sensors), take(take(1)[0])
         if not 0 <= route < len(ROUTES) or not 1 <= item_size <= program.max_item_size:
             raise BundleError(f"golden case {k} has route {route} and item size {item_size}")
         if budget < NO_BUDGET or {cloud, has_reply} - {0, 1} or not _is_reply(result, confidence, program):

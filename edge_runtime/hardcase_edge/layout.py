@@ -13,7 +13,19 @@ from array import array
 
 from .program import ARGMAX, MARGIN, THRESHOLD, TOURNAMENT, Number
 
-__all__ = ["DTYPES", "KINDS", "POOLS", "PROGRAM_VERSION", "RULES", "Pools", "from_key", "is_held", "to_key"]
+__all__ = [
+    "DTYPES",
+    "KINDS",
+    "PACKED",
+    "PACKED_COLUMNS",
+    "POOLS",
+    "PROGRAM_VERSION",
+    "RULES",
+    "Pools",
+    "from_key",
+    "is_held",
+    "to_key",
+]
 
 PROGRAM_VERSION = 1
 DTYPES = ("i32", "f32", "f64")
@@ -21,6 +33,9 @@ RULES = (THRESHOLD, MARGIN, ARGMAX, TOURNAMENT)
 KINDS = ("class", "value")
 POOLS = {"f64": "d", "i64": "q", "i32": "i", "i16": "h", "i8": "b"}  # widest first: all aligned in the file
 HEADER, FEATURE, SENSOR, COLUMN, SCORER, NODE, TREE, CANDIDATE = 16, 2, 4, 4, 12, 10, 8, 4  # words of a record
+
+PACKED = 256  # added to the weight bits of a polynomial whose positions are bytes and whose weights are not 0
+PACKED_COLUMNS = 127  # at most: a position fits a byte
 
 Pools = dict[str, array]  # type: ignore[type-arg]
 

@@ -19,10 +19,12 @@ from hardcase_edge.session import Machine, margin_of
 from hardcase_edge.verifier import verify
 
 from .rows import codes_of, readings_of
+from .uses import margins, products, scores_of
 
-__all__ = ["align"]
+__all__ = ["align", "code_table"]
 
 REACH = 64  # integer steps a threshold may move
+EXACT = 2.0**52  # sums of floats below this are sums of integers
 
 
 def align(draft: Program, program: Program, X: NDArray[np.float64]) -> Program:
@@ -36,6 +38,7 @@ def align(draft: Program, program: Program, X: NDArray[np.float64]) -> Program:
         No label is seen.
     """
     codes = codes_of(program, readings_of(program, X))
+    table = _table(codes)
     before, after = Machine(draft), Machine(program)
     pairs: dict[tuple[Slice, str], tuple[NDArray[Any], NDArray[Any]]] = {}  # many branches may compare the same scores
     nodes: list[Node] = []
@@ -45,7 +48,7 @@ def align(draft: Program, program: Program, X: NDArray[np.float64]) -> Program:
             assert isinstance(node, Branch)
             key = (node.scores, node.rule)
             if key not in pairs:
-                pairs[key] = (_values(before, old, codes), _values(after, node, codes))
+                pairs[key] = (_values(before, old, codes, table), _values(after, node, codes, table))
             node = _align(old, node, *pairs[key])
         nodes.append(node)
     aligned = replace(program, nodes=tuple(nodes))
@@ -59,6 +62,15 @@ def _can_move(node: Node, program: Program) -> bool:
         and node.rule in (THRESHOLD, MARGIN)
         and not isinstance(program.scorers[node.scores.scorer], Opaque)
     )
+
+
+def code_table(program: Program, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Every column's codes of rows X, (n, n_columns), all sensors read."""
+    return _table(codes_of(program, readings_of(program, X)))
+
+
+def _table(codes: Sequence[list[int]]) -> NDArray[np.float64]:
+    return np.array(codes, dtype=np.float64).reshape(len(codes), -1)[:, ::2]
 
 
 def _align(old: Branch, node: Branch, floats: NDArray[Any], integers: NDArray[Any]) -> Node:
@@ -75,17 +87,21 @@ def _align(old: Branch, node: Branch, floats: NDArray[Any], integers: NDArray[An
     return replace(node, threshold=node.threshold + best)
 
 
-def _values(machine: Machine, node: Branch, codes: Sequence[list[int]]) -> NDArray[Any]:
+def _values(machine: Machine, node: Branch, codes: Sequence[list[int]], table: NDArray[np.float64]) -> NDArray[Any]:
     """What the branch compares, per row on which its scorer may run."""
     part = node.scores
-    score = machine.score[part.scorer]
     scorer = machine.program.scorers[part.scorer]
-    needed: list[int] = []
+    here = np.ones(len(codes), dtype=bool)
     if isinstance(scorer, Polynomial):
         needed = [c for c, sub in zip(scorer.columns, scorer.substitutes, strict=True) if sub is None]
-    out = []
-    for row in codes:
-        if all(row[2 * c] != MISSING for c in needed):
-            scores = score(row)[part.start : part.stop]
-            out.append(margin_of(scores) if node.rule == MARGIN else scores[0])
+        here = (table[:, needed] != MISSING).all(axis=1)
+        values = products(scorer, table[here])
+        largest = np.abs(values) @ np.abs(np.array(scorer.weights, dtype=np.float64)).T if len(values) else values
+        if largest.max(initial=0.0) + max(map(abs, scorer.bias)) < EXACT:
+            mine = scores_of(scorer, values)[:, part.start : part.stop]
+            return margins(mine) if node.rule == MARGIN else mine[:, 0]
+    score, out = machine.score[part.scorer], []
+    for row in (codes[k] for k in np.flatnonzero(here).tolist()):
+        scores = score(row)[part.start : part.stop]
+        out.append(margin_of(scores) if node.rule == MARGIN else scores[0])
     return np.array(out)

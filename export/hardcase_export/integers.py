@@ -9,18 +9,28 @@ import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hardcase_edge.bundle import read_bundle_bytes, unpack_bundle
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.manifest import Manifest
 from hardcase_edge.program import Forward, Polynomial, Program
 
-from .align import align
+from .align import align, code_table
 from .front import Point
 from .parity import Parity, parity
 from .quantise import Quantised, quantise
+from .rows import decisions
+from .shrink import shrink, sizes_of
 from .tables import Rows, read_rows
+from .uses import split
 
-__all__ = ["Made", "make_integers", "read_draft"]
+__all__ = ["Made", "make_integers", "read_draft", "to_integers"]
+
+MAX_ROWS = 8_000  # that sizes are chosen on
+PARTS = (0.5, 0.35, 0.25, 0.12, 0.06, 0.0)  # of the decisions that may change, how many sizes are chosen for
+SAFE_PART = 0.6  # of them may change on rows that made no choice
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,7 @@ def make_integers(build: Path, point: Point, min_agreement: float, legacy: str) 
     """
     draft, manifest = read_draft(build, point, legacy)
     valid, test = (read_rows(build / f"{name}.npz", manifest) for name in ("valid", "test"))
-    made, on_valid = _integers(draft, valid, min_agreement)
+    made, on_valid = to_integers(draft, valid, min_agreement)
     measured = {"valid": on_valid, "test": _compare(draft, made.program, test)}
     _check_agreement(measured, min_agreement)
     return Made(draft, manifest, made, valid, test, on_valid, measured["test"])
@@ -91,8 +101,14 @@ def _sha256_of(path: Path) -> str:
 # ---------------------------------------------------------------- floats to integers
 
 
-def _integers(draft: Program, rows: Rows, min_agreement: float) -> tuple[Quantised, Parity]:
-    """The quantised program, aligned on these rows; 8-bit weights become 16 where agreement asks for it."""
+def to_integers(draft: Program, rows: Rows, min_agreement: float) -> tuple[Quantised, Parity]:
+    """The quantised program, aligned on these rows; 8-bit weights become 16 where agreement asks for it.
+
+    Polynomials of products are made as small as agreement allows, and are left whole where nothing can be gained.
+    """
+    small = _small(draft, rows, min_agreement)
+    if small is not None:
+        return small
     made, found = _attempt(draft, rows, None)
     if found.agreement < min_agreement and any(isinstance(s, Polynomial) and s.weight_bits == 8 for s in draft.scorers):
         made, found = _attempt(draft, rows, 16)
@@ -100,9 +116,39 @@ def _integers(draft: Program, rows: Rows, min_agreement: float) -> tuple[Quantis
 
 
 def _attempt(draft: Program, rows: Rows, weight_bits: int | None) -> tuple[Quantised, Parity]:
-    made = quantise(draft, weight_bits=weight_bits)
-    made = replace(made, program=align(draft, made.program, rows.X))
+    made = _aligned(draft, quantise(draft, weight_bits=weight_bits), rows)
     return made, _compare(draft, made.program, rows)
+
+
+def _aligned(draft: Program, made: Quantised, rows: Rows) -> Quantised:
+    return replace(made, program=align(draft, made.program, rows.X))
+
+
+def _small(draft: Program, rows: Rows, min_agreement: float) -> tuple[Quantised, Parity] | None:
+    """The smallest program that stays well within the difference allowed on rows that made no choice."""
+    order = np.random.default_rng(0).permutation(len(rows.y))[:MAX_ROWS]
+    seen, unseen = (_some(rows, part) for part in np.split(order, [3 * len(order) // 4]))
+    parted = split(draft)
+    if not any(isinstance(s, Polynomial) and s.terms and len(s.terms[0]) > 1 for s in parted.scorers) or not len(
+        unseen.y
+    ):
+        return None
+    traces = [d.trace for d in decisions(draft, seen.X, seen.hpc, seen.confidence)]
+    sizes = sizes_of(parted, code_table(draft, seen.X), traces)
+    share = 1 - min_agreement
+    for part in PARTS:
+        made = _aligned(draft, quantise(shrink(parted, sizes, part * share * len(traces))), seen)
+        found = _compare(draft, made.program, unseen)
+        if 1 - found.agreement <= SAFE_PART * share and 1 - found.labels <= SAFE_PART * share / 2:
+            whole = _compare(draft, made.program, rows)
+            return (made, whole) if whole.agreement >= min_agreement else None
+    return None
+
+
+def _some(rows: Rows, numbers: NDArray[np.int64]) -> Rows:
+    """Some of the rows, by number."""
+    hpc, confidence = (None if x is None else x[numbers] for x in (rows.hpc, rows.confidence))
+    return Rows(rows.X[numbers], rows.y[numbers], hpc, confidence)
 
 
 def _check_agreement(measured: dict[str, Parity], min_agreement: float) -> None:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from hardcase_edge.bundle import Bundle, pack_bundle
+from hardcase_edge.encoder import encode
 from hardcase_edge.errors import InputError
 from hardcase_edge.files import write_whole
 from hardcase_edge.load import MAX_KEY_BYTES, load_bytes
 from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import Answer
+from hardcase_edge.program import Answer, Program
 from hardcase_edge.signature import sign, signature_path
 from hardcase_edge.verifier import Report
 
@@ -26,9 +27,10 @@ from .held_out import BuildTrial, HeldOut, check_unseen, read_held_out
 from .integers import Made, make_integers, read_draft
 from .parity import Parity
 from .promised import Terms, choose
-from .quantise import Quantised
+from .quantise import Quantised, quantise
+from .shrink import n_weights
 
-__all__ = ["MIN_AGREEMENT", "Exported", "export_bundle", "export_point"]
+__all__ = ["MIN_AGREEMENT", "Exported", "Weights", "export_bundle", "export_point", "read_key", "write_signed"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +52,16 @@ class Exported:
     valid: Parity
     test: Parity
     promise: dict[str, Any] | None = None  # as in the manifest's claims
+    weights: Weights | None = None  # of a program with polynomials
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Of polynomials, weights that are not 0, as trained and as written; and the bundle's bytes if all were written."""
+
+    before: int
+    after: int
+    bytes_before: int
 
 
 def export_bundle(
@@ -128,7 +140,7 @@ def _check(key: str | Path | None, min_agreement: float) -> bytes | None:
     """The private key; both arguments are checked before any work."""
     if not 0 <= min_agreement <= 1:
         raise InputError(f"--min-agreement is {min_agreement}, a share from 0 to 1 is expected")
-    return None if key is None else _read_key(Path(key))
+    return None if key is None else read_key(Path(key))
 
 
 def _export(
@@ -149,7 +161,7 @@ def _export(
     if beside is not None:
         beside(front, made)
     if out is not None:
-        _write(out, data, None if private is None else sign(data, private))
+        write_signed(out, data, None if private is None else sign(data, private))
     return Exported(
         path=out,
         sha256=loaded.bundle.sha256,
@@ -162,13 +174,26 @@ def _export(
         valid=made.on_valid,
         test=made.on_test,
         promise=claims.get("promise"),
+        weights=_weights(made.draft, program, len(data)),
     )
+
+
+def _n_bytes(program: Program) -> int:
+    return sum(len(values) * values.itemsize for values in encode(program).values())
+
+
+def _weights(draft: Program, program: Program, n_bytes: int) -> Weights | None:
+    if not n_weights(draft):
+        return None
+    whole = _n_bytes(quantise(draft).program) - _n_bytes(program)
+    return Weights(n_weights(draft), n_weights(program), n_bytes + whole)
 
 
 # ---------------------------------------------------------------- reading
 
 
-def _read_key(path: Path) -> bytes:
+def read_key(path: Path) -> bytes:
+    """The private key's file, bounded."""
     try:
         with open(path, "rb") as file:
             return file.read(MAX_KEY_BYTES)
@@ -207,7 +232,7 @@ def _value_scales(made: Quantised) -> dict[str, float]:
 # ---------------------------------------------------------------- writing
 
 
-def _write(out: Path, data: bytes, signature: bytes | None) -> None:
+def write_signed(out: Path, data: bytes, signature: bytes | None) -> None:
     """The bundle, then its signature: a crash between them leaves a bundle that a device with a key refuses."""
     write_whole(out, data)
     beside = signature_path(out)

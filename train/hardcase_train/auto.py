@@ -18,7 +18,7 @@ from .settings import settings_of
 __all__ = ["DEFAULT", "families"]
 
 DEFAULT = ("adapt-gbrt", "static", "cascade")
-OTHERS = ("greedy-miser", "budget-prune", "l1", "adapt-lin")  # adapt-lstsq is near the last and slower: by name
+OTHERS = ("greedy-miser", "budget-prune", "l1", "adapt-lin", "dag")  # adapt-lstsq is near the last and slower: by name
 RUNNERS = {  # of each family's grid; whole paths of the linear ones, so one of them is enough
     "adapt-gbrt": slice(1, None, 4),
     "static": slice(0, None, 3),
@@ -27,6 +27,7 @@ RUNNERS = {  # of each family's grid; whole paths of the linear ones, so one of 
     "budget-prune": slice(1, 2),
     "l1": slice(0, 1),
     "adapt-lin": slice(1, 2),
+    "dag": slice(-1, None),
 }
 RACE_ROWS = 400  # about so many training rows
 WORTH = 0.05  # mean logarithm of cost: a family enters if it makes the front about so much cheaper

@@ -17,6 +17,7 @@ from hardcase_edge.program import (
     MARGIN,
     MISSING,
     THRESHOLD,
+    TOURNAMENT,
     Acquire,
     Answer,
     Branch,
@@ -33,6 +34,7 @@ from hardcase_edge.program import (
 
 from .affine import affine_codes
 from .boosting import add_tree
+from .filter_tree import play
 
 __all__ = ["Batch", "Outcome", "margins_of"]
 
@@ -165,9 +167,11 @@ class Batch:
 
     def _branch(self, nodes: Sequence[Node], node: Branch, rows: np.ndarray, bought: np.ndarray) -> np.ndarray:
         scores = self.scores(node.scores.scorer, rows, bought)[:, node.scores.start : node.scores.stop]
-        assert node.rule in (THRESHOLD, MARGIN)
-        yes = scores[:, 0] > node.threshold if node.rule == THRESHOLD else margins_of(scores) >= node.threshold
+        assert node.rule in (THRESHOLD, MARGIN, TOURNAMENT)
         can = [self._can_have(nodes[t], rows, bought) for t in node.targets]
+        if node.rule == TOURNAMENT:
+            return np.array(node.targets)[play(node.bracket, scores, np.array(can))]
+        yes = scores[:, 0] > node.threshold if node.rule == THRESHOLD else margins_of(scores) >= node.threshold
         yes = np.where(can[0] & ~can[1], False, np.where(can[1] & ~can[0], True, yes))
         return np.where(yes, node.targets[1], node.targets[0])
 
@@ -191,10 +195,13 @@ class Batch:
 
 
 def _send(rows: np.ndarray, targets: np.ndarray, arrived: dict[int, list[np.ndarray]]) -> None:
-    """Note which rows arrive at which node next; at most two nodes are targets of the rows of one."""
-    some = targets[:1]
-    for t in {int(t) for t in (*some, *targets[targets != some][:1])}:
-        arrived.setdefault(t, []).append(rows[targets == t])
+    """Note which rows arrive at which node next."""
+    left = np.ones(len(rows), dtype=bool)
+    while left.any():
+        t = int(targets[left.argmax()])
+        here = targets == t
+        arrived.setdefault(t, []).append(rows[here])
+        left &= ~here
 
 
 def _cells(node: Acquire | Forward, rows: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -86,6 +86,13 @@ class Ensemble:
             )
         return Trees(tuple(place[f] for f in used), tuple(float(b) for b in self.base), tuple(trees))
 
+    def only(self, which: Sequence[int]) -> Ensemble:
+        """The same with some of the outputs; its trees have one each."""
+        place = {m: k for k, m in enumerate(which)}
+        kept = [t for t, (m, _) in enumerate(self.outputs) if m in place]
+        trees, outputs = [self.trees[t] for t in kept], [(place[self.outputs[t][0]], 1) for t in kept]
+        return Ensemble(self.bins, self.features, self.base[list(which)], trees, outputs)
+
     def _cut(self, feature: int, bin_: int, dtypes: Sequence[str]) -> Number:
         """The reading at which a bin ends, in the feature's declared type."""
         cuts = self.bins.cuts[feature]

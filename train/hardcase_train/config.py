@@ -14,7 +14,19 @@ from hardcase_edge.errors import InputError
 __all__ = ["DEFAULT_METHODS", "METHODS", "SIZES", "Config", "SensorConfig", "check_method", "check_size", "read_config"]
 
 DEFAULT_METHODS = ("auto",)
-METHODS = ("auto", "adapt-gbrt", "static", "cascade", "adapt-lin", "adapt-lstsq", "greedy-miser", "l1", "budget-prune")
+METHODS = (
+    "auto",
+    "adapt-gbrt",
+    "static",
+    "cascade",
+    "adapt-lin",
+    "adapt-lstsq",
+    "greedy-miser",
+    "l1",
+    "budget-prune",
+    "dag",
+    "lp-tree",
+)
 SIZES = ("auto", "small", "large")
 MAX_CONFIG_BYTES = 1_000_000
 MAX_COST = 1e9

@@ -19,6 +19,7 @@ __all__ = [
     "Cut",
     "Cuts",
     "Meeting",
+    "best_bound",
     "expected",
     "mean_value",
     "priced_cuts",
@@ -133,6 +134,11 @@ def _cut(stage: Meeting, loss: np.ndarray, reach: np.ndarray) -> Cut:
         return cut
     easy = _bound(stage.gate, *stage.by_gate, np.where(reach & (stage.margin < cut.margin), loss, 0.0))
     return Cut(-NEVER) if easy >= NEVER else Cut(cut.margin, easy)
+
+
+def best_bound(key: np.ndarray, loss: np.ndarray) -> float:
+    """The bound of ``key`` (n,) below which the sum of ``loss`` (n,) is least; -NEVER where every sum loses."""
+    return _bound(key, *_sorted(key), loss)
 
 
 def _sorted(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.program import Acquire, Answer
+from hardcase_edge.program import Answer, Forward, Program
 
 from .arrays import make_problem, row_weights
 from .batch import Batch, Outcome
@@ -64,7 +64,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     hpc_ : f0, fitted to all rows and class numbers; None where its probabilities were given
     classes_ : (n_classes,) labels
     n_features_in_ : int
-    sensors_ : list of int, those that are bought before a case is answered or forwarded
+    sensors_ : list of int, those that some row buys before it is answered or forwarded, all sensors working
     figures_ : dict, ``accuracy``, ``cost``, ``forward_rate`` and ``loss_se`` on the judged rows
     """
 
@@ -127,9 +127,9 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n_classes = len(self.classes_)
         problem = make_problem(X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, seed, self.size)
+        X = held(X, problem.features)
         self.hpc_, said = None, given
         if said is None:
-            X = held(X, problem.features)
             model = self._unfitted(seed)
             said = out_of_fold(model, X, y, n_classes, seed, weight=weight)
             self.hpc_ = fit_hpc(model, X, y, weight)
@@ -140,7 +140,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         assert program is not None
         self.program_ = order.restored(program)
         self.figures_ = point.valid
-        self.sensors_ = sorted({s for n in self.program_.nodes if isinstance(n, Acquire) for s in n.sensors})
+        self.sensors_ = _bought(self.program_, X)
 
     def _unfitted(self, seed: int) -> Any:
         """f0 as it is to be fitted."""
@@ -243,3 +243,10 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _bought(program: Program, X: np.ndarray) -> list[int]:
+    """Sensors that some of the rows buy before they are answered or forwarded."""
+    nodes = [program.nodes[n.fallback] if isinstance(n, Forward) else n for n in program.nodes]
+    _, bought = Batch(program, X).walk(np.zeros(len(X), dtype=np.int64), nodes)
+    return np.flatnonzero(bought.any(axis=1)).tolist()

@@ -13,9 +13,11 @@ from typing import Any
 
 from .adapt_points import adapt_grid, adapt_run, greedy_grid, greedy_run
 from .cascade import cascade_grid, cascade_run
+from .dag_policy import dag_grid, dag_run
 from .front import Point, best_points, with_test
 from .judge import Judge
 from .linear_points import LINEAR_METHODS, linear_grid, linear_run
+from .lp_tree import lp_grid, lp_run
 from .prune_points import prune_grid, prune_run
 from .static_subset import static_grid, static_run
 from .subsets import SubsetSearch
@@ -47,6 +49,8 @@ FAMILIES = {
     "adapt-gbrt": Family(adapt_grid, adapt_run),
     "greedy-miser": Family(greedy_grid, greedy_run),
     "budget-prune": Family(prune_grid, prune_run),
+    "dag": Family(dag_grid, dag_run),
+    "lp-tree": Family(lp_grid, lp_run),
     **{m: Family(partial(linear_grid, m), partial(linear_run, m)) for m in LINEAR_METHODS},
 }
 

@@ -83,7 +83,7 @@ class SubsetSearch:
         self.size = p.size
         self.costs = np.array([max(to_unit(s.cost[0]), 1e-9) for s in p.sensors])
         seen = self.judge.fold >= N_FOLDS // 2 if self.judge.is_crossed else np.ones(len(p.train.y), dtype=bool)
-        self._probe_train = _sample(np.flatnonzero(seen), self.size.probe_rows, p.seed)
+        self.probe_train = _sample(np.flatnonzero(seen), self.size.probe_rows, p.seed)
         judged = np.ones(len(self.judge.y), dtype=bool)
         if self.judge.is_crossed:
             judged[: len(seen)] = ~seen
@@ -131,7 +131,7 @@ class SubsetSearch:
 
     def _probe(self, subset: Subset) -> Probe:
         p, size = self.problem, self.size
-        e = fit_classifier(p, subset, *self._probe_rows, size.probe, size.probe_trees, self._probe_train)
+        e = fit_classifier(p, subset, *self._probe_rows, size.probe, size.probe_trees, self.probe_train)
         X, y = self.judge.X[self.probed][:, e.features], self.judge.y[self.probed]
         scores = ensemble_scores(e, e.bins.transform(X))
         log_p = log_probability(scores)

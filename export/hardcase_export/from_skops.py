@@ -1,0 +1,123 @@
+"""Source models of skops files: a zip of a description and arrays. Every name in it is looked up in our list first.
+
+skops has a list of its own, longer than what is needed here. So the description is read as plain JSON and each type and
+each way of building one is compared with ours; only then may skops build the estimator. Nothing is unpickled, and the
+estimator never predicts: its compiled parts would believe whatever numbers the file put into them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from hardcase_edge.errors import InputError
+
+from .from_sklearn import KNOWN, from_sklearn
+from .source import MAX_MODEL_BYTES, Source
+
+__all__ = ["read_skops"]
+
+MAX_SCHEMA_BYTES = 64 * 1024**2
+MAX_ENTRIES = 100_000
+MAX_DEPTH = 60
+LOADERS = {
+    "DictNode", "FunctionNode", "JsonNode", "ListNode", "LossNode", "NdArrayNode", "ObjectNode", "PartialNode",
+    "RandomGeneratorNode", "RandomStateNode", "SliceNode", "TreeNode", "TupleNode", "TypeNode",
+}  # fmt: skip
+NAMES = {
+    "builtins": {"bool", "dict", "float", "int", "list", "slice", "str", "tuple"},
+    "functools": {"partial"},  # of what stands below
+    "numpy": {
+        "Generator", "RandomState", "bool", "bool_", "float32", "float64", "int32", "int64", "ndarray", "str_",
+        "uint32", "uint64", "uint8",
+    },
+    "sklearn": {
+        *KNOWN, "AbsoluteError", "ColumnTransformer", "CyAbsoluteError", "CyExponentialLoss", "CyHalfBinomialLoss",
+        "CyHalfMultinomialLoss", "CyHalfSquaredError", "CyHuberLoss", "CyPinballLoss", "DummyClassifier",
+        "DummyRegressor", "EpsilonInsensitive", "ExponentialLoss", "FunctionTransformer", "HalfBinomialLoss",
+        "HalfLogitLink", "HalfMultinomialLoss", "HalfSquaredError", "Hinge", "Huber", "HuberLoss", "IdentityLink",
+        "Interval", "LabelBinarizer", "LabelEncoder", "Log", "LogitLink", "ModifiedHuber", "MultinomialLogit",
+        "OrdinalEncoder", "PinballLoss", "SquaredEpsilonInsensitive", "SquaredHinge", "SquaredLoss", "StandardScaler",
+        "Tree", "TreePredictor", "_BinMapper", "check_array",
+    },
+}  # fmt: skip
+_ZIP = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError)
+_DAMAGED = (*_ZIP, KeyError, ValueError)
+
+
+def read_skops(data: bytes) -> Source:
+    """The source model of a skops file.
+
+    Raises
+    ------
+    InputError
+        It is cut or too large, names a type that is not on the list, or skops is not installed.
+    """
+    try:
+        from skops import io as skops
+    except ImportError as error:
+        raise InputError("a .skops file needs skops: pip install 'hardcase-export[skops]'") from error
+    names = _audit(_schema(data))
+    try:
+        found = skops.loads(data, trusted=sorted(names & set(skops.get_untrusted_types(data=data))))
+    except InputError:
+        raise
+    except Exception as error:  # whatever a damaged description makes of it
+        line = " ".join(str(error).split())[:120]
+        raise InputError(f"the skops file cannot be read ({line}); write it again with skops.io.dump") from error
+    return replace(from_sklearn(found), predict=None)
+
+
+def _schema(data: bytes) -> Any:
+    """The description, bounded before anything is unpacked."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = archive.infolist()
+            size = sum(entry.file_size for entry in entries)
+            if len(entries) > MAX_ENTRIES or size > MAX_MODEL_BYTES:
+                raise InputError(
+                    f"the skops file unpacks to {len(entries)} entries of {size} bytes; train a smaller model"
+                )
+            info = archive.getinfo("schema.json")
+            if info.file_size > MAX_SCHEMA_BYTES:
+                raise InputError(f"the skops file describes itself in {info.file_size} bytes; train a smaller model")
+            return json.loads(archive.read(info))
+    except _DAMAGED as error:
+        raise InputError("the model is no skops file, or cut; write it with skops.io.dump") from error
+
+
+def _audit(schema: Any) -> set[str]:
+    """All types that the description names, if each is on the list."""
+    names = set()
+    for node in _nodes(schema):
+        module, kind, loader = (str(node.get(key, "")) for key in ("__module__", "__class__", "__loader__"))
+        if loader not in LOADERS:
+            raise InputError(
+                f"the skops file wants to be built by {loader[:40]!r}, which is not on our list of plain ways"
+            )
+        root = module.partition(".")[0]
+        is_known = kind in NAMES.get(root, ())
+        if not is_known:
+            raise InputError(f"the skops file names {module[:60]}.{kind[:40]}, which is not on our list of models")
+        names.add(f"{module}.{kind}")
+    return names
+
+
+def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every part of the description that says how it is built."""
+    ahead = [(schema, 0)]
+    while ahead:
+        part, depth = ahead.pop()
+        if depth > MAX_DEPTH:
+            raise InputError(f"the skops file is nested more than {MAX_DEPTH} deep")
+        if isinstance(part, dict):
+            if "__loader__" in part or "__class__" in part:
+                yield part
+            ahead += [(x, depth + 1) for x in part.values()]
+        elif isinstance(part, list):
+            ahead += [(x, depth + 1) for x in part]

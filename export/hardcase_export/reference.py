@@ -1,0 +1,61 @@
+"""What a source model says, computed from its plain numbers alone: each row walks each tree by the source's own cuts.
+
+Sums are made in float64, tree by tree, in the source's order. It shares nothing with the integers that a program holds,
+so it is what they are compared with where the source's own library is not at hand.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .source import Source, SourceTree
+
+__all__ = ["labels_of_scores", "reference_scores"]
+
+
+def reference_scores(source: Source, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scores (n, n_outputs) of rows (n, n_features), NaN for missing."""
+    if source.dtype == "f32":
+        with np.errstate(over="ignore"):
+            X = X.astype(np.float32).astype(np.float64)
+    if source.linear is not None:
+        return np.asarray(X @ source.linear.weights.T + source.linear.bias)
+    out = np.tile(np.array(source.base, dtype=np.float64), (len(X), 1))
+    columns = np.asfortranarray(X)
+    for tree in source.trees:
+        leaf = _leaves(tree, columns)
+        out[:, tree.output : tree.output + tree.leaves.shape[1]] += tree.leaves[leaf]
+    return out
+
+
+def _leaves(tree: SourceTree, X: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The leaf that each row reaches, (n,)."""
+    leaf = np.zeros(len(X), dtype=np.int64)
+    ahead = [(0 if tree.splits else -1, np.arange(len(X)))]
+    while ahead:
+        node, rows = ahead.pop()
+        if node < 0:
+            leaf[rows] = -1 - node
+            continue
+        feature, cuts, sides, missing_left = tree.splits[node]
+        x = X[rows, feature]
+        if sides in ((True, False), (False, True)):
+            left = (x <= cuts[0]) == sides[0]
+        else:
+            left = np.array(sides)[np.searchsorted(np.array(cuts), x, side="left") if cuts else np.zeros(len(x), int)]
+        missing = np.isnan(x)
+        if missing.any():
+            left = np.where(missing, missing_left, left)
+        for child, mine in zip(tree.children[node], (rows[left], rows[~left]), strict=True):
+            if len(mine):
+                ahead.append((child, mine))
+    return leaf
+
+
+def labels_of_scores(scores: NDArray[np.floating] | NDArray[np.integer], *, ties_up: bool = False) -> NDArray[np.int64]:
+    """Class indices (n,): the sign of one score, the first of the best of several."""
+    if scores.shape[1] > 1:
+        return np.asarray(scores.argmax(axis=1), dtype=np.int64)
+    up = scores[:, 0] >= 0 if ties_up else scores[:, 0] > 0
+    return np.asarray(up, dtype=np.int64)

@@ -1,0 +1,195 @@
+"""The method ``dag``: policies on a graph of sensor sets, over prices on cost.
+
+States are all sets of a few sensors, or all unions of a few subsets of many (``sensor_subsets``). A price turns cost
+into error, the bank says what it loses to stop in a state, and ``dag.graph_reduce`` learns every state's policy; to
+forward is one more way to stop, at the chance that f0 is wrong and the price of asking it. docs/math.md (58) to (70).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hardcase_edge.meter import Meter, to_unit
+
+from .bank import BANKS, Classifier, make_bank, stop_losses
+from .chains import Chains
+from .chances import cloud_chance
+from .dag import Graph, all_subsets, graph_reduce, reach_of, unions
+from .dag_program import dag_point
+from .dag_rows import DagRows
+from .estimator import Limits, PolicyClassifier
+from .front import Point, best_points
+from .judge import Judge
+from .sensor_subsets import find_subsets
+from .state_policy import LEARNERS, StatePolicy, learn_state
+from .subsets import Subset, SubsetSearch
+from .terms import n_terms
+
+__all__ = ["Dag", "DagClassifier", "dag_grid", "dag_run", "graph_of"]
+
+PRICES = tuple(np.geomspace(0.01, 3.0, 14).tolist())  # error for what the dearest case can cost
+FEW_SENSORS = 5  # of so many every set is a state
+MAX_VALUES = 10**8  # of terms on training rows: 400 megabytes
+FLOOR = 0.05  # of a row's weight in states that it does not come to, from the second pass on
+
+
+@dataclass
+class Dag:
+    """A graph's bank and what learning its policies needs, for any price.
+
+    Parameters
+    ----------
+    bank : one of ``bank.BANKS``
+    learner : of the matches, one of ``state_policy.LEARNERS``
+    is_plain : as in the paper: errors are counted, not their chances; no cut on a classifier's margin, and no tree
+        gives way to one that sends all rows the same way
+    n_passes : from the second on, rows count less in states that the pass before does not bring them to
+    forwards : whether to ask f0 is an action
+    known : a bank that is there already; None: it is made
+    """
+
+    rows: DagRows
+    bank: str = "polynomial"
+    learner: str = "polynomial"
+    is_plain: bool = False
+    n_passes: int = 2
+    forwards: bool = True
+    n_jobs: int = 1
+    known: Sequence[Classifier] | None = None
+
+    def __post_init__(self) -> None:
+        rows, p = self.rows, self.rows.problem
+        self.classifiers = self.known or make_bank(rows, self.bank, self.n_jobs)
+        rows.prepare(self.learner == "polynomial", self.learner == "trees")
+        self.margins = [one.margin for one in self.classifiers]
+        self.losses = stop_losses(rows, self.classifiers, self.is_plain)
+        meter, states = Meter(p), rows.graph.states
+        spent = np.array([to_unit(meter.total(s, 0)) for s in states])
+        self.costs = np.array([spent[t] - spent[s] for s, edges in enumerate(rows.graph.edges) for t in edges])
+        asked = np.array([to_unit(meter.total({*s, *p.hpc_sensors}, 1)) for s in states]) - spent
+        wrong = p.train.hpc_label != p.train.y
+        chance = wrong if self.is_plain else cloud_chance(p.train.hpc, p.train.y, p.train.weight)
+        self.asked, self.cloud = asked, chance.astype(np.float64)
+        self.unit = max(p.forward_cost if self.forwards else spent.max(), 1e-9)
+
+    def learn(self, price: float) -> list[StatePolicy | None]:
+        """All states' policies where a unit of cost is worth ``price`` errors."""
+        rows = self.rows
+        other = self.cloud[:, None] + price * self.asked if self.forwards else None
+        focus = np.ones(self.losses.shape)
+        policies: list[Any] = []
+        for turn in range(self.n_passes):
+
+            def learn(s: int, costs: np.ndarray, focus: np.ndarray = focus) -> tuple[StatePolicy, np.ndarray]:
+                weight = rows.weight * focus[:, s]
+                return learn_state(rows, s, costs, self.margins[s], weight, self.learner, self.is_plain)
+
+            found = graph_reduce(rows.graph, self.losses, price * self.costs, learn, other, self.n_jobs)
+            policies, choices, _ = found
+            if turn + 1 < self.n_passes:
+                reach = reach_of(rows.graph, choices)
+                focus = np.where(reach, 1.0, FLOOR)
+                focus[:, ~reach.any(axis=0)] = 1.0
+        return policies
+
+    def point(self, price: float, params: dict[str, Any]) -> Point:
+        """The program that a price leads to, with its figures on the judged rows."""
+        return dag_point(self.rows, self.classifiers, self.learn(price), {**params, "price": price})
+
+    def points(self, params: dict[str, Any], prices: Sequence[float] = ()) -> list[Point]:
+        """The points that the judged rows keep over prices, said in errors for what a forwarded case costs.
+
+        Where none is forwarded: for what the dearest state does.
+        """
+        return best_points([self.point(p / self.unit, params) for p in prices or PRICES])
+
+
+def graph_of(search: SubsetSearch, how: str, count: int) -> Graph:
+    """States of a problem: "all" sets of its sensors, or unions of ``count`` subsets.
+
+    Subsets are "greedy" (Algorithm 2), or a "chain" of nested ones, which has no more states than subsets. They hold
+    what costs nothing, and that is a subset of its own. Where the unions are more than 256, the last subsets are left
+    out; the set of all sensors stays.
+
+    Raises
+    ------
+    ValueError
+        All sets are too many.
+    """
+    sensors = search.problem.sensors
+    everything = tuple(range(len(sensors)))
+    if how == "all":
+        return all_subsets(len(sensors))
+    sets = find_subsets(search, count - 1) if how == "greedy" else _some(search.once(Chains).climbed, count - 1)
+    free = tuple(s for s in everything if not any(sensors[s].cost))
+    subsets = [free, everything, *({*s, *free} for s in sets)]
+    while True:
+        try:
+            return unions(subsets)
+        except ValueError:
+            subsets = subsets[:-1]
+
+
+def _some(chain: list[Subset], count: int) -> list[Subset]:
+    """So many sets of a chain, evenly, the first and the last among them."""
+    return [chain[k] for k in np.unique(np.linspace(0, len(chain) - 1, min(count, len(chain))).round().astype(int))]
+
+
+@dataclass(eq=False, repr=False)
+class DagClassifier(PolicyClassifier):
+    """A policy on a graph of sensor sets.
+
+    Parameters
+    ----------
+    bank : "polynomial", "trees" or "shared" (one polynomial, of which each state has a part)
+    learner : of the policies, "polynomial" or "trees"
+    degree : of the polynomials, 1 to 3
+    n_subsets : states are the unions of so many subsets, 1 to 8; 0: every set of sensors, at most 8 of them
+    n_passes : 1 as in the paper; with more, rows count less in states that they do not come to
+    n_jobs : int or None, threads; None is one
+    others : those of ``PolicyClassifier``, by name
+    """
+
+    bank: str = "polynomial"
+    learner: str = "polynomial"
+    degree: int = 2
+    n_subsets: int = 4
+    n_passes: int = 2
+    n_jobs: int | None = None
+    _limits: ClassVar[Limits] = {"degree": (1, 3), "n_subsets": (0, 8), "n_passes": (1, 10)}
+
+    def points(self, judge: Judge) -> list[Point]:
+        """Policies over prices."""
+        for name, known in (("bank", BANKS), ("learner", tuple(LEARNERS))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} of DagClassifier is {getattr(self, name)!r}, one of {known} is expected")
+        search = SubsetSearch(judge, self.n_jobs or 1)
+        how = "greedy" if self.n_subsets else "all"
+        params = {"bank": self.bank, "learner": self.learner, "degree": self.degree, "subsets": how,
+                  "count": self.n_subsets, "passes": self.n_passes}  # fmt: skip
+        return dag_run(search, params)
+
+
+def dag_grid(search: SubsetSearch) -> list[dict[str, Any]]:
+    """Banks and degrees, on every set of a few sensors or on the unions of a few subsets; a setting has all prices."""
+    p = search.problem
+    few = len(p.sensors) <= FEW_SENSORS
+    shape = {"learner": "polynomial", "subsets": "all" if few else "greedy", "count": 0 if few else 4, "passes": 2}
+    degrees = [d for d in (2, 1) if d == 1 or n_terms(len(p.features), d) * len(p.train.y) <= MAX_VALUES]
+    return [
+        {"bank": "trees", "degree": degrees[0], **shape},
+        *({"bank": "polynomial", "degree": d, **shape} for d in degrees),
+    ]
+
+
+def dag_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
+    """The points of one setting over all prices."""
+    graph = graph_of(search, params["subsets"], params["count"])
+    rows = DagRows(search.judge, graph, params["degree"])
+    how = {"n_passes": params["passes"], "is_plain": params.get("plain", False)}
+    dag = Dag(rows, params["bank"], params["learner"], **how, n_jobs=search.n_jobs)
+    return dag.points(params)
