@@ -11,7 +11,20 @@ from pathlib import Path
 from hardcase_edge.columns import Reading
 from hardcase_edge.golden import GoldenCase, run_case
 from hardcase_edge.image import Image
-from hardcase_edge.program import Acquire, Answer, Candidate, Program, Select, Slice, Uplink
+from hardcase_edge.program import (
+    Acquire,
+    Answer,
+    Candidate,
+    Column,
+    Feature,
+    Program,
+    Rank,
+    Select,
+    Sensor,
+    Slice,
+    Trees,
+    Uplink,
+)
 from hardcase_edge.session import Decision, Machine
 from hardcase_edge.verifier import verify
 from hardcase_export.c_config import config_header
@@ -22,9 +35,9 @@ from hardcase_export.c_inline import inline_source, with_cells
 from hardcase_export.c_names import array, int64
 from hardcase_export.c_readings import pack_readings, reading_offsets
 from tests.oracle import Case, scores_of
-from tests.strategies import _trees, random_program, random_readings
+from tests.strategies import _tree, _trees, random_program, random_readings
 
-__all__ = ["random_cases", "random_ensembles", "write_programs", "write_unrolled"]
+__all__ = ["random_cases", "random_ensembles", "whole_numbers", "write_programs", "write_unrolled"]
 
 MAIN = """
 #include <stdio.h>
@@ -104,6 +117,24 @@ int main(void)
     return 0;
 }
 """
+
+
+def whole_numbers(seed: int) -> Program:
+    """One sensor of whole numbers, thresholds close together: the kernel's short way from readings to codes."""
+    rng = random.Random(seed)
+    columns = tuple(Column(f, Rank(tuple(range(rng.randint(-9, 0), rng.randint(1, 9))))) for f in (0, 1, 3, 4))
+    trees = [_tree(rng, 4, 1) for _ in range(30)]
+    one_way = tuple(replace(t, missing_left=(True,) * len(t.splits)) for t in trees)
+    base = Trees((0, 1, 2, 3), (7,), one_way)
+    return Program(
+        features=(Feature("i32"),) * 5,
+        sensors=(Sensor((4, 0, 3, 2, 1), (5,)),),
+        uplink=Uplink(),
+        columns=columns,
+        scorers=(base,),
+        nodes=(Acquire((0,), 1, 1), Answer(Slice(0, 0, 1), "value")),
+        n_classes=0,
+    )
 
 
 def random_ensembles(seed: int, count: int) -> Program:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge import ensemble_image
+from hardcase_edge import ensemble_image, evaluator
 from hardcase_edge.errors import ImageError, InputError
 from hardcase_edge.evaluator import KERNEL, PYTHON, VARIABLE, decide, name_of, open_machine
 from hardcase_edge.image import make_image
@@ -202,6 +202,8 @@ def test_without_the_extension_python_serves(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setitem(sys.modules, "hardcase_edge._kernel", None)
     monkeypatch.delattr("hardcase_edge._kernel", raising=False)
+    monkeypatch.delitem(sys.modules, "hardcase_edge.compiled", raising=False)
+    monkeypatch.setattr(evaluator, "_compiled", evaluator._compiled.__wrapped__)  # as in a process that has not looked
     assert name_of(open_machine(golden_program())) == PYTHON
     with pytest.raises(InputError, match="was not built"):
         open_machine(golden_program(), KERNEL)

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from hardcase_edge.image import Image
 from hardcase_edge.load import load_bundle
 from hardcase_edge.window import window_features
 from hardcase_export import c_size
 from hardcase_export.c_boards import BOARDS, COMPILER, EMULATOR, FILES
 from hardcase_export.c_export import KERNEL, write_c
-from tests.c_helpers import random_cases, random_ensembles, write_programs, write_unrolled
+from tests.c_helpers import random_cases, random_ensembles, whole_numbers, write_programs, write_unrolled
 from tests.golden.make_golden import GOLDEN
 from tests.strategies import random_program, random_readings
 from tests.targets import ROOT, TARGETS, Target, need, python_of
@@ -28,7 +29,10 @@ N_PROGRAMS, N_CASES = 80, 6
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Random programs of every size, replayed by one executable."""
-    programs = [random_program(seed, seed % 6) for seed in range(N_PROGRAMS)]
+    programs = [random_program(seed, seed % 6) for seed in range(N_PROGRAMS - 4)] + [whole_numbers(k) for k in range(4)]
+    plain = Image(programs[-1]).pack()
+    (sensors,) = struct.unpack_from("<I", plain, 4 * 11)
+    assert struct.unpack_from("<I", plain, sensors + 4 * 9) == (3,)
     cases = [random_cases(p, seed, N_CASES) for seed, p in enumerate(programs)]
     routes = {c.expected.route for some in cases for c in some}
     assert routes == {"local", "cloud", "degraded"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from .columns import Reading
@@ -26,13 +27,18 @@ EVALUATORS = (KERNEL, PYTHON)
 VARIABLE = "HARDCASE_EVALUATOR"
 
 
+@cache
+def _compiled() -> type[CompiledMachine] | None:
+    try:
+        from .compiled import CompiledMachine
+    except ImportError:
+        return None
+    return CompiledMachine
+
+
 def has_kernel() -> bool:
     """Whether the kernel was built when this package was installed."""
-    try:
-        from . import _kernel  # type: ignore[attr-defined]  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return _compiled() is not None
 
 
 def open_machine(program: Program, evaluator: str | None = None) -> Machine | CompiledMachine:
@@ -56,16 +62,15 @@ def open_machine(program: Program, evaluator: str | None = None) -> Machine | Co
         raise InputError(f"{VARIABLE} is {wanted!r}; {' or '.join(EVALUATORS)} is expected")
     if wanted == PYTHON:
         return Machine(program)
-    if not has_kernel():
+    compiled = _compiled()
+    if compiled is None:
         if wanted == KERNEL:
             raise InputError(
-                "the kernel is asked for and was not built: install a C compiler, then hardcase-edge from source"
+                "the kernel is asked for and was not built: install a C compiler, then run hardcase-edge doctor --build"
             )
         return Machine(program)
-    from .compiled import CompiledMachine
-
     try:
-        return CompiledMachine(program)
+        return compiled(program)
     except ImageError:
         if wanted == KERNEL:
             raise
@@ -80,12 +85,12 @@ def name_of(machine: Machine | CompiledMachine) -> str:
 def decide(
     machine: Machine | CompiledMachine,
     row: Sequence[Reading],
+    reply: tuple[int, int] | None = None,
     *,
     budget: int | None = None,
     item_size: int = 1,
     dead: Iterable[int] = (),
     cloud: bool = True,
-    reply: tuple[int, int] | None = None,
 ) -> Decision:
     """One whole decision over a row that is already known.
 
@@ -93,8 +98,8 @@ def decide(
     ----------
     machine : what ``open_machine`` gave
     row : (n_features,) readings in the program's order, None for missing
-    budget, item_size, dead, cloud : as of a session
     reply : (result, confidence) of the HPC where it is asked, None where it does not answer
+    budget, item_size, dead, cloud : as of a session
     """
     if not isinstance(machine, Machine):
         return machine.decide(row, budget=budget, item_size=item_size, dead=dead, cloud=cloud, reply=reply)

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from .cells import Cells
+from .cells import DIRECT, Cells
 from .ensemble_image import Ensemble, plan_ensemble
 from .errors import ImageError
 from .layout import DTYPES, KINDS, RULES
@@ -107,26 +107,30 @@ class Image:
         records: list[int] = []
         features, columns, n_features, n_columns = bytearray(), bytearray(), 0, 0
         for k, s in enumerate(p.sensors):
-            n_bytes, before = 0, n_columns
+            n_bytes, before, is_direct = 0, n_columns, True
             for f in s.features:
                 feature, size = p.features[f], _SIZE[p.features[f].dtype]
                 features += struct.pack("<HBB", sent.get(f, NOT_SENT), DTYPES.index(feature.dtype), feature.nullable)
                 n_bytes += -n_bytes % size
                 for cell in self.cells.of_feature(f):
-                    columns += self.cells.record(cell, n_bytes, out)
+                    record = self.cells.record(cell, n_bytes, out)
+                    columns += record
+                    is_direct = is_direct and record[:2] == bytes([DIRECT, 0])
                     n_columns += 1
                 n_bytes += size
             scorers = self._scorers_of(k)
             records += [n_features, len(s.features), before, n_columns - before, self._cost(s.cost), len(s.cost)]
-            records += [out.i16(scorers), len(scorers), n_bytes, self._plain(s)]
+            records += [out.i16(scorers), len(scorers), n_bytes, self._plain(s, is_direct)]
             n_features += len(s.features)
         self.at_features, self.at_columns = out.raw(bytes(features), 4), out.raw(bytes(columns), 4)
         return out.i32(records)
 
-    def _plain(self, sensor: Sensor) -> int:
-        """1 or 2: all readings are i32, or f32, and none may be missing; 0: anything else."""
+    def _plain(self, sensor: Sensor, is_direct: bool) -> int:
+        """1 or 2: all readings are i32, or f32, and none may be missing; 3: i32, into direct small cells; 0: other."""
         kinds = {(self.p.features[f].dtype, self.p.features[f].nullable) for f in sensor.features}
-        return 1 if kinds == {("i32", False)} else 2 if kinds == {("f32", False)} else 0
+        if kinds == {("i32", False)}:
+            return 3 if is_direct else 1
+        return 2 if kinds == {("f32", False)} else 0
 
     def _scorers_of(self, sensor: int) -> list[int]:
         """Scorers that read a column of this sensor: their scores are computed again once it is fed."""

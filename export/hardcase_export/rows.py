@@ -16,7 +16,7 @@ from hardcase_edge.meter import to_unit
 from hardcase_edge.program import MISSING, Program
 from hardcase_edge.session import CLOUD, Decision
 
-__all__ = ["Figures", "Reply", "codes_of", "decisions", "figures", "readings_of"]
+__all__ = ["Figures", "Reply", "codes_of", "decide", "decisions", "figures", "readings_of"]
 
 Reply = tuple[int, int]  # class index, confidence in basis points
 
@@ -94,7 +94,7 @@ def decisions(
         replies = list(zip(np.asarray(hpc).tolist(), said.tolist(), strict=True))
     out = []
     for k, (row, reply) in enumerate(zip(rows, replies, strict=True)):
-        out.append(decide(machine, row, reply=reply, budget=budget, dead=dead))
+        out.append(decide(machine, row, reply, budget=budget, dead=dead))
         if progress is not None and k % 100 == 99:
             progress(k + 1)
     return out

@@ -60,6 +60,7 @@ enum sensor {
     SENSOR_WORDS = 10, N_FEATURE = 0, N_FEATURES, N_COLUMN, N_COLUMNS, N_COST, N_COSTS, N_SCORERS, N_SCORERS_COUNT,
     N_READING_BYTES, N_PLAIN
 };
+enum plain { ALL_I32 = 1, ALL_F32, ALL_DIRECT }; /* of one type and none may be missing; i32 into small cells, cut off */
 enum column { COLUMN_BYTES = 12, C_RULE = 0, C_FLAGS = 1, C_CELL = 2, C_A = 4, C_B = 8, C_READING = 10, C_IS_WIDE = 1, C_TYPE = 1 };
 enum rule { R_AFFINE, R_RANK, R_DIRECT, R_COPY };
 enum scorer { K_POLYNOMIAL, K_TREES, K_STACK, K_INLINE };
@@ -240,10 +241,14 @@ static uint32_t rank64(bytes_in keys, uint32_t n, int64_t key)
     return low + (get_i64(keys + 8 * (size_t)low) < key);
 }
 
-/* How far a number lies above a lowest one, at most so far. */
+/* How far a number lies above a lowest one, at most so far; by maximum and minimum where guessing a branch is dear. */
 static inline uint32_t direct(int32_t v, int32_t lowest, uint32_t most)
 {
+#if HC_LANES > 1
     uint32_t rise = (uint32_t)(v > lowest ? v : lowest) - (uint32_t)lowest;
+#else
+    uint32_t rise = v > lowest ? (uint32_t)v - (uint32_t)lowest : 0;
+#endif
     return rise < most ? rise : most;
 }
 
@@ -285,11 +290,12 @@ static int is_whole(hc_session *s, bytes_in record, bytes_in readings)
     int is_sent = HAS(HC_FORWARDS) && word(image, H_REQUEST_BYTES) > 0, is_good = 1;
     size_t offset = 0;
     if (word(record, N_PLAIN) && !is_sent) { /* all of one type of four bytes, none may be missing */
-        if (word(record, N_PLAIN) == 1 + T_I32)
-            for (; n > 0; n--, readings += 4) { if (get_u32(readings) == 0x80000000u) return 0; }
-        else
+        uint32_t any = 0;
+        if (word(record, N_PLAIN) == ALL_F32)
             for (; n > 0; n--, readings += 4) { if ((get_u32(readings) & 0x7FFFFFFFu) >= 0x7F800000u) return 0; }
-        return 1;
+        UNROLLED
+        for (; n > 0; n--, readings += 4) any |= get_u32(readings) == 0x80000000u;
+        return !any;
     }
     for (; n > 0; n--, feature += FEATURE_BYTES) {
         size_t size = is_f64(feature[F_TYPE]) ? 8 : 4;
@@ -311,6 +317,15 @@ static int take(hc_session *s, uint32_t sensor, bytes_in readings)
     unsigned char *small = part(s, S_SMALL), *wide = part(s, S_WIDE);
     int32_t code = 0;
     if (!is_whole(s, record, readings)) return 0;
+    if (word(record, N_PLAIN) == ALL_DIRECT) { /* a common case, kept short */
+        UNROLLED
+        for (uint32_t k = word(record, N_COLUMNS); k > 0; k--, column += COLUMN_BYTES) {
+            int32_t v = get_i32(readings + 4 * (size_t)get_u16(column + C_READING));
+            uint32_t rise = direct(v, get_i32(column + C_A), get_u16(column + C_B));
+            small[get_u16(column + C_CELL)] = (unsigned char)(1 + rise);
+        }
+        return 1;
+    }
     for (uint32_t k = word(record, N_COLUMNS); k > 0; k--, column += COLUMN_BYTES) {
         unsigned flags = column[C_FLAGS], type = flags >> C_TYPE;
         uint32_t cell = get_u16(column + C_CELL);
@@ -724,12 +739,16 @@ int hc_start(hc_session *s, const void *image, int64_t budget, int32_t item_size
     unsigned char *wide;
     uint32_t small_left = word(in, H_SMALL_LEFT), small = word(in, H_SMALL), n_wide = word(in, H_WIDE);
     if (item_size < 1 || (uint32_t)item_size > word(in, H_ITEM_SIZE)) return HC_ERROR_ARGUMENT;
-    memset(s, 0, sizeof *s);
-    s->image.bytes = in;
-    s->budget = budget;
-    s->item_size = item_size;
-    s->has_cloud = cloud != 0;
+    s->result = s->spent = s->saved = 0;
+    s->confidence = s->steps = 0;
+    s->route = s->is_degraded = 0;
     s->phase = NEW;
+    s->has_cloud = cloud != 0;
+    s->item_size = item_size;
+    s->at = s->cursor = 0;
+    s->budget = budget;
+    s->image.eight = 0;
+    s->image.bytes = in;
     memset(part(s, S_SENSORS), 0, word(in, S_SMALL) - word(in, S_SENSORS) + small_left); /* three parts, side by side */
     if (small > small_left) memset(part(s, S_SMALL) + small_left, SMALL_MISSING, small - small_left);
     wide = part(s, S_WIDE);
@@ -964,16 +983,16 @@ static int check_sensors(checked *c)
         uint64_t n_bytes = 0;
         uint32_t n = word(record, N_FEATURES), n_columns = word(record, N_COLUMNS), plain = word(record, N_PLAIN);
         if (word(record, N_FEATURE) != features || n > word(i, H_FEATURES) - features) return 0;
-        if (word(record, N_COLUMN) != columns || n_columns > word(i, H_COLUMNS) - columns || plain > 1 + T_F32) return 0;
+        if (word(record, N_COLUMN) != columns || n_columns > word(i, H_COLUMNS) - columns || plain > ALL_DIRECT) return 0;
         for (; n > 0; n--, features++, feature += FEATURE_BYTES) {
             unsigned type = feature[F_TYPE], size = type == T_F64 ? 8 : 4, sent = get_u16(feature + F_UPLINK);
-            if (type > T_F64 || (type == T_F64 && !HAS(HC_F64)) || (plain && plain != 1 + type)) return 0;
+            if (type > T_F64 || (type == T_F64 && !HAS(HC_F64)) || (plain && (plain == ALL_F32 ? T_F32 : T_I32) != type)) return 0;
             if (sent != NOT_SENT && sent + size > word(i, H_REQUEST_BYTES)) return 0;
             n_bytes = (n_bytes + size - 1) / size * size + size;
         }
         if (word(record, N_READING_BYTES) != n_bytes) return 0;
         for (; n_columns > 0; n_columns--, columns++, column += COLUMN_BYTES)
-            if (!check_column(c, column, (uint32_t)n_bytes)) return 0;
+            if (!check_column(c, column, (uint32_t)n_bytes) || (plain == ALL_DIRECT && get_u16(column) != R_DIRECT)) return 0;
         if (!check_cost(c, word(record, N_COST), word(record, N_COSTS)) ||
             !all_below(c, word(record, N_SCORERS), word(record, N_SCORERS_COUNT), word(i, H_SCORERS)))
             return 0;
