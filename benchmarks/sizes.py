@@ -3,7 +3,8 @@
     HARDCASE_DATA=folder python benchmarks/sizes.py [--min-agreement 0.99] [--price 0.03 0.1 0.3]
 
 Letters (N-Z against A-M, 16 sensors) and Covertype (7 classes, 54 sensors), unit costs, 8 subsets by Algorithm 2,
-degree 2; and Letters with 8 pairs of columns for subsets, whose unions are 256 states. Test rows are drawn first and looked at last. A price is the error that the dearest case may cost.
+degree 2; and Letters with 8 pairs of columns for subsets, whose unions are 256 states. Test rows are drawn first and
+looked at last. A price is the error that the dearest case may cost.
 """
 
 from __future__ import annotations

@@ -160,6 +160,17 @@ def linear_draft(weight_bits: int = 16) -> Program:
     return Program(FEATURES, SENSORS, UPLINK, columns, (scorer,), nodes, N_CLASSES)
 
 
+def square_draft() -> Program:
+    """Two sensors, a polynomial of degree 2 of weights at random over columns of a byte."""
+    columns = tuple(Column(k, Affine(frac=5, mul=1, add=0, shift=0, low=-127, high=127)) for k in range(4))
+    terms = tuple((a, b) for a in range(5) for b in range(a, 5))
+    rng = np.random.default_rng(6)
+    weights = tuple(tuple(row) for row in rng.normal(size=(N_CLASSES, len(terms))).tolist())
+    scorer = Polynomial((0, 1, 2, 3), (0,) * 4, 32, terms, weights, (0.0,) * N_CLASSES)
+    nodes = (Acquire((0, 1), 1, 1), Answer(Slice(0, 0, N_CLASSES)))
+    return Program(FEATURES, SENSORS, UPLINK, columns, (scorer,), nodes, N_CLASSES)
+
+
 def make_build(folder: Path) -> Path:
     """A build folder: f0, rows, three drafts and the front."""
     estimator = problem()[0]

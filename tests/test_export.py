@@ -30,7 +30,16 @@ from hardcase_export.quantise import quantise
 from hardcase_export.rows import decisions, figures
 from hardcase_export.tables import read_rows
 from hardcase_export.write import export_bundle
-from tests.export_helpers import MANIFEST, cascade_draft, linear_draft, make_build, make_rows, static_draft
+from tests.export_helpers import (
+    MANIFEST,
+    cascade_draft,
+    linear_draft,
+    make_build,
+    make_rows,
+    save_draft,
+    square_draft,
+    static_draft,
+)
 
 
 @pytest.fixture(scope="session")
@@ -434,6 +443,27 @@ def test_rows_of_another_width_are_refused():
 def bundle(build):
     export_bundle(build, build / "model.hcb", max_loss=0.01)
     return build / "model.hcb"
+
+
+def test_export_reports_what_became_of_the_weights(build, tmp_path, capsys):
+    splits = {name: read_rows(build / f"{name}.npz", MANIFEST) for name in ("valid", "test")}
+    front = json.loads((build / "front.json").read_text())
+    front["points"].append({"method": "square", "params": {}, **save_draft(build, "square", square_draft(), splits)})
+    (build / "front.json").write_text(json.dumps(front))
+    flags = (export, build, "--max-loss", 1, "--method", "square", "--min-agreement", 0.9, "--out", tmp_path / "m.hcb")
+    assert run(*flags, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    weights = report["weights"]
+    assert weights["after"] < weights["before"] == 45
+    assert report["bytes"] < weights["bytes_before"]
+    parts = report["parity"]["test"]
+    assert parts["agreement"] >= 0.9
+    assert parts["labels"] >= parts["agreement"]
+    assert run(*flags) == 0
+    said = capsys.readouterr().out
+    assert f"weights    {weights['after']} of 45 kept; with all of them {weights['bytes_before']} bytes" in said
+    assert f"{parts['labels']:.2%} answered alike" in said
+    assert f"floats {parts['before']['accuracy']:.4f}, {parts['before']['cost']:.2f} mJ" in said
 
 
 def test_export_reports_what_it_picked(build, tmp_path, capsys):
