@@ -1,6 +1,6 @@
 /* Golden cases: everything that a decision depends on, and the whole trace that must come of it.
  *
- * words     the cases as a bundle holds them (docs/SPEC-bundle-v1.md, golden.words)
+ * words     the number of cases, then for each what it is given and what is expected, as said below
  * readings  of case after case; offsets[k] is where sensor k's begin within a case, the last its length in bytes
  */
 #ifndef REPLAY_H
@@ -23,8 +23,8 @@ static int hc_is_in(int64_t wanted, const int64_t *list, int64_t n)
     return 0;
 }
 
-/* Drive one case to its end. words: budget, item size, cloud, has a reply, result, confidence, number of failing
- * sensors, those sensors. */
+/* Drive one case to its end. words: budget (-1: none), item size, cloud, has a reply, its result and confidence, number
+ * of failing sensors, those sensors. */
 static void hc_replay_case(const hc_golden *g, hc_session *s, const int64_t *words, const unsigned char *readings)
 {
     hc_start(s, g->image, words[0] < 0 ? HC_NO_BUDGET : words[0], (int32_t)words[1], (int)words[2]);
