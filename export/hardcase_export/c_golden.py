@@ -1,11 +1,11 @@
-"""``golden.h``: a bundle's golden cases as tables, in the words that the bundle has (SPEC-bundle-v1 section 4)."""
+"""``golden.h``: a bundle's golden cases as tables; ``replay.h`` says what their words are."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from string import Template
 
-from hardcase_edge.golden import GoldenCase, encode_golden
+from hardcase_edge.golden import ROUTES, GoldenCase
 from hardcase_edge.program import Program
 
 from .c_header import words
@@ -42,11 +42,18 @@ def golden_header(program: Program, cases: Sequence[GoldenCase]) -> str:
 
 def golden_tables(program: Program, cases: Sequence[GoldenCase], prefix: str) -> str:
     """Three tables, named with this prefix: words, readings, and where each sensor's readings begin in a case."""
-    encoded = encode_golden(cases, program).get("golden.words", [0])
     readings = b"".join(pack_readings(program, case.readings) for case in cases)
     return TABLES.substitute(
         prefix=prefix,
-        cases=array(int64(w) for w in encoded),
+        cases=array(int64(w) for w in [len(cases), *(w for case in cases for w in _words(case))]),
         readings=array(words(readings) or ["0"]),
         offsets=array(str(n) for n in reading_offsets(program)),
     )
+
+
+def _words(case: GoldenCase) -> list[int]:
+    said = case.expected
+    given = [-1 if case.budget is None else case.budget, case.item_size, int(case.cloud), int(case.reply is not None)]
+    given += [*(case.reply or (0, 0)), len(case.failed), *case.failed]
+    expected = [ROUTES.index(said.route), int(said.result), said.confidence, said.cost]
+    return [*given, *expected, len(said.sensors), *said.sensors, len(said.trace), *said.trace]

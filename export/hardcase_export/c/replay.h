@@ -1,6 +1,6 @@
 /* Golden cases: everything that a decision depends on, and the whole trace that must come of it.
  *
- * words     the cases as a bundle holds them (docs/SPEC-bundle-v1.md, golden.words)
+ * words     the number of cases, then for each what it is given and what is expected, as said below
  * readings  of case after case; offsets[k] is where sensor k's begin within a case, the last its length in bytes
  */
 #ifndef REPLAY_H
@@ -16,12 +16,15 @@ typedef struct hc_golden {
     const uint32_t *offsets;
 } hc_golden;
 
-/* Is this sensor among those of a mask, 15 to a word? */
-static int hc_is_in(int sensor, const int64_t *mask) { return (int)(mask[sensor / 15] >> sensor % 15) & 1; }
+static int hc_is_in(int64_t wanted, const int64_t *list, int64_t n)
+{
+    while (n > 0)
+        if (list[--n] == wanted) return 1;
+    return 0;
+}
 
-static int hc_mask_words(const hc_golden *g) { return (g->n_sensors + 14) / 15; }
-
-/* Drive one case to its end. words: budget, item size, cloud, has a reply, result, confidence, failing sensors. */
+/* Drive one case to its end. words: budget (-1: none), item size, cloud, has a reply, its result and confidence, number
+ * of failing sensors, those sensors. */
 static void hc_replay_case(const hc_golden *g, hc_session *s, const int64_t *words, const unsigned char *readings)
 {
     hc_start(s, g->image, words[0] < 0 ? HC_NO_BUDGET : words[0], (int32_t)words[1], (int)words[2]);
@@ -29,7 +32,7 @@ static void hc_replay_case(const hc_golden *g, hc_session *s, const int64_t *wor
         switch (hc_next(s)) {
         case HC_NEED_SENSORS:
             for (int k; (k = hc_wanted(s)) >= 0;)
-                hc_feed(s, k, hc_is_in(k, words + 6) ? NULL : readings + g->offsets[k]);
+                hc_feed(s, k, hc_is_in(k, words + 7, words[6]) ? NULL : readings + g->offsets[k]);
             break;
         case HC_NEED_REPLY:
             if (words[3])
@@ -43,14 +46,15 @@ static void hc_replay_case(const hc_golden *g, hc_session *s, const int64_t *wor
     }
 }
 
-/* Is this decision the expected one? expected: route, result, confidence, cost, sensors, number of nodes, nodes. */
-static int hc_is_as(const hc_golden *g, const hc_session *s, const int64_t *expected)
+/* Is this decision the expected one? expected: route, result, confidence, cost, number of sensors, sensors, number of
+ * nodes, nodes. */
+static int hc_is_as(const hc_session *s, int n_sensors, const int64_t *expected)
 {
-    const int64_t *sensors = expected + 4, *trace = sensors + hc_mask_words(g);
+    const int64_t *sensors = expected + 4, *trace = sensors + 1 + sensors[0];
     int same = s->route == expected[0] && s->result == expected[1] && s->confidence == expected[2]
                && s->spent - s->saved == expected[3] && s->steps == trace[0];
-    for (int k = 0; k < g->n_sensors; k++)
-        same &= hc_was_bought(s, k) == hc_is_in(k, sensors);
+    for (int k = 0; k < n_sensors; k++)
+        same &= hc_was_bought(s, k) == hc_is_in(k, sensors + 1, sensors[0]);
     for (int k = 0; same && k < (int)trace[0]; k++)
         same = hc_visited(s, k) == trace[1 + k];
     return same;
@@ -64,13 +68,13 @@ static int hc_replay(const hc_golden *g, hc_session *s, int *first_wrong)
     int right = 0;
     *first_wrong = -1;
     for (int k = 0; k < (int)g->words[0]; k++) {
-        const int64_t *expected = at + 6 + hc_mask_words(g);
+        const int64_t *expected = at + 7 + at[6];
         hc_replay_case(g, s, at, readings);
-        if (hc_is_as(g, s, expected))
+        if (hc_is_as(s, g->n_sensors, expected))
             right++;
         else if (*first_wrong < 0)
             *first_wrong = k;
-        at = expected + 4 + hc_mask_words(g);
+        at = expected + 5 + expected[4];
         at += 1 + at[0];
         readings += g->offsets[g->n_sensors];
     }
