@@ -61,10 +61,14 @@ enum sensor {
     N_READING_BYTES, N_PLAIN
 };
 enum plain { ALL_I32 = 1, ALL_F32, ALL_DIRECT }; /* of one type and none may be missing; i32 into small cells, cut off */
-enum column { COLUMN_BYTES = 12, C_RULE = 0, C_FLAGS = 1, C_CELL = 2, C_A = 4, C_B = 8, C_READING = 10, C_IS_WIDE = 1, C_TYPE = 1 };
+enum column { COLUMN_BYTES = 12, C_RULE = 0, C_FLAGS = 1, C_CELL = 2, C_A = 4, C_B = 8, C_READING = 10 };
+enum column_flags { C_IS_WIDE = 1, C_TYPE = 1 }; /* bit 0; the type is what lies above it */
 enum rule { R_AFFINE, R_RANK, R_DIRECT, R_COPY };
 enum scorer { K_POLYNOMIAL, K_TREES, K_STACK, K_INLINE };
-enum polynomial { P_KIND, P_OUTPUTS, P_FIRST, P_COLUMNS, P_CELLS, P_SUBSTITUTES, P_TERMS, P_DEGREE, P_POSITIONS, P_WEIGHTS, P_WEIGHT_BYTES, P_BIAS, P_CONSTANT, P_WORDS };
+enum polynomial {
+    P_KIND, P_OUTPUTS, P_FIRST, P_COLUMNS, P_CELLS, P_SUBSTITUTES, P_TERMS, P_DEGREE, P_POSITIONS, P_WEIGHTS,
+    P_WEIGHT_BYTES, P_BIAS, P_CONSTANT, P_WORDS
+};
 enum trees { E_KIND, E_OUTPUTS, E_FIRST, E_BASE, E_GROUPS, E_WORDS };
 enum group { GROUP_WORDS = 6, G_LAYOUT = 0, G_OUTPUT, G_WIDTH, G_TREES, G_DEPTH, G_DATA };
 enum pointers { POINTER_WORDS = 3, T_NODES = 0, T_LEAVES, T_COUNT };
@@ -93,9 +97,18 @@ static inline const unsigned char *part_of(const hc_session *s, unsigned field)
 {
     return (const unsigned char *)s + word(image_of(s), field);
 }
-static inline bytes_in sensor_record(bytes_in image, uint32_t k) { return at(image, H_AT_SENSORS) + 4u * SENSOR_WORDS * k; }
-static inline bytes_in node_record(bytes_in image, uint32_t k) { return image + get_u32(at(image, H_AT_NODES) + 4u * k); }
-static inline bytes_in scorer_record(bytes_in image, uint32_t k) { return image + get_u32(at(image, H_AT_SCORERS) + 4u * k); }
+static inline bytes_in sensor_record(bytes_in image, uint32_t k)
+{
+    return at(image, H_AT_SENSORS) + 4u * SENSOR_WORDS * k;
+}
+static inline bytes_in node_record(bytes_in image, uint32_t k)
+{
+    return image + get_u32(at(image, H_AT_NODES) + 4u * k);
+}
+static inline bytes_in scorer_record(bytes_in image, uint32_t k)
+{
+    return image + get_u32(at(image, H_AT_SCORERS) + 4u * k);
+}
 
 size_t hc_image_bytes(const void *image) { return word(image, H_IMAGE_BYTES); }
 size_t hc_session_bytes(const void *image) { return word(image, H_SESSION_BYTES); }
@@ -406,7 +419,8 @@ INLINE size_t step(int is_wide, bytes_in codes, bytes_in cells, bytes_in thresho
 
 /* Walk n complete trees, many side by side so that their loads overlap, and add their leaves up. It is inlined where
  * depth and width are constants. */
-INLINE void walk(int is_wide, unsigned depth, size_t width, bytes_in codes, bytes_in tree, uint32_t n, unsigned char *scores)
+INLINE void walk(int is_wide, unsigned depth, size_t width, bytes_in codes, bytes_in tree, uint32_t n,
+                 unsigned char *scores)
 {
     const size_t size = (size_t)1 << depth, inner = (is_wide ? 4 : 2) * size, stride = inner + 2 * width * size;
     bytes_in thresholds = tree + inner / 2; /* a pointer of its own: Thumb has no load at base + index + constant */
@@ -473,7 +487,8 @@ INLINE int32_t follow(int is_wide, bytes_in cells, bytes_in nodes, int32_t node)
 #define POINTED(k) bytes_in leaf##k = image + word(tree + 4 * POINTER_WORDS * k, T_LEAVES) + 2 * width * (size_t)(-1 - at##k);
 
 /* As walk, for trees with pointers. */
-INLINE void wander(int is_wide, size_t width, bytes_in cells, bytes_in image, bytes_in tree, uint32_t n, unsigned char *scores)
+INLINE void wander(int is_wide, size_t width, bytes_in cells, bytes_in image, bytes_in tree, uint32_t n,
+                   unsigned char *scores)
 {
 #if HC_LANES == 8
     for (; n >= 4; n -= 4, tree += 4 * 4 * POINTER_WORDS) {
@@ -953,8 +968,9 @@ static int check_affine(checked *c, uint32_t offset, int is_wide)
     p = c->image + offset;
     frac = get_i64(p), mul = get_i64(p + 8), add = get_i64(p + 16);
     shift = get_i64(p + 24), low = get_i64(p + 32), high = get_i64(p + 40);
-    return frac >= -64 && frac <= 64 && mul >= -INT32_MAX && mul <= INT32_MAX && add > -SAFE && add < SAFE && shift >= 0 &&
-           shift <= 62 && low >= -CODE_MAX && low <= high && high <= CODE_MAX && (is_wide || high - low < SMALL_MISSING - 1);
+    return frac >= -64 && frac <= 64 && mul >= -INT32_MAX && mul <= INT32_MAX && add > -SAFE && add < SAFE &&
+           shift >= 0 && shift <= 62 && low >= -CODE_MAX && low <= high && high <= CODE_MAX &&
+           (is_wide || high - low < SMALL_MISSING - 1);
 }
 
 static int check_column(checked *c, bytes_in column, uint32_t reading_bytes)
@@ -1110,7 +1126,10 @@ static int check_scorers(checked *c)
     return 1;
 }
 
-static int is_ahead(const checked *c, uint32_t from, uint32_t target) { return from < target && target < word(c->image, H_NODES); }
+static int is_ahead(const checked *c, uint32_t from, uint32_t target)
+{
+    return from < target && target < word(c->image, H_NODES);
+}
 
 static int check_slice(checked *c, bytes_in node)
 {

@@ -302,7 +302,8 @@ static PyObject *instance(PyObject *type, PyObject **names, PyObject **values, i
 {
     PyObject *made = PyType_GenericAlloc((PyTypeObject *)type, 0);
     for (int k = 0; k < n; k++) {
-        if (values[k] == NULL || (made != NULL && PyObject_GenericSetAttr(made, names[k], values[k]) < 0)) Py_CLEAR(made);
+        if (values[k] == NULL || (made != NULL && PyObject_GenericSetAttr(made, names[k], values[k]) < 0))
+            Py_CLEAR(made);
         Py_XDECREF(values[k]);
     }
     return made;
@@ -425,7 +426,8 @@ static PyObject *image_decide(PyObject *object, PyObject *const *args, Py_ssize_
     if (Py_TYPE(args[0]) != &PyList_Type && PyObject_CheckBuffer(args[0])) {
         if (PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) goto done;
         if (image->row_bytes == 0 || view.len != image->row_bytes || (uintptr_t)view.buf % 8 != 0) {
-            PyErr_Format(PyExc_ValueError, "a row of %zd bytes, %zd aligned to 8 are read here", view.len, image->row_bytes);
+            PyErr_Format(PyExc_ValueError, "a row of %zd bytes, %zd aligned to 8 are read here", view.len,
+                         image->row_bytes);
             goto done;
         }
         row = view.buf;
@@ -521,7 +523,9 @@ static PyObject *session_feed(PyObject *object, PyObject *const *args, Py_ssize_
     else if (n_args < 1 || n_args > 2 || (names != NULL && PyTuple_Size(names) > 0))
         return PyErr_SetString(PyExc_TypeError, "feed takes readings, and costs"), NULL;
     if (self->action == NULL || self->kind != HC_NEED_SENSORS)
-        return PyErr_SetString(self->image->error, "readings were fed, but the session did not ask for any; call next_action first"), NULL;
+        return PyErr_SetString(self->image->error,
+                               "readings were fed, but the session did not ask for any; call next_action first"),
+               NULL;
     asked = PyObject_GetAttr(self->action, name_sensors);
     if (asked == NULL) return NULL;
     n = PyTuple_Size(asked);
@@ -618,12 +622,14 @@ static PyType_Spec session_spec = {"hardcase_edge._kernel.Session", sizeof(Sessi
                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, session_slots};
 static PyType_Spec image_spec = {"hardcase_edge._kernel.Image", sizeof(Image), 0, Py_TPFLAGS_DEFAULT, image_slots};
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_kernel", "The kernel in C.", -1, NULL, NULL, NULL, NULL, NULL};
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_kernel", "The kernel in C.", -1, NULL, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__kernel(void)
 {
     static const char *const fields[6] = {"result", "confidence", "route", "cost", "sensors", "trace"};
-    PyObject *module = PyModule_Create(&definition), *session = PyType_FromSpec(&session_spec), *image = PyType_FromSpec(&image_spec);
+    PyObject *module = PyModule_Create(&definition);
+    PyObject *session = PyType_FromSpec(&session_spec), *image = PyType_FromSpec(&image_spec);
     name_sensors = PyUnicode_InternFromString("sensors");
     name_readings = PyUnicode_InternFromString("readings");
     for (int k = 0; k < 6; k++) names_decision[k] = PyUnicode_InternFromString(fields[k]);
