@@ -190,9 +190,8 @@ def test_without_what_writes_tflite_one_line_says_what_to_install(
 
 def test_nothing_asked_for_is_one_line(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = export(build, capsys)
-    assert (status, err) == (
-        2, "hardcase export: nothing is asked for; name a bundle with --out, or a folder with --c, --onnx or --tflite\n",
-    )  # fmt: skip
+    said = "nothing is asked for; name a bundle with --out, or a folder with --c, --onnx or --tflite"
+    assert (status, err) == (2, f"hardcase export: {said}\n")
 
 
 def test_a_folder_is_replaced_only_if_an_export_wrote_all_of_it(
