@@ -30,10 +30,16 @@ EXACT_ONNX, EXACT_TFLITE = (
     HERE + "test_tflite_gives_the_programs_integers",
 )
 ORACLE = "test_scoring.py::test_every_scorer_agrees_with_the_naive_one_and_keeps_its_bounds"
+KERNEL = "test_kernel.py::test_golden_and_random_programs_decide_as_the_oracle_under_sanitizers"
+BOARDS = "test_targets.py::test_random_programs_decide_as_in_python"
 # target and scorer: what the page says, and the test that shows it
 CELLS = {
     **{("Python", s): ("exact", ORACLE) for s in SCORERS[:4]},
     ("Python", "opaque"): ("rounded", "test_tflite.py::test_a_real_model_gives_integers_within_what_is_declared"),
+    **{("C kernel", s): ("exact", KERNEL) for s in SCORERS[:4]},
+    ("C kernel", "opaque"): ("refused", "test_kernel.py::test_a_model_of_the_users_own_is_refused_by_the_kernel"),
+    **{("C export", s): ("exact", BOARDS) for s in SCORERS[:4]},
+    ("C export", "opaque"): ("refused", "test_c_export.py::test_a_program_that_the_kernel_cannot_run_is_refused"),
     **{("ONNX", s): ("exact", EXACT_ONNX) for s in SCORERS[:4]},
     ("ONNX", "opaque"): ("refused", "test_models.py::test_a_users_model_is_no_onnx"),
     **{("TFLite", s): ("exact", EXACT_TFLITE) for s in SCORERS[:4]},
