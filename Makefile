@@ -11,7 +11,7 @@ READY := .venv/.ready
 PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks
 
-.PHONY: demo test check wheels golden toolchains bench-edge bench-learning bench-booster bench-promise bench-exports \
+.PHONY: demo test check wheels golden toolchains tflite-runtime bench-edge bench-learning bench-booster bench-promise bench-exports \
 	bench-import bench-mcu fuzz stack clean mosquitto
 
 demo: $(READY)
@@ -73,6 +73,11 @@ toolchains:
 		{ echo "needed: sudo apt install $(TOOLCHAINS); then make toolchains again"; exit 2; }
 	@sh tests/debian_python.sh arm64 build/python-arm64
 	@sh tests/debian_python.sh armhf build/python-armhf
+
+# The TFLite interpreter for 32-bit ARM, which needs numpy 1: tests run it in a process of its own.
+tflite-runtime: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps --target build/tflite-runtime \
+		tflite-runtime==2.14.0 numpy==1.26.4
 
 $(READY): constraints.txt pyproject.toml $(wildcard */pyproject.toml edge_runtime/setup.py edge_runtime/hardcase_edge/kernel/*.[ch])
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or later is needed: apt install python3 python3-venv"; exit 2; }
