@@ -46,7 +46,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks" / "learning.md"
 BASELINES = ("static", "cascade")
-MAX_LOSSES = (0.0025, 0.005, 0.0075, 0.01, 0.0125, 0.015, 0.02, 0.025)
+MAX_LOSSES = tuple(k * 0.00125 for k in range(2, 21))
 WITHIN = 0.01
 GRAPH_PRICES = tuple(np.geomspace(0.03, 0.6, 14).tolist())  # error for f0's cost
 
