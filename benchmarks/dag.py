@@ -224,7 +224,7 @@ that judged rows keep, with the same classifiers; between two policies curves ar
 errors counted, one pass, filter trees of polynomials alone; `dag`: with
 [all of this](../math.md#12-policies-on-a-graph). `lp-tree` decides by linear functions here: with all terms its program
 would have room for a dozen rows of satimage, and it has five prices where graphs have nine. `trees`: a bank of boosted
-trees. Ten splits are to come; the command goes on where it was.
+trees. Where splits are fewer than ten, the command goes on where it was.
 """
 
 
