@@ -115,7 +115,6 @@ def boost(
     settings: TreeSettings,
     n_trees: int,
     first_output: int = 0,
-    n_threads: int = 1,
 ) -> None:
     """Add trees to an ensemble, each lowering the loss; stops early when no split pays.
 
@@ -130,10 +129,8 @@ def boost(
         Cost of each sensor not bought yet, in units of the summed loss; 0 once bought.
     first_output : int
         The loss's outputs stand at ``scores[:, first_output:]``.
-    n_threads : int
-        For one ensemble alone; where many are boosted at once, each does best with one. The trees are the same.
     """
-    grower = Grower(codes, ensemble.bins.sizes, sensor_of, n_threads)
+    grower = Grower(codes, ensemble.bins.sizes, sensor_of)
     extend(ensemble, loss, grower, scores, penalty, settings, n_trees, first_output)
 
 

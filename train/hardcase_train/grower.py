@@ -9,19 +9,16 @@ sees its raw gains without penalty, and never with a bonus (Nan and Saligrama 20
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
-from .kernels import Growth, grow_alone, leaves_of, look, plant, room, split
+from .kernels import Growth, grow_tree, leaves_of, room, width_of
 from .packing import pack
 
 __all__ = ["CHARGES", "Grower", "GrownTree", "grow"]
 
 CHARGES = ("once", "per-split")
-ALONE = 400_000  # a leaf with fewer sums to add than this is not worth waking a second thread
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,6 @@ def grow(
     min_rows: int,
     l2: float,
     charge: str = "once",
-    n_threads: int = 1,
 ) -> GrownTree:
     """Grow one tree by second-order gain.
 
@@ -69,15 +65,13 @@ def grow(
         A leaf has at least so many rows, whatever they weigh.
     charge : "once" or "per-split"
         Whether a sensor not bought before this tree pays at its first split, or at every split of this tree.
-    n_threads : int
-        The tree is the same, to the byte, for any number.
 
     Raises
     ------
     ValueError
         For any other ``charge``.
     """
-    grower = Grower(codes, n_bins, sensor_of, n_threads)
+    grower = Grower(codes, n_bins, sensor_of)
     return grower.grow(
         gradient, hessian, penalty, max_leaves=max_leaves, max_depth=max_depth, min_rows=min_rows, l2=l2, charge=charge
     )
@@ -86,13 +80,10 @@ def grow(
 class Grower:
     """Grows trees on the same rows, one after the other, never two at once; parameters as of ``grow``."""
 
-    def __init__(self, codes: np.ndarray, n_bins: np.ndarray, sensor_of: np.ndarray, n_threads: int = 1) -> None:
+    def __init__(self, codes: np.ndarray, n_bins: np.ndarray, sensor_of: np.ndarray) -> None:
         self._codes = np.ascontiguousarray(codes)
         self._sensor_of = np.asarray(sensor_of, dtype=np.int64)
         self._packed = pack(self._codes, np.asarray(n_bins), (self._sensor_of >= 0) & (np.asarray(n_bins) >= 1))
-        n_columns = self._packed.rows.shape[1]
-        self._cuts = [n_columns * k // n_threads for k in range(n_threads + 1)]
-        self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
         self._steps = np.empty((0, 0))
         self._growth: Growth | None = None
 
@@ -113,14 +104,11 @@ class Grower:
             raise ValueError(f"charge is {charge!r}: expected one of {', '.join(CHARGES)}")
         k = gradient.shape[1]
         t = self._start(2 * k, max_leaves)
-        self._steps[:, :k], self._steps[:, k:] = gradient, hessian
+        self._steps[:, :k], self._steps[:, k : 2 * k] = gradient, hessian
         is_once = charge == "once"
         unpaid = penalty if is_once else penalty.copy()
         shape = (max_leaves, max_depth, min_rows, float(l2), is_once)
-        if self._pool is None:
-            grow_alone(t, self._packed, self._codes, self._steps, self._sensor_of, unpaid, *shape)
-        else:
-            self._grow_together(self._pool, t, unpaid, *shape)
+        grow_tree(t, self._packed, self._codes, self._steps, self._sensor_of, unpaid, *shape)
         leaf_of_row, leaves = leaves_of(t, self._steps, float(l2))
         n = len(leaves) - 1
         penalty[self._sensor_of[t.features[:n]]] = 0.0
@@ -135,24 +123,7 @@ class Grower:
         """Room for a tree, kept for the next."""
         if self._growth is None or self._growth.totals.shape != (max_leaves, n_sums):
             n_features, n = self._codes.shape
-            self._steps = np.empty((n, n_sums))
+            self._steps = np.zeros((n, width_of(n_sums)))
+            self._steps[:, n_sums] = 1.0
             self._growth = room(n, n_features, int(self._packed.cell[-1]), n_sums, max_leaves)
         return self._growth
-
-    def _grow_together(self, pool, t, unpaid, max_leaves, max_depth, min_rows, l2, is_once):
-        """``grow_alone`` with the columns of large leaves shared among threads."""
-        n_columns, n_cells, n_sums = self._packed.rows.shape[1], int(self._packed.cell[-1]), t.totals.shape[1]
-        plant(t, self._steps)
-        small, large = (0, -1) if max_leaves > 1 and max_depth > 0 else (-1, -1)
-        while small >= 0:
-            args = (t, self._packed, self._steps, small, large, min_rows, l2)
-            n_rows = t.stop[small] - t.start[small]
-            is_small = n_sums * (n_rows * n_columns + 2 * n_cells) < ALONE
-            first, *others = [(0, n_columns)] if is_small else pairwise(self._cuts)
-            started = [pool.submit(look, *args, *columns) for columns in others]
-            look(*args, *first)
-            for other in started:
-                other.result()
-            small, large = split(
-                t, self._packed, self._codes, self._sensor_of, unpaid, max_leaves, max_depth, min_rows, is_once
-            )

@@ -1,9 +1,9 @@
 """The compiled heart of the grower: sums over the rows of a leaf, cell by cell; the best cut through a feature's bins;
 the next split.
 
-All of it runs without Python's lock. ``look`` writes only to the columns it is asked for, so that threads may share
-a leaf. A feature's best cut is (gain, bin, 1 if missing rows go left), its gain that of ``grower.py`` before penalties.
-One file, because a compiled function that is kept on disk does not see changes in another file.
+All of it runs without Python's lock, by one thread: what it waits for are caches, and trees are grown side by side.
+A feature's best cut is (gain, bin, 1 if missing rows go left), its gain that of ``grower.py`` before penalties. One
+file, because a compiled function that is kept on disk does not see changes in another file.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 
 from .binning import MISSING_BIN
 
-__all__ = ["Growth", "grow_alone", "leaves_of", "look", "plant", "room", "split"]
+__all__ = ["Growth", "grow_tree", "leaves_of", "room", "width_of"]
 
-CACHE = 1 << 19  # bytes of sums that are worth staying in a core's cache
+CACHE = 1 << 16  # bytes of sums that stay in a core's nearest caches
 EMPTY = 1e-12  # of a leaf's hessian: neither side of a cut is taken to have less, for that is rounding
 TINY = 1e-100  # so that 0 is never divided by 0
 
@@ -40,8 +42,20 @@ class Growth(NamedTuple):
     slot: np.ndarray
     totals: np.ndarray  # (max_leaves, n_sums)
     best: np.ndarray  # (max_leaves, n_features, 3): the best cut of each feature
-    sums: np.ndarray  # (max_leaves, n_cells, n_sums): gradients, then hessians
-    counts: np.ndarray  # (max_leaves, n_cells)
+    sums: np.ndarray  # (max_leaves, n_cells, width): as of steps
+
+
+def width_of(n_sums: int) -> int:
+    """Of a row's steps: gradients, hessians, 1 for the row itself, and zeros up to a multiple of four."""
+    return (n_sums + 4) // 4 * 4
+
+
+def _aligned(shape: tuple[int, ...]) -> np.ndarray:
+    """Room for float64 that begins with a line of the cache."""
+    size = 8 * int(np.prod(shape))
+    raw = np.empty(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size].view(np.float64).reshape(shape)
 
 
 def room(n: int, n_features: int, n_cells: int, n_sums: int, max_leaves: int) -> Growth:
@@ -62,23 +76,40 @@ def room(n: int, n_features: int, n_cells: int, n_sums: int, max_leaves: int) ->
         slot=np.empty(max_leaves, np.int64),
         totals=np.empty((max_leaves, n_sums)),
         best=np.empty((max_leaves, n_features, 3)),
-        sums=np.empty((max_leaves, n_cells, n_sums)),
-        counts=np.empty((max_leaves, n_cells), np.int32),
+        sums=_aligned((max_leaves, n_cells, width_of(n_sums))),
     )
 
 
+@intrinsic
+def _add_four(typing, to, at, of, by):
+    """``to[at : at + 4] += of[by : by + 4]`` of flat arrays, four numbers in one step."""
+
+    def make(context, builder, signature, args):
+        four = ir.VectorType(ir.DoubleType(), 4)
+
+        def pointer(k):
+            data = context.make_array(signature.args[k])(context, builder, args[k]).data
+            return builder.bitcast(builder.gep(data, [args[k + 1]]), four.as_pointer())
+
+        to_, of_ = pointer(0), pointer(2)
+        builder.store(builder.fadd(builder.load(to_, align=8), builder.load(of_, align=8)), to_, align=8)
+        return context.get_dummy_value()
+
+    return types.void(to, at, of, by), make
+
+
 @njit(nogil=True, cache=True)
-def grow_alone(t, packed, codes, steps, sensor_of, penalty, max_leaves, max_depth, min_rows, l2, is_once):
-    """A whole tree, by one thread."""
-    plant(t, steps)
+def grow_tree(t, packed, codes, steps, sensor_of, penalty, max_leaves, max_depth, min_rows, l2, is_once):
+    """A whole tree."""
+    _plant(t, steps)
     small, large = (0, -1) if max_leaves > 1 and max_depth > 0 else (-1, -1)
     while small >= 0:
-        look(t, packed, steps, small, large, min_rows, l2, 0, packed.rows.shape[1])
-        small, large = split(t, packed, codes, sensor_of, penalty, max_leaves, max_depth, min_rows, is_once)
+        _look(t, packed, steps, small, large, min_rows, l2)
+        small, large = _split(t, packed, codes, sensor_of, penalty, max_leaves, max_depth, min_rows, is_once)
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def plant(t, steps):
+def _plant(t, steps):
     """A tree of one leaf."""
     n = len(t.rows)
     for i in range(n):
@@ -86,7 +117,7 @@ def plant(t, steps):
     t.n_leaves[0] = 1
     t.start[0], t.stop[0], t.depth[0], t.parent[0], t.slot[0] = 0, n, 0, -1, 0
     t.best[0, :, 0] = 0.0
-    for k in range(steps.shape[1]):
+    for k in range(t.totals.shape[1]):
         total = 0.0
         for i in range(n):
             total += steps[i, k]
@@ -94,24 +125,22 @@ def plant(t, steps):
 
 
 @njit(nogil=True, cache=True)
-def look(t, packed, steps, small, large, min_rows, l2, low, high):
-    """The best cuts of the features in columns low to high: the small leaf is counted, the large is the difference."""
-    start, stop = packed.cell[low], packed.cell[high]
-    sums, counts = t.sums[t.slot[small]], t.counts[t.slot[small]]
-    _count(packed, t.rows[t.start[small] : t.stop[small]], steps, low, high, sums, counts)
+def _look(t, packed, steps, small, large, min_rows, l2):
+    """The best cuts of all features: the small leaf is counted, the large is the difference."""
+    sums = t.sums[t.slot[small]]
+    _count(packed, t.rows[t.start[small] : t.stop[small]], steps, sums)
     for a in (small, large):
         if a < 0:
             continue
         if a == large:
-            t.sums[t.slot[a], start:stop] -= sums[start:stop]
-            t.counts[t.slot[a], start:stop] -= counts[start:stop]
+            t.sums[t.slot[a]] -= sums
         size, s = t.stop[a] - t.start[a], t.slot[a]
         if size >= 2 * min_rows:
-            _best_cuts(packed, low, high, t.sums[s], t.counts[s], t.totals[a], size, min_rows, l2, t.best[a])
+            _best_cuts(packed, t.sums[s], t.totals[a], size, min_rows, l2, t.best[a])
 
 
 @njit(nogil=True, cache=True)
-def split(t, packed, codes, sensor_of, penalty, max_leaves, max_depth, min_rows, is_once):
+def _split(t, packed, codes, sensor_of, penalty, max_leaves, max_depth, min_rows, is_once):
     """Take the split that pays best, until its halves must be looked at: the smaller and the larger, or -1, -1."""
     while t.n_leaves[0] < max_leaves:
         leaf, f = _best(t, sensor_of, penalty)
@@ -157,7 +186,7 @@ def _add(t, packed, codes, leaf, f):
     t.depth[leaf] += 1
     t.depth[new] = t.depth[leaf]
     size, s = t.stop[leaf] - t.start[leaf], t.slot[leaf]
-    _left_sums(packed, f, b, to_left, t.sums[s], t.counts[s], t.totals[leaf], size, t.totals[new])
+    _left_sums(packed, f, b, to_left, t.sums[s], t.totals[leaf], size, t.totals[new])
     for k in range(t.totals.shape[1]):
         t.totals[leaf, k], t.totals[new, k] = t.totals[new, k], t.totals[leaf, k] - t.totals[new, k]
     at = _part(t.rows, t.spare, t.start[leaf], t.stop[leaf], codes[f], b, to_left)
@@ -186,7 +215,7 @@ def _part(rows, spare, start, stop, codes, b, to_left):
 @njit(nogil=True, cache=True)
 def leaves_of(t, steps, l2):
     """The leaf of every row, and the leaves' values from the sums over their own rows."""
-    n_leaves, k = t.n_leaves[0], steps.shape[1] // 2
+    n_leaves, k = t.n_leaves[0], t.totals.shape[1] // 2
     leaf_of_row = np.empty(len(t.rows), np.int32)
     totals = np.zeros((n_leaves, 2 * k))
     for a in range(n_leaves):
@@ -204,98 +233,66 @@ def leaves_of(t, steps, l2):
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _count(packed, mine, steps, low, high, sums, counts):
-    """Sums of ``steps`` (gradients, then hessians) and row counts of the cells of columns low to high."""
-    n_sums = steps.shape[1]
-    start, stop = packed.cell[low], packed.cell[high]
-    sums[start:stop] = 0.0
-    counts[start:stop] = 0
-    first = low
-    while first < high:
+def _count(packed, mine, steps, sums):
+    """The steps of every cell, summed over rows, by as many columns at a time as the caches hold."""
+    sums[:] = 0.0
+    first, n_columns = 0, packed.rows.shape[1]
+    while first < n_columns:
         last = first + 1
-        while last < high and (packed.cell[last + 1] - packed.cell[first]) * n_sums * 8 <= CACHE:
+        while last < n_columns and (packed.cell[last + 1] - packed.cell[first]) * sums.shape[1] * 8 <= CACHE:
             last += 1
-        if n_sums == 2:
-            _count_pairs(packed.rows, packed.cell, mine, steps, first, last, sums, counts)
-        elif n_sums == 4:
-            _count_fours(packed.rows, packed.cell, mine, steps, first, last, sums, counts)
-        else:
-            _count_any(packed.rows, packed.cell, mine, steps, first, last, sums, counts)
+        _count_columns(packed.rows, packed.cell, mine, steps, first, last, sums)
         first = last
 
 
-@njit(nogil=True, cache=True, fastmath=True)
-def _count_pairs(rows, cell, mine, steps, first, last, sums, counts):
+@njit(nogil=True, cache=True)
+def _count_columns(rows, cell, mine, steps, first, last, sums):
+    """Add the steps of every row to the row's cells; unsigned numbers, because signed ones may count from the end."""
+    flat, step_of, cell_of = sums.reshape(-1), steps.reshape(-1), rows.reshape(-1)
+    width, n_columns = np.uint64(steps.shape[1]), np.uint64(rows.shape[1])
     for i in mine:
-        g, h = steps[i, 0], steps[i, 1]
-        for c in range(first, last):
-            at = cell[c] + rows[i, c]
-            counts[at] += 1
-            sums[at, 0] += g
-            sums[at, 1] += h
+        step, row = np.uint64(i) * width, np.uint64(i) * n_columns
+        for c in range(np.uint64(first), np.uint64(last)):
+            at = (np.uint64(cell[c]) + np.uint64(cell_of[row + c])) * width
+            _add_four(flat, at, step_of, step)
+            for k in range(np.uint64(4), width, np.uint64(4)):
+                _add_four(flat, at + k, step_of, step + k)
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _count_fours(rows, cell, mine, steps, first, last, sums, counts):
-    for i in mine:
-        g0, g1, h0, h1 = steps[i, 0], steps[i, 1], steps[i, 2], steps[i, 3]
-        for c in range(first, last):
-            at = cell[c] + rows[i, c]
-            counts[at] += 1
-            sums[at, 0] += g0
-            sums[at, 1] += g1
-            sums[at, 2] += h0
-            sums[at, 3] += h1
-
-
-@njit(nogil=True, cache=True, fastmath=True)
-def _count_any(rows, cell, mine, steps, first, last, sums, counts):
-    for i in mine:
-        step = steps[i]
-        for c in range(first, last):
-            at = cell[c] + rows[i, c]
-            counts[at] += 1
-            held = sums[at]
-            for k in range(len(held)):
-                held[k] += step[k]
-
-
-@njit(nogil=True, cache=True, fastmath=True)
-def _bins_of(packed, f, sums, counts, totals, n_rows, bin_sums, bin_counts):
-    """A feature's sums and counts, bin by bin, those of its missing rows last."""
-    n, usual, first = packed.n_bins[f], packed.usual[f], packed.first[f]
+def _bins_of(packed, f, sums, totals, n_rows, out):
+    """A feature's sums and rows, bin by bin, those that are missing last."""
+    n, usual, first, n_sums = packed.n_bins[f], packed.usual[f], packed.first[f], len(totals)
     if usual < 0:
-        return sums[first : first + n + 1], counts[first : first + n + 1]
-    bin_sums[usual] = totals
-    bin_counts[usual] = n_rows
+        return sums[first : first + n + 1]
+    out[usual, :n_sums] = totals
+    out[usual, n_sums] = n_rows
     for b in range(n + 1):
         if b != usual:
             at = first + b - (b > usual)
-            bin_counts[b] = counts[at]
-            bin_counts[usual] -= counts[at]
-            for k in range(len(totals)):
-                bin_sums[b, k] = sums[at, k]
-                bin_sums[usual, k] -= sums[at, k]
-    return bin_sums[: n + 1], bin_counts[: n + 1]
+            for k in range(n_sums + 1):
+                out[b, k] = sums[at, k]
+                out[usual, k] -= sums[at, k]
+    return out[: n + 1]
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _left_sums(packed, f, b, to_left, sums, counts, totals, n_rows, out):
+def _left_sums(packed, f, b, to_left, sums, totals, n_rows, out):
     """Sums over the rows that a cut sends to the left."""
-    n = packed.n_bins[f]
-    scratch = np.empty((n + 1, len(totals)))
-    bins, _ = _bins_of(packed, f, sums, counts, totals, n_rows, scratch, np.empty(n + 1, counts.dtype))
+    n, n_sums = packed.n_bins[f], len(totals)
+    bins = _bins_of(packed, f, sums, totals, n_rows, np.empty((n + 1, sums.shape[1])))
     out[:] = 0.0
     for a in range(min(b + 1, n)):
-        out += bins[a]
+        out += bins[a, :n_sums]
     if to_left:
-        out += bins[n]
+        out += bins[n, :n_sums]
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _best_cuts(packed, low, high, sums, counts, totals, n_rows, min_rows, l2, best):
-    """The best cut of every feature in columns low to high of one leaf; a gain of 0 where there is none."""
-    n_outputs = len(totals) // 2
+def _best_cuts(packed, sums, totals, n_rows, min_rows, l2, best):
+    """The best cut of every feature in one leaf; a gain of 0 where there is none."""
+    n_sums = len(totals)
+    n_outputs = n_sums // 2
     parent = 0.0
     for k in range(n_outputs):
         h = totals[n_outputs + k] + l2
@@ -305,42 +302,41 @@ def _best_cuts(packed, low, high, sums, counts, totals, n_rows, min_rows, l2, be
     width = 1
     for n in packed.n_bins:
         width = max(width, n + 1)
-    bin_sums = np.empty((width, len(totals)))
-    bin_counts = np.empty(width, counts.dtype)
+    scratch = np.empty((width, sums.shape[1]))
     left = np.empty_like(totals)
-    for m in range(packed.member[low], packed.member[high]):
-        f = packed.features[m]
-        s, c = _bins_of(packed, f, sums, counts, totals, n_rows, bin_sums, bin_counts)
+    for f in packed.features:
+        bins = _bins_of(packed, f, sums, totals, n_rows, scratch)
+        has_missing = bins[-1, n_sums] > 0
         best[f, 0] = 0.0
-        for way in range(2 if c[-1] > 0 else 1):  # missing to the right first, then to the left
+        for way in range(2 if has_missing else 1):  # missing to the right first, then to the left
             # with missing rows the last cut may part them from all the rest
-            last = len(c) - 1 if c[-1] > 0 and way == 0 else len(c) - 2
+            last = len(bins) - 1 if has_missing and way == 0 else len(bins) - 2
             if n_outputs == 1:
-                gain, b, n_left = _scan_one(s, c, way, last, totals, n_rows, min_rows, l2, parent + floor)
+                gain, b, n_left = _scan_one(bins, way, last, totals, n_rows, min_rows, l2, parent + floor)
             else:
-                gain, b, n_left = _scan(s, c, way, last, totals, n_rows, min_rows, l2, parent + floor, left)
+                gain, b, n_left = _scan(bins, way, last, totals, n_rows, min_rows, l2, parent + floor, left)
             gain = 0.5 * (gain - parent)
             if b >= 0 and gain > best[f, 0]:
                 best[f, 0] = gain
                 best[f, 1] = b
-                best[f, 2] = way if c[-1] > 0 else (1 if 2 * n_left >= n_rows else 0)
+                best[f, 2] = way if has_missing else (1 if 2 * n_left >= n_rows else 0)
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _scan_one(sums, counts, way, last, totals, n_rows, min_rows, l2, top):
+def _scan_one(bins, way, last, totals, n_rows, min_rows, l2, top):
     """``_scan`` for one output: fractions are compared without dividing."""
     total_g, total_h = totals[0], totals[1] + 2 * l2
-    g, h, n_left = 0.0, l2, 0
+    g, h, n_left = 0.0, l2, 0.0
     if way == 1:
-        g, h, n_left = sums[-1, 0], sums[-1, 1] + l2, counts[-1]
+        g, h, n_left = bins[-1, 0], bins[-1, 1] + l2, bins[-1, 2]
     least = EMPTY * totals[1] + TINY + l2
-    found, found_left = -1, 0
+    found, found_left = -1, 0.0
     for b in range(last):
-        if counts[b] == 0:
+        if bins[b, 2] == 0.0:
             continue
-        n_left += counts[b]
-        g += sums[b, 0]
-        h += sums[b, 1]
+        g += bins[b, 0]
+        h += bins[b, 1]
+        n_left += bins[b, 2]
         if n_left < min_rows:
             continue
         if n_rows - n_left < min_rows:
@@ -353,20 +349,21 @@ def _scan_one(sums, counts, way, last, totals, n_rows, min_rows, l2, top):
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _scan(sums, counts, way, last, totals, n_rows, min_rows, l2, top, left):
+def _scan(bins, way, last, totals, n_rows, min_rows, l2, top, left):
     """The largest ``_gain`` above ``top``; its bin, or -1; how many rows go left."""
+    n_sums = len(totals)
     left[:] = 0.0
-    n_left = 0
+    n_left = 0.0
     if way == 1:
-        left[:] = sums[-1]
-        n_left = counts[-1]
-    found, found_left = -1, 0
+        left[:] = bins[-1, :n_sums]
+        n_left = bins[-1, n_sums]
+    found, found_left = -1, 0.0
     for b in range(last):
-        if counts[b] == 0:
+        if bins[b, n_sums] == 0.0:
             continue
-        for k in range(len(totals)):
-            left[k] += sums[b, k]
-        n_left += counts[b]
+        for k in range(n_sums):
+            left[k] += bins[b, k]
+        n_left += bins[b, n_sums]
         if n_left < min_rows:
             continue
         if n_rows - n_left < min_rows:

@@ -23,7 +23,6 @@ class Packed(NamedTuple):
     rows: np.ndarray  # (n, n_columns) uint8: each row's cell within the column
     cell: np.ndarray  # (n_columns + 1,) uint32: first cell of each column, then how many there are
     features: np.ndarray  # (n_packed,) int64: the features, column after column
-    member: np.ndarray  # (n_columns + 1,) int64: where each column's features begin in ``features``
     first: np.ndarray  # (n_features,) int64: a feature's first cell
     usual: np.ndarray  # (n_features,) int64: the bin that has no cell, or -1
     n_bins: np.ndarray  # (n_features,) int64
@@ -50,9 +49,8 @@ def pack(codes: np.ndarray, n_bins: np.ndarray, is_usable: np.ndarray) -> Packed
                 size += n_bins[f]
             rows[:, c] = column
         cell.append(cell[c] + size)
-    member = np.cumsum([0, *(len(g) for g in groups)])
     features = np.array([f for g in groups for f in g], dtype=np.int64)
-    return Packed(rows, np.array(cell, dtype=np.uint32), features, member, first, usual, n_bins.astype(np.int64))
+    return Packed(rows, np.array(cell, dtype=np.uint32), features, first, usual, n_bins.astype(np.int64))
 
 
 def _groups(codes: np.ndarray, n_bins: np.ndarray, is_usable: np.ndarray) -> tuple[np.ndarray, list[list[int]]]:
