@@ -189,9 +189,18 @@ class Batch:
 
     def _costs(self, bought: np.ndarray, forwarded: np.ndarray) -> np.ndarray:
         """One call of the meter per distinct path."""
-        keys, which = np.unique(np.vstack([bought, forwarded]), axis=1, return_inverse=True)
-        prices = [to_unit(self._meter.total(np.flatnonzero(k[:-1]).tolist(), int(k[-1]))) for k in keys.T]
-        return np.array(prices)[which.ravel()]
+        _, first, which = np.unique(_path_of([*bought, forwarded]), return_index=True, return_inverse=True)
+        prices = [to_unit(self._meter.total(np.flatnonzero(bought[:, i]).tolist(), int(forwarded[i]))) for i in first]
+        return np.array(prices)[which]
+
+
+def _path_of(flags: Sequence[np.ndarray]) -> np.ndarray:
+    """A number for each row, (n,) int64, the same where all flags, each (n,) bool, are."""
+    path = np.zeros(len(flags[0]), dtype=np.int64)
+    for k in range(0, len(flags), 32):
+        bits = sum(flag.astype(np.int64) << j for j, flag in enumerate(flags[k : k + 32]))
+        path = np.unique(path << 32 | bits, return_inverse=True)[1]
+    return path
 
 
 def _send(rows: np.ndarray, targets: np.ndarray, arrived: dict[int, list[np.ndarray]]) -> None:
