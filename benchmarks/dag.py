@@ -45,7 +45,7 @@ from hardcase_train.surrogate import full_tree
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "dag.json"
-PRICES = tuple(np.geomspace(0.02, 4.0, 9).tolist())  # error for all sensors
+PRICES = tuple(np.geomspace(0.002, 4.0, 11).tolist())  # error for all sensors
 LP_PRICES = PRICES[::2]  # a linear program takes longest
 PAGE = ROOT / "docs" / "benchmarks" / "dag.md"
 
@@ -223,7 +223,7 @@ that are drawn by their seeds. `dag` and `lp-tree` give one policy for each pric
 that judged rows keep, with the same classifiers; between two policies curves are linear. `dag, as in the paper`:
 errors counted, one pass, filter trees of polynomials alone; `dag`: with
 [all of this](../math.md#12-policies-on-a-graph). `lp-tree` decides by linear functions here: with all terms its program
-would have room for a dozen rows of satimage, and it has five prices where graphs have nine. `trees`: a bank of boosted
+would have room for a dozen rows of satimage, and it has six prices where graphs have eleven. `trees`: a bank of boosted
 trees. Where splits are fewer than ten, the command goes on where it was.
 """
 
