@@ -12,12 +12,12 @@ from hardcase_edge.program import CODE_MAX, MISSING, Column, Polynomial, Program
 
 from .lay import Shape
 
-__all__ = ["codes_of", "leaves_of", "scores_of"]
+__all__ = ["leaves_of", "scores_of"]
 
 CHUNK = 512  # rows walked at once: what a core's cache holds
 
 
-def codes_of(columns: Sequence[Column], X: NDArray[np.float64]) -> NDArray[np.int32]:
+def _codes_of(columns: Sequence[Column], X: NDArray[np.float64]) -> NDArray[np.int32]:
     """Codes (n_columns, n) of readings (n, n_features), NaN for missing, that their types hold exactly."""
     out = np.full((len(columns), len(X)), MISSING, dtype=np.int32)
     for k, column in enumerate(columns):
@@ -93,9 +93,9 @@ def _depth(pairs: NDArray[np.int64], n: int, has_pointers: bool) -> int:
 
 
 def scores_of(program: Program, scorer: int, X: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Integer scores (n, n_outputs) of a scorer of trees, a stack or a linear one; X as ``codes_of`` takes it."""
+    """Integer scores (n, n_outputs) of a scorer of trees, a stack or a linear one; NaN for missing."""
     s = program.scorers[scorer]
-    codes = codes_of(program.columns, X)
+    codes = _codes_of(program.columns, X)
     if isinstance(s, Polynomial):
         return _linear(s, codes)
     ensemble = program.scorers[s.trees] if isinstance(s, Stack) else s

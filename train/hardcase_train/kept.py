@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -94,10 +93,6 @@ class Kept:
         self.folder.mkdir(exist_ok=True)
         text = _json(value)
         write_whole(self.folder / f"{self._name(what)}.json", sha256(text).hexdigest().encode() + text)
-
-    def remove(self) -> None:
-        """Nothing of the folder is needed any more."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _name(self, what: Any) -> str:
         return f"{self._prefix}.{sha256(_json(what)).hexdigest()}"
