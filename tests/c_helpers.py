@@ -31,7 +31,7 @@ from hardcase_export.c_config import config_header
 from hardcase_export.c_export import KERNEL
 from hardcase_export.c_golden import golden_tables
 from hardcase_export.c_header import words
-from hardcase_export.c_inline import inline_source, with_cells
+from hardcase_export.c_inline import inline_source, unrolled
 from hardcase_export.c_names import array, int64
 from hardcase_export.c_readings import pack_readings, reading_offsets
 from tests.oracle import Case, scores_of
@@ -179,8 +179,7 @@ def write_unrolled(folder: Path, program: Program, rows: Sequence[Sequence[Readi
         f"#define SESSION_BYTES {image.session_bytes}\n",
     ]
     (folder / "unrolled.c").write_text("".join(parts) + SCORES, encoding="ascii")
-    unrolled = {k: with_cells(s, image.cells, image.ensembles[k].is_small) for k, s in enumerate(program.scorers)}
-    (folder / "inline.c").write_text(inline_source(unrolled), encoding="ascii")
+    (folder / "inline.c").write_text(inline_source({k: unrolled(image, k) for k in inlined}), encoding="ascii")
     (folder / "hardcase_config.h").write_text(config_header(image), encoding="ascii")
     for name in ("hardcase.c", "hardcase.h"):
         shutil.copyfile(KERNEL / name, folder / name)

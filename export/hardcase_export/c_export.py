@@ -18,7 +18,7 @@ from .c_boards import FILES
 from .c_config import config_header
 from .c_golden import golden_header
 from .c_header import model_header, sensors_header
-from .c_inline import inline_source, with_cells
+from .c_inline import inline_source, unrolled
 from .c_size import Size, measure
 
 __all__ = ["MAX_INLINE_NODES", "OWN", "ExportedC", "own_files", "write_c"]
@@ -67,9 +67,7 @@ def write_c(loaded: Loaded, folder: Path, *, inline: bool = False) -> ExportedC:
         **own_files(loaded),
     }
     if inlined:
-        made["inline.c"] = inline_source(
-            {k: with_cells(ensembles[k], image.cells, image.ensembles[k].is_small) for k in inlined}
-        )
+        made["inline.c"] = inline_source({k: unrolled(image, k) for k in inlined})
     for name, text in made.items():
         (folder / name).write_text(text, encoding="ascii")
     numbers = sum(len(t.leaves) for k in inlined for t in ensembles[k].trees)
