@@ -18,9 +18,10 @@ from hardcase_edge.window import window_features
 from hardcase_export import c_size
 from hardcase_export.c_boards import BOARDS, COMPILER, EMULATOR, FILES
 from hardcase_export.c_export import KERNEL, write_c
-from tests.c_helpers import random_cases, random_ensembles, whole_numbers, write_programs, write_unrolled
+from tests.c_helpers import random_cases, whole_numbers, write_programs
 from tests.golden.make_golden import GOLDEN
-from tests.strategies import random_program, random_readings
+from tests.inline_helpers import edge_rows, plain_ensembles, random_ensembles, write_unrolled
+from tests.strategies import random_program
 from tests.targets import ROOT, TARGETS, Target, need, python_of
 
 N_PROGRAMS, N_CASES = 80, 6
@@ -46,11 +47,12 @@ def test_random_programs_decide_as_in_python(target: Target, sources: list[Path]
     assert target.run(program).split() == [str(N_CASES)] * N_PROGRAMS
 
 
-@pytest.fixture(scope="module")
-def unrolled(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+@pytest.fixture(scope="module", params=["mixed-sensors", "plain-sensors"])
+def unrolled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Random ensembles as code."""
-    program, rng = random_ensembles(1, 20), random.Random(2)
-    rows = [random_readings(rng, program) for _ in range(20)]
+    mixed = request.param == "mixed-sensors"
+    program = random_ensembles(1, 20) if mixed else plain_ensembles(1, "i32", "f32", "f64")
+    rows = edge_rows(random.Random(2), program, 40)
     return write_unrolled(tmp_path_factory.mktemp("unrolled"), program, rows)
 
 
@@ -102,13 +104,13 @@ def test_a_window_has_the_features_of_training_bit_for_bit(target: Target, tmp_p
     assert target.run(program).split() == expected
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["tables", "code"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The golden bundle's folder, as a user has it."""
     out = tmp_path_factory.mktemp("golden")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(c_size, "COMPILER", "no-such-compiler")
-        write_c(load_bundle(GOLDEN), out)
+        write_c(load_bundle(GOLDEN), out, inline=request.param == "code")
     return out
 
 
