@@ -52,7 +52,7 @@ def unrolled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """Random ensembles as code."""
     mixed = request.param == "mixed-sensors"
     program = random_ensembles(1, 20) if mixed else plain_ensembles(1, "i32", "f32", "f64")
-    rows = edge_rows(random.Random(2), program, 40)
+    rows = edge_rows(random.Random(2), program, 60)
     return write_unrolled(tmp_path_factory.mktemp("unrolled"), program, rows)
 
 
