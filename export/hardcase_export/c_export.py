@@ -96,7 +96,7 @@ def _copy(folder: Path, has_windows: bool) -> None:
 
 def _readme(sizes: Sequence[Size]) -> str:
     page, example = (Template((FILES / n).read_text(encoding="utf-8")) for n in ("README.md", "main.c"))
-    rows = [f"| {s.core} | {s.flash} | {s.session} | {s.stack} |" for s in sizes]
+    rows = [f"| {s.core} | {s.flash} | {s.flash_small} | {s.session} | {s.stack} |" for s in sizes]
     how = "measured by the cross compiler" if sizes[0].is_measured else "no more than that, reckoned without a compiler"
     return page.substitute(main=example.template, sizes="\n".join(rows), how=how)
 

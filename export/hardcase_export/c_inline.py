@@ -93,7 +93,7 @@ class Unrolled:
 def unrolled(image: Image, k: int) -> Unrolled:
     """Ensemble ``k``, which is no table in this image."""
     scorer = image.p.scorers[k]
-    assert isinstance(scorer, Trees) and k in image.inlined
+    assert isinstance(scorer, Trees)
     is_small = image.ensembles[k].is_small
     return Unrolled(tuple(int(b) for b in scorer.base), tuple(_root(image, scorer, t, is_small) for t in scorer.trees))
 
