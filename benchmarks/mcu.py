@@ -39,11 +39,13 @@ PAGE = ROOT / "docs" / "benchmarks" / "mcu.md"
 ROWS = slice(0, None, 36)  # 50 rows of the data
 ROUNDS = 4
 TICKS = {"microbit": 16e6, "mps2-an385": 25e6, "mps2-an386": 25e6}  # of SysTick, a second
-MOST = {  # instructions at -O2; bytes of code at -Os
-    ("Cortex-M0", "tables", "decision"): 7_200,
-    ("Cortex-M3", "tables", "decision"): 4_800,
-    ("Cortex-M4F", "inline", "scores"): 1_500,
-    ("Cortex-M3", "tables", "code"): 3_072,
+MOST = {  # what is asked for: instructions at -O2, bytes of code at either level
+    ("Cortex-M0", "tables", "decision", "-O2"): 7_200,
+    ("Cortex-M3", "tables", "decision", "-O2"): 4_800,
+    ("Cortex-M4F", "inline", "scores", "-O2"): 1_500,
+    ("Cortex-M4F", "inline", "decision", "-O2"): 1_500,
+    ("Cortex-M3", "tables", "code", "-O2"): 3_072,
+    ("Cortex-M3", "tables", "code", "-Os"): 3_072,
 }
 
 MAIN = """\
@@ -91,7 +93,7 @@ int main(void)
 
 @dataclass(frozen=True)
 class Row:
-    """One core, one form, one level of optimisation. ``flash``, ``code``: of a firmware with nothing else, at -Os."""
+    """One core, one form, one level of optimisation. ``flash``, ``code``: of a firmware with nothing else."""
 
     core: str
     form: str  # "tables" or "inline"
@@ -139,27 +141,27 @@ def run(data: bytes, readings: list[list[int]], expected: list[int]) -> list[Row
             (folder / "model.hcb").write_bytes(data)
             made = write_c(load_bytes(data), folder, inline=form == "inline")
             for board, size in zip(BOARDS, made.sizes, strict=True):
-                for level in ("-O2", "-Os"):
+                for level, flash in (("-O2", size.flash), ("-Os", size.flash_small)):
                     scores, decision = measure(folder, board, level, readings, expected)
-                    code = size.flash - made.image_bytes
-                    rows.append(Row(board.core, form, level, round(scores), round(decision), size.flash, code))
+                    code = flash - made.image_bytes
+                    rows.append(Row(board.core, form, level, round(scores), round(decision), flash, code))
                     print(rows[-1], flush=True)
     return rows
 
 
-def one_by_one(trees: Sequence[Split | Leaf], x: str, indent: str = "    ") -> Iterator[str]:
+def one_by_one(trees: Sequence[Split | Leaf], indent: str = "    ") -> Iterator[str]:
     """As ``c_inline.unroll``, every tree for itself."""
     for tree in trees:
-        yield from TOGETHER([tree], x, indent)
+        yield from TOGETHER([tree], indent)
 
 
-def expressions(trees: Sequence[Split | Leaf], x: str, indent: str = "    ") -> Iterator[str]:
+def expressions(trees: Sequence[Split | Leaf], indent: str = "    ") -> Iterator[str]:
     """Every tree one conditional expression, of one value."""
 
     def value(tree: Split | Leaf) -> str:
         if isinstance(tree, Leaf):
             return str(tree.values[0])
-        return f"({x}(x, {tree.cell}) <= {tree.threshold} ? {value(tree.left)} : {value(tree.right)})"
+        return f"({tree.question.text()} ? {value(tree.left)} : {value(tree.right)})"
 
     for tree in trees:
         yield f"{indent}s0 += {value(tree)};"
@@ -181,20 +183,20 @@ def compare_forms(data: bytes, readings: list[list[int]], expected: list[int]) -
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place)
             (folder / "model.hcb").write_bytes(data)
-            flash = write_c(load_bytes(data), folder, inline=True).sizes[-1].flash
+            size = write_c(load_bytes(data), folder, inline=True).sizes[-1]
             fast, small = (measure(folder, BOARDS[-1], level, readings, expected)[0] for level in ("-O2", "-Os"))
-        found.append({"form": name, "-O2": round(fast), "-Os": round(small), "flash": flash})
+        found.append({"form": name, "-O2": round(fast), "-Os": round(small), "flash": size.flash})
     c_inline.unroll = TOGETHER
     return found
 
 
-def too_many(rows: list[Row]) -> list[str]:
-    """Figures beyond what is asked for, as lines."""
-    fast = {(r.core, r.form): r for r in rows if r.level == "-O2"}
+def verdicts(rows: list[Row]) -> list[tuple[str, int, int]]:
+    """What is asked for: its name, the figure, and the most it may be."""
+    found = {(r.core, r.form, r.level): r for r in rows}
+    names = {"scores": "instructions of the scores", "decision": "instructions of a decision", "code": "bytes of code"}
     return [
-        f"{core}, {form}: {getattr(fast[core, form], what)} of {what}, at most {most} is asked for"
-        for (core, form, what), most in MOST.items()
-        if getattr(fast[core, form], what) > most
+        (f"{core}, {form}, {level}: {names[what]}", int(getattr(found[core, form, level], what)), most)
+        for (core, form, what, level), most in MOST.items()
     ]
 
 
@@ -213,17 +215,19 @@ def page(rows: list[Row], forms: list[dict[str, Any]]) -> str:
         "was that of Python. An instruction is not a cycle: loads and taken branches take more.",
         "",
         "*Scores*: from the last reading to the decision: trees, answer, confidence. *Decision*: the whole session,",
-        "its start and 64 readings included. Flash: tables, kernel and loop at -Os; code: flash without the tables.",
+        "its start and 64 readings included. Flash: tables, kernel and loop; code: flash without the tables.",
         "",
-        "| core | form | scores, -O2 | decision, -O2 | scores, -Os | decision, -Os | flash, bytes | code, bytes |",
-        "|---|---|---|---|---|---|---|---|",
+        "| core | form | level | scores | decision | flash, bytes | code, bytes |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for fast, small in zip(rows[::2], rows[1::2], strict=True):
-        figures = [fast.scores, fast.decision, small.scores, small.decision, fast.flash, fast.code]
-        lines.append(f"| {fast.core} | {fast.form} | " + " | ".join(f"{x:,.0f}" for x in figures) + " |")
+    for row in rows:
+        figures = [row.scores, row.decision, row.flash, row.code]
+        lines.append(f"| {row.core} | {row.form} | {row.level} | " + " | ".join(f"{x:,.0f}" for x in figures) + " |")
+    lines += ["", "| asked for | at most | is |", "|---|---|---|"]
+    lines += [f"| {name} | {most:,} | {is_:,}{'' if is_ <= most else ': more'} |" for name, is_, most in verdicts(rows)]
     lines += [
         "",
-        "Ways to unroll the same trees, on the Cortex-M4F (scores, and flash at -Os). Together, trees that ask the",
+        "Ways to unroll the same trees, on the Cortex-M4F (scores, and flash at -O2). Together, trees that ask the",
         "same question at their roots ask it once, and so on below.",
         "",
         "| form | scores, -O2 | scores, -Os | flash, bytes |",
@@ -249,9 +253,9 @@ def main() -> int:
     args.out.write_text(json.dumps({"rows": [asdict(r) for r in rows], "forms": forms}, indent=1) + "\n")
     PAGE.write_text(page(rows, forms))
     print(page(rows, forms))
-    beyond = too_many(rows)
-    print("\n".join(beyond) or "all figures are within what is asked for")
-    return int(bool(beyond))
+    for name, is_, most in verdicts(rows):
+        print(f"{name}: {is_:,}, at most {most:,} is asked for: {'holds' if is_ <= most else 'DOES NOT HOLD'}")
+    return int(any(is_ > most for _, is_, most in verdicts(rows)))
 
 
 if __name__ == "__main__":

@@ -76,7 +76,13 @@ def _keep_own(out: Path, folder: Path) -> None:
 def c_report(out: Path, made: ExportedC) -> dict[str, Any]:
     """What was written, as plain values."""
     sizes = {
-        s.core: {"flash": s.flash, "ram": s.session + s.stack, "session": s.session, "measured": s.is_measured}
+        s.core: {
+            "flash": s.flash,
+            "flash_small": s.flash_small,
+            "ram": s.session + s.stack,
+            "session": s.session,
+            "measured": s.is_measured,
+        }
         for s in made.sizes
     }
     return {"folder": str(out), "image": made.image_bytes, "inlined": list(made.inlined), "sizes": sizes}
@@ -93,7 +99,9 @@ def c_lines(out: Path, made: ExportedC) -> list[str]:
             f"  tables     scorers {', '.join(map(str, made.tables))} are too large or shared, and stay tables"
         )
     for s in made.sizes:
-        memory = f"flash {s.flash} bytes, RAM {s.session + s.stack} bytes ({s.session} a session, {s.stack} stack)"
+        small = f" ({s.flash_small} at -Os)" if s.is_measured else ""
+        ram = f"RAM {s.session + s.stack} bytes ({s.session} a session, {s.stack} stack)"
+        memory = f"flash {s.flash} bytes{small}, {ram}"
         lines.append(f"  {s.core:<10} {memory}{how}")
     return lines
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hardcase_edge.columns import Reading
 from hardcase_edge.golden import GoldenCase, run_case
 from hardcase_edge.image import Image
 from hardcase_edge.program import (
     Acquire,
     Answer,
-    Candidate,
     Column,
     Feature,
     Program,
     Rank,
-    Select,
     Sensor,
     Slice,
     Trees,
@@ -27,17 +23,13 @@ from hardcase_edge.program import (
 )
 from hardcase_edge.session import Decision, Machine
 from hardcase_edge.verifier import verify
-from hardcase_export.c_config import config_header
 from hardcase_export.c_export import KERNEL
 from hardcase_export.c_golden import golden_tables
 from hardcase_export.c_header import words
-from hardcase_export.c_inline import inline_source, with_cells
-from hardcase_export.c_names import array, int64
-from hardcase_export.c_readings import pack_readings, reading_offsets
-from tests.oracle import Case, scores_of
-from tests.strategies import _tree, _trees, random_program, random_readings
+from hardcase_export.c_names import array
+from tests.strategies import _tree, random_readings
 
-__all__ = ["random_cases", "random_ensembles", "whole_numbers", "write_programs", "write_unrolled"]
+__all__ = ["random_cases", "whole_numbers", "write_programs"]
 
 MAIN = """
 #include <stdio.h>
@@ -74,12 +66,14 @@ def random_cases(program: Program, seed: int, count: int) -> tuple[GoldenCase, .
     return tuple(cases)
 
 
-def write_programs(folder: Path, programs: Sequence[tuple[Program, Sequence[GoldenCase]]]) -> list[Path]:
+def write_programs(
+    folder: Path, programs: Sequence[tuple[Program, Sequence[GoldenCase]]], inlined: Sequence[int] = ()
+) -> list[Path]:
     """Sources of one executable that replays all these cases and prints how many came out right, program by program."""
     parts = ['#include "hardcase.h"\n#include "replay.h"\n']
     entries, session_bytes = [], 0
     for k, (program, cases) in enumerate(programs):
-        image = Image(program)
+        image = Image(program, inlined)
         parts.append(f"static const uint64_t image_{k}[] = {{\n{array(words(image.pack()))}\n}};\n")
         parts.append(golden_tables(program, cases, f"p{k}"))
         entries.append(f"    {{image_{k}, {len(program.sensors)}, p{k}_words, p{k}_readings, p{k}_offsets}},")
@@ -90,33 +84,6 @@ def write_programs(folder: Path, programs: Sequence[tuple[Program, Sequence[Gold
     source = folder / "programs.c"
     source.write_text("\n".join(parts) + MAIN, encoding="ascii")
     return [source, KERNEL / "hardcase.c"]
-
-
-# ---------------------------------------------------------------- ensembles as code
-
-SCORES = """
-#include <stdio.h>
-
-int main(void)
-{
-    static HC_SESSION(memory, SESSION_BYTES);
-    hc_session *s = &memory.session;
-    const int64_t *expected = scores;
-    int right = 0;
-    for (int k = 0; k < N_ROWS; k++) {
-        const unsigned char *readings = (const unsigned char *)readings_of_all + k * offsets[N_SENSORS];
-        for (int output = 1; output <= N_OUTPUTS; output++) {
-            hc_start(s, image, HC_NO_BUDGET, output, HC_NO_CLOUD);
-            while (hc_next(s) == HC_NEED_SENSORS)
-                for (int sensor; (sensor = hc_wanted(s)) >= 0;)
-                    hc_feed(s, sensor, readings + offsets[sensor]);
-            right += s->result == *expected++;
-        }
-    }
-    printf("%d of %d\\n", right, (int)(expected - scores));
-    return 0;
-}
-"""
 
 
 def whole_numbers(seed: int) -> Program:
@@ -135,60 +102,3 @@ def whole_numbers(seed: int) -> Program:
         nodes=(Acquire((0,), 1, 1), Answer(Slice(0, 0, 1), "value")),
         n_classes=0,
     )
-
-
-def random_ensembles(seed: int, count: int) -> Program:
-    """Many random ensembles, whose trees often ask the same question; the item's size says which output answers."""
-    rng = random.Random(seed)
-    shells = (random_program(rng.randrange(2**32), 6) for _ in range(1000))
-    shell = next(p for p in shells if len(p.columns) >= 6)
-    scorers = [_trees(rng, tuple(rng.sample(range(len(shell.columns)), 3))) for _ in range(count)]
-    for k in range(count):
-        trees = (replace(t, thresholds=tuple(rng.randint(-32767, -32764) for _ in t.splits)) for t in scorers[k].trees)
-        scorers.append(replace(scorers[k], trees=tuple(trees)))
-    outputs = [Slice(k, o, o + 1) for k, s in enumerate(scorers) for o in range(len(s.base))]
-    candidates = [Candidate(size, (0,), 1 + size) for size in range(1, len(outputs) + 1)]
-    nodes = (
-        Acquire(tuple(range(len(shell.sensors))), 1, 1),
-        Select(tuple(candidates[:-1]), len(outputs) + 1),
-        *[Answer(s, "value") for s in outputs],
-    )
-    free = tuple(replace(s, cost=(0,)) for s in shell.sensors)
-    size = len(outputs)
-    return replace(
-        shell, sensors=free, scorers=tuple(scorers), nodes=nodes, n_classes=0, uplink=Uplink(), max_item_size=size
-    )
-
-
-def write_unrolled(folder: Path, program: Program, rows: Sequence[Sequence[Reading]]) -> list[Path]:
-    """Sources of one executable that compares every score of unrolled ensembles on these rows with the oracle's."""
-    verify(program)
-    inlined = range(len(program.scorers))
-    image = Image(program, inlined)
-    data = image.pack()
-    expected = [score for row in rows for score in scores_on(program, row)]
-    readings = words(b"".join(pack_readings(program, row) for row in rows))
-    parts = [
-        '#include "hardcase.h"\n',
-        f"static const uint64_t readings_of_all[] = {{\n{array(readings)}\n}};\n",
-        f"static const uint32_t offsets[] = {{\n{array(map(str, reading_offsets(program)))}\n}};\n",
-        f"static const uint64_t image[] = {{\n{array(words(data))}\n}};\n",
-        f"static const int64_t scores[] = {{\n{array(map(int64, expected))}\n}};\n",
-        f"#define N_ROWS {len(rows)}\n#define N_OUTPUTS {program.max_item_size}\n",
-        f"#define N_SENSORS {len(program.sensors)}\n",
-        f"#define SESSION_BYTES {image.session_bytes}\n",
-    ]
-    (folder / "unrolled.c").write_text("".join(parts) + SCORES, encoding="ascii")
-    unrolled = {k: with_cells(s, image.cells, image.ensembles[k].is_small) for k, s in enumerate(program.scorers)}
-    (folder / "inline.c").write_text(inline_source(unrolled), encoding="ascii")
-    (folder / "hardcase_config.h").write_text(config_header(image), encoding="ascii")
-    for name in ("hardcase.c", "hardcase.h"):
-        shutil.copyfile(KERNEL / name, folder / name)
-    return [folder / name for name in ("unrolled.c", "inline.c", "hardcase.c")]
-
-
-def scores_on(program: Program, row: Sequence[Reading]) -> list[int]:
-    """Every output of every scorer, by the oracle."""
-    world = Case(program, row)
-    world.buy(range(len(program.sensors)))
-    return [score for k in range(len(program.scorers)) for score in scores_of(program, k, world.codes)]

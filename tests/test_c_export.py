@@ -32,6 +32,7 @@ from hardcase_export.c_names import array, identifiers, literal
 from tests.c_helpers import random_cases, write_programs
 from tests.export_helpers import make_build
 from tests.golden.make_golden import GOLDEN, cases_of, golden_program, manifest_of
+from tests.inline_helpers import random_ensembles
 from tests.strategies import random_program
 from tests.targets import STRICT, TARGETS, need
 
@@ -278,6 +279,30 @@ def test_tables_of_one_policy_with_the_parts_of_another_do_not_compile(exported:
 # ---------------------------------------------------------------- sizes
 
 
+def test_bounds_hold_for_the_golden_program_and_for_code_of_every_type(tmp_path: Path, monkeypatch) -> None:
+    need("arm-none-eabi-gcc")
+    monkeypatch.setattr(c_size, "COMPILER", "arm-none-eabi-gcc")
+    for name, program in (("golden", golden_program()), ("code", random_ensembles(3, 12))):
+        (tmp_path / name).mkdir()
+        data = pack_bundle(Bundle(manifest_of(program).to_json(), program, cases_of(program, 1)))
+        made = write_c(load_bytes(data), tmp_path / name, inline=True)
+        ensembles = [program.scorers[k] for k in made.inlined]
+        numbers = sum(len(t.leaves) for s in ensembles for t in s.trees)
+        outputs = max((len(s.base) for s in ensembles), default=0)
+        for size in made.sizes:
+            assert size.flash <= made.image_bytes + c_size.MAX_KERNEL_BYTES + c_size.MAX_NODE_BYTES * numbers
+            assert size.stack <= c_size.MAX_STACK_BYTES + c_size.MAX_SUM_BYTES * outputs
+
+
+def test_the_makefile_takes_a_level_of_optimisation(exported: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(exported, tmp_path / "out"))
+    sizes = {}
+    for level in ("-O2", "-Os", None):
+        assert make(folder, *([f"OPT={level}"] if level else [])).returncode == 0
+        sizes[level] = (folder / "selftest").read_bytes()
+    assert sizes[None] == sizes["-O2"] != sizes["-Os"]
+
+
 def test_sizes_are_measured_where_the_compiler_is_and_bounded_where_not(exported: Path, monkeypatch, capsys) -> None:
     need("arm-none-eabi-gcc")
     monkeypatch.setattr(c_size, "COMPILER", "arm-none-eabi-gcc")
@@ -293,7 +318,8 @@ def test_sizes_are_measured_where_the_compiler_is_and_bounded_where_not(exported
     monkeypatch.setattr(c_size, "COMPILER", "no-such-compiler")
     (bound,) = c_size.measure(exported.parent / "code", said["image"], size.session, numbers, 3)
     assert not bound.is_measured
-    assert said["image"] < size.flash <= bound.flash
+    assert said["sizes"]["Cortex-M0"]["flash_small"] == size.flash_small
+    assert said["image"] < size.flash_small < size.flash <= bound.flash
     assert 0 < size.stack <= bound.stack
     assert size.session == bound.session > 100
     monkeypatch.setattr(c_size, "COMPILER", "false")

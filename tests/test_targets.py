@@ -12,15 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from hardcase_edge.bundle import Bundle, pack_bundle
 from hardcase_edge.image import Image
-from hardcase_edge.load import load_bundle
+from hardcase_edge.load import load_bytes
 from hardcase_edge.window import window_features
 from hardcase_export import c_size
 from hardcase_export.c_boards import BOARDS, COMPILER, EMULATOR, FILES
 from hardcase_export.c_export import KERNEL, write_c
-from tests.c_helpers import random_cases, random_ensembles, whole_numbers, write_programs, write_unrolled
-from tests.golden.make_golden import GOLDEN
-from tests.strategies import random_program, random_readings
+from tests.c_helpers import random_cases, whole_numbers, write_programs
+from tests.golden.make_golden import GOLDEN, cases_of, golden_program, manifest_of
+from tests.inline_helpers import edge_rows, plain_ensembles, random_ensembles, write_unrolled
+from tests.strategies import random_program
 from tests.targets import ROOT, TARGETS, Target, need, python_of
 
 N_PROGRAMS, N_CASES = 80, 6
@@ -46,11 +48,12 @@ def test_random_programs_decide_as_in_python(target: Target, sources: list[Path]
     assert target.run(program).split() == [str(N_CASES)] * N_PROGRAMS
 
 
-@pytest.fixture(scope="module")
-def unrolled(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+@pytest.fixture(scope="module", params=["mixed-sensors", "plain-sensors"])
+def unrolled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Random ensembles as code."""
-    program, rng = random_ensembles(1, 20), random.Random(2)
-    rows = [random_readings(rng, program) for _ in range(20)]
+    mixed = request.param == "mixed-sensors"
+    program = random_ensembles(1, 20) if mixed else plain_ensembles(1, "i32", "f32", "f64")
+    rows = edge_rows(random.Random(2), program, 60)
     return write_unrolled(tmp_path_factory.mktemp("unrolled"), program, rows)
 
 
@@ -102,13 +105,16 @@ def test_a_window_has_the_features_of_training_bit_for_bit(target: Target, tmp_p
     assert target.run(program).split() == expected
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The golden bundle's folder, as a user has it."""
-    out = tmp_path_factory.mktemp("golden")
+@pytest.fixture(scope="module", params=["golden", "code"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a bundle as a user has it: the golden one, and one of all types whose ensembles are code."""
+    program = golden_program() if request.param == "golden" else random_program(454, 4)
+    data = pack_bundle(Bundle(manifest_of(program).to_json(), program, cases_of(program, 64)))
+    out = tmp_path_factory.mktemp(request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(c_size, "COMPILER", "no-such-compiler")
-        write_c(load_bundle(GOLDEN), out)
+        made = write_c(load_bytes(data), out, inline=request.param == "code")
+    assert bool(made.inlined) == (request.param == "code")
     return out
 
 
@@ -171,7 +177,7 @@ def test_the_device_program_passes_golden_cases_on_another_processor(
 
 def run_without_tools(**environment: str) -> subprocess.CompletedProcess[str]:
     """One test of the Cortex-M0, on a machine that has no compilers."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "unrolled and cortex-m0"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "mixed and cortex-m0"]
     return subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
         env={**os.environ, "PATH": "", "CI": "", **environment},

@@ -8,7 +8,7 @@ of integers do not depend on the order of trees.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from .cells import Cells
@@ -82,12 +82,13 @@ class Ensemble:
         return out.i32(places)
 
 
-def plan_ensemble(scorer: Trees, cells: Cells) -> Ensemble:
-    """Group an ensemble's trees, and want the cells that they read."""
+def plan_ensemble(scorer: Trees, cells: Cells, keyed: Collection[int] = ()) -> Ensemble:
+    """Group an ensemble's trees, and want the cells that they read: those of columns that are not read as keys."""
     splits = {
         (scorer.columns[s], not left)
         for tree in scorer.trees
         for s, left in zip(tree.splits, tree.missing_left, strict=True)
+        if scorer.columns[s] not in keyed
     }
     is_small = cells.want_trees(splits)
     heaps: dict[tuple[int, int], list[int]] = {}

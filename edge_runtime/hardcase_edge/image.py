@@ -14,6 +14,7 @@ from itertools import accumulate
 from .cells import DIRECT, Cells
 from .ensemble_image import Ensemble, plan_ensemble
 from .errors import ImageError
+from .keys import Keys
 from .layout import DTYPES, KINDS, RULES
 from .paths import targets_of
 from .program import Acquire, Answer, Branch, Node, Opaque, Polynomial, Program, Scorer, Select, Sensor, Stack, Trees
@@ -51,6 +52,7 @@ class Image:
         self.session_bytes = 0  # known once packed
         self.out = Sections(HEADER_BYTES)
         self.cells = Cells(program)
+        self.keys = Keys(program, sorted(self.inlined))
         self.ensembles: dict[int, Ensemble] = {}
         for k, scorer in enumerate(program.scorers):
             if isinstance(scorer, Opaque):
@@ -58,7 +60,8 @@ class Image:
             if isinstance(scorer, Polynomial):
                 self.cells.want_polynomial(scorer.columns)
             elif isinstance(scorer, Trees):
-                self.ensembles[k] = plan_ensemble(scorer, self.cells)
+                keyed = {c for c in scorer.columns if self.keys.has(c)} if k in self.inlined else set()
+                self.ensembles[k] = plan_ensemble(scorer, self.cells, keyed)
         self.cells.number()
 
     def pack(self) -> bytes:
@@ -73,6 +76,7 @@ class Image:
         request = sum(_SIZE[p.features[f].dtype] for f in p.uplink.features)
         small_left, small, wide_left, wide = self.cells.counts
         memory = Memory()
+        memory.take(self.keys.n_bytes, 8)
         places = [
             memory.take(8 * first[-1], 8),
             memory.take(request, 8),
@@ -120,7 +124,7 @@ class Image:
                 n_bytes += size
             scorers = self._scorers_of(k)
             records += [n_features, len(s.features), before, n_columns - before, self._cost(s.cost), len(s.cost)]
-            records += [out.i16(scorers), len(scorers), n_bytes, self._plain(s, is_direct)]
+            records += [out.i16(scorers), len(scorers), n_bytes, self._plain(s, is_direct), self._keys(k)]
             n_features += len(s.features)
         self.at_features, self.at_columns = out.raw(bytes(features), 4), out.raw(bytes(columns), 4)
         return out.i32(records)
@@ -131,6 +135,10 @@ class Image:
         if kinds == {("i32", False)}:
             return 3 if is_direct else 1
         return 2 if kinds == {("f32", False)} else 0
+
+    def _keys(self, sensor: int) -> int:
+        """Where a session has the keys of a sensor's readings; 0: it keeps none."""
+        return SESSION_BYTES + self.keys.sensors[sensor] if sensor in self.keys.sensors else 0
 
     def _scorers_of(self, sensor: int) -> list[int]:
         """Scorers that read a column of this sensor: their scores are computed again once it is fed."""
@@ -156,7 +164,8 @@ class Image:
     def _scorer(self, k: int, first: int) -> int:
         s, out = self.p.scorers[k], self.out
         if isinstance(s, Trees) and k in self.inlined:
-            return out.i32([3, len(s.base), first])
+            sensors = self.keys.sensors_of(k)
+            return out.i32([3, len(s.base), first, len(sensors), out.i16(sensors)])
         if isinstance(s, Trees):
             head = [1, len(s.base), first, out.i32(whole(s.base)), len(self.ensembles[k].groups)]
             return out.i32(head + self.ensembles[k].records(self.cells, out))

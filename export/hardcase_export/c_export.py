@@ -18,7 +18,7 @@ from .c_boards import FILES
 from .c_config import config_header
 from .c_golden import golden_header
 from .c_header import model_header, sensors_header
-from .c_inline import inline_source, with_cells
+from .c_inline import inline_source, unrolled
 from .c_size import Size, measure
 
 __all__ = ["MAX_INLINE_NODES", "OWN", "ExportedC", "own_files", "write_c"]
@@ -67,9 +67,7 @@ def write_c(loaded: Loaded, folder: Path, *, inline: bool = False) -> ExportedC:
         **own_files(loaded),
     }
     if inlined:
-        made["inline.c"] = inline_source(
-            {k: with_cells(ensembles[k], image.cells, image.ensembles[k].is_small) for k in inlined}
-        )
+        made["inline.c"] = inline_source({k: unrolled(image, k) for k in inlined})
     for name, text in made.items():
         (folder / name).write_text(text, encoding="ascii")
     numbers = sum(len(t.leaves) for k in inlined for t in ensembles[k].trees)
@@ -98,7 +96,7 @@ def _copy(folder: Path, has_windows: bool) -> None:
 
 def _readme(sizes: Sequence[Size]) -> str:
     page, example = (Template((FILES / n).read_text(encoding="utf-8")) for n in ("README.md", "main.c"))
-    rows = [f"| {s.core} | {s.flash} | {s.session} | {s.stack} |" for s in sizes]
+    rows = [f"| {s.core} | {s.flash} | {s.flash_small} | {s.session} | {s.stack} |" for s in sizes]
     how = "measured by the cross compiler" if sizes[0].is_measured else "no more than that, reckoned without a compiler"
     return page.substitute(main=example.template, sizes="\n".join(rows), how=how)
 

@@ -26,6 +26,8 @@
 #endif
 #endif
 
+#define FOUR(DO) DO(0) DO(1) DO(2) DO(3)
+#define EIGHT(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
 #define HAS(part) ((HC_PARTS & (part)) != 0)
 
 typedef const unsigned char *bytes_in;
@@ -36,6 +38,7 @@ static inline uint32_t get_u32(bytes_in p) { uint32_t v; memcpy(&v, ALIGNED(p, 4
 static inline int32_t get_i32(bytes_in p) { int32_t v; memcpy(&v, ALIGNED(p, 4), 4); return v; }
 static inline int64_t get_i64(bytes_in p) { int64_t v; memcpy(&v, ALIGNED(p, 8), 8); return v; }
 static inline void put_i16(unsigned char *p, int16_t v) { memcpy(ALIGNED(p, 2), &v, 2); }
+static inline void put_i32(unsigned char *p, int32_t v) { memcpy(ALIGNED(p, 4), &v, 4); }
 static inline void put_i64(unsigned char *p, int64_t v) { memcpy(ALIGNED(p, 8), &v, 8); }
 
 /* Sums and products that wrap around instead of being undefined. */
@@ -57,8 +60,8 @@ enum header {
 enum feature { FEATURE_BYTES = 4, F_UPLINK = 0, F_TYPE = 2, F_NULLABLE = 3, NOT_SENT = 0xFFFF };
 enum type { T_I32, T_F32, T_F64 };
 enum sensor {
-    SENSOR_WORDS = 10, N_FEATURE = 0, N_FEATURES, N_COLUMN, N_COLUMNS, N_COST, N_COSTS, N_SCORERS, N_SCORERS_COUNT,
-    N_READING_BYTES, N_PLAIN
+    SENSOR_WORDS = 11, N_FEATURE = 0, N_FEATURES, N_COLUMN, N_COLUMNS, N_COST, N_COSTS, N_SCORERS, N_SCORERS_COUNT,
+    N_READING_BYTES, N_PLAIN, N_KEYS
 };
 enum plain { ALL_I32 = 1, ALL_F32, ALL_DIRECT }; /* of one type and none may be missing; i32 into small cells, cut off */
 enum column { COLUMN_BYTES = 12, C_RULE = 0, C_FLAGS = 1, C_CELL = 2, C_A = 4, C_B = 8, C_READING = 10 };
@@ -74,6 +77,7 @@ enum group { GROUP_WORDS = 6, G_LAYOUT = 0, G_OUTPUT, G_WIDTH, G_TREES, G_DEPTH,
 enum pointers { POINTER_WORDS = 3, T_NODES = 0, T_LEAVES, T_COUNT };
 enum layout { L_SMALL_HEAP, L_WIDE_HEAP, L_SMALL_POINTERS, L_WIDE_POINTERS };
 enum stack { Z_KIND, Z_OUTPUTS, Z_FIRST, Z_MEMBERS, Z_WEIGHTS, Z_BIAS, Z_WORDS };
+enum inlined { I_KIND, I_OUTPUTS, I_FIRST, I_COUNT, I_SENSORS, I_WORDS };
 enum node { ACQUIRE, BRANCH, SELECT, ANSWER, FORWARD };
 enum branch_rule { THRESHOLD, MARGIN, ARGMAX, TOURNAMENT };
 
@@ -124,7 +128,7 @@ size_t hc_readings_bytes(const void *image, int sensor)
 
 static int64_t polynomial(bytes_in coefficients, uint32_t n, int64_t size)
 {
-    int64_t value = 0;
+    int64_t value = get_i64(coefficients + 8 * (size_t)--n); /* there is always one, and mostly one only */
     while (n-- > 0) value = add64(mul64(value, size), get_i64(coefficients + 8 * (size_t)n));
     return value;
 }
@@ -142,30 +146,35 @@ static int fits(const hc_session *s, int64_t cost)
     return cost >= 0 && cost <= (int64_t)((uint64_t)s->budget - (uint64_t)s->spent);
 }
 
-/* What the sensors of an acquire or forward still cost that have none of these flags. */
-static int64_t price(const hc_session *s, bytes_in node, unsigned without)
+/* What the sensors of a forward still cost, but for those that have failed. */
+static int64_t price(const hc_session *s, bytes_in node)
 {
     const unsigned char *flags = part_of(s, S_SENSORS);
     int64_t total = 0;
     for (uint32_t k = 0; k < word(node, Q_SENSORS); k++) {
         uint32_t sensor = word(node, Q_WORDS + k);
-        if (!(flags[sensor] & without)) total = add64(total, cost_of(s, sensor));
+        if (!(flags[sensor] & (BOUGHT | FAILED))) total = add64(total, cost_of(s, sensor));
     }
     return total;
 }
 
-static int any_failed(const hc_session *s, bytes_in node)
+/* Has no sensor of an acquire failed, and does the budget hold for those that are not bought yet? */
+static int can_buy(const hc_session *s, bytes_in node)
 {
     const unsigned char *flags = part_of(s, S_SENSORS);
-    for (uint32_t k = 0; k < word(node, Q_SENSORS); k++)
-        if (flags[word(node, Q_WORDS + k)] & FAILED) return 1;
-    return 0;
+    int64_t total = 0;
+    for (uint32_t k = 0; k < word(node, Q_SENSORS); k++) {
+        uint32_t sensor = word(node, Q_WORDS + k);
+        if (flags[sensor] & FAILED) return 0;
+        if (!(flags[sensor] & BOUGHT)) total = add64(total, cost_of(s, sensor));
+    }
+    return fits(s, total);
 }
 
 /* ------------------------------------------------------------------ readings: SPEC-program-v1 sections 2 and 3 */
 
-/* A reading's order-preserving key, or NOTHING if it is missing. Minus zero has the key of zero; no other reading has
- * the key -1, and none that of NOTHING. */
+/* A reading's order-preserving key, or NOTHING if it is missing, which no reading has. Minus zero has the key -1 to
+ * itself; no threshold has it, so that it ranks as zero does. */
 #if HC_PARTS & HC_F64
 typedef int64_t reading_key;
 #define NOTHING INT64_MIN
@@ -176,19 +185,21 @@ typedef int32_t reading_key;
 
 static inline int is_f64(unsigned type) { return HAS(HC_F64) && type == T_F64; }
 
+static inline int is_finite(uint32_t bits) { return (bits & 0x7FFFFFFFu) < 0x7F800000u; }
+static inline int32_t ordered(uint32_t bits) { return (int32_t)(bits ^ (0u - (bits >> 31)) >> 1); }
+
 static inline reading_key key_of(unsigned type, bytes_in p)
 {
     if (!is_f64(type)) {
-        int32_t bits = get_i32(p), rest = bits & INT32_MAX;
-        if (type == T_I32) return bits == INT32_MIN ? NOTHING : bits;
-        if (rest >= 0x7F800000) return NOTHING;
-        return bits == rest || rest == 0 ? rest : -rest - 1;
+        uint32_t bits = get_u32(p);
+        if (type == T_I32) return bits == 0x80000000u ? NOTHING : (int32_t)bits;
+        return is_finite(bits) ? ordered(bits) : NOTHING;
     }
 #if HC_PARTS & HC_F64
     {
-        int64_t bits = get_i64(p), rest = bits & INT64_MAX;
-        if (rest >= 0x7FF0000000000000) return NOTHING;
-        return bits == rest || rest == 0 ? rest : -rest - 1;
+        uint64_t bits = (uint64_t)get_i64(p);
+        if ((bits & INT64_MAX) >= 0x7FF0000000000000u) return NOTHING;
+        return (int64_t)(bits ^ (0u - (bits >> 63)) >> 1);
     }
 #else
     return NOTHING;
@@ -295,26 +306,64 @@ static void put_request(hc_session *s, bytes_in feature, bytes_in value)
     else memcpy(out, value, n);
 }
 
-/* Is no reading missing that may not be? On the way the request gets them all. */
+/* Keys of readings of four bytes; 0 if one is missing. Two at a time, which some processors load and store at once. */
+INLINE int keep_two(int is_f32, bytes_in from, unsigned char *to)
+{
+    uint32_t a = get_u32(from), b = get_u32(from + 4);
+    if (is_f32 ? !is_finite(a) || !is_finite(b) : a == 0x80000000u || b == 0x80000000u) return 0;
+    put_i32(to, is_f32 ? ordered(a) : (int32_t)a);
+    put_i32(to + 4, is_f32 ? ordered(b) : (int32_t)b);
+    return 1;
+}
+
+#define KEEP_TWO(k) if (!keep_two(is_f32, from + 8 * k, to + 8 * k)) return 0;
+
+INLINE int keep_all(int is_f32, bytes_in from, uint32_t n, unsigned char *to)
+{
+    for (; n >= 8; n -= 8, from += 32, to += 32) { FOUR(KEEP_TWO) }
+    for (; n > 0; n--, from += 4, to += 4) {
+        uint32_t bits = get_u32(from);
+        if (is_f32 ? !is_finite(bits) : bits == 0x80000000u) return 0;
+        put_i32(to, is_f32 ? ordered(bits) : (int32_t)bits);
+    }
+    return 1;
+}
+
+/* The same for readings all of one type of four bytes, none of which may be missing, and that are not sent. */
+static int is_plain_whole(bytes_in record, bytes_in readings, unsigned char *keys)
+{
+    uint32_t n = word(record, N_FEATURES), any = 0;
+    if (HAS(HC_INLINE) && keys != NULL) {
+        if (word(record, N_PLAIN) == ALL_F32) return keep_all(1, readings, n, keys);
+        return keep_all(0, readings, n, keys);
+    }
+    if (word(record, N_PLAIN) == ALL_F32)
+        for (; n > 0; n--, readings += 4) { if (!is_finite(get_u32(readings))) return 0; }
+    UNROLLED
+    for (; n > 0; n--, readings += 4) any |= get_u32(readings) == 0x80000000u;
+    return !any;
+}
+
+/* Is no reading missing that may not be? On the way the request gets them all, and ensembles that are code their keys. */
 static int is_whole(hc_session *s, bytes_in record, bytes_in readings)
 {
     bytes_in image = image_of(s), feature = at(image, H_AT_FEATURES) + (size_t)FEATURE_BYTES * word(record, N_FEATURE);
+    unsigned char *keys = HAS(HC_INLINE) && word(record, N_KEYS) ? (unsigned char *)s + word(record, N_KEYS) : NULL;
     uint32_t n = word(record, N_FEATURES);
     int is_sent = HAS(HC_FORWARDS) && word(image, H_REQUEST_BYTES) > 0, is_good = 1;
     size_t offset = 0;
-    if (word(record, N_PLAIN) && !is_sent) { /* all of one type of four bytes, none may be missing */
-        uint32_t any = 0;
-        if (word(record, N_PLAIN) == ALL_F32)
-            for (; n > 0; n--, readings += 4) { if ((get_u32(readings) & 0x7FFFFFFFu) >= 0x7F800000u) return 0; }
-        UNROLLED
-        for (; n > 0; n--, readings += 4) any |= get_u32(readings) == 0x80000000u;
-        return !any;
-    }
+    if (word(record, N_PLAIN) && !is_sent) return is_plain_whole(record, readings, keys);
     for (; n > 0; n--, feature += FEATURE_BYTES) {
         size_t size = is_f64(feature[F_TYPE]) ? 8 : 4;
+        reading_key key;
         int is_there;
         offset = (offset + size - 1) & ~(size - 1);
-        is_there = key_of(feature[F_TYPE], readings + offset) != NOTHING;
+        key = key_of(feature[F_TYPE], readings + offset);
+        is_there = key != NOTHING;
+        if (HAS(HC_INLINE) && keys != NULL) {
+            if (size == 8) put_i64(keys + offset, key);
+            else put_i32(keys + offset, is_there ? (int32_t)key : INT32_MIN);
+        }
         if (is_sent) put_request(s, feature, is_there ? readings + offset : NULL);
         if (!is_there && !feature[F_NULLABLE]) is_good = 0;
         offset += size;
@@ -330,6 +379,7 @@ static int take(hc_session *s, uint32_t sensor, bytes_in readings)
     unsigned char *small = part(s, S_SMALL), *wide = part(s, S_WIDE);
     int32_t code = 0;
     if (!is_whole(s, record, readings)) return 0;
+    if (HAS(HC_INLINE) && word(record, N_COLUMNS) == 0) return 1;
     if (word(record, N_PLAIN) == ALL_DIRECT) { /* a common case, kept short */
         UNROLLED
         for (uint32_t k = word(record, N_COLUMNS); k > 0; k--, column += COLUMN_BYTES) {
@@ -411,7 +461,6 @@ INLINE size_t step(int is_wide, bytes_in codes, bytes_in cells, bytes_in thresho
     return 2 * node + ((uint32_t)(threshold - code) >> 31);
 }
 
-#define EIGHT(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
 #define BEGIN(k) size_t at##k = 1;
 #define STEP(k) at##k = step(is_wide, codes, tree + k * stride, thresholds + k * stride, at##k);
 #define LEAF(k) bytes_in leaf##k = tree + k * stride + inner + 2 * width * (at##k - size);
@@ -480,7 +529,6 @@ INLINE int32_t follow(int is_wide, bytes_in cells, bytes_in nodes, int32_t node)
     return node < 0 ? node : child;
 }
 
-#define FOUR(DO) DO(0) DO(1) DO(2) DO(3)
 #define ENTER(k) int32_t at##k = 0; bytes_in nodes##k = image + word(tree + 4 * POINTER_WORDS * k, T_NODES);
 #define FOLLOW(k) at##k = follow(is_wide, cells, nodes##k, at##k);
 #define REACHED(k) & at##k
@@ -567,6 +615,23 @@ static void stack_scores(const hc_session *s, bytes_in image, bytes_in scorer, u
     }
 }
 
+#if HC_PARTS & HC_INLINE
+/* The scores of an ensemble that is code, which first learns of each sensor that gave nothing: all its readings are
+ * missing. Two of the lowest words are below the key of every f64, too. */
+static void inline_scores(hc_session *s, uint32_t number, bytes_in scorer, unsigned char *scores)
+{
+    bytes_in image = image_of(s), sensor = image + word(scorer, I_SENSORS);
+    const unsigned char *flags = part(s, S_SENSORS);
+    for (uint32_t n = word(scorer, I_COUNT); n > 0; n--, sensor += 2) {
+        bytes_in record = sensor_record(image, get_u16(sensor));
+        unsigned char *key = (unsigned char *)s + word(record, N_KEYS);
+        if (flags[get_u16(sensor)] == BOUGHT) continue;
+        for (uint32_t k = word(record, N_READING_BYTES) / 4; k > 0; k--, key += 4) put_i32(key, INT32_MIN);
+    }
+    hc_inline(number, (unsigned char *)s + sizeof *s, part(s, S_SMALL), part(s, S_WIDE), scores);
+}
+#endif
+
 /* The scores of a scorer, computed unless they are known; 8 bytes each. */
 static const unsigned char *scores_of(hc_session *s, uint32_t scorer)
 {
@@ -579,7 +644,7 @@ static const unsigned char *scores_of(hc_session *s, uint32_t scorer)
         if (HAS(HC_POLYNOMIALS) && kind == K_POLYNOMIAL) polynomial_scores(s, image, record, scores);
         if (HAS(HC_STACKS) && kind == K_STACK) stack_scores(s, image, record, scores);
 #if HC_PARTS & HC_INLINE
-        if (kind == K_INLINE) hc_inline(scorer, part(s, S_SMALL), part(s, S_WIDE), scores);
+        if (kind == K_INLINE) inline_scores(s, scorer, record, scores);
 #endif
         *is_scored = 1;
     }
@@ -616,9 +681,9 @@ static int64_t margin_of(const unsigned char *scores, uint32_t n, uint32_t *best
 static int can_have(const hc_session *s, uint32_t target)
 {
     bytes_in node = node_record(image_of(s), target);
-    if (word(node, Q_KIND) == ACQUIRE) return !any_failed(s, node) && fits(s, price(s, node, BOUGHT));
+    if (word(node, Q_KIND) == ACQUIRE) return can_buy(s, node);
     if (HAS(HC_FORWARDS) && word(node, Q_KIND) == FORWARD)
-        return fits(s, add64(price(s, node, BOUGHT | FAILED), request_cost(s)));
+        return fits(s, add64(price(s, node), request_cost(s)));
     return 1;
 }
 
@@ -716,7 +781,7 @@ static int want(hc_session *s, bytes_in node, unsigned without)
 
 static void acquire(hc_session *s, bytes_in node)
 {
-    if (any_failed(s, node) || !fits(s, price(s, node, BOUGHT))) s->at = word(node, Q_OTHERWISE);
+    if (!can_buy(s, node)) s->at = word(node, Q_OTHERWISE);
     else if (!want(s, node, BOUGHT)) s->at = word(node, Q_THEN);
 }
 
@@ -737,7 +802,7 @@ static void forward(hc_session *s, bytes_in node)
     if (!s->has_cloud) {
         s->is_degraded = 1;
         s->at = word(node, Q_THEN);
-    } else if (!fits(s, add64(price(s, node, BOUGHT | FAILED), request_cost(s)))) {
+    } else if (!fits(s, add64(price(s, node), request_cost(s)))) {
         s->at = word(node, Q_THEN);
     } else if (!want(s, node, BOUGHT | FAILED)) {
         s->spent = add64(s->spent, request_cost(s));
@@ -989,6 +1054,13 @@ static int check_column(checked *c, bytes_in column, uint32_t reading_bytes)
     }
 }
 
+/* Keys, where a sensor has any, lie between the session's struct and its scores. */
+static int check_keys(bytes_in image, uint32_t from, uint64_t n_bytes)
+{
+    if (from == 0) return 1;
+    return HAS(HC_INLINE) && from % 8 == 0 && from >= sizeof(hc_session) && from + n_bytes <= word(image, S_SCORES);
+}
+
 /* Features and columns lie one after the other, sensor by sensor. */
 static int check_sensors(checked *c)
 {
@@ -1006,7 +1078,7 @@ static int check_sensors(checked *c)
             if (sent != NOT_SENT && sent + size > word(i, H_REQUEST_BYTES)) return 0;
             n_bytes = (n_bytes + size - 1) / size * size + size;
         }
-        if (word(record, N_READING_BYTES) != n_bytes) return 0;
+        if (word(record, N_READING_BYTES) != n_bytes || !check_keys(i, word(record, N_KEYS), n_bytes)) return 0;
         for (; n_columns > 0; n_columns--, columns++, column += COLUMN_BYTES)
             if (!check_column(c, column, (uint32_t)n_bytes) || (plain == ALL_DIRECT && get_u16(column) != R_DIRECT)) return 0;
         if (!check_cost(c, word(record, N_COST), word(record, N_COSTS)) ||
@@ -1104,6 +1176,16 @@ static int check_stack(checked *c, bytes_in scorer, uint32_t number)
     return 1;
 }
 
+/* The code itself is not looked at: it is of the same export as the image. */
+static int check_inlined(checked *c, bytes_in scorer)
+{
+    if (!holds_words(c, scorer, 0, I_WORDS)) return 0;
+    if (!all_below(c, word(scorer, I_SENSORS), word(scorer, I_COUNT), word(c->image, H_SENSORS))) return 0;
+    for (uint32_t k = 0; k < word(scorer, I_COUNT); k++)
+        if (!word(sensor_record(c->image, get_u16(c->image + word(scorer, I_SENSORS) + 2 * (size_t)k)), N_KEYS)) return 0;
+    return 1;
+}
+
 static int check_scorers(checked *c)
 {
     bytes_in i = c->image;
@@ -1118,7 +1200,7 @@ static int check_scorers(checked *c)
         case K_POLYNOMIAL: is_ok = HAS(HC_POLYNOMIALS) && check_polynomial(c, scorer); break;
         case K_TREES: is_ok = check_trees(c, scorer); break;
         case K_STACK: is_ok = HAS(HC_STACKS) && check_stack(c, scorer, k); break;
-        case K_INLINE: is_ok = HAS(HC_INLINE); break;
+        case K_INLINE: is_ok = HAS(HC_INLINE) && check_inlined(c, scorer); break;
         default: is_ok = 0;
         }
         if (!is_ok) return 0;

@@ -176,8 +176,13 @@ int hc_resend(hc_session *s);
 int hc_was_bought(const hc_session *s, int sensor);
 int hc_visited(const hc_session *s, int step);
 
-/* The scores of an ensemble that is code: defined by the exported inline.c, where hardcase_config.h says HC_INLINE. */
-void hc_inline(uint32_t scorer, const unsigned char *small, const unsigned char *wide, unsigned char *scores);
+/* The scores of an ensemble that is code: defined by the exported inline.c, where hardcase_config.h says HC_INLINE.
+ *
+ * keys         of readings, as their structs have them; all aligned to 8
+ * small, wide  cells, of 8 and 16 bits
+ * scores       written, 8 bytes each */
+void hc_inline(uint32_t scorer, const unsigned char *keys, const unsigned char *small, const unsigned char *wide,
+               unsigned char *scores);
 
 #ifdef __cplusplus
 }
