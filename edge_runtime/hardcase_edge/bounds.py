@@ -6,11 +6,11 @@ Bounds are on the sum of absolute values, so they hold for every partial sum in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from .checks import I32, SAFE, in_range, integers, need
 from .errors import ProgramError
 from .program import CODE_MAX, Affine, Column, Number, Opaque, Polynomial, Program, Stack, Tree, Trees
+from .record import record
 
 __all__ = ["Proved", "prove_scorer"]
 
@@ -18,7 +18,7 @@ MAX_TREE_COLUMNS = 16_383  # a slot is 2 * position + 1, in 16 bits
 MAX_TREE_NODES = 32_767  # a child is -1 - leaf, in 16 bits
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Proved:
     """What is known of a scorer once its rules hold."""
 

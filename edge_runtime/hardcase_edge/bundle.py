@@ -12,7 +12,6 @@ import re
 import struct
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .decoder import decode
@@ -22,6 +21,7 @@ from .errors import BundleError, BundleVersionError, InputError
 from .golden import GoldenCase, decode_golden, encode_golden
 from .layout import POOLS
 from .program import Program
+from .record import record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ _CODES = {"program": "i", "golden.words": "qih", "golden.readings": "dfh"}
 _ENTRY = {"dtype", "shape", "data_offsets"}
 
 
-@dataclass(frozen=True)
+@record(frozen=True, slots=True)
 class Bundle:
     """A bundle in memory. ``sha256`` names its bytes; ``is_draft``: floats inside, not for a device."""
 

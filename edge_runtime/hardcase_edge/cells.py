@@ -9,11 +9,11 @@ a tree moves with its cell: ``threshold`` says which one means the same there.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
 
 from .errors import ImageError
 from .layout import DTYPES, to_key
 from .program import CODE_MAX, Affine, Program, Rank
+from .record import record
 from .sections import Sections
 
 __all__ = ["SMALL_CELLS", "SMALL_VALUES", "Cell", "Cells"]
@@ -23,7 +23,7 @@ SMALL_VALUES = 254  # 1 to 254; 0 and 255 are missing
 AFFINE, RANK, DIRECT, COPY = range(4)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Cell:
     """A column as its readers want it. ``is_exact``: its wide code is the program's own (a polynomial reads it)."""
 
@@ -31,6 +31,11 @@ class Cell:
     is_wide: bool
     is_right: bool
     is_exact: bool = False
+
+    def is_as(self, other: Cell) -> bool:
+        """Whether both hold the same codes, but for what is missing."""
+        mine, its = (self.column, self.is_wide, self.is_exact), (other.column, other.is_wide, other.is_exact)
+        return mine == its
 
 
 class Cells:
@@ -137,7 +142,7 @@ class Cells:
 
         before = self.of_feature(column.feature)
         k = before.index(cell)
-        if k > 0 and replace(before[k - 1], is_right=cell.is_right) == cell:
+        if k > 0 and before[k - 1].is_as(cell):
             return made(COPY, 0, 0)
         if isinstance(rule, Affine):
             return made(AFFINE, out.i64([rule.frac, rule.mul, rule.add, rule.shift, rule.low, rule.high]), 0)

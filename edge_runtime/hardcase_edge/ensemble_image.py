@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from .cells import Cells
 from .program import Tree, Trees
+from .record import record
 from .sections import Sections, whole
 
 __all__ = ["Ensemble", "plan_ensemble"]
@@ -23,7 +23,7 @@ HEAP_GROWTH = 2.0  # a heap may be so many times larger than pointers
 PADDING_GROWTH = 1.25  # heaps of one depth may be so many times larger than heaps of their own depths
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Group:
     """Trees of one layout, first output, width and (heaps) depth."""
 
@@ -34,7 +34,7 @@ class Group:
     trees: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Ensemble:
     """An ensemble's groups. ``place``: each tree's group and number in it."""
 

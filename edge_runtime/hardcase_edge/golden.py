@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from .columns import Reading
 from .errors import BundleError
 from .layout import is_held
 from .program import CODE_MAX, MISSING, Program
+from .record import record
 from .session import CLOUD, DEGRADED, LOCAL, Decision, Machine, NeedReply, NeedSensors, Session
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Read = Callable[[tuple[int, ...]], Mapping[int, Sequence[Reading] | None]]
 Ask = Callable[[NeedReply], tuple[int, int] | None]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class GoldenCase:
     """One session from outside and what must come of it.
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Any
 
 from .columns import Coder, Reading, make_coder, normalise
@@ -40,6 +39,7 @@ from .program import (
     Slice,
     Trees,
 )
+from .record import record
 from .scoring import ScoreFunction, prepare
 
 __all__ = ["CLOUD", "DEGRADED", "LOCAL", "Decision", "Machine", "NeedReply", "NeedSensors", "Session", "margin_of"]
@@ -48,21 +48,21 @@ LOCAL, CLOUD, DEGRADED = "local", "cloud", "degraded"
 NOT_READINGS = (str, bytes, bytearray, memoryview, Mapping, Set)  # iterable, but no sequence of numbers
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NeedSensors:
     """Read all these sensors, then ``feed``."""
 
     sensors: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NeedReply:
     """Ask the HPC with these readings (in the uplink's order, None for missing), then ``reply`` or ``no_reply``."""
 
     readings: tuple[Reading, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Decision:
     """The end of a session. ``result``: a class index, or the value of a "value" answer."""
 
