@@ -10,6 +10,8 @@ Costs are integers in millionths of the user's unit (``MICRO``), so that sums ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .record import field, record
 
 __all__ = [
@@ -157,7 +159,7 @@ class Trees:
 
     columns: tuple[int, ...]
     base: tuple[Number, ...]  # (n_outputs,)
-    trees: tuple[Tree, ...]
+    trees: Sequence[Tree]  # a tuple, or those of a bundle, made as they are looked at: ``stored``
 
 
 @record(frozen=True, slots=True)
