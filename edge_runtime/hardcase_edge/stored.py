@@ -6,7 +6,7 @@ them out for the kernel or prepares them for Python goes over them one by one. `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import overload
 
 from .layout import TREE, Tensor
@@ -42,6 +42,9 @@ class StoredTrees(Sequence[Tree]):
     def __getitem__(self, index: int | slice) -> Tree | tuple[Tree, ...]:
         where = range(len(self))[index]
         return self._tree(where) if isinstance(where, int) else tuple([self._tree(k) for k in where])
+
+    def __iter__(self) -> Iterator[Tree]:
+        return map(self._tree, range(len(self)))
 
     def _tree(self, k: int) -> Tree:
         record: list[int] = self._records[k * TREE : (k + 1) * TREE].tolist()
