@@ -79,17 +79,6 @@ class _Record:
     __slots__ = ()
     _shape: _Shape
 
-    def __init__(self, *values: Any, **named: Any) -> None:
-        shape = self._shape
-        if named or len(values) != shape.count:
-            values = shape.complete(self.__class__, values, named)
-        for put, value in zip(shape.puts, values, strict=True):
-            put(self, value)
-        self.__post_init__()
-
-    def __post_init__(self) -> None:
-        """For classes with something to check."""
-
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
@@ -117,6 +106,26 @@ class _Record:
             put(self, value)
 
 
+def _init_of(shape: _Shape) -> Callable[..., None]:
+    count, puts = shape.count, shape.puts
+
+    def init(self: Any, *values: Any, **named: Any) -> None:
+        if named or len(values) != count:
+            values = shape.complete(self.__class__, values, named)
+        for put, value in zip(puts, values):  # noqa: B905 - as many, and decisions are made of these
+            put(self, value)
+
+    return init
+
+
+def _checked(init: Callable[..., None]) -> Callable[..., None]:
+    def init_and_check(self: Any, *values: Any, **named: Any) -> None:
+        init(self, *values, **named)
+        self.__post_init__()
+
+    return init_and_check
+
+
 def _record(*, frozen: bool, slots: bool, kw_only: bool = False) -> Callable[[type], type]:
     assert (frozen, slots) == (True, True), "a record is both"
 
@@ -126,9 +135,10 @@ def _record(*, frozen: bool, slots: bool, kw_only: bool = False) -> Callable[[ty
         shape = _Shape({k: v if isinstance(v, _Field) else _Field(default=v) for k, v in fields.items()}, kw_only)
         body |= {"__qualname__": cls.__qualname__, "__slots__": shape.names, "_shape": shape}
         body |= {"__dataclass_fields__": _DataclassFields(shape), "__match_args__": () if kw_only else shape.names}
-        made = type(cls.__name__, (_Record,), body)
+        made: Any = type(cls.__name__, (_Record,), body)
         shape.puts = [vars(made)[name].__set__ for name in shape.names]
-        return made
+        made.__init__ = _checked(_init_of(shape)) if "__post_init__" in body else _init_of(shape)
+        return made  # type: ignore[no-any-return]
 
     return make
 

@@ -218,9 +218,8 @@ class Session:
                 self._saved += declared - actual
             if not self._take(sensor, readings[sensor]):
                 self._failed.add(sensor)
-        fed = set(asked)
         used = self._machine.scorer_sensors
-        self._scores = {k: v for k, v in self._scores.items() if not used[k] & fed}
+        self._scores = {k: v for k, v in self._scores.items() if used[k].isdisjoint(asked)}
         self._waiting = None
 
     def reply(self, result: int, confidence: int) -> None:
@@ -250,7 +249,7 @@ class Session:
 
     def _acquire(self, node: Acquire) -> None:
         missing = tuple(s for s in node.sensors if s not in self._bought)
-        if any(s in self._failed for s in node.sensors) or not self._fits(self._meter.buy(missing)):
+        if not self._failed.isdisjoint(node.sensors) or not self._fits(self._meter.buy(missing)):
             self._at = node.otherwise
         elif missing:
             self._waiting = NeedSensors(missing)  # comes back to this node, then with nothing missing
@@ -361,7 +360,7 @@ class Session:
     def _can_have(self, target: int) -> bool:
         node = self._machine.nodes[target]
         if isinstance(node, Acquire):
-            if any(s in self._failed for s in node.sensors):
+            if not self._failed.isdisjoint(node.sensors):
                 return False
             return self._fits(self._meter.buy(s for s in node.sensors if s not in self._bought))
         if isinstance(node, Forward):
@@ -380,14 +379,8 @@ class Session:
 
     def _decide(self, result: Number, confidence: int, route: str) -> None:
         self._waiting = None
-        self._decision = Decision(
-            result=result,
-            confidence=confidence,
-            route=route,
-            cost=self._spent - self._saved,
-            sensors=tuple(sorted(self._bought)),
-            trace=tuple(self._trace),
-        )
+        cost, sensors = self._spent - self._saved, tuple(sorted(self._bought))
+        self._decision = Decision(result, confidence, route, cost, sensors, tuple(self._trace))
 
 
 def margin_of(scores: Sequence[Number]) -> Number:
