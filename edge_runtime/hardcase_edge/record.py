@@ -39,7 +39,7 @@ class _Shape:
 
     def complete(self, cls: type, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         """All values in order, from those given by place and by name, and the defaults."""
-        if len(values) > self.count and (values or not self.kw_only):
+        if len(values) > max(self.count, 0):
             raise TypeError(f"{cls.__name__} takes {max(self.count, 0)} values without a name, not {len(values)}")
         out = list(values)
         for name in self.names[len(values) :]:
