@@ -45,9 +45,7 @@ __all__ = ["encode"]
 class _Writer:
     def __init__(self, is_draft: bool) -> None:
         self.is_draft = is_draft
-        self.pools: dict[str, array] = {  # type: ignore[type-arg]
-            name: array(code) for name, code in POOLS.items()
-        }
+        self.pools: dict[str, array] = {name: array(code) for name, code in POOLS.items()}  # type: ignore[type-arg]
         self._seen: dict[tuple[str, tuple[Number, ...]], int] = {}
 
     def put(self, pool: str, values: Iterable[Number]) -> int:

@@ -131,7 +131,7 @@ def _record(*, frozen: bool, slots: bool, kw_only: bool = False) -> Callable[[ty
 
     def make(cls: type) -> type:
         body = {k: v for k, v in vars(cls).items() if k not in ("__dict__", "__weakref__")}
-        fields = {name: body.pop(name, _NONE) for name in body["__annotations__"]}
+        fields = {name: body.pop(name, _NONE) for name in cls.__annotations__}
         shape = _Shape({k: v if isinstance(v, _Field) else _Field(default=v) for k, v in fields.items()}, kw_only)
         body |= {"__qualname__": cls.__qualname__, "__slots__": shape.names, "_shape": shape}
         body |= {"__dataclass_fields__": _DataclassFields(shape), "__match_args__": () if kw_only else shape.names}

@@ -21,9 +21,10 @@ def whole(values: Iterable[Number]) -> list[int]:
         It is one.
     """
     out: list[Any] = list(values)
-    for value in () if {int}.issuperset(map(type, out)) else out:
-        if not isinstance(value, int):
-            raise ImageError(f"a scorer or node holds {value!r}: this is a draft, which runs in Python only")
+    if not {int}.issuperset(map(type, out)):
+        for value in out:
+            if not isinstance(value, int):
+                raise ImageError(f"a scorer or node holds {value!r}: this is a draft, which runs in Python only")
     return out
 
 
@@ -60,9 +61,8 @@ class Sections:
         return self.raw(array("q", values).tobytes(), 8)
 
     def close(self) -> int:
-        """The number of all bytes, a multiple of 8; more are not taken."""
+        """The number of all bytes, made a multiple of 8."""
         self._data += bytes(-len(self._data) % 8)
-        self._known.clear()
         return len(self._data)
 
     def pack(self, header: bytes) -> bytes:
@@ -72,10 +72,9 @@ class Sections:
 
 
 def _packed(code: str, values: Sequence[int]) -> bytes:
-    """Signed numbers of this width; where one is too large for it, all as unsigned ones."""
+    """Signed numbers of this type; where one is too large for it, all as unsigned ones."""
     try:
         return array(code, values).tobytes()
     except OverflowError:
-        unsigned = array(code.upper())
-        mask = 256**unsigned.itemsize - 1
+        mask = 256 ** array(code).itemsize - 1
         return array(code.upper(), [v & mask for v in values]).tobytes()

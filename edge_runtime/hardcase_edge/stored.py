@@ -63,7 +63,7 @@ class StoredTrees(Sequence[Tree]):
         )
 
     def __eq__(self, other: object) -> bool:
-        return tuple(self) == tuple(other) if isinstance(other, Sequence) else NotImplemented
+        return tuple(self) == tuple(other) if isinstance(other, tuple | StoredTrees) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(tuple(self))
