@@ -248,7 +248,7 @@ class Session:
     # ------------------------------------------------------------ nodes
 
     def _acquire(self, node: Acquire) -> None:
-        missing = tuple(s for s in node.sensors if s not in self._bought)
+        missing = tuple([s for s in node.sensors if s not in self._bought])
         if not self._failed.isdisjoint(node.sensors) or not self._fits(self._meter.buy(missing)):
             self._at = node.otherwise
         elif missing:
@@ -257,7 +257,7 @@ class Session:
             self._at = node.then
 
     def _forward(self, node: Forward) -> None:
-        missing = tuple(s for s in node.sensors if s not in self._bought and s not in self._failed)
+        missing = tuple([s for s in node.sensors if s not in self._bought and s not in self._failed])
         if not self._cloud:
             self._degraded = True
             self._at = node.fallback
@@ -362,9 +362,9 @@ class Session:
         if isinstance(node, Acquire):
             if not self._failed.isdisjoint(node.sensors):
                 return False
-            return self._fits(self._meter.buy(s for s in node.sensors if s not in self._bought))
+            return self._fits(self._meter.buy([s for s in node.sensors if s not in self._bought]))
         if isinstance(node, Forward):
-            wanted = (s for s in node.sensors if s not in self._bought and s not in self._failed)
+            wanted = [s for s in node.sensors if s not in self._bought and s not in self._failed]
             return self._fits(self._meter.buy(wanted) + self._meter.request_cost)
         return True
 
