@@ -63,6 +63,17 @@ def test_without_a_broker_it_decides_alone(bundle, tmp_path):
     assert all(abs(r["t"] - time.time()) < 60 for r in records)
 
 
+def test_to_decide_alone_it_loads_no_module_that_it_can_do_without(bundle, tmp_path):
+    replay = write_replay(tmp_path / "r.csv", [EASY])
+    code = "import sys; from hardcase_edge.cli import main; main(sys.argv[1:]); print(*sys.modules)"
+    words = ["run", str(bundle), "--sensors", f"replay:{replay}"]
+    done = subprocess.run([sys.executable, "-S", "-c", code, *words], capture_output=True, text=True, timeout=60)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "hardcase_edge.loop" in loaded
+    heavy = {"asyncio", "dataclasses", "hashlib", "inspect", "logging", "paho", "pathlib", "shutil", "socket", "ssl"}
+    assert not heavy & loaded
+
+
 def test_hard_cases_go_to_the_cloud(bundle, tmp_path):
     replay = write_replay(tmp_path / "r.csv", [EASY, HARD, HARD])
     with running_mosquitto(tmp_path) as broker, Cloud(broker.url):

@@ -12,11 +12,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import InputError
+from .record import field, record
 
 if TYPE_CHECKING:
     import ssl
@@ -31,7 +31,7 @@ _ODD = re.compile(r"[\s\x00-\x1f\x7f]")  # urlsplit drops some of these without 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{2,45}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Address:
     """One broker, and what to show it. ``is_tls`` without ``ca`` trusts the system's certificate authorities."""
 

@@ -6,11 +6,11 @@ Bounds are on the sum of absolute values, so they hold for every partial sum in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from .checks import I32, SAFE, in_range, integers, need
 from .errors import ProgramError
 from .program import CODE_MAX, Affine, Column, Number, Opaque, Polynomial, Program, Stack, Tree, Trees
+from .record import record
 
 __all__ = ["Proved", "prove_scorer"]
 
@@ -18,7 +18,7 @@ MAX_TREE_COLUMNS = 16_383  # a slot is 2 * position + 1, in 16 bits
 MAX_TREE_NODES = 32_767  # a child is -1 - leaf, in 16 bits
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Proved:
     """What is known of a scorer once its rules hold."""
 
@@ -112,7 +112,7 @@ def _trees(p: Program, s: Trees, what: str) -> Proved:
     need(len(s.columns) <= MAX_TREE_COLUMNS, f"{what}: {len(s.columns)} columns, at most {MAX_TREE_COLUMNS}")
     integers(s.base, f"{what}: a base score")
     outputs = [int(abs(b)) for b in s.base]
-    leaves = []
+    leaves, depths, work = [], [], len(s.base)
     for t, tree in enumerate(s.trees):
         place = f"{what}, tree {t}"
         ok = tree.width >= 1 and 0 <= tree.output <= len(outputs) - tree.width
@@ -122,11 +122,11 @@ def _trees(p: Program, s: Trees, what: str) -> Proved:
         for j, size in enumerate(sizes, tree.output):
             outputs[j] += size
         leaves.append(max(sizes))
+        depths.append(_depth(tree))
+        work += depths[-1] + tree.width
     top = max(outputs, default=0)
     need(top <= I32, f"{what}: a sum may reach {top} and leave 32 bits")
-    depths = tuple([_depth(tree) for tree in s.trees])
-    work = len(s.base) + sum(depths) + sum([tree.width for tree in s.trees])
-    return Proved(tuple(outputs), work, depths, tuple(leaves))
+    return Proved(tuple(outputs), work, tuple(depths), tuple(leaves))
 
 
 def _check_tree(tree: Tree, n_columns: int, place: str) -> None:
@@ -137,9 +137,8 @@ def _check_tree(tree: Tree, n_columns: int, place: str) -> None:
     in_range(tree.splits, n_columns, f"{place}: column position")
     integers(tree.leaves, f"{place}: a leaf", CODE_MAX)
     integers(tree.thresholds, f"{place}: a threshold", CODE_MAX)
-    for threshold, left in zip(tree.thresholds, tree.missing_left, strict=True):
-        if threshold == CODE_MAX and not left:  # missing, as +32767, must stay to the right
-            raise ProgramError(f"{place}: the threshold {threshold} would send missing to the left")
+    if (CODE_MAX, False) in zip(tree.thresholds, tree.missing_left, strict=True):  # missing, +32767, must stay right
+        raise ProgramError(f"{place}: the threshold {CODE_MAX} would send missing to the left")
     if not tree.children:
         need((n + 1) & n == 0, f"{place}: {n} nodes are no complete tree")
         return
@@ -156,7 +155,8 @@ def _depth(tree: Tree) -> int:
         return len(tree.splits).bit_length()
     depths = [0] * len(tree.children)
     for i in range(len(depths) - 1, -1, -1):
-        depths[i] = 1 + max([depths[c] if c > 0 else 0 for c in tree.children[i]])
+        a, b = tree.children[i]
+        depths[i] = 1 + max(depths[a] if a > 0 else 0, depths[b] if b > 0 else 0)
     return depths[0]
 
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .decoder import decode
@@ -20,8 +18,9 @@ from .digest import sha256
 from .encoder import encode
 from .errors import BundleError, BundleVersionError, InputError
 from .golden import GoldenCase, decode_golden, encode_golden
-from .layout import POOLS
+from .layout import POOLS, Pools, Tensor
 from .program import Program
+from .record import record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +38,7 @@ _CODES = {"program": "i", "golden.words": "qih", "golden.readings": "dfh"}
 _ENTRY = {"dtype", "shape", "data_offsets"}
 
 
-@dataclass(frozen=True)
+@record(frozen=True, slots=True)
 class Bundle:
     """A bundle in memory. ``sha256`` names its bytes; ``is_draft``: floats inside, not for a device."""
 
@@ -83,7 +82,7 @@ def pack_bundle(bundle: Bundle) -> bytes:
     return body + sha256(body)
 
 
-def _in_order(tensors: Mapping[str, array]) -> list[str]:  # type: ignore[type-arg]
+def _in_order(tensors: Mapping[str, Tensor]) -> list[str]:
     """Names as they lie in the file: widest first, so that every tensor is aligned."""
     return sorted(tensors, key=lambda name: (-tensors[name].itemsize, _ORDER.index(name)))
 
@@ -134,7 +133,7 @@ def unpack_bundle(data: bytes, *, allow_draft: bool = False) -> Bundle:
     """
     if len(data) < 8 + 2 + 32:
         raise BundleError(f"the file has {len(data)} bytes, too few for a bundle; copy it again")
-    if sha256(data[:-32]) != data[-32:]:
+    if sha256(memoryview(data)[:-32]) != data[-32:]:
         raise BundleError("the bundle is damaged (its checksum does not match its bytes); copy it again")
     header, start = _header(data)
     meta = header.pop("__metadata__", None)
@@ -180,29 +179,29 @@ def _header(data: bytes) -> tuple[dict[str, Any], int]:
     return _parse(text.rstrip(" "), "header"), 8 + length
 
 
-def _tensors(header: dict[str, Any], data: bytes, start: int) -> dict[str, array]:  # type: ignore[type-arg]
+def _tensors(header: dict[str, Any], data: bytes, start: int) -> Pools:
+    """All tensors but the checksum, as views of the file's bytes."""
     checksum = header.pop("checksum", None)
     end = len(data) - start - 32
     if checksum != {"dtype": "U8", "shape": [32], "data_offsets": [end, end + 32]}:
         raise BundleError("the bundle's checksum is not its last tensor")
-    out: dict[str, array] = {}  # type: ignore[type-arg]
+    out: Pools = {}
     spans = {}
+    tensors = memoryview(data)[start:]
     for name, entry in header.items():
         if name not in _ORDER or not isinstance(entry, dict) or set(entry) != _ENTRY:
             raise BundleError(f"the bundle has an entry {name[:40]!r} that is not one of ours")
-        values = array(_TYPES.get(str(entry["dtype"]), "b"))
-        allowed = POOLS.get(name) or _CODES[name]
-        expected = values.typecode if values.typecode in allowed else allowed[0]
+        said, allowed = _TYPES.get(str(entry["dtype"]), ""), POOLS.get(name) or _CODES[name]
+        code = said if said and said in allowed else allowed[0]
         shape, offsets = entry["shape"], entry["data_offsets"]
         numbers = [*shape, *offsets] if isinstance(shape, list) and isinstance(offsets, list) else []
-        if len(numbers) != 3 or not all(type(x) is int for x in numbers) or str(entry["dtype"]) != _NAMES[expected]:
+        if len(numbers) != 3 or not all(type(x) is int for x in numbers) or str(entry["dtype"]) != _NAMES[code]:
             raise BundleError(f"tensor {name} has the type {entry['dtype']!r} and shape {shape!r}")
         count, first, last = numbers
-        if not 0 <= first <= last <= end or last - first != count * values.itemsize:
+        if not 0 <= first <= last <= end or last - first != count * struct.calcsize(code):
             raise BundleError(f"tensor {name} lies at {first} to {last} of {end} bytes")
         spans[name] = (first, last)
-        values.frombytes(data[start + first : start + last])
-        out[name] = values
+        out[name] = tensors[first:last].cast(code)  # type: ignore[call-overload]
     at = 0
     for name in _in_order(out):
         if spans[name][0] != at:

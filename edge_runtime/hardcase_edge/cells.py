@@ -9,11 +9,12 @@ a tree moves with its cell: ``threshold`` says which one means the same there.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 
 from .errors import ImageError
 from .layout import DTYPES, to_key
 from .program import CODE_MAX, Affine, Program, Rank
+from .record import record
 from .sections import Sections
 
 __all__ = ["SMALL_CELLS", "SMALL_VALUES", "Cell", "Cells"]
@@ -23,7 +24,7 @@ SMALL_VALUES = 254  # 1 to 254; 0 and 255 are missing
 AFFINE, RANK, DIRECT, COPY = range(4)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Cell:
     """A column as its readers want it. ``is_exact``: its wide code is the program's own (a polynomial reads it)."""
 
@@ -31,6 +32,11 @@ class Cell:
     is_wide: bool
     is_right: bool
     is_exact: bool = False
+
+    def is_as(self, other: Cell) -> bool:
+        """Whether both hold the same codes, but for what is missing."""
+        mine, its = (self.column, self.is_wide, self.is_exact), (other.column, other.is_wide, other.is_exact)
+        return mine == its
 
 
 class Cells:
@@ -91,7 +97,12 @@ class Cells:
 
     def split(self, column: int, threshold: int, is_right: bool, is_small: bool) -> tuple[int, int]:
         """Cell and threshold of a tree's node: right is where the cell is above that threshold."""
-        return self._wanted[Cell(column, not is_small, is_right)], self._threshold(column, threshold, is_small)
+        cell, move = self.mover(column, is_right, is_small)
+        return cell, move(threshold)
+
+    def mover(self, column: int, is_right: bool, is_small: bool) -> tuple[int, Callable[[int], int]]:
+        """The cell of such nodes, and what makes its threshold of the column's."""
+        return self._wanted[Cell(column, not is_small, is_right)], self._thresholds(column, is_small)
 
     # ------------------------------------------------------------ rules
 
@@ -109,18 +120,25 @@ class Cells:
         assert isinstance(rule, Rank)
         return int(rule.thresholds[-1]) - int(rule.thresholds[0]) + 1
 
-    def _threshold(self, column: int, threshold: int, is_small: bool) -> int:
+    def _thresholds(self, column: int, is_small: bool) -> Callable[[int], int]:
         rule = self._p.columns[column].rule
         if isinstance(rule, Affine):
-            return max(0, min(SMALL_VALUES, threshold - rule.low + 1)) if is_small else threshold
+            least = rule.low - 1
+            return (lambda t: max(0, min(SMALL_VALUES, t - least))) if is_small else int
         is_direct = self._is_direct(column)
         if not is_small and not is_direct:
-            return threshold
-        rank = threshold + CODE_MAX  # left are those with at most so many thresholds below
-        if rank >= len(rule.thresholds):
-            return SMALL_VALUES if is_small else CODE_MAX - 1
-        above = int(rule.thresholds[rank]) - int(rule.thresholds[0]) if is_direct else rank
-        return above + (1 if is_small else -CODE_MAX)
+            return int
+        most = SMALL_VALUES if is_small else CODE_MAX - 1
+        least = 1 if is_small else -CODE_MAX
+        above: Sequence[int] = range(len(rule.thresholds))
+        if is_direct:
+            above = [int(t) - int(rule.thresholds[0]) for t in rule.thresholds]
+
+        def move(threshold: int) -> int:
+            rank = threshold + CODE_MAX  # left are those with at most so many thresholds below
+            return above[rank] + least if rank < len(above) else most
+
+        return move
 
     def record(self, cell: Cell, at_reading: int, out: Sections) -> bytes:
         """The column's record of an image; ``at_reading``: where its reading lies among its sensor's, in bytes."""
@@ -137,7 +155,7 @@ class Cells:
 
         before = self.of_feature(column.feature)
         k = before.index(cell)
-        if k > 0 and replace(before[k - 1], is_right=cell.is_right) == cell:
+        if k > 0 and before[k - 1].is_as(cell):
             return made(COPY, 0, 0)
         if isinstance(rule, Affine):
             return made(AFFINE, out.i64([rule.frac, rule.mul, rule.add, rule.shift, rule.low, rule.high]), 0)

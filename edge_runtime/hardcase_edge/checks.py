@@ -28,9 +28,9 @@ def in_range(indices: Sequence[int], count: int, what: str) -> None:
 
 def integers(values: Sequence[Number], what: str, limit: int = SAFE) -> None:
     """Raise a ProgramError unless all are integers in +-limit."""
-    for v in values:
-        if type(v) is not int:
-            raise ProgramError(f"{what} is {v!r}: a program holds integers (this is a draft: quantise it)")
+    if not {int}.issuperset(map(type, values)):
+        odd = next(v for v in values if type(v) is not int)
+        raise ProgramError(f"{what} is {odd!r}: a program holds integers (this is a draft: quantise it)")
     if values and not -limit <= min(values) <= max(values) <= limit:
         bad = next(v for v in values if not -limit <= v <= limit)
         raise ProgramError(f"{what} is {bad}, outside +-{limit}")

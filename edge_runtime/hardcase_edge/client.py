@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import paho.mqtt.client as paho
@@ -12,6 +11,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from .address import Address
+from .record import record
 
 if TYPE_CHECKING:
     import ssl
@@ -21,7 +21,7 @@ __all__ = ["V5", "V311", "Client", "ConnectionConfig", "Will", "make_properties"
 V5, V311 = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class ConnectionConfig:
     """Every knob of a connection. Units are in the names."""
 
@@ -37,7 +37,7 @@ class ConnectionConfig:
     max_in_flight: int = 16  # QoS 1 messages without an acknowledgement, and as many waiting behind them
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Will:
     """What the broker says for us, retained, when we are gone without a word."""
 

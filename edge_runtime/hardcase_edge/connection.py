@@ -12,7 +12,6 @@ import logging
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -24,6 +23,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from .address import tls_context
 from .client import V5, V311, Client, ConnectionConfig, Will, make_properties
+from .record import record
 
 __all__ = ["Connection", "ConnectionConfig", "Message", "Will"]
 
@@ -34,7 +34,7 @@ POLL_S = 1.0  # paho looks after keepalive this often
 STABLE_S = 5.0  # a connection that lived so long resets the pause before the next
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Message:
     """What came in. ``correlation`` and ``response_topic`` are None on 3.1.1."""
 

@@ -27,6 +27,7 @@ from .layout import (
     SENSOR,
     TREE,
     Pools,
+    Tensor,
     from_key,
 )
 from .program import (
@@ -50,14 +51,15 @@ from .program import (
     Sensor,
     Slice,
     Stack,
-    Tree,
     Trees,
     Uplink,
 )
+from .stored import StoredTrees
 
 __all__ = ["decode"]
 
 MAX_ELEMENTS = 4_000_000  # numbers a decoder will read before it refuses
+NOTHING: Tensor = array("b")
 NODE_WORDS = (4, 9, 3, 7, 3)  # words in use after the kind
 
 
@@ -81,20 +83,27 @@ class _Reader:
         if any(words):
             raise ProgramError(f"the record before word {self.at} has something in words that are not used")
 
-    def get(self, pool: str, offset: int, count: int) -> tuple[int, ...]:
-        values = self.pools.get(pool)
-        have = 0 if values is None else len(values)
+    def look(self, pool: str, offset: int, count: int) -> Tensor:
+        """These numbers as they lie there."""
+        values = self.pools.get(pool, NOTHING)
         if count == 0:
-            return ()
-        if values is None or offset < 0 or count < 0 or offset + count > have:
-            raise ProgramError(f"{count} numbers at {offset} of the {pool} pool are asked for, it has {have}")
+            return NOTHING
+        if offset < 0 or count < 0 or offset + count > len(values):
+            raise ProgramError(f"{count} numbers at {offset} of the {pool} pool are asked for, it has {len(values)}")
         self.left -= count
         if self.left < 0:
             raise ProgramError(f"the program has more than {MAX_ELEMENTS} numbers")
-        return tuple(values[offset : offset + count])
+        return values[offset : offset + count]
+
+    def get(self, pool: str, offset: int, count: int) -> tuple[int, ...]:
+        return tuple(self.look(pool, offset, count).tolist())
+
+    def scores(self, pool: str) -> str:
+        """The pool that numbers of scorers lie in."""
+        return "f64" if self.is_draft else pool
 
     def numbers(self, pool: str, offset: int, count: int) -> tuple[Number, ...]:
-        return self.get("f64" if self.is_draft else pool, offset, count)
+        return self.get(self.scores(pool), offset, count)
 
     def rows(self, pool: str, offset: int, n_rows: int, n_columns: int) -> tuple[tuple[Number, ...], ...]:
         # bounded by the product before anything is made: a zero row is still a row
@@ -238,30 +247,27 @@ def _integer_rows(r: _Reader, pool: str, offset: int, n_rows: int, n_columns: in
 
 
 def _read_trees(r: _Reader, f: list[int]) -> Trees:
-    n_columns, columns, n_out, base, n_trees, records = f[:6]
+    n_columns, columns, n_out, base, n_trees, at = f[:6]
     if n_trees < 0:
         raise ProgramError(f"an ensemble has {n_trees} trees")
-    trees = []
-    for output, width, n, has_children, slots, thresholds, children, leaves in _integer_rows(
-        r, "i32", records, n_trees, TREE
-    ):
-        if n < 0 or not 1 <= width <= n_out:
-            raise ProgramError(f"a tree has {n} nodes and leaves of width {width} for {n_out} scores")
-        slot = r.get("i16", slots, n)
-        if any(x < 0 for x in slot):
-            raise ProgramError("a tree node reads a negative slot")
-        trees.append(
-            Tree(
-                output,
-                width,
-                tuple([x >> 1 for x in slot]),
-                r.get("i16", thresholds, n),
-                tuple([not x & 1 for x in slot]),
-                tuple((a, b) for a, b in _integer_rows(r, "i16", children, n, 2)) if _flag(has_children) else (),
-                r.numbers("i16", leaves, (n + 1) * width),
-            )
-        )
-    return Trees(r.get("i32", columns, n_columns), r.numbers("i64", base, n_out), tuple(trees))
+    records = r.look("i32", at, n_trees * TREE)
+    for k in range(0, len(records), TREE):
+        _check_tree(r, records[k : k + TREE].tolist(), n_out)
+    pools = [r.pools.get(name, NOTHING) for name in ("i16", r.scores("i16"))]
+    return Trees(r.get("i32", columns, n_columns), r.numbers("i64", base, n_out), StoredTrees(records, *pools))
+
+
+def _check_tree(r: _Reader, record: list[int], n_out: int) -> None:
+    """That all of a tree is there; what it means is the verifier's business."""
+    _, width, n, has_children, slots, thresholds, children, leaves = record
+    if n < 0 or not 1 <= width <= n_out:
+        raise ProgramError(f"a tree has {n} nodes and leaves of width {width} for {n_out} scores")
+    if min(r.look("i16", slots, n).tolist(), default=0) < 0:
+        raise ProgramError("a tree node reads a negative slot")
+    r.look("i16", thresholds, n)
+    if _flag(has_children):
+        r.look("i16", children, 2 * n)
+    r.look(r.scores("i16"), leaves, (n + 1) * width)
 
 
 def _read_stack(r: _Reader, f: list[int]) -> Stack:

@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["sha256"]
 
 
-def sha256(data: bytes) -> bytes:
+def sha256(data: bytes | memoryview) -> bytes:
     """The 32 bytes of the digest."""
     digest: bytes = _new(data).digest()
     return digest

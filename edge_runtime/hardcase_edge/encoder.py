@@ -17,7 +17,6 @@ from .layout import (
     PROGRAM_VERSION,
     RULES,
     SCORER,
-    Pools,
     is_held,
     to_key,
 )
@@ -46,7 +45,7 @@ __all__ = ["encode"]
 class _Writer:
     def __init__(self, is_draft: bool) -> None:
         self.is_draft = is_draft
-        self.pools: Pools = {name: array(code) for name, code in POOLS.items()}
+        self.pools: dict[str, array] = {name: array(code) for name, code in POOLS.items()}  # type: ignore[type-arg]
         self._seen: dict[tuple[str, tuple[Number, ...]], int] = {}
 
     def put(self, pool: str, values: Iterable[Number]) -> int:

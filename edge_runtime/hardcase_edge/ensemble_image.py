@@ -8,11 +8,12 @@ of integers do not depend on the order of trees.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
 
 from .cells import Cells
 from .program import Tree, Trees
+from .record import record
 from .sections import Sections, whole
 
 __all__ = ["Ensemble", "plan_ensemble"]
@@ -22,8 +23,26 @@ MAX_HEAP_DEPTH = 10
 HEAP_GROWTH = 2.0  # a heap may be so many times larger than pointers
 PADDING_GROWTH = 1.25  # heaps of one depth may be so many times larger than heaps of their own depths
 
+Split = Callable[[int, int, bool], tuple[int, int]]  # of a node: its cell and threshold
 
-@dataclass(frozen=True, slots=True)
+
+@record(frozen=True, slots=True)
+class Shape:
+    """What decides where a tree lies."""
+
+    output: int
+    width: int
+    nodes: int
+    depth: int
+
+    def is_shallow(self, is_small: bool) -> bool:
+        """Whether a heap is not much larger than pointers."""
+        pointers = self.nodes * (6 if is_small else 8) + 2 * (self.nodes + 1) * self.width
+        heap = _heap_bytes(self.depth, self.width, is_small)
+        return self.depth == 0 or (self.depth <= MAX_HEAP_DEPTH and heap <= HEAP_GROWTH * pointers)
+
+
+@record(frozen=True, slots=True)
 class Group:
     """Trees of one layout, first output, width and (heaps) depth."""
 
@@ -34,7 +53,7 @@ class Group:
     trees: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Ensemble:
     """An ensemble's groups. ``place``: each tree's group and number in it."""
 
@@ -45,58 +64,63 @@ class Ensemble:
 
     def records(self, cells: Cells, out: Sections) -> list[int]:
         """Words of all groups."""
+        columns = self.scorer.columns
+        movers = cache(lambda position, left: cells.mover(columns[position], not left, self.is_small))
+
+        @cache  # many nodes are alike
+        def split(position: int, threshold: int, missing_left: bool) -> tuple[int, int]:
+            cell, move = movers(position, missing_left)
+            return cell, move(threshold)
+
         words: list[int] = []
         for g in self.groups:
             layout = (SMALL_HEAP if g.is_heap else SMALL_POINTERS) + (not self.is_small)
-            data = self._heaps(g, cells, out) if g.is_heap else self._pointers(g, cells, out)
+            data = self._heaps(g, split, out) if g.is_heap else self._pointers(g, split, out)
             words += [layout, g.output, g.width, len(g.trees), g.depth, data]
         return words
 
-    def _splits(self, tree: Tree, cells: Cells) -> list[tuple[int, int]]:
-        columns = self.scorer.columns
-        return [
-            cells.split(columns[s], t, not left, self.is_small)
-            for s, t, left in zip(tree.splits, tree.thresholds, tree.missing_left, strict=True)
-        ]
-
-    def _heaps(self, group: Group, cells: Cells, out: Sections) -> int:
+    def _heaps(self, group: Group, split: Split, out: Sections) -> int:
         data = bytearray()
         for k in group.trees:
             tree = self.scorer.trees[k]
-            nodes, leaves = _complete(tree, self._splits(tree, cells), group.depth)
+            nodes, leaves = _complete(tree, _splits(tree, split), group.depth)
             code = "BB" if self.is_small else "Hh"
             for column, values in zip(code, zip(*nodes, strict=True), strict=True):
                 data += struct.pack(f"<{len(values)}{column}", *values)
             data += struct.pack(f"<{len(leaves)}h", *leaves)
         return out.raw(bytes(data), 8)
 
-    def _pointers(self, group: Group, cells: Cells, out: Sections) -> int:
+    def _pointers(self, group: Group, split: Split, out: Sections) -> int:
         places = []
+        code = "BBhh" if self.is_small else "Hhhh"
         for k in group.trees:
             tree = self.scorer.trees[k]
-            data = b"".join(
-                struct.pack("<BBhh" if self.is_small else "<Hhhh", *split, *children)
-                for split, children in zip(self._splits(tree, cells), children_of(tree), strict=True)
-            )
-            places += [out.raw(data, 2), out.i16(whole(tree.leaves)), len(tree.splits)]
+            n = len(tree.splits)
+            nodes = zip(_splits(tree, split), children_of(tree), strict=True)
+            data = struct.pack("<" + code * n, *[x for both in nodes for pair in both for x in pair])
+            places += [out.raw(data, 2), out.i16(whole(tree.leaves)), n]
         return out.i32(places)
+
+
+def _splits(tree: Tree, split: Split) -> list[tuple[int, int]]:
+    return list(map(split, tree.splits, tree.thresholds, tree.missing_left))
 
 
 def plan_ensemble(scorer: Trees, cells: Cells, keyed: Collection[int] = ()) -> Ensemble:
     """Group an ensemble's trees, and want the cells that they read: those of columns that are not read as keys."""
-    splits = {
-        (scorer.columns[s], not left)
-        for tree in scorer.trees
-        for s, left in zip(tree.splits, tree.missing_left, strict=True)
-        if scorer.columns[s] not in keyed
-    }
-    is_small = cells.want_trees(splits)
+    splits: set[tuple[int, bool]] = set()  # positions, and whether missing goes left
+    shapes = []
+    for tree in scorer.trees:
+        splits.update(zip(tree.splits, tree.missing_left, strict=True))
+        shapes.append(Shape(tree.output, tree.width, len(tree.splits), depth_of(tree)))
+    columns = ((scorer.columns[s], left) for s, left in splits)
+    is_small = cells.want_trees({(column, not left) for column, left in columns if column not in keyed})
     heaps: dict[tuple[int, int], list[int]] = {}
     pointers: dict[tuple[int, int], list[int]] = {}
-    depths = [depth_of(tree) for tree in scorer.trees]
-    for k, tree in enumerate(scorer.trees):
-        into = heaps if _is_shallow(tree, depths[k], is_small) else pointers
-        into.setdefault((tree.output, tree.width), []).append(k)
+    for k, shape in enumerate(shapes):
+        into = heaps if shape.is_shallow(is_small) else pointers
+        into.setdefault((shape.output, shape.width), []).append(k)
+    depths = [shape.depth for shape in shapes]
     groups = [g for key, trees in heaps.items() for g in _by_depth(*key, trees, depths, is_small)]
     groups += [Group(False, *key, 0, tuple(trees)) for key, trees in pointers.items()]
     place = {tree: (g, k) for g, group in enumerate(groups) for k, tree in enumerate(group.trees)}
@@ -110,14 +134,6 @@ def _by_depth(output: int, width: int, trees: Sequence[int], depths: Sequence[in
         return [Group(True, output, width, deepest, tuple(trees))]
     found = sorted({depths[k] for k in trees})
     return [Group(True, output, width, d, tuple(k for k in trees if depths[k] == d)) for d in found]
-
-
-def _is_shallow(tree: Tree, depth: int, is_small: bool) -> bool:
-    n = len(tree.splits)
-    pointers = n * (6 if is_small else 8) + 2 * len(tree.leaves)
-    return depth == 0 or (
-        depth <= MAX_HEAP_DEPTH and _heap_bytes(depth, tree.width, is_small) <= HEAP_GROWTH * pointers
-    )
 
 
 def _heap_bytes(depth: int, width: int, is_small: bool) -> int:
@@ -135,10 +151,12 @@ def children_of(tree: Tree) -> Sequence[tuple[int, int]]:
 
 def depth_of(tree: Tree) -> int:
     """Most steps from root to leaf."""
+    if not tree.children:
+        return len(tree.splits).bit_length()
     depths = [0] * len(tree.splits)
-    for i, pair in reversed(list(enumerate(children_of(tree)))):
-        depths[i] = 1 + max(depths[c] if c > 0 else 0 for c in pair)
-    return depths[0] if depths else 0
+    for i, (a, b) in reversed(list(enumerate(tree.children))):
+        depths[i] = 1 + max(depths[a] if a > 0 else 0, depths[b] if b > 0 else 0)
+    return depths[0]
 
 
 def _complete(tree: Tree, splits: Sequence[tuple[int, int]], depth: int) -> tuple[list[tuple[int, int]], list[int]]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from .columns import Reading
 from .errors import BundleError
-from .layout import is_held
+from .layout import Tensor, is_held
 from .program import CODE_MAX, MISSING, Program
+from .record import record
 from .session import CLOUD, DEGRADED, LOCAL, Decision, Machine, NeedReply, NeedSensors, Session
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Read = Callable[[tuple[int, ...]], Mapping[int, Sequence[Reading] | None]]
 Ask = Callable[[NeedReply], tuple[int, int] | None]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class GoldenCase:
     """One session from outside and what must come of it.
 
@@ -140,7 +140,7 @@ def _narrow(readings: Sequence[float]) -> array:  # type: ignore[type-arg]
     return array("f" if all(x != x or is_held(x, "f32") for x in readings) else "d", readings)
 
 
-def decode_golden(tensors: Mapping[str, array], program: Program) -> tuple[GoldenCase, ...]:  # type: ignore[type-arg]
+def decode_golden(tensors: Mapping[str, Tensor], program: Program) -> tuple[GoldenCase, ...]:
     """The cases in these tensors.
 
     Raises
@@ -150,14 +150,14 @@ def decode_golden(tensors: Mapping[str, array], program: Program) -> tuple[Golde
     """
     if "golden.words" not in tensors:
         return ()
-    words, stored = tensors["golden.words"], tensors.get("golden.readings", array("f"))
-    readings = [float("nan") if x == MISSING and stored.typecode == "h" else float(x) for x in stored]
+    words, stored = memoryview(tensors["golden.words"]), memoryview(tensors.get("golden.readings", array("f")))
+    readings = [float("nan") if x == MISSING and stored.format == "h" else float(x) for x in stored]
     count, width = words[0] if words else 0, len(program.features)
     if (
         not 0 < count <= MAX_GOLDEN_CASES
         or len(readings) != count * width
-        or words.typecode != _word_type(words)
-        or stored.typecode != _narrow(readings).typecode
+        or words.format != _word_type(words)
+        or stored.format != _narrow(readings).typecode
     ):
         raise BundleError(f"{count} golden cases of {width} readings do not fit {len(readings)} numbers of their type")
     at, n_sensors = 1, len(program.sensors)
@@ -168,7 +168,7 @@ def decode_golden(tensors: Mapping[str, array], program: Program) -> tuple[Golde
         if not 0 <= n <= len(words) - at:
             raise BundleError("the golden cases are cut")
         at += n
-        return tuple(words[at - n : at])
+        return tuple(words[at - n : at].tolist())
 
     cases = []
     for k in range(count):

@@ -88,17 +88,17 @@ class Image:
             memory.take(small, 1),
         ]
         self.session_bytes = memory.total()
-        data = out.pack()
+        size = out.close()
         up = p.uplink
         cost = up.per_request + up.per_byte * up.request_bytes + up.cloud_per_request
         head = struct.pack(
             "<16Iq14I",
-            MAGIC, len(data), memory.total(), len(p.features), len(p.sensors), len(self.cells.columns), len(p.scorers),
+            MAGIC, size, memory.total(), len(p.features), len(p.sensors), len(self.cells.columns), len(p.scorers),
             len(p.nodes), p.n_classes, p.max_item_size, self.at_features, at_sensors, self.at_columns, at_scorers,
             at_nodes, request, cost, small_left, small, wide_left, wide, steps, entrants, *places,
         )  # fmt: skip
         assert len(head) == HEADER_BYTES
-        return head + data[HEADER_BYTES:]
+        return out.pack(head)
 
     # ------------------------------------------------------------ sensors, features, columns
 

@@ -22,6 +22,7 @@ __all__ = [
     "PROGRAM_VERSION",
     "RULES",
     "Pools",
+    "Tensor",
     "from_key",
     "is_held",
     "to_key",
@@ -37,7 +38,8 @@ HEADER, FEATURE, SENSOR, COLUMN, SCORER, NODE, TREE, CANDIDATE = 16, 2, 4, 4, 12
 PACKED = 256  # added to the weight bits of a polynomial whose positions are bytes and whose weights are not 0
 PACKED_COLUMNS = 127  # at most: a position fits a byte
 
-Pools = dict[str, array]  # type: ignore[type-arg]
+Tensor = array | memoryview  # type: ignore[type-arg]
+Pools = dict[str, Tensor]  # read only; who writes has arrays
 
 _BITS = {"f32": ("<f", "<i", 0x7FFF_FFFF), "f64": ("<d", "<q", 0x7FFF_FFFF_FFFF_FFFF)}
 

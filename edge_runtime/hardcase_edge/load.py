@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .bundle import Bundle, read_bundle_bytes, unpack_bundle
@@ -10,6 +9,7 @@ from .errors import BundleError, InputError, SignatureError
 from .evaluator import open_machine
 from .golden import check_golden
 from .manifest import Manifest
+from .record import record
 from .session import Machine
 from .signature import SIGNATURE_BYTES, check_signature, signature_path
 from .verifier import Report, verify
@@ -25,7 +25,7 @@ MAX_KEY_BYTES = 16_384
 MAX_GOLDEN_OPERATIONS = 256_000_000  # 64 cases of the costliest program; more would keep a device from starting
 
 
-@dataclass(frozen=True)
+@record(frozen=True, slots=True)
 class Loaded:
     """A bundle that has passed every check."""
 

@@ -13,7 +13,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .columns import Reading
@@ -22,6 +21,7 @@ from .golden import drive
 from .load import Loaded
 from .manifest import Label
 from .meter import to_micro, to_unit
+from .record import record
 from .session import Decision, NeedReply, Session
 from .wire import MAX_DEADLINE_MS, OK, Reply
 
@@ -65,7 +65,7 @@ class Cloud(Protocol):
         """End a wait for a reply."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class RuntimeConfig:
     """Every knob of the loop. Units are in the names.
 

@@ -5,11 +5,11 @@ The program has no names; the manifest has. Keys: docs/SPEC-bundle-v1.md section
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .errors import BundleError
 from .program import Forward, Program
+from .record import field, record
 from .window import WINDOW_FEATURES
 
 __all__ = ["Label", "Manifest"]
@@ -18,7 +18,7 @@ Label = str | int | float
 MAX_NAME = 200
 
 
-@dataclass(frozen=True)
+@record(frozen=True, slots=True)
 class Manifest:
     """Names, units and claims of one bundle.
 
@@ -57,6 +57,8 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
+        from dataclasses import asdict  # no device writes one
+
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
     @classmethod
@@ -68,7 +70,7 @@ class Manifest:
         BundleError
             A key is missing, unknown, of the wrong type, or does not fit the program.
         """
-        known = set(cls.__dataclass_fields__)
+        known = set(cls.__match_args__)
         if set(data) != known:
             odd = sorted(set(data) ^ known)
             raise BundleError(f"the manifest's keys are not those of this format: {', '.join(odd)[:200]}")

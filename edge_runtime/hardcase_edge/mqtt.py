@@ -13,7 +13,6 @@ import os
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from time import monotonic
@@ -25,6 +24,7 @@ from .connection import Connection, ConnectionConfig, Message, Will
 from .errors import WireError
 from .manifest import Manifest
 from .program import Program
+from .record import record
 from .wire import (
     ID_BYTES,
     Reply,
@@ -43,7 +43,7 @@ OLD_IDS = 64  # ids kept to tell a late reply from an unknown one
 WORTHWHILE_S = 0.05  # with less time left, sending again only costs
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class LinkConfig:
     """Every knob of the link. Units are in the names."""
 

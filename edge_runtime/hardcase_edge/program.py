@@ -10,7 +10,9 @@ Costs are integers in millionths of the user's unit (``MICRO``), so that sums ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+
+from .record import field, record
 
 __all__ = [
     "ARGMAX",
@@ -56,7 +58,7 @@ Number = int | float  # int in a program, float in a draft
 # ---------------------------------------------------------------- what can be bought
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Feature:
     """One number a sensor gives. ``nullable``: it may be missing although its sensor works."""
 
@@ -64,7 +66,7 @@ class Feature:
     nullable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Sensor:
     """A source of features bought together. ``cost``: coefficients of an integer polynomial in the item's size."""
 
@@ -72,7 +74,7 @@ class Sensor:
     cost: tuple[int, ...]  # micro-units; cost(s) = cost[0] + cost[1] s + cost[2] s^2 ..., all >= 0
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Uplink:
     """What one request to the HPC costs, in micro-units, and how long it is."""
 
@@ -86,7 +88,7 @@ class Uplink:
 # ---------------------------------------------------------------- columns: readings as int16 codes
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Affine:
     """``code = clamp((fixed(x, frac) * mul + add) >> shift, low, high)`` in 64-bit integers."""
 
@@ -98,14 +100,14 @@ class Affine:
     high: int = CODE_MAX
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Rank:
     """``code = (number of thresholds below x) - CODE_MAX``; thresholds strictly increase."""
 
     thresholds: tuple[Number, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Column:
     """A feature seen through a rule. A feature may have several columns."""
 
@@ -116,7 +118,7 @@ class Column:
 # ---------------------------------------------------------------- scorers: codes to integer scores
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Polynomial:
     """``score[o] = bias[o] + sum_t weights[o][t] * prod_j code[terms[t][j]]``; degree 1 is a linear scorer.
 
@@ -133,7 +135,7 @@ class Polynomial:
     weight_bits: int = 16  # 8 or 16: how weights are stored
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Tree:
     """A tree with vector leaves: adds ``width`` values to the scores from ``output`` on.
 
@@ -151,16 +153,16 @@ class Tree:
     leaves: tuple[Number, ...]  # (n_leaves * width,)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Trees:
     """An ensemble: ``score = base + sum of the trees' leaves`` (forests and boosted trees alike)."""
 
     columns: tuple[int, ...]
     base: tuple[Number, ...]  # (n_outputs,)
-    trees: tuple[Tree, ...]
+    trees: Sequence[Tree]  # a tuple, or those of a bundle, made as they are looked at: ``stored``
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Stack:
     """Linear over the outputs of single trees of the scorer ``trees``, each of width 1, computed once a session."""
 
@@ -170,7 +172,7 @@ class Stack:
     bias: tuple[Number, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Opaque:
     """A user's TFLite model over raw readings: unproved, declared outputs in [low, high], Python only."""
 
@@ -183,7 +185,7 @@ class Opaque:
 Scorer = Polynomial | Trees | Stack | Opaque
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Slice:
     """Outputs ``start`` to ``stop`` of a scorer. A slice of width one, s, is read as the pair (0, s)."""
 
@@ -195,7 +197,7 @@ class Slice:
 # ---------------------------------------------------------------- nodes
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Acquire:
     """Buy a set of sensors; ``otherwise`` when one fails or has failed, or the cost would break the budget."""
 
@@ -204,7 +206,7 @@ class Acquire:
     otherwise: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Branch:
     """Score what is bought and go on.
 
@@ -222,7 +224,7 @@ class Branch:
     bracket: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Candidate:
     """One model of an index: for items of at most ``max_size``, if ``cost`` (a polynomial) fits the budget left."""
 
@@ -231,7 +233,7 @@ class Candidate:
     target: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Select:
     """The first candidate, best first, that fits the item's size and the budget left; else ``otherwise``."""
 
@@ -239,7 +241,7 @@ class Select:
     otherwise: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Answer:
     """End here. Kind "class": the best score's class, first wins ties; kind "value": the score itself.
 
@@ -252,7 +254,7 @@ class Answer:
     confidences: tuple[int, ...] = (0,)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Forward:
     """Ask the HPC: buy what it still needs, send raw readings. ``fallback`` where budget or cloud say no."""
 
@@ -263,7 +265,7 @@ class Forward:
 Node = Acquire | Branch | Select | Answer | Forward
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Program:
     """A policy as data. See the module's docstring."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from .errors import ImageError
 from .program import Number
@@ -19,11 +20,11 @@ def whole(values: Iterable[Number]) -> list[int]:
     ImageError
         It is one.
     """
-    out: list[int] = []
-    for value in values:
-        if not isinstance(value, int):
-            raise ImageError(f"a scorer or node holds {value!r}: this is a draft, which runs in Python only")
-        out.append(value)
+    out: list[Any] = list(values)
+    if not {int}.issuperset(map(type, out)):
+        for value in out:
+            if not isinstance(value, int):
+                raise ImageError(f"a scorer or node holds {value!r}: this is a draft, which runs in Python only")
     return out
 
 
@@ -49,16 +50,31 @@ class Sections:
 
     def i16(self, values: Sequence[int]) -> int:
         """The offset of these numbers; from 32768 on they are unsigned ones."""
-        return self.raw(array("H", [v & 0xFFFF for v in values]).tobytes(), 2)
+        return self.raw(_packed("h", values), 2)
 
     def i32(self, values: Sequence[int]) -> int:
         """The offset of these numbers; from 2^31 on they are unsigned ones."""
-        return self.raw(array("I", [v & 0xFFFF_FFFF for v in values]).tobytes(), 4)
+        return self.raw(_packed("i", values), 4)
 
     def i64(self, values: Sequence[int]) -> int:
         """The offset of these numbers."""
         return self.raw(array("q", values).tobytes(), 8)
 
-    def pack(self) -> bytes:
-        """All bytes, a multiple of 8; those of the header are zero."""
-        return bytes(self._data) + bytes(-len(self._data) % 8)
+    def close(self) -> int:
+        """The number of all bytes, made a multiple of 8."""
+        self._data += bytes(-len(self._data) % 8)
+        return len(self._data)
+
+    def pack(self, header: bytes) -> bytes:
+        """All bytes behind their header."""
+        self._data[: len(header)] = header
+        return bytes(self._data)
+
+
+def _packed(code: str, values: Sequence[int]) -> bytes:
+    """Signed numbers of this type; where one is too large for it, all as unsigned ones."""
+    try:
+        return array(code, values).tobytes()
+    except OverflowError:
+        mask = 256 ** array(code).itemsize - 1
+        return array(code.upper(), [v & mask for v in values]).tobytes()

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from math import isfinite
 from time import monotonic
 from typing import Protocol
@@ -23,6 +22,7 @@ from .columns import Reading
 from .errors import SensorError
 from .manifest import Manifest
 from .program import Program
+from .record import record
 from .timed import Ticket, TimedCall
 from .window import window_features
 
@@ -38,7 +38,7 @@ FAILURES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Wanted:
     """What the bundle expects of one sensor: its features, or the samples of a window (0: no window)."""
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Any
 
 from .columns import Coder, Reading, make_coder, normalise
@@ -40,6 +39,7 @@ from .program import (
     Slice,
     Trees,
 )
+from .record import record
 from .scoring import ScoreFunction, prepare
 
 __all__ = ["CLOUD", "DEGRADED", "LOCAL", "Decision", "Machine", "NeedReply", "NeedSensors", "Session", "margin_of"]
@@ -48,21 +48,21 @@ LOCAL, CLOUD, DEGRADED = "local", "cloud", "degraded"
 NOT_READINGS = (str, bytes, bytearray, memoryview, Mapping, Set)  # iterable, but no sequence of numbers
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NeedSensors:
     """Read all these sensors, then ``feed``."""
 
     sensors: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NeedReply:
     """Ask the HPC with these readings (in the uplink's order, None for missing), then ``reply`` or ``no_reply``."""
 
     readings: tuple[Reading, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Decision:
     """The end of a session. ``result``: a class index, or the value of a "value" answer."""
 
@@ -218,9 +218,8 @@ class Session:
                 self._saved += declared - actual
             if not self._take(sensor, readings[sensor]):
                 self._failed.add(sensor)
-        fed = set(asked)
         used = self._machine.scorer_sensors
-        self._scores = {k: v for k, v in self._scores.items() if not used[k] & fed}
+        self._scores = {k: v for k, v in self._scores.items() if used[k].isdisjoint(asked)}
         self._waiting = None
 
     def reply(self, result: int, confidence: int) -> None:
@@ -249,8 +248,8 @@ class Session:
     # ------------------------------------------------------------ nodes
 
     def _acquire(self, node: Acquire) -> None:
-        missing = tuple(s for s in node.sensors if s not in self._bought)
-        if any(s in self._failed for s in node.sensors) or not self._fits(self._meter.buy(missing)):
+        missing = tuple([s for s in node.sensors if s not in self._bought])
+        if not self._failed.isdisjoint(node.sensors) or not self._fits(self._meter.buy(missing)):
             self._at = node.otherwise
         elif missing:
             self._waiting = NeedSensors(missing)  # comes back to this node, then with nothing missing
@@ -258,7 +257,7 @@ class Session:
             self._at = node.then
 
     def _forward(self, node: Forward) -> None:
-        missing = tuple(s for s in node.sensors if s not in self._bought and s not in self._failed)
+        missing = tuple([s for s in node.sensors if s not in self._bought and s not in self._failed])
         if not self._cloud:
             self._degraded = True
             self._at = node.fallback
@@ -361,11 +360,11 @@ class Session:
     def _can_have(self, target: int) -> bool:
         node = self._machine.nodes[target]
         if isinstance(node, Acquire):
-            if any(s in self._failed for s in node.sensors):
+            if not self._failed.isdisjoint(node.sensors):
                 return False
-            return self._fits(self._meter.buy(s for s in node.sensors if s not in self._bought))
+            return self._fits(self._meter.buy([s for s in node.sensors if s not in self._bought]))
         if isinstance(node, Forward):
-            wanted = (s for s in node.sensors if s not in self._bought and s not in self._failed)
+            wanted = [s for s in node.sensors if s not in self._bought and s not in self._failed]
             return self._fits(self._meter.buy(wanted) + self._meter.request_cost)
         return True
 
@@ -380,14 +379,8 @@ class Session:
 
     def _decide(self, result: Number, confidence: int, route: str) -> None:
         self._waiting = None
-        self._decision = Decision(
-            result=result,
-            confidence=confidence,
-            route=route,
-            cost=self._spent - self._saved,
-            sensors=tuple(sorted(self._bought)),
-            trace=tuple(self._trace),
-        )
+        cost, sensors = self._spent - self._saved, tuple(sorted(self._bought))
+        self._decision = Decision(result, confidence, route, cost, sensors, tuple(self._trace))
 
 
 def margin_of(scores: Sequence[Number]) -> Number:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
 
@@ -41,6 +40,7 @@ from .program import (
     Stack,
     Trees,
 )
+from .record import record
 from .wire import MAX_REQUEST_BYTES, request_bytes
 
 __all__ = ["Report", "verify"]
@@ -54,7 +54,7 @@ MAX_OPERATIONS = 4_000_000  # of one decision: seconds, not hours, on the slowes
 MAX_COEFFICIENTS = 8
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Report:
     """What was proved. Costs in micro-units, one transmission per request."""
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from .columns import Reading
 from .errors import InputError, WireError
+from .record import record
 
 __all__ = [
     "ID_BYTES",
@@ -53,7 +53,7 @@ _NAN = float("nan")
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Request:
     """One hard case on its way to the HPC. ``deadline_ms``: how long from now on the device will wait."""
 
@@ -63,7 +63,7 @@ class Request:
     readings: tuple[Reading, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Reply:
     """The HPC's answer. ``result``: a class index, or a value; ``confidence`` in basis points."""
 

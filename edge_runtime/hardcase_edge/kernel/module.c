@@ -297,7 +297,7 @@ static int start(hc_session *s, const Image *image, const options *o)
 
 /* ------------------------------------------------------------------ actions as objects */
 
-/* An instance of a frozen dataclass with slots, without calling its __init__. Steals the values. */
+/* An instance of a record, without calling its __init__. Steals the values. */
 static PyObject *instance(PyObject *type, PyObject **names, PyObject **values, int n)
 {
     PyObject *made = PyType_GenericAlloc((PyTypeObject *)type, 0);

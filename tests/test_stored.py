@@ -1,0 +1,179 @@
+"""Trees of a bundle that stay bytes: what they are to everyone else, and that nothing unchecked is ever looked at."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+
+from hardcase_edge import stored
+from hardcase_edge.bundle import Bundle, pack_bundle, unpack_bundle
+from hardcase_edge.decoder import decode
+from hardcase_edge.encoder import encode
+from hardcase_edge.errors import ProgramError
+from hardcase_edge.evaluator import PYTHON, decide, has_kernel, open_machine
+from hardcase_edge.image import make_image
+from hardcase_edge.layout import TREE
+from hardcase_edge.program import (
+    Acquire,
+    Affine,
+    Answer,
+    Column,
+    Feature,
+    Program,
+    Sensor,
+    Slice,
+    Stack,
+    Tree,
+    Trees,
+    Uplink,
+)
+from hardcase_edge.stored import StoredTrees
+from hardcase_edge.verifier import verify
+
+HEAP = Tree(0, 2, (0, 1, 0), (5, -7, 9), (True, False, True), (), (1, 2, 3, 4, 5, 6, 7, 8))
+CHAIN = Tree(1, 1, (1, 0), (3, 4), (False, True), ((-1, 1), (-2, -3)), (10, 20, 30))
+LEAF = Tree(0, 1, (), (), (), (), (11,))
+TREES = (HEAP, CHAIN, LEAF)
+OUTPUT, WIDTH, NODES, HAS_CHILDREN, SLOTS, THRESHOLDS, CHILDREN, LEAVES = range(TREE)
+
+
+def program_of(trees=TREES):
+    return Program(
+        features=(Feature("i32"), Feature("f32")),
+        sensors=(Sensor((0, 1), (1_000_000,)),),
+        uplink=Uplink(),
+        columns=(Column(0, Affine(0, 1, 0, 0)), Column(1, Affine(0, 1, 0, 0))),
+        scorers=(Trees((0, 1), (0, 0), trees), Stack(0, (1, 2), ((2, -3), (1, 1)), (0, 5))),
+        nodes=(Acquire((0,), 1, 1), Answer(Slice(0, 0, 2))),
+        n_classes=2,
+    )
+
+
+def stored_program(trees=TREES):
+    return decode(encode(program_of(trees)))[0]
+
+
+def stored_trees():
+    return stored_program().scorers[0].trees
+
+
+def test_they_are_a_sequence_of_the_same_trees():
+    trees = stored_trees()
+    assert isinstance(trees, StoredTrees)
+    assert len(trees) == 3
+    assert [trees[0], trees[-2], trees[2]] == list(trees) == list(TREES)
+    assert trees[1:] == TREES[1:]
+    assert HEAP in trees
+    with pytest.raises(IndexError):
+        trees[3]
+
+
+def test_they_equal_a_tuple_and_hash_and_print_as_one():
+    trees = stored_trees()
+    assert trees == TREES
+    assert TREES == trees == stored_trees()
+    assert trees != TREES[:2]
+    assert trees != 3
+    assert hash(trees) == hash(TREES)
+    assert repr(trees) == repr(TREES)
+    assert stored_program() == program_of()
+
+
+def test_a_copy_stands_without_the_bundle():
+    for copied in (copy.deepcopy(stored_trees()), pickle.loads(pickle.dumps(stored_trees()))):  # noqa: S301
+        assert copied == TREES
+        assert isinstance(copied, tuple)
+
+
+def test_both_evaluators_decide_as_they_do_with_tuples():
+    program = stored_program()
+    assert verify(program) == verify(program_of())
+    assert make_image(program) == make_image(program_of())
+    machines = [open_machine(program), open_machine(program, PYTHON), open_machine(program_of(), PYTHON)]
+    assert has_kernel() == (type(machines[0]) is not type(machines[1]))
+    for row in ([x, y] for x in range(-10, 12, 3) for y in (-8.0, -7.0, 2.5, 4.0, float("nan"))):
+        first, *others = (decide(machine, row) for machine in machines)
+        assert [first, first] == others
+
+
+def test_no_tree_of_a_bundle_is_kept(monkeypatch):
+    many = Tree(0, 1, (0,) * 255, tuple(range(255)), (True,) * 255, (), tuple(range(1000, 1256)))
+    trees = tuple(replace(many, thresholds=tuple(range(k, k + 255))) for k in range(1000, 1200))
+    data = pack_bundle(Bundle({}, program_of((CHAIN, LEAF, *trees)), ()))
+    tracemalloc.start()
+    try:
+        bundle = unpack_bundle(data)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(data) > 100_000
+    assert held < 40_000, "trees have become objects"
+    made = []
+    monkeypatch.setattr(stored, "Tree", lambda *values: made.append(values) or Tree(*values))
+    verify(bundle.program)
+    assert len(made) <= len(trees) + 8, "the verifier goes over them once"
+
+
+def changed(tree, word, value):
+    """Tensors in which one word of one tree's record says something else."""
+    tensors = encode(program_of())
+    (at,) = [k for k in range(0, len(tensors["program"]), 2) if tensors["program"][k : k + 2].tolist() == [1, 2]][-1:]
+    records = tensors["program"][at + 6]
+    tensors["i32"][records + tree * TREE + word] = value
+    return tensors
+
+
+@pytest.mark.parametrize(
+    ("tree", "word", "value", "said"),
+    [
+        pytest.param(0, WIDTH, 0, "leaves of width 0 for 2 scores", id="no-width"),
+        pytest.param(0, WIDTH, 3, "leaves of width 3 for 2 scores", id="too-wide"),
+        pytest.param(0, NODES, -1, "a tree has -1 nodes", id="nodes-below-0"),
+        pytest.param(0, NODES, 2**31 - 1, "of the i16 pool are asked for", id="endless-nodes"),
+        pytest.param(1, HAS_CHILDREN, 2, "a yes or no is 2", id="neither-heap-nor-pointers"),
+        pytest.param(1, SLOTS, -1, "2 numbers at -1 of the i16 pool", id="slots-before-the-pool"),
+        pytest.param(1, SLOTS, 10**6, "2 numbers at 1000000 of the i16 pool", id="slots-elsewhere"),
+        pytest.param(1, THRESHOLDS, 10**6, "2 numbers at 1000000 of the i16 pool", id="thresholds-elsewhere"),
+        pytest.param(1, CHILDREN, -3, "4 numbers at -3 of the i16 pool", id="children-before-the-pool"),
+        pytest.param(2, LEAVES, 2**31 - 1, "1 numbers at 2147483647 of the i16 pool", id="leaves-elsewhere"),
+    ],
+)
+def test_a_record_that_makes_no_sense_is_refused_before_a_tree_is_made(tree, word, value, said, monkeypatch):
+    monkeypatch.setattr(StoredTrees, "_tree", None)
+    with pytest.raises(ProgramError, match=said):
+        decode(changed(tree, word, value))
+
+
+def test_a_negative_slot_is_refused_before_a_tree_is_made():
+    tensors = encode(program_of())
+    for k, number in enumerate(tensors["i16"]):
+        if number == 3 and tensors["i16"][k + 1] == 0:  # the slots of CHAIN
+            tensors["i16"][k] = -3
+            break
+    with pytest.raises(ProgramError, match="negative slot"):
+        decode(tensors)
+
+
+def test_numbers_that_many_trees_share_are_counted_for_each(monkeypatch):
+    monkeypatch.setattr("hardcase_edge.decoder.MAX_ELEMENTS", 2_000)
+    with pytest.raises(ProgramError, match="more than 2000 numbers"):
+        decode(encode(program_of(TREES + (HEAP,) * 100)))
+
+
+@pytest.mark.parametrize("value", [-(2**31), -1000, -1, 0, 1, 2, 3, 7, 1000, 2**31 - 1])
+@pytest.mark.parametrize("word", range(TREE))
+@pytest.mark.parametrize("tree", range(3))
+def test_whatever_a_record_says_it_is_refused_or_a_tree_that_fits(tree, word, value):
+    try:
+        program = decode(changed(tree, word, value))[0]
+        verify(program)
+    except ProgramError:
+        return
+    for each in program.scorers[0].trees:
+        assert len(each.splits) == len(each.thresholds) == len(each.missing_left)
+        assert len(each.leaves) == (len(each.splits) + 1) * each.width
+    make_image(program)
