@@ -10,9 +10,9 @@ from __future__ import annotations
 import gc
 import json
 import platform
-import textwrap
 import statistics
 import tempfile
+import textwrap
 import time
 import warnings
 from array import array
@@ -194,9 +194,9 @@ def _marginal(rows: list[Row]) -> list[str]:
     fixed = large - theirs * visits["300x5"]
     said = (
         f"From 400 to 1,500 nodes visited, a visit takes {ours:.2f} ns here and {theirs:.1f} ns in onnxruntime, whose "
-        f"`run()` has {fixed / 1000:.1f} us that do not depend on the trees. So the ratio grows with the model, towards "
+        f"`run()` has {fixed / 1000:.1f} us that do not depend on the trees. So the ratio grows with the model to "
         f"{ours / theirs:.3f}: the more of `run()` is fixed, the lower it is. 0.035 of {large / 1000:.1f} us would be "
-        f"{0.035 * large / visits['300x5']:.2f} ns a visit, in which a node and a reading's code are loaded and compared."
+        f"{0.035 * large / visits['300x5']:.2f} ns a visit, to load a node and a reading's code and compare them."
     )
     return textwrap.wrap(said, 116)
 
