@@ -261,8 +261,9 @@ def table(case: Case, runs: list[dict[str, Any]]) -> str:
     lines = [
         f"## {case.title}",
         "",
-        f"{len(runs)} splits of {case.sizes[0]:,}/{case.sizes[1]:,}/{case.sizes[2]:,} rows; f0 ({case.n_trees} "
-        f"extremely randomised trees, max_features {case.max_features}) {f0:.4f} on test rows (to be at least {case.f0}).",
+        f"{len(runs)} splits of {case.sizes[0]:,}/{case.sizes[1]:,}/{case.sizes[2]:,} rows; f0 "
+        f"({case.n_trees} extremely randomised trees, max_features {case.max_features}) {f0:.4f} on test rows "
+        f"(to be at least {case.f0}).",
         "",
         "| method | `--max-loss` | cut of f0's cost (95 %) | points below f0 (95 %) |",
         "|---|---|---|---|",
