@@ -69,9 +69,11 @@ def _device(args: argparse.Namespace) -> int:
         device = _install(Path(folder))
         replay = _replay(Path(folder) / "rows.csv", args.build)
         flags = ["run", str(bundle), "--sensors", f"replay:{replay}", "--interval", "0.5"]
+        bare = [_bare(device) for _ in range(args.runs)]
         alone = [_start(device, flags) for _ in range(args.runs)]
         with _broker(args.build / "hpc.onnx") as url:
             linked = [_start(device, [*flags, "--broker", url, "--device-id", "bench"]) for _ in range(args.runs)]
+    figures["bare_ms"] = statistics.median(bare)
     for name, runs in (("alone", alone), ("connected", linked)):
         figures[f"{name}_ms"] = statistics.median(ms for ms, _ in runs)
         figures[f"{name}_ms_range"] = [min(ms for ms, _ in runs), max(ms for ms, _ in runs)]
@@ -137,6 +139,13 @@ def _replay(path: Path, build: Path) -> Path:
     return path
 
 
+def _bare(python: Path) -> float:
+    """Milliseconds that an interpreter takes to start and end: what the machine does just now."""
+    began = time.perf_counter()
+    subprocess.run([str(python), "-c", "pass"], check=True)
+    return (time.perf_counter() - began) * 1000
+
+
 def _start(python: Path, flags: list[str]) -> tuple[float, float]:
     """Milliseconds from start to the first answer, and megabytes resident then."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
@@ -176,6 +185,7 @@ def _print(figures: dict[str, float]) -> None:
     print(f"bundle: {figures['bundle_bytes']} bytes (golden cases included)")
     for key, what, unit in (
         ("decision_us", "one decision, pure Python, median over test rows", "us"),
+        ("bare_ms", "an interpreter that starts and ends", "ms"),
         ("alone_ms", "process start to first answer, no broker", "ms"),
         ("alone_mb", "resident then", "MB"),
         ("connected_ms", "process start to first answer, connected", "ms"),

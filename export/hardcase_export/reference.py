@@ -6,6 +6,8 @@ so it is what they are compared with where the source's own library is not at ha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,31 +24,31 @@ def reference_scores(source: Source, X: NDArray[np.float64]) -> NDArray[np.float
     if source.linear is not None:
         return np.asarray(X @ source.linear.weights.T + source.linear.bias)
     out = np.tile(np.array(source.base, dtype=np.float64), (len(X), 1))
-    columns = np.asfortranarray(X)
+    columns = [(x, bool(np.isnan(x).any())) for x in np.ascontiguousarray(X.T)]
     for tree in source.trees:
-        leaf = _leaves(tree, columns)
+        leaf = _leaves(tree, columns, len(X))
         out[:, tree.output : tree.output + tree.leaves.shape[1]] += tree.leaves[leaf]
     return out
 
 
-def _leaves(tree: SourceTree, X: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The leaf that each row reaches, (n,)."""
-    leaf = np.zeros(len(X), dtype=np.int64)
-    ahead = [(0 if tree.splits else -1, np.arange(len(X)))]
+def _leaves(tree: SourceTree, columns: Sequence[tuple[NDArray[np.float64], bool]], n: int) -> NDArray[np.int64]:
+    """The leaf that each of n rows reaches, (n,); a column's values, and whether any is missing."""
+    leaf = np.zeros(n, dtype=np.int64)
+    ahead = [(0 if tree.splits else -1, np.arange(n))]
     while ahead:
         node, rows = ahead.pop()
         if node < 0:
             leaf[rows] = -1 - node
             continue
         feature, cuts, sides, missing_left = tree.splits[node]
-        x = X[rows, feature]
+        column, may_lack = columns[feature]
+        x = column.take(rows)
         if sides in ((True, False), (False, True)):
             left = (x <= cuts[0]) == sides[0]
         else:
             left = np.array(sides)[np.searchsorted(np.array(cuts), x, side="left") if cuts else np.zeros(len(x), int)]
-        missing = np.isnan(x)
-        if missing.any():
-            left = np.where(missing, missing_left, left)
+        if may_lack:
+            left = np.where(np.isnan(x), missing_left, left)
         for child, mine in zip(tree.children[node], (rows[left], rows[~left]), strict=True):
             if len(mine):
                 ahead.append((child, mine))
