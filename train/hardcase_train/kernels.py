@@ -254,7 +254,7 @@ def _count_columns(rows, cell, mine, steps, first, last, sums):
         step, row = np.uint64(i) * width, np.uint64(i) * n_columns
         for c in range(np.uint64(first), np.uint64(last)):
             at = (np.uint64(cell[c]) + np.uint64(cell_of[row + c])) * width
-            _add_four(flat, at, step_of, step)
+            _add_four(flat, at, step_of, step)  # type: ignore[call-arg]
             for k in range(np.uint64(4), width, np.uint64(4)):
                 _add_four(flat, at + k, step_of, step + k)
 
