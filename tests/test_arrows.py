@@ -14,7 +14,7 @@ OURS = {"hardcase", "hardcase_edge", "hardcase_train", "hardcase_export", "hardc
 MAY_IMPORT = {
     "edge_runtime/hardcase_edge": set(),
     "train/hardcase_train": {
-        "hardcase_edge", "numpy", "scipy", "sklearn", "numba", "joblib", "pyarrow", "tqdm", "threadpoolctl",
+        "hardcase_edge", "numpy", "scipy", "sklearn", "llvmlite", "numba", "joblib", "pyarrow", "tqdm", "threadpoolctl",
         "distributed", "ray",
     },
     "export/hardcase_export": {"hardcase_edge", "numpy", "onnx", "skl2onnx", "onnxruntime", "flatbuffers", "sklearn",
@@ -28,7 +28,7 @@ DEVICE_EXTRAS = {
     "signature.py": {"cryptography"},
     "tflite.py": {"ai_edge_litert", "tflite_runtime", "numpy"},
 }
-HEAVY = {"numpy", "scipy", "sklearn", "onnx", "onnxruntime", "skl2onnx", "numba", "matplotlib", "pyarrow", "pandas",
+HEAVY = {"numpy", "scipy", "sklearn", "onnx", "onnxruntime", "skl2onnx", "llvmlite", "numba", "matplotlib", "pyarrow", "pandas",
          "joblib", "paho", "amqtt", "cryptography", "tqdm", "distributed", "ray"}  # fmt: skip
 
 
