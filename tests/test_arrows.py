@@ -28,8 +28,8 @@ DEVICE_EXTRAS = {
     "signature.py": {"cryptography"},
     "tflite.py": {"ai_edge_litert", "tflite_runtime", "numpy"},
 }
-HEAVY = {"numpy", "scipy", "sklearn", "onnx", "onnxruntime", "skl2onnx", "llvmlite", "numba", "matplotlib", "pyarrow", "pandas",
-         "joblib", "paho", "amqtt", "cryptography", "tqdm", "distributed", "ray"}  # fmt: skip
+HEAVY = {"numpy", "scipy", "sklearn", "onnx", "onnxruntime", "skl2onnx", "llvmlite", "numba", "matplotlib", "pyarrow",
+         "pandas", "joblib", "paho", "amqtt", "cryptography", "tqdm", "distributed", "ray"}  # fmt: skip
 
 
 def imported_roots(path: Path) -> set[str]:
