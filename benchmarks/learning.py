@@ -32,8 +32,7 @@ from hardcase_edge.program import Feature, Sensor, Uplink
 from hardcase_edge.wire import request_bytes
 from hardcase_export.front import Front, Measured, Point, pick
 from hardcase_train.backends import n_threads
-from hardcase_train.dag_policy import Dag, graph_of
-from hardcase_train.dag_rows import DagRows
+from hardcase_train.dag_policy import dag_grid, dag_run
 from hardcase_train.front import Point as Trained
 from hardcase_train.front import with_test
 from hardcase_train.hpc import fit_hpc, out_of_fold, probabilities
@@ -50,7 +49,6 @@ MAX_LOSSES = tuple(k * 0.00125 for k in range(21))
 WITHIN = 0.01
 EQUAL_LOSSES = (0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02)
 BUDGETS = (2, 3, 4, 5, 6, 7, 8)
-GRAPH_PRICES = tuple(np.geomspace(0.03, 0.6, 14).tolist())  # error for f0's cost
 
 
 @dataclass(frozen=True)
@@ -179,11 +177,10 @@ def run_seed(case: Case, seed: int, methods: Sequence[str]) -> dict[str, Any]:
     return out
 
 
-def graph_points(problem: Problem, degree: int = 2, prices: Sequence[float] = GRAPH_PRICES) -> list[Trained]:
-    """Policies on the graph of eight nested subsets, with a bank of boosted trees and filter trees of a degree."""
+def graph_points(problem: Problem) -> list[Trained]:
+    """``dag`` on the chains of nested sets, as ``hardcase train`` has it where sensors are many."""
     search = SubsetSearch(Judge(problem), n_threads(None))
-    rows = DagRows(search.judge, graph_of(search, "chain", 8), degree)
-    return Dag(rows, "trees", n_jobs=search.n_jobs).points({}, prices)
+    return dag_run(search, dag_grid(search)[0])
 
 
 def picks_of(case: Case, run: dict[str, Any]) -> dict[str, Any]:
@@ -325,7 +322,7 @@ HEAD = """# Letters and Covertype
 Written by `make bench-learning` (`benchmarks/learning.py`) from `benchmarks/results/learning.json`. Each split is drawn
 by its seed (rows: `benchmarks/results/splits.npz`), f0 is fitted on its training rows, all choices are made on
 its training and validation rows, and test rows are only reported. Costs are by the one meter; a forwarded case buys
-every sensor. `dag` stands on a graph of eight nested subsets. A loss is f0's accuracy on the split's test rows less the
+every sensor. `dag` stands on the nested sets of two chains. A loss is f0's accuracy on the split's test rows less the
 policy's. The rig's tables are [here](rig.md).
 """
 

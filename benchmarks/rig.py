@@ -8,7 +8,7 @@ A run that was stopped goes on where it was: finished seeds are in the JSON; ``-
 For each target and seed: split, train, pick on the judged rows as ``hardcase export --max-loss 0.005`` does, report on
 test rows. Rows of the table: f0, each method picked by itself, and "hardcase", picked among all of METHODS; where no
 policy of a method is good enough on the judged rows, f0 is picked, and the row says in how many seeds. "dag" stands on
-a graph of eight nested subsets of the 17 sensors. Intervals are 95 % (Student's t over the seeds) of the paired
+the nested sets of two chains. Intervals are 95 % (Student's t over the seeds) of the paired
 difference to f0.
 """
 
@@ -25,7 +25,6 @@ from learning import graph_points
 from hardcase import seeds
 from hardcase.seeds import picked, summarise
 from hardcase_train.config import read_config
-from hardcase_train.dag_policy import PRICES
 from hardcase_train.front import with_test
 from hardcase_train.learn import learn
 from hardcase_train.task import make_task
@@ -44,7 +43,7 @@ Written by `make bench-learning` (`benchmarks/rig.py`). For each target and seed
 extremely randomised trees), every method trained; policies are picked on the judged rows as
 `hardcase export --max-loss 0.005` does ([how](../decisions/judged-rows.md)), and these are their figures on test rows.
 Where no policy of a method is good enough on the judged rows, f0 is picked. `hardcase` is picked among all but `dag`,
-which stands on a graph of eight nested subsets of the 17 sensors. Intervals are 95 %, over seeds, of the paired
+which stands on the nested sets of two chains of the 17 sensors. Intervals are 95 %, over seeds, of the paired
 difference.
 """
 
@@ -55,7 +54,7 @@ def run_seed(target: str, seed: int, known: dict[str, dict[str, Any]]) -> dict[s
     unit, problem = task.config.unit, task.problem
     rows = known or picked(unit, learn(problem, METHODS, quiet=True), MAX_LOSS)
     if "dag" not in rows:
-        points = [*learn(problem, (), quiet=True), *with_test(problem, graph_points(problem, 1, PRICES))]
+        points = [*learn(problem, (), quiet=True), *with_test(problem, graph_points(problem))]
         rows = {**rows, "dag": picked(unit, points, MAX_LOSS)["dag"]}
     return rows
 

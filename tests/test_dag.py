@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardcase_train.dag import Graph, all_subsets, graph_reduce, reach_of, unions
+from hardcase_train.dag import Graph, all_subsets, graph_reduce, inclusion, reach_of, unions
 from hardcase_train.filter_tree import bracket_of, learn_matches
 from hardcase_train.logistic import Design, logistic
 
@@ -237,3 +237,10 @@ def test_eight_subsets_are_allowed_and_nine_that_share_nothing_are_not():
     assert len(all_subsets(8).states) == 256
     with pytest.raises(ValueError, match="more than 256 states"):
         all_subsets(9)
+
+
+def test_an_edge_of_inclusion_has_no_state_between():
+    graph = inclusion([(0, 1), (1,), (0, 1, 2), (0, 2), (1,)])
+    assert graph.states == ((), (1,), (0, 1), (0, 2), (0, 1, 2))
+    assert graph.edges == ((1, 3), (2,), (4,), (4,), ())
+    assert inclusion(all_subsets(3).states) == all_subsets(3)

@@ -19,10 +19,13 @@ from hardcase_export.quantise import quantise
 from hardcase_export.rows import decisions
 from hardcase_train import bank, dag_policy
 from hardcase_train.batch import Batch
+from hardcase_train.chains import Chains
+from hardcase_train.chances import chance_wrong
 from hardcase_train.dag import all_subsets
 from hardcase_train.dag_policy import Dag, dag_grid, dag_run, graph_of
 from hardcase_train.dag_rows import DagRows
 from hardcase_train.judge import Judge
+from hardcase_train.state_policy import learn_state
 from hardcase_train.subsets import SubsetSearch
 from tests.test_batch import agree
 from tests.train_helpers import make_problem, quick
@@ -33,6 +36,7 @@ KINDS = {
     "plain trees": {"bank": "trees", "learner": "trees", "degree": 1, "plain": True},
     "trees": {"bank": "trees", "learner": "trees", "degree": 1},
     "trees and lines": {"bank": "trees", "learner": "polynomial", "degree": 1},
+    "cuts": {"bank": "trees", "learner": "cut", "degree": 1},
     "shared": {"bank": "shared", "learner": "polynomial", "degree": 2},
     "shared and trees": {"bank": "shared", "learner": "trees", "degree": 1},
 }
@@ -47,7 +51,7 @@ def problem(n_classes=3):
 def points(kind, n_classes=3):
     with pytest.MonkeyPatch.context() as patch:
         quick(patch)
-        patch.setattr(dag_policy, "PRICES", (0.1, 0.3, 1.0))
+        patch.setattr(dag_policy, "N_PRICES", dict.fromkeys(dag_policy.N_PRICES, 4))
         search = SubsetSearch(Judge(problem(n_classes)), 1)
         return dag_run(search, {**KINDS[kind], "subsets": "all", "count": 0, "passes": 2})
 
@@ -123,7 +127,7 @@ def test_every_state_ends_well_under_every_single_failure(kind):
         program = quantise(point.program).program
         ends = {k for k, n in enumerate(program.nodes) if isinstance(n, Answer)}
         seen: dict[int | None, set[int]] = {}
-        for _ in range(40):
+        for _ in range(150):
             machine = Machine(program)
             matches = {n.scores.scorer for n in program.nodes if isinstance(n, Branch) and n.rule == TOURNAMENT}
             for k in matches:
@@ -239,6 +243,44 @@ def test_calibrated_losses_have_the_mean_of_counted_ones(monkeypatch):
     assert soft.std(axis=0).max() < hard.std(axis=0).max()
 
 
+def test_a_chance_knows_the_margins_that_a_row_met_before(monkeypatch):
+    """Rows that the smaller state is unsure of are wrong more often than their margin in the larger one says."""
+    quick(monkeypatch)
+    rows = DagRows(Judge(make_problem(3, n=3000)), all_subsets(3), 1)
+    classifiers = bank.make_bank(rows, "polynomial")
+    state = rows.graph.states.index((0, 1))
+    before = classifiers[rows.graph.states.index((0,))].margin
+    wrong = classifiers[state].label != rows.problem.train.y
+    alone = chance_wrong(classifiers[state].margin, None, ~wrong, rows.weight)
+    unsure = before < np.quantile(before, 0.2)
+    knowing = bank.stop_losses(rows, classifiers)[:, state]
+    assert abs(knowing[unsure].mean() - wrong[unsure].mean()) < 0.01
+    assert abs(knowing[unsure].mean() - wrong[unsure].mean()) < abs(alone[unsure].mean() - wrong[unsure].mean())
+
+
+def test_a_few_wrong_rows_leave_a_chance_with_its_own_margin(monkeypatch):
+    quick(monkeypatch)
+    rows = DagRows(Judge(problem()), all_subsets(3), 1)
+    classifiers = bank.make_bank(rows, "polynomial")
+    last = len(classifiers) - 1
+    below = bank.below(rows, last)
+    assert bank.met_margins(rows, classifiers, below, bank.WRONG_PER_MARGIN - 1) is None
+    met = bank.met_margins(rows, classifiers, below, 2 * bank.WRONG_PER_MARGIN)
+    assert met.tolist() == np.column_stack([classifiers[t].margin for t in below[-2:]]).tolist()
+
+
+def test_rows_below_a_cut_may_go_on_where_stopping_beats_going_on_for_all(monkeypatch):
+    """Of ten rows two are unsure and only those gain by going on: no single action is as good as the cut."""
+    quick(monkeypatch)
+    rows = DagRows(Judge(problem()), all_subsets(3), 1)
+    n = len(rows.fold)
+    margin = np.arange(n) % 10.0
+    costs = np.column_stack([np.where(margin < 2, 1.0, 0.0), np.full(n, 0.5), np.full(n, 0.6)])
+    policy, choice = learn_state(rows, 0, costs, margin, np.ones(n), "cut", False)
+    assert policy.cut == 1.5
+    assert choice.tolist() == np.where(margin < 2, 1, 0).tolist()
+
+
 def test_a_price_of_nothing_buys_what_helps_and_a_high_one_buys_nothing(monkeypatch):
     quick(monkeypatch)
     dag = Dag(DagRows(Judge(problem()), all_subsets(3), 1), forwards=False)
@@ -270,5 +312,5 @@ def test_states_are_all_sets_of_few_sensors_and_unions_of_subsets_of_many(monkey
     greedy = graph_of(search, "greedy", 3)
     assert greedy.states[-1] == (0, 1, 2)
     assert len(greedy.states) <= 8
-    chain = graph_of(search, "chain", 3)
-    assert all(set(a) < set(b) for a, b in zip(chain.states, chain.states[1:], strict=False))
+    chains = graph_of(search, "chains")
+    assert set(chains.states) >= {(), (0, 1, 2), *search.once(Chains).greedy, *search.once(Chains).climbed}

@@ -62,7 +62,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cascade, "LEVELS", (0.7, 0.9))
     monkeypatch.setattr(lp_tree, "PRICES", (0.1,))
     monkeypatch.setattr(lp_tree, "MAX_ROWS", 20)
-    monkeypatch.setattr(dag_policy, "PRICES", (0.1, 0.5))
+    monkeypatch.setattr(dag_policy, "N_PRICES", dict.fromkeys(dag_policy.N_PRICES, 3))
     monkeypatch.setattr(bank, "RIDGES", (3.0,))
 
 

@@ -17,12 +17,18 @@ MAX_STEPS = 50
 SETTLED = 1e-9  # a Newton step that moves no coefficient by more is the last
 
 
-def chance_wrong(margin: np.ndarray, gate: np.ndarray | None, is_right: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Chance that an answer is wrong, (n,): logistic in the margin, its root, and the gate's score if there is one."""
+def chance_wrong(margin: np.ndarray, beside: np.ndarray | None, is_right: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Chance that an answer is wrong, (n,): logistic in the margin, its root, and what else is known of a row.
+
+    Parameters
+    ----------
+    beside : (n,) or (n, k), as a gate's score, or margins that the row met before; None: nothing
+    """
     total, wrong = weight.sum(), weight[~is_right].sum()
     if not 0 < wrong < total:
         return np.full(len(margin), (wrong + 1) / (total + 2))
-    z = np.column_stack([margin, np.sqrt(np.maximum(margin, 0)), *(() if gate is None else (gate,))]).astype(np.float64)
+    known = [margin, np.sqrt(np.maximum(margin, 0)), *(() if beside is None else (beside,))]
+    z = np.column_stack(known).astype(np.float64)
     z = (z - z.mean(axis=0)) / np.maximum(z.std(axis=0), 1e-12)
     z = np.ascontiguousarray(np.column_stack([z, np.ones(len(z))]))
     is_wrong = (~is_right).astype(np.float64)
@@ -66,8 +72,8 @@ def _logistic(z, y, weight, coef):
     return loss, slope, curve
 
 
-def cloud_chance(hpc: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Chance that f0's answer is wrong, (n,), from its probabilities (n, n_classes)."""
+def cloud_chance(hpc: np.ndarray, y: np.ndarray, weight: np.ndarray, beside: np.ndarray | None = None) -> np.ndarray:
+    """Chance that f0's answer is wrong, (n,), from its probabilities (n, n_classes) and what else is known of a row."""
     top = np.clip(hpc.max(axis=1), 1e-6, 1 - 1e-6)
     sure = np.log(top) - np.log1p(-top)
-    return chance_wrong(sure - sure.min(), None, hpc.argmax(axis=1) == y, weight)
+    return chance_wrong(sure - sure.min(), beside, hpc.argmax(axis=1) == y, weight)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-__all__ = ["MAX_STATES", "Graph", "Learn", "all_subsets", "graph_reduce", "reach_of", "unions"]
+__all__ = ["MAX_STATES", "Graph", "Learn", "all_subsets", "graph_reduce", "inclusion", "reach_of", "unions"]
 
 MAX_STATES = 256  # 2**8: the unions of eight subsets
 State = tuple[int, ...]
@@ -79,6 +79,17 @@ def unions(subsets: Iterable[Iterable[int]]) -> Graph:
     number = {frozenset(s): k for k, s in enumerate(order)}
     edges = [sorted({number[frozenset(s) | one] for one in sets} - {k}) for k, s in enumerate(order)]
     return Graph(tuple(order), tuple(map(tuple, edges)))
+
+
+def inclusion(sets: Iterable[Iterable[int]]) -> Graph:
+    """These sets and the empty one; an edge leads to each that lies next above: no other one is between.
+
+    What a longer way would buy at once costs the same in steps, and at each step a row may stop.
+    """
+    order = sorted({(), *(tuple(sorted(set(s))) for s in sets)}, key=lambda s: (len(s), s))
+    above = [[t for t, other in enumerate(order) if set(other) > set(s)] for s in order]
+    edges = [tuple(t for t in ts if not any(t in above[u] for u in ts)) for ts in above]
+    return Graph(tuple(order), tuple(edges))
 
 
 def graph_reduce(

@@ -15,10 +15,9 @@ import numpy as np
 
 from hardcase_edge.meter import Meter, to_unit
 
-from .bank import BANKS, Classifier, make_bank, stop_losses
+from .bank import BANKS, Classifier, cloud_losses, make_bank, stop_losses
 from .chains import Chains
-from .chances import cloud_chance
-from .dag import Graph, all_subsets, graph_reduce, reach_of, unions
+from .dag import Graph, all_subsets, graph_reduce, inclusion, reach_of, unions
 from .dag_program import dag_point
 from .dag_rows import DagRows
 from .estimator import Limits, PolicyClassifier
@@ -26,12 +25,15 @@ from .front import Point, best_points
 from .judge import Judge
 from .sensor_subsets import find_subsets
 from .state_policy import LEARNERS, StatePolicy, learn_state
-from .subsets import Subset, SubsetSearch
+from .subsets import SubsetSearch
 from .terms import n_terms
 
 __all__ = ["Dag", "DagClassifier", "dag_grid", "dag_run", "graph_of"]
 
-PRICES = tuple(np.geomspace(0.01, 3.0, 14).tolist())  # error for what the dearest case can cost
+N_PRICES = {"cut": 32, "polynomial": 16, "trees": 16}  # by learner
+LEAST_PRICE = 0.01  # error for what the dearest case costs
+MOST_PRICE = 0.5  # error for what the cheapest state costs: few readings save as much
+STATES = ("greedy", "chains", "all")
 FEW_SENSORS = 5  # of so many every set is a state
 MAX_VALUES = 10**8  # of terms on training rows: 400 megabytes
 FLOOR = 0.05  # of a row's weight in states that it does not come to, from the second pass on
@@ -68,18 +70,16 @@ class Dag:
         self.margins = [one.margin for one in self.classifiers]
         self.losses = stop_losses(rows, self.classifiers, self.is_plain)
         meter, states = Meter(p), rows.graph.states
-        spent = np.array([to_unit(meter.total(s, 0)) for s in states])
+        self.spent = spent = np.array([to_unit(meter.total(s, 0)) for s in states])
         self.costs = np.array([spent[t] - spent[s] for s, edges in enumerate(rows.graph.edges) for t in edges])
         asked = np.array([to_unit(meter.total({*s, *p.hpc_sensors}, 1)) for s in states]) - spent
-        wrong = p.train.hpc_label != p.train.y
-        chance = wrong if self.is_plain else cloud_chance(p.train.hpc, p.train.y, p.train.weight)
-        self.asked, self.cloud = asked, chance.astype(np.float64)
+        self.asked, self.cloud = asked, cloud_losses(rows, self.classifiers, self.is_plain)
         self.unit = max(p.forward_cost if self.forwards else spent.max(), 1e-9)
 
     def learn(self, price: float) -> list[StatePolicy | None]:
         """All states' policies where a unit of cost is worth ``price`` errors."""
         rows = self.rows
-        other = self.cloud[:, None] + price * self.asked if self.forwards else None
+        other = self.cloud + price * self.asked if self.forwards else None
         focus = np.ones(self.losses.shape)
         policies: list[Any] = []
         for turn in range(self.n_passes):
@@ -100,20 +100,20 @@ class Dag:
         """The program that a price leads to, with its figures on the judged rows."""
         return dag_point(self.rows, self.classifiers, self.learn(price), {**params, "price": price})
 
-    def points(self, params: dict[str, Any], prices: Sequence[float] = ()) -> list[Point]:
-        """The points that the judged rows keep over prices, said in errors for what a forwarded case costs.
+    def points(self, params: dict[str, Any]) -> list[Point]:
+        """The points that the judged rows keep, over prices at which most is bought to those at which nothing is."""
+        spent = [c for c in self.spent if c > 0]
+        most = MOST_PRICE / min(spent) if spent else LEAST_PRICE / self.unit
+        prices = np.geomspace(LEAST_PRICE / self.unit, most, N_PRICES[self.learner])
+        return best_points([self.point(p, params) for p in prices.tolist()])
 
-        Where none is forwarded: for what the dearest state does.
-        """
-        return best_points([self.point(p / self.unit, params) for p in prices or PRICES])
 
+def graph_of(search: SubsetSearch, how: str, count: int = 0) -> Graph:
+    """States of a problem: "all" sets of its sensors, unions of ``count`` "greedy" ones (Algorithm 2), or "chains": the
+    nested sets that the cascade and those that staged ADAPT stands on.
 
-def graph_of(search: SubsetSearch, how: str, count: int) -> Graph:
-    """States of a problem: "all" sets of its sensors, or unions of ``count`` subsets.
-
-    Subsets are "greedy" (Algorithm 2), or a "chain" of nested ones, which has no more states than subsets. They hold
-    what costs nothing, and that is a subset of its own. Where the unions are more than 256, the last subsets are left
-    out; the set of all sensors stays.
+    States hold what costs nothing, and that is a state of its own; so is the set of all sensors. Where unions are more
+    than 256, the last subsets are left out.
 
     Raises
     ------
@@ -124,19 +124,17 @@ def graph_of(search: SubsetSearch, how: str, count: int) -> Graph:
     everything = tuple(range(len(sensors)))
     if how == "all":
         return all_subsets(len(sensors))
-    sets = find_subsets(search, count - 1) if how == "greedy" else _some(search.once(Chains).climbed, count - 1)
+    chains = search.once(Chains)
+    sets = find_subsets(search, count - 1) if how == "greedy" else [*chains.greedy, *chains.climbed]
     free = tuple(s for s in everything if not any(sensors[s].cost))
     subsets = [free, everything, *({*s, *free} for s in sets)]
+    if how == "chains":
+        return inclusion(subsets)
     while True:
         try:
             return unions(subsets)
         except ValueError:
             subsets = subsets[:-1]
-
-
-def _some(chain: list[Subset], count: int) -> list[Subset]:
-    """So many sets of a chain, evenly, the first and the last among them."""
-    return [chain[k] for k in np.unique(np.linspace(0, len(chain) - 1, min(count, len(chain))).round().astype(int))]
 
 
 @dataclass(eq=False, repr=False)
@@ -146,9 +144,10 @@ class DagClassifier(PolicyClassifier):
     Parameters
     ----------
     bank : "polynomial", "trees" or "shared" (one polynomial, of which each state has a part)
-    learner : of the policies, "polynomial" or "trees"
+    learner : of the policies, "polynomial", "trees", or "cut": a state looks at its classifier's margin alone
     degree : of the polynomials, 1 to 3
-    n_subsets : states are the unions of so many subsets, 1 to 8; 0: every set of sensors, at most 8 of them
+    states : "greedy" subsets' unions, "chains" of nested sets, or "all" sets of at most 8 sensors
+    n_subsets : whose unions are states, 1 to 8
     n_passes : 1 as in the paper; with more, rows count less in states that they do not come to
     n_jobs : int or None, threads; None is one
     others : those of ``PolicyClassifier``, by name
@@ -157,33 +156,34 @@ class DagClassifier(PolicyClassifier):
     bank: str = "polynomial"
     learner: str = "polynomial"
     degree: int = 2
+    states: str = "greedy"
     n_subsets: int = 4
     n_passes: int = 2
     n_jobs: int | None = None
-    _limits: ClassVar[Limits] = {"degree": (1, 3), "n_subsets": (0, 8), "n_passes": (1, 10)}
+    _limits: ClassVar[Limits] = {"degree": (1, 3), "n_subsets": (1, 8), "n_passes": (1, 10)}
 
     def points(self, judge: Judge) -> list[Point]:
         """Policies over prices."""
-        for name, known in (("bank", BANKS), ("learner", tuple(LEARNERS))):
+        for name, known in (("bank", BANKS), ("learner", tuple(LEARNERS)), ("states", STATES)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} of DagClassifier is {getattr(self, name)!r}, one of {known} is expected")
         search = SubsetSearch(judge, self.n_jobs or 1)
-        how = "greedy" if self.n_subsets else "all"
-        params = {"bank": self.bank, "learner": self.learner, "degree": self.degree, "subsets": how,
+        params = {"bank": self.bank, "learner": self.learner, "degree": self.degree, "subsets": self.states,
                   "count": self.n_subsets, "passes": self.n_passes}  # fmt: skip
         return dag_run(search, params)
 
 
 def dag_grid(search: SubsetSearch) -> list[dict[str, Any]]:
-    """Banks and degrees, on every set of a few sensors or on the unions of a few subsets; a setting has all prices."""
+    """Banks and degrees, on every set of a few sensors or on subsets of many; a setting has all prices.
+
+    On chains of nested sets to stop or to go on is all there is to decide, and a margin says it as well as readings do.
+    """
     p = search.problem
     few = len(p.sensors) <= FEW_SENSORS
     shape = {"learner": "polynomial", "subsets": "all" if few else "greedy", "count": 0 if few else 4, "passes": 2}
     degrees = [d for d in (2, 1) if d == 1 or n_terms(len(p.features), d) * len(p.train.y) <= MAX_VALUES]
-    return [
-        {"bank": "trees", "degree": degrees[0], **shape},
-        *({"bank": "polynomial", "degree": d, **shape} for d in degrees),
-    ]
+    trees = {**shape, "degree": degrees[0]} if few else {**shape, "degree": 1, "learner": "cut", "subsets": "chains"}
+    return [{"bank": "trees", **trees}, *({"bank": "polynomial", "degree": d, **shape} for d in degrees)]
 
 
 def dag_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:

@@ -79,9 +79,9 @@ def learn_state(
     is_plain : a filter tree and nothing else, as in the paper
     """
     learned = _learn(LEARNERS[learner](rows, s, costs.shape[1] - 1), costs, margin, weight, is_plain)
-    if is_plain:
+    if is_plain or learner == "cut":
         return learned
-    same = _learn(SameForAll(rows, costs.shape[1] - 1), costs, margin, weight, is_plain)
+    same = _learn(SameForAll(rows, s, costs.shape[1] - 1), costs, margin, weight, is_plain)
     spent, other = (costs[np.arange(len(costs)), choice] for _, choice in (learned, same))
     away = weight * (other - spent - np.average(other - spent, weights=weight))
     gain = float(weight @ (other - spent))
@@ -91,18 +91,35 @@ def learn_state(
 def _learn(
     matches: Matches, costs: np.ndarray, margin: np.ndarray, weight: np.ndarray, is_plain: bool
 ) -> tuple[StatePolicy, np.ndarray]:
-    """A tree, the cut for it, the tree for the rows below the cut, and the cut for that."""
+    """A tree for the rows below the best cut where all others go one way, the cut for it, and both once more."""
     n, n_actions = costs.shape
-    bracket, cut = bracket_of(n_actions), NEVER
-    choice = learn_matches(costs, weight, bracket, matches)
+    bracket, cut = bracket_of(n_actions), NEVER if is_plain else _first_cut(costs, margin, weight)
+    choice = learn_matches(costs, weight * _below(margin, cut), bracket, matches)
     for turn in range(0 if is_plain else 2):
-        cut = -best_bound(-margin, weight * (costs[:, 0] - costs[np.arange(n), choice]))
-        below = margin < cut
-        if turn or cut == NEVER or not weight[below].any():
+        before, cut = cut, -best_bound(-margin, weight * (costs[:, 0] - costs[np.arange(n), choice]))
+        if turn or cut == before:
             break
-        choice = learn_matches(costs, weight * below, bracket, matches)
+        choice = learn_matches(costs, weight * _below(margin, cut), bracket, matches)
     policy = StatePolicy(bracket, n_actions, matches.trained(), matches.unseen.copy(), cut)
     return policy, np.where(margin >= cut, 0, choice)
+
+
+def _first_cut(costs: np.ndarray, margin: np.ndarray, weight: np.ndarray) -> float:
+    """The margin from which on rows best stop if all others take one and the same action, whichever it is."""
+    best, found = np.inf, -NEVER
+    for action in range(1, costs.shape[1]):
+        lost = weight * (costs[:, 0] - costs[:, action])
+        cut = -best_bound(-margin, lost)
+        spent = float(lost[margin >= cut].sum() + weight @ costs[:, action])
+        if spent < best:
+            best, found = spent, cut
+    return found
+
+
+def _below(margin: np.ndarray, cut: float) -> np.ndarray:
+    """The rows that a tree is for, (n,) bool; all where none is below the cut."""
+    below = margin < cut
+    return below if below.any() else np.ones_like(below)
 
 
 class Matches(Protocol):
@@ -186,7 +203,7 @@ class TreeMatches:
 class SameForAll:
     """Learns whom all rows do best to send on: matches without a reading."""
 
-    def __init__(self, rows: DagRows, n_matches: int) -> None:
+    def __init__(self, rows: DagRows, s: int, n_matches: int) -> None:
         self.rows, self.bias = rows, np.zeros((len(rows.seen), n_matches))
         self.unseen = np.zeros((len(rows.fold), n_matches))
 
@@ -204,4 +221,8 @@ class SameForAll:
         return self.rows.trained(part, self.unseen, np.tile(self.bias[0], (len(self.rows.problem.valid.y), 1)))
 
 
-LEARNERS: dict[str, type[PolynomialMatches | TreeMatches]] = {"polynomial": PolynomialMatches, "trees": TreeMatches}
+LEARNERS: dict[str, type[PolynomialMatches | TreeMatches | SameForAll]] = {
+    "polynomial": PolynomialMatches,
+    "trees": TreeMatches,
+    "cut": SameForAll,
+}
