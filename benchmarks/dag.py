@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from learning import data
+from learning_cases import data
 from pictures import pyplot, save
 from threadpoolctl import threadpool_limits
 

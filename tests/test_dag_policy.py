@@ -25,7 +25,6 @@ from hardcase_train.dag import all_subsets
 from hardcase_train.dag_policy import Dag, dag_grid, dag_run, graph_of
 from hardcase_train.dag_rows import DagRows
 from hardcase_train.judge import Judge
-from hardcase_train.state_policy import learn_state
 from hardcase_train.subsets import SubsetSearch
 from tests.test_batch import agree
 from tests.train_helpers import make_problem, quick
@@ -36,7 +35,6 @@ KINDS = {
     "plain trees": {"bank": "trees", "learner": "trees", "degree": 1, "plain": True},
     "trees": {"bank": "trees", "learner": "trees", "degree": 1},
     "trees and lines": {"bank": "trees", "learner": "polynomial", "degree": 1},
-    "cuts": {"bank": "trees", "learner": "cut", "degree": 1},
     "shared": {"bank": "shared", "learner": "polynomial", "degree": 2},
     "shared and trees": {"bank": "shared", "learner": "trees", "degree": 1},
 }
@@ -51,7 +49,7 @@ def problem(n_classes=3):
 def points(kind, n_classes=3):
     with pytest.MonkeyPatch.context() as patch:
         quick(patch)
-        patch.setattr(dag_policy, "N_PRICES", dict.fromkeys(dag_policy.N_PRICES, 4))
+        patch.setattr(dag_policy, "N_PRICES", 4)
         search = SubsetSearch(Judge(problem(n_classes)), 1)
         return dag_run(search, {**KINDS[kind], "subsets": "all", "count": 0, "passes": 2})
 
@@ -256,29 +254,6 @@ def test_a_chance_knows_the_margins_that_a_row_met_before(monkeypatch):
     knowing = bank.stop_losses(rows, classifiers)[:, state]
     assert abs(knowing[unsure].mean() - wrong[unsure].mean()) < 0.01
     assert abs(knowing[unsure].mean() - wrong[unsure].mean()) < abs(alone[unsure].mean() - wrong[unsure].mean())
-
-
-def test_a_few_wrong_rows_leave_a_chance_with_its_own_margin(monkeypatch):
-    quick(monkeypatch)
-    rows = DagRows(Judge(problem()), all_subsets(3), 1)
-    classifiers = bank.make_bank(rows, "polynomial")
-    last = len(classifiers) - 1
-    below = bank.below(rows, last)
-    assert bank.met_margins(rows, classifiers, below, bank.WRONG_PER_MARGIN - 1) is None
-    met = bank.met_margins(rows, classifiers, below, 2 * bank.WRONG_PER_MARGIN)
-    assert met.tolist() == np.column_stack([classifiers[t].margin for t in below[-2:]]).tolist()
-
-
-def test_rows_below_a_cut_may_go_on_where_stopping_beats_going_on_for_all(monkeypatch):
-    """Of ten rows two are unsure and only those gain by going on: no single action is as good as the cut."""
-    quick(monkeypatch)
-    rows = DagRows(Judge(problem()), all_subsets(3), 1)
-    n = len(rows.fold)
-    margin = np.arange(n) % 10.0
-    costs = np.column_stack([np.where(margin < 2, 1.0, 0.0), np.full(n, 0.5), np.full(n, 0.6)])
-    policy, choice = learn_state(rows, 0, costs, margin, np.ones(n), "cut", False)
-    assert policy.cut == 1.5
-    assert choice.tolist() == np.where(margin < 2, 1, 0).tolist()
 
 
 def test_a_price_of_nothing_buys_what_helps_and_a_high_one_buys_nothing(monkeypatch):

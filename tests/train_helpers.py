@@ -21,6 +21,7 @@ from hardcase_train import (
     bank,
     cascade,
     chains,
+    dag_cuts,
     dag_policy,
     gating,
     lp_tree,
@@ -62,7 +63,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cascade, "LEVELS", (0.7, 0.9))
     monkeypatch.setattr(lp_tree, "PRICES", (0.1,))
     monkeypatch.setattr(lp_tree, "MAX_ROWS", 20)
-    monkeypatch.setattr(dag_policy, "N_PRICES", dict.fromkeys(dag_policy.N_PRICES, 3))
+    monkeypatch.setattr(dag_policy, "N_PRICES", 3)
+    monkeypatch.setattr(dag_cuts, "N_PRICES", 6)
     monkeypatch.setattr(bank, "RIDGES", (3.0,))
 
 

@@ -19,7 +19,7 @@ from joblib import Parallel, delayed
 
 from .batch import margins_of
 from .boosting import ensemble_scores
-from .chances import chance_wrong, cloud_chance
+from .chances import chance_wrong, cloud_chance, met_margins
 from .dag_rows import DagRows
 from .judge import N_FOLDS, Trained
 from .logistic import Design, logistic
@@ -31,8 +31,6 @@ __all__ = ["BANKS", "Classifier", "cloud_losses", "make_bank", "stop_losses"]
 BANKS = ("polynomial", "trees", "shared")
 RIDGES = (0.3, 3.0, 30.0, 300.0)  # over the number of rows; the best for the last state serves all
 SHARED_RIDGE = 3.0
-MAX_MET = 12  # margins that a chance knows beside its own
-WRONG_PER_MARGIN = 20  # fewer wrong rows do not tell what one more margin is worth
 N_HIDDEN = 4  # times that a row is shown to the shared classifier, each time as another state sees it
 
 
@@ -67,15 +65,14 @@ def make_bank(rows: DagRows, kind: str, n_jobs: int = 1) -> list[Classifier]:
 def stop_losses(rows: DagRows, bank: Sequence[Classifier], is_counted: bool = False) -> np.ndarray:
     """What it loses to stop in each state, (n_train, n_states): the chance that a row of such margins is wrong there.
 
-    Margins are those of the state and of smaller ones: rows come to a state because an earlier one was not sure, and
-    are harder than their margin there says. ``is_counted``: 1 where the answer is wrong, else 0, as in the paper's (5).
-    The mean is the same; a row's own luck is not in the chance.
+    Margins are those of the state and of smaller ones (``chances.met_margins``). ``is_counted``: 1 where the answer is
+    wrong, else 0, as in the paper's (5). The mean is the same; a row's own luck is not in the chance.
     """
     y = rows.problem.train.y
     out = np.empty((len(y), len(bank)))
     for s, one in enumerate(bank):
         right = one.label == y
-        met = met_margins(rows, bank, below(rows, s), int((~right).sum()))
+        met = met_margins([bank[t].margin for t in rows.graph.below(s)], int((~right).sum()))
         out[:, s] = ~right if is_counted else chance_wrong(one.margin, met, right, rows.weight)
     return out
 
@@ -86,21 +83,9 @@ def cloud_losses(rows: DagRows, bank: Sequence[Classifier], is_counted: bool = F
     wrong = train.hpc_label != train.y
     if is_counted:
         return np.repeat(wrong[:, None].astype(np.float64), len(bank), axis=1)
-    met = [met_margins(rows, bank, [*below(rows, s), s], int(wrong.sum())) for s in range(len(bank))]
+    known = [[t for t in (*rows.graph.below(s), s) if rows.graph.states[t]] for s in range(len(bank))]
+    met = [met_margins([bank[t].margin for t in states], int(wrong.sum())) for states in known]
     return np.column_stack([cloud_chance(train.hpc, train.y, train.weight, m) for m in met])
-
-
-def below(rows: DagRows, s: int) -> list[int]:
-    """States that hold something, and less than ``s``: the nearest last."""
-    states = rows.graph.states
-    return [t for t in range(s) if states[t] and set(states[t]) < set(states[s])]
-
-
-def met_margins(rows: DagRows, bank: Sequence[Classifier], states: Sequence[int], n_wrong: int) -> np.ndarray | None:
-    """Margins in the last of these states, (n_train, k), one for so many wrong rows; None: there is none."""
-    room = min(MAX_MET, n_wrong // WRONG_PER_MARGIN)
-    near = [t for t in states if rows.graph.states[t]][-room:] if room else []
-    return np.column_stack([bank[t].margin for t in near]) if near else None
 
 
 # ---------------------------------------------------------------- polynomials

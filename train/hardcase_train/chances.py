@@ -5,13 +5,17 @@ Errors are rare, so cuts and comparisons are made on chances and not on counted 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numba import njit
 
 from .losses import sigmoid
 
-__all__ = ["chance_wrong", "cloud_chance"]
+__all__ = ["chance_wrong", "cloud_chance", "met_margins"]
 
+MAX_MET = 12  # margins that a chance knows beside its own
+WRONG_PER_MARGIN = 20  # fewer wrong rows do not tell what one more margin is worth
 RIDGE = 1e-3  # on the slopes of a curve: errors may be parted from the rest without error
 MAX_STEPS = 50
 SETTLED = 1e-9  # a Newton step that moves no coefficient by more is the last
@@ -47,6 +51,16 @@ def chance_wrong(margin: np.ndarray, beside: np.ndarray | None, is_right: np.nda
         if np.abs(step).max() <= SETTLED:
             break
     return sigmoid(z @ coef)
+
+
+def met_margins(margins: Sequence[np.ndarray], n_wrong: int) -> np.ndarray | None:
+    """What a chance knows beside its own margin: the last of those met, (n, k), one for so many wrong rows.
+
+    Rows come to a state because an earlier one was not sure of them, and are harder than their margin there says.
+    None: nothing.
+    """
+    room = min(MAX_MET, n_wrong // WRONG_PER_MARGIN, len(margins))
+    return np.column_stack(margins[len(margins) - room :]) if room else None
 
 
 @njit(nogil=True, cache=True)

@@ -20,6 +20,7 @@ __all__ = [
     "Cuts",
     "Meeting",
     "best_bound",
+    "best_way",
     "expected",
     "mean_value",
     "priced_cuts",
@@ -139,6 +140,24 @@ def _cut(stage: Meeting, loss: np.ndarray, reach: np.ndarray) -> Cut:
 def best_bound(key: np.ndarray, loss: np.ndarray) -> float:
     """The bound of ``key`` (n,) below which the sum of ``loss`` (n,) is least; -NEVER where every sum loses."""
     return _bound(key, *_sorted(key), loss)
+
+
+def best_way(costs: np.ndarray, margin: np.ndarray, weight: np.ndarray) -> tuple[float, int]:
+    """The margin from which on rows best stop if all others take one and the same action, and that action.
+
+    Parameters
+    ----------
+    costs : (n, n_actions), the first of stopping
+    """
+    order, is_last = _sorted(-margin)
+    best, found = np.inf, (-NEVER, 0)
+    for action in range(1, costs.shape[1]):
+        lost = weight * (costs[:, 0] - costs[:, action])
+        cut = -_bound(-margin, order, is_last, lost)
+        spent = float(lost[margin >= cut].sum() + weight @ costs[:, action])
+        if spent < best:
+            best, found = spent, (cut, action)
+    return found
 
 
 def _sorted(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

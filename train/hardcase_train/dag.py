@@ -20,13 +20,26 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-__all__ = ["MAX_STATES", "Graph", "Learn", "all_subsets", "graph_reduce", "inclusion", "reach_of", "unions"]
+__all__ = [
+    "MAX_STATES",
+    "Graph",
+    "Learn",
+    "all_subsets",
+    "graph_reduce",
+    "inclusion",
+    "learn_graph",
+    "reach_of",
+    "unions",
+]
 
 MAX_STATES = 256  # 2**8: the unions of eight subsets
+FLOOR = 0.05  # of a row's weight in states that it does not come to, from the second pass on
 State = tuple[int, ...]
 # (state's number, costs (n, n_actions): stop, each edge, and where there is another way to stop, that last)
 # -> the policy, in whatever form, and the action that it takes for each row, (n,)
 Learn = Callable[[int, np.ndarray], tuple[Any, np.ndarray]]
+# the same with how much each row counts in the state, (n,)
+Focused = Callable[[int, np.ndarray, np.ndarray], tuple[Any, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -43,6 +56,10 @@ class Graph:
         for s in reversed(range(len(self.states))):
             depth[s] = 1 + max([depth[t] for t in self.edges[s]], default=-1)
         return [[s for s, d in enumerate(depth) if d == k] for k in range(max(depth) + 1)]
+
+    def below(self, s: int) -> list[int]:
+        """States that hold something, and less than ``s``: the nearest last."""
+        return [t for t in range(s) if self.states[t] and set(self.states[t]) < set(self.states[s])]
 
     @cached_property
     def first_edge(self) -> list[int]:
@@ -144,3 +161,29 @@ def reach_of(graph: Graph, choices: Sequence[np.ndarray]) -> np.ndarray:
         for k, t in enumerate(edges):
             reach[:, t] |= reach[:, s] & (choices[s] == 1 + k)
     return reach
+
+
+def learn_graph(
+    graph: Graph,
+    losses: np.ndarray,
+    costs: np.ndarray,
+    learn: Focused,
+    other: np.ndarray | None = None,
+    n_passes: int = 2,
+    n_jobs: int = 1,
+) -> tuple[list[Any], list[np.ndarray]]:
+    """``graph_reduce`` several times: from the second on, rows count less in states that they do not come to.
+
+    Returns policies and choices by state. docs/math.md (70).
+    """
+    focus = np.ones(losses.shape)
+    for _ in range(n_passes):
+
+        def learn_one(s: int, w: np.ndarray, focus: np.ndarray = focus) -> tuple[Any, np.ndarray]:
+            return learn(s, w, focus[:, s])
+
+        policies, choices, _ = graph_reduce(graph, losses, costs, learn_one, other, n_jobs)
+        reach = reach_of(graph, choices)
+        focus = np.where(reach, 1.0, FLOOR)
+        focus[:, ~reach.any(axis=0)] = 1.0
+    return policies, choices

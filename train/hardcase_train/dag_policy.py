@@ -17,7 +17,8 @@ from hardcase_edge.meter import Meter, to_unit
 
 from .bank import BANKS, Classifier, cloud_losses, make_bank, stop_losses
 from .chains import Chains
-from .dag import Graph, all_subsets, graph_reduce, inclusion, reach_of, unions
+from .dag import Graph, all_subsets, inclusion, learn_graph, unions
+from .dag_cuts import cut_points, price_list
 from .dag_program import dag_point
 from .dag_rows import DagRows
 from .estimator import Limits, PolicyClassifier
@@ -30,13 +31,10 @@ from .terms import n_terms
 
 __all__ = ["Dag", "DagClassifier", "dag_grid", "dag_run", "graph_of"]
 
-N_PRICES = {"cut": 32, "polynomial": 16, "trees": 16}  # by learner
-LEAST_PRICE = 0.01  # error for what the dearest case costs
-MOST_PRICE = 0.5  # error for what the cheapest state costs: few readings save as much
+N_PRICES = 16
 STATES = ("greedy", "chains", "all")
 FEW_SENSORS = 5  # of so many every set is a state
 MAX_VALUES = 10**8  # of terms on training rows: 400 megabytes
-FLOOR = 0.05  # of a row's weight in states that it does not come to, from the second pass on
 
 
 @dataclass
@@ -80,21 +78,11 @@ class Dag:
         """All states' policies where a unit of cost is worth ``price`` errors."""
         rows = self.rows
         other = self.cloud + price * self.asked if self.forwards else None
-        focus = np.ones(self.losses.shape)
-        policies: list[Any] = []
-        for turn in range(self.n_passes):
 
-            def learn(s: int, costs: np.ndarray, focus: np.ndarray = focus) -> tuple[StatePolicy, np.ndarray]:
-                weight = rows.weight * focus[:, s]
-                return learn_state(rows, s, costs, self.margins[s], weight, self.learner, self.is_plain)
+        def learn(s: int, costs: np.ndarray, focus: np.ndarray) -> tuple[StatePolicy, np.ndarray]:
+            return learn_state(rows, s, costs, self.margins[s], rows.weight * focus, self.learner, self.is_plain)
 
-            found = graph_reduce(rows.graph, self.losses, price * self.costs, learn, other, self.n_jobs)
-            policies, choices, _ = found
-            if turn + 1 < self.n_passes:
-                reach = reach_of(rows.graph, choices)
-                focus = np.where(reach, 1.0, FLOOR)
-                focus[:, ~reach.any(axis=0)] = 1.0
-        return policies
+        return learn_graph(rows.graph, self.losses, price * self.costs, learn, other, self.n_passes, self.n_jobs)[0]
 
     def point(self, price: float, params: dict[str, Any]) -> Point:
         """The program that a price leads to, with its figures on the judged rows."""
@@ -102,10 +90,7 @@ class Dag:
 
     def points(self, params: dict[str, Any]) -> list[Point]:
         """The points that the judged rows keep, over prices at which most is bought to those at which nothing is."""
-        spent = [c for c in self.spent if c > 0]
-        most = MOST_PRICE / min(spent) if spent else LEAST_PRICE / self.unit
-        prices = np.geomspace(LEAST_PRICE / self.unit, most, N_PRICES[self.learner])
-        return best_points([self.point(p, params) for p in prices.tolist()])
+        return best_points([self.point(p, params) for p in price_list(self.unit, self.spent.tolist(), N_PRICES)])
 
 
 def graph_of(search: SubsetSearch, how: str, count: int = 0) -> Graph:
@@ -144,9 +129,10 @@ class DagClassifier(PolicyClassifier):
     Parameters
     ----------
     bank : "polynomial", "trees" or "shared" (one polynomial, of which each state has a part)
-    learner : of the policies, "polynomial", "trees", or "cut": a state looks at its classifier's margin alone
+    learner : of the policies, "polynomial" or "trees"
     degree : of the polynomials, 1 to 3
-    states : "greedy" subsets' unions, "chains" of nested sets, or "all" sets of at most 8 sensors
+    states : "greedy" subsets' unions, "all" sets of at most 8 sensors, or "chains" of nested sets: with a bank of trees
+        and cuts on their margins, of which this is all there is to say
     n_subsets : whose unions are states, 1 to 8
     n_passes : 1 as in the paper; with more, rows count less in states that they do not come to
     n_jobs : int or None, threads; None is one
@@ -168,6 +154,8 @@ class DagClassifier(PolicyClassifier):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} of DagClassifier is {getattr(self, name)!r}, one of {known} is expected")
         search = SubsetSearch(judge, self.n_jobs or 1)
+        if self.states == "chains":
+            return dag_run(search, {"subsets": "chains"})
         params = {"bank": self.bank, "learner": self.learner, "degree": self.degree, "subsets": self.states,
                   "count": self.n_subsets, "passes": self.n_passes}  # fmt: skip
         return dag_run(search, params)
@@ -182,12 +170,14 @@ def dag_grid(search: SubsetSearch) -> list[dict[str, Any]]:
     few = len(p.sensors) <= FEW_SENSORS
     shape = {"learner": "polynomial", "subsets": "all" if few else "greedy", "count": 0 if few else 4, "passes": 2}
     degrees = [d for d in (2, 1) if d == 1 or n_terms(len(p.features), d) * len(p.train.y) <= MAX_VALUES]
-    trees = {**shape, "degree": degrees[0]} if few else {**shape, "degree": 1, "learner": "cut", "subsets": "chains"}
-    return [{"bank": "trees", **trees}, *({"bank": "polynomial", "degree": d, **shape} for d in degrees)]
+    banks = [{"bank": "polynomial", "degree": d, **shape} for d in degrees]
+    return [{"bank": "trees", "degree": degrees[0], **shape} if few else {"subsets": "chains"}, *banks]
 
 
 def dag_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
     """The points of one setting over all prices."""
+    if params["subsets"] == "chains":
+        return cut_points(search, graph_of(search, "chains"), params)
     graph = graph_of(search, params["subsets"], params["count"])
     rows = DagRows(search.judge, graph, params["degree"])
     how = {"n_passes": params["passes"], "is_plain": params.get("plain", False)}

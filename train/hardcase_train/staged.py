@@ -18,7 +18,7 @@ from hardcase_edge.program import MARGIN, THRESHOLD, Acquire, Answer, Branch, Fo
 
 from .batch import Outcome
 from .buying import buy, n_nodes
-from .chances import chance_wrong, cloud_chance
+from .chances import chance_wrong, cloud_chance, met_margins
 from .compiler import compile_program, policy_of
 from .cuts import NEVER, Choices, Cut, Cuts, Meeting, expected
 from .front import Point
@@ -38,8 +38,9 @@ class Staged:
 
     Parameters
     ----------
-    chain : nested sensor sets, smallest first, none twice
+    chain : sensor sets, smaller ones first, none twice; those of a policy's cuts nested
     models : one per set: class scores first, then the gate's score if it has a gate
+    met : per stage, the stages whose margins its chances know beside its own; None: no other's
 
     Attributes
     ----------
@@ -48,7 +49,14 @@ class Staged:
     gates : per stage, the gate's scores (n,), or None
     """
 
-    def __init__(self, judge: Judge, chain: Sequence[Subset], models: Sequence[Trained]) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        chain: Sequence[Subset],
+        models: Sequence[Trained],
+        met: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        self.met = met
         self.judge, self.chain, self.models = judge, list(chain), list(models)
         self.width = class_outputs(judge.problem.n_classes)
         everything = tuple(sorted({s for subset in chain for s in subset}))
@@ -70,10 +78,14 @@ class Staged:
         """What the judged rows meet at each stage, errors calibrated."""
         judge = self.judge
         meetings = []
-        for stop, gate in zip(self.stops, self.gates, strict=True):
-            wrong = chance_wrong(stop.margin, gate, stop.label == judge.y, judge.weight)
-            meetings.append(Meeting(stop.margin, gate, wrong, stop.cost))
-        cloud = cloud_chance(judge.hpc, judge.y, judge.weight)
+        for k, (stop, gate) in enumerate(zip(self.stops, self.gates, strict=True)):
+            right = stop.label == judge.y
+            known = gate if self.met is None else self._margins(self.met[k], right)
+            meetings.append(
+                Meeting(stop.margin, gate, chance_wrong(stop.margin, known, right, judge.weight), stop.cost)
+            )
+        every = None if self.met is None else self._margins(range(len(self.chain)), judge.hpc_label == judge.y)
+        cloud = cloud_chance(judge.hpc, judge.y, judge.weight, every)
         return Choices(meetings, cloud, self.forwarded.cost, judge.weight)
 
     def ends(self, k: int, cut: Cut) -> np.ndarray:
@@ -116,6 +128,9 @@ class Staged:
         }
         nodes = [*self._body(kept, cuts), *self._answers(kept, cuts)]
         return replace(point, params=params, policy=policy_of(self.judge.problem, self._parts, nodes))
+
+    def _margins(self, stages: Sequence[int], right: np.ndarray) -> np.ndarray | None:
+        return met_margins([self.stops[t].margin for t in stages if self.chain[t]], int((~right).sum()))
 
     def _classes(self, scorer: int) -> Slice:
         return Slice(scorer, 0, self.width)

@@ -16,7 +16,7 @@ import numpy as np
 
 from .binning import Bins
 from .boosting import Ensemble, TreeSettings, boost, ensemble_scores
-from .cuts import NEVER, best_bound
+from .cuts import NEVER, best_bound, best_way
 from .dag_rows import DagRows
 from .filter_tree import Bracket, bracket_of, learn_matches, play
 from .judge import Trained
@@ -79,9 +79,9 @@ def learn_state(
     is_plain : a filter tree and nothing else, as in the paper
     """
     learned = _learn(LEARNERS[learner](rows, s, costs.shape[1] - 1), costs, margin, weight, is_plain)
-    if is_plain or learner == "cut":
+    if is_plain:
         return learned
-    same = _learn(SameForAll(rows, s, costs.shape[1] - 1), costs, margin, weight, is_plain)
+    same = _learn(SameForAll(rows, costs.shape[1] - 1), costs, margin, weight, is_plain)
     spent, other = (costs[np.arange(len(costs)), choice] for _, choice in (learned, same))
     away = weight * (other - spent - np.average(other - spent, weights=weight))
     gain = float(weight @ (other - spent))
@@ -93,7 +93,7 @@ def _learn(
 ) -> tuple[StatePolicy, np.ndarray]:
     """A tree for the rows below the best cut where all others go one way, the cut for it, and both once more."""
     n, n_actions = costs.shape
-    bracket, cut = bracket_of(n_actions), NEVER if is_plain else _first_cut(costs, margin, weight)
+    bracket, cut = bracket_of(n_actions), NEVER if is_plain else best_way(costs, margin, weight)[0]
     choice = learn_matches(costs, weight * _below(margin, cut), bracket, matches)
     for turn in range(0 if is_plain else 2):
         before, cut = cut, -best_bound(-margin, weight * (costs[:, 0] - costs[np.arange(n), choice]))
@@ -102,18 +102,6 @@ def _learn(
         choice = learn_matches(costs, weight * _below(margin, cut), bracket, matches)
     policy = StatePolicy(bracket, n_actions, matches.trained(), matches.unseen.copy(), cut)
     return policy, np.where(margin >= cut, 0, choice)
-
-
-def _first_cut(costs: np.ndarray, margin: np.ndarray, weight: np.ndarray) -> float:
-    """The margin from which on rows best stop if all others take one and the same action, whichever it is."""
-    best, found = np.inf, -NEVER
-    for action in range(1, costs.shape[1]):
-        lost = weight * (costs[:, 0] - costs[:, action])
-        cut = -best_bound(-margin, lost)
-        spent = float(lost[margin >= cut].sum() + weight @ costs[:, action])
-        if spent < best:
-            best, found = spent, cut
-    return found
 
 
 def _below(margin: np.ndarray, cut: float) -> np.ndarray:
@@ -203,7 +191,7 @@ class TreeMatches:
 class SameForAll:
     """Learns whom all rows do best to send on: matches without a reading."""
 
-    def __init__(self, rows: DagRows, s: int, n_matches: int) -> None:
+    def __init__(self, rows: DagRows, n_matches: int) -> None:
         self.rows, self.bias = rows, np.zeros((len(rows.seen), n_matches))
         self.unseen = np.zeros((len(rows.fold), n_matches))
 
@@ -221,8 +209,4 @@ class SameForAll:
         return self.rows.trained(part, self.unseen, np.tile(self.bias[0], (len(self.rows.problem.valid.y), 1)))
 
 
-LEARNERS: dict[str, type[PolynomialMatches | TreeMatches | SameForAll]] = {
-    "polynomial": PolynomialMatches,
-    "trees": TreeMatches,
-    "cut": SameForAll,
-}
+LEARNERS: dict[str, type[PolynomialMatches | TreeMatches]] = {"polynomial": PolynomialMatches, "trees": TreeMatches}

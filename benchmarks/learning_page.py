@@ -1,0 +1,244 @@
+"""What the runs of ``learning.py`` come to: picks on the judged rows, their figures on test rows, tables, pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from learning_cases import BASELINES, CASES, Case
+from pictures import pyplot, save
+from scipy import stats
+
+from hardcase_edge.errors import InputError
+from hardcase_export.front import Front, Measured, Point, pick
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "learning.md"
+MAX_LOSSES = tuple(k * 0.00125 for k in range(21))
+WITHIN = 0.01
+EQUAL_LOSSES = (0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02)
+BUDGETS = (2, 3, 4, 5, 6, 7, 8)
+
+
+def picks_of(case: Case, run: dict[str, Any]) -> dict[str, Any]:
+    """Test figures of the policy picked for each loss, by method; "hardcase" is picked among all."""
+    (f0,) = _points(run, "hpc")
+    names = [m for m in case.methods if m in run]
+    out: dict[str, Any] = {"f0": f0.test.accuracy, "picks": {}}
+    for name in (*names, "hardcase"):
+        mine = [p for m in (names if name == "hardcase" else [name]) for p in _points(run, m)]
+        front = Front("unit", (f0, *mine))
+        out["picks"][name] = {str(loss): _picked(front, f0, loss, len(case.sensors)) for loss in MAX_LOSSES}
+    return out
+
+
+def _points(run: dict[str, Any], method: str) -> list[Point]:
+    out = []
+    for figures in run[method]:
+        valid, test = Measured(*figures[:4]), Measured(*figures[4:])
+        out.append(Point(method, {}, valid, test, ""))
+    return out
+
+
+def _picked(front: Front, f0: Point, loss: float, total: int) -> dict[str, Any]:
+    """Cut and loss on test rows of what is picked; f0 itself where nothing is near enough."""
+    try:
+        point = pick(front, max_loss=loss)
+    except InputError:
+        point = f0
+    return {
+        "method": point.method,
+        "cut": 1 - point.test.cost / total,
+        "loss": f0.test.accuracy - point.test.accuracy,
+        "forward_rate": point.test.forward_rate,
+    }
+
+
+# ---------------------------------------------------------------- the page
+
+
+def mean_curve(runs: list[dict[str, Any]], method: str) -> np.ndarray:
+    """(n_losses, 2): mean loss and mean cut on test rows of what is picked for each loss."""
+    return np.array(
+        [[np.mean([r["picks"][method][str(m)][key] for r in runs]) for key in ("loss", "cut")] for m in MAX_LOSSES]
+    )
+
+
+def cut_at(curve: np.ndarray, loss: float) -> float:
+    """The cut of a mean curve at a loss, between its points; nan outside them."""
+    order = np.argsort(curve[:, 0], kind="stable")
+    return float(np.interp(loss, curve[order, 0], curve[order, 1], left=np.nan))
+
+
+def within(runs: list[dict[str, Any]], method: str) -> dict[str, Any]:
+    """The pick with the most cut whose mean test loss is within a point, and its 95 % half-widths over splits."""
+    out: dict[str, Any] = {"max_loss": None, "cut": 0.0, "loss": 0.0, "cut_pm": 0.0, "loss_pm": 0.0}
+    for m in MAX_LOSSES:
+        loss = np.array([r["picks"][method][str(m)]["loss"] for r in runs])
+        cut = np.array([r["picks"][method][str(m)]["cut"] for r in runs])
+        if loss.mean() <= WITHIN and cut.mean() > out["cut"]:
+            t = stats.t.ppf(0.975, len(runs) - 1) / np.sqrt(len(runs)) if len(runs) > 1 else np.nan
+            pm = [float(t * v.std(ddof=1)) if len(runs) > 1 else None for v in (cut, loss)]
+            out = {"max_loss": m, "cut": float(cut.mean()), "loss": float(loss.mean()), "cut_pm": pm[0],
+                   "loss_pm": pm[1]}  # fmt: skip
+    return out
+
+
+def _ahead(curves: dict[str, np.ndarray], loss: float) -> float:
+    """How much more ``adapt-gbrt`` cuts than the best baseline that has a policy at this loss."""
+    return cut_at(curves["adapt-gbrt"], loss) - float(np.nanmax([cut_at(curves[m], loss) for m in BASELINES]))
+
+
+def table(case: Case, runs: list[dict[str, Any]]) -> str:
+    """A case as Markdown: each method within a point of f0, then cuts at equal losses."""
+    f0 = np.mean([r["f0"] for r in runs])
+    lines = [
+        f"## {case.title}",
+        "",
+        f"{len(runs)} splits of {case.sizes[0]:,}/{case.sizes[1]:,}/{case.sizes[2]:,} rows; f0 "
+        f"({case.n_trees} extremely randomised trees, max_features {case.max_features}) {f0:.4f} on test rows "
+        f"(to be at least {case.f0}).",
+        "",
+        "| method | `--max-loss` | cut of f0's cost (95 %) | points below f0 (95 %) |",
+        "|---|---|---|---|",
+    ]
+    for name in runs[0]["picks"]:
+        w = within(runs, name)
+        if w["max_loss"] is None:
+            lines.append(f"| {name} | | 0.0 % | f0 itself |")
+            continue
+        pm = [f" ± {100 * w[k]:.{d}f}" if w[k] is not None else "" for k, d in (("cut_pm", 1), ("loss_pm", 2))]
+        lines.append(f"| {name} | {w['max_loss']} | {100 * w['cut']:.1f} %{pm[0]} | {100 * w['loss']:.2f}{pm[1]} |")
+    lines += ["", "Cut at equal loss on test rows, between the points of the mean curves:", ""]
+    shown = [m for m in (*BASELINES, "adapt-gbrt", "dag") if m in runs[0]["picks"]]
+    curves = {m: mean_curve(runs, m) for m in shown}
+    lines += ["| points below f0 | " + " | ".join((*shown, "adapt-gbrt ahead of the best baseline")) + " |"]
+    lines += ["|---" * (len(shown) + 2) + "|"]
+    for loss in EQUAL_LOSSES:
+        cuts = {m: 100 * cut_at(curves[m], loss) for m in shown}
+        ahead = 100 * _ahead(curves, loss)
+        cells = ["" if np.isnan(c) else f"{c:.1f} %" for c in cuts.values()]
+        lines.append(f"| {100 * loss:.2f} | " + " | ".join([*cells, "" if np.isnan(ahead) else f"{ahead:+.1f}"]) + " |")
+    reached = max(100 * within(runs, m)["cut"] for m in runs[0]["picks"] if m != "dag")
+    lines += ["", f"To reach: a cut of {100 * case.cut:.0f} % within a point; reached: {reached:.1f} %."]
+    if case.ahead is not None:
+        enough = [x for x in np.arange(0.0025, 0.02, 0.0001) if _ahead(curves, x) >= case.ahead]
+        said = (
+            f"reached from {100 * enough[0]:.2f} to {100 * enough[-1]:.2f} points below f0" if enough else "not reached"
+        )
+        lines += [
+            f"Ahead of the best baseline at equal accuracy, to reach: {100 * case.ahead:.0f} points of cut; "
+            f"{said}; at a point: {100 * _ahead(curves, WITHIN):.1f}."
+        ]
+    if case.graph_cut is not None and "dag" in shown:
+        cut = 100 * cut_at(curves["dag"], WITHIN)
+        lines += [f"By `dag`, to reach: {100 * case.graph_cut:.0f} % within a point; at a point: {cut:.1f} %."]
+    return "\n".join(lines)
+
+
+def budget_tables(runs: Sequence[dict[str, Any]]) -> str:
+    """Mean test error of each method for a budget, mixed and picked, and whether ``dag`` is under both baselines."""
+    names = (*BASELINES, "adapt-gbrt", "dag")
+    lines = []
+    for what, error_at in (("the best mix of two policies", _mixed_error), ("the pick", _picked_error)):
+        found = {n: [float(np.mean([error_at(_points(r, n), b) for r in runs])) for b in BUDGETS] for n in names}
+        lines += [f"Error on test rows of {what} for a budget (mean cost on judged rows), {len(runs)} splits:", ""]
+        lines += ["| budget | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+        for k, budget in enumerate(BUDGETS):
+            cells = ["" if np.isnan(found[n][k]) else f"{found[n][k]:.4f}" for n in names]
+            lines.append(f"| {budget} | " + " | ".join(cells) + " |")
+        under = [str(b) for k, b in enumerate(BUDGETS) if found["dag"][k] < min(found[n][k] for n in BASELINES)]
+        lines += ["", f"`dag` is under both baselines, to reach: at every budget; it is at: {', '.join(under)}.", ""]
+    return "\n".join(lines[:-1])
+
+
+def _picked_error(points: Sequence[Point], budget: float) -> float:
+    try:
+        return 1 - pick(Front("unit", tuple(points)), budget=budget).test.accuracy
+    except InputError:
+        return float("nan")
+
+
+def _mixed_error(points: Sequence[Point], budget: float) -> float:
+    """Of a fleet of which a part runs one policy and the rest another: those on the hull of the judged rows."""
+    hull: list[Point] = []
+    for p in sorted(points, key=lambda p: (p.valid.cost, -p.valid.accuracy)):
+        if hull and p.valid.accuracy <= hull[-1].valid.accuracy:
+            continue
+        while len(hull) > 1 and _slope(hull[-2], hull[-1]) <= _slope(hull[-1], p):
+            hull.pop()
+        hull.append(p)
+    costs, errors = [p.valid.cost for p in hull], [1 - p.test.accuracy for p in hull]
+    return float(np.interp(budget, costs, errors, left=np.nan))
+
+
+def _slope(a: Point, b: Point) -> float:
+    """Accuracy gained per unit of cost, on the judged rows."""
+    return (b.valid.accuracy - a.valid.accuracy) / max(b.valid.cost - a.valid.cost, 1e-12)
+
+
+HEAD = """# Letters and Covertype
+
+Written by `make bench-learning` (`benchmarks/learning.py`) from `benchmarks/results/learning.json`. Each split is drawn
+by its seed (rows: `benchmarks/results/splits.npz`), f0 is fitted on its training rows, all choices are made on
+its training and validation rows, and test rows are only reported. Costs are by the one meter; a forwarded case buys
+every sensor. `dag` stands on the nested sets of two chains. A loss is f0's accuracy on the split's test rows less the
+policy's. The rig's tables are [here](rig.md).
+"""
+
+
+def draw(name: str, runs: list[dict[str, Any]], path: Path) -> None:
+    """The mean curves of a case: cut over points lost, a line per method."""
+    figure, axes = pyplot().subplots(figsize=(7.2, 4.2), layout="constrained")
+    for method in runs[0]["picks"]:
+        curve = mean_curve(runs, method)
+        style = "-" if method not in BASELINES else "--"
+        axes.plot(100 * curve[:, 0], 100 * curve[:, 1], f"o{style}", markersize=3.5, linewidth=1, label=method)
+    axes.axvline(100 * WITHIN, color="#999999", linewidth=0.8)
+    axes.set_xlabel("points of accuracy below f0, on test rows")
+    axes.set_ylabel("cut of f0's cost (%)")
+    axes.set_title(CASES[name].title, fontsize=9)
+    axes.grid(alpha=0.3)
+    axes.legend(loc="lower right")
+    save(figure, path)
+
+
+def picked_runs(case: Case, by_seed: dict[str, Any]) -> list[dict[str, Any]]:
+    """The picks of every seed that has the baselines, of the methods that all of these have."""
+    runs = [by_seed[s] for s in sorted(by_seed, key=int) if set(by_seed[s]) >= set(BASELINES)]
+    common = set.intersection(*(set(run) for run in runs))
+    return [picks_of(case, {m: run[m] for m in run if m in common}) for run in runs]
+
+
+def draw_errors(name: str, runs: Sequence[dict[str, Any]], path: Path) -> None:
+    """Test error over mean cost, a line per method: the paper on graphs has it as figure 4."""
+    figure, axes = pyplot().subplots(figsize=(6.0, 3.8), layout="constrained")
+    total = len(CASES[name].sensors)
+    costs = np.linspace(0.5, total, 60)
+    for method in ("static", "cascade", "adapt-gbrt", "dag"):
+        points = [np.array(run[method])[:, 4:6] for run in runs]
+        points = [p[np.argsort(p[:, 1], kind="stable")] for p in points]
+        errors = [np.interp(costs, p[:, 1], 1 - p[:, 0], left=np.nan, right=np.nan) for p in points]
+        axes.plot(costs, np.mean(errors, axis=0), "--" if method in BASELINES else "-", label=method)
+    axes.set_xlabel("mean cost (sensors of cost 1)")
+    axes.set_ylabel("error on test rows")
+    axes.set_title(CASES[name].title, fontsize=9)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    save(figure, path)
+
+
+def page(results: dict[str, Any]) -> str:
+    """All cases that have runs, and their pictures."""
+    texts = []
+    for name, by_seed in results.items():
+        runs = picked_runs(CASES[name], by_seed)
+        draw(name, runs, PAGE.parent / f"learning-{name}.svg")
+        pictures = f"![Cut over points lost](learning-{name}.svg)"
+        with_dag = [run for run in by_seed.values() if "dag" in run]
+        if with_dag:
+            draw_errors(name, with_dag, PAGE.parent / f"dag-{name}.svg")
+            pictures += f"\n\n{budget_tables(with_dag)}\n\n![Error over cost](dag-{name}.svg)"
+        texts.append(f"{table(CASES[name], runs)}\n\n{pictures}")
+    return HEAD + "\n" + "\n\n".join(texts) + "\n"
