@@ -36,6 +36,7 @@ class Case:
     max_features: str | float = "sqrt"  # what each of their splits chooses from
     ahead: float | None = None  # cut, to reach over the best baseline at equal accuracy
     graph_cut: float | None = None  # to reach by "dag", within a point of f0
+    every_budget: bool = False  # "dag" is to be under both baselines at
     in_order: bool = False  # one split, in the file's order: the authors' own
 
 
@@ -90,6 +91,7 @@ CASES = {
         0.885,
         n_trees=100,
         max_features=0.35,
+        every_budget=True,
     ),
     "covertype-2": Case(
         "Covertype, classes 1-3 against 4-7, 54 features of cost 1",
