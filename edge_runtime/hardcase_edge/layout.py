@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
+from collections.abc import Sequence
 
 from .program import ARGMAX, MARGIN, THRESHOLD, TOURNAMENT, Number
 
@@ -23,8 +24,8 @@ __all__ = [
     "RULES",
     "Pools",
     "Tensor",
+    "are_held",
     "from_key",
-    "is_held",
     "to_key",
 ]
 
@@ -41,6 +42,7 @@ PACKED_COLUMNS = 127  # at most: a position fits a byte
 Tensor = array | memoryview  # type: ignore[type-arg]
 Pools = dict[str, Tensor]  # read only; who writes has arrays
 
+_CODES = {"i32": "i", "f32": "f", "f64": "d"}
 _BITS = {"f32": ("<f", "<i", 0x7FFF_FFFF), "f64": ("<d", "<q", 0x7FFF_FFFF_FFFF_FFFF)}
 
 
@@ -62,14 +64,14 @@ def from_key(key: int, dtype: str) -> Number:
     return float(value)
 
 
-def is_held(value: Number, dtype: str) -> bool:
-    """Whether this type holds exactly this number."""
+def are_held(values: Sequence[Number], dtype: str) -> bool:
+    """Whether this type holds exactly each of these numbers; no i32 is INT32_MIN, the mark for missing."""
+    wanted = list(values)
     try:
-        key = to_key(value, dtype)
-        back = from_key(key, dtype)
+        held = array(_CODES[dtype], map(int, wanted) if dtype == "i32" else wanted).tolist()
     except (OverflowError, ValueError):
         return False
-    return back == value and (dtype != "i32" or -(2**31) < key < 2**31)
+    return held == wanted and (dtype != "i32" or -(2**31) not in held)
 
 
 assert sys.byteorder == "little", "hardcase-edge runs on little-endian machines only"
