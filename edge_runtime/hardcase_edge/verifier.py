@@ -19,6 +19,7 @@ from .checks import I32, SAFE, in_range, integers, need
 from .errors import ProgramError
 from .layout import DTYPES, are_held
 from .meter import Meter, evaluate_polynomial
+from .outline import Outline
 from .paths import bits_of, cost_range, lengths, targets_of
 from .program import (
     ARGMAX,
@@ -65,6 +66,7 @@ class Report:
     session_bytes: int  # codes and scores a kernel keeps for a session
     longest_path: int  # nodes
     unproved: tuple[int, ...]  # opaque scorers: their insides cannot be seen
+    outlines: tuple[Outline, ...]  # of each scorer, empty where it has no trees
 
 
 def verify(program: Program) -> Report:
@@ -97,6 +99,7 @@ def verify(program: Program) -> Report:
         session_bytes=4 * len(program.columns) + 8 * sum(widths) + 2 * len(program.sensors),
         longest_path=longest,
         unproved=tuple(k for k, s in enumerate(program.scorers) if isinstance(s, Opaque)),
+        outlines=tuple([one.outline for one in proved]),
     )
 
 
