@@ -28,7 +28,7 @@ from .layout import (
     TREE,
     Pools,
     Tensor,
-    from_key,
+    from_keys,
 )
 from .program import (
     MISSING,
@@ -179,7 +179,7 @@ def _read_column(r: _Reader, features: list[Feature]) -> Column:
         raise ProgramError(f"column rule {rule} is none of 0 (affine) and 1 (rank)")
     dtype = features[feature].dtype
     keys = r.get("i64" if dtype == "f64" else "i32", offset, count)
-    thresholds = tuple([from_key(k, dtype) for k in keys])
+    thresholds = from_keys(keys, dtype)
     if any(map(ge, keys, keys[1:])) or (dtype != "i32" and MINUS_ZERO in keys):
         raise ProgramError("the thresholds of a rank column do not increase, or one is minus zero")
     return Column(feature, Rank(thresholds))

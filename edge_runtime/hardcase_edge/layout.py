@@ -25,7 +25,7 @@ __all__ = [
     "Pools",
     "Tensor",
     "are_held",
-    "from_key",
+    "from_keys",
     "to_key",
 ]
 
@@ -55,13 +55,13 @@ def to_key(value: Number, dtype: str) -> int:
     return int(bits) if bits >= 0 else bits ^ flip
 
 
-def from_key(key: int, dtype: str) -> Number:
-    """The reading with this key."""
+def from_keys(keys: Sequence[int], dtype: str) -> tuple[Number, ...]:
+    """The readings with these keys."""
     if dtype == "i32":
-        return key
-    number, integer, flip = _BITS[dtype]
-    (value,) = struct.unpack(number, struct.pack(integer, key if key >= 0 else key ^ flip))
-    return float(value)
+        return tuple(keys)
+    _, _, flip = _BITS[dtype]
+    bits = array("i" if dtype == "f32" else "q", [key if key >= 0 else key ^ flip for key in keys])
+    return tuple(array(_CODES[dtype], bits.tobytes()))
 
 
 def are_held(values: Sequence[Number], dtype: str) -> bool:
