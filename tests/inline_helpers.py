@@ -13,7 +13,7 @@ from typing import Any
 
 from hardcase_edge.golden import GoldenCase
 from hardcase_edge.image import Image
-from hardcase_edge.layout import from_key, to_key
+from hardcase_edge.layout import from_keys, to_key
 from hardcase_edge.program import (
     CODE_MAX,
     Acquire,
@@ -141,7 +141,8 @@ def _beside(rng: random.Random, x: Any, dtype: str) -> Any:
     near = to_key(x, dtype) + rng.choice([-1, 0, 0, 1])
     if dtype == "i32":
         return max(-(2**31) + 1, min(2**31 - 1, near))
-    return x if not math.isfinite(from_key(near, dtype)) else from_key(near, dtype)
+    (reading,) = from_keys([near], dtype)
+    return x if not math.isfinite(reading) else reading
 
 
 def _extreme(rng: random.Random, dtype: str) -> Any:

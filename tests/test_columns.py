@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardcase_edge.columns import fixed, make_coder, normalise
-from hardcase_edge.layout import from_key, is_held, to_key
+from hardcase_edge.layout import are_held, from_keys, to_key
 from hardcase_edge.program import CODE_MAX, Affine, Column, Rank
 from tests.oracle import affine_code, key, rank_code
 from tests.strategies import random_reading, round_f32
@@ -50,7 +50,7 @@ def test_neighbouring_floats_have_neighbouring_keys() -> None:
 @many
 def test_keys_of_doubles_order_as_the_doubles(a: float, b: float) -> None:
     assert (to_key(a, "f64") < to_key(b, "f64")) == (a < b)
-    assert from_key(to_key(a, "f64"), "f64") == a
+    assert from_keys([to_key(a, "f64"), to_key(b, "f64")], "f64") == (a, b)
     assert to_key(a, "f64") == key(a, "f64")
 
 
@@ -58,7 +58,7 @@ def test_keys_of_doubles_order_as_the_doubles(a: float, b: float) -> None:
 @many
 def test_keys_of_floats_order_as_the_floats(a: float, b: float) -> None:
     assert (to_key(a, "f32") < to_key(b, "f32")) == (a < b)
-    assert from_key(to_key(a, "f32"), "f32") == a
+    assert from_keys([to_key(a, "f32"), to_key(b, "f32")], "f32") == (a, b)
     assert to_key(a, "f32") == key(a, "f32")
 
 
@@ -83,7 +83,9 @@ def test_keys_of_floats_order_as_the_floats(a: float, b: float) -> None:
     ],
 )
 def test_a_type_holds_a_number_or_it_does_not(value: Any, dtype: str, expected: bool) -> None:
-    assert is_held(value, dtype) is expected
+    assert are_held([value], dtype) is expected
+    assert are_held([0, value, 1], dtype) is expected
+    assert are_held([], dtype)
 
 
 # ---------------------------------------------------------------- readings

@@ -147,7 +147,7 @@ def test_a_very_deep_tree_is_walked_without_recursion() -> None:
     children = tuple((-1 - i, i + 1 if i + 1 < n else -1 - n) for i in range(n))
     tree = Tree(0, 1, (0,) * n, (0,) * n, (True,) * n, children, tuple([0] * n + [9]))
     program = one_column(Trees((0,), (0,), (tree,)))
-    assert proofs(program)[0].depths == (n,)
+    assert proofs(program)[0].outline.shapes[0].depth == n
     assert score(program, [1]) == [9]
     assert score(program, [0]) == [0]
 

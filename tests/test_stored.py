@@ -17,6 +17,7 @@ from hardcase_edge.errors import ProgramError
 from hardcase_edge.evaluator import PYTHON, decide, has_kernel, open_machine
 from hardcase_edge.image import make_image
 from hardcase_edge.layout import TREE
+from hardcase_edge.outline import Shape, outline_of
 from hardcase_edge.program import (
     Acquire,
     Affine,
@@ -100,6 +101,16 @@ def test_both_evaluators_decide_as_they_do_with_tuples():
         assert [first, first] == others
 
 
+def test_an_image_is_the_same_by_the_outlines_of_the_verifier():
+    program = stored_program()
+    outlines = verify(program).outlines
+    assert outlines[0] == outline_of(TREES) == outline_of(stored_trees())
+    assert outlines[0].shapes == (Shape(0, 2, 3, 2), Shape(1, 1, 2, 2), Shape(0, 1, 0, 0))
+    assert outlines[0].splits == {(0, True), (1, False)}
+    assert not outlines[1].shapes
+    assert make_image(program, outlines) == make_image(program)
+
+
 def test_no_tree_of_a_bundle_is_kept(monkeypatch):
     many = Tree(0, 1, (0,) * 255, tuple(range(255)), (True,) * 255, (), tuple(range(1000, 1256)))
     trees = tuple(replace(many, thresholds=tuple(range(k, k + 255))) for k in range(1000, 1200))
@@ -114,8 +125,10 @@ def test_no_tree_of_a_bundle_is_kept(monkeypatch):
     assert held < 40_000, "trees have become objects"
     made = []
     monkeypatch.setattr(stored, "Tree", lambda *values: made.append(values) or Tree(*values))
-    verify(bundle.program)
+    outlines = verify(bundle.program).outlines
     assert len(made) <= len(trees) + 8, "the verifier goes over them once"
+    make_image(bundle.program, outlines)
+    assert len(made) <= 2 * len(trees) + 16, "and the image once"
 
 
 def changed(tree, word, value):

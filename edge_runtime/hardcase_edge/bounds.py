@@ -6,9 +6,11 @@ Bounds are on the sum of absolute values, so they hold for every partial sum in 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
-from .checks import I32, SAFE, in_range, integers, need
+from .checks import I32, SAFE, in_range, integers, need, whole
 from .errors import ProgramError
+from .outline import Outline, shape_of
 from .program import CODE_MAX, Affine, Column, Number, Opaque, Polynomial, Program, Stack, Tree, Trees
 from .record import record
 
@@ -24,8 +26,8 @@ class Proved:
 
     outputs: tuple[int, ...]  # each output's largest absolute value
     operations: int  # tree steps, multiplications and additions
-    depths: tuple[int, ...] = ()  # of each tree
     leaves: tuple[int, ...] = ()  # each tree's largest absolute leaf
+    outline: Outline = Outline((), frozenset())  # of an ensemble
 
 
 def prove_scorer(program: Program, index: int, before: Sequence[Proved]) -> Proved:
@@ -112,52 +114,53 @@ def _trees(p: Program, s: Trees, what: str) -> Proved:
     need(len(s.columns) <= MAX_TREE_COLUMNS, f"{what}: {len(s.columns)} columns, at most {MAX_TREE_COLUMNS}")
     integers(s.base, f"{what}: a base score")
     outputs = [int(abs(b)) for b in s.base]
-    leaves, depths, work = [], [], len(s.base)
+    leaves, shapes = [], []
+    splits: set[tuple[int, bool]] = set()
     for t, tree in enumerate(s.trees):
-        place = f"{what}, tree {t}"
-        ok = tree.width >= 1 and 0 <= tree.output <= len(outputs) - tree.width
-        need(ok, f"{place}: outputs {tree.output} to {tree.output + tree.width} of {len(outputs)}")
-        _check_tree(tree, len(s.columns), place)
-        sizes = [int(max(map(abs, tree.leaves[j :: tree.width]))) for j in range(tree.width)]
-        for j, size in enumerate(sizes, tree.output):
+        try:
+            reached = _tree(tree, len(s.columns), len(outputs))
+            shapes.append(shape_of(tree))
+        except ProgramError as error:
+            raise ProgramError(f"{what}, tree {t}: {error}") from None
+        splits.update(zip(tree.splits, tree.missing_left, strict=True))
+        leaves.append(max(reached))
+        for j, size in enumerate(reached, tree.output):
             outputs[j] += size
-        leaves.append(max(sizes))
-        depths.append(_depth(tree))
-        work += depths[-1] + tree.width
     top = max(outputs, default=0)
     need(top <= I32, f"{what}: a sum may reach {top} and leave 32 bits")
-    return Proved(tuple(outputs), work, tuple(depths), tuple(leaves))
+    work = len(s.base) + sum([shape.depth + shape.width for shape in shapes])
+    return Proved(tuple(outputs), work, tuple(leaves), Outline(tuple(shapes), frozenset(splits)))
 
 
-def _check_tree(tree: Tree, n_columns: int, place: str) -> None:
-    n = len(tree.splits)
-    need(n <= MAX_TREE_NODES, f"{place}: {n} nodes, at most {MAX_TREE_NODES}")
-    ok = len(tree.thresholds) == len(tree.missing_left) == n and len(tree.leaves) == (n + 1) * tree.width
-    need(ok, f"{place}: {n} nodes want {n} thresholds and {n + 1} leaves of width {tree.width}")
-    in_range(tree.splits, n_columns, f"{place}: column position")
-    integers(tree.leaves, f"{place}: a leaf", CODE_MAX)
-    integers(tree.thresholds, f"{place}: a threshold", CODE_MAX)
-    if (CODE_MAX, False) in zip(tree.thresholds, tree.missing_left, strict=True):  # missing, +32767, must stay right
-        raise ProgramError(f"{place}: the threshold {CODE_MAX} would send missing to the left")
+def _tree(tree: Tree, n_columns: int, n_outputs: int) -> list[int]:
+    """The largest absolute leaf of each of its outputs. That no node leads back is for ``shape_of`` to see.
+
+    There may be thousands of trees, so what is said when a rule does not hold is only put in words then.
+    """
+    n, width = len(tree.splits), tree.width
+    if width < 1 or not 0 <= tree.output <= n_outputs - width:
+        raise ProgramError(f"outputs {tree.output} to {tree.output + width} of {n_outputs}")
+    if n > MAX_TREE_NODES:
+        raise ProgramError(f"{n} nodes, at most {MAX_TREE_NODES}")
+    if not len(tree.thresholds) == len(tree.missing_left) == n or len(tree.leaves) != (n + 1) * width:
+        raise ProgramError(f"{n} nodes want {n} thresholds and {n + 1} leaves of width {width}")
+    in_range(tree.splits, n_columns, "column position")
+    whole(tree.leaves, "a leaf")
+    columns = [sorted(tree.leaves[j::width]) for j in range(width)]
+    reached = [int(max(-column[0], column[-1])) for column in columns]
+    if max(reached) > CODE_MAX:
+        odd = next(leaf for leaf in tree.leaves if abs(leaf) > CODE_MAX)
+        raise ProgramError(f"a leaf is {odd}, outside +-{CODE_MAX}")
+    integers(tree.thresholds, "a threshold", CODE_MAX)
+    if CODE_MAX in tree.thresholds and (CODE_MAX, False) in zip(tree.thresholds, tree.missing_left, strict=True):
+        raise ProgramError(f"the threshold {CODE_MAX} would send missing to the left")  # missing is +32767 there
     if not tree.children:
-        need((n + 1) & n == 0, f"{place}: {n} nodes are no complete tree")
-        return
-    need(len(tree.children) == n, f"{place}: {len(tree.children)} pairs of children for {n} nodes")
-    ok = sorted([c for pair in tree.children for c in pair]) == [*range(-n - 1, 0), *range(1, n)]
-    need(ok, f"{place}: every node but the first, and every leaf, must be the child of exactly one node")
-    for i, (left_child, right_child) in enumerate(tree.children):
-        if 0 <= left_child <= i or 0 <= right_child <= i:
-            raise ProgramError(f"{place}: node {i} leads back to {left_child}, {right_child}")
-
-
-def _depth(tree: Tree) -> int:
-    if not tree.children:
-        return len(tree.splits).bit_length()
-    depths = [0] * len(tree.children)
-    for i in range(len(depths) - 1, -1, -1):
-        a, b = tree.children[i]
-        depths[i] = 1 + max(depths[a] if a > 0 else 0, depths[b] if b > 0 else 0)
-    return depths[0]
+        need((n + 1) & n == 0, f"{n} nodes are no complete tree")
+        return reached
+    need(len(tree.children) == n, f"{len(tree.children)} pairs of children for {n} nodes")
+    if sorted(chain.from_iterable(tree.children)) != [*range(-n - 1, 0), *range(1, n)]:
+        raise ProgramError("every node but the first, and every leaf, must be the child of exactly one node")
+    return reached
 
 
 def _stack(p: Program, s: Stack, what: str, before: Sequence[Proved]) -> Proved:
@@ -173,7 +176,7 @@ def _stack(p: Program, s: Stack, what: str, before: Sequence[Proved]) -> Proved:
             raise ProgramError(f"{what}: tree {m} has leaves of width {width}, not 1")
     known = before[s.trees]
     outputs = _sums(s.weights, s.bias, [known.leaves[m] for m in s.members], CODE_MAX, what, "trees")
-    work = sum([known.depths[m] for m in s.members]) + (len(s.members) + 1) * len(s.bias)
+    work = sum([known.outline.shapes[m].depth for m in s.members]) + (len(s.members) + 1) * len(s.bias)
     return Proved(outputs, work)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .decoder import decode
-from .digest import sha256
+from .digest import sha256, sha256_twice
 from .encoder import encode
 from .errors import BundleError, BundleVersionError, InputError
 from .golden import GoldenCase, decode_golden, encode_golden
@@ -133,7 +133,8 @@ def unpack_bundle(data: bytes, *, allow_draft: bool = False) -> Bundle:
     """
     if len(data) < 8 + 2 + 32:
         raise BundleError(f"the file has {len(data)} bytes, too few for a bundle; copy it again")
-    if sha256(memoryview(data)[:-32]) != data[-32:]:
+    checksum, name = sha256_twice(data, len(data) - 32)
+    if checksum != data[-32:]:
         raise BundleError("the bundle is damaged (its checksum does not match its bytes); copy it again")
     header, start = _header(data)
     meta = header.pop("__metadata__", None)
@@ -151,7 +152,7 @@ def unpack_bundle(data: bytes, *, allow_draft: bool = False) -> Bundle:
         raise BundleError("this is a draft with floating-point numbers; make a bundle of it with hardcase export")
     manifest = _parse(meta["manifest"], "manifest")
     golden = decode_golden(tensors, program)
-    return Bundle(manifest, program, golden, sha256(data).hex(), is_draft)
+    return Bundle(manifest, program, golden, name.hex(), is_draft)
 
 
 def _parse(text: str, what: str) -> dict[str, Any]:

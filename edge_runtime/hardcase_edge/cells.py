@@ -17,7 +17,7 @@ from .program import CODE_MAX, Affine, Program, Rank
 from .record import record
 from .sections import Sections
 
-__all__ = ["SMALL_CELLS", "SMALL_VALUES", "Cell", "Cells"]
+__all__ = ["SMALL_CELLS", "SMALL_VALUES", "Cell", "Cells", "Splits"]
 
 SMALL_CELLS = 256  # a tree names one in a byte
 SMALL_VALUES = 254  # 1 to 254; 0 and 255 are missing
@@ -44,23 +44,23 @@ class Cells:
 
     def __init__(self, program: Program) -> None:
         self._p = program
-        self._wanted: dict[Cell, int] = {}
+        self._exact: set[int] = set()
+        self._small: set[tuple[int, bool]] = set()
+        self._wide: set[tuple[int, bool]] = set()
+        self._number: dict[Cell, int] = {}
+        self._moved: dict[tuple[int, bool, bool], tuple[int, Callable[[int], int]]] = {}
         self.columns: list[Cell] = []
 
     # ------------------------------------------------------------ wanting
 
     def want_polynomial(self, columns: tuple[int, ...]) -> None:
         """A polynomial reads these columns."""
-        for c in columns:
-            self._wanted.setdefault(Cell(c, True, False, True), 0)
+        self._exact.update(columns)
 
     def want_trees(self, splits: set[tuple[int, bool]]) -> bool:
         """Trees read these columns, each with missing to the left (False) or right; whether they are small."""
-        small = {Cell(c, False, right) for c, right in splits}
-        have = {cell for cell in self._wanted if not cell.is_wide}
-        is_small = all(self.n_values(c) <= SMALL_VALUES for c, _ in splits) and len(small | have) <= SMALL_CELLS
-        for c, right in sorted(splits):
-            self._wanted.setdefault(Cell(c, not is_small, right), 0)
+        is_small = all(self.n_values(c) <= SMALL_VALUES for c, _ in splits) and len(self._small | splits) <= SMALL_CELLS
+        (self._small if is_small else self._wide).update(splits)
         return is_small
 
     def n_values(self, column: int) -> int:
@@ -74,8 +74,11 @@ class Cells:
 
     def number(self) -> None:
         """Give every wanted cell its number: those with missing to the left first, small and wide for themselves."""
+        wanted = [Cell(c, True, False, True) for c in self._exact]
+        wanted += [Cell(c, False, right) for c, right in self._small]
+        wanted += [Cell(c, True, right) for c, right in self._wide]
         by_feature: dict[int, list[Cell]] = {}
-        for cell in sorted(self._wanted, key=lambda c: (c.column, c.is_wide, c.is_exact, c.is_right)):
+        for cell in sorted(wanted, key=lambda c: (c.column, c.is_wide, c.is_exact, c.is_right)):
             by_feature.setdefault(self._p.columns[cell.column].feature, []).append(cell)
         self._by_feature = by_feature
         self.columns = [c for s in self._p.sensors for f in s.features for c in by_feature.get(f, [])]
@@ -83,7 +86,7 @@ class Cells:
         for is_wide in (False, True):
             ours = [c for c in self.columns if c.is_wide == is_wide]
             ours.sort(key=lambda c: c.is_right)  # stable: else in the order in which they are fed
-            self._wanted.update((c, k) for k, c in enumerate(ours))
+            self._number.update((c, k) for k, c in enumerate(ours))
             counts += [sum(not c.is_right for c in ours), len(ours)]
         self.counts: tuple[int, ...] = tuple(counts)  # small left, small, wide left, wide
 
@@ -93,16 +96,15 @@ class Cells:
 
     def wide(self, column: int) -> int:
         """The cell that a polynomial reads."""
-        return self._wanted[Cell(column, True, False, True)]
+        return self._number[Cell(column, True, False, True)]
 
     def split(self, column: int, threshold: int, is_right: bool, is_small: bool) -> tuple[int, int]:
         """Cell and threshold of a tree's node: right is where the cell is above that threshold."""
-        cell, move = self.mover(column, is_right, is_small)
+        kind = column, is_right, is_small
+        if kind not in self._moved:
+            self._moved[kind] = self._number[Cell(column, not is_small, is_right)], self._thresholds(column, is_small)
+        cell, move = self._moved[kind]
         return cell, move(threshold)
-
-    def mover(self, column: int, is_right: bool, is_small: bool) -> tuple[int, Callable[[int], int]]:
-        """The cell of such nodes, and what makes its threshold of the column's."""
-        return self._wanted[Cell(column, not is_small, is_right)], self._thresholds(column, is_small)
 
     # ------------------------------------------------------------ rules
 
@@ -151,7 +153,7 @@ class Cells:
 
         def made(kind: int, a: int, b: int) -> bytes:
             flags = cell.is_wide | 2 * DTYPES.index(dtype)
-            return struct.pack("<BBHIHH", kind, flags, self._wanted[cell], a & 0xFFFF_FFFF, b, at_reading // 4)
+            return struct.pack("<BBHIHH", kind, flags, self._number[cell], a & 0xFFFF_FFFF, b, at_reading // 4)
 
         before = self.of_feature(column.feature)
         k = before.index(cell)
@@ -163,3 +165,17 @@ class Cells:
             return made(DIRECT, int(rule.thresholds[0]), self._span(cell.column))
         keys = [to_key(t, dtype) for t in rule.thresholds]
         return made(RANK, out.i64(keys) if dtype == "f64" else out.i32(keys), len(keys))
+
+
+class Splits(dict[tuple[int, int, bool], tuple[int, int]]):
+    """Cell and threshold of nodes, by column, threshold and whether missing goes left: many nodes are alike."""
+
+    def __init__(self, cells: Cells, is_small: bool) -> None:
+        super().__init__()
+        self._cells = cells
+        self._is_small = is_small
+
+    def __missing__(self, node: tuple[int, int, bool]) -> tuple[int, int]:
+        column, threshold, missing_left = node
+        self[node] = found = self._cells.split(column, threshold, not missing_left, self._is_small)
+        return found

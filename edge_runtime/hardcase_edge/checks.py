@@ -1,4 +1,4 @@
-"""The small questions every proof asks: is it so, is it an index of ours, is it an integer of that width."""
+"""The small questions every proof asks: is it so, is it an index of ours, is it an integer, is it one of that width."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .errors import ProgramError
 from .program import Number
 
-__all__ = ["I32", "SAFE", "in_range", "integers", "need"]
+__all__ = ["I32", "SAFE", "in_range", "integers", "need", "whole"]
 
 I32 = 2**31 - 1
 SAFE = 2**62  # sums stay below, so that a difference of two fits 64 bits
@@ -26,11 +26,16 @@ def in_range(indices: Sequence[int], count: int, what: str) -> None:
         raise ProgramError(f"{what} {bad} is named, there are {count}")
 
 
-def integers(values: Sequence[Number], what: str, limit: int = SAFE) -> None:
-    """Raise a ProgramError unless all are integers in +-limit."""
-    if not {int}.issuperset(map(type, values)):
+def whole(values: Sequence[Number], what: str) -> None:
+    """Raise a ProgramError unless all are integers."""
+    if [*map(type, values)].count(int) < len(values):
         odd = next(v for v in values if type(v) is not int)
         raise ProgramError(f"{what} is {odd!r}: a program holds integers (this is a draft: quantise it)")
+
+
+def integers(values: Sequence[Number], what: str, limit: int = SAFE) -> None:
+    """Raise a ProgramError unless all are integers in +-limit."""
+    whole(values, what)
     if values and not -limit <= min(values) <= max(values) <= limit:
         bad = next(v for v in values if not -limit <= v <= limit)
         raise ProgramError(f"{what} is {bad}, outside +-{limit}")

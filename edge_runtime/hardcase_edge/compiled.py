@@ -5,7 +5,7 @@ Only ``evaluator`` imports this module; importing it fails where the extension w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _kernel  # type: ignore[attr-defined]
@@ -17,6 +17,7 @@ from .program import Program
 from .session import CLOUD, DEGRADED, LOCAL, NOT_READINGS, Decision, NeedReply, NeedSensors
 
 if TYPE_CHECKING:
+    from .outline import Outline
     from .session import Session
 
 __all__ = ["CompiledMachine"]
@@ -27,7 +28,7 @@ class CompiledMachine:
 
     ``session`` and ``decide`` are the image's own methods, as a call of Python's would take as long as a decision. A
     row for ``decide`` may be a list or, where all features have one type and sensors name them in order, any buffer of
-    that type that is aligned to 8: ``array("f", ...)``, a row of a numpy array.
+    that type that is aligned to 8: ``array("f", ...)``, a row of a numpy array. ``outlines`` as for ``make_image``.
 
     Raises
     ------
@@ -35,7 +36,7 @@ class CompiledMachine:
         The kernel cannot run this program.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, outlines: Sequence[Outline] | None = None) -> None:
         self.program = program
         dtypes = [tuple(program.features[f].dtype for f in s.features) for s in program.sensors]
 
@@ -52,7 +53,7 @@ class CompiledMachine:
 
         codes = {name: k for k, name in enumerate(DTYPES)}
         image = _kernel.Image(
-            make_image(program),
+            make_image(program, outlines),
             len(program.features),
             tuple(
                 (bytes(codes[d] for d in types), s.features) for types, s in zip(dtypes, program.sensors, strict=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from operator import ge
 
 from .errors import BundleVersionError, ProgramError
 from .layout import (
@@ -28,7 +28,7 @@ from .layout import (
     TREE,
     Pools,
     Tensor,
-    from_key,
+    from_keys,
 )
 from .program import (
     MISSING,
@@ -60,6 +60,7 @@ __all__ = ["decode"]
 
 MAX_ELEMENTS = 4_000_000  # numbers a decoder will read before it refuses
 NOTHING: Tensor = array("b")
+MINUS_ZERO = -1  # its key
 NODE_WORDS = (4, 9, 3, 7, 3)  # words in use after the kind
 
 
@@ -178,8 +179,8 @@ def _read_column(r: _Reader, features: list[Feature]) -> Column:
         raise ProgramError(f"column rule {rule} is none of 0 (affine) and 1 (rank)")
     dtype = features[feature].dtype
     keys = r.get("i64" if dtype == "f64" else "i32", offset, count)
-    thresholds = tuple([from_key(k, dtype) for k in keys])
-    if any(a >= b for a, b in pairwise(keys)) or any(k == -1 and t == 0 for k, t in zip(keys, thresholds, strict=True)):
+    thresholds = from_keys(keys, dtype)
+    if any(map(ge, keys, keys[1:])) or (dtype != "i32" and MINUS_ZERO in keys):
         raise ProgramError("the thresholds of a rank column do not increase, or one is minus zero")
     return Column(feature, Rank(thresholds))
 

@@ -5,13 +5,22 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["sha256"]
+__all__ = ["sha256", "sha256_twice"]
 
 
 def sha256(data: bytes | memoryview) -> bytes:
     """The 32 bytes of the digest."""
     digest: bytes = _new(data).digest()
     return digest
+
+
+def sha256_twice(data: bytes, end: int) -> tuple[bytes, bytes]:
+    """The digests of the bytes before ``end`` and of all, each byte looked at once."""
+    view = memoryview(data)
+    digest = _new(view[:end])
+    before: bytes = digest.digest()
+    digest.update(view[end:])
+    return before, digest.digest()
 
 
 def _find() -> Any:

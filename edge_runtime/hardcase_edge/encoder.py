@@ -17,7 +17,7 @@ from .layout import (
     PROGRAM_VERSION,
     RULES,
     SCORER,
-    is_held,
+    are_held,
     to_key,
 )
 from .program import (
@@ -117,9 +117,9 @@ def _column(w: _Writer, column: Column, dtype: str) -> list[int]:
     if isinstance(rule, Affine):
         fields = (rule.frac, rule.mul, rule.add, rule.shift, rule.low, rule.high)
         return [column.feature, 0, w.put("i64", fields), len(fields)]
-    for t in rule.thresholds:
-        if not is_held(t, dtype):
-            raise ProgramError(f"no {dtype} is exactly the threshold {t!r}; round it down to one first")
+    if not are_held(rule.thresholds, dtype):
+        odd = next(t for t in rule.thresholds if not are_held([t], dtype))
+        raise ProgramError(f"no {dtype} is exactly the threshold {odd!r}; round it down to one first")
     keys = [to_key(t, dtype) for t in rule.thresholds]
     return [column.feature, 1, w.put("i64" if dtype == "f64" else "i32", keys), len(keys)]
 

@@ -7,14 +7,15 @@ of integers do not depend on the order of trees.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Collection, Sequence
-from functools import cache
+from collections.abc import Collection, Sequence
+from itertools import chain
+from operator import add
 
-from .cells import Cells
-from .program import Tree, Trees
+from .cells import Cells, Splits
+from .outline import Outline, Shape, children_of
+from .program import Number, Tree, Trees
 from .record import record
-from .sections import Sections, whole
+from .sections import Sections, packed
 
 __all__ = ["Ensemble", "plan_ensemble"]
 
@@ -22,24 +23,6 @@ SMALL_HEAP, WIDE_HEAP, SMALL_POINTERS, WIDE_POINTERS = range(4)
 MAX_HEAP_DEPTH = 10
 HEAP_GROWTH = 2.0  # a heap may be so many times larger than pointers
 PADDING_GROWTH = 1.25  # heaps of one depth may be so many times larger than heaps of their own depths
-
-Split = Callable[[int, int, bool], tuple[int, int]]  # of a node: its cell and threshold
-
-
-@record(frozen=True, slots=True)
-class Shape:
-    """What decides where a tree lies."""
-
-    output: int
-    width: int
-    nodes: int
-    depth: int
-
-    def is_shallow(self, is_small: bool) -> bool:
-        """Whether a heap is not much larger than pointers."""
-        pointers = self.nodes * (6 if is_small else 8) + 2 * (self.nodes + 1) * self.width
-        heap = _heap_bytes(self.depth, self.width, is_small)
-        return self.depth == 0 or (self.depth <= MAX_HEAP_DEPTH and heap <= HEAP_GROWTH * pointers)
 
 
 @record(frozen=True, slots=True)
@@ -62,69 +45,64 @@ class Ensemble:
     groups: tuple[Group, ...]
     place: dict[int, tuple[int, int]]
 
-    def records(self, cells: Cells, out: Sections) -> list[int]:
+    def records(self, splits: Splits, out: Sections) -> list[int]:
         """Words of all groups."""
-        columns = self.scorer.columns
-        movers = cache(lambda position, left: cells.mover(columns[position], not left, self.is_small))
-
-        @cache  # many nodes are alike
-        def split(position: int, threshold: int, missing_left: bool) -> tuple[int, int]:
-            cell, move = movers(position, missing_left)
-            return cell, move(threshold)
-
         words: list[int] = []
         for g in self.groups:
             layout = (SMALL_HEAP if g.is_heap else SMALL_POINTERS) + (not self.is_small)
-            data = self._heaps(g, split, out) if g.is_heap else self._pointers(g, split, out)
+            data = self._heaps(g, splits, out) if g.is_heap else self._pointers(g, splits, out)
             words += [layout, g.output, g.width, len(g.trees), g.depth, data]
         return words
 
-    def _heaps(self, group: Group, split: Split, out: Sections) -> int:
+    def _heaps(self, group: Group, splits: Splits, out: Sections) -> int:
         data = bytearray()
         for k in group.trees:
             tree = self.scorer.trees[k]
-            nodes, leaves = _complete(tree, _splits(tree, split), group.depth)
+            nodes, leaves = _complete(tree, self._splits(tree, splits), group.depth)
             code = "BB" if self.is_small else "Hh"
             for column, values in zip(code, zip(*nodes, strict=True), strict=True):
-                data += struct.pack(f"<{len(values)}{column}", *values)
-            data += struct.pack(f"<{len(leaves)}h", *leaves)
+                data += packed(f"{len(values)}{column}", values)
+            data += packed(f"{len(leaves)}h", leaves)
         return out.raw(bytes(data), 8)
 
-    def _pointers(self, group: Group, split: Split, out: Sections) -> int:
+    def _pointers(self, group: Group, splits: Splits, out: Sections) -> int:
         places = []
         code = "BBhh" if self.is_small else "Hhhh"
         for k in group.trees:
             tree = self.scorer.trees[k]
             n = len(tree.splits)
-            nodes = zip(_splits(tree, split), children_of(tree), strict=True)
-            data = struct.pack("<" + code * n, *[x for both in nodes for pair in both for x in pair])
-            places += [out.raw(data, 2), out.i16(whole(tree.leaves)), n]
+            nodes = map(add, self._splits(tree, splits), children_of(tree))
+            data = packed(code * n, chain.from_iterable(nodes))
+            places += [out.raw(data, 2), out.i16(tree.leaves), n]
         return out.i32(places)
 
+    def _splits(self, tree: Tree, splits: Splits) -> list[tuple[int, int]]:
+        columns = [self.scorer.columns[position] for position in tree.splits]
+        return list(map(splits.__getitem__, zip(columns, tree.thresholds, tree.missing_left, strict=True)))
 
-def _splits(tree: Tree, split: Split) -> list[tuple[int, int]]:
-    return list(map(split, tree.splits, tree.thresholds, tree.missing_left))
 
-
-def plan_ensemble(scorer: Trees, cells: Cells, keyed: Collection[int] = ()) -> Ensemble:
+def plan_ensemble(scorer: Trees, outline: Outline, cells: Cells, keyed: Collection[int] = ()) -> Ensemble:
     """Group an ensemble's trees, and want the cells that they read: those of columns that are not read as keys."""
-    splits: set[tuple[int, bool]] = set()  # positions, and whether missing goes left
-    shapes = []
-    for tree in scorer.trees:
-        splits.update(zip(tree.splits, tree.missing_left, strict=True))
-        shapes.append(Shape(tree.output, tree.width, len(tree.splits), depth_of(tree)))
-    columns = ((scorer.columns[s], left) for s, left in splits)
+    shapes = outline.shapes
+    columns = [(scorer.columns[position], left) for position, left in outline.splits]
     is_small = cells.want_trees({(column, not left) for column, left in columns if column not in keyed})
     heaps: dict[tuple[int, int], list[int]] = {}
     pointers: dict[tuple[int, int], list[int]] = {}
     for k, shape in enumerate(shapes):
-        into = heaps if shape.is_shallow(is_small) else pointers
+        into = heaps if _is_shallow(shape, is_small) else pointers
         into.setdefault((shape.output, shape.width), []).append(k)
     depths = [shape.depth for shape in shapes]
     groups = [g for key, trees in heaps.items() for g in _by_depth(*key, trees, depths, is_small)]
     groups += [Group(False, *key, 0, tuple(trees)) for key, trees in pointers.items()]
     place = {tree: (g, k) for g, group in enumerate(groups) for k, tree in enumerate(group.trees)}
     return Ensemble(scorer, is_small, tuple(groups), place)
+
+
+def _is_shallow(shape: Shape, is_small: bool) -> bool:
+    """Whether a heap is not much larger than pointers."""
+    pointers = shape.nodes * (6 if is_small else 8) + 2 * (shape.nodes + 1) * shape.width
+    heap = _heap_bytes(shape.depth, shape.width, is_small)
+    return shape.depth == 0 or (shape.depth <= MAX_HEAP_DEPTH and heap <= HEAP_GROWTH * pointers)
 
 
 def _by_depth(output: int, width: int, trees: Sequence[int], depths: Sequence[int], is_small: bool) -> list[Group]:
@@ -140,26 +118,7 @@ def _heap_bytes(depth: int, width: int, is_small: bool) -> int:
     return ((2 if is_small else 4) + 2 * width) << depth
 
 
-def children_of(tree: Tree) -> Sequence[tuple[int, int]]:
-    """Left and right of every node: a node, or -1-k for leaf k."""
-    if tree.children:
-        return tree.children
-    n = len(tree.splits)
-    both = [c if c < n else n - 1 - c for c in range(1, 2 * n + 1)]
-    return list(zip(both[::2], both[1::2], strict=True))
-
-
-def depth_of(tree: Tree) -> int:
-    """Most steps from root to leaf."""
-    if not tree.children:
-        return len(tree.splits).bit_length()
-    depths = [0] * len(tree.splits)
-    for i, (a, b) in reversed(list(enumerate(tree.children))):
-        depths[i] = 1 + max(depths[a] if a > 0 else 0, depths[b] if b > 0 else 0)
-    return depths[0]
-
-
-def _complete(tree: Tree, splits: Sequence[tuple[int, int]], depth: int) -> tuple[list[tuple[int, int]], list[int]]:
+def _complete(tree: Tree, splits: Sequence[tuple[int, int]], depth: int) -> tuple[list[tuple[int, int]], list[Number]]:
     """Nodes 0 (unused) to 2^depth - 1 of the complete tree, and its leaves' values."""
     n, children = 1 << depth, children_of(tree)
     nodes = [(0, 0)] * n
@@ -169,5 +128,5 @@ def _complete(tree: Tree, splits: Sequence[tuple[int, int]], depth: int) -> tupl
         if here >= 0:
             nodes[k] = splits[here]
         at[2 * k], at[2 * k + 1] = children[here] if here >= 0 else (here, here)
-    leaves = whole(v for here in at[n:] for v in tree.leaves[(-1 - here) * tree.width : -here * tree.width])
+    leaves = [v for here in at[n:] for v in tree.leaves[(-1 - here) * tree.width : -here * tree.width]]
     return nodes, leaves

@@ -19,6 +19,7 @@ from .session import Decision, Machine
 
 if TYPE_CHECKING:
     from .compiled import CompiledMachine
+    from .outline import Outline
 
 __all__ = ["EVALUATORS", "KERNEL", "PYTHON", "VARIABLE", "decide", "has_kernel", "name_of", "open_machine"]
 
@@ -41,7 +42,9 @@ def has_kernel() -> bool:
     return _compiled() is not None
 
 
-def open_machine(program: Program, evaluator: str | None = None) -> Machine | CompiledMachine:
+def open_machine(
+    program: Program, evaluator: str | None = None, outlines: Sequence[Outline] | None = None
+) -> Machine | CompiledMachine:
     """A verified program made ready to run.
 
     Parameters
@@ -49,6 +52,7 @@ def open_machine(program: Program, evaluator: str | None = None) -> Machine | Co
     program : Program
     evaluator : "kernel", "python" or None
         None: as the environment says, else the kernel if it can, else Python.
+    outlines : those of the verifier's report, which the kernel's image is made by; None: looked for again
 
     Raises
     ------
@@ -70,7 +74,7 @@ def open_machine(program: Program, evaluator: str | None = None) -> Machine | Co
             )
         return Machine(program)
     try:
-        return compiled(program)
+        return compiled(program, outlines)
     except ImageError:
         if wanted == KERNEL:
             raise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from .columns import Reading
 from .errors import BundleError
-from .layout import Tensor, is_held
+from .layout import Tensor, are_held
 from .program import CODE_MAX, MISSING, Program
 from .record import record
 from .session import CLOUD, DEGRADED, LOCAL, Decision, Machine, NeedReply, NeedSensors, Session
@@ -24,6 +24,7 @@ __all__ = ["GoldenCase", "check_golden", "decode_golden", "drive", "encode_golde
 ROUTES = (LOCAL, CLOUD, DEGRADED)
 MAX_GOLDEN_CASES = 4096
 NO_BUDGET = -1
+NAN = float("nan")
 
 Read = Callable[[tuple[int, ...]], Mapping[int, Sequence[Reading] | None]]
 Ask = Callable[[NeedReply], tuple[int, int] | None]
@@ -117,8 +118,8 @@ def _masks(sensors: Sequence[int], n_sensors: int) -> list[int]:
 
 def _unmasked(words: Sequence[int], n_sensors: int) -> tuple[int, ...]:
     """The sensors, in order of index."""
-    held = tuple(s for s in range(n_sensors) if words[s // 15] >> s % 15 & 1)
-    if _masks(held, n_sensors) != list(words):
+    held = tuple([s for s in range(n_sensors) if words[s // 15] >> s % 15 & 1])
+    if min(words, default=0) < 0 or sum(map(int.bit_count, words)) != len(held):  # bits beyond the sensors
         raise BundleError(f"a golden case names sensors by {list(words)}, there are {n_sensors}")
     return held
 
@@ -137,7 +138,7 @@ def _narrow(readings: Sequence[float]) -> array:  # type: ignore[type-arg]
     """As whole numbers of 16 bits where all are, else as floats of 32 bits where that is exact, else of 64."""
     if all(x != x or (-CODE_MAX <= x <= CODE_MAX and x == int(x)) for x in readings):
         return array("h", [MISSING if x != x else int(x) for x in readings])
-    return array("f" if all(x != x or is_held(x, "f32") for x in readings) else "d", readings)
+    return array("f" if are_held([x for x in readings if x == x], "f32") else "d", readings)
 
 
 def decode_golden(tensors: Mapping[str, Tensor], program: Program) -> tuple[GoldenCase, ...]:
@@ -151,7 +152,9 @@ def decode_golden(tensors: Mapping[str, Tensor], program: Program) -> tuple[Gold
     if "golden.words" not in tensors:
         return ()
     words, stored = memoryview(tensors["golden.words"]), memoryview(tensors.get("golden.readings", array("f")))
-    readings = [float("nan") if x == MISSING and stored.format == "h" else float(x) for x in stored]
+    readings: list[float] = list(map(float, stored.tolist()))
+    if stored.format == "h":
+        readings = [NAN if x == MISSING else x for x in readings]
     count, width = words[0] if words else 0, len(program.features)
     if (
         not 0 < count <= MAX_GOLDEN_CASES
@@ -170,6 +173,7 @@ def decode_golden(tensors: Mapping[str, Tensor], program: Program) -> tuple[Gold
         at += n
         return tuple(words[at - n : at].tolist())
 
+    are_i32 = [f.dtype == "i32" for f in program.features]
     cases = []
     for k in range(count):
         budget, item_size, cloud, has_reply, result, confidence = take(6)
@@ -183,7 +187,7 @@ def decode_golden(tensors: Mapping[str, Tensor], program: Program) -> tuple[Gold
         row = readings[k * width : (k + 1) * width]
         cases.append(
             GoldenCase(
-                tuple(_reading(x, f.dtype) for x, f in zip(row, program.features, strict=True)),
+                _typed(row, are_i32),
                 failed,
                 None if budget == NO_BUDGET else budget,
                 item_size,
@@ -197,7 +201,7 @@ def decode_golden(tensors: Mapping[str, Tensor], program: Program) -> tuple[Gold
     return tuple(cases)
 
 
-def _reading(x: float, dtype: str) -> Reading:
-    if x != x:
-        return None
-    return int(x) if dtype == "i32" and x == x // 1 else x
+def _typed(row: Sequence[float], are_i32: Sequence[bool]) -> tuple[Reading, ...]:
+    """Readings as their features have them: None for missing, integers where an i32 is whole."""
+    pairs = zip(row, are_i32, strict=True)
+    return tuple([None if x != x else int(x) if is_i32 and x == x // 1 else x for x, is_i32 in pairs])

@@ -11,14 +11,15 @@ import struct
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from .cells import DIRECT, Cells
+from .cells import DIRECT, Cells, Splits
 from .ensemble_image import Ensemble, plan_ensemble
 from .errors import ImageError
 from .keys import Keys
 from .layout import DTYPES, KINDS, RULES
+from .outline import Outline, outline_of
 from .paths import targets_of
 from .program import Acquire, Answer, Branch, Node, Opaque, Polynomial, Program, Scorer, Select, Sensor, Stack, Trees
-from .sections import Sections, whole
+from .sections import Sections
 
 __all__ = ["IMAGE_VERSION", "Image", "make_image"]
 
@@ -31,8 +32,13 @@ MAX_COST = 2**62
 _SIZE = {"i32": 4, "f32": 4, "f64": 8}
 
 
-def make_image(program: Program) -> bytes:
+def make_image(program: Program, outlines: Sequence[Outline] | None = None) -> bytes:
     """The image of a verified, quantised program.
+
+    Parameters
+    ----------
+    program : Program
+    outlines : those of the verifier's report; None: looked for again
 
     Raises
     ------
@@ -40,13 +46,15 @@ def make_image(program: Program) -> bytes:
         The kernel cannot run this program (an opaque scorer, a sensor whose readings take more than 256 KB, a
         candidate's cost beyond 62 bits): it runs in Python.
     """
-    return Image(program).pack()
+    return Image(program, outlines=outlines).pack()
 
 
 class Image:
     """A program on its way to bytes. ``inlined``: ensembles that are code beside the kernel, not tables here."""
 
-    def __init__(self, program: Program, inlined: Iterable[int] = ()) -> None:
+    def __init__(
+        self, program: Program, inlined: Iterable[int] = (), outlines: Sequence[Outline] | None = None
+    ) -> None:
         self.p = program
         self.inlined = frozenset(inlined)
         self.session_bytes = 0  # known once packed
@@ -61,8 +69,10 @@ class Image:
                 self.cells.want_polynomial(scorer.columns)
             elif isinstance(scorer, Trees):
                 keyed = {c for c in scorer.columns if self.keys.has(c)} if k in self.inlined else set()
-                self.ensembles[k] = plan_ensemble(scorer, self.cells, keyed)
+                outline = outlines[k] if outlines else outline_of(scorer.trees)
+                self.ensembles[k] = plan_ensemble(scorer, outline, self.cells, keyed)
         self.cells.number()
+        self._splits = [Splits(self.cells, is_small) for is_small in (False, True)]
 
     def pack(self) -> bytes:
         p, out = self.p, self.out
@@ -167,20 +177,20 @@ class Image:
             sensors = self.keys.sensors_of(k)
             return out.i32([3, len(s.base), first, len(sensors), out.i16(sensors)])
         if isinstance(s, Trees):
-            head = [1, len(s.base), first, out.i32(whole(s.base)), len(self.ensembles[k].groups)]
-            return out.i32(head + self.ensembles[k].records(self.cells, out))
+            head = [1, len(s.base), first, out.i32(s.base), len(self.ensembles[k].groups)]
+            return out.i32(head + self.ensembles[k].records(self._splits[self.ensembles[k].is_small], out))
         if isinstance(s, Stack):
             members = [w for m in s.members for w in (s.trees, *self.ensembles[s.trees].place[m])]
-            weights = out.i16(whole(w for row in s.weights for w in row))
-            return out.i32([2, len(s.bias), first, len(s.members), weights, out.i64(whole(s.bias)), *members])
+            weights = out.i16([w for row in s.weights for w in row])
+            return out.i32([2, len(s.bias), first, len(s.members), weights, out.i64(s.bias), *members])
         assert isinstance(s, Polynomial)
         cells, substitutes = [self.cells.wide(c) for c in s.columns], [x or 0 for x in s.substitutes]
         positions = [k for term in s.terms for k in term]
-        values = whole(w for row in s.weights for w in row)
+        values = [w for row in s.weights for w in row]
         at_weights = out.i8(values) if s.weight_bits == 8 else out.i16(values)
         words = [0, len(s.bias), first, len(s.columns), out.i16(cells), out.i16(substitutes)]
         words += [len(s.terms), len(s.terms[0]) if s.terms else 1, out.i16(positions), at_weights]
-        return out.i32([*words, s.weight_bits // 8, out.i64(whole(s.bias)), s.constant])
+        return out.i32([*words, s.weight_bits // 8, out.i64(s.bias), s.constant])
 
     # ------------------------------------------------------------ nodes
 
@@ -190,7 +200,7 @@ class Image:
             return out.i32([0, node.then, node.otherwise, len(node.sensors), *node.sensors])
         if isinstance(node, Branch):
             s = node.scores
-            head = [1, s.scorer, s.start, s.stop - s.start, RULES.index(node.rule), out.i64(whole([node.threshold]))]
+            head = [1, s.scorer, s.start, s.stop - s.start, RULES.index(node.rule), out.i64([node.threshold])]
             return out.i32([*head, len(node.targets), *node.targets, *(e for pair in node.bracket for e in pair)])
         if isinstance(node, Select):
             words = [2, node.otherwise, len(node.candidates)]
@@ -199,7 +209,7 @@ class Image:
             return out.i32(words)
         if isinstance(node, Answer):
             s = node.scores
-            at = [len(node.margins), out.i64(whole(node.margins)), out.i16(node.confidences)]
+            at = [len(node.margins), out.i64(node.margins), out.i16(node.confidences)]
             return out.i32([3, s.scorer, s.start, s.stop - s.start, KINDS.index(node.kind), *at])
         return out.i32([4, node.fallback, node.fallback, len(node.sensors), *node.sensors])
 

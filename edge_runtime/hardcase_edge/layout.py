@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
+from collections.abc import Sequence
 
 from .program import ARGMAX, MARGIN, THRESHOLD, TOURNAMENT, Number
 
@@ -23,8 +24,8 @@ __all__ = [
     "RULES",
     "Pools",
     "Tensor",
-    "from_key",
-    "is_held",
+    "are_held",
+    "from_keys",
     "to_key",
 ]
 
@@ -41,6 +42,7 @@ PACKED_COLUMNS = 127  # at most: a position fits a byte
 Tensor = array | memoryview  # type: ignore[type-arg]
 Pools = dict[str, Tensor]  # read only; who writes has arrays
 
+_CODES = {"i32": "i", "f32": "f", "f64": "d"}
 _BITS = {"f32": ("<f", "<i", 0x7FFF_FFFF), "f64": ("<d", "<q", 0x7FFF_FFFF_FFFF_FFFF)}
 
 
@@ -53,23 +55,23 @@ def to_key(value: Number, dtype: str) -> int:
     return int(bits) if bits >= 0 else bits ^ flip
 
 
-def from_key(key: int, dtype: str) -> Number:
-    """The reading with this key."""
+def from_keys(keys: Sequence[int], dtype: str) -> tuple[Number, ...]:
+    """The readings with these keys."""
     if dtype == "i32":
-        return key
-    number, integer, flip = _BITS[dtype]
-    (value,) = struct.unpack(number, struct.pack(integer, key if key >= 0 else key ^ flip))
-    return float(value)
+        return tuple(keys)
+    _, _, flip = _BITS[dtype]
+    bits = array("i" if dtype == "f32" else "q", [key if key >= 0 else key ^ flip for key in keys])
+    return tuple(array(_CODES[dtype], bits.tobytes()))
 
 
-def is_held(value: Number, dtype: str) -> bool:
-    """Whether this type holds exactly this number."""
+def are_held(values: Sequence[Number], dtype: str) -> bool:
+    """Whether this type holds exactly each of these numbers; no i32 is INT32_MIN, the mark for missing."""
+    wanted = list(values)
     try:
-        key = to_key(value, dtype)
-        back = from_key(key, dtype)
+        held = array(_CODES[dtype], map(int, wanted) if dtype == "i32" else wanted).tolist()
     except (OverflowError, ValueError):
         return False
-    return back == value and (dtype != "i32" or -(2**31) < key < 2**31)
+    return held == wanted and (dtype != "i32" or -(2**31) not in held)
 
 
 assert sys.byteorder == "little", "hardcase-edge runs on little-endian machines only"

@@ -67,7 +67,7 @@ def load_bytes(data: bytes) -> Loaded:
             f"{len(bundle.golden)} golden cases of {report.operations} operations each are too many to replay; "
             "export the bundle with fewer"
         )
-    machine = open_machine(bundle.program)
+    machine = open_machine(bundle.program, outlines=report.outlines)
     check_golden(machine, bundle.golden)
     return Loaded(bundle, manifest, report, machine)
 

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from array import array
+import struct
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from .errors import ImageError
 from .program import Number
 
-__all__ = ["Sections", "whole"]
+__all__ = ["Sections", "packed"]
 
 
-def whole(values: Iterable[Number]) -> list[int]:
-    """The numbers of a scorer or node, which are integers unless the program is a draft.
+def packed(form: str, numbers: Iterable[Number]) -> bytes:
+    """The numbers of a scorer or node in this form of ``struct``, little-endian.
 
     Raises
     ------
     ImageError
-        It is one.
+        One is no integer: the program is a draft.
     """
-    out: list[Any] = list(values)
-    if not {int}.issuperset(map(type, out)):
-        for value in out:
+    values = tuple(numbers)
+    try:
+        return struct.pack(f"<{form}", *values)
+    except struct.error:
+        for value in values:
             if not isinstance(value, int):
-                raise ImageError(f"a scorer or node holds {value!r}: this is a draft, which runs in Python only")
-    return out
+                raise ImageError(
+                    f"a scorer or node holds {value!r}: this is a draft, which runs in Python only"
+                ) from None
+        raise
 
 
 class Sections:
@@ -44,21 +47,21 @@ class Sections:
             self._data += data
         return self._known[key]
 
-    def i8(self, values: Sequence[int]) -> int:
+    def i8(self, values: Sequence[Number]) -> int:
         """The offset of these numbers."""
-        return self.raw(array("b", values).tobytes(), 1)
+        return self.raw(packed(f"{len(values)}b", values), 1)
 
-    def i16(self, values: Sequence[int]) -> int:
+    def i16(self, values: Sequence[Number]) -> int:
         """The offset of these numbers; from 32768 on they are unsigned ones."""
-        return self.raw(_packed("h", values), 2)
+        return self.raw(_either("h", values, 0xFFFF), 2)
 
-    def i32(self, values: Sequence[int]) -> int:
+    def i32(self, values: Sequence[Number]) -> int:
         """The offset of these numbers; from 2^31 on they are unsigned ones."""
-        return self.raw(_packed("i", values), 4)
+        return self.raw(_either("i", values, 0xFFFF_FFFF), 4)
 
-    def i64(self, values: Sequence[int]) -> int:
+    def i64(self, values: Sequence[Number]) -> int:
         """The offset of these numbers."""
-        return self.raw(array("q", values).tobytes(), 8)
+        return self.raw(packed(f"{len(values)}q", values), 8)
 
     def close(self) -> int:
         """The number of all bytes, made a multiple of 8."""
@@ -71,10 +74,9 @@ class Sections:
         return bytes(self._data)
 
 
-def _packed(code: str, values: Sequence[int]) -> bytes:
+def _either(code: str, values: Sequence[Number], mask: int) -> bytes:
     """Signed numbers of this type; where one is too large for it, all as unsigned ones."""
     try:
-        return array(code, values).tobytes()
-    except OverflowError:
-        mask = 256 ** array(code).itemsize - 1
-        return array(code.upper(), [v & mask for v in values]).tobytes()
+        return packed(f"{len(values)}{code}", values)
+    except struct.error:
+        return packed(f"{len(values)}{code.upper()}", [int(v) & mask for v in values])

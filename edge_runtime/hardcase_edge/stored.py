@@ -7,12 +7,15 @@ them out for the kernel or prepares them for Python goes over them one by one. `
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from struct import Struct
 from typing import overload
 
 from .layout import TREE, Tensor
 from .program import Tree
 
 __all__ = ["StoredTrees"]
+
+_RECORD, _PAIR = Struct(f"{TREE}i"), Struct("2h")
 
 
 class StoredTrees(Sequence[Tree]):
@@ -47,18 +50,18 @@ class StoredTrees(Sequence[Tree]):
         return map(self._tree, range(len(self)))
 
     def _tree(self, k: int) -> Tree:
-        record: list[int] = self._records[k * TREE : (k + 1) * TREE].tolist()
-        output, width, n, has_children, slots, thresholds, children, leaves = record
+        output, width, n, has_children, slots, thresholds, children, leaves = _RECORD.unpack_from(
+            self._records, k * _RECORD.size
+        )
         shorts = self._shorts
         slot: list[int] = shorts[slots : slots + n].tolist()
-        ends: list[int] = shorts[children : children + 2 * n * has_children].tolist()
         return Tree(
             output,
             width,
             tuple([x >> 1 for x in slot]),
             tuple(shorts[thresholds : thresholds + n].tolist()),
             tuple([not x & 1 for x in slot]),
-            tuple(zip(ends[::2], ends[1::2], strict=True)),
+            tuple(_PAIR.iter_unpack(shorts[children : children + 2 * n * has_children])),
             tuple(self._leaves[leaves : leaves + (n + 1) * width].tolist()),
         )
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from math import isfinite
+from operator import lt
 
 from .bounds import Proved, prove_scorer
 from .checks import I32, SAFE, in_range, integers, need
 from .errors import ProgramError
-from .layout import DTYPES, is_held
+from .layout import DTYPES, are_held
 from .meter import Meter, evaluate_polynomial
+from .outline import Outline
 from .paths import bits_of, cost_range, lengths, targets_of
 from .program import (
     ARGMAX,
@@ -65,6 +66,7 @@ class Report:
     session_bytes: int  # codes and scores a kernel keeps for a session
     longest_path: int  # nodes
     unproved: tuple[int, ...]  # opaque scorers: their insides cannot be seen
+    outlines: tuple[Outline, ...]  # of each scorer, empty where it has no trees
 
 
 def verify(program: Program) -> Report:
@@ -97,6 +99,7 @@ def verify(program: Program) -> Report:
         session_bytes=4 * len(program.columns) + 8 * sum(widths) + 2 * len(program.sensors),
         longest_path=longest,
         unproved=tuple(k for k, s in enumerate(program.scorers) if isinstance(s, Opaque)),
+        outlines=tuple([one.outline for one in proved]),
     )
 
 
@@ -157,12 +160,12 @@ def _check_column(p: Program, k: int, column: Column) -> None:
         need(ok, f"column {k}: the affine rule {rule} is out of range")
         return
     need(len(rule.thresholds) <= MAX_RANKS, f"column {k} has {len(rule.thresholds)} thresholds, at most {MAX_RANKS}")
-    need(all(isfinite(t) for t in rule.thresholds), f"column {k} has a threshold that is not finite")
-    need(all(a < b for a, b in pairwise(rule.thresholds)), f"column {k}: thresholds do not increase")
+    need(all(map(isfinite, rule.thresholds)), f"column {k} has a threshold that is not finite")
+    need(all(map(lt, rule.thresholds, rule.thresholds[1:])), f"column {k}: thresholds do not increase")
     dtype = p.features[column.feature].dtype
-    for t in rule.thresholds:
-        if not is_held(t, dtype):
-            raise ProgramError(f"column {k}: no {dtype} is exactly {t!r}; round the threshold down to one first")
+    if not are_held(rule.thresholds, dtype):
+        odd = next(t for t in rule.thresholds if not are_held([t], dtype))
+        raise ProgramError(f"column {k}: no {dtype} is exactly {odd!r}; round the threshold down to one first")
 
 
 # ---------------------------------------------------------------- V21 to V27: nodes
@@ -228,7 +231,7 @@ def _check_answer(p: Program, node: Answer, width: int, what: str) -> None:
         ok = node.kind == "value" and width == 1 and p.n_classes == 0
         need(ok, f"{what} answers a {node.kind} with {width} scores in a program of {p.n_classes} classes")
     integers(node.margins, f"{what}: a margin")
-    need(all(a < b for a, b in pairwise(node.margins)), f"{what}: margins do not increase")
+    need(all(map(lt, node.margins, node.margins[1:])), f"{what}: margins do not increase")
     need(len(node.confidences) == len(node.margins) + 1, f"{what}: one confidence more than margins is needed")
     need(all(0 <= c <= 10_000 for c in node.confidences), f"{what}: a confidence is outside 0 to 10000")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from string import Template
 
 import hardcase_edge
-from hardcase_edge.ensemble_image import depth_of
 from hardcase_edge.image import Image
 from hardcase_edge.load import Loaded
+from hardcase_edge.outline import depth_of
 from hardcase_edge.program import Program, Stack, Trees
 
 from .c_boards import FILES

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import Template
 
-from hardcase_edge.ensemble_image import children_of
 from hardcase_edge.image import Image
+from hardcase_edge.outline import children_of
 from hardcase_edge.program import Tree, Trees
 
 from .c_questions import Question, question, readers
