@@ -185,7 +185,7 @@ Written by `make bench-learning` (`benchmarks/learning.py`) from `benchmarks/res
 by its seed (rows: `benchmarks/results/splits.npz`), f0 is fitted on its training rows, all choices are made on
 its training and validation rows, and test rows are only reported. Costs are by the one meter; a forwarded case buys
 every sensor. `dag` stands on the nested sets of two chains. A loss is f0's accuracy on the split's test rows less the
-policy's. The rig's tables are [here](rig.md).
+policy's. The rig's tables are [here](rig.md), those of the small sets of the paper on graphs [here](dag.md).
 """
 
 

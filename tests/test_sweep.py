@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardcase_edge.errors import InputError
-from hardcase_train import auto, backends, halving, ladder, sweep
+from hardcase_train import auto, backends, dag_policy, halving, ladder, sweep
 from hardcase_train.backends import open_pool
 from hardcase_train.config import METHODS
 from hardcase_train.forest import ForestSettings
@@ -116,6 +116,12 @@ def test_auto_takes_a_family_that_makes_the_front_cheaper_and_leaves_one_that_do
     assert auto.families(Ladder(problem), HPC, race) == (*auto.DEFAULT, "l1")
     assert auto.families(Ladder(problem), HPC, lambda jobs, _: [poor for _ in jobs]) == auto.DEFAULT
     assert auto.families(Ladder(problem), HPC, lambda jobs, _: [good for _ in jobs]) == auto.DEFAULT
+
+
+def test_auto_always_takes_graphs_where_sensors_are_many(monkeypatch):
+    monkeypatch.setattr(dag_policy, "FEW_SENSORS", 2)
+    nothing = auto.families(Ladder(make_problem(3, n=200)), HPC, lambda jobs, _: [[] for _ in jobs])
+    assert nothing == (*auto.DEFAULT, "dag")
 
 
 def test_auto_races_few_rows_of_each_family_and_never_judges_by_test_rows(monkeypatch):

@@ -24,12 +24,13 @@ from .dag_rows import DagRows
 from .estimator import Limits, PolicyClassifier
 from .front import Point, best_points
 from .judge import Judge
+from .problem import Problem
 from .sensor_subsets import find_subsets
 from .state_policy import LEARNERS, StatePolicy, learn_state
 from .subsets import SubsetSearch
 from .terms import n_terms
 
-__all__ = ["Dag", "DagClassifier", "dag_grid", "dag_run", "graph_of"]
+__all__ = ["Dag", "DagClassifier", "dag_grid", "dag_run", "graph_of", "has_few"]
 
 N_PRICES = 16
 STATES = ("greedy", "chains", "all")
@@ -161,17 +162,24 @@ class DagClassifier(PolicyClassifier):
         return dag_run(search, params)
 
 
-def dag_grid(search: SubsetSearch) -> list[dict[str, Any]]:
-    """Banks and degrees, on every set of a few sensors or on subsets of many; a setting has all prices.
+def has_few(problem: Problem) -> bool:
+    """Whether sensors are so few that every set of them is a state."""
+    return len(problem.sensors) <= FEW_SENSORS
 
-    On chains of nested sets to stop or to go on is all there is to decide, and a margin says it as well as readings do.
+
+def dag_grid(search: SubsetSearch) -> list[dict[str, Any]]:
+    """Of a few sensors every set is a state, with each bank and degree; of many those of chains are. A setting has all
+    prices.
     """
     p = search.problem
-    few = len(p.sensors) <= FEW_SENSORS
-    shape = {"learner": "polynomial", "subsets": "all" if few else "greedy", "count": 0 if few else 4, "passes": 2}
+    if not has_few(p):
+        return [{"subsets": "chains"}]
+    shape = {"learner": "polynomial", "subsets": "all", "count": 0, "passes": 2}
     degrees = [d for d in (2, 1) if d == 1 or n_terms(len(p.features), d) * len(p.train.y) <= MAX_VALUES]
-    banks = [{"bank": "polynomial", "degree": d, **shape} for d in degrees]
-    return [{"bank": "trees", "degree": degrees[0], **shape} if few else {"subsets": "chains"}, *banks]
+    return [
+        {"bank": "trees", "degree": degrees[0], **shape},
+        *({"bank": "polynomial", "degree": d, **shape} for d in degrees),
+    ]
 
 
 def dag_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
