@@ -45,8 +45,15 @@ def cut_points(search: SubsetSearch, graph: Graph, params: dict[str, Any]) -> li
     staged = Staged(search.judge, states, search.models(states), met)
     spent = [search.cost(s) for s in states]
     prices = price_list(search.problem.forward_cost or max(spent) or 1.0, spent, N_PRICES)
-    policies = [({**params, "price": p}, priced_way(staged, graph, p)) for p in prices]
-    return best_points(staged.best("dag", [(said, cuts) for said, cuts in policies if cuts]))
+    policies = [({**params, "price": p}, cuts) for p in prices for cuts in _shortened(priced_way(staged, graph, p))]
+    return best_points(staged.best("dag", policies))
+
+
+def _shortened(cuts: Cuts) -> list[Cuts]:
+    """These, and for each stage those that end with it: no price leads to what lies between two of its policies."""
+    kept = sorted(cuts)
+    ends = [{**{k: cuts[k] for k in kept[:n]}, last: Cut(-NEVER)} for n, last in enumerate(kept)]
+    return [cuts, *ends] if cuts else []
 
 
 def priced_way(staged: Staged, graph: Graph, price: float) -> Cuts:
