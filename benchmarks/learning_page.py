@@ -78,8 +78,7 @@ def within(runs: list[dict[str, Any]], method: str) -> dict[str, Any]:
         loss = np.array([r["picks"][method][str(m)]["loss"] for r in runs])
         cut = np.array([r["picks"][method][str(m)]["cut"] for r in runs])
         if loss.mean() <= WITHIN and cut.mean() > out["cut"]:
-            t = stats.t.ppf(0.975, len(runs) - 1) / np.sqrt(len(runs)) if len(runs) > 1 else np.nan
-            pm = [float(t * v.std(ddof=1)) if len(runs) > 1 else None for v in (cut, loss)]
+            pm = [_half_width(v) if len(runs) > 1 else None for v in (cut, loss)]
             out = {"max_loss": m, "cut": float(cut.mean()), "loss": float(loss.mean()), "cut_pm": pm[0],
                    "loss_pm": pm[1]}  # fmt: skip
     return out
@@ -142,16 +141,32 @@ def budget_tables(case: Case, runs: Sequence[dict[str, Any]]) -> str:
     names = (*BASELINES, "adapt-gbrt", "dag")
     lines = []
     for what, error_at in (("the best mix of two policies", _mixed_error), ("the pick", _picked_error)):
-        found = {n: [float(np.mean([error_at(_points(r, n), b) for r in runs])) for b in BUDGETS] for n in names}
+        each = {n: np.array([[error_at(_points(r, n), b) for r in runs] for b in BUDGETS]) for n in names}
+        found = {n: e.mean(axis=1) for n, e in each.items()}
         lines += [f"Error on test rows of {what} for a budget (mean cost on judged rows), {len(runs)} splits:", ""]
         lines += ["| budget | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
         for k, budget in enumerate(BUDGETS):
             cells = ["" if np.isnan(found[n][k]) else f"{found[n][k]:.4f}" for n in names]
             lines.append(f"| {budget} | " + " | ".join(cells) + " |")
-        under = [str(b) for k, b in enumerate(BUDGETS) if found["dag"][k] < min(found[n][k] for n in BASELINES)]
+        least = [min(BASELINES, key=lambda n: found[n][k]) for k in range(len(BUDGETS))]
+        away = [each["dag"][k] - each[least[k]][k] for k in range(len(BUDGETS))]
+        under = [str(b) for b, a in zip(BUDGETS, away, strict=True) if a.mean() < 0]
+        above = [_above(b, n, a) for b, n, a in zip(BUDGETS, least, away, strict=True) if a.mean() >= 0]
         reach = "to reach: at every budget; reached at: " if case.every_budget else "at: "
-        lines += ["", f"`dag` is under both baselines, {reach}{', '.join(under) or 'none'}.", ""]
+        lines += ["", f"`dag` is under both baselines, {reach}{', '.join([', '.join(under) or 'none', *above])}.", ""]
     return "\n".join(lines[:-1])
+
+
+def _above(budget: float, baseline: str, away: np.ndarray) -> str:
+    """How far above the better baseline, by split."""
+    pm = f" ± {_half_width(away):.4f}" if len(away) > 1 else ""
+    return f"at {budget} it is {away.mean():.4f}{pm} above {baseline}"
+
+
+def _half_width(values: np.ndarray) -> float:
+    """Of a mean's 95 % interval by Student's t."""
+    n = len(values)
+    return float(stats.t.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n))
 
 
 def _picked_error(points: Sequence[Point], budget: float) -> float:
