@@ -110,12 +110,11 @@ def graph_of(search: SubsetSearch, how: str, count: int = 0) -> Graph:
     everything = tuple(range(len(sensors)))
     if how == "all":
         return all_subsets(len(sensors))
-    chains = search.once(Chains)
-    sets = find_subsets(search, count - 1) if how == "greedy" else [*chains.greedy, *chains.climbed]
     free = tuple(s for s in everything if not any(sensors[s].cost))
-    subsets = [free, everything, *({*s, *free} for s in sets)]
     if how == "chains":
-        return inclusion(subsets)
+        chains = search.once(Chains)
+        return inclusion([free, everything, *({*s, *free} for s in (*chains.greedy, *chains.climbed))])
+    subsets = [free, everything, *({*s, *free} for s in find_subsets(search, count - 1))]
     while True:
         try:
             return unions(subsets)
