@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -14,7 +15,7 @@ from hardcase_train.chains import Chains
 from hardcase_train.chances import WRONG_PER_MARGIN, met_margins
 from hardcase_train.cuts import NEVER, best_way
 from hardcase_train.dag_cuts import cut_points, price_list, priced_way
-from hardcase_train.dag_policy import DagClassifier, graph_of
+from hardcase_train.dag_policy import DagClassifier, chains_grid, graph_of
 from hardcase_train.judge import Judge
 from hardcase_train.staged import Staged
 from hardcase_train.subsets import SubsetSearch
@@ -23,19 +24,20 @@ from tests.train_helpers import make_problem, quick
 
 
 @cache
-def made():
+def made(bank="trees"):
     with pytest.MonkeyPatch.context() as patch:
         quick(patch)
         patch.setattr(dag_cuts, "N_PRICES", 10)
         search = SubsetSearch(Judge(make_problem(3, n=1200)), 1)
         graph = graph_of(search, "chains")
         met = [graph.below(s) for s in range(len(graph.states))]
-        staged = Staged(search.judge, graph.states, search.models(graph.states), met)
-        return search, graph, staged, cut_points(search, graph, {"subsets": "chains"})
+        staged = Staged(search.judge, graph.states, search.models(graph.states, bank), met)
+        return search, graph, staged, cut_points(search, graph, {"subsets": "chains", "bank": bank})
 
 
-def test_the_session_decides_as_the_batch_on_every_row():
-    search, _, _, points = made()
+@pytest.mark.parametrize("bank", ["trees", "forest"])
+def test_the_session_decides_as_the_batch_on_every_row(bank):
+    search, _, _, points = made(bank)
     rows = search.problem.test
     assert len(points) > 2
     for point in points:
@@ -118,6 +120,12 @@ def test_prices_go_from_little_to_what_no_reading_is_worth():
     assert prices[0] * 980 == pytest.approx(0.01)
     assert prices[-1] * 1.2 == pytest.approx(0.5)
     assert len(price_list(10.0, [0.0], 4)) == 4
+
+
+def test_a_size_without_a_forest_has_boosted_trees_alone():
+    p = make_problem(3)
+    assert [params["bank"] for params in chains_grid(p)] == ["forest", "trees"]
+    assert chains_grid(replace(p, size_name="large")) == [{"bank": "trees", "subsets": "chains"}]
 
 
 def test_the_estimator_takes_chains(monkeypatch):

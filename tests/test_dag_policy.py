@@ -32,6 +32,7 @@ from tests.train_helpers import make_problem, quick
 KINDS = {
     "polynomials": {"bank": "polynomial", "learner": "polynomial", "degree": 2},
     "plain": {"bank": "polynomial", "learner": "polynomial", "degree": 2, "plain": True},
+    "forest": {"bank": "forest", "learner": "trees", "degree": 1},
     "plain trees": {"bank": "trees", "learner": "trees", "degree": 1, "plain": True},
     "trees": {"bank": "trees", "learner": "trees", "degree": 1},
     "trees and lines": {"bank": "trees", "learner": "polynomial", "degree": 1},

@@ -236,5 +236,5 @@ def test_at_a_high_price_nothing_is_bought_and_without_one_nearly_all_is(
 
 def test_the_grid_refuses_what_it_cannot_order(small: Problem) -> None:
     assert lp_grid(SubsetSearch(Judge(small), 1)) == [{"bank": "polynomial", "degree": 1}]
-    with pytest.raises(ValueError, match="bank of LpTree is 'forest'"):
-        LpTree(bank="forest").fit(table()[0][:, :3], table()[1])
+    with pytest.raises(ValueError, match="bank of LpTree is 'wood'"):
+        LpTree(bank="wood").fit(table()[0][:, :3], table()[1])

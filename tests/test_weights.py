@@ -16,12 +16,12 @@ from hardcase_train.batch import Outcome
 from hardcase_train.binning import make_bins
 from hardcase_train.boosting import TreeSettings, ensemble_scores
 from hardcase_train.calibrate import confidence_table
+from hardcase_train.classifier import fit_classifier
 from hardcase_train.config import read_config
 from hardcase_train.hpc import fit_hpc, imputed
 from hardcase_train.judge import Judge
 from hardcase_train.l1 import L1Baseline
 from hardcase_train.problem import Rows, scaled
-from hardcase_train.subsets import fit_classifier
 from hardcase_train.task import make_task
 from tests.train_helpers import brief, make_problem, run, toml, weighted, write_csv
 

@@ -1,11 +1,12 @@
 """The classifier bank: what a DAG answers with when it stops in a state, and what each state's classifier says of rows
 that it has not seen.
 
-Three kinds. ``polynomial``: a multinomial logistic regression on the state's terms, begun where that of a smaller state
-ended. ``trees``: boosted trees of the state's features. ``shared``: one polynomial for all states, trained on rows of
-which some sensors have been hidden (the paper's missing-feature classifier); a state has the part of it whose readings
-it has, because what runs reads nothing that may not have been bought. Losses of stopping come from copies that have
-not seen the row: a policy that is trained on a model's own rows believes that nothing is hard. docs/math.md (64).
+Four kinds. ``polynomial``: a multinomial logistic regression on the state's terms, begun where that of a smaller
+state ended. ``trees``: boosted trees of the state's features. ``forest``: trees of splits drawn at random.
+``shared``: one polynomial for all states, trained on rows of which some sensors have been hidden (the paper's
+missing-feature classifier); a state has the part of it whose readings it has, because what runs reads nothing that
+may not have been bought. Losses of stopping come from copies that have not seen the row: a policy that is trained on
+a model's own rows believes that nothing is hard. docs/math.md (64).
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from joblib import Parallel, delayed
 from .batch import margins_of
 from .boosting import ensemble_scores
 from .chances import chance_wrong, cloud_chance, met_margins
+from .classifier import FOREST, TREES, Learner, make_learner
 from .dag_rows import DagRows
 from .judge import N_FOLDS, Trained
 from .logistic import Design, logistic
 from .losses import class_outputs
-from .subsets import fit_classifier
 
 __all__ = ["BANKS", "Classifier", "cloud_losses", "make_bank", "stop_losses"]
 
-BANKS = ("polynomial", "trees", "shared")
+BANKS = ("polynomial", TREES, FOREST, "shared")
 RIDGES = (0.3, 3.0, 30.0, 300.0)  # over the number of rows; the best for the last state serves all
 SHARED_RIDGE = 3.0
 N_HIDDEN = 4  # times that a row is shown to the shared classifier, each time as another state sees it
@@ -55,10 +56,11 @@ class Classifier:
 
 def make_bank(rows: DagRows, kind: str, n_jobs: int = 1) -> list[Classifier]:
     """A classifier per state of the graph."""
-    rows.prepare(kind != "trees", kind == "trees")
-    if kind == "trees":
-        every = range(len(rows.graph.states))
-        return list(Parallel(n_jobs=n_jobs, prefer="threads")(delayed(_trees)(rows, s) for s in reversed(every)))[::-1]
+    if kind in (TREES, FOREST):
+        learner, every = make_learner(rows.problem, kind), range(len(rows.graph.states))
+        jobs = (delayed(_trees)(rows, s, learner) for s in reversed(every))
+        return list(Parallel(n_jobs=n_jobs, prefer="threads")(jobs))[::-1]
+    rows.prepare(needs_terms=True, needs_bins=False)
     return _shared(rows) if kind == "shared" else _polynomials(rows, n_jobs)
 
 
@@ -170,13 +172,12 @@ def _shared(rows: DagRows) -> list[Classifier]:
 # ---------------------------------------------------------------- trees
 
 
-def _trees(rows: DagRows, s: int) -> Classifier:
-    p, (bins, codes, valid) = rows.problem, rows.binned
-    args = (p, rows.graph.states[s], bins, codes, p.size.model, p.size.n_trees)
-    whole = fit_classifier(*args, np.arange(len(p.train.y)))
+def _trees(rows: DagRows, s: int, learner: Learner) -> Classifier:
+    p, state, codes = rows.problem, rows.graph.states[s], learner.codes
+    whole = learner.fit(state, np.arange(len(p.train.y)))
     unseen = np.empty((len(p.train.y), class_outputs(p.n_classes)))
     for k in range(N_FOLDS):
         out = rows.fold == k
-        copy = fit_classifier(*args, np.flatnonzero(~out))
+        copy = learner.fit(state, np.flatnonzero(~out))
         unseen[out] = ensemble_scores(copy, codes[copy.features][:, out])
-    return Classifier(rows.trained(whole, unseen, ensemble_scores(whole, valid[whole.features])), unseen)
+    return Classifier(rows.trained(whole, unseen, ensemble_scores(whole, learner.valid[whole.features])), unseen)

@@ -39,10 +39,10 @@ def price_list(unit: float, spent: Sequence[float], n: int) -> list[float]:
 
 
 def cut_points(search: SubsetSearch, graph: Graph, params: dict[str, Any]) -> list[Point]:
-    """The points that the judged rows keep over prices; cuts are learned on these rows."""
+    """The points that the judged rows keep over prices; cuts are learned on these rows. ``params``: with its "bank"."""
     states = graph.states
     met = [graph.below(s) for s in range(len(states))]
-    staged = Staged(search.judge, states, search.models(states), met)
+    staged = Staged(search.judge, states, search.models(states, params["bank"]), met)
     spent = [search.cost(s) for s in states]
     prices = price_list(search.problem.forward_cost or max(spent) or 1.0, spent, N_PRICES)
     policies = [({**params, "price": p}, cuts) for p in prices for cuts in _shortened(priced_way(staged, graph, p))]

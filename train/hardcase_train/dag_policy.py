@@ -17,6 +17,7 @@ from hardcase_edge.meter import Meter, to_unit
 
 from .bank import BANKS, Classifier, cloud_losses, make_bank, stop_losses
 from .chains import Chains
+from .classifier import FOREST, TREES
 from .dag import Graph, all_subsets, inclusion, learn_graph, unions
 from .dag_cuts import cut_points, price_list
 from .dag_program import dag_point
@@ -30,7 +31,7 @@ from .state_policy import LEARNERS, StatePolicy, learn_state
 from .subsets import SubsetSearch
 from .terms import n_terms
 
-__all__ = ["Dag", "DagClassifier", "dag_grid", "dag_run", "graph_of", "has_few"]
+__all__ = ["Dag", "DagClassifier", "chains_grid", "dag_grid", "dag_run", "graph_of", "has_few"]
 
 N_PRICES = 16
 STATES = ("greedy", "chains", "all")
@@ -128,11 +129,11 @@ class DagClassifier(PolicyClassifier):
 
     Parameters
     ----------
-    bank : "polynomial", "trees" or "shared" (one polynomial, of which each state has a part)
+    bank : "polynomial", "trees", "forest" (small models only), "shared" (one polynomial; a state has a part of it)
     learner : of the policies, "polynomial" or "trees"
     degree : of the polynomials, 1 to 3
-    states : "greedy" subsets' unions, "all" sets of at most 8 sensors, or "chains" of nested sets: with a bank of trees
-        and cuts on their margins, of which this is all there is to say
+    states : "greedy" subsets' unions, "all" sets of at most 8 sensors, or "chains" of nested sets: with both
+        banks of trees and cuts on their margins, of which this is all there is to say
     n_subsets : whose unions are states, 1 to 8
     n_passes : 1 as in the paper; with more, rows count less in states that they do not come to
     n_jobs : int or None, threads; None is one
@@ -155,7 +156,7 @@ class DagClassifier(PolicyClassifier):
                 raise ValueError(f"{name} of DagClassifier is {getattr(self, name)!r}, one of {known} is expected")
         search = SubsetSearch(judge, self.n_jobs or 1)
         if self.states == "chains":
-            return dag_run(search, {"subsets": "chains"})
+            return [p for params in chains_grid(search.problem) for p in dag_run(search, params)]
         params = {"bank": self.bank, "learner": self.learner, "degree": self.degree, "subsets": self.states,
                   "count": self.n_subsets, "passes": self.n_passes}  # fmt: skip
         return dag_run(search, params)
@@ -166,13 +167,18 @@ def has_few(problem: Problem) -> bool:
     return len(problem.sensors) <= FEW_SENSORS
 
 
+def chains_grid(problem: Problem) -> list[dict[str, Any]]:
+    """States of chains, with each bank of trees that the problem's size has."""
+    return [{"bank": bank, "subsets": "chains"} for bank in (FOREST, TREES) if bank == TREES or problem.size.forest]
+
+
 def dag_grid(search: SubsetSearch) -> list[dict[str, Any]]:
     """Of a few sensors every set is a state, with each bank and degree; of many those of chains are. A setting has all
     prices.
     """
     p = search.problem
     if not has_few(p):
-        return [{"subsets": "chains"}]
+        return chains_grid(p)
     shape = {"learner": "polynomial", "subsets": "all", "count": 0, "passes": 2}
     degrees = [d for d in (2, 1) if d == 1 or n_terms(len(p.features), d) * len(p.train.y) <= MAX_VALUES]
     return [

@@ -1,11 +1,15 @@
-"""Random forests over bins, with class shares in every node: any split of them can still become a leaf."""
+"""Random forests over bins, with class shares in every node: any split of them can still become a leaf.
+
+Two kinds: the best splits of bootstrap samples (Breiman, *Random Forests*, 2001), and of all rows the best of splits
+drawn at random, one per feature (Geurts et al., *Extremely randomized trees*, 2006).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
 from hardcase_edge.verifier import MAX_NODES
 
@@ -19,12 +23,19 @@ __all__ = ["ForestSettings", "ForestTree", "fit_forest", "forest_ensemble"]
 
 @dataclass(frozen=True)
 class ForestSettings:
-    """Shape of a forest. ``max_features``: the share of features that each split may choose from."""
+    """Shape of a forest.
+
+    max_features : the share of features that each split may choose from
+    max_leaves : of a tree; None: so few that each split of the forest may become two nodes of a program
+    is_drawn : splits are drawn at random, and every tree is grown on all rows
+    """
 
     n_trees: int = 16
     max_features: float = 1.0
     min_rows: int = 1
     max_depth: int = 32
+    max_leaves: int | None = None
+    is_drawn: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,11 +93,11 @@ def fit_forest(
     """
     X = codes.T.astype(np.float32)
     X[X == MISSING_BIN] = np.nan
-    forest = RandomForestClassifier(
+    forest = (ExtraTreesClassifier if settings.is_drawn else RandomForestClassifier)(
         settings.n_trees,
         max_features=settings.max_features,
         min_samples_leaf=settings.min_rows,
-        max_leaf_nodes=MAX_NODES // 2 // settings.n_trees,  # a split becomes two nodes of a program at most
+        max_leaf_nodes=settings.max_leaves or MAX_NODES // 2 // settings.n_trees,
         max_depth=settings.max_depth,
         random_state=seed,
     )

@@ -12,6 +12,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
 from joblib import Parallel, delayed
 
 from hardcase_edge.program import Program
@@ -42,11 +43,17 @@ class Point:
 
 
 def best_points(points: Sequence[Point]) -> list[Point]:
-    """The points that no other point beats on validation rows, by rising cost."""
+    """The points that no other point beats on judged rows, by rising cost: each is more accurate than all before it, or
+    surer, as ``hardcase export --max-loss`` asks: more accurate less a standard error of its loss.
+    """
     out: list[Point] = []
-    for point in sorted(points, key=lambda p: (p.valid["cost"], -p.valid["accuracy"])):
-        if not out or point.valid["accuracy"] > out[-1].valid["accuracy"]:
+    most = surest = -np.inf
+    for point in sorted(points, key=lambda p: (p.valid["cost"], -p.valid["accuracy"], p.valid["loss_se"])):
+        accuracy = point.valid["accuracy"]
+        sure = accuracy - point.valid["loss_se"]
+        if accuracy > most or sure > surest:
             out.append(point)
+        most, surest = max(most, accuracy), max(surest, sure)
     return out
 
 

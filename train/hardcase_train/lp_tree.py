@@ -43,7 +43,7 @@ class LpTree(PolicyClassifier):
 
     Parameters
     ----------
-    bank : of the classifiers, "polynomial", "trees" or "shared" (one polynomial for all sets)
+    bank : of the classifiers, one of ``bank.BANKS``
     degree : of the polynomials, 1 to 3
     others : those of ``PolicyClassifier``, by name
     """

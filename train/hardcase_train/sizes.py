@@ -1,6 +1,7 @@
 """How large low-cost models are: small enough for any device, or as large as many rows can fill.
 
-A small model is about 1,100 leaves, a large one about 19,000: some 10 or 200 kilobytes a stage for two classes.
+A small model is about 1,100 leaves, a large one about 19,000: some 10 or 200 kilobytes a stage for two classes. Of few
+rows a forest may say more, in some 3,000 to 12,000 leaves.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .boosting import TreeSettings
+from .forest import ForestSettings
 
 __all__ = ["Size", "size_of"]
 
@@ -23,6 +25,8 @@ class Size:
     probe: TreeSettings
     probe_trees: int
     probe_rows: int  # training and validation rows at most
+    forest: ForestSettings | None = None  # the other kind of model; None: boosted trees alone
+    forest_bins: int = 255
 
 
 SMALL = Size(
@@ -31,6 +35,7 @@ SMALL = Size(
     probe=TreeSettings(learning_rate=0.3, max_leaves=8, max_depth=4, min_rows=20, l2=0.01, max_bins=32),
     probe_trees=25,
     probe_rows=4000,
+    forest=ForestSettings(64, max_features=0.8, is_drawn=True, max_leaves=256),
 )
 LARGE = Size(
     model=TreeSettings(learning_rate=0.2, max_leaves=128, max_depth=14, min_rows=5, l2=1.0, max_bins=255),

@@ -19,40 +19,17 @@ from hardcase_edge.meter import to_unit
 
 from .batch import margins_of
 from .binning import Bins, make_bins
-from .boosting import Ensemble, TreeSettings, boost, ensemble_scores
+from .boosting import ensemble_scores
+from .classifier import TREES, Learner, fit_classifier, make_learner
 from .judge import N_FOLDS, Judge, Trained
-from .losses import ClassLoss, log_probability
-from .problem import Problem
+from .losses import log_probability
 
-__all__ = ["Probe", "Subset", "SubsetSearch", "fit_classifier"]
+__all__ = ["Probe", "Subset", "SubsetSearch"]
 
 Subset = tuple[int, ...]
 FEW_SENSORS = 20  # up to so many, each step of a greedy path tries all of them
 AT_ONCE = 8
 T = TypeVar("T")
-
-
-def fit_classifier(
-    problem: Problem,
-    sensors: Subset,
-    bins: Bins,
-    codes: np.ndarray,
-    settings: TreeSettings,
-    n_trees: int,
-    rows: np.ndarray,
-) -> Ensemble:
-    """A boosted classifier that reads these sensors only, from these training rows."""
-    features = np.array([f for s in sensors for f in problem.sensors[s].features], dtype=np.int64)
-    y = problem.train.y[rows]
-    loss = ClassLoss(y, problem.n_classes, problem.train.weight[rows])
-    base = loss.base()
-    ensemble = Ensemble(Bins(tuple(bins.cuts[f] for f in features)), features, base)
-    if len(features):
-        scores = np.tile(base, (len(y), 1))
-        part = np.ascontiguousarray(codes[features][:, rows])
-        owner = problem.sensor_of[features]
-        boost(ensemble, loss, part, owner, scores, np.zeros(len(problem.sensors)), settings, n_trees)
-    return ensemble
 
 
 @dataclass(frozen=True)
@@ -89,18 +66,14 @@ class SubsetSearch:
             judged[: len(seen)] = ~seen
         self.probed = _sample(np.flatnonzero(judged), self.size.probe_rows, p.seed)
         self._probes: dict[Subset, Probe] = {}
-        self._models: dict[Subset, Trained] = {}
+        self._learners: dict[str, Learner] = {}
+        self._models: dict[tuple[str, Subset], Trained] = {}
         self._made: dict[Any, Any] = {}
 
     @cached_property
     def _probe_rows(self) -> tuple[Bins, np.ndarray]:
         bins = make_bins(self.problem.train.X, self.problem.dtypes, self.size.probe.max_bins)
         return bins, bins.transform(self.problem.train.X)
-
-    @cached_property
-    def _full_rows(self) -> tuple[Bins, np.ndarray, np.ndarray]:
-        bins = make_bins(self.problem.train.X, self.problem.dtypes, self.size.model.max_bins)
-        return bins, bins.transform(self.problem.train.X), bins.transform(self.problem.valid.X)
 
     def losses(self, subsets: Iterable[Subset]) -> list[float]:
         """Mean log loss of a small classifier per subset, on rows that it has not seen."""
@@ -138,26 +111,25 @@ class SubsetSearch:
         loss = np.average(-log_p[np.arange(len(y)), y], weights=self.judge.weight[self.probed])
         return Probe(float(loss), margins_of(scores).astype(np.float32), log_p.argmax(axis=1) == y)
 
-    def models(self, subsets: Iterable[Subset]) -> list[Trained]:
-        """A full classifier per subset, judged on rows it has not seen."""
-        wanted = list(subsets)
-        new = sorted({s for s in wanted if s not in self._models})
-        done = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(self._train)(s) for s in new)
+    def models(self, subsets: Iterable[Subset], kind: str = TREES) -> list[Trained]:
+        """A full classifier of this kind per subset, judged on rows it has not seen."""
+        wanted = [(kind, s) for s in subsets]
+        if kind not in self._learners:
+            self._learners[kind] = make_learner(self.problem, kind)
+        new = sorted({key for key in wanted if key not in self._models})
+        done = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(self._train)(*key) for key in new)
         self._models.update(zip(new, done, strict=True))
-        return [self._models[s] for s in wanted]
+        return [self._models[key] for key in wanted]
 
-    def _train(self, subset: Subset) -> Trained:
-        size = self.size
-        bins, codes, valid_codes = self._full_rows
-        args = (self.problem, subset, bins, codes, size.model, size.n_trees)
-        ensemble = fit_classifier(*args, np.arange(len(self.problem.train.y)))
+    def _train(self, kind: str, subset: Subset) -> Trained:
+        learner = self._learners[kind]
 
         def held(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-            copy = fit_classifier(*args, others)
-            return ensemble_scores(copy, codes[copy.features][:, rows])
+            copy = learner.fit(subset, others)
+            return ensemble_scores(copy, learner.codes[copy.features][:, rows])
 
-        valid = ensemble_scores(ensemble, valid_codes[ensemble.features])
-        return self.judge.trained(ensemble, valid, held)
+        ensemble = learner.fit(subset, np.arange(len(self.problem.train.y)))
+        return self.judge.trained(ensemble, ensemble_scores(ensemble, learner.valid[ensemble.features]), held)
 
     def walked(self) -> list[Subset]:
         """The promising sets on the greedy paths."""
