@@ -14,6 +14,7 @@ import numpy as np
 
 from .calibrate import confidence_table
 from .chains import Chains
+from .classifier import TREES
 from .cuts import NEVER, Cut
 from .estimator import PolicyClassifier
 from .front import Point, best_points
@@ -50,10 +51,13 @@ def cascade_grid(search: SubsetSearch) -> list[dict[str, Any]]:
 
 
 def cascade_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
-    """Points over confidence levels, first stages and last stages; those that validation keeps."""
+    """Points over confidence levels, first stages and last stages; those that the judged rows keep.
+
+    ``params`` may name a "bank", one of ``classifier``'s kinds; else stages have boosted trees.
+    """
     chain = [tuple(subset) for subset in params["chain"]]
     judge = search.judge
-    staged = Staged(judge, chain, search.models(chain))
+    staged = Staged(judge, chain, search.models(chain, params.get("bank", TREES)))
     tables = [confidence_table(s.margin, s.label == judge.y, judge.weight) for s in staged.stops]
     stages = range(len(chain))
     margins = {(k, level): margin_at(tables[k], staged.stops[k].margin, level) for k, level in product(stages, LEVELS)}

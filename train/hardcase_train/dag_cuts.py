@@ -8,11 +8,12 @@ price, and the policy is a staged one (``staged``). docs/math.md (71).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from .cuts import NEVER, Cut, Cuts, best_way
+from .cuts import NEVER, Choices, Cut, Cuts, best_way, priced_cuts
 from .dag import Graph, learn_graph
 from .front import Point, best_points
 from .staged import Staged
@@ -21,6 +22,7 @@ from .subsets import SubsetSearch
 __all__ = ["cut_points", "price_list"]
 
 N_PRICES = 64
+NEAR = 8  # prices
 LEAST_PRICE = 0.01  # error for what the dearest case costs
 MOST_PRICE = 0.5  # error for what the cheapest state costs: few readings save as much
 
@@ -45,8 +47,10 @@ def cut_points(search: SubsetSearch, graph: Graph, params: dict[str, Any]) -> li
     staged = Staged(search.judge, states, search.models(states, params["bank"]), met)
     spent = [search.cost(s) for s in states]
     prices = price_list(search.problem.forward_cost or max(spent) or 1.0, spent, N_PRICES)
-    policies = [({**params, "price": p}, cuts) for p in prices for cuts in _shortened(priced_way(staged, graph, p))]
-    return best_points(staged.best("dag", policies))
+    ways = [priced_way(staged, graph, p) for p in prices]
+    found = [(p, cuts) for p, way in zip(prices, ways, strict=True) for cuts in _shortened(way)]
+    found += _near(staged.choices, prices, ways)
+    return best_points(staged.best("dag", [({**params, "price": p}, cuts) for p, cuts in found]))
 
 
 def _shortened(cuts: Cuts) -> list[Cuts]:
@@ -54,6 +58,22 @@ def _shortened(cuts: Cuts) -> list[Cuts]:
     kept = sorted(cuts)
     ends = [{**{k: cuts[k] for k in kept[:n]}, last: Cut(-NEVER)} for n, last in enumerate(kept)]
     return [cuts, *ends] if cuts else []
+
+
+def _near(choices: Choices, prices: Sequence[float], ways: Sequence[Cuts]) -> list[tuple[float, Cuts]]:
+    """The stages of each way, cut for the prices around those that lead to it: another way is better there, by little,
+    and between the two nothing would be.
+    """
+    led: dict[tuple[int, ...], list[int]] = {}
+    for i, way in enumerate(ways):
+        led.setdefault(tuple(sorted(way)), []).append(i)
+    out = []
+    for kept, places in led.items():
+        mine = replace(choices, stages=[choices.stages[k] for k in kept])
+        for price in prices[max(places[0] - NEAR, 0) : places[-1] + NEAR + 1]:
+            cuts = {kept[k]: cut for k, cut in priced_cuts(mine, price).items()}
+            out += [(price, cuts)] if cuts else []
+    return out
 
 
 def priced_way(staged: Staged, graph: Graph, price: float) -> Cuts:
