@@ -72,6 +72,7 @@ def test_a_forest_says_what_scikit_learns_says_of_the_same_bins(n_classes):
     np.testing.assert_allclose(Batch(program, p.valid.X).scores(0) / 20, said, atol=1e-12)
 
 
-def test_no_forest_is_offered_of_many_rows():
-    with pytest.raises(ValueError, match="a forest is for small models; name another kind, or the size 'small'"):
-        make_learner(replace(make_problem(2), size_name="large"), FOREST)
+@pytest.mark.parametrize("size", ["small", "large"])
+def test_a_size_that_has_no_forest_says_so(size):
+    with pytest.raises(ValueError, match=f"size '{size}' has no forest for 150 rows; name another kind of classifier"):
+        make_learner(replace(make_problem(2), size_name=size), FOREST)

@@ -125,7 +125,8 @@ def test_prices_go_from_little_to_what_no_reading_is_worth():
 def test_a_size_without_a_forest_has_boosted_trees_alone():
     p = make_problem(3)
     assert [params["bank"] for params in chains_grid(p)] == ["forest", "trees"]
-    assert chains_grid(replace(p, size_name="large")) == [{"bank": "trees", "subsets": "chains"}]
+    for size in ("small", "large"):
+        assert chains_grid(replace(p, size_name=size)) == [{"bank": "trees", "subsets": "chains"}]
 
 
 def test_the_estimator_takes_chains(monkeypatch):

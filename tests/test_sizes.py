@@ -12,7 +12,7 @@ from hardcase_train.arrays import make_problem as arrays_problem
 from hardcase_train.config import SIZES, read_config
 from hardcase_train.judge import Judge
 from hardcase_train.problem import Problem
-from hardcase_train.sizes import LARGE, MANY_ROWS, SMALL, size_of
+from hardcase_train.sizes import FOREST, LARGE, MANY_ROWS, SMALL, size_of
 from hardcase_train.static_subset import StaticSubset
 from hardcase_train.subsets import SubsetSearch
 from hardcase_train.task import make_task
@@ -21,10 +21,11 @@ from tests.train_helpers import make_problem, quick, toml, write_csv
 
 
 def test_auto_is_large_from_many_rows_on_and_a_name_wins():
-    assert [size_of("auto", n) for n in (10, MANY_ROWS - 1, MANY_ROWS)] == [SMALL, SMALL, LARGE]
+    few = replace(SMALL, forest=FOREST)
+    assert [size_of("auto", n) for n in (10, MANY_ROWS - 1, MANY_ROWS)] == [few, few, LARGE]
     for n in (10, 10 * MANY_ROWS):
         assert (size_of("small", n), size_of("large", n)) == (SMALL, LARGE)
-    assert {size_of(name, 10) for name in SIZES} == {SMALL, LARGE}
+    assert {size_of(name, 10) for name in SIZES} == {few, SMALL, LARGE}
 
 
 @pytest.mark.parametrize(("text", "expected"), [("", "auto"), ('[policy]\nsize = "large"', "large")])

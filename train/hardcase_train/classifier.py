@@ -1,7 +1,7 @@
 """The classifier of a sensor set: boosted trees, or a forest of splits drawn at random.
 
 Of few rows the forest is often right where boosted trees are not, and says so by its margin; it is some ten times as
-large. Of many rows it would be larger still, and is not offered.
+large. Of many rows it would be larger still, and is not offered; nor is it where small models are asked for.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def make_learner(problem: Problem, kind: str) -> Learner:
     Raises
     ------
     ValueError
-        A forest, where there are so many rows that none is offered.
+        A forest, in a size that has none.
     """
     size, X = problem.size, problem.train.X
     if kind == FOREST and size.forest is None:
-        raise ValueError("a forest is for small models; name another kind, or the size 'small'")
+        raise ValueError(f"size {problem.size_name!r} has no forest for {len(X)} rows; name another kind of classifier")
     bins = make_bins(X, problem.dtypes, size.forest_bins if kind == FOREST else size.model.max_bins)
     forest = size.forest if kind == FOREST else None
     return Learner(problem, bins, bins.transform(X), bins.transform(problem.valid.X), forest)

@@ -129,7 +129,7 @@ class DagClassifier(PolicyClassifier):
 
     Parameters
     ----------
-    bank : "polynomial", "trees", "forest" (small models only), "shared" (one polynomial; a state has a part of it)
+    bank : "polynomial", "trees", "forest" (size "auto", few rows), "shared" (one polynomial; a state has a part of it)
     learner : of the policies, "polynomial" or "trees"
     degree : of the polynomials, 1 to 3
     states : "greedy" subsets' unions, "all" sets of at most 8 sensors, or "chains" of nested sets: with both

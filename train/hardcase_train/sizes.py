@@ -1,12 +1,12 @@
 """How large low-cost models are: small enough for any device, or as large as many rows can fill.
 
 A small model is about 1,100 leaves, a large one about 19,000: some 10 or 200 kilobytes a stage for two classes. Of few
-rows a forest may say more, in some 3,000 to 12,000 leaves.
+rows a forest may say more, in some 3,000 to 8,000 leaves.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .boosting import TreeSettings
 from .forest import ForestSettings
@@ -35,8 +35,8 @@ SMALL = Size(
     probe=TreeSettings(learning_rate=0.3, max_leaves=8, max_depth=4, min_rows=20, l2=0.01, max_bins=32),
     probe_trees=25,
     probe_rows=4000,
-    forest=ForestSettings(64, max_features=0.8, is_drawn=True, max_leaves=256),
 )
+FOREST = ForestSettings(64, max_features=0.8, is_drawn=True, max_leaves=256)
 LARGE = Size(
     model=TreeSettings(learning_rate=0.2, max_leaves=128, max_depth=14, min_rows=5, l2=1.0, max_bins=255),
     n_trees=150,
@@ -47,7 +47,10 @@ LARGE = Size(
 
 
 def size_of(name: str, n_rows: int) -> Size:
-    """The size of this name, one of ``config.SIZES``; "auto" is large from ``MANY_ROWS`` training rows on."""
+    """The size of this name, one of ``config.SIZES``.
+
+    "auto" is large from ``MANY_ROWS`` training rows on; below, boosted trees are small, and there may be forests.
+    """
     if name == "auto":
-        name = "large" if n_rows >= MANY_ROWS else "small"
+        return LARGE if n_rows >= MANY_ROWS else replace(SMALL, forest=FOREST)
     return {"small": SMALL, "large": LARGE}[name]
