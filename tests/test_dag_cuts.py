@@ -13,7 +13,7 @@ from hardcase_train import dag_cuts
 from hardcase_train.batch import Batch
 from hardcase_train.chains import Chains
 from hardcase_train.chances import WRONG_PER_MARGIN, met_margins
-from hardcase_train.cuts import NEVER, best_way
+from hardcase_train.cuts import NEVER, best_way, mean_value
 from hardcase_train.dag_cuts import cut_points, price_list, priced_way
 from hardcase_train.dag_policy import DagClassifier, chains_grid, graph_of
 from hardcase_train.judge import Judge
@@ -120,6 +120,24 @@ def test_prices_go_from_little_to_what_no_reading_is_worth():
     assert prices[0] * 980 == pytest.approx(0.01)
     assert prices[-1] * 1.2 == pytest.approx(0.5)
     assert len(price_list(10.0, [0.0], 4)) == 4
+
+
+def test_each_chain_is_cut_for_the_prices_around_those_that_lead_to_it(monkeypatch):
+    monkeypatch.setattr(dag_cuts, "NEAR", 1)
+    _, graph, staged, _ = made()
+    prices = price_list(80.0, [1.0, 30.0], 9)
+    ways = [priced_way(staged, graph, p) for p in prices]
+    several = np.flatnonzero([len(way) > 1 for way in ways])
+    assert len(several)
+    for i in several:
+        alone = [way if k == i else {} for k, way in enumerate(ways)]
+        near = dag_cuts._near(staged.choices, prices, alone)
+        assert prices[i] in {p for p, _ in near} <= set(prices[max(i - 1, 0) : i + 2])
+        for price, cuts in near:
+            assert set(cuts) <= set(ways[i])
+            before = mean_value(staged.choices, ways[i], price)
+            assert mean_value(staged.choices, cuts, price) <= before + 1e-9
+    assert dag_cuts._near(staged.choices, prices, [{} for _ in prices]) == []
 
 
 def test_a_size_without_a_forest_has_boosted_trees_alone():

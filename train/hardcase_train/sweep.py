@@ -14,6 +14,7 @@ from tqdm import tqdm
 from .auto import families
 from .backends import Pool
 from .chains import Chains
+from .dag_policy import has_few
 from .front import Point, best_points
 from .halving import FEW_SETTINGS, MIN_ROWS, RUNG, climbers
 from .kept import Kept
@@ -22,7 +23,7 @@ from .settings import Setting, settings_of
 
 __all__ = ["Sweep"]
 
-SUBSETS = ("static", "cascade", "adapt-gbrt", "auto")  # they ask the search over sensor subsets
+SUBSETS = ("static", "cascade", "adapt-gbrt", "dag", "auto")  # they ask the search over sensor subsets
 SWEPT_WHOLE = ("static", "cascade", "budget-prune")  # their settings are few, or sets of sensors that are all wanted
 
 
@@ -51,7 +52,7 @@ class Sweep:
         methods : of ``config.METHODS``; "auto" stands for those that ``auto.families`` picks
         """
         if set(methods) & set(SUBSETS):
-            self._walk()
+            self._walk("dag" in methods)
         chosen = self._chosen(methods)
         grids = {m: settings_of(m, self.ladder.at(1)) for m in chosen}
         grids = self._halved(grids)
@@ -84,10 +85,12 @@ class Sweep:
         others = families(self.ladder, self.hpc.valid, self.run)
         return list(dict.fromkeys(x for m in methods for x in (others if m == "auto" else [m])))
 
-    def _walk(self) -> None:
-        """The greedy search over sensor subsets, one step after another, is done here, before the jobs."""
+    def _walk(self, climbs: bool) -> None:
+        """The search over sensor subsets, one step after another, is done here, before the jobs that share it."""
+        search = self.ladder.at(ALL)
         with tqdm(total=1, desc="subsets", disable=self.quiet, leave=False) as bar:
-            _ = self.ladder.at(ALL).once(Chains).greedy
+            chains = search.once(Chains)
+            _ = chains.climbed if climbs and not has_few(search.problem) else chains.greedy
             bar.update(1)
 
     def _halved(self, grids: dict[str, list[Setting]]) -> dict[str, list[Setting]]:
