@@ -130,7 +130,7 @@ def _make_keys(out: Path) -> None:
 
 
 def _points(front: Front) -> dict[str, Point]:
-    """The five policies of the table."""
+    """The six policies of the table."""
     from hardcase_export.front import pick
 
     f0 = next(p for p in front.points if p.method == "hpc")
@@ -148,6 +148,7 @@ def _points(front: Front) -> dict[str, Point]:
         "everything local": max(by_method["static"], key=lambda p: (p.valid.accuracy, -p.valid.cost)),
         "static": cheapest(by_method["static"]),
         "cascade": cheapest(by_method["cascade"]),
+        "cheapest": cheapest([p for p in front.points if p is not f0]),
         "hardcase": cheapest(both_routes),
     }
 
@@ -307,6 +308,7 @@ def _text(values: dict[str, Any], out: Path) -> str:
         figures = (f"{r['accuracy']:.4f}", f"{r['cost']:.2f}", bytes_up, *times, r["degraded"], r["n"])
         lines.append(_line((r["name"], r["policy"], *figures)))
     lines.append("\naccuracy and cost on held-out rows; bytes up: mean request payload per decision")
+    lines.append(f"cheapest: what hardcase export --max-loss {MAX_LOSS} picks")
     lines.append(f"hardcase: {WHICH}")
     verdict = "asked = local + cloud + degraded, each once; both routes used before the kill and after it"
     lines += [f"PROBLEM: {p}" for p in values["problems"]] or [f"reconciled: {verdict}"]
