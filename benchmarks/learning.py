@@ -50,7 +50,7 @@ def run_seed(case: Case, seed: int, methods: Sequence[str]) -> dict[str, Any]:
 def graph_points(problem: Problem) -> list[Point]:
     """``dag`` on the chains of nested sets, as ``hardcase train`` has it where sensors are many."""
     search = SubsetSearch(Judge(problem), n_threads(None))
-    return dag_run(search, dag_grid(search)[0])
+    return [p for params in dag_grid(search) for p in dag_run(search, params)]
 
 
 def save_splits(cases: list[str], seeds: int, path: Path) -> None:
