@@ -66,8 +66,8 @@ TOOLCHAINS := gcc libc6-dev python3-dev clang libclang-rt-dev make gcc-aarch64-l
 	gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-user qemu-system-arm
 
 toolchains:
-	@for tool in cc clang make aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc arm-none-eabi-gcc qemu-aarch64 qemu-arm \
-		qemu-system-arm; do command -v $$tool >/dev/null || exit 1; done || \
+	@(for tool in cc clang make aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc arm-none-eabi-gcc qemu-aarch64 qemu-arm \
+		qemu-system-arm; do command -v $$tool >/dev/null || exit 1; done) || \
 		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 		apt-get install -y -qq --no-install-recommends $(TOOLCHAINS) >/dev/null; } || \
 		{ echo "needed: sudo apt install $(TOOLCHAINS); then make toolchains again"; exit 2; }
