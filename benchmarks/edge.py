@@ -26,8 +26,8 @@ from pathlib import Path
 
 import numpy as np
 
+from hardcase_edge.drive import drive
 from hardcase_edge.evaluator import PYTHON, open_machine
-from hardcase_edge.golden import drive
 from hardcase_edge.load import Loaded, load_bundle
 from hardcase_edge.session import Machine
 from hardcase_export.rows import readings_of

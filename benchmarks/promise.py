@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from hardcase_export.front import Measured, Point, candidates, read_front
+from hardcase_export.front import Measured, Point, read_front
 from hardcase_export.integers import make_integers
+from hardcase_export.pick import candidates
 from hardcase_export.promise import Counts
 from hardcase_export.promised import Terms, find
 from hardcase_export.rows import decisions

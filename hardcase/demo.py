@@ -131,7 +131,7 @@ def _make_keys(out: Path) -> None:
 
 def _points(front: Front) -> dict[str, Point]:
     """The six policies of the table."""
-    from hardcase_export.front import pick
+    from hardcase_export.pick import pick
 
     f0 = next(p for p in front.points if p.method == "hpc")
 

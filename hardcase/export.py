@@ -157,9 +157,10 @@ def _held_out(args: argparse.Namespace) -> HeldOut:
     """The user's own rows, with the answers of the build's f0."""
     import numpy as np
 
-    from hardcase_export.front import candidates, read_front
+    from hardcase_export.front import read_front
     from hardcase_export.held_out import HeldOut, file_sha256
     from hardcase_export.integers import read_draft
+    from hardcase_export.pick import candidates
     from hardcase_export.tables import Rows
 
     from .labelled import labelled_rows, replies_to

@@ -23,8 +23,9 @@ def picked(unit: str, points: Sequence[Point], max_loss: float) -> dict[str, Row
     Picks are those of ``hardcase export``, on judged rows; where no policy of a method is good enough there, f0's
     point stands in its row.
     """
-    from hardcase_export.front import Front, Measured, pick
+    from hardcase_export.front import Front, Measured
     from hardcase_export.front import Point as Read
+    from hardcase_export.pick import pick
 
     front = Front(unit, tuple(Read(p.method, p.params, Measured(**p.valid), Measured(**p.test), "") for p in points))
     f0 = next(p for p in front.points if p.method == "hpc")

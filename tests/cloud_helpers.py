@@ -18,6 +18,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from hardcase_edge.bundle import Bundle, pack_bundle
+from hardcase_edge.columns import request_bytes
 from hardcase_edge.load import Loaded, load_bytes
 from hardcase_edge.manifest import Manifest
 from hardcase_edge.program import (
@@ -35,7 +36,7 @@ from hardcase_edge.program import (
     Slice,
     Uplink,
 )
-from hardcase_edge.wire import Reading, Request, pack_request, request_bytes
+from hardcase_edge.wire import Reading, Request, pack_request
 
 DTYPES = ("f32", "f32")
 N_CLASSES = 3

@@ -15,7 +15,7 @@ from typing import Any
 
 from hardcase_edge.address import parse_address
 from hardcase_edge.bundle import Bundle, pack_bundle
-from hardcase_edge.columns import Reading
+from hardcase_edge.columns import Reading, request_bytes
 from hardcase_edge.connection import Connection, ConnectionConfig, Message
 from hardcase_edge.load import Loaded, load_bytes
 from hardcase_edge.manifest import Manifest
@@ -42,7 +42,6 @@ from hardcase_edge.wire import (
     device_of_topic,
     pack_reply,
     reply_topic,
-    request_bytes,
     request_topic,
     unpack_request,
 )

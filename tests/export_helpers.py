@@ -16,6 +16,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from hardcase_cloud.hpc import Hpc
 from hardcase_edge.bundle import Bundle, pack_bundle
+from hardcase_edge.columns import request_bytes
 from hardcase_edge.manifest import Manifest
 from hardcase_edge.program import (
     CODE_MAX,
@@ -38,7 +39,6 @@ from hardcase_edge.program import (
     Uplink,
 )
 from hardcase_edge.session import CLOUD, Decision
-from hardcase_edge.wire import request_bytes
 from hardcase_export.onnx_hpc import export_hpc
 from hardcase_export.rows import decisions, figures
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from hardcase_edge.columns import request_bytes
 from hardcase_edge.program import (
     CODE_MAX,
     Acquire,
@@ -39,7 +40,6 @@ from hardcase_edge.program import (
     Trees,
     Uplink,
 )
-from hardcase_edge.wire import request_bytes
 
 __all__ = ["as_draft", "programs", "random_program", "random_reading", "random_readings", "round_f32", "seeds"]
 

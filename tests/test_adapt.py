@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from hardcase_train.adapt_gbrt import AdaptGBRT, _losses, q_step
+from hardcase_train.adapt_gbrt import AdaptGBRT, _losses
 from hardcase_train.binning import make_bins
 from hardcase_train.boosting import Ensemble, TreeSettings, boost, ensemble_scores
-from hardcase_train.judge import N_FOLDS, Judge
+from hardcase_train.judge import Judge
 from hardcase_train.losses import AdaptLoss, ClassLoss, class_outputs, log_probability, sigmoid
+from hardcase_train.problem import N_FOLDS
+from hardcase_train.q_step import q_step
 from tests.train_helpers import make_problem
 
 LOSSES = st.lists(st.floats(-30, 30), min_size=1, max_size=40)

@@ -10,7 +10,7 @@ from hardcase_train import adapt_stages
 from hardcase_train.adapt_gbrt import AdaptGBRT
 from hardcase_train.adapt_stages import TRAIN_PRICE, StagedAdaptGBRT, adapt_chain
 from hardcase_train.arrays import make_problem as arrays_problem
-from hardcase_train.cuts import NEVER
+from hardcase_train.calibrate import NEVER
 from hardcase_train.judge import Judge
 from hardcase_train.losses import sigmoid
 from tests.train_helpers import make_problem, quick

@@ -28,9 +28,10 @@ from hardcase_cloud.broker import EmbeddedBroker
 from hardcase_cloud.listen import Listen, parse_bind
 from hardcase_cloud.users import add_user, read_users
 from hardcase_edge.address import parse_address
+from hardcase_edge.columns import MAX_REQUEST_BYTES
 from hardcase_edge.connection import Connection, ConnectionConfig, Message
 from hardcase_edge.errors import InputError
-from hardcase_edge.wire import MAX_REQUEST_BYTES, reply_topic, request_topic, status_topic
+from hardcase_edge.wire import reply_topic, request_topic, status_topic
 
 from .cloud_helpers import wait_until
 

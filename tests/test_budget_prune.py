@@ -30,9 +30,10 @@ from hardcase_train.budget_prune import UNIT, BudgetPrune, splits_on_paths
 from hardcase_train.closure import Closure, Needs
 from hardcase_train.compiler import compile_program
 from hardcase_train.forest import ForestSettings, fit_forest, forest_ensemble
-from hardcase_train.judge import N_FOLDS, Judge
+from hardcase_train.judge import Judge
 from hardcase_train.lazy import lazy_program
 from hardcase_train.learn import learn
+from hardcase_train.problem import N_FOLDS
 from hardcase_train.settings import points_of
 from tests.train_helpers import make_problem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hardcase_edge.golden import drive
+from hardcase_edge.drive import drive
 from hardcase_edge.program import Answer, Column, Feature, Program, Rank, Sensor, Slice, Tree, Trees, Uplink
 from hardcase_edge.session import Machine, Session
 from hardcase_edge.verifier import verify

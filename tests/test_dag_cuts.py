@@ -11,9 +11,10 @@ import pytest
 
 from hardcase_train import dag_cuts
 from hardcase_train.batch import Batch
+from hardcase_train.calibrate import NEVER
 from hardcase_train.chains import Chains
 from hardcase_train.chances import WRONG_PER_MARGIN, met_margins
-from hardcase_train.cuts import NEVER, best_way, mean_value
+from hardcase_train.cuts import best_way, mean_value
 from hardcase_train.dag_cuts import cut_points, price_list, priced_way
 from hardcase_train.dag_policy import DagClassifier, chains_grid, graph_of
 from hardcase_train.judge import Judge

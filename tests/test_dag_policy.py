@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from hardcase_edge.columns import normalise
-from hardcase_edge.golden import drive
+from hardcase_edge.drive import drive
 from hardcase_edge.meter import Meter
-from hardcase_edge.paths import targets_of
-from hardcase_edge.program import TOURNAMENT, Acquire, Answer, Branch, Forward
+from hardcase_edge.program import TOURNAMENT, Acquire, Answer, Branch, Forward, targets_of
 from hardcase_edge.session import DEGRADED, Machine, Session
 from hardcase_edge.verifier import verify
 from hardcase_export.quantise import quantise

@@ -23,9 +23,10 @@ from hardcase_edge.session import CLOUD, DEGRADED, LOCAL, Machine
 from hardcase_edge.signature import signature_path
 from hardcase_edge.verifier import verify
 from hardcase_export.describe import describe
-from hardcase_export.front import Front, Measured, Point, pick, read_front
+from hardcase_export.front import Front, Measured, Point, read_front
 from hardcase_export.goldens import MIN_CASES, make_golden
 from hardcase_export.parity import parity
+from hardcase_export.pick import pick
 from hardcase_export.quantise import quantise
 from hardcase_export.rows import decisions, figures
 from hardcase_export.tables import read_rows

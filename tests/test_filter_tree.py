@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardcase_edge.program import TOURNAMENT
-from hardcase_train.filter_tree import bracket_of, learn_matches, play, rounds, without
+from hardcase_train.filter_tree import bracket_of, learn_matches, rounds, without
+from hardcase_train.tournament import play
 
 N = st.integers(2, 11)
 

@@ -11,9 +11,9 @@ from hardcase_train import adapt_gbrt
 from hardcase_train.adapt_gbrt import AdaptGBRT, Twin
 from hardcase_train.batch import Batch
 from hardcase_train.boosting import TreeSettings
-from hardcase_train.judge import ENOUGH_ROWS, N_FOLDS, Judge
+from hardcase_train.judge import ENOUGH_ROWS, Judge
 from hardcase_train.learn import hpc_point
-from hardcase_train.problem import Rows
+from hardcase_train.problem import N_FOLDS, Rows
 from hardcase_train.subsets import SubsetSearch
 from tests.train_helpers import make_problem, quick
 

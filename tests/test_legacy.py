@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from hardcase import pictures
 from hardcase.cli import main
 from hardcase_edge.bundle import unpack_bundle
+from hardcase_edge.columns import request_bytes
 from hardcase_edge.errors import InputError
 from hardcase_edge.load import load_bundle
 from hardcase_edge.program import Forward
-from hardcase_edge.wire import request_bytes
 from hardcase_train.legacy import Legacy, read_legacy
 from hardcase_train.table import read_table
 from tests.train_helpers import legacy_columns, legacy_toml, quick, run, write_csv

@@ -27,10 +27,11 @@ from hardcase_edge.program import (
 from hardcase_edge.session import Machine
 from hardcase_edge.verifier import verify
 from hardcase_export.quantise import quantise
-from hardcase_train.affine import STEPS, affine_codes, affine_rule, make_standard
+from hardcase_train.affine import STEPS, affine_rule, make_standard
 from hardcase_train.batch import score_codes
 from hardcase_train.binning import make_bins
 from hardcase_train.boosting import Ensemble, TreeSettings, boost
+from hardcase_train.codes import affine_codes
 from hardcase_train.compiler import compile_program
 from hardcase_train.linear import Linear
 from hardcase_train.losses import ClassLoss

@@ -21,7 +21,8 @@ from hardcase_edge.bundle import pack_bundle, unpack_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.load import load_bundle
 from hardcase_edge.session import CLOUD
-from hardcase_export.front import Front, Measured, Point, pick
+from hardcase_export.front import Front, Measured, Point
+from hardcase_export.pick import pick
 from hardcase_export.promise import (
     QUANTILE,
     Counts,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hardcase_edge.drive import drive
 from hardcase_edge.errors import ProgramError
-from hardcase_edge.golden import drive
 from hardcase_edge.program import (
     CODE_MAX,
     MARGIN,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hardcase_edge.columns import request_bytes
 from hardcase_edge.errors import SessionError
 from hardcase_edge.evaluator import open_machine
 from hardcase_edge.meter import Meter
@@ -28,7 +29,6 @@ from hardcase_edge.program import (
 )
 from hardcase_edge.session import Decision, NeedReply, NeedSensors, Session
 from hardcase_edge.verifier import verify
-from hardcase_edge.wire import request_bytes
 from tests.bodies import evaluator  # noqa: F401
 from tests.oracle import Case, decide
 from tests.strategies import GARBAGE, programs, random_readings, seeds

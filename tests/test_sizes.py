@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,12 +13,18 @@ from hardcase_train.arrays import make_problem as arrays_problem
 from hardcase_train.config import SIZES, read_config
 from hardcase_train.judge import Judge
 from hardcase_train.problem import Problem
-from hardcase_train.sizes import FOREST, LARGE, MANY_ROWS, SMALL, size_of
+from hardcase_train.sizes import FOREST, LARGE, MANY_ROWS, SMALL, Size
+from hardcase_train.sizes import size_of as size_of_problem
 from hardcase_train.static_subset import StaticSubset
 from hardcase_train.subsets import SubsetSearch
 from hardcase_train.task import make_task
 from tests.estimator_helpers import few, table
 from tests.train_helpers import make_problem, quick, toml, write_csv
+
+
+def size_of(name: str, n_rows: int) -> Size:
+    """The size of a problem that has this name for it and so many training rows."""
+    return size_of_problem(SimpleNamespace(size_name=name, train=SimpleNamespace(y=range(n_rows))))
 
 
 def test_auto_is_large_from_many_rows_on_and_a_name_wins():
@@ -61,7 +68,7 @@ def test_a_model_is_as_large_as_its_size():
         judge.is_crossed = False  # copies are of no interest here
         judge.X, judge.y = p.valid.X, p.valid.y
         (trained,) = SubsetSearch(judge, 1).models([(0, 1, 2)])
-        assert len(trained.part.trees) == p.size.n_trees
+        assert len(trained.part.trees) == size_of_problem(p).n_trees
         leaves.append([len(tree.features) + 1 for tree in trained.part.trees])
     small, large = leaves
     assert max(small) <= SMALL.model.max_leaves < max(large) <= LARGE.model.max_leaves

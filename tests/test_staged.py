@@ -14,10 +14,10 @@ from hardcase_edge.session import CLOUD
 from hardcase_export.rows import decisions
 from hardcase_train import judge as judging
 from hardcase_train.adapt_stages import adapt_chain
-from hardcase_train.calibrate import confidence_table
+from hardcase_train.calibrate import NEVER, confidence_table
 from hardcase_train.cascade import ConfidenceCascade
 from hardcase_train.chains import Chains
-from hardcase_train.cuts import NEVER, Cut, mean_value
+from hardcase_train.cuts import Cut, mean_value
 from hardcase_train.judge import Judge
 from hardcase_train.staged import Staged
 from hardcase_train.subsets import SubsetSearch

@@ -10,8 +10,8 @@ import pytest
 
 from hardcase_train import sizes
 from hardcase_train.judge import Judge
-from hardcase_train.problem import Rows
-from hardcase_train.subsets import Probe, Subset, SubsetSearch
+from hardcase_train.problem import Rows, Subset
+from hardcase_train.subsets import Probe, SubsetSearch
 from tests.train_helpers import make_problem, quick
 
 

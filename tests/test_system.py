@@ -13,10 +13,10 @@ import pytest
 
 from hardcase_cloud.fleet import Fleet, Outcome
 from hardcase_cloud.hpc import Hpc
+from hardcase_edge.columns import request_bytes
 from hardcase_edge.errors import InputError
 from hardcase_edge.loop import RuntimeConfig
 from hardcase_edge.mqtt import Link, LinkConfig
-from hardcase_edge.wire import request_bytes
 
 from .brokers import free_port, running_mosquitto
 from .cloud_helpers import DTYPES, command, half_forwarding, wait_until, write_model

@@ -9,8 +9,8 @@ import pytest
 
 from hardcase_edge import tflite
 from hardcase_edge.bundle import Bundle, pack_bundle
+from hardcase_edge.drive import drive
 from hardcase_edge.errors import BundleError
-from hardcase_edge.golden import drive
 from hardcase_edge.load import load_bytes
 from hardcase_edge.manifest import Manifest
 from hardcase_edge.program import Acquire, Answer, Feature, Opaque, Polynomial, Program, Sensor, Slice, Uplink

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hardcase_edge.columns import MAX_REQUEST_BYTES, request_bytes
 from hardcase_edge.errors import InputError, WireError
 from hardcase_edge.wire import (
     MAX_DEADLINE_MS,
-    MAX_REQUEST_BYTES,
     OK,
     REFUSED,
     Reply,
@@ -23,7 +23,6 @@ from hardcase_edge.wire import (
     pack_reply,
     pack_request,
     reply_topic,
-    request_bytes,
     request_topic,
     status_topic,
     unpack_reply,

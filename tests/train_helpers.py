@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from hardcase.cli import main
+from hardcase_edge.columns import request_bytes
 from hardcase_edge.program import MICRO, Feature, Sensor, Uplink
-from hardcase_edge.wire import request_bytes
 from hardcase_train import (
     adapt_points,
     adapt_stages,

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from amqtt.adapters import ReaderAdapter
 
+from hardcase_edge.columns import MAX_REQUEST_BYTES
 from hardcase_edge.errors import WireError
-from hardcase_edge.wire import MAX_REQUEST_BYTES, device_of_topic, reply_topic, request_topic, status_topic
+from hardcase_edge.wire import device_of_topic, reply_topic, request_topic, status_topic
 
 from .packets import (
     BAD_VERSION,

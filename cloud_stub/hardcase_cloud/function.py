@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hardcase_edge.bundle import read_bundle_bytes, unpack_bundle
 from hardcase_edge.columns import Reading
-from hardcase_edge.errors import InputError, SensorError
+from hardcase_edge.errors import InputError, SensorError, one_line
 from hardcase_edge.manifest import Manifest
 from hardcase_edge.plugin import load_function
 from hardcase_edge.program import Program
@@ -95,7 +95,7 @@ class FunctionHpc:
             if error.__cause__ is None:
                 raise self._wrong(f"took more than {self._limit_s:g} s for {len(X)} rows") from error
             cause = error.__cause__
-            raise self._wrong(f"fails on a batch of {len(X)}: {type(cause).__name__}: {_one_line(cause)}") from cause
+            raise self._wrong(f"fails on a batch of {len(X)}: {type(cause).__name__}: {one_line(cause)}") from cause
         assert isinstance(found, np.ndarray)
         return found
 
@@ -107,7 +107,7 @@ class FunctionHpc:
             return [(self._number[label], BASIS_POINTS) for label in labels.tolist()]
         except (KeyError, TypeError) as error:
             known = ", ".join(map(repr, self.classes[:8]))
-            raise self._wrong(f"gives a label that is no class: {_one_line(error)}; classes are {known}") from error
+            raise self._wrong(f"gives a label that is no class: {one_line(error)}; classes are {known}") from error
 
     def _from_probabilities(self, p: Array, n: int) -> list[tuple[int, int]]:
         wanted = (n, len(self.classes))
@@ -136,7 +136,3 @@ def function_for(name: str, bundle: str | Path) -> FunctionHpc:
     read = unpack_bundle(read_bundle_bytes(bundle))
     verify(read.program)
     return FunctionHpc(name, read.program, Manifest.from_json(read.manifest, read.program))
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]

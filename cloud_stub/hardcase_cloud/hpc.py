@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hardcase_edge.columns import Reading
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, one_line
 
 __all__ = ["MAX_HPC_BYTES", "Hpc"]
 
@@ -75,7 +75,7 @@ class Hpc:
         try:
             labels, probabilities = self._session.run(["label", "probabilities"], {self._input: X})
         except Exception as error:  # onnxruntime has no common base for its own errors
-            raise InputError(f"HPC {self.path.name} fails on a batch of {len(rows)}: {_one_line(error)}") from error
+            raise InputError(f"HPC {self.path.name} fails on a batch of {len(rows)}: {one_line(error)}") from error
         return self._checked(labels, probabilities, len(rows))
 
     def _checked(self, labels: Any, probabilities: Any, n: int) -> list[tuple[int, int]]:
@@ -151,8 +151,4 @@ def _open(data: bytes, path: Path, threads: int) -> Any:
     try:
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has no common base for its own errors
-        raise InputError(f"{path} is not an ONNX model that can be run here: {_one_line(error)}") from error
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
+        raise InputError(f"{path} is not an ONNX model that can be run here: {one_line(error)}") from error

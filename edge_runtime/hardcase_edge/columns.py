@@ -8,13 +8,17 @@ docs/SPEC-program-v1.md section 3.
 from __future__ import annotations
 
 import math
+import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from .program import CODE_MAX, Affine, Column, Number, Rank
 
-__all__ = ["Coder", "fixed", "make_coder", "normalise"]
+__all__ = ["MAX_REQUEST_BYTES", "Coder", "fixed", "make_coder", "normalise", "request_bytes"]
+
+MAX_REQUEST_BYTES = 65_536
+_REQUEST = struct.Struct("<BBHI16s32s")
 
 Coder = Callable[[Number], int]
 Reading = Number | None
@@ -87,3 +91,8 @@ def _affine(rule: Affine) -> Coder:
         return low if value < low else min(value, high)
 
     return code
+
+
+def request_bytes(dtypes: Sequence[str]) -> int:
+    """Length of a request that carries readings of these types, in bytes."""
+    return _REQUEST.size + sum(8 if d == "f64" else 4 for d in dtypes)

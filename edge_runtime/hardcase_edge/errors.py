@@ -18,6 +18,7 @@ __all__ = [
     "SessionError",
     "SignatureError",
     "WireError",
+    "one_line",
 ]
 
 
@@ -80,3 +81,8 @@ class WireError(HardcaseError):
 
 class LinkError(HardcaseError):
     """The broker cannot be used as named: correct its URL, certificates or credentials, or start it."""
+
+
+def one_line(error: BaseException) -> str:
+    """A foreign error's message, short and on one line."""
+    return " ".join(str(error).split())[:200]

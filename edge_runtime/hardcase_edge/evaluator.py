@@ -12,8 +12,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from .columns import Reading
+from .drive import drive
 from .errors import ImageError, InputError
-from .golden import drive
 from .program import Program
 from .session import Decision, Machine
 

@@ -6,28 +6,26 @@ A case fixes everything a session depends on: readings, failed sensors, budget, 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from .columns import Reading
+from .drive import drive
 from .errors import BundleError
 from .layout import Tensor, are_held
 from .program import CODE_MAX, MISSING, Program
 from .record import record
-from .session import CLOUD, DEGRADED, LOCAL, Decision, Machine, NeedReply, NeedSensors, Session
+from .session import CLOUD, DEGRADED, LOCAL, Decision, Machine
 
 if TYPE_CHECKING:
     from .compiled import CompiledMachine
 
-__all__ = ["GoldenCase", "check_golden", "decode_golden", "drive", "encode_golden", "run_case"]
+__all__ = ["GoldenCase", "check_golden", "decode_golden", "encode_golden", "run_case"]
 
 ROUTES = (LOCAL, CLOUD, DEGRADED)
 MAX_GOLDEN_CASES = 4096
 NO_BUDGET = -1
 NAN = float("nan")
-
-Read = Callable[[tuple[int, ...]], Mapping[int, Sequence[Reading] | None]]
-Ask = Callable[[NeedReply], tuple[int, int] | None]
 
 
 @record(frozen=True, slots=True)
@@ -45,22 +43,6 @@ class GoldenCase:
     cloud: bool
     reply: tuple[int, int] | None
     expected: Decision
-
-
-def drive(session: Session, read: Read, ask: Ask) -> Decision:
-    """Run a session to its end: ``read`` gives readings of sensors, ``ask`` the HPC's reply or None."""
-    while True:
-        action = session.next_action()
-        if isinstance(action, NeedSensors):
-            session.feed(read(action.sensors))
-        elif isinstance(action, NeedReply):
-            answer = ask(action)
-            if answer is None:
-                session.no_reply()
-            else:
-                session.reply(*answer)
-        else:
-            return action
 
 
 def run_case(machine: Machine | CompiledMachine, case: GoldenCase) -> Decision:

@@ -17,8 +17,21 @@ from .errors import ImageError
 from .keys import Keys
 from .layout import DTYPES, KINDS, RULES
 from .outline import Outline, outline_of
-from .paths import targets_of
-from .program import Acquire, Answer, Branch, Node, Opaque, Polynomial, Program, Scorer, Select, Sensor, Stack, Trees
+from .program import (
+    Acquire,
+    Answer,
+    Branch,
+    Node,
+    Opaque,
+    Polynomial,
+    Program,
+    Scorer,
+    Select,
+    Sensor,
+    Stack,
+    Trees,
+    targets_of,
+)
 from .sections import Sections
 
 __all__ = ["IMAGE_VERSION", "Image", "make_image"]

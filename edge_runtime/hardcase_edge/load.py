@@ -11,7 +11,7 @@ from .golden import check_golden
 from .manifest import Manifest
 from .record import record
 from .session import Machine
-from .signature import SIGNATURE_BYTES, check_signature, signature_path
+from .signature import MAX_KEY_BYTES, SIGNATURE_BYTES, check_signature, signature_path
 from .verifier import Report, verify
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Loaded", "load_bundle", "load_bytes"]
 
-MAX_KEY_BYTES = 16_384
 MAX_GOLDEN_OPERATIONS = 256_000_000  # 64 cases of the costliest program; more would keep a device from starting
 
 

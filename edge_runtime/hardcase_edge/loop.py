@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from .columns import Reading
+from .drive import drive
 from .errors import InputError
-from .golden import drive
 from .load import Loaded
 from .manifest import Label
 from .meter import to_micro, to_unit

@@ -11,25 +11,12 @@ from collections.abc import Iterable, Sequence
 
 from .bounds import Proved
 from .meter import Meter
-from .program import Acquire, Answer, Branch, Forward, Node, Program, Select
+from .program import Acquire, Answer, Branch, Forward, Program, targets_of
 
-__all__ = ["bits_of", "cost_range", "lengths", "targets_of"]
+__all__ = ["bits_of", "cost_range", "lengths"]
 
 MAX_STATES = 50_000
 MAX_WORK = 2_000_000  # sensors looked at over all states
-
-
-def targets_of(node: Node) -> tuple[int, ...]:
-    """Every node this one may lead to."""
-    if isinstance(node, Acquire):
-        return (node.then, node.otherwise)
-    if isinstance(node, Branch):
-        return node.targets
-    if isinstance(node, Select):
-        return (*(c.target for c in node.candidates), node.otherwise)
-    if isinstance(node, Forward):
-        return (node.fallback,)
-    return ()
 
 
 def bits_of(indices: Iterable[int]) -> int:

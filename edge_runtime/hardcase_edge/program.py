@@ -44,6 +44,7 @@ __all__ = [
     "Tree",
     "Trees",
     "Uplink",
+    "targets_of",
 ]
 
 MICRO = 1_000_000  # cost integers per unit of cost
@@ -277,3 +278,16 @@ class Program:
     nodes: tuple[Node, ...]
     n_classes: int
     max_item_size: int = 1
+
+
+def targets_of(node: Node) -> tuple[int, ...]:
+    """Every node this one may lead to."""
+    if isinstance(node, Acquire):
+        return (node.then, node.otherwise)
+    if isinstance(node, Branch):
+        return node.targets
+    if isinstance(node, Select):
+        return (*(c.target for c in node.candidates), node.otherwise)
+    if isinstance(node, Forward):
+        return (node.fallback,)
+    return ()

@@ -13,7 +13,9 @@ from .errors import InputError, SignatureError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["SIGNATURE_BYTES", "check_signature", "make_keys", "sign", "signature_path"]
+__all__ = ["MAX_KEY_BYTES", "SIGNATURE_BYTES", "check_signature", "make_keys", "sign", "signature_path"]
+
+MAX_KEY_BYTES = 16_384
 
 SIGNATURE_BYTES = 64
 _CONTEXT = b"hardcase-bundle-v1\0"

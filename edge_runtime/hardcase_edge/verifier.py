@@ -16,11 +16,12 @@ from operator import lt
 
 from .bounds import Proved, prove_scorer
 from .checks import I32, SAFE, in_range, integers, need
+from .columns import MAX_REQUEST_BYTES, request_bytes
 from .errors import ProgramError
 from .layout import DTYPES, are_held
 from .meter import Meter, evaluate_polynomial
 from .outline import Outline
-from .paths import bits_of, cost_range, lengths, targets_of
+from .paths import bits_of, cost_range, lengths
 from .program import (
     ARGMAX,
     CODE_MAX,
@@ -40,9 +41,9 @@ from .program import (
     Slice,
     Stack,
     Trees,
+    targets_of,
 )
 from .record import record
-from .wire import MAX_REQUEST_BYTES, request_bytes
 
 __all__ = ["Report", "verify"]
 

@@ -14,13 +14,12 @@ import re
 import struct
 from collections.abc import Sequence
 
-from .columns import Reading
+from .columns import _REQUEST, MAX_REQUEST_BYTES, Reading, request_bytes
 from .errors import InputError, WireError
 from .record import record
 
 __all__ = [
     "ID_BYTES",
-    "MAX_REQUEST_BYTES",
     "OK",
     "REFUSED",
     "WIRE_VERSION",
@@ -31,7 +30,6 @@ __all__ = [
     "pack_reply",
     "pack_request",
     "reply_topic",
-    "request_bytes",
     "request_topic",
     "status_topic",
     "unpack_reply",
@@ -40,12 +38,10 @@ __all__ = [
 
 WIRE_VERSION = 1
 ID_BYTES = 16
-MAX_REQUEST_BYTES = 65_536
 MAX_DEADLINE_MS = 3_600_000
 ROOT = "hardcase/v1"
 OK, REFUSED = 0, 1
 
-_REQUEST = struct.Struct("<BBHI16s32s")
 _REPLY = struct.Struct("<BBBBHHq16s32s")
 _FORMAT = {"i32": "i", "f32": "f", "f64": "d"}
 _MISSING_I32 = -(2**31)
@@ -72,11 +68,6 @@ class Reply:
     status: int
     result: int
     confidence: int
-
-
-def request_bytes(dtypes: Sequence[str]) -> int:
-    """Length of a request that carries readings of these types, in bytes."""
-    return _REQUEST.size + sum(8 if d == "f64" else 4 for d in dtypes)
 
 
 def pack_request(request: Request, dtypes: Sequence[str]) -> bytes:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hardcase_edge.columns import request_bytes
 from hardcase_edge.program import (
     THRESHOLD,
     Acquire,
@@ -23,7 +24,6 @@ from hardcase_edge.program import (
     Trees,
     Uplink,
 )
-from hardcase_edge.wire import request_bytes
 
 from .leaves import Summed
 from .source import CLASS, LOGISTIC, MEAN, Source

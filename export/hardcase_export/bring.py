@@ -23,8 +23,8 @@ from hardcase_edge.verifier import Report
 from .goldens import make_golden
 from .imported import LEAVES, Imported, import_parts
 from .layout import Layout, make_layout
+from .publish import read_key, write_signed
 from .source import CLASS, Source, read_bytes
-from .write import read_key, write_signed
 
 __all__ = ["LEAVES", "Brought", "Imported", "Rows", "import_model", "import_parts", "read_model"]
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, one_line
 
-__all__ = ["REMEDY", "convert_hpc", "name_of", "one_line"]
+__all__ = ["REMEDY", "convert_hpc", "name_of"]
 
 REMEDY = "name another estimator in [hpc]"
 OPSETS = {"": 18, "ai.onnx.ml": 3}
@@ -159,8 +159,3 @@ def _last(estimator: Any) -> Any:
     while hasattr(estimator, "steps"):
         estimator = estimator.steps[-1][1]
     return estimator
-
-
-def one_line(error: Exception) -> str:
-    """A foreign error's message, short and on one line."""
-    return " ".join(str(error).split())[:200]

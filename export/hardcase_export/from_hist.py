@@ -29,7 +29,7 @@ def from_hist(estimator: Any) -> Source:
     InputError
         A category is no number, or it answers something else than classes or the sum of its leaves.
     """
-    from .from_sklearn import _about, plain_predict
+    from .estimator import _about, plain_predict
 
     about = _about(estimator, plain_predict(estimator))
     link = type(estimator._loss.link).__name__

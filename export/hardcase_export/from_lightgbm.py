@@ -67,7 +67,7 @@ def from_lightgbm(model: Any) -> Source:
     """
     from dataclasses import replace
 
-    from .from_sklearn import labels_of
+    from .estimator import labels_of
 
     try:
         booster = getattr(model, "booster_", model)

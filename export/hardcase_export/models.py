@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.manifest import Manifest
 from hardcase_edge.program import Opaque, Program
 
-from .convert import one_line
 from .onnx_hpc import MAX_APART, as_held
 from .onnx_scorer import onnx_of
 from .parts import Part, parts_of

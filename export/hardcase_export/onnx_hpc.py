@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.files import write_whole
 
-from .convert import REMEDY, convert_hpc, name_of, one_line
+from .convert import REMEDY, convert_hpc, name_of
 
 __all__ = ["MAX_APART", "as_held", "export_hpc", "punch"]
 

@@ -14,9 +14,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, one_line
 
-from .convert import one_line
 from .tflite_graph import FILE_ID, TfliteGraph, schema
 
 __all__ = ["MAX_MODEL_BYTES", "OPERATORS", "own_bytes"]

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.columns import Reading
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program import MISSING, Opaque, Polynomial, Program
 from hardcase_edge.session import Machine
 
-from .convert import one_line
 from .parts import MISSING_I32, Part
 from .rows import codes_of
 

@@ -14,23 +14,24 @@ from typing import Any
 from hardcase_edge.bundle import Bundle, pack_bundle
 from hardcase_edge.encoder import encode
 from hardcase_edge.errors import InputError
-from hardcase_edge.files import write_whole
-from hardcase_edge.load import MAX_KEY_BYTES, load_bytes
+from hardcase_edge.load import load_bytes
 from hardcase_edge.manifest import Manifest
 from hardcase_edge.program import Answer, Program
-from hardcase_edge.signature import sign, signature_path
+from hardcase_edge.signature import sign
 from hardcase_edge.verifier import Report
 
-from .front import HPC_METHOD, ONE_WISH, Front, Point, candidates, pick, read_front
+from .front import HPC_METHOD, Front, Point, read_front
 from .goldens import make_golden
 from .held_out import BuildTrial, HeldOut, check_unseen, read_held_out
 from .integers import Made, make_integers, read_draft
 from .parity import Parity
+from .pick import ONE_WISH, candidates, pick
 from .promised import Terms, choose
+from .publish import read_key, write_signed
 from .quantise import Quantised, quantise
 from .shrink import n_weights
 
-__all__ = ["MIN_AGREEMENT", "Exported", "Weights", "export_bundle", "export_point", "read_key", "write_signed"]
+__all__ = ["MIN_AGREEMENT", "Exported", "Weights", "export_bundle", "export_point"]
 
 logger = logging.getLogger(__name__)
 
@@ -192,17 +193,6 @@ def _weights(draft: Program, program: Program, n_bytes: int) -> Weights | None:
 # ---------------------------------------------------------------- reading
 
 
-def read_key(path: Path) -> bytes:
-    """The private key's file, bounded."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(MAX_KEY_BYTES)
-    except OSError as error:
-        raise InputError(f"signing key {path} cannot be read: {error.strerror}; make one with hardcase keygen") from (
-            error
-        )
-
-
 # ---------------------------------------------------------------- the manifest
 
 
@@ -230,16 +220,3 @@ def _value_scales(made: Quantised) -> dict[str, float]:
 
 
 # ---------------------------------------------------------------- writing
-
-
-def write_signed(out: Path, data: bytes, signature: bytes | None) -> None:
-    """The bundle, then its signature: a crash between them leaves a bundle that a device with a key refuses."""
-    write_whole(out, data)
-    beside = signature_path(out)
-    if signature is not None:
-        write_whole(beside, signature)
-        return
-    try:
-        beside.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"the old signature {beside} cannot be removed: {error.strerror}") from error

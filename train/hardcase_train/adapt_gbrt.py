@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
-from scipy.optimize import brentq
 
 from hardcase_edge.meter import to_unit
 
@@ -25,41 +24,12 @@ from .front import Point
 from .gating import gated_points
 from .grower import Grower
 from .judge import Judge
-from .losses import FLOOR, AdaptLoss, ClassLoss, sigmoid
+from .losses import FLOOR, AdaptLoss, ClassLoss
 from .problem import Problem
+from .q_step import q_step
+from .sizes import size_of
 
-__all__ = ["AdaptGBRT", "Twin", "q_step"]
-
-
-def q_step(a: np.ndarray, b: np.ndarray, p_full: float, weight: np.ndarray | None = None) -> tuple[np.ndarray, float]:
-    """Solve (OPT1): ``min_q mean[(1-q)A + qB - H(q)]`` subject to ``mean(q) <= p_full``.
-
-    Parameters
-    ----------
-    a, b : ndarray of shape (n,)
-        Losses of answering here (A) and of forwarding (B), gate's log loss included.
-    p_full : float in [0, 1]
-    weight : (n,) of the rows in both means, one for each unless given
-
-    Returns
-    -------
-    q : ndarray of shape (n,)
-        ``1 / (1 + exp(B - A + beta))``
-    beta : float >= 0, the multiplier; 0 when the constraint does not bind, inf when ``p_full`` is 0
-    """
-    if p_full <= 0:
-        return np.zeros_like(a), np.inf
-
-    def excess(beta: float) -> float:
-        return float(np.average(sigmoid(a - b - beta), weights=weight) - p_full)
-
-    if excess(0.0) <= 0:
-        return sigmoid(a - b), 0.0
-    top = float((a - b).max()) - np.log(p_full) + 1.0
-    beta = brentq(excess, 0.0, top, xtol=1e-12)
-    while excess(beta) > 0:  # an inequality: never above the bound by the solver's last digit
-        beta = np.nextafter(beta, np.inf) + 1e-12
-    return sigmoid(a - b - beta), float(beta)
+__all__ = ["AdaptGBRT", "Twin"]
 
 
 @dataclass(eq=False, repr=False)
@@ -121,7 +91,7 @@ class AdaptGBRT(PolicyClassifier):
         forward : (n_train,) loss of forwarding each row; None: f0's log loss
         """
         problem = judge.problem
-        rows, settings = problem.train, self.settings or judge.problem.size.model
+        rows, settings = problem.train, self.settings or size_of(judge.problem).model
         bins = bins or make_bins(rows.X, problem.dtypes, settings.max_bins)
         codes = bins.transform(rows.X)
         n = len(rows.y)

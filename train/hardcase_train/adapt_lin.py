@@ -18,7 +18,6 @@ from scipy.special import entr
 
 from hardcase_edge.meter import to_unit
 
-from .adapt_gbrt import q_step
 from .affine import make_standard
 from .estimator import Limits, PolicyClassifier
 from .front import Point
@@ -28,6 +27,7 @@ from .linear import GATE_RATES, LinearRows, judged, linear_rows
 from .losses import AdaptLoss, class_outputs
 from .problem import Problem
 from .proximal import MAX_STEPS, Groups, SmoothLoss, minimise
+from .q_step import q_step
 
 __all__ = ["AdaptLin", "sensor_groups", "step_value"]
 

@@ -20,14 +20,17 @@ from hardcase_edge.meter import to_unit
 from .adapt_gbrt import AdaptGBRT
 from .binning import make_bins
 from .boosting import TreeSettings
+from .calibrate import NEVER
 from .chains import Chains
-from .cuts import NEVER, Cut, priced_cuts
+from .cuts import Cut, priced_cuts
 from .estimator import Limits, PolicyClassifier
 from .front import Point, best_points
 from .judge import Judge, Trained
 from .losses import FLOOR, sigmoid
+from .problem import Subset
+from .sizes import size_of
 from .staged import Staged
-from .subsets import Subset, SubsetSearch
+from .subsets import SubsetSearch
 
 __all__ = ["PRICES", "StagedAdaptGBRT", "adapt_chain", "staged_points"]
 
@@ -83,7 +86,7 @@ def adapt_chain(
     judge: Judge, chain: Sequence[Subset], n_rounds: int, settings: TreeSettings | None = None
 ) -> list[Trained]:
     """A gate and low-cost model per set of the chain, trained from the last to the first."""
-    problem, size = judge.problem, judge.problem.size
+    problem, size = judge.problem, size_of(judge.problem)
     rows, n = problem.train, len(problem.train.y)
     settings = settings or size.model
     bins = make_bins(rows.X, problem.dtypes, settings.max_bins)

@@ -16,11 +16,12 @@ import numpy as np
 
 from hardcase_edge.program import CODE_MAX, Affine, Column
 
-__all__ = ["BYTE_MAX", "BYTE_STEPS", "STEPS", "Standard", "affine_codes", "affine_rule", "make_standard"]
+from .codes import I32_MAX, I32_MIN, affine_codes
+
+__all__ = ["BYTE_MAX", "BYTE_STEPS", "STEPS", "Standard", "affine_rule", "make_standard"]
 
 STEPS = 2048  # codes per standard deviation
 BYTE_STEPS, BYTE_MAX = 32, 127  # of columns that fit a byte: 4 deviations to either side
-I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 MAX_FRAC, MAX_SHIFT = 64, 60
 
 
@@ -43,15 +44,6 @@ def affine_rule(mean: float, deviation: float, steps: int = STEPS, top: int = CO
     if mul == 0 or not I32_MIN <= centre <= I32_MAX:
         return None
     return Affine(frac=frac, mul=mul, add=(1 << shift >> 1) - centre * mul, shift=shift, low=-top, high=top)
-
-
-def affine_codes(rule: Affine, x: np.ndarray) -> np.ndarray:
-    """Codes of present readings, (n,) int64: what ``hardcase_edge.columns`` computes one by one."""
-    with np.errstate(over="ignore", under="ignore"):
-        scaled = np.ldexp(x, rule.frac)
-    low = np.where((scaled == 0) & (x < 0), -1.0, np.floor(scaled))  # too small for a float, not for the floor
-    fixed = np.clip(low, I32_MIN, I32_MAX).astype(np.int64)
-    return np.clip((fixed * rule.mul + rule.add) >> rule.shift, rule.low, rule.high)
 
 
 @dataclass(frozen=True)

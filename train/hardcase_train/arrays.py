@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_array
 
+from hardcase_edge.columns import request_bytes
 from hardcase_edge.meter import to_micro
 from hardcase_edge.program import Sensor, Uplink
-from hardcase_edge.wire import request_bytes
 
 from .config import MAX_COST, check_size
 from .declare import check_declared, declared, held
-from .problem import Problem, Rows, scaled
+from .problem import MIN_ROWS, Problem, Rows, scaled
 from .splits import stratified
-from .task import MIN_ROWS
 
 __all__ = ["make_problem", "row_weights"]
 

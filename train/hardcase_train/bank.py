@@ -23,9 +23,10 @@ from .boosting import ensemble_scores
 from .chances import chance_wrong, cloud_chance, met_margins
 from .classifier import FOREST, TREES, Learner, make_learner
 from .dag_rows import DagRows
-from .judge import N_FOLDS, Trained
+from .judge import Trained
 from .logistic import Design, logistic
 from .losses import class_outputs
+from .problem import N_FOLDS
 
 __all__ = ["BANKS", "Classifier", "cloud_losses", "make_bank", "stop_losses"]
 

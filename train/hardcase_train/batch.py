@@ -32,9 +32,9 @@ from hardcase_edge.program import (
     Trees,
 )
 
-from .affine import affine_codes
-from .boosting import add_tree
-from .filter_tree import play
+from .codes import affine_codes
+from .tournament import play
+from .tree_scores import add_tree
 
 __all__ = ["Batch", "Outcome", "margins_of"]
 

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
-__all__ = ["confidence_table"]
+from hardcase_edge.program import Answer, Node, Slice
+
+from .buying import buy
+from .compiler import policy_of
+from .front import Point
+from .judge import Judge, Trained
+from .losses import class_outputs
+from .problem import Subset
+
+__all__ = ["NEVER", "answer_node", "answer_point", "confidence_table", "margin_at"]
+
+NEVER = 1e6  # beyond every score
 
 MAX_STEPS = 12
 
@@ -41,3 +55,35 @@ def confidence_table(
     groups = zip(np.split(right * w, starts[1:]), np.split(w, starts[1:]), strict=True)
     said = np.maximum.accumulate([round(10_000 * (g.sum() + 1) / (all_.sum() + 2)) for g, all_ in groups])
     return tuple(float(x) for x in m[starts[1:]]), tuple(int(c) for c in said)
+
+
+def margin_at(table: tuple[tuple[float, ...], tuple[int, ...]], margins: np.ndarray, level: float) -> float:
+    """Half-way between the narrowest margin whose confidence reaches the level and the next; beyond all if none does.
+
+    On a row's own margin, the last digit of a sum would decide.
+    """
+    thresholds, confidences = table
+    enough = [k for k, c in enumerate(confidences) if c >= level * 10_000]
+    if not enough:
+        return NEVER
+    if not enough[0]:
+        return 0.0
+    edge = thresholds[enough[0] - 1]
+    return float(edge + margins[margins < edge].max()) / 2
+
+
+def answer_point(judge: Judge, method: str, params: dict[str, Any], subset: Subset, trained: Trained) -> Point:
+    """A program that buys the same sensors for every case and answers."""
+    problem = judge.problem
+    nodes = [*buy(subset, 0), Answer(Slice(0, 0, class_outputs(problem.n_classes)))]
+    policy = policy_of(problem, [trained.part], nodes)
+    outcome = judge.run(policy.program(), [trained])
+    nodes[-1] = answer_node(nodes[-1], outcome.margin, outcome.label == judge.y, judge.weight)
+    return Point(method, params, judge.summary(outcome), {}, replace(policy, nodes=tuple(nodes)))
+
+
+def answer_node(node: Node, margins: np.ndarray, is_right: np.ndarray, weight: np.ndarray) -> Answer:
+    """The same answer with a confidence table learned from these rows."""
+    assert isinstance(node, Answer)
+    thresholds, confidences = confidence_table(margins, is_right, weight)
+    return Answer(node.scores, node.kind, thresholds, confidences)

@@ -10,19 +10,17 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-import numpy as np
-
-from .calibrate import confidence_table
+from .calibrate import NEVER, confidence_table, margin_at
 from .chains import Chains
 from .classifier import TREES
-from .cuts import NEVER, Cut
+from .cuts import Cut
 from .estimator import PolicyClassifier
 from .front import Point, best_points
 from .judge import Judge
 from .staged import Staged
 from .subsets import SubsetSearch
 
-__all__ = ["ConfidenceCascade", "cascade_grid", "cascade_run", "margin_at"]
+__all__ = ["ConfidenceCascade", "cascade_grid", "cascade_run"]
 
 LEVELS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995)
 
@@ -70,18 +68,3 @@ def cascade_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
             cuts[last] = Cut(-NEVER)
         policies.append(({"end": end, "level": level}, cuts))
     return best_points(staged.best("cascade", policies))
-
-
-def margin_at(table: tuple[tuple[float, ...], tuple[int, ...]], margins: np.ndarray, level: float) -> float:
-    """Half-way between the narrowest margin whose confidence reaches the level and the next; beyond all if none does.
-
-    On a row's own margin, the last digit of a sum would decide.
-    """
-    thresholds, confidences = table
-    enough = [k for k, c in enumerate(confidences) if c >= level * 10_000]
-    if not enough:
-        return NEVER
-    if not enough[0]:
-        return 0.0
-    edge = thresholds[enough[0] - 1]
-    return float(edge + margins[margins < edge].max()) / 2

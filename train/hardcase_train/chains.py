@@ -16,7 +16,8 @@ import numpy as np
 
 from .chances import chance_wrong, cloud_chance
 from .cuts import Choices, Meeting, mean_value, priced_cuts
-from .subsets import Subset, SubsetSearch
+from .problem import Subset
+from .subsets import SubsetSearch
 
 __all__ = ["MAX_STAGES", "Chains"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import clone
 
 from hardcase_edge.columns import normalise
-from hardcase_edge.golden import drive
+from hardcase_edge.drive import drive
 from hardcase_edge.meter import to_micro, to_unit
 from hardcase_edge.session import CLOUD, Decision, Machine, Session
 

@@ -16,6 +16,7 @@ from .boosting import Ensemble, TreeSettings, boost
 from .forest import ForestSettings, fit_forest, forest_ensemble
 from .losses import ClassLoss
 from .problem import Problem
+from .sizes import size_of
 
 __all__ = ["FOREST", "TREES", "Learner", "fit_classifier", "fit_drawn", "make_learner"]
 
@@ -37,7 +38,8 @@ class Learner:
         p = self.problem
         if self.forest is not None:
             return fit_drawn(p, sensors, self.bins, self.codes, self.forest, rows)
-        return fit_classifier(p, sensors, self.bins, self.codes, p.size.model, p.size.n_trees, rows)
+        size = size_of(p)
+        return fit_classifier(p, sensors, self.bins, self.codes, size.model, size.n_trees, rows)
 
 
 def make_learner(problem: Problem, kind: str) -> Learner:
@@ -48,7 +50,7 @@ def make_learner(problem: Problem, kind: str) -> Learner:
     ValueError
         A forest, in a size that has none.
     """
-    size, X = problem.size, problem.train.X
+    size, X = size_of(problem), problem.train.X
     if kind == FOREST and size.forest is None:
         raise ValueError(f"size {problem.size_name!r} has no forest for {len(X)} rows; name another kind of classifier")
     bins = make_bins(X, problem.dtypes, size.forest_bins if kind == FOREST else size.model.max_bins)

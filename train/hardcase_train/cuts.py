@@ -13,20 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
-__all__ = [
-    "NEVER",
-    "Choices",
-    "Cut",
-    "Cuts",
-    "Meeting",
-    "best_bound",
-    "best_way",
-    "expected",
-    "mean_value",
-    "priced_cuts",
-]
+from .calibrate import NEVER
 
-NEVER = 1e6  # beyond every score
+__all__ = ["Choices", "Cut", "Cuts", "Meeting", "best_bound", "best_way", "expected", "mean_value", "priced_cuts"]
+
 N_PASSES = 4
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .cuts import NEVER, Choices, Cut, Cuts, best_way, priced_cuts
+from .calibrate import NEVER
+from .cuts import Choices, Cut, Cuts, best_way, priced_cuts
 from .dag import Graph, learn_graph
 from .front import Point, best_points
 from .staged import Staged

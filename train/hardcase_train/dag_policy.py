@@ -27,6 +27,7 @@ from .front import Point, best_points
 from .judge import Judge
 from .problem import Problem
 from .sensor_subsets import find_subsets
+from .sizes import size_of
 from .state_policy import LEARNERS, StatePolicy, learn_state
 from .subsets import SubsetSearch
 from .terms import n_terms
@@ -169,7 +170,7 @@ def has_few(problem: Problem) -> bool:
 
 def chains_grid(problem: Problem) -> list[dict[str, Any]]:
     """States of chains, with each bank of trees that the problem's size has."""
-    return [{"bank": bank, "subsets": "chains"} for bank in (FOREST, TREES) if bank == TREES or problem.size.forest]
+    return [{"bank": bank, "subsets": "chains"} for bank in (FOREST, TREES) if bank == TREES or size_of(problem).forest]
 
 
 def dag_grid(search: SubsetSearch) -> list[dict[str, Any]]:

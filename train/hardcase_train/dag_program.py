@@ -17,16 +17,16 @@ import numpy as np
 from hardcase_edge.program import MARGIN, TOURNAMENT, Acquire, Answer, Branch, Forward, Node, Slice
 
 from .bank import Classifier
+from .calibrate import NEVER, answer_node
 from .compiler import compile_program
-from .cuts import NEVER
 from .dag_rows import DagRows
-from .filter_tree import Bracket, without
+from .filter_tree import without
 from .front import Point
 from .judge import Trained
 from .losses import class_outputs
 from .polynomial import PolynomialPart
 from .state_policy import StatePolicy
-from .static_subset import answer_node
+from .tournament import Bracket
 
 __all__ = ["Actions", "dag_point", "taken"]
 

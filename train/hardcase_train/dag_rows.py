@@ -10,9 +10,11 @@ from .affine import BYTE_MAX, BYTE_STEPS, STEPS, Standard, make_standard
 from .binning import Bins, make_bins
 from .compiler import Part
 from .dag import Graph
-from .judge import N_FOLDS, Judge, Trained
+from .judge import Judge, Trained
 from .logistic import Design
 from .polynomial import PolynomialPart
+from .problem import N_FOLDS
+from .sizes import size_of
 from .terms import Terms, make_terms
 
 __all__ = ["DagRows"]
@@ -73,7 +75,7 @@ class DagRows:
     def binned(self) -> tuple[Bins, np.ndarray, np.ndarray]:
         """Bins, and codes of training and validation rows."""
         p = self.problem
-        bins = make_bins(p.train.X, p.dtypes, p.size.model.max_bins)
+        bins = make_bins(p.train.X, p.dtypes, size_of(p).model.max_bins)
         return bins, bins.transform(p.train.X), bins.transform(p.valid.X)
 
     def prepare(self, needs_terms: bool, needs_bins: bool) -> None:

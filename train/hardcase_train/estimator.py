@@ -27,7 +27,7 @@ from .hpc import fit_hpc, imputed, out_of_fold, probabilities
 from .judge import Judge
 from .losses import log_probability
 from .order import content_order
-from .task import MAX_CLASSES, MIN_ROWS
+from .problem import MAX_CLASSES, MIN_ROWS
 
 __all__ = ["Limits", "PolicyClassifier"]
 

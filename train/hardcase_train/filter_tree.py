@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-__all__ = ["Bracket", "Round", "bracket_of", "learn_matches", "play", "without"]
+from .tournament import Bracket
 
-Bracket = tuple[tuple[int, int], ...]  # entrants are 0 to n - 1, then the winners of matches in their order
+__all__ = ["Round", "bracket_of", "learn_matches", "without"]
+
 # (numbers of the matches, label (n_matches, n) 1 where the second should win, weight (n_matches, n)) -> scores, as they
 Round = Callable[[Sequence[int], np.ndarray, np.ndarray], np.ndarray]
 
@@ -60,22 +61,6 @@ def learn_matches(costs: np.ndarray, weight: np.ndarray, bracket: Bracket, learn
         scores = learn(numbers, (ahead > 0).astype(np.int64), np.abs(ahead) * weight)
         who[k + np.array(numbers)] = np.where(scores > 0, b, a)
     return who[-1]
-
-
-def play(bracket: Bracket, scores: np.ndarray, has: np.ndarray) -> np.ndarray:
-    """Each row's winner, (n,), as a program's tournament has it.
-
-    Parameters
-    ----------
-    scores : (n, n_matches), above 0 the second of a pair wins
-    has : (n_entrants, n) bool; who is not there is passed over, and where nobody is, all are
-    """
-    has = has | ~has.any(axis=0)
-    who = [np.where(here, k, -1) for k, here in enumerate(has)]
-    for m, (a, b) in enumerate(bracket):
-        second = (who[a] < 0) | ((who[b] >= 0) & (scores[:, m] > 0))
-        who.append(np.where(second, who[b], who[a]))
-    return np.asarray(who[-1])
 
 
 def without(bracket: Bracket, n_actions: int, kept: Sequence[int]) -> tuple[Bracket, list[int]]:

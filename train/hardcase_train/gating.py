@@ -12,13 +12,12 @@ from hardcase_edge.program import MARGIN, THRESHOLD, Answer, Branch, Forward, No
 
 from .batch import margins_of
 from .buying import buy
+from .calibrate import NEVER, answer_node
 from .compiler import compile_program, policy_of
-from .cuts import NEVER
 from .front import Point, best_points
 from .judge import Judge, Trained
 from .losses import class_outputs
 from .problem import Problem
-from .static_subset import answer_node
 
 __all__ = ["NEVER", "Gated", "adapt_nodes", "gated_points", "path_points"]
 

@@ -16,10 +16,11 @@ from hardcase_edge.meter import to_unit
 from .adapt_gbrt import Twin
 from .binning import Bins, make_bins
 from .boosting import Ensemble, TreeSettings
+from .calibrate import answer_point
 from .estimator import Limits, PolicyClassifier
 from .front import Point
 from .judge import Judge
-from .static_subset import answer_point
+from .sizes import size_of
 
 __all__ = ["GreedyMiser"]
 
@@ -57,7 +58,7 @@ class GreedyMiser(PolicyClassifier):
 
     def learn(self, judge: Judge, bins: Bins | None = None) -> Self:
         """Learn from the training rows; f0 is not asked."""
-        problem, settings = judge.problem, self.settings or judge.problem.size.model
+        problem, settings = judge.problem, self.settings or size_of(judge.problem).model
         bins = bins or make_bins(problem.train.X, problem.dtypes, settings.max_bins)
         codes = bins.transform(problem.train.X)
         prices = self.gamma * np.array([to_unit(s.cost[0]) for s in problem.sensors])

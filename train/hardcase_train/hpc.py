@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import all_estimators
 from sklearn.utils.validation import has_fit_parameter
 
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, one_line
 
 __all__ = ["fit_hpc", "imputed", "make_hpc", "out_of_fold", "probabilities"]
 
@@ -70,7 +70,7 @@ def fit_hpc(model: ClassifierMixin, X: np.ndarray, y: np.ndarray, weight: np.nda
         try:
             return model.fit(X, y, **_weights(model, weight))
         except Exception as error:  # estimators raise all kinds
-            raise InputError(f"[hpc] the estimator cannot be fitted: {_one_line(error)}") from error
+            raise InputError(f"[hpc] the estimator cannot be fitted: {one_line(error)}") from error
 
 
 def probabilities(model: ClassifierMixin, X: np.ndarray, n_classes: int) -> np.ndarray:
@@ -86,7 +86,7 @@ def probabilities(model: ClassifierMixin, X: np.ndarray, n_classes: int) -> np.n
         with np.errstate(all="ignore"):
             out[:, model.classes_] = model.predict_proba(X)
     except Exception as error:  # as above
-        raise InputError(f"[hpc] the estimator cannot judge rows: {_one_line(error)}") from error
+        raise InputError(f"[hpc] the estimator cannot judge rows: {one_line(error)}") from error
     if not np.isfinite(out).all():
         raise InputError("[hpc] the estimator gives probabilities that are no numbers; scale the data or name another")
     return out
@@ -98,10 +98,6 @@ def _weights(model: ClassifierMixin, weight: np.ndarray | None) -> dict[str, np.
     if weight is None or (weight == weight[0]).all() or not has_fit_parameter(last, "sample_weight"):
         return {}
     return {f"{name}__sample_weight" if name else "sample_weight": weight}
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
 
 
 def out_of_fold(

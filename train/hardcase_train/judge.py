@@ -16,11 +16,10 @@ from hardcase_edge.program import Node, Program
 
 from .batch import Batch, Outcome
 from .compiler import Part
-from .problem import Problem
+from .problem import N_FOLDS, Problem
 
-__all__ = ["N_FOLDS", "Judge", "Trained"]
+__all__ = ["Judge", "Trained"]
 
-N_FOLDS = 4  # f0's out-of-fold probabilities use as many: both sides see the same share of the rows
 ENOUGH_ROWS = 3000  # of validation: one row in a thousand is then seen, and copies need not be trained
 
 

@@ -18,6 +18,7 @@ from hardcase_edge.meter import Meter, to_unit
 from hardcase_edge.program import THRESHOLD, Acquire, Answer, Branch, Node, Slice
 
 from .bank import BANKS, make_bank, stop_losses
+from .calibrate import answer_node
 from .compiler import compile_program
 from .dag import all_subsets
 from .dag_rows import DagRows
@@ -25,7 +26,6 @@ from .estimator import Limits, PolicyClassifier
 from .front import Point, best_points
 from .judge import Judge, Trained
 from .losses import class_outputs
-from .static_subset import answer_node
 from .subsets import SubsetSearch
 from .surrogate import FullTree, Solved, full_tree, solve
 

@@ -19,15 +19,12 @@ from hardcase_edge.program import MARGIN, Acquire, Answer, Branch, Column, Forwa
 from .batch import Batch
 from .binning import Bins
 from .boosting import Ensemble
-from .calibrate import confidence_table
-from .cascade import margin_at
+from .calibrate import NEVER, answer_node, confidence_table, margin_at
 from .compiler import Part, compile_program
-from .cuts import NEVER
 from .front import Point, best_points
 from .judge import Judge, Trained
 from .losses import ClassLoss, class_outputs
 from .problem import Problem
-from .static_subset import answer_node
 
 __all__ = ["METHOD", "own_points"]
 

@@ -9,9 +9,14 @@ import numpy as np
 from hardcase_edge.meter import Meter, to_unit
 from hardcase_edge.program import Feature, Sensor, Uplink
 
-from .sizes import Size, size_of
+__all__ = ["MAX_CLASSES", "MIN_ROWS", "N_FOLDS", "Problem", "Rows", "Subset", "scaled"]
 
-__all__ = ["Problem", "Rows", "scaled"]
+MAX_CLASSES = 200
+MIN_ROWS = 10
+
+Subset = tuple[int, ...]
+
+N_FOLDS = 4  # f0's out-of-fold probabilities use as many: both sides see the same share of the rows
 
 
 def scaled(weight: np.ndarray) -> np.ndarray:
@@ -63,11 +68,6 @@ class Problem:
     seed: int = 0
     calibration: Rows | None = None
     size_name: str = "auto"  # of low-cost models, one of ``config.SIZES``
-
-    @property
-    def size(self) -> Size:
-        """How large low-cost models are."""
-        return size_of(self.size_name, len(self.train.y))
 
     def with_hpc(self, proba: np.ndarray) -> Problem:
         """The same problem, f0's probabilities (n, n_classes) taken by the rows' numbers in the source."""

@@ -13,13 +13,13 @@ from hardcase_edge.meter import to_unit
 from .binning import Bins, make_bins
 from .boosting import Ensemble
 from .budget_prune import BudgetPrune
+from .calibrate import answer_node
 from .estimator import PolicyClassifier
 from .forest import ForestSettings, fit_forest, forest_ensemble
 from .front import Point, best_points
-from .judge import N_FOLDS, Judge
+from .judge import Judge
 from .lazy import lazy_program
-from .problem import Problem
-from .static_subset import answer_node
+from .problem import N_FOLDS, Problem
 from .subsets import SubsetSearch
 
 __all__ = ["FORESTS", "PRICES", "BudgetPrunedForest", "forest_points", "prune_grid", "prune_run"]

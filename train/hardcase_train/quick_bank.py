@@ -13,7 +13,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from .affine import make_standard
-from .subsets import Subset, SubsetSearch
+from .problem import Subset
+from .subsets import SubsetSearch
 
 __all__ = ["QuickBank", "quick_rewards"]
 

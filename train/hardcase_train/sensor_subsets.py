@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from .problem import Subset
 from .quick_bank import quick_rewards
-from .subsets import Subset, SubsetSearch
+from .subsets import SubsetSearch
 
 __all__ = ["COUNT", "Reward", "cover", "find_subsets", "grow", "total_reward"]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from .boosting import TreeSettings
 from .forest import ForestSettings
+from .problem import Problem
 
 __all__ = ["Size", "size_of"]
 
@@ -46,11 +47,11 @@ LARGE = Size(
 )
 
 
-def size_of(name: str, n_rows: int) -> Size:
-    """The size of this name, one of ``config.SIZES``.
+def size_of(problem: Problem) -> Size:
+    """How large the problem's low-cost models are, by ``size_name``, one of ``config.SIZES``.
 
     "auto" is large from ``MANY_ROWS`` training rows on; below, boosted trees are small, and there may be forests.
     """
-    if name == "auto":
-        return LARGE if n_rows >= MANY_ROWS else replace(SMALL, forest=FOREST)
-    return {"small": SMALL, "large": LARGE}[name]
+    if problem.size_name == "auto":
+        return LARGE if len(problem.train.y) >= MANY_ROWS else replace(SMALL, forest=FOREST)
+    return {"small": SMALL, "large": LARGE}[problem.size_name]

@@ -18,14 +18,14 @@ from hardcase_edge.program import MARGIN, THRESHOLD, Acquire, Answer, Branch, Fo
 
 from .batch import Outcome
 from .buying import buy, n_nodes
+from .calibrate import NEVER, answer_node
 from .chances import chance_wrong, cloud_chance, met_margins
 from .compiler import compile_program, policy_of
-from .cuts import NEVER, Choices, Cut, Cuts, Meeting, expected
+from .cuts import Choices, Cut, Cuts, Meeting, expected
 from .front import Point
 from .judge import Judge, Trained
 from .losses import class_outputs
-from .static_subset import answer_node
-from .subsets import Subset
+from .problem import Subset
 
 __all__ = ["Staged"]
 

@@ -16,13 +16,15 @@ import numpy as np
 
 from .binning import Bins
 from .boosting import Ensemble, TreeSettings, boost, ensemble_scores
-from .cuts import NEVER, best_bound, best_way
+from .calibrate import NEVER
+from .cuts import best_bound, best_way
 from .dag_rows import DagRows
-from .filter_tree import Bracket, bracket_of, learn_matches, play
+from .filter_tree import bracket_of, learn_matches
 from .judge import Trained
 from .logistic import logistic
 from .losses import ClassLoss
 from .polynomial import PolynomialPart
+from .tournament import Bracket, play
 
 __all__ = ["LEARNERS", "PolynomialMatches", "StatePolicy", "TreeMatches", "learn_state"]
 

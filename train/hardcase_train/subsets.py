@@ -21,12 +21,13 @@ from .batch import margins_of
 from .binning import Bins, make_bins
 from .boosting import ensemble_scores
 from .classifier import TREES, Learner, fit_classifier, make_learner
-from .judge import N_FOLDS, Judge, Trained
+from .judge import Judge, Trained
 from .losses import log_probability
+from .problem import N_FOLDS, Subset
+from .sizes import size_of
 
-__all__ = ["Probe", "Subset", "SubsetSearch"]
+__all__ = ["Probe", "SubsetSearch"]
 
-Subset = tuple[int, ...]
 FEW_SENSORS = 20  # up to so many, each step of a greedy path tries all of them
 AT_ONCE = 8
 T = TypeVar("T")
@@ -57,7 +58,7 @@ class SubsetSearch:
 
     def __post_init__(self) -> None:
         p = self.problem = self.judge.problem
-        self.size = p.size
+        self.size = size_of(p)
         self.costs = np.array([max(to_unit(s.cost[0]), 1e-9) for s in p.sensors])
         seen = self.judge.fold >= N_FOLDS // 2 if self.judge.is_crossed else np.ones(len(p.train.y), dtype=bool)
         self.probe_train = _sample(np.flatnonzero(seen), self.size.probe_rows, p.seed)

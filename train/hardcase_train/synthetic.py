@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hardcase_edge.columns import request_bytes
 from hardcase_edge.meter import to_micro
 from hardcase_edge.program import Feature, Sensor, Uplink
-from hardcase_edge.wire import request_bytes
 
 from .hpc import fit_hpc, make_hpc, out_of_fold, probabilities
 from .problem import Problem, Rows

@@ -10,23 +10,21 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from hardcase_edge.columns import request_bytes
 from hardcase_edge.errors import InputError
 from hardcase_edge.meter import to_micro
 from hardcase_edge.program import Feature, Sensor, Uplink
-from hardcase_edge.wire import request_bytes
 
 from .config import Config
 from .declare import check_declared, declared, held
 from .hpc import N_FOLDS, fit_hpc, make_hpc, out_of_fold, probabilities
 from .legacy import read_legacy
-from .problem import Problem, Rows, scaled
+from .problem import MAX_CLASSES, MIN_ROWS, Problem, Rows, scaled
 from .splits import CALIBRATION, random_split
 from .table import Table, read_table
 
 __all__ = ["Task", "make_task", "target_classes", "target_labels"]
 
-MAX_CLASSES = 200
-MIN_ROWS = 10
 PARTS = (("train", 0), ("valid", 1), ("test", 2))  # none may be empty
 
 
