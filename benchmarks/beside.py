@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import boosted, peers
-from hardcase_edge.evaluator import KERNEL, PYTHON, decide, open_machine
-from hardcase_edge.verifier import verify
+from hardcase_edge.kernel.machine import KERNEL, PYTHON, decide, open_machine
+from hardcase_edge.verifier.verify import verify
 
 __all__ = ["beside"]
 

@@ -8,7 +8,7 @@ import lightgbm
 import numpy as np
 from sklearn.datasets import load_digits
 
-from hardcase_edge.program import (
+from hardcase_edge.program.definition import (
     CODE_MAX,
     Acquire,
     Answer,

@@ -23,10 +23,10 @@ from typing import Any
 import lightgbm
 import numpy as np
 
-from hardcase_train.binning import make_bins
-from hardcase_train.boosting import Ensemble, TreeSettings, extend
-from hardcase_train.grower import Grower
-from hardcase_train.losses import ClassLoss
+from hardcase_train.policy.losses import ClassLoss
+from hardcase_train.trees.binning import make_bins
+from hardcase_train.trees.boosting import Ensemble, TreeSettings, extend
+from hardcase_train.trees.grower import Grower
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 2.0  # times LightGBM's time, fastest iteration against fastest

@@ -26,22 +26,22 @@ from learning_cases import data
 from pictures import pyplot, save
 from threadpoolctl import threadpool_limits
 
-from hardcase_edge.meter import to_micro
-from hardcase_edge.program import Answer, Feature, Sensor, Slice, Uplink
-from hardcase_train import lp_tree
-from hardcase_train.bank import Classifier
-from hardcase_train.batch import Batch
-from hardcase_train.buying import buy
-from hardcase_train.compiler import compile_program
-from hardcase_train.dag import all_subsets, unions
-from hardcase_train.dag_policy import Dag
-from hardcase_train.dag_program import dag_point
-from hardcase_train.dag_rows import DagRows
-from hardcase_train.front import Point, best_points
-from hardcase_train.judge import Judge
-from hardcase_train.losses import class_outputs
-from hardcase_train.problem import Problem, Rows
-from hardcase_train.surrogate import full_tree
+from hardcase_edge.program.cost import to_micro
+from hardcase_edge.program.definition import Answer, Feature, Sensor, Slice, Uplink
+from hardcase_train.data.problem import Problem, Rows
+from hardcase_train.methods.graph import lp_tree
+from hardcase_train.methods.graph.dag import Dag
+from hardcase_train.methods.graph.lp_surrogate import full_tree
+from hardcase_train.methods.graph.program import dag_point
+from hardcase_train.methods.graph.reduce import all_subsets, unions
+from hardcase_train.methods.graph.state_classifiers import Classifier
+from hardcase_train.methods.graph.state_rows import DagRows
+from hardcase_train.policy.acquire import buy
+from hardcase_train.policy.batch import Batch
+from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.front import Point, best_points
+from hardcase_train.policy.losses import class_outputs
+from hardcase_train.policy.selection import Judge
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "dag.json"

@@ -26,11 +26,11 @@ from pathlib import Path
 
 import numpy as np
 
-from hardcase_edge.drive import drive
-from hardcase_edge.evaluator import PYTHON, open_machine
-from hardcase_edge.load import Loaded, load_bundle
-from hardcase_edge.session import Machine
-from hardcase_export.rows import readings_of
+from hardcase_edge.bundle.load import Loaded, load_bundle
+from hardcase_edge.kernel.machine import PYTHON, open_machine
+from hardcase_edge.session.drive import drive
+from hardcase_edge.session.session import Machine
+from hardcase_export.integers.decide import readings_of
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))

@@ -28,8 +28,8 @@ from sklearn.datasets import load_digits
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import (
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.program.definition import (
     CODE_MAX,
     Acquire,
     Answer,
@@ -44,17 +44,17 @@ from hardcase_edge.program import (
     Trees,
     Uplink,
 )
-from hardcase_edge.tflite import open_interpreter
-from hardcase_export.onnx_scorer import onnx_of
-from hardcase_export.parts import Part, parts_of
-from hardcase_export.quantise import quantise
-from hardcase_export.replay import feeds_of, open_onnx, wanted_scores
-from hardcase_export.rows import codes_of, readings_of
-from hardcase_export.splits import Splits, splits_of
-from hardcase_export.tflite_graph import OPTIONS, TfliteGraph
-from hardcase_export.tflite_int8 import int8_of
-from hardcase_export.tflite_scorer import tflite_of
-from hardcase_train.affine import make_standard
+from hardcase_edge.session.tflite import open_interpreter
+from hardcase_export.integers.decide import codes_of, readings_of
+from hardcase_export.integers.quantise import quantise
+from hardcase_export.scorers.comparisons import Splits, splits_of
+from hardcase_export.scorers.parts import Part, parts_of
+from hardcase_export.scorers.replay import feeds_of, open_onnx, wanted_scores
+from hardcase_export.to_onnx.scorer import onnx_of
+from hardcase_export.to_tflite.graph import OPTIONS, TfliteGraph
+from hardcase_export.to_tflite.int8 import int8_of
+from hardcase_export.to_tflite.scorer import tflite_of
+from hardcase_train.linear.standardise import make_standard
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -236,7 +236,7 @@ def _tflite(
 
 
 def _skl2onnx(case: str, model: Any, feeds: Any, n_runs: int) -> Row:
-    from hardcase_export.convert import convert_hpc
+    from hardcase_export.to_onnx.from_sklearn import convert_hpc
 
     data = convert_hpc(model, 2, ["f32"] * 64)
     session = open_onnx(data)

@@ -48,13 +48,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from hardcase_edge.encoder import encode
-from hardcase_edge.program import Feature
-from hardcase_export.bring import Imported, import_model, import_parts, read_model
-from hardcase_export.layout import make_layout
-from hardcase_export.many import scores_of
-from hardcase_export.reference import labels_of_scores
-from hardcase_export.source import Source
+from hardcase_edge.program.definition import Feature
+from hardcase_edge.program.encode import encode
+from hardcase_export.import_model import Imported, import_model, import_parts, read_model
+from hardcase_export.importing.batch_scores import scores_of
+from hardcase_export.importing.sensor_layout import make_layout
+from hardcase_export.sources.reference import labels_of_scores
+from hardcase_export.sources.source import Source
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks" / "import.md"

@@ -22,13 +22,13 @@ import numpy as np
 from learning_cases import CASES, Case, problem_of, split_of
 from learning_page import PAGE, page, picked_runs, table
 
-from hardcase_train.backends import n_threads
-from hardcase_train.dag_policy import dag_grid, dag_run
-from hardcase_train.front import Point, with_test
-from hardcase_train.judge import Judge
-from hardcase_train.learn import learn
-from hardcase_train.problem import Problem
-from hardcase_train.subsets import SubsetSearch
+from hardcase_train.data.problem import Problem
+from hardcase_train.methods.graph.dag import dag_grid, dag_run
+from hardcase_train.policy.front import Point, with_test
+from hardcase_train.policy.selection import Judge
+from hardcase_train.stages.subset_search import SubsetSearch
+from hardcase_train.sweep.executors import n_threads
+from hardcase_train.sweep.train import learn
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

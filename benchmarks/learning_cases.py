@@ -12,11 +12,11 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.ensemble import ExtraTreesClassifier
 
-from hardcase_edge.columns import request_bytes
-from hardcase_edge.meter import to_micro
-from hardcase_edge.program import Feature, Sensor, Uplink
-from hardcase_train.hpc import fit_hpc, out_of_fold, probabilities
-from hardcase_train.problem import Problem, Rows
+from hardcase_edge.program.cost import to_micro
+from hardcase_edge.program.definition import Feature, Sensor, Uplink
+from hardcase_edge.program.readings import request_bytes
+from hardcase_train.data.hpc import fit_hpc, out_of_fold, probabilities
+from hardcase_train.data.problem import Problem, Rows
 
 BASELINES = ("static", "cascade")
 

@@ -12,8 +12,8 @@ from pictures import pyplot, save
 from scipy import stats
 
 from hardcase_edge.errors import InputError
-from hardcase_export.front import Front, Measured, Point
-from hardcase_export.pick import pick
+from hardcase_export.drafts.front import Front, Measured, Point
+from hardcase_export.picking.pick import pick
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "learning.md"
 MAX_LOSSES = tuple(k * 0.00125 for k in range(21))

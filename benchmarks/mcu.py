@@ -22,17 +22,17 @@ from typing import Any
 
 import boosted
 
-from hardcase_edge.bundle import Bundle, pack_bundle
-from hardcase_edge.load import load_bytes
-from hardcase_edge.manifest import Manifest
-from hardcase_edge.session import Machine, Session
-from hardcase_export import c_inline
-from hardcase_export.c_boards import BOARDS, COMPILER, Board
-from hardcase_export.c_export import write_c
-from hardcase_export.c_header import words
-from hardcase_export.c_inline import Leaf, Split
-from hardcase_export.c_names import array
-from hardcase_export.c_readings import pack_readings
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.load import load_bytes
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.session.session import Machine, Session
+from hardcase_export.to_c import inline as c_inline
+from hardcase_export.to_c.boards import BOARDS, COMPILER, Board
+from hardcase_export.to_c.folder import write_c
+from hardcase_export.to_c.header import words
+from hardcase_export.to_c.inline import Leaf, Split
+from hardcase_export.to_c.names import array
+from hardcase_export.to_c.readings import pack_readings
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks" / "mcu.md"

@@ -17,8 +17,8 @@ import cffi
 import numpy as np
 
 from benchmarks.boosted import Flat
-from hardcase_edge.image import make_image
-from hardcase_edge.program import Program
+from hardcase_edge.kernel.image import make_image
+from hardcase_edge.program.definition import Program
 
 __all__ = ["Peer", "emlearn_mended", "hardcase", "lightgbm_single_row", "m2cgen_c", "onnx_session"]
 

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from hardcase_export.front import Measured, Point, read_front
-from hardcase_export.integers import make_integers
-from hardcase_export.pick import candidates
-from hardcase_export.promise import Counts
-from hardcase_export.promised import Terms, find
-from hardcase_export.rows import decisions
-from hardcase_export.tables import read_rows
+from hardcase_export.drafts.front import Measured, Point, read_front
+from hardcase_export.drafts.rows import read_rows
+from hardcase_export.integers.decide import decisions
+from hardcase_export.integers.point import make_integers
+from hardcase_export.picking.pick import candidates
+from hardcase_export.picking.risk_choice import Terms, find
+from hardcase_export.picking.risk_test import Counts
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"

@@ -20,18 +20,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hardcase import seeds
-from hardcase.seeds import picked, summarise
-from hardcase_train.backends import n_threads
-from hardcase_train.cascade import cascade_grid, cascade_run
-from hardcase_train.classifier import FOREST
-from hardcase_train.config import read_config
-from hardcase_train.front import Point, with_test
-from hardcase_train.judge import Judge
-from hardcase_train.learn import learn
-from hardcase_train.problem import Problem
-from hardcase_train.subsets import SubsetSearch
-from hardcase_train.task import make_task
+from hardcase.training import seeds
+from hardcase.training.seeds import picked, summarise
+from hardcase_train.data.config import read_config
+from hardcase_train.data.problem import Problem
+from hardcase_train.data.task import make_task
+from hardcase_train.methods.baselines.cascade import cascade_grid, cascade_run
+from hardcase_train.policy.front import Point, with_test
+from hardcase_train.policy.selection import Judge
+from hardcase_train.stages.subset_search import SubsetSearch
+from hardcase_train.sweep.executors import n_threads
+from hardcase_train.sweep.train import learn
+from hardcase_train.trees.subset_classifier import FOREST
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"

@@ -16,22 +16,22 @@ from pathlib import Path
 
 import numpy as np
 
-from hardcase_edge.bundle import Bundle, pack_bundle
-from hardcase_edge.load import load_bytes
-from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import Program
-from hardcase_export.goldens import make_golden
-from hardcase_export.integers import to_integers
-from hardcase_export.parity import parity
-from hardcase_export.quantise import quantise
-from hardcase_export.shrink import n_weights
-from hardcase_export.tables import Rows
-from hardcase_train.arrays import make_problem
-from hardcase_train.dag import unions
-from hardcase_train.dag_policy import Dag, graph_of
-from hardcase_train.dag_rows import DagRows
-from hardcase_train.judge import Judge
-from hardcase_train.subsets import SubsetSearch
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.load import load_bytes
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.program.definition import Program
+from hardcase_export.drafts.rows import Rows
+from hardcase_export.integers.compress import n_weights
+from hardcase_export.integers.golden_cases import make_golden
+from hardcase_export.integers.parity import parity
+from hardcase_export.integers.point import to_integers
+from hardcase_export.integers.quantise import quantise
+from hardcase_train.data.from_arrays import make_problem
+from hardcase_train.methods.graph.dag import Dag, graph_of
+from hardcase_train.methods.graph.reduce import unions
+from hardcase_train.methods.graph.state_rows import DagRows
+from hardcase_train.policy.selection import Judge
+from hardcase_train.stages.subset_search import SubsetSearch
 
 NAMES = ("letter", "letter-pairs", "covertype")
 N_TEST = 4000

@@ -16,17 +16,17 @@ import matplotlib
 import numpy as np
 from pictures import pyplot, save
 
-from hardcase_train.adapt_gbrt import AdaptGBRT
-from hardcase_train.adapt_lin import AdaptLin
-from hardcase_train.batch import Batch
-from hardcase_train.boosting import TreeSettings
-from hardcase_train.compiler import compile_program
-from hardcase_train.gating import NEVER, adapt_nodes
-from hardcase_train.judge import Judge
-from hardcase_train.learn import hpc_point
-from hardcase_train.problem import Problem
-from hardcase_train.settings import points_of
-from hardcase_train.synthetic import synthetic_1, synthetic_2, toy_problem
+from synthetic_data import synthetic_1, synthetic_2, toy_problem
+from hardcase_train.data.problem import Problem
+from hardcase_train.methods.adapt.gate_thresholds import NEVER, adapt_nodes
+from hardcase_train.methods.adapt.gbrt import AdaptGBRT
+from hardcase_train.methods.adapt.linear import AdaptLin
+from hardcase_train.policy.batch import Batch
+from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.selection import Judge
+from hardcase_train.sweep.methods import points_of
+from hardcase_train.sweep.train import hpc_point
+from hardcase_train.trees.boosting import TreeSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 P_LINEAR, P_BOOSTED = 0.6, 0.3  # a line must give up a side and the middle, trees the middle alone

@@ -9,7 +9,7 @@ from setuptools import Extension, setup
 
 FOLDER = "hardcase_edge/kernel"
 kernel = Extension(
-    "hardcase_edge._kernel",
+    "hardcase_edge.kernel._kernel",
     [f"{FOLDER}/module.c", f"{FOLDER}/hardcase.c"],
     include_dirs=[FOLDER],
     depends=[f"{FOLDER}/hardcase.h", f"{FOLDER}/hardcase_config.h"],

@@ -32,7 +32,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="hardcase", description="Answer easy cases on the device, forward the hard ones.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb in VERBS:
-        module = import_module(f"hardcase.{verb}")
+        module = import_module(f"hardcase.verbs.{verb}")
         sub = verbs.add_parser(verb, help=module.HELP, description=module.HELP)
         module.arguments(sub)
         sub.set_defaults(run=module.run)

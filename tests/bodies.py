@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hardcase_edge.evaluator import EVALUATORS, KERNEL, VARIABLE, has_kernel
+from hardcase_edge.kernel.machine import EVALUATORS, KERNEL, VARIABLE, has_kernel
 
 __all__ = ["evaluator", "needs_kernel"]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hardcase_edge.golden import GoldenCase, run_case
-from hardcase_edge.image import Image
-from hardcase_edge.program import (
+from hardcase_edge.bundle.golden import GoldenCase, run_case
+from hardcase_edge.kernel.image import Image
+from hardcase_edge.program.definition import (
     Acquire,
     Answer,
     Column,
@@ -21,12 +21,12 @@ from hardcase_edge.program import (
     Trees,
     Uplink,
 )
-from hardcase_edge.session import Decision, Machine
-from hardcase_edge.verifier import verify
-from hardcase_export.c_export import KERNEL
-from hardcase_export.c_golden import golden_tables
-from hardcase_export.c_header import words
-from hardcase_export.c_names import array
+from hardcase_edge.session.session import Decision, Machine
+from hardcase_edge.verifier.verify import verify
+from hardcase_export.to_c.folder import KERNEL
+from hardcase_export.to_c.golden import golden_tables
+from hardcase_export.to_c.header import words
+from hardcase_export.to_c.names import array
 from tests.strategies import _tree, random_readings
 
 __all__ = ["random_cases", "whole_numbers", "write_programs"]

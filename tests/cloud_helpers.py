@@ -17,11 +17,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from hardcase_edge.bundle import Bundle, pack_bundle
-from hardcase_edge.columns import request_bytes
-from hardcase_edge.load import Loaded, load_bytes
-from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import (
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.load import Loaded, load_bytes
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.link.wire import Reading, Request, pack_request
+from hardcase_edge.program.definition import (
     ARGMAX,
     Acquire,
     Affine,
@@ -36,7 +36,7 @@ from hardcase_edge.program import (
     Slice,
     Uplink,
 )
-from hardcase_edge.wire import Reading, Request, pack_request
+from hardcase_edge.program.readings import request_bytes
 
 DTYPES = ("f32", "f32")
 N_CLASSES = 3

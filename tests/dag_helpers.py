@@ -9,7 +9,7 @@ from itertools import chain, combinations
 
 import numpy as np
 
-from hardcase_edge.program import (
+from hardcase_edge.program.definition import (
     MICRO,
     TOURNAMENT,
     Acquire,
@@ -25,11 +25,11 @@ from hardcase_edge.program import (
     Slice,
     Uplink,
 )
-from hardcase_train.dag import all_subsets
-from hardcase_train.dag_policy import Dag
-from hardcase_train.dag_rows import DagRows
-from hardcase_train.judge import Judge
-from hardcase_train.problem import Problem
+from hardcase_train.data.problem import Problem
+from hardcase_train.methods.graph.dag import Dag
+from hardcase_train.methods.graph.reduce import all_subsets
+from hardcase_train.methods.graph.state_rows import DagRows
+from hardcase_train.policy.selection import Judge
 from tests.train_helpers import make_problem
 
 __all__ = ["random_dag", "state_of", "steered", "trained_dag"]

@@ -13,13 +13,22 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from hardcase_edge.address import parse_address
-from hardcase_edge.bundle import Bundle, pack_bundle
-from hardcase_edge.columns import Reading, request_bytes
-from hardcase_edge.connection import Connection, ConnectionConfig, Message
-from hardcase_edge.load import Loaded, load_bytes
-from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import (
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.load import Loaded, load_bytes
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.link.address import parse_address
+from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
+from hardcase_edge.link.wire import (
+    OK,
+    Reply,
+    Request,
+    device_of_topic,
+    pack_reply,
+    reply_topic,
+    request_topic,
+    unpack_request,
+)
+from hardcase_edge.program.definition import (
     MARGIN,
     MICRO,
     Acquire,
@@ -35,16 +44,7 @@ from hardcase_edge.program import (
     Slice,
     Uplink,
 )
-from hardcase_edge.wire import (
-    OK,
-    Reply,
-    Request,
-    device_of_topic,
-    pack_reply,
-    reply_topic,
-    request_topic,
-    unpack_request,
-)
+from hardcase_edge.program.readings import Reading, request_bytes
 
 HPC = bytes(range(32))
 FEATURES = ("x", "vib_mean", "vib_deviation", "vib_slope", "vib_roughness")

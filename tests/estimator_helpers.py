@@ -9,8 +9,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import hardcase_train
 from hardcase_train.estimator import PolicyClassifier
-from hardcase_train.lp_tree import LpTree
-from hardcase_train.surrogate import MAX_SENSORS
+from hardcase_train.methods.graph.lp_surrogate import MAX_SENSORS
+from hardcase_train.methods.graph.lp_tree import LpTree
 
 __all__ = ["NAMES", "few", "table"]
 

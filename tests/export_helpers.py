@@ -14,11 +14,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeRegressor
 
-from hardcase_cloud.hpc import Hpc
-from hardcase_edge.bundle import Bundle, pack_bundle
-from hardcase_edge.columns import request_bytes
-from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import (
+from hardcase_cloud.answering.onnx_model import Hpc
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.program.definition import (
     CODE_MAX,
     MARGIN,
     MICRO,
@@ -38,9 +37,10 @@ from hardcase_edge.program import (
     Trees,
     Uplink,
 )
-from hardcase_edge.session import CLOUD, Decision
-from hardcase_export.onnx_hpc import export_hpc
-from hardcase_export.rows import decisions, figures
+from hardcase_edge.program.readings import request_bytes
+from hardcase_edge.session.session import CLOUD, Decision
+from hardcase_export.integers.decide import decisions, figures
+from hardcase_export.to_onnx.hpc import export_hpc
 
 N_FEATURES, N_CLASSES = 6, 3
 FEATURES = tuple(Feature("f32", nullable=k == 5) for k in range(N_FEATURES))

@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hardcase_edge.golden import GoldenCase
-from hardcase_edge.image import Image
-from hardcase_edge.layout import from_keys, to_key
-from hardcase_edge.program import (
+from hardcase_edge.bundle.golden import GoldenCase
+from hardcase_edge.kernel.image import Image
+from hardcase_edge.program.definition import (
     CODE_MAX,
     Acquire,
     Answer,
@@ -30,13 +29,14 @@ from hardcase_edge.program import (
     Trees,
     Uplink,
 )
-from hardcase_edge.verifier import verify
-from hardcase_export.c_config import config_header
-from hardcase_export.c_export import KERNEL
-from hardcase_export.c_header import words
-from hardcase_export.c_inline import inline_source, unrolled
-from hardcase_export.c_names import array, int64
-from hardcase_export.c_readings import MISSING, _layout, reading_offsets
+from hardcase_edge.program.format import from_keys, to_key
+from hardcase_edge.verifier.verify import verify
+from hardcase_export.to_c.config import config_header
+from hardcase_export.to_c.folder import KERNEL
+from hardcase_export.to_c.header import words
+from hardcase_export.to_c.inline import inline_source, unrolled
+from hardcase_export.to_c.names import array, int64
+from hardcase_export.to_c.readings import MISSING, _layout, reading_offsets
 from tests.c_helpers import write_programs
 from tests.oracle import Case, scores_of
 from tests.strategies import _rank, _trees, random_program, random_reading

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hardcase_edge.columns import normalise
-from hardcase_edge.image import make_image
-from hardcase_edge.program import Program
+from hardcase_edge.kernel.image import make_image
+from hardcase_edge.program.definition import Program
+from hardcase_edge.program.readings import normalise
 from tests.golden.make_golden import cases_of, golden_program
 from tests.oracle import Case, decide
 from tests.strategies import random_program, random_readings

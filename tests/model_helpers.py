@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from hardcase_edge.columns import Reading, normalise
-from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import Polynomial, Program, Stack, Trees
-from hardcase_export.parts import Part, parts_of
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.program.definition import Polynomial, Program, Stack, Trees
+from hardcase_edge.program.readings import Reading, normalise
+from hardcase_export.scorers.parts import Part, parts_of
 from tests.strategies import random_program, random_readings
 
 N_PROGRAMS = 60

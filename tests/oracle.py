@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from hardcase_edge.program import (
+from hardcase_edge.program.definition import (
     Acquire,
     Affine,
     Answer,

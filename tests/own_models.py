@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hardcase_export.tflite_graph import OPTIONS, Tensor, TfliteGraph
+from hardcase_export.to_tflite.graph import OPTIONS, Tensor, TfliteGraph
 
 SIDE = 4
 KERNELS = np.zeros((2, 3, 3, 1), np.float32)

@@ -6,14 +6,26 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
-from hardcase_edge.bundle import Bundle, pack_bundle
-from hardcase_edge.encoder import encode
-from hardcase_edge.golden import GoldenCase
-from hardcase_edge.layout import COLUMN, FEATURE, HEADER, NODE, POOLS, SCORER, SENSOR
-from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import Acquire, Answer, Column, Feature, Program, Rank, Sensor, Slice, Tree, Trees, Uplink
-from hardcase_edge.session import Decision
-from hardcase_edge.wire import OK, Reply, Request, pack_reply, pack_request
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.golden import GoldenCase
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.link.wire import OK, Reply, Request, pack_reply, pack_request
+from hardcase_edge.program.definition import (
+    Acquire,
+    Answer,
+    Column,
+    Feature,
+    Program,
+    Rank,
+    Sensor,
+    Slice,
+    Tree,
+    Trees,
+    Uplink,
+)
+from hardcase_edge.program.encode import encode
+from hardcase_edge.program.format import COLUMN, FEATURE, HEADER, NODE, POOLS, SCORER, SENSOR
+from hardcase_edge.session.session import Decision
 
 __all__ = ["BLOCK", "DOCS", "example_bundle", "example_program", "examples", "put_examples"]
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hardcase_edge.columns import request_bytes
-from hardcase_edge.program import (
+from hardcase_edge.program.definition import (
     CODE_MAX,
     Acquire,
     Affine,
@@ -40,6 +39,7 @@ from hardcase_edge.program import (
     Trees,
     Uplink,
 )
+from hardcase_edge.program.readings import request_bytes
 
 __all__ = ["as_draft", "programs", "random_program", "random_reading", "random_readings", "round_f32", "seeds"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hardcase_export.c_boards import BOARDS, COMPILER, EMULATOR, Board
+from hardcase_export.to_c.boards import BOARDS, COMPILER, EMULATOR, Board
 
 __all__ = ["ROOT", "STRICT", "TARGETS", "Target", "need", "python_of"]
 

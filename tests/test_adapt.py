@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from hardcase_train.adapt_gbrt import AdaptGBRT, _losses
-from hardcase_train.binning import make_bins
-from hardcase_train.boosting import Ensemble, TreeSettings, boost, ensemble_scores
-from hardcase_train.judge import Judge
-from hardcase_train.losses import AdaptLoss, ClassLoss, class_outputs, log_probability, sigmoid
-from hardcase_train.problem import N_FOLDS
-from hardcase_train.q_step import q_step
+from hardcase_train.data.problem import N_FOLDS
+from hardcase_train.methods.adapt.gbrt import AdaptGBRT, _losses
+from hardcase_train.methods.adapt.q_step import q_step
+from hardcase_train.policy.losses import AdaptLoss, ClassLoss, class_outputs, log_probability, sigmoid
+from hardcase_train.policy.selection import Judge
+from hardcase_train.trees.binning import make_bins
+from hardcase_train.trees.boosting import Ensemble, TreeSettings, boost, ensemble_scores
 from tests.train_helpers import make_problem
 
 LOSSES = st.lists(st.floats(-30, 30), min_size=1, max_size=40)
@@ -187,7 +187,7 @@ def test_with_no_forwarding_allowed_the_gate_learns_that_nothing_is_hard(monkeyp
         seen.append(q_step(*args))
         return seen[-1]
 
-    monkeypatch.setattr("hardcase_train.adapt_gbrt.q_step", watched)
+    monkeypatch.setattr("hardcase_train.methods.adapt.gbrt.q_step", watched)
     model = AdaptGBRT(p_full=0.0, n_rounds=2, trees_per_round=4).learn(Judge(make_problem()))
     assert len(seen) == 3
     assert all((q == 0).all() for q, _ in seen)
@@ -207,7 +207,7 @@ def test_more_forwarding_allowed_means_more_rows_called_hard():
 @pytest.mark.parametrize(("gamma", "expected"), [(0.0, {0, 1, 2}), (0.01, {0, 1}), (0.1, {0}), (1e6, set())])
 def test_dear_sensors_are_bought_last_and_twins_use_the_models_sensors_only(gamma, expected, monkeypatch):
     twins = []
-    import hardcase_train.adapt_gbrt as module
+    import hardcase_train.methods.adapt.gbrt as module
 
     class Watched(module.Twin):
         def __init__(self, *args):

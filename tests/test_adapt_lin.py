@@ -12,22 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from hardcase_edge.meter import to_unit
-from hardcase_edge.session import CLOUD
-from hardcase_export.quantise import quantise
-from hardcase_export.rows import decisions
-from hardcase_train.adapt_lin import AdaptLin, sensor_groups, step_value
-from hardcase_train.affine import make_standard
-from hardcase_train.batch import Batch
-from hardcase_train.compiler import compile_program
-from hardcase_train.config import read_config
-from hardcase_train.gating import adapt_nodes, gated_points
-from hardcase_train.judge import Judge
-from hardcase_train.linear import linear_rows
-from hardcase_train.losses import AdaptLoss, ClassLoss
-from hardcase_train.problem import Rows
-from hardcase_train.proximal import Groups, minimise
-from hardcase_train.task import make_task
+from hardcase_edge.program.cost import to_unit
+from hardcase_edge.session.session import CLOUD
+from hardcase_export.integers.decide import decisions
+from hardcase_export.integers.quantise import quantise
+from hardcase_train.data.config import read_config
+from hardcase_train.data.problem import Rows
+from hardcase_train.data.task import make_task
+from hardcase_train.linear.part import linear_rows
+from hardcase_train.linear.proximal import Groups, minimise
+from hardcase_train.linear.standardise import make_standard
+from hardcase_train.methods.adapt.gate_thresholds import adapt_nodes, gated_points
+from hardcase_train.methods.adapt.linear import AdaptLin, sensor_groups, step_value
+from hardcase_train.policy.batch import Batch
+from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.losses import AdaptLoss, ClassLoss
+from hardcase_train.policy.selection import Judge
 from tests.train_helpers import make_problem, weighted
 
 RIG = Path(__file__).parent.parent / "examples" / "hydraulic" / "hardcase.toml"

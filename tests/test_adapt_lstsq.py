@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy.special import kl_div, logit
 
 from hardcase_edge.errors import InputError
-from hardcase_train.adapt_lstsq import AdaptLstsq, LogOddsLoss, log_odds_step, nearest_log_odds
-from hardcase_train.affine import make_standard
-from hardcase_train.judge import Judge
-from hardcase_train.losses import ClassLoss, sigmoid
+from hardcase_train.linear.standardise import make_standard
+from hardcase_train.methods.adapt.least_squares import AdaptLstsq, LogOddsLoss, log_odds_step, nearest_log_odds
+from hardcase_train.policy.losses import ClassLoss, sigmoid
+from hardcase_train.policy.selection import Judge
 from tests.train_helpers import make_problem, weighted
 
 STIFFNESS = 0.125

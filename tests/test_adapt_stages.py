@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hardcase_edge.program import THRESHOLD, Branch
-from hardcase_train import adapt_stages
-from hardcase_train.adapt_gbrt import AdaptGBRT
-from hardcase_train.adapt_stages import TRAIN_PRICE, StagedAdaptGBRT, adapt_chain
-from hardcase_train.arrays import make_problem as arrays_problem
-from hardcase_train.calibrate import NEVER
-from hardcase_train.judge import Judge
-from hardcase_train.losses import sigmoid
+from hardcase_edge.program.definition import THRESHOLD, Branch
+from hardcase_train.data.from_arrays import make_problem as arrays_problem
+from hardcase_train.methods.adapt import stages as adapt_stages
+from hardcase_train.methods.adapt.gbrt import AdaptGBRT
+from hardcase_train.methods.adapt.stages import TRAIN_PRICE, StagedAdaptGBRT, adapt_chain
+from hardcase_train.policy.answers import NEVER
+from hardcase_train.policy.losses import sigmoid
+from hardcase_train.policy.selection import Judge
 from tests.train_helpers import make_problem, quick
 
 CHAIN = [(0,), (0, 2), (0, 1, 2)]  # cost 1, 21 and 26

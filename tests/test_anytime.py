@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge.meter import Meter
-from hardcase_edge.program import MICRO, Acquire, Answer, Branch, Program
-from hardcase_edge.session import Decision, Machine, NeedSensors, Session
-from hardcase_edge.verifier import verify
-from hardcase_export.quantise import quantise
-from hardcase_export.rows import decide, readings_of
+from hardcase_edge.program.cost import Meter
+from hardcase_edge.program.definition import MICRO, Acquire, Answer, Branch, Program
+from hardcase_edge.session.session import Decision, Machine, NeedSensors, Session
+from hardcase_edge.verifier.verify import verify
+from hardcase_export.integers.decide import decide, readings_of
+from hardcase_export.integers.quantise import quantise
 from tests.dag_helpers import random_dag, state_of, steered, trained_dag
 
 many = settings(max_examples=60, deadline=None, derandomize=True)

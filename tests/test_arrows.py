@@ -96,7 +96,8 @@ def test_every_module_of_the_device_imports_with_the_standard_library_alone() ->
 
 def test_deciding_without_a_broker_imports_no_paho() -> None:
     golden = Path(__file__).parent / "golden" / "v1.hcb"
-    code = f"import sys\nfrom hardcase_edge.load import load_bundle\nload_bundle({str(golden)!r})\nprint(*sys.modules)"
+    load = f"from hardcase_edge.bundle.load import load_bundle\nload_bundle({str(golden)!r})"
+    code = f"import sys\n{load}\nprint(*sys.modules)"
     loaded = {name.split(".")[0] for name in run(code).split()}
     assert not loaded & (HEAVY | {"ssl", "asyncio", "http"})
 

@@ -6,23 +6,24 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from hardcase_edge.program import Acquire, Answer
-from hardcase_export.quantise import quantise
-from hardcase_train import adapt_points, linear_points
-from hardcase_train.adapt_gbrt import AdaptGBRT
-from hardcase_train.affine import make_standard
-from hardcase_train.boosting import TreeSettings
-from hardcase_train.buying import n_nodes
-from hardcase_train.config import DEFAULT_METHODS, METHODS, Config
-from hardcase_train.greedy_miser import GreedyMiser
-from hardcase_train.judge import Judge
-from hardcase_train.l1 import L1Baseline, weight_groups
-from hardcase_train.learn import learn
-from hardcase_train.linear import linear_rows
-from hardcase_train.losses import log_probability
-from hardcase_train.proximal import minimise
-from hardcase_train.settings import points_of
-from hardcase_train.synthetic import synthetic_1, synthetic_2, toy_problem
+from benchmarks.synthetic_data import synthetic_1, synthetic_2, toy_problem
+from hardcase_edge.program.definition import Acquire, Answer
+from hardcase_export.integers.quantise import quantise
+from hardcase_train.data.config import DEFAULT_METHODS, METHODS, Config
+from hardcase_train.linear.part import linear_rows
+from hardcase_train.linear.proximal import minimise
+from hardcase_train.linear.standardise import make_standard
+from hardcase_train.methods.adapt import grid as adapt_points
+from hardcase_train.methods.adapt import linear_paths as linear_points
+from hardcase_train.methods.adapt.gbrt import AdaptGBRT
+from hardcase_train.methods.adapt.greedy_miser import GreedyMiser
+from hardcase_train.methods.adapt.l1_baseline import L1Baseline, weight_groups
+from hardcase_train.policy.acquire import n_nodes
+from hardcase_train.policy.losses import log_probability
+from hardcase_train.policy.selection import Judge
+from hardcase_train.sweep.methods import points_of
+from hardcase_train.sweep.train import learn
+from hardcase_train.trees.boosting import TreeSettings
 from tests.train_helpers import make_problem, plain, quick
 
 # ---------------------------------------------------------------- GreedyMiser

@@ -8,18 +8,18 @@ from functools import cache
 import numpy as np
 import pytest
 
-from hardcase_edge.meter import to_unit
-from hardcase_edge.program import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Program, Slice
-from hardcase_edge.session import CLOUD
-from hardcase_export.quantise import quantise
-from hardcase_export.rows import decisions
-from hardcase_train.batch import Batch, Outcome, margins_of
-from hardcase_train.compiler import compile_program
-from hardcase_train.front import with_test
-from hardcase_train.judge import Judge
-from hardcase_train.learn import learn
-from hardcase_train.order import content_order
-from hardcase_train.subsets import SubsetSearch
+from hardcase_edge.program.cost import to_unit
+from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Program, Slice
+from hardcase_edge.session.session import CLOUD
+from hardcase_export.integers.decide import decisions
+from hardcase_export.integers.quantise import quantise
+from hardcase_train.data.canonical_order import content_order
+from hardcase_train.policy.batch import Batch, Outcome, margins_of
+from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.front import with_test
+from hardcase_train.policy.selection import Judge
+from hardcase_train.stages.subset_search import SubsetSearch
+from hardcase_train.sweep.train import learn
 from tests.train_helpers import make_problem, quick
 
 METHODS = ("static", "cascade", "adapt-gbrt", "budget-prune")

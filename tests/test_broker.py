@@ -22,16 +22,16 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from paho.mqtt.enums import CallbackAPIVersion
 
-from hardcase_cloud import broker as broker_module
-from hardcase_cloud import door as door_module
-from hardcase_cloud.broker import EmbeddedBroker
-from hardcase_cloud.listen import Listen, parse_bind
-from hardcase_cloud.users import add_user, read_users
-from hardcase_edge.address import parse_address
-from hardcase_edge.columns import MAX_REQUEST_BYTES
-from hardcase_edge.connection import Connection, ConnectionConfig, Message
+from hardcase_cloud.broker import access as door_module
+from hardcase_cloud.broker import embedded as broker_module
+from hardcase_cloud.broker.embedded import EmbeddedBroker
+from hardcase_cloud.broker.listen import Listen, parse_bind
+from hardcase_cloud.broker.users import add_user, read_users
 from hardcase_edge.errors import InputError
-from hardcase_edge.wire import reply_topic, request_topic, status_topic
+from hardcase_edge.link.address import parse_address
+from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
+from hardcase_edge.link.wire import reply_topic, request_topic, status_topic
+from hardcase_edge.program.readings import MAX_REQUEST_BYTES
 
 from .cloud_helpers import wait_until
 

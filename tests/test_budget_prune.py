@@ -14,27 +14,28 @@ from scipy.optimize import LinearConstraint, linprog, milp
 from scipy.sparse import csr_array
 from sklearn.ensemble import RandomForestClassifier
 
-from hardcase_edge.decoder import decode
-from hardcase_edge.encoder import encode
-from hardcase_edge.program import MICRO, Acquire, Answer, Forward, Sensor, Slice
-from hardcase_edge.verifier import MAX_NODES, verify
-from hardcase_export.align import align
-from hardcase_export.quantise import quantise
-from hardcase_export.rows import decisions
-from hardcase_train import budget_prune, prune_points
-from hardcase_train import forest as forest_module
-from hardcase_train.batch import Batch
-from hardcase_train.binning import MISSING_BIN, Bins, make_bins
-from hardcase_train.boosting import Ensemble, ensemble_scores
-from hardcase_train.budget_prune import UNIT, BudgetPrune, splits_on_paths
-from hardcase_train.closure import Closure, Needs
-from hardcase_train.compiler import compile_program
-from hardcase_train.forest import ForestSettings, fit_forest, forest_ensemble
-from hardcase_train.judge import Judge
-from hardcase_train.lazy import lazy_program
-from hardcase_train.learn import learn
-from hardcase_train.problem import N_FOLDS
-from hardcase_train.settings import points_of
+from hardcase_edge.program.decode import decode
+from hardcase_edge.program.definition import MICRO, Acquire, Answer, Forward, Sensor, Slice
+from hardcase_edge.program.encode import encode
+from hardcase_edge.verifier.verify import MAX_NODES, verify
+from hardcase_export.integers.align import align
+from hardcase_export.integers.decide import decisions
+from hardcase_export.integers.quantise import quantise
+from hardcase_train.data.problem import N_FOLDS
+from hardcase_train.methods.prune import budget_prune
+from hardcase_train.methods.prune import pruned_forest as prune_points
+from hardcase_train.methods.prune.budget_prune import UNIT, BudgetPrune, splits_on_paths
+from hardcase_train.methods.prune.lazy_program import lazy_program
+from hardcase_train.methods.prune.max_closure import Closure, Needs
+from hardcase_train.policy.batch import Batch
+from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.selection import Judge
+from hardcase_train.sweep.methods import points_of
+from hardcase_train.sweep.train import learn
+from hardcase_train.trees import forest as forest_module
+from hardcase_train.trees.binning import MISSING_BIN, Bins, make_bins
+from hardcase_train.trees.boosting import Ensemble, ensemble_scores
+from hardcase_train.trees.forest import ForestSettings, fit_forest, forest_ensemble
 from tests.train_helpers import make_problem
 
 COSTS = np.array([1.0, 2.0, 3.0, 5.0, 8.0, 13.0])

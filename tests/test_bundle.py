@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge import bundle as bundle_module
-from hardcase_edge.bundle import (
+from hardcase_edge.bundle import file as bundle_module
+from hardcase_edge.bundle.file import (
     MAX_BUNDLE_BYTES,
     MAX_HEADER_BYTES,
     Bundle,
@@ -26,12 +26,12 @@ from hardcase_edge.bundle import (
     read_bundle_bytes,
     unpack_bundle,
 )
+from hardcase_edge.bundle.golden import NO_BUDGET, GoldenCase, check_golden, decode_golden, run_case
+from hardcase_edge.bundle.load import load_bytes
+from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import BundleError, BundleVersionError, InputError
-from hardcase_edge.golden import NO_BUDGET, GoldenCase, check_golden, decode_golden, run_case
-from hardcase_edge.load import load_bytes
-from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import Feature, Forward, Program, Sensor, Uplink
-from hardcase_edge.session import Decision, Machine
+from hardcase_edge.program.definition import Feature, Forward, Program, Sensor, Uplink
+from hardcase_edge.session.session import Decision, Machine
 from tests.golden.make_golden import cases_of, manifest_of
 from tests.strategies import as_draft, random_program
 
@@ -438,7 +438,7 @@ def test_a_negative_budget_cannot_be_written_for_it_means_none() -> None:
 
 
 def test_golden_cases_that_would_keep_a_device_from_starting_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hardcase_edge.load.MAX_GOLDEN_OPERATIONS", 0)
+    monkeypatch.setattr("hardcase_edge.bundle.load.MAX_GOLDEN_OPERATIONS", 0)
     with pytest.raises(BundleError, match="too many to replay"):
         load_bytes(GOOD)
 

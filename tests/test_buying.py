@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hardcase_edge.drive import drive
-from hardcase_edge.program import Answer, Column, Feature, Program, Rank, Sensor, Slice, Tree, Trees, Uplink
-from hardcase_edge.session import Machine, Session
-from hardcase_edge.verifier import verify
-from hardcase_train.buying import buy, n_nodes
-from hardcase_train.learn import learn
+from hardcase_edge.program.definition import Answer, Column, Feature, Program, Rank, Sensor, Slice, Tree, Trees, Uplink
+from hardcase_edge.session.drive import drive
+from hardcase_edge.session.session import Machine, Session
+from hardcase_edge.verifier.verify import verify
+from hardcase_train.policy.acquire import buy, n_nodes
+from hardcase_train.sweep.train import learn
 from tests.train_helpers import make_problem, quick
 
 N = 4

@@ -15,20 +15,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase import export
-from hardcase_edge.bundle import Bundle, pack_bundle
+from hardcase.verbs import export
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.golden import GoldenCase, run_case
+from hardcase_edge.bundle.load import Loaded, load_bundle, load_bytes
 from hardcase_edge.errors import HardcaseError, InputError
-from hardcase_edge.golden import GoldenCase, run_case
-from hardcase_edge.image import Image
-from hardcase_edge.load import Loaded, load_bundle, load_bytes
-from hardcase_edge.program import Opaque, Trees
-from hardcase_export import c_size
-from hardcase_export.c_boards import FILES
-from hardcase_export.c_config import config_header, parts_of
-from hardcase_export.c_export import KERNEL, own_files, write_c
-from hardcase_export.c_golden import golden_header
-from hardcase_export.c_header import words
-from hardcase_export.c_names import array, identifiers, literal
+from hardcase_edge.kernel.image import Image
+from hardcase_edge.program.definition import Opaque, Trees
+from hardcase_export.to_c import size as c_size
+from hardcase_export.to_c.boards import FILES
+from hardcase_export.to_c.config import config_header, parts_of
+from hardcase_export.to_c.folder import KERNEL, own_files, write_c
+from hardcase_export.to_c.golden import golden_header
+from hardcase_export.to_c.header import words
+from hardcase_export.to_c.names import array, identifiers, literal
 from tests.c_helpers import random_cases, write_programs
 from tests.export_helpers import make_build
 from tests.golden.make_golden import GOLDEN, cases_of, golden_program, manifest_of
@@ -176,7 +176,7 @@ def test_the_selftest_sees_a_wrong_answer(exported: Path, tmp_path: Path) -> Non
 
 def test_what_was_there_stays_if_something_fails(exported: Path, tmp_path: Path, monkeypatch) -> None:
     folder = Path(shutil.copytree(exported, tmp_path / "out"))
-    monkeypatch.setattr("hardcase_export.c_export.measure", lambda *_: 1 / 0)
+    monkeypatch.setattr("hardcase_export.to_c.folder.measure", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run(export, exported / "model.hcb", "--c", folder)
     assert {p.name for p in tmp_path.iterdir()} == {"out"}

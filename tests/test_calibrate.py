@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge.columns import make_coder
-from hardcase_edge.program import CODE_MAX, Acquire, Answer, Rank, Slice
-from hardcase_train.batch import Batch
-from hardcase_train.binning import MISSING_BIN, make_bins
-from hardcase_train.boosting import Ensemble, TreeSettings, boost, ensemble_scores
-from hardcase_train.calibrate import MAX_STEPS, confidence_table
-from hardcase_train.compiler import compile_program
-from hardcase_train.losses import ClassLoss
+from hardcase_edge.program.definition import CODE_MAX, Acquire, Answer, Rank, Slice
+from hardcase_edge.program.readings import make_coder
+from hardcase_train.policy.answers import MAX_STEPS, confidence_table
+from hardcase_train.policy.batch import Batch
+from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.losses import ClassLoss
+from hardcase_train.trees.binning import MISSING_BIN, make_bins
+from hardcase_train.trees.boosting import Ensemble, TreeSettings, boost, ensemble_scores
 from tests.train_helpers import make_problem
 
 

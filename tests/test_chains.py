@@ -7,13 +7,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hardcase_train import chains as module
-from hardcase_train.arrays import make_problem as arrays_problem
-from hardcase_train.chains import Chains
-from hardcase_train.cuts import priced_cuts
-from hardcase_train.judge import Judge
-from hardcase_train.learn import hpc_point
-from hardcase_train.subsets import SubsetSearch
+from hardcase_train.data.from_arrays import make_problem as arrays_problem
+from hardcase_train.policy.selection import Judge
+from hardcase_train.stages import nested_sets as module
+from hardcase_train.stages.nested_sets import Chains
+from hardcase_train.stages.subset_search import SubsetSearch
+from hardcase_train.stages.thresholds import priced_cuts
+from hardcase_train.sweep.train import hpc_point
 from tests.train_helpers import make_problem, quick
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
-from hardcase_edge.session import Session
+from hardcase_edge.session.session import Session
 from hardcase_train import checks, estimator
-from hardcase_train.adapt_gbrt import AdaptGBRT
-from hardcase_train.batch import Batch
 from hardcase_train.checks import ALL_CHECKS
-from hardcase_train.order import Order
-from hardcase_train.static_subset import StaticSubset
+from hardcase_train.data.canonical_order import Order
+from hardcase_train.methods.adapt.gbrt import AdaptGBRT
+from hardcase_train.methods.baselines.static import StaticSubset
+from hardcase_train.policy.batch import Batch
 from tests.estimator_helpers import NAMES, few
 from tests.train_helpers import quick
 

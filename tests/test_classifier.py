@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier
 
-from hardcase_train.batch import Batch
-from hardcase_train.boosting import ensemble_scores
-from hardcase_train.classifier import FOREST, TREES, make_learner
-from hardcase_train.compiler import compile_program
-from hardcase_train.forest import ForestSettings
-from hardcase_train.losses import class_outputs
+from hardcase_train.policy.batch import Batch
+from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.losses import class_outputs
+from hardcase_train.trees.boosting import ensemble_scores
+from hardcase_train.trees.forest import ForestSettings
+from hardcase_train.trees.subset_classifier import FOREST, TREES, make_learner
 from tests.train_helpers import make_problem
 
 KINDS = (TREES, FOREST)

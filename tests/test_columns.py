@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge.columns import fixed, make_coder, normalise
-from hardcase_edge.layout import are_held, from_keys, to_key
-from hardcase_edge.program import CODE_MAX, Affine, Column, Rank
+from hardcase_edge.program.definition import CODE_MAX, Affine, Column, Rank
+from hardcase_edge.program.format import are_held, from_keys, to_key
+from hardcase_edge.program.readings import fixed, make_coder, normalise
 from tests.oracle import affine_code, key, rank_code
 from tests.strategies import random_reading, round_f32
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hardcase_edge.errors import InputError
-from hardcase_train.config import DEFAULT_METHODS, Config, SensorConfig, read_config
+from hardcase_train.data.config import DEFAULT_METHODS, Config, SensorConfig, read_config
 
 DATA = '[data]\nfile = "d.csv"\ntarget = "y"\n'
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_train.binning import Bins
-from hardcase_train.boosting import Ensemble, TreeSettings, boost
+from hardcase_train.trees.binning import Bins
+from hardcase_train.trees.boosting import Ensemble, TreeSettings, boost
 from tests.tree_helpers import best_gain, depths, grown, loss, make
 
 OWNER = np.array([0, 0, 1, 2])  # three sensors, the first of which gives two features

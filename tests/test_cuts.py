@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from hardcase_train.calibrate import NEVER
-from hardcase_train.chances import chance_wrong, cloud_chance
-from hardcase_train.cuts import Choices, Cut, Meeting, mean_value, priced_cuts
-from hardcase_train.losses import sigmoid
+from hardcase_train.policy.answers import NEVER
+from hardcase_train.policy.error_model import chance_wrong, cloud_chance
+from hardcase_train.policy.losses import sigmoid
+from hardcase_train.stages.thresholds import Choices, Cut, Meeting, mean_value, priced_cuts
 
 PRICES = (0.0, 0.003, 0.02, 0.1)
 SEEDS = range(8)

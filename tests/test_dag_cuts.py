@@ -9,17 +9,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hardcase_train import dag_cuts
-from hardcase_train.batch import Batch
-from hardcase_train.calibrate import NEVER
-from hardcase_train.chains import Chains
-from hardcase_train.chances import WRONG_PER_MARGIN, met_margins
-from hardcase_train.cuts import best_way, mean_value
-from hardcase_train.dag_cuts import cut_points, price_list, priced_way
-from hardcase_train.dag_policy import DagClassifier, chains_grid, graph_of
-from hardcase_train.judge import Judge
-from hardcase_train.staged import Staged
-from hardcase_train.subsets import SubsetSearch
+from hardcase_train.methods.graph import nested as dag_cuts
+from hardcase_train.methods.graph.dag import DagClassifier, chains_grid, graph_of
+from hardcase_train.methods.graph.nested import cut_points, price_list, priced_way
+from hardcase_train.policy.answers import NEVER
+from hardcase_train.policy.batch import Batch
+from hardcase_train.policy.error_model import WRONG_PER_MARGIN, met_margins
+from hardcase_train.policy.selection import Judge
+from hardcase_train.stages.nested_sets import Chains
+from hardcase_train.stages.staged_policy import Staged
+from hardcase_train.stages.subset_search import SubsetSearch
+from hardcase_train.stages.thresholds import best_way, mean_value
 from tests.test_batch import agree
 from tests.train_helpers import make_problem, quick
 

@@ -8,23 +8,24 @@ from functools import cache
 import numpy as np
 import pytest
 
-from hardcase_edge.columns import normalise
-from hardcase_edge.drive import drive
-from hardcase_edge.meter import Meter
-from hardcase_edge.program import TOURNAMENT, Acquire, Answer, Branch, Forward, targets_of
-from hardcase_edge.session import DEGRADED, Machine, Session
-from hardcase_edge.verifier import verify
-from hardcase_export.quantise import quantise
-from hardcase_export.rows import decisions
-from hardcase_train import bank, dag_policy
-from hardcase_train.batch import Batch
-from hardcase_train.chains import Chains
-from hardcase_train.chances import chance_wrong
-from hardcase_train.dag import all_subsets
-from hardcase_train.dag_policy import Dag, dag_grid, dag_run, graph_of
-from hardcase_train.dag_rows import DagRows
-from hardcase_train.judge import Judge
-from hardcase_train.subsets import SubsetSearch
+from hardcase_edge.program.cost import Meter
+from hardcase_edge.program.definition import TOURNAMENT, Acquire, Answer, Branch, Forward, targets_of
+from hardcase_edge.program.readings import normalise
+from hardcase_edge.session.drive import drive
+from hardcase_edge.session.session import DEGRADED, Machine, Session
+from hardcase_edge.verifier.verify import verify
+from hardcase_export.integers.decide import decisions
+from hardcase_export.integers.quantise import quantise
+from hardcase_train.methods.graph import dag as dag_policy
+from hardcase_train.methods.graph import state_classifiers as bank
+from hardcase_train.methods.graph.dag import Dag, dag_grid, dag_run, graph_of
+from hardcase_train.methods.graph.reduce import all_subsets
+from hardcase_train.methods.graph.state_rows import DagRows
+from hardcase_train.policy.batch import Batch
+from hardcase_train.policy.error_model import chance_wrong
+from hardcase_train.policy.selection import Judge
+from hardcase_train.stages.nested_sets import Chains
+from hardcase_train.stages.subset_search import SubsetSearch
 from tests.test_batch import agree
 from tests.train_helpers import make_problem, quick
 

@@ -15,7 +15,7 @@ import pytest
 
 from hardcase.cli import make_parser
 from hardcase_edge.cli import make_parser as make_edge_parser
-from hardcase_train.config import KEYS, METHODS
+from hardcase_train.data.config import KEYS, METHODS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
@@ -137,7 +137,7 @@ def test_every_method_is_named_and_explained() -> None:
 
 
 def test_the_keys_of_a_decision_are_the_loops() -> None:
-    loop = text_of(ROOT / "edge_runtime" / "hardcase_edge" / "loop.py")
+    loop = text_of(ROOT / "edge_runtime" / "hardcase_edge" / "device" / "device.py")
     record = re.search(r"def _record.*?return \{(.*?)\n        \}", loop, re.S)
     assert record is not None
     keys = re.findall(r'^            "(\w+)":', record[1], re.M)

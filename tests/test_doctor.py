@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from hardcase_edge import doctor
 from hardcase_edge.cli import main
+from hardcase_edge.device import doctor
 from hardcase_edge.errors import InputError
-from hardcase_edge.evaluator import VARIABLE
+from hardcase_edge.kernel.machine import VARIABLE
 
-PACKAGE = Path(doctor.__file__).parent
+PACKAGE = Path(doctor.__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden" / "v1.hcb"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import hardcase_edge
-from hardcase_edge.signature import make_keys, sign
+from hardcase_edge.bundle.signature import make_keys, sign
 from tests.brokers import free_port, running_mosquitto
 from tests.device_helpers import EASY, FORWARD_COST, HARD, Cloud, make_bundle_bytes, write_replay
 
@@ -73,7 +73,7 @@ def test_to_decide_alone_it_loads_no_module_that_it_can_do_without(bundle, tmp_p
     without_site = [sys.executable, "-S", "-c", code, *words]  # what other packages load when Python starts
     done = subprocess.run(without_site, capture_output=True, text=True, timeout=60, env=environment)
     loaded = set(done.stdout.splitlines()[-1].split())
-    assert "hardcase_edge.loop" in loaded
+    assert "hardcase_edge.device.device" in loaded
     heavy = {"asyncio", "dataclasses", "hashlib", "inspect", "logging", "paho", "pathlib", "shutil", "socket", "ssl"}
     assert not heavy & loaded
 

@@ -16,10 +16,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 import hardcase_train
 from hardcase_edge.errors import InputError
-from hardcase_edge.program import Acquire, Forward
-from hardcase_edge.verifier import verify
-from hardcase_export.quantise import quantise
-from hardcase_train.config import METHODS
+from hardcase_edge.program.definition import Acquire, Forward
+from hardcase_edge.verifier.verify import verify
+from hardcase_export.integers.quantise import quantise
+from hardcase_train.data.config import METHODS
 from hardcase_train.estimator import PolicyClassifier
 from tests.estimator_helpers import NAMES, few, table
 from tests.train_helpers import quick

@@ -13,24 +13,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardcase import evaluate, export, inspect, keygen
-from hardcase_edge.bundle import Bundle, pack_bundle, unpack_bundle
+from hardcase.verbs import evaluate, export, inspect, keygen
+from hardcase_edge.bundle.file import Bundle, pack_bundle, unpack_bundle
+from hardcase_edge.bundle.golden import run_case
+from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.bundle.signature import signature_path
 from hardcase_edge.errors import BundleError, HardcaseError, InputError
-from hardcase_edge.golden import run_case
-from hardcase_edge.load import load_bundle
-from hardcase_edge.program import MICRO, Feature
-from hardcase_edge.session import CLOUD, DEGRADED, LOCAL, Machine
-from hardcase_edge.signature import signature_path
-from hardcase_edge.verifier import verify
+from hardcase_edge.program.definition import MICRO, Feature
+from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL, Machine
+from hardcase_edge.verifier.verify import verify
+from hardcase_export.bundle import export_bundle
 from hardcase_export.describe import describe
-from hardcase_export.front import Front, Measured, Point, read_front
-from hardcase_export.goldens import MIN_CASES, make_golden
-from hardcase_export.parity import parity
-from hardcase_export.pick import pick
-from hardcase_export.quantise import quantise
-from hardcase_export.rows import decisions, figures
-from hardcase_export.tables import read_rows
-from hardcase_export.write import export_bundle
+from hardcase_export.drafts.front import Front, Measured, Point, read_front
+from hardcase_export.drafts.rows import read_rows
+from hardcase_export.integers.decide import decisions, figures
+from hardcase_export.integers.golden_cases import MIN_CASES, make_golden
+from hardcase_export.integers.parity import parity
+from hardcase_export.integers.quantise import quantise
+from hardcase_export.picking.pick import pick
 from tests.export_helpers import (
     MANIFEST,
     cascade_draft,
@@ -303,7 +303,7 @@ def coarse(monkeypatch):
         nodes = (*made.program.nodes[:2], moved, *made.program.nodes[3:])
         return replace(made, program=replace(made.program, nodes=nodes))
 
-    monkeypatch.setattr("hardcase_export.integers.quantise", wrong)
+    monkeypatch.setattr("hardcase_export.integers.point.quantise", wrong)
     return wrong
 
 
@@ -592,9 +592,9 @@ def test_a_verb_imports_nothing_heavy_before_it_runs(name):
     import sys
 
     code = (
-        f"import sys; import hardcase.{name}; "
+        f"import sys; import hardcase.verbs.{name}; "
         "heavy = {'numpy', 'onnx', 'onnxruntime', 'skl2onnx', 'sklearn', 'tqdm'} & set(sys.modules); "
         "sys.exit(str(heavy) if heavy else 0)"
     )
-    assert import_module(f"hardcase.{name}").HELP
+    assert import_module(f"hardcase.verbs.{name}").HELP
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

@@ -11,15 +11,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardcase_edge.columns import normalise
-from hardcase_edge.program import Acquire, Affine, Answer, Column, Feature, Polynomial, Program, Sensor, Slice, Uplink
-from hardcase_edge.tflite import open_interpreter
-from hardcase_export.onnx_scorer import onnx_of
-from hardcase_export.parts import parts_of
-from hardcase_export.replay import feeds_of, onnx_runner, replay, tflite_runner, wanted_scores
-from hardcase_export.rows import codes_of
-from hardcase_export.tflite_int8 import int8_of
-from hardcase_export.tflite_scorer import tflite_of
+from hardcase_edge.program.definition import (
+    Acquire,
+    Affine,
+    Answer,
+    Column,
+    Feature,
+    Polynomial,
+    Program,
+    Sensor,
+    Slice,
+    Uplink,
+)
+from hardcase_edge.program.readings import normalise
+from hardcase_edge.session.tflite import open_interpreter
+from hardcase_export.integers.decide import codes_of
+from hardcase_export.scorers.parts import parts_of
+from hardcase_export.scorers.replay import feeds_of, onnx_runner, replay, tflite_runner, wanted_scores
+from hardcase_export.to_onnx.scorer import onnx_of
+from hardcase_export.to_tflite.int8 import int8_of
+from hardcase_export.to_tflite.scorer import tflite_of
 from tests.model_helpers import Case, cases
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardcase_edge.program import TOURNAMENT
-from hardcase_train.filter_tree import bracket_of, learn_matches, rounds, without
-from hardcase_train.tournament import play
+from hardcase_edge.program.definition import TOURNAMENT
+from hardcase_train.methods.graph.filter_tree import bracket_of, learn_matches, rounds, without
+from hardcase_train.policy.tournament import play
 
 N = st.integers(2, 11)
 
@@ -72,8 +72,8 @@ def test_a_row_of_no_weight_decides_nothing():
 
 @given(n=st.integers(2, 9), seed=st.integers(0, 999))
 def test_play_passes_over_the_absent_as_a_session_does(n, seed):
-    from hardcase_edge.program import Branch, Slice
-    from hardcase_edge.session import Session
+    from hardcase_edge.program.definition import Branch, Slice
+    from hardcase_edge.session.session import Session
 
     rng = np.random.default_rng(seed)
     bracket = bracket_of(n)

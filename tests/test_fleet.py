@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hardcase_cloud.fleet import RowBank
-from hardcase_edge.bundle import Bundle, pack_bundle
-from hardcase_edge.load import load_bytes
-from hardcase_edge.loop import Device, RuntimeConfig
-from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import (
+from hardcase_cloud.fleet.threads import RowBank
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.load import load_bytes
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.device.device import Device, RuntimeConfig
+from hardcase_edge.program.definition import (
     MICRO,
     Acquire,
     Affine,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardcase_train.front import Point, best_points
+from hardcase_train.policy.front import Point, best_points
 
 
 def point(cost, accuracy, se=0.0):

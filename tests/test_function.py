@@ -11,14 +11,14 @@ import time
 import numpy as np
 import pytest
 
-from hardcase import pictures
 from hardcase.cli import main
-from hardcase_cloud import function as module
-from hardcase_cloud.function import FunctionHpc, function_for
-from hardcase_cloud.service import Service
-from hardcase_edge.bundle import Bundle, pack_bundle
+from hardcase.training import pictures
+from hardcase_cloud.answering import function as module
+from hardcase_cloud.answering.function import FunctionHpc, function_for
+from hardcase_cloud.answering.service import Service
+from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.errors import BundleError, InputError
-from hardcase_edge.wire import OK, REFUSED, request_topic, unpack_reply
+from hardcase_edge.link.wire import OK, REFUSED, request_topic, unpack_reply
 
 from .brokers import running_mosquitto
 from .cloud_helpers import ask, command, half_forwarding

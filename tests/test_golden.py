@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hardcase_edge.evaluator import name_of
-from hardcase_edge.load import load_bytes
-from hardcase_edge.program import Acquire, Answer, Branch, Forward, Select
-from hardcase_edge.session import CLOUD, DEGRADED, LOCAL
+from hardcase_edge.bundle.load import load_bytes
+from hardcase_edge.kernel.machine import name_of
+from hardcase_edge.program.definition import Acquire, Answer, Branch, Forward, Select
+from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL
 from tests.bodies import evaluator  # noqa: F401
 from tests.golden.make_golden import GOLDEN, golden_bundle, golden_program
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_train.binning import MISSING_BIN
+from hardcase_train.trees.binning import MISSING_BIN
 from tests.tree_helpers import best_gain, depths, grown, loss, make, saved
 
 

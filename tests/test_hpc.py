@@ -7,8 +7,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from hardcase_cloud import hpc as hpc_module
-from hardcase_cloud.hpc import Hpc
+from hardcase_cloud.answering import onnx_model as hpc_module
+from hardcase_cloud.answering.onnx_model import Hpc
 from hardcase_edge.errors import InputError
 
 from .cloud_helpers import N_CLASSES, tiny_model, write_model

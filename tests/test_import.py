@@ -33,22 +33,22 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
-from hardcase_edge.columns import I32_MAX, normalise
+from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import BundleError, InputError
-from hardcase_edge.load import load_bundle
-from hardcase_edge.program import Opaque, Rank, Stack, Trees, Uplink
-from hardcase_edge.session import CLOUD, LOCAL, Machine
-from hardcase_edge.verifier import verify
-from hardcase_export.assemble import gated
-from hardcase_export.bring import Imported, import_model, import_parts, read_model
-from hardcase_export.lay import hold, lay
-from hardcase_export.layout import make_layout
-from hardcase_export.leaves import sum_exactly, sum_in_16, sum_in_31
-from hardcase_export.many import scores_of
-from hardcase_export.probe import probe_rows
-from hardcase_export.reference import labels_of_scores, reference_scores
-from hardcase_export.rows import decide, readings_of
-from hardcase_export.source import Source, SourceTree, Split, check_source
+from hardcase_edge.program.definition import Opaque, Rank, Stack, Trees, Uplink
+from hardcase_edge.program.readings import I32_MAX, normalise
+from hardcase_edge.session.session import CLOUD, LOCAL, Machine
+from hardcase_edge.verifier.verify import verify
+from hardcase_export.import_model import Imported, import_model, import_parts, read_model
+from hardcase_export.importing.batch_scores import scores_of
+from hardcase_export.importing.leaves import sum_exactly, sum_in_16, sum_in_31
+from hardcase_export.importing.probe_rows import probe_rows
+from hardcase_export.importing.program import gated
+from hardcase_export.importing.sensor_layout import make_layout
+from hardcase_export.importing.trees import hold, lay
+from hardcase_export.integers.decide import decide, readings_of
+from hardcase_export.sources.reference import labels_of_scores, reference_scores
+from hardcase_export.sources.source import Source, SourceTree, Split, check_source
 
 N = 2_000
 
@@ -539,6 +539,6 @@ def test_ranks_are_the_only_columns_of_trees() -> None:
 
 def test_nothing_heavy_is_imported_before_a_live_estimator_is_given() -> None:
     heavy = ("sklearn", "lightgbm", "skops", "onnx", "onnxruntime")
-    code = f"import sys, hardcase_export.bring; print([m for m in {heavy!r} if m in sys.modules])"
+    code = f"import sys, hardcase_export.import_model; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"

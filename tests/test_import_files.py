@@ -36,14 +36,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from hardcase.cli import main
+from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import HardcaseError, InputError
-from hardcase_edge.load import load_bundle
-from hardcase_export.bring import import_parts, read_model
-from hardcase_export.from_lightgbm import read_lightgbm
-from hardcase_export.from_onnx import read_onnx
-from hardcase_export.from_skops import read_skops
-from hardcase_export.many import scores_of
-from hardcase_export.reference import labels_of_scores
+from hardcase_export.import_model import import_parts, read_model
+from hardcase_export.importing.batch_scores import scores_of
+from hardcase_export.sources.from_lightgbm import read_lightgbm
+from hardcase_export.sources.from_onnx import read_onnx
+from hardcase_export.sources.from_skops import read_skops
+from hardcase_export.sources.reference import labels_of_scores
 
 from .test_import import LGBM, N, fitted, gaps, one_thread, same_labels, table
 
@@ -298,7 +298,7 @@ def test_a_kind_that_skops_itself_would_load_is_refused() -> None:
 
 
 def test_a_skops_file_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hardcase_export.from_skops.MAX_MODEL_BYTES", 1000)
+    monkeypatch.setattr("hardcase_export.sources.from_skops.MAX_MODEL_BYTES", 1000)
     with pytest.raises(InputError, match="unpacks to"):
         read_skops(dumped("forest"))
 
@@ -377,7 +377,7 @@ def test_an_onnx_file_s_numbers_may_be_anything(data: Any) -> None:
 
 
 def test_an_oversized_file_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hardcase_export.source.read_bytes.__defaults__", (100,))
+    monkeypatch.setattr("hardcase_export.sources.source.read_bytes.__defaults__", (100,))
     (tmp_path / "m.onnx").write_bytes(b"\0" * 101)
     with pytest.raises(InputError, match="is larger than 100 bytes"):
         read_model(tmp_path / "m.onnx")

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from hardcase_edge import keys
-from hardcase_edge.image import Image
-from hardcase_edge.keys import Keys
-from hardcase_edge.program import CODE_MAX, Column, Program, Rank, Tree, Trees
-from hardcase_export.c_boards import FILES
-from hardcase_export.c_header import words
-from hardcase_export.c_inline import Leaf, Split, inline_source, unrolled
-from hardcase_export.c_names import array
-from hardcase_export.c_questions import question
+from hardcase_edge.kernel import reading_keys as keys
+from hardcase_edge.kernel.image import Image
+from hardcase_edge.kernel.reading_keys import Keys
+from hardcase_edge.program.definition import CODE_MAX, Column, Program, Rank, Tree, Trees
+from hardcase_export.to_c.boards import FILES
+from hardcase_export.to_c.conditions import question
+from hardcase_export.to_c.header import words
+from hardcase_export.to_c.inline import Leaf, Split, inline_source, unrolled
+from hardcase_export.to_c.names import array
 from tests.c_helpers import random_cases
 from tests.inline_helpers import edge_rows, plain_ensembles, random_ensembles, write_inlined, write_unrolled
 from tests.kernel_cases import KERNEL

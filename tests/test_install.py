@@ -45,8 +45,8 @@ def test_it_verifies_and_decides_there(device: Path, tmp_path: Path) -> None:
     assert report["golden"] > 0, report
     assert report["evaluator"] == ("kernel" if shutil.which("cc") else "python")
     script = f"""
-from hardcase_edge.load import load_bundle
-from hardcase_edge.golden import run_case
+from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.bundle.golden import run_case
 loaded = load_bundle({str(GOLDEN)!r})
 print([run_case(loaded.machine, c) == c.expected for c in loaded.bundle.golden].count(True))
 """

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hardcase_train import adapt_gbrt
-from hardcase_train.adapt_gbrt import AdaptGBRT, Twin
-from hardcase_train.batch import Batch
-from hardcase_train.boosting import TreeSettings
-from hardcase_train.judge import ENOUGH_ROWS, Judge
-from hardcase_train.learn import hpc_point
-from hardcase_train.problem import N_FOLDS, Rows
-from hardcase_train.subsets import SubsetSearch
+from hardcase_train.data.problem import N_FOLDS, Rows
+from hardcase_train.methods.adapt import gbrt as adapt_gbrt
+from hardcase_train.methods.adapt.gbrt import AdaptGBRT, Twin
+from hardcase_train.policy.batch import Batch
+from hardcase_train.policy.selection import ENOUGH_ROWS, Judge
+from hardcase_train.stages.subset_search import SubsetSearch
+from hardcase_train.sweep.train import hpc_point
+from hardcase_train.trees.boosting import TreeSettings
 from tests.train_helpers import make_problem, quick
 
 PART = object()  # a judge only hands it on

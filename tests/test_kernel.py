@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge import ensemble_image, evaluator
 from hardcase_edge.errors import ImageError, InputError
-from hardcase_edge.evaluator import KERNEL, PYTHON, VARIABLE, decide, name_of, open_machine
-from hardcase_edge.image import make_image
-from hardcase_edge.layout import DTYPES
-from hardcase_edge.program import (
+from hardcase_edge.kernel import ensembles as ensemble_image
+from hardcase_edge.kernel import machine as evaluator
+from hardcase_edge.kernel.image import make_image
+from hardcase_edge.kernel.machine import KERNEL, PYTHON, VARIABLE, decide, name_of, open_machine
+from hardcase_edge.program.definition import (
     CODE_MAX,
     Acquire,
     Answer,
@@ -36,7 +36,8 @@ from hardcase_edge.program import (
     Trees,
     Uplink,
 )
-from hardcase_edge.verifier import verify
+from hardcase_edge.program.format import DTYPES
+from hardcase_edge.verifier.verify import verify
 from tests.bodies import needs_kernel
 from tests.golden.make_golden import golden_program
 from tests.kernel_cases import KERNEL as FOLDER
@@ -142,7 +143,7 @@ def test_layouts_differ_in_nothing_but_speed(growth: float, monkeypatch: pytest.
 
 def open_image(image: bytes, p: Program) -> Any:
     """The extension's own object, of bytes that claim to be this program's image."""
-    from hardcase_edge import _kernel
+    from hardcase_edge.kernel import _kernel
 
     codes = [bytes(DTYPES.index(p.features[f].dtype) for f in s.features) for s in p.sensors]
     sensors = tuple(zip(codes, [s.features for s in p.sensors], strict=True))
@@ -202,7 +203,7 @@ def test_without_the_extension_python_serves(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setitem(sys.modules, "hardcase_edge._kernel", None)
     monkeypatch.delattr("hardcase_edge._kernel", raising=False)
-    monkeypatch.delitem(sys.modules, "hardcase_edge.compiled", raising=False)
+    monkeypatch.delitem(sys.modules, "hardcase_edge.kernel.compiled", raising=False)
     monkeypatch.setattr(evaluator, "_compiled", evaluator._compiled.__wrapped__)  # as in a process that has not looked
     assert name_of(open_machine(golden_program())) == PYTHON
     with pytest.raises(InputError, match="was not built"):

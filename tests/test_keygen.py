@@ -10,11 +10,11 @@ import sys
 
 import pytest
 
-from hardcase import keygen
+from hardcase.verbs import keygen
+from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.bundle.signature import SIGNATURE_BYTES, check_signature, make_keys, sign, signature_path
 from hardcase_edge.errors import InputError, SignatureError
-from hardcase_edge.load import load_bundle
-from hardcase_edge.signature import SIGNATURE_BYTES, check_signature, make_keys, sign, signature_path
-from hardcase_export.write import export_bundle
+from hardcase_export.bundle import export_bundle
 from tests.export_helpers import make_build
 
 

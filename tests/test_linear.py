@@ -7,9 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge.bundle import Bundle, pack_bundle, unpack_bundle
-from hardcase_edge.columns import make_coder
-from hardcase_edge.program import (
+from hardcase_edge.bundle.file import Bundle, pack_bundle, unpack_bundle
+from hardcase_edge.program.definition import (
     CODE_MAX,
     MISSING,
     Acquire,
@@ -24,18 +23,19 @@ from hardcase_edge.program import (
     Trees,
     Uplink,
 )
-from hardcase_edge.session import Machine
-from hardcase_edge.verifier import verify
-from hardcase_export.quantise import quantise
-from hardcase_train.affine import STEPS, affine_rule, make_standard
-from hardcase_train.batch import score_codes
-from hardcase_train.binning import make_bins
-from hardcase_train.boosting import Ensemble, TreeSettings, boost
-from hardcase_train.codes import affine_codes
-from hardcase_train.compiler import compile_program
-from hardcase_train.linear import Linear
-from hardcase_train.losses import ClassLoss
-from hardcase_train.problem import Problem, Rows
+from hardcase_edge.program.readings import make_coder
+from hardcase_edge.session.session import Machine
+from hardcase_edge.verifier.verify import verify
+from hardcase_export.integers.quantise import quantise
+from hardcase_train.data.problem import Problem, Rows
+from hardcase_train.linear.part import Linear
+from hardcase_train.linear.standardise import STEPS, affine_rule, make_standard
+from hardcase_train.policy.batch import score_codes
+from hardcase_train.policy.codes import affine_codes
+from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.losses import ClassLoss
+from hardcase_train.trees.binning import make_bins
+from hardcase_train.trees.boosting import Ensemble, TreeSettings, boost
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 RULES = st.builds(

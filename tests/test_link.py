@@ -13,10 +13,10 @@ from contextlib import contextmanager
 import paho.mqtt.client as paho
 import pytest
 
-from hardcase_edge.address import parse_address, tls_context
 from hardcase_edge.errors import InputError
-from hardcase_edge.mqtt import Link, LinkConfig
-from hardcase_edge.wire import REFUSED, reply_topic, request_topic, status_topic, unpack_request
+from hardcase_edge.link.address import parse_address, tls_context
+from hardcase_edge.link.link import Link, LinkConfig
+from hardcase_edge.link.wire import REFUSED, reply_topic, request_topic, status_topic, unpack_request
 from tests.brokers import Broker, free_port, running_mosquitto
 from tests.device_helpers import HPC, REQUEST_BYTES, Cloud, make_manifest, make_program, usual_reply
 

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
+from hardcase_edge.device.device import Device, RuntimeConfig
 from hardcase_edge.errors import InputError
-from hardcase_edge.loop import Device, RuntimeConfig
-from hardcase_edge.wire import OK, REFUSED, Reply
+from hardcase_edge.link.wire import OK, REFUSED, Reply
 from tests.device_helpers import EASY, FORWARD_COST, HARD, HPC, FakeBank, FakeLink, make_loaded
 
 

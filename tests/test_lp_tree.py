@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.program import Acquire, Answer, Branch
-from hardcase_edge.verifier import verify
-from hardcase_export.quantise import quantise
-from hardcase_train import lp_tree
-from hardcase_train.batch import Batch
-from hardcase_train.judge import Judge
-from hardcase_train.lp_tree import LpTree, lp_grid, lp_run
-from hardcase_train.problem import Problem
-from hardcase_train.subsets import SubsetSearch
-from hardcase_train.surrogate import FullTree, full_tree, solve
+from hardcase_edge.program.definition import Acquire, Answer, Branch
+from hardcase_edge.verifier.verify import verify
+from hardcase_export.integers.quantise import quantise
+from hardcase_train.data.problem import Problem
+from hardcase_train.methods.graph import lp_tree
+from hardcase_train.methods.graph.lp_surrogate import FullTree, full_tree, solve
+from hardcase_train.methods.graph.lp_tree import LpTree, lp_grid, lp_run
+from hardcase_train.policy.batch import Batch
+from hardcase_train.policy.selection import Judge
+from hardcase_train.stages.subset_search import SubsetSearch
 from tests.estimator_helpers import table
 from tests.train_helpers import make_problem, quick
 

@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.program import Answer, Branch, Opaque, Program, Slice
-from hardcase_edge.tflite import open_interpreter
-from hardcase_export import models, parts, replay
-from hardcase_export.models import tflite_models
-from hardcase_export.onnx_scorer import onnx_of
-from hardcase_export.parts import parts_of
-from hardcase_export.tables import Rows
-from hardcase_export.tflite_scorer import tflite_of
+from hardcase_edge.program.definition import Answer, Branch, Opaque, Program, Slice
+from hardcase_edge.session.tflite import open_interpreter
+from hardcase_export import runtimes as models
+from hardcase_export.drafts.rows import Rows
+from hardcase_export.runtimes import tflite_models
+from hardcase_export.scorers import parts, replay
+from hardcase_export.scorers.parts import parts_of
+from hardcase_export.to_onnx.scorer import onnx_of
+from hardcase_export.to_tflite.scorer import tflite_of
 from tests.export_helpers import MANIFEST, N_CLASSES, cascade_draft, linear_draft, make_build, make_rows
 from tests.model_helpers import cases
 from tests.train_helpers import run
@@ -100,7 +101,7 @@ def test_the_command_says_how_each_file_agrees(build: Path, tmp_path: Path, caps
 
 
 def test_a_linear_scorer_has_an_int8_file_too() -> None:
-    from hardcase_export.quantise import quantise
+    from hardcase_export.integers.quantise import quantise
 
     program = quantise(linear_draft()).program
     made = tflite_models(program, MANIFEST, rows_of(100), rows_of(200, 2))
@@ -223,7 +224,7 @@ def test_a_disk_that_says_no_leaves_the_folder_before_it(
 
 def test_shallow_trees_are_completed_and_deep_ones_linked() -> None:
     """Both forms are exact on the same trees: ``test_exports.py`` meets both."""
-    from hardcase_export import tflite_walk
+    from hardcase_export.to_tflite import trees as tflite_walk
 
     used = set()
     for name in ("_complete", "_linked"):

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardcase import pictures
 from hardcase.cli import main
+from hardcase.training import pictures
+from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
-from hardcase_edge.load import load_bundle
-from hardcase_edge.program import Acquire, Forward, Opaque
-from hardcase_edge.session import CLOUD, LOCAL
-from hardcase_edge.tflite import prepare_opaque
-from hardcase_export import own_process
-from hardcase_export.own_model import MAX_MODEL_BYTES, own_bytes
-from hardcase_export.own_process import HELD, LARGEST, open_own
-from hardcase_export.rows import decisions
+from hardcase_edge.program.definition import Acquire, Forward, Opaque
+from hardcase_edge.session.session import CLOUD, LOCAL
+from hardcase_edge.session.tflite import prepare_opaque
+from hardcase_export.integers.decide import decisions
+from hardcase_export.to_tflite import own_process
+from hardcase_export.to_tflite.own_model import MAX_MODEL_BYTES, own_bytes
+from hardcase_export.to_tflite.own_process import HELD, LARGEST, open_own
 from tests.own_models import Author, conv_file, conv_scores
 from tests.train_helpers import quick, run, toml, write_csv
 
@@ -150,7 +150,7 @@ def test_the_users_file_is_exported_as_it_is_run(
 
 
 def test_a_camera_that_fails_is_no_reason_to_ask_the_model(build: Path) -> None:
-    from hardcase_edge.bundle import unpack_bundle
+    from hardcase_edge.bundle.file import unpack_bundle
 
     front = json.loads((build / "front.json").read_text())
     path = next(p["program"] for p in front["points"] if p["method"] == "own")

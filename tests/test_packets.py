@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardcase_cloud.door import Door, DoorReader
-from hardcase_cloud.packets import PacketError, Publish, read_connect, read_publish, read_subscribe
-from hardcase_edge.wire import reply_topic, request_topic, status_topic
+from hardcase_cloud.broker.access import Door, DoorReader
+from hardcase_cloud.broker.packets import PacketError, Publish, read_connect, read_publish, read_subscribe
+from hardcase_edge.link.wire import reply_topic, request_topic, status_topic
 
 
 def text(value: str | bytes) -> bytes:

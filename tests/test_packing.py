@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_train.binning import MISSING_BIN
-from hardcase_train.grower import Grower, grow
-from hardcase_train.packing import pack
+from hardcase_train.trees.binning import MISSING_BIN
+from hardcase_train.trees.bundling import pack
+from hardcase_train.trees.grower import Grower, grow
 from tests.tree_helpers import SHAPE, best_gain, grown, make, saved
 
 FIELDS = ("features", "bins", "missing_left", "children", "leaves", "leaf_of_row")

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from hardcase_edge.columns import make_coder
-from hardcase_edge.program import MISSING, Program, Uplink
-from hardcase_edge.scoring import prepare
-from hardcase_train.affine import BYTE_MAX, BYTE_STEPS, make_standard
-from hardcase_train.batch import score_codes
-from hardcase_train.logistic import Design, logistic
-from hardcase_train.polynomial import PolynomialPart
-from hardcase_train.terms import make_terms
+from hardcase_edge.program.definition import MISSING, Program, Uplink
+from hardcase_edge.program.readings import make_coder
+from hardcase_edge.session.scoring import prepare
+from hardcase_train.linear.logistic import Design, logistic
+from hardcase_train.linear.polynomial import PolynomialPart
+from hardcase_train.linear.standardise import BYTE_MAX, BYTE_STEPS, make_standard
+from hardcase_train.linear.terms import make_terms
+from hardcase_train.policy.batch import score_codes
 from tests.train_helpers import make_problem
 
 

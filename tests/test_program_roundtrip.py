@@ -11,12 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge.bundle import Bundle, pack_bundle, unpack_bundle
-from hardcase_edge.decoder import decode
-from hardcase_edge.encoder import encode
+from hardcase_edge.bundle.file import Bundle, pack_bundle, unpack_bundle
 from hardcase_edge.errors import BundleError, BundleVersionError, ProgramError
-from hardcase_edge.layout import POOLS
-from hardcase_edge.program import (
+from hardcase_edge.program.decode import decode
+from hardcase_edge.program.definition import (
     Affine,
     Answer,
     Branch,
@@ -31,7 +29,9 @@ from hardcase_edge.program import (
     Stack,
     Trees,
 )
-from hardcase_edge.verifier import verify
+from hardcase_edge.program.encode import encode
+from hardcase_edge.program.format import POOLS
+from hardcase_edge.verifier.verify import verify
 from tests.strategies import as_draft, programs, random_program, seeds
 
 many = settings(max_examples=300, deadline=None, derandomize=True)

@@ -16,14 +16,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from benchmarks.promise import flattered, gates, simulate
-from hardcase import export, inspect
-from hardcase_edge.bundle import pack_bundle, unpack_bundle
+from hardcase.verbs import export, inspect
+from hardcase_edge.bundle.file import pack_bundle, unpack_bundle
+from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
-from hardcase_edge.load import load_bundle
-from hardcase_edge.session import CLOUD
-from hardcase_export.front import Front, Measured, Point
-from hardcase_export.pick import pick
-from hardcase_export.promise import (
+from hardcase_edge.session.session import CLOUD
+from hardcase_export.bundle import export_bundle
+from hardcase_export.drafts.front import Front, Measured, Point
+from hardcase_export.drafts.rows import read_rows
+from hardcase_export.integers.decide import decisions
+from hardcase_export.picking.pick import pick
+from hardcase_export.picking.risk_choice import Terms, choose, say_promise
+from hardcase_export.picking.risk_test import (
     QUANTILE,
     Counts,
     Judged,
@@ -38,10 +42,6 @@ from hardcase_export.promise import (
     p_forward,
     rows_needed,
 )
-from hardcase_export.promised import Terms, choose, say_promise
-from hardcase_export.rows import decisions
-from hardcase_export.tables import read_rows
-from hardcase_export.write import export_bundle
 from tests.export_helpers import make_build, save_rows
 from tests.test_export import run, write_csv
 

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge.drive import drive
 from hardcase_edge.errors import ProgramError
-from hardcase_edge.program import (
+from hardcase_edge.program.definition import (
     CODE_MAX,
     MARGIN,
     THRESHOLD,
@@ -33,10 +32,11 @@ from hardcase_edge.program import (
     Trees,
     Uplink,
 )
-from hardcase_edge.session import Machine, Session
-from hardcase_edge.verifier import verify
-from hardcase_export.align import align
-from hardcase_export.quantise import quantise
+from hardcase_edge.session.drive import drive
+from hardcase_edge.session.session import Machine, Session
+from hardcase_edge.verifier.verify import verify
+from hardcase_export.integers.align import align
+from hardcase_export.integers.quantise import quantise
 from tests.export_helpers import cascade_draft, linear_draft, make_rows
 from tests.strategies import as_draft, random_program, seeds
 

@@ -8,12 +8,12 @@ import pickle
 
 import pytest
 
-from hardcase_edge.address import Address
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.device.device import RuntimeConfig
 from hardcase_edge.errors import InputError
-from hardcase_edge.loop import RuntimeConfig
-from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import Affine, Column, Feature, Opaque, Rank
-from hardcase_edge.session import NeedSensors
+from hardcase_edge.link.address import Address
+from hardcase_edge.program.definition import Affine, Column, Feature, Opaque, Rank
+from hardcase_edge.session.session import NeedSensors
 
 COLUMN = Column(3, Affine(1, 2, 3, 4))
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from hardcase_edge.bounds import Proved, prove_scorer
-from hardcase_edge.evaluator import PYTHON, decide, open_machine
-from hardcase_edge.program import (
+from hardcase_edge.kernel.machine import PYTHON, decide, open_machine
+from hardcase_edge.program.definition import (
     CODE_MAX,
     MISSING,
     Acquire,
@@ -28,6 +27,7 @@ from hardcase_edge.program import (
     Trees,
     Uplink,
 )
+from hardcase_edge.verifier.scorers import Proved, prove_scorer
 from tests.bodies import evaluator  # noqa: F401
 from tests.oracle import scores_of
 from tests.strategies import programs, seeds

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_train import sensor_subsets
-from hardcase_train.judge import Judge
-from hardcase_train.problem import Subset
-from hardcase_train.quick_bank import QuickBank, quick_rewards
-from hardcase_train.sensor_subsets import cover, find_subsets, grow, total_reward
-from hardcase_train.subsets import SubsetSearch
+from hardcase_train.data.problem import Subset
+from hardcase_train.policy.selection import Judge
+from hardcase_train.stages import subset_cover as sensor_subsets
+from hardcase_train.stages.least_squares import QuickBank, quick_rewards
+from hardcase_train.stages.subset_cover import cover, find_subsets, grow, total_reward
+from hardcase_train.stages.subset_search import SubsetSearch
 from tests.train_helpers import make_problem
 
 SURE = 1 - 1 / np.e

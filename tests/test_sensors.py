@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge import replay as replay_module
+from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
-from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import Feature, Program, Sensor, Uplink
-from hardcase_edge.replay import Replay
-from hardcase_edge.sensors import FAILURES, Features, SensorBank, Source, Wanted
-from hardcase_edge.specs import open_bank
-from hardcase_edge.window import window_features
+from hardcase_edge.program.definition import Feature, Program, Sensor, Uplink
+from hardcase_edge.program.window import window_features
+from hardcase_edge.sensors import csv_replay as replay_module
+from hardcase_edge.sensors.bank import FAILURES, Features, SensorBank, Source, Wanted
+from hardcase_edge.sensors.csv_replay import Replay
+from hardcase_edge.sensors.specs import open_bank
 from tests.device_helpers import make_manifest, make_program, write_replay
 
 X = Wanted("x", ("x",), (False,))

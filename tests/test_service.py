@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_cloud.service import MAX_CORRELATION_BYTES, Service, ServiceConfig
-from hardcase_edge.columns import MAX_REQUEST_BYTES
+from hardcase_cloud.answering.service import MAX_CORRELATION_BYTES, Service, ServiceConfig
 from hardcase_edge.errors import InputError
-from hardcase_edge.wire import OK, REFUSED, request_topic, unpack_reply
+from hardcase_edge.link.wire import OK, REFUSED, request_topic, unpack_reply
+from hardcase_edge.program.readings import MAX_REQUEST_BYTES
 
 from .cloud_helpers import DTYPES, N_CLASSES, ask
 

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge.columns import request_bytes
 from hardcase_edge.errors import SessionError
-from hardcase_edge.evaluator import open_machine
-from hardcase_edge.meter import Meter
-from hardcase_edge.program import (
+from hardcase_edge.kernel.machine import open_machine
+from hardcase_edge.program.cost import Meter
+from hardcase_edge.program.definition import (
     Acquire,
     Affine,
     Answer,
@@ -27,8 +26,9 @@ from hardcase_edge.program import (
     Slice,
     Uplink,
 )
-from hardcase_edge.session import Decision, NeedReply, NeedSensors, Session
-from hardcase_edge.verifier import verify
+from hardcase_edge.program.readings import request_bytes
+from hardcase_edge.session.session import Decision, NeedReply, NeedSensors, Session
+from hardcase_edge.verifier.verify import verify
 from tests.bodies import evaluator  # noqa: F401
 from tests.oracle import Case, decide
 from tests.strategies import GARBAGE, programs, random_readings, seeds

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge.program import MARGIN, THRESHOLD, Answer, Branch, Polynomial, Program, Slice
-from hardcase_edge.session import Machine
-from hardcase_edge.verifier import verify
-from hardcase_export import integers
-from hardcase_export.align import code_table
-from hardcase_export.parity import parity
-from hardcase_export.quantise import quantise
-from hardcase_export.rounding import Rounder, drop_path
-from hardcase_export.rows import decisions
-from hardcase_export.shrink import n_weights, shrink, sizes_of
-from hardcase_export.tables import Rows
-from hardcase_export.uses import outcome, products, scores_of, split, uses_of
+from hardcase_edge.program.definition import MARGIN, THRESHOLD, Answer, Branch, Polynomial, Program, Slice
+from hardcase_edge.session.session import Machine
+from hardcase_edge.verifier.verify import verify
+from hardcase_export.drafts.rows import Rows
+from hardcase_export.integers import point as integers
+from hardcase_export.integers.align import code_table
+from hardcase_export.integers.compress import n_weights, shrink, sizes_of
+from hardcase_export.integers.decide import decisions
+from hardcase_export.integers.parity import parity
+from hardcase_export.integers.quantise import quantise
+from hardcase_export.integers.rounding import Rounder, drop_path
+from hardcase_export.integers.uses import outcome, products, scores_of, split, uses_of
 from tests.dag_helpers import random_dag, trained_dag
 from tests.strategies import as_draft, programs, random_program, seeds
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from hardcase_edge.errors import InputError
-from hardcase_train.arrays import make_problem as arrays_problem
-from hardcase_train.config import SIZES, read_config
-from hardcase_train.judge import Judge
-from hardcase_train.problem import Problem
-from hardcase_train.sizes import FOREST, LARGE, MANY_ROWS, SMALL, Size
-from hardcase_train.sizes import size_of as size_of_problem
-from hardcase_train.static_subset import StaticSubset
-from hardcase_train.subsets import SubsetSearch
-from hardcase_train.task import make_task
+from hardcase_train.data.config import SIZES, read_config
+from hardcase_train.data.from_arrays import make_problem as arrays_problem
+from hardcase_train.data.problem import Problem
+from hardcase_train.data.task import make_task
+from hardcase_train.methods.baselines.static import StaticSubset
+from hardcase_train.policy.selection import Judge
+from hardcase_train.stages.subset_search import SubsetSearch
+from hardcase_train.trees.size import FOREST, LARGE, MANY_ROWS, SMALL, Size
+from hardcase_train.trees.size import size_of as size_of_problem
 from tests.estimator_helpers import few, table
 from tests.train_helpers import make_problem, quick, toml, write_csv
 
@@ -49,7 +49,7 @@ def test_an_estimators_size_is_the_problems(name, monkeypatch):
     seen: list[Problem] = []
     points = StaticSubset.points
     monkeypatch.setattr(StaticSubset, "points", lambda self, judge: seen.append(judge.problem) or points(self, judge))
-    monkeypatch.setattr("hardcase_train.sizes.LARGE", replace(SMALL, n_trees=3, probe_trees=2))
+    monkeypatch.setattr("hardcase_train.trees.size.LARGE", replace(SMALL, n_trees=3, probe_trees=2))
     few("StaticSubset", size=name).fit(*table(100))
     assert [p.size_name for p in seen] == [name]
 

@@ -8,24 +8,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from hardcase_edge import (
-    bounds,
-    bundle,
-    decoder,
-    golden,
-    layout,
-    load,
-    manifest,
-    paths,
-    program,
-    signature,
-    verifier,
-    wire,
-)
-from hardcase_edge.encoder import encode
-from hardcase_edge.load import load_bytes
-from hardcase_edge.manifest import Manifest
-from hardcase_edge.window import WINDOW_FEATURES
+from hardcase_edge.bundle import file as bundle
+from hardcase_edge.bundle import golden, load, manifest, signature
+from hardcase_edge.bundle.load import load_bytes
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.link import wire
+from hardcase_edge.program import decode as decoder
+from hardcase_edge.program import definition as program
+from hardcase_edge.program import format as layout
+from hardcase_edge.program.encode import encode
+from hardcase_edge.program.window import WINDOW_FEATURES
+from hardcase_edge.verifier import costs as paths
+from hardcase_edge.verifier import scorers as bounds
+from hardcase_edge.verifier import verify as verifier
 from tests.golden.make_golden import golden_program
 from tests.spec_examples import BLOCK, DOCS, example_bundle, examples
 

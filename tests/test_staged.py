@@ -8,19 +8,19 @@ from functools import cache
 import numpy as np
 import pytest
 
-from hardcase_edge.meter import to_unit
-from hardcase_edge.program import THRESHOLD, Answer, Branch, Forward
-from hardcase_edge.session import CLOUD
-from hardcase_export.rows import decisions
-from hardcase_train import judge as judging
-from hardcase_train.adapt_stages import adapt_chain
-from hardcase_train.calibrate import NEVER, confidence_table
-from hardcase_train.cascade import ConfidenceCascade
-from hardcase_train.chains import Chains
-from hardcase_train.cuts import Cut, mean_value
-from hardcase_train.judge import Judge
-from hardcase_train.staged import Staged
-from hardcase_train.subsets import SubsetSearch
+from hardcase_edge.program.cost import to_unit
+from hardcase_edge.program.definition import THRESHOLD, Answer, Branch, Forward
+from hardcase_edge.session.session import CLOUD
+from hardcase_export.integers.decide import decisions
+from hardcase_train.methods.adapt.stages import adapt_chain
+from hardcase_train.methods.baselines.cascade import ConfidenceCascade
+from hardcase_train.policy import selection as judging
+from hardcase_train.policy.answers import NEVER, confidence_table
+from hardcase_train.policy.selection import Judge
+from hardcase_train.stages.nested_sets import Chains
+from hardcase_train.stages.staged_policy import Staged
+from hardcase_train.stages.subset_search import SubsetSearch
+from hardcase_train.stages.thresholds import Cut, mean_value
 from tests.train_helpers import make_problem, quick, weighted
 
 CHAIN = [(1,), (0, 1), (0, 1, 2)]  # sensor 1 fails in some of the judged rows

@@ -9,16 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from hardcase_edge import stored
-from hardcase_edge.bundle import Bundle, pack_bundle, unpack_bundle
-from hardcase_edge.decoder import decode
-from hardcase_edge.encoder import encode
+from hardcase_edge.bundle.file import Bundle, pack_bundle, unpack_bundle
 from hardcase_edge.errors import ProgramError
-from hardcase_edge.evaluator import PYTHON, decide, has_kernel, open_machine
-from hardcase_edge.image import make_image
-from hardcase_edge.layout import TREE
-from hardcase_edge.outline import Shape, outline_of
-from hardcase_edge.program import (
+from hardcase_edge.kernel.image import make_image
+from hardcase_edge.kernel.machine import PYTHON, decide, has_kernel, open_machine
+from hardcase_edge.program import stored_trees as stored
+from hardcase_edge.program.decode import decode
+from hardcase_edge.program.definition import (
     Acquire,
     Affine,
     Answer,
@@ -32,8 +29,11 @@ from hardcase_edge.program import (
     Trees,
     Uplink,
 )
-from hardcase_edge.stored import StoredTrees
-from hardcase_edge.verifier import verify
+from hardcase_edge.program.encode import encode
+from hardcase_edge.program.format import TREE
+from hardcase_edge.program.stored_trees import StoredTrees
+from hardcase_edge.verifier.tree_shapes import Shape, outline_of
+from hardcase_edge.verifier.verify import verify
 
 HEAP = Tree(0, 2, (0, 1, 0), (5, -7, 9), (True, False, True), (), (1, 2, 3, 4, 5, 6, 7, 8))
 CHAIN = Tree(1, 1, (1, 0), (3, 4), (False, True), ((-1, 1), (-2, -3)), (10, 20, 30))
@@ -172,7 +172,7 @@ def test_a_negative_slot_is_refused_before_a_tree_is_made():
 
 
 def test_numbers_that_many_trees_share_are_counted_for_each(monkeypatch):
-    monkeypatch.setattr("hardcase_edge.decoder.MAX_ELEMENTS", 2_000)
+    monkeypatch.setattr("hardcase_edge.program.decode.MAX_ELEMENTS", 2_000)
     with pytest.raises(ProgramError, match="more than 2000 numbers"):
         decode(encode(program_of(TREES + (HEAP,) * 100)))
 

@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hardcase_train import sizes
-from hardcase_train.judge import Judge
-from hardcase_train.problem import Rows, Subset
-from hardcase_train.subsets import Probe, SubsetSearch
+from hardcase_train.data.problem import Rows, Subset
+from hardcase_train.policy.selection import Judge
+from hardcase_train.stages.subset_search import Probe, SubsetSearch
+from hardcase_train.trees import size as sizes
 from tests.train_helpers import make_problem, quick
 
 

@@ -18,17 +18,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardcase_edge.errors import InputError
-from hardcase_train import auto, backends, dag_policy, halving, ladder, sweep
-from hardcase_train.backends import open_pool
-from hardcase_train.config import METHODS
-from hardcase_train.forest import ForestSettings
-from hardcase_train.front import Point
-from hardcase_train.halving import climbers, savings
-from hardcase_train.judge import Judge
-from hardcase_train.kept import Kept
-from hardcase_train.ladder import Job, Ladder, run_job
-from hardcase_train.learn import hpc_point, learn
-from hardcase_train.settings import Setting, settings_of
+from hardcase_train.data.config import METHODS
+from hardcase_train.methods.graph import dag as dag_policy
+from hardcase_train.policy.front import Point
+from hardcase_train.policy.selection import Judge
+from hardcase_train.sweep import auto, halving, sweep
+from hardcase_train.sweep import executors as backends
+from hardcase_train.sweep import rungs as ladder
+from hardcase_train.sweep.executors import open_pool
+from hardcase_train.sweep.halving import climbers, savings
+from hardcase_train.sweep.job_cache import Kept
+from hardcase_train.sweep.methods import Setting, settings_of
+from hardcase_train.sweep.rungs import Job, Ladder, run_job
+from hardcase_train.sweep.train import hpc_point, learn
+from hardcase_train.trees.forest import ForestSettings
 from tests.train_helpers import make_problem, plain, quick, run, toml, write_csv
 
 ROOT = Path(__file__).parent.parent
@@ -82,7 +85,7 @@ def test_a_rung_has_every_class_its_share_of_rows_and_never_a_test_row():
 @pytest.fixture
 def halved(monkeypatch):
     """Halving on few rows, of ten settings; the jobs that were run."""
-    monkeypatch.setattr("hardcase_train.adapt_points.GAMMAS", (0.0, 0.1, 1.0, 3.0, 1e3))
+    monkeypatch.setattr("hardcase_train.methods.adapt.grid.GAMMAS", (0.0, 0.1, 1.0, 3.0, 1e3))
     monkeypatch.setattr(sweep, "MIN_ROWS", 100)
     jobs = []
     monkeypatch.setattr(sweep, "run_job", lambda *args: (jobs.append(args[1]), run_job(*args))[1])
@@ -211,7 +214,7 @@ SLOW = """
 import sys, time
 import pytest
 from hardcase.cli import main
-from hardcase_train import kept
+from hardcase_train.sweep import job_cache as kept
 from tests.train_helpers import quick
 add = kept.Kept.add
 def slowly(self, job, points):
@@ -305,7 +308,7 @@ def ray_cluster():
 @pytest.mark.parametrize(("backend", "cluster"), [("dask", dask_cluster), ("ray", ray_cluster)])
 @pytest.mark.filterwarnings("default")  # theirs
 def test_a_cluster_of_two_processes_gives_what_threads_give(monkeypatch, backend, cluster):
-    monkeypatch.setattr("hardcase_train.prune_points.FORESTS", (ForestSettings(3),))
+    monkeypatch.setattr("hardcase_train.methods.prune.pruned_forest.FORESTS", (ForestSettings(3),))
     problem = make_problem(n=60)
     here = plain(learn(problem, CLUSTER, quiet=True))
     with cluster() as address, open_pool(backend, address) as pool:

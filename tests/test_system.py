@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from hardcase_cloud.fleet import Fleet, Outcome
-from hardcase_cloud.hpc import Hpc
-from hardcase_edge.columns import request_bytes
+from hardcase_cloud.answering.onnx_model import Hpc
+from hardcase_cloud.fleet.threads import Fleet, Outcome
+from hardcase_edge.device.device import RuntimeConfig
 from hardcase_edge.errors import InputError
-from hardcase_edge.loop import RuntimeConfig
-from hardcase_edge.mqtt import Link, LinkConfig
+from hardcase_edge.link.link import Link, LinkConfig
+from hardcase_edge.program.readings import request_bytes
 
 from .brokers import free_port, running_mosquitto
 from .cloud_helpers import DTYPES, command, half_forwarding, wait_until, write_model
@@ -109,7 +109,7 @@ def test_every_decision_is_answered_once_and_degraded_only_where_the_cloud_was_a
 
 
 def test_a_fleet_without_a_broker_decides_everything_alone(hpc, monkeypatch):
-    monkeypatch.setattr("hardcase_cloud.fleet.CONNECT_S", 0.2)
+    monkeypatch.setattr("hardcase_cloud.fleet.threads.CONNECT_S", 0.2)
     rows = rows_of(60)
     fleet = Fleet(half_forwarding(hpc.sha256), rows, f"mqtt://127.0.0.1:{free_port()}", n_devices=3)
     outcomes = fleet.run(20)
@@ -137,7 +137,7 @@ def test_costs_and_bytes_of_a_fleet_are_those_of_its_requests(tmp_path, hpc):
 
 
 def test_reconcile_sees_what_does_not_add_up(hpc, monkeypatch):
-    monkeypatch.setattr("hardcase_cloud.fleet.CONNECT_S", 0.0)
+    monkeypatch.setattr("hardcase_cloud.fleet.threads.CONNECT_S", 0.0)
     fleet = Fleet(half_forwarding(hpc.sha256), rows_of(6), f"mqtt://127.0.0.1:{free_port()}", n_devices=2)
     fleet.run(20)
     assert fleet.reconcile() == []

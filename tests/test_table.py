@@ -12,11 +12,11 @@ import pyarrow.parquet
 import pytest
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.window import window_features
-from hardcase_train import table as module
-from hardcase_train.declare import declared, held
-from hardcase_train.table import read_table
-from hardcase_train.task import target_classes, target_labels
+from hardcase_edge.program.window import window_features
+from hardcase_train.data import table as module
+from hardcase_train.data.dtypes import declared, held
+from hardcase_train.data.table import read_table
+from hardcase_train.data.task import target_classes, target_labels
 
 
 def csv(folder, text):

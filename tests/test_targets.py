@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from hardcase_edge.bundle import Bundle, pack_bundle
-from hardcase_edge.image import Image
-from hardcase_edge.load import load_bytes
-from hardcase_edge.window import window_features
-from hardcase_export import c_size
-from hardcase_export.c_boards import BOARDS, COMPILER, EMULATOR, FILES
-from hardcase_export.c_export import KERNEL, write_c
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.load import load_bytes
+from hardcase_edge.kernel.image import Image
+from hardcase_edge.program.window import window_features
+from hardcase_export.to_c import size as c_size
+from hardcase_export.to_c.boards import BOARDS, COMPILER, EMULATOR, FILES
+from hardcase_export.to_c.folder import KERNEL, write_c
 from tests.c_helpers import random_cases, whole_numbers, write_programs
 from tests.golden.make_golden import GOLDEN, cases_of, golden_program, manifest_of
 from tests.inline_helpers import edge_rows, plain_ensembles, random_ensembles, write_unrolled
@@ -137,9 +137,9 @@ def test_the_makefile_of_an_export_passes_its_golden_cases(goal: str, tools: tup
 
 REPLAY = """
 import platform, sys
-from hardcase_edge.evaluator import EVALUATORS, open_machine
-from hardcase_edge.golden import run_case
-from hardcase_edge.load import load_bundle
+from hardcase_edge.kernel.machine import EVALUATORS, open_machine
+from hardcase_edge.bundle.golden import run_case
+from hardcase_edge.bundle.load import load_bundle
 bundle = load_bundle(sys.argv[1]).bundle
 for name in EVALUATORS:
     machine = open_machine(bundle.program, name)
@@ -160,11 +160,10 @@ def test_the_device_program_passes_golden_cases_on_another_processor(
     """Debian's own Python of that processor, emulated: in pure Python, and with the extension built for it."""
     python = python_of(processor)
     need(compiler)
-    package = shutil.copytree(KERNEL.parent, tmp_path / "hardcase_edge", ignore=shutil.ignore_patterns("*.so", "__*"))
-    shutil.copyfile(KERNEL.parent / "__init__.py", package / "__init__.py")
+    package = shutil.copytree(KERNEL.parent, tmp_path / "hardcase_edge", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     (headers,) = Path(python[2]).glob("usr/include/python3*")
     flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
-    sources = [str(KERNEL / "module.c"), str(KERNEL / "hardcase.c"), "-o", str(package / "_kernel.abi3.so")]
+    sources = [str(KERNEL / "module.c"), str(KERNEL / "hardcase.c"), "-o", str(package / "kernel" / "_kernel.abi3.so")]
     subprocess.run([compiler, *flags, f"-I{headers}", f"-I{headers.parent}", *sources], check=True, timeout=60)
     command = [*python, "-c", REPLAY, str(GOLDEN)]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

@@ -7,14 +7,24 @@ import sys
 import numpy as np
 import pytest
 
-from hardcase_edge import tflite
-from hardcase_edge.bundle import Bundle, pack_bundle
-from hardcase_edge.drive import drive
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.load import load_bytes
+from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import BundleError
-from hardcase_edge.load import load_bytes
-from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import Acquire, Answer, Feature, Opaque, Polynomial, Program, Sensor, Slice, Uplink
-from hardcase_edge.tflite import prepare_opaque
+from hardcase_edge.program.definition import (
+    Acquire,
+    Answer,
+    Feature,
+    Opaque,
+    Polynomial,
+    Program,
+    Sensor,
+    Slice,
+    Uplink,
+)
+from hardcase_edge.session import tflite
+from hardcase_edge.session.drive import drive
+from hardcase_edge.session.tflite import prepare_opaque
 
 WEIGHTS = np.array([[1.0, 2.0], [10.0, 0.0], [0.0, -1.0]], np.float32)
 BIAS = np.array([0.0, 0.5, 0.0], np.float32)

@@ -16,14 +16,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardcase import pictures
 from hardcase.cli import main
-from hardcase_edge.bundle import unpack_bundle
-from hardcase_edge.load import load_bundle
-from hardcase_export.front import read_front
-from hardcase_train.hpc import out_of_fold
-from hardcase_train.splits import CALIBRATION, random_split
-from hardcase_train.table import read_table
+from hardcase.training import pictures
+from hardcase_edge.bundle.file import unpack_bundle
+from hardcase_edge.bundle.load import load_bundle
+from hardcase_export.drafts.front import read_front
+from hardcase_train.data.hpc import out_of_fold
+from hardcase_train.data.split import CALIBRATION, random_split
+from hardcase_train.data.table import read_table
 from tests.train_helpers import quick, run, toml, write_csv
 
 ROOT = Path(__file__).parent.parent
@@ -402,7 +402,7 @@ def test_an_empty_or_absent_table_is_one_line_and_nothing_is_written(tmp_path, c
 
 
 def test_more_sensors_than_a_program_can_have_are_refused_before_training(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("hardcase_train.task.fit_hpc", lambda *_: pytest.fail("f0 was fitted"))
+    monkeypatch.setattr("hardcase_train.data.task.fit_hpc", lambda *_: pytest.fail("f0 was fitted"))
     table = {f"x{k}": np.zeros(12, dtype=int) for k in range(8_200)}
     refused(
         tmp_path,
@@ -617,7 +617,7 @@ def test_a_run_that_fails_leaves_the_old_build_and_only_finished_jobs_of_its_own
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("hardcase.train._save_rows", fail)
+    monkeypatch.setattr("hardcase.verbs.train._save_rows", fail)
     argv = ["train", str(tmp_path / "hardcase.toml"), "--out", str(tmp_path / "build"), "--json"]
     if isinstance(error, ValueError):
         with pytest.raises(ValueError, match="a bug"):

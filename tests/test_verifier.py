@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from hardcase_edge.decoder import decode
-from hardcase_edge.encoder import encode
 from hardcase_edge.errors import ProgramError
-from hardcase_edge.program import (
+from hardcase_edge.program.decode import decode
+from hardcase_edge.program.definition import (
     Acquire,
     Affine,
     Answer,
@@ -36,7 +35,8 @@ from hardcase_edge.program import (
     Trees,
     Uplink,
 )
-from hardcase_edge.verifier import verify
+from hardcase_edge.program.encode import encode
+from hardcase_edge.verifier.verify import verify
 from tests.mutate import change, mutate
 from tests.strategies import programs, random_program, seeds
 from tests.test_session_properties import Driver

@@ -9,20 +9,20 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
+from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
-from hardcase_edge.load import load_bundle
-from hardcase_train.adapt_gbrt import AdaptGBRT, Twin
-from hardcase_train.batch import Outcome
-from hardcase_train.binning import make_bins
-from hardcase_train.boosting import TreeSettings, ensemble_scores
-from hardcase_train.calibrate import confidence_table
-from hardcase_train.classifier import fit_classifier
-from hardcase_train.config import read_config
-from hardcase_train.hpc import fit_hpc, imputed
-from hardcase_train.judge import Judge
-from hardcase_train.l1 import L1Baseline
-from hardcase_train.problem import Rows, scaled
-from hardcase_train.task import make_task
+from hardcase_train.data.config import read_config
+from hardcase_train.data.hpc import fit_hpc, imputed
+from hardcase_train.data.problem import Rows, scaled
+from hardcase_train.data.task import make_task
+from hardcase_train.methods.adapt.gbrt import AdaptGBRT, Twin
+from hardcase_train.methods.adapt.l1_baseline import L1Baseline
+from hardcase_train.policy.answers import confidence_table
+from hardcase_train.policy.batch import Outcome
+from hardcase_train.policy.selection import Judge
+from hardcase_train.trees.binning import make_bins
+from hardcase_train.trees.boosting import TreeSettings, ensemble_scores
+from hardcase_train.trees.subset_classifier import fit_classifier
 from tests.train_helpers import brief, make_problem, run, toml, weighted, write_csv
 
 N = 100
@@ -111,7 +111,7 @@ def test_confidences_count_a_row_of_weight_two_as_two_rows():
 
 def test_what_may_be_forwarded_is_a_share_of_the_weight(monkeypatch):
     seen = []
-    import hardcase_train.adapt_gbrt as module
+    import hardcase_train.methods.adapt.gbrt as module
 
     def watched(a, b, p_full, weight):
         q, beta = step(a, b, p_full, weight)

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge.columns import MAX_REQUEST_BYTES, request_bytes
 from hardcase_edge.errors import InputError, WireError
-from hardcase_edge.wire import (
+from hardcase_edge.link.wire import (
     MAX_DEADLINE_MS,
     OK,
     REFUSED,
@@ -28,6 +27,7 @@ from hardcase_edge.wire import (
     unpack_reply,
     unpack_request,
 )
+from hardcase_edge.program.readings import MAX_REQUEST_BYTES, request_bytes
 
 HPC, OTHER, ID = bytes(range(32)), bytes(32), bytes(range(100, 116))
 DTYPES = ("i32", "f32", "f64")

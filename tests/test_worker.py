@@ -18,16 +18,16 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from hardcase_cloud.broker import EmbeddedBroker
-from hardcase_cloud.hpc import Hpc
-from hardcase_cloud.listen import Listen
-from hardcase_cloud.service import Service, ServiceConfig
-from hardcase_cloud.users import add_user, is_password, read_users
-from hardcase_cloud.worker import MAX_INBOX, Worker, default_group
-from hardcase_edge.address import parse_address
-from hardcase_edge.connection import Message
+from hardcase_cloud.answering.onnx_model import Hpc
+from hardcase_cloud.answering.service import Service, ServiceConfig
+from hardcase_cloud.answering.worker import MAX_INBOX, Worker, default_group
+from hardcase_cloud.broker.embedded import EmbeddedBroker
+from hardcase_cloud.broker.listen import Listen
+from hardcase_cloud.broker.users import add_user, is_password, read_users
 from hardcase_edge.errors import LinkError
-from hardcase_edge.wire import OK, reply_topic, request_topic, unpack_reply
+from hardcase_edge.link.address import parse_address
+from hardcase_edge.link.connection import Message
+from hardcase_edge.link.wire import OK, reply_topic, request_topic, unpack_reply
 
 from .brokers import free_port, running_mosquitto
 from .cloud_helpers import N_CLASSES, ask, command, wait_until, write_model

@@ -12,26 +12,24 @@ import numpy as np
 import pytest
 
 from hardcase.cli import main
-from hardcase_edge.columns import request_bytes
-from hardcase_edge.program import MICRO, Feature, Sensor, Uplink
-from hardcase_train import (
-    adapt_points,
-    adapt_stages,
-    auto,
-    bank,
-    cascade,
-    chains,
-    dag_cuts,
-    dag_policy,
-    gating,
-    lp_tree,
-    prune_points,
-    sizes,
-)
-from hardcase_train.forest import ForestSettings
-from hardcase_train.front import Point
-from hardcase_train.greedy_miser import GreedyMiser
-from hardcase_train.problem import Problem, Rows
+from hardcase_edge.program.definition import MICRO, Feature, Sensor, Uplink
+from hardcase_edge.program.readings import request_bytes
+from hardcase_train.data.problem import Problem, Rows
+from hardcase_train.methods.adapt import gate_thresholds as gating
+from hardcase_train.methods.adapt import grid as adapt_points
+from hardcase_train.methods.adapt import stages as adapt_stages
+from hardcase_train.methods.adapt.greedy_miser import GreedyMiser
+from hardcase_train.methods.baselines import cascade
+from hardcase_train.methods.graph import dag as dag_policy
+from hardcase_train.methods.graph import lp_tree
+from hardcase_train.methods.graph import nested as dag_cuts
+from hardcase_train.methods.graph import state_classifiers as bank
+from hardcase_train.methods.prune import pruned_forest as prune_points
+from hardcase_train.policy.front import Point
+from hardcase_train.stages import nested_sets as chains
+from hardcase_train.sweep import auto
+from hardcase_train.trees import size as sizes
+from hardcase_train.trees.forest import ForestSettings
 
 __all__ = [
     "brief",
@@ -71,7 +69,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def brief(**settings: Any) -> Any:
     """An ADAPT-GBRT of one round and five trees."""
-    from hardcase_train.adapt_gbrt import AdaptGBRT
+    from hardcase_train.methods.adapt.gbrt import AdaptGBRT
 
     return AdaptGBRT(**{"n_rounds": 1, "trees_per_round": 5, **settings})
 

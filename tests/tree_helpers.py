@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hardcase_train.binning import MISSING_BIN
-from hardcase_train.grower import grow
+from hardcase_train.trees.binning import MISSING_BIN
+from hardcase_train.trees.grower import grow
 
 SHAPE = {"max_leaves": 8, "max_depth": 4, "min_rows": 1, "l2": 0.5}
 

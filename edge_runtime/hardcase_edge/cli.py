@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from .errors import HardcaseError
 
 if TYPE_CHECKING:
-    from .load import Loaded
-    from .loop import Device
-    from .mqtt import Link
+    from .bundle.load import Loaded
+    from .device.device import Device
+    from .link.link import Link
 
 __all__ = ["main"]
 
@@ -105,9 +105,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from .load import load_bundle
-    from .loop import Device, RuntimeConfig
-    from .specs import open_bank
+    from .bundle.load import load_bundle
+    from .device.device import Device, RuntimeConfig
+    from .sensors.specs import open_bank
 
     _on_signals(_interrupt)
     config = RuntimeConfig(
@@ -152,7 +152,7 @@ def _connect(args: argparse.Namespace, loaded: Loaded) -> Link | None:
         return None
     import logging
 
-    from .mqtt import Link, LinkConfig
+    from .link.link import Link, LinkConfig
 
     logging.basicConfig(format="hardcase-edge: %(message)s", level=logging.WARNING)
     logging.getLogger(__package__).setLevel(logging.INFO)
@@ -191,7 +191,7 @@ def _say(line: str) -> None:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from .load import load_bundle
+    from .bundle.load import load_bundle
 
     _show(_report(load_bundle(args.bundle, trust=args.trust), is_signed=args.trust is not None), as_json=args.json)
     return 0
@@ -207,8 +207,8 @@ def _show(report: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _report(loaded: Loaded, *, is_signed: bool) -> dict[str, Any]:
-    from .evaluator import name_of
-    from .meter import to_unit
+    from .kernel.machine import name_of
+    from .program.cost import to_unit
 
     proved, manifest = loaded.report, loaded.manifest
     return {
@@ -235,7 +235,7 @@ def _report(loaded: Loaded, *, is_signed: bool) -> dict[str, Any]:
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from .doctor import build_kernel, examine
+    from .device.doctor import build_kernel, examine
 
     if args.build:
         _say(f"built {build_kernel()}")

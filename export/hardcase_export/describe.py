@@ -7,10 +7,10 @@ import struct
 from collections import Counter
 from typing import Any
 
-from hardcase_edge.bundle import pack_bundle
-from hardcase_edge.load import Loaded
-from hardcase_edge.meter import Meter, to_unit
-from hardcase_edge.program import Forward
+from hardcase_edge.bundle.file import pack_bundle
+from hardcase_edge.bundle.load import Loaded
+from hardcase_edge.program.cost import Meter, to_unit
+from hardcase_edge.program.definition import Forward
 
 __all__ = ["describe", "legacy_name"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hardcase_edge.base.files import write_whole
+from hardcase_edge.bundle.signature import MAX_KEY_BYTES, signature_path
 from hardcase_edge.errors import InputError
-from hardcase_edge.files import write_whole
-from hardcase_edge.signature import MAX_KEY_BYTES, signature_path
 
 __all__ = ["read_key", "write_signed"]
 

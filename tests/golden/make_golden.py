@@ -8,10 +8,10 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from hardcase_edge.bundle import Bundle, pack_bundle
-from hardcase_edge.golden import GoldenCase, run_case
-from hardcase_edge.manifest import Manifest
-from hardcase_edge.program import (
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.golden import GoldenCase, run_case
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.program.definition import (
     Acquire,
     Affine,
     Answer,
@@ -31,7 +31,7 @@ from hardcase_edge.program import (
     Trees,
     Uplink,
 )
-from hardcase_edge.session import Decision, Machine
+from hardcase_edge.session.session import Decision, Machine
 
 __all__ = ["GOLDEN", "cases_of", "golden_bundle", "golden_program", "manifest_of"]
 

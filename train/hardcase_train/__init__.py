@@ -7,18 +7,18 @@ from typing import Any
 __version__ = "0.1.0"
 
 HOMES = {
-    "AdaptGBRT": "adapt_gbrt",
-    "AdaptLin": "adapt_lin",
-    "AdaptLstsq": "adapt_lstsq",
-    "BudgetPrunedForest": "prune_points",
-    "ConfidenceCascade": "cascade",
-    "DagClassifier": "dag_policy",
-    "GreedyMiser": "greedy_miser",
-    "L1Baseline": "l1",
-    "LpTree": "lp_tree",
+    "AdaptGBRT": "methods.adapt.gbrt",
+    "AdaptLin": "methods.adapt.linear",
+    "AdaptLstsq": "methods.adapt.least_squares",
+    "BudgetPrunedForest": "methods.prune.pruned_forest",
+    "ConfidenceCascade": "methods.baselines.cascade",
+    "DagClassifier": "methods.graph.dag",
+    "GreedyMiser": "methods.adapt.greedy_miser",
+    "L1Baseline": "methods.adapt.l1_baseline",
+    "LpTree": "methods.graph.lp_tree",
     "PolicyClassifier": "estimator",
-    "StagedAdaptGBRT": "adapt_stages",
-    "StaticSubset": "static_subset",
+    "StagedAdaptGBRT": "methods.adapt.stages",
+    "StaticSubset": "methods.baselines.static",
 }  # the estimators, imported when asked for
 __all__ = list(HOMES)
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from hardcase_edge.columns import normalise
-from hardcase_edge.drive import drive
-from hardcase_edge.meter import to_micro, to_unit
-from hardcase_edge.session import CLOUD, Decision, Machine, Session
+from hardcase_edge.program.cost import to_micro, to_unit
+from hardcase_edge.program.readings import normalise
+from hardcase_edge.session.drive import drive
+from hardcase_edge.session.session import CLOUD, Decision, Machine, Session
 
-from .batch import Outcome
 from .estimator import PolicyClassifier
+from .policy.batch import Outcome
 
 __all__ = ["ALL_CHECKS"]
 

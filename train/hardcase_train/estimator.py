@@ -17,17 +17,17 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.program import Answer, Forward, Program
+from hardcase_edge.program.definition import Answer, Forward, Program
 
-from .arrays import make_problem, row_weights
-from .batch import Batch, Outcome
-from .declare import held
-from .front import Point
-from .hpc import fit_hpc, imputed, out_of_fold, probabilities
-from .judge import Judge
-from .losses import log_probability
-from .order import content_order
-from .problem import MAX_CLASSES, MIN_ROWS
+from .data.canonical_order import content_order
+from .data.dtypes import held
+from .data.from_arrays import make_problem, row_weights
+from .data.hpc import fit_hpc, imputed, out_of_fold, probabilities
+from .data.problem import MAX_CLASSES, MIN_ROWS
+from .policy.batch import Batch, Outcome
+from .policy.front import Point
+from .policy.losses import log_probability
+from .policy.selection import Judge
 
 __all__ = ["Limits", "PolicyClassifier"]
 

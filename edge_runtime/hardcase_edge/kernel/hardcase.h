@@ -1,6 +1,6 @@
 /* hardcase: the kernel. It executes a verified program, one decision at a time, and does no I/O.
  *
- * The program comes as an *image*: a constant array of bytes, aligned to 8, that hardcase_edge/image.py makes of a
+ * The program comes as an *image*: a constant array of bytes, aligned to 8, that hardcase_edge/kernel/image.py makes of a
  * bundle's program (docs/SPEC-image-v1.md). The caller gives the memory of a session. There is no allocation, no
  * global, no recursion and no floating point here: readings are looked at as bits, everything else is integers, and
  * the decision is the same on every machine as that of the Python evaluator (docs/SPEC-program-v1.md).

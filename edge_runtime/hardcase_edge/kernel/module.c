@@ -1,7 +1,7 @@
 /* hardcase_edge._kernel: the kernel as a Python extension of the limited API.
  *
- * Image   a program's image and what its sessions need of Python: made by hardcase_edge/compiled.py
- * Session one decision; the methods and errors of hardcase_edge.session.Session
+ * Image   a program's image and what its sessions need of Python: made by hardcase_edge/kernel/compiled.py
+ * Session one decision; the methods and errors of hardcase_edge.session.session.Session
  *
  * A row of exact floats, ints and None is read here; whatever else a sensor gives goes to Python's own normalise, so
  * that both bodies take the same things for readings. */

@@ -1,0 +1,1 @@
+"""Workers: requests in, answers of f0 out."""

@@ -1,0 +1,154 @@
+"""The HPC: the high prediction cost model that answers forwarded cases, as an ONNX file run by onnxruntime.
+
+The file says how a request is laid out: its metadata ``hardcase.dtypes`` ("f32,f32,i32") and ``hardcase.classes``
+("4"). It has one input, (n, n_features) float32 or float64 with NaN for missing, and two outputs, ``label``
+(n,) int64 class index and ``probabilities`` (n, n_classes).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.program.readings import Reading
+
+__all__ = ["MAX_HPC_BYTES", "Hpc"]
+
+MAX_HPC_BYTES = 1024**3  # checked before a byte is parsed; a large forest has tens of MB
+MAX_FEATURES = 16_384
+MAX_CLASSES = 32_768
+DTYPES = ("i32", "f32", "f64")
+INPUT_TYPES: dict[str, type[np.floating[Any]]] = {"tensor(float)": np.float32, "tensor(double)": np.float64}
+BASIS_POINTS = 10_000
+
+
+class Hpc:
+    """A loaded model.
+
+    Parameters
+    ----------
+    path : path of the ONNX file
+    threads : int
+        Threads that one batch may use; more pay only for very large models.
+
+    Attributes
+    ----------
+    sha256 : str
+        Of the file's bytes, in hex: the model's name in bundles and requests.
+    dtypes : tuple of str
+        Type of each reading in a request, in the order of the model's features.
+    n_classes : int
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, is no ONNX model, or not one that hardcase exported.
+    """
+
+    def __init__(self, path: str | Path, *, threads: int = 1) -> None:
+        data = _read(Path(path))
+        self.path = Path(path)
+        self.sha256 = hashlib.sha256(data).hexdigest()
+        self._session = _open(data, self.path, threads)
+        self.dtypes, self.n_classes = self._metadata()
+        self._input, self._type = self._check_input()
+        self._check_outputs()
+
+    def answer(self, rows: Sequence[Sequence[Reading]]) -> list[tuple[int, int]]:
+        """Class index and confidence in basis points of each row, all in one run.
+
+        Raises
+        ------
+        InputError
+            The model fails on these rows, or says what it must not.
+        """
+        if not rows:
+            return []
+        nan = float("nan")
+        with np.errstate(over="ignore"):
+            X = np.array([[nan if x is None else x for x in row] for row in rows], dtype=self._type)
+        try:
+            labels, probabilities = self._session.run(["label", "probabilities"], {self._input: X})
+        except Exception as error:  # onnxruntime has no common base for its own errors
+            raise InputError(f"HPC {self.path.name} fails on a batch of {len(rows)}: {one_line(error)}") from error
+        return self._checked(labels, probabilities, len(rows))
+
+    def _checked(self, labels: Any, probabilities: Any, n: int) -> list[tuple[int, int]]:
+        labels, probabilities = np.asarray(labels), np.asarray(probabilities)
+        if labels.shape != (n,) or probabilities.shape != (n, self.n_classes):
+            raise InputError(
+                f"HPC {self.path.name} gives labels {labels.shape} and probabilities {probabilities.shape} for {n} "
+                f"rows of {self.n_classes} classes; export it again"
+            )
+        if labels.min() < 0 or labels.max() >= self.n_classes:
+            raise InputError(f"HPC {self.path.name} gives a label outside its {self.n_classes} classes")
+        chosen = np.nan_to_num(probabilities[np.arange(n), labels].astype(np.float64), nan=0.0)
+        confidence = np.rint(np.clip(chosen, 0.0, 1.0) * BASIS_POINTS)
+        return [(int(k), int(c)) for k, c in zip(labels, confidence, strict=True)]
+
+    # ------------------------------------------------------------ what the file says
+
+    def _metadata(self) -> tuple[tuple[str, ...], int]:
+        meta = self._session.get_modelmeta().custom_metadata_map
+        dtypes = tuple(meta.get("hardcase.dtypes", "").split(","))
+        classes = meta.get("hardcase.classes", "")
+        if not set(dtypes) <= set(DTYPES) or not 1 <= len(dtypes) <= MAX_FEATURES:
+            raise InputError(
+                f"{self.path} does not say the types of its readings (hardcase.dtypes); use an hpc.onnx that "
+                "hardcase train wrote"
+            )
+        if not (classes.isascii() and classes.isdigit() and len(classes) < 8 and 2 <= int(classes) <= MAX_CLASSES):
+            raise InputError(
+                f"{self.path} does not say how many classes it has (hardcase.classes); use an hpc.onnx that "
+                "hardcase train wrote"
+            )
+        return dtypes, int(classes)
+
+    def _check_input(self) -> tuple[str, type[np.floating[Any]]]:
+        inputs = self._session.get_inputs()
+        n = len(self.dtypes)
+        if len(inputs) != 1 or inputs[0].type not in INPUT_TYPES or len(inputs[0].shape) != 2:
+            raise InputError(f"{self.path} has other inputs than one table of numbers; use an hpc.onnx of hardcase")
+        width = inputs[0].shape[1]
+        if isinstance(width, int) and width != n:
+            raise InputError(f"{self.path} takes {width} features, its hardcase.dtypes name {n}; export it again")
+        return inputs[0].name, INPUT_TYPES[inputs[0].type]
+
+    def _check_outputs(self) -> None:
+        found = {o.name for o in self._session.get_outputs()}
+        if not {"label", "probabilities"} <= found:
+            raise InputError(
+                f"{self.path} gives {', '.join(sorted(found))}; label and probabilities are expected: use an "
+                "hpc.onnx that hardcase train wrote"
+            )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_HPC_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"HPC {path} cannot be read: {error.strerror}; hardcase train writes it") from error
+    if not 0 < len(data) <= MAX_HPC_BYTES:
+        size = "no bytes" if not data else f"more than {MAX_HPC_BYTES} bytes"
+        raise InputError(f"HPC {path} has {size}; write it again with hardcase train")
+    return data
+
+
+def _open(data: bytes, path: Path, threads: int) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # only what is fatal: errors come as exceptions
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting must not burn a core
+    try:
+        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has no common base for its own errors
+        raise InputError(f"{path} is not an ONNX model that can be run here: {one_line(error)}") from error

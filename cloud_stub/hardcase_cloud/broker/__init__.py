@@ -1,0 +1,1 @@
+"""The embedded MQTT broker, for demonstrations and tests on loopback."""

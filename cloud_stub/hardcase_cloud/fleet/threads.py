@@ -1,0 +1,228 @@
+"""A simulated fleet: many real devices (session, loop, link) in one process, replaying given rows over a real broker.
+
+    fleet = Fleet(load_bundle("model.hcb"), X, "mqtt://127.0.0.1:1883", n_devices=20)
+    outcomes = fleet.run()
+    assert not fleet.reconcile()
+
+Only the sensors are simulated: row i is item i, decided once, by device i mod n_devices.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_edge.bundle.load import Loaded
+from hardcase_edge.bundle.manifest import Label
+from hardcase_edge.device.device import Device, RuntimeConfig
+from hardcase_edge.errors import InputError
+from hardcase_edge.link.link import Link, LinkConfig
+from hardcase_edge.program.definition import Sensor
+from hardcase_edge.program.readings import Reading
+from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL
+
+__all__ = ["Fleet", "Outcome", "RowBank"]
+
+MAX_DEVICES = 300  # a device has two threads and a socket; beyond this, use more processes
+CONNECT_S = 10.0
+JOIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One decision of one device."""
+
+    device: str
+    item: int  # row
+    route: str
+    label: Label
+    confidence: float
+    cost: float  # in the bundle's unit
+    sensors: tuple[str, ...]
+    began: float  # time.monotonic(), seconds
+    latency_ms: float
+    uplink_bytes: int  # payloads of its requests, those sent again included
+
+
+class RowBank:
+    """Sensors that read rows of a table; NaN is missing, and the session says which sensors have failed by it.
+
+    Parameters
+    ----------
+    sensors : the program's
+    rows : (row number, readings) of the items to come
+    """
+
+    dead: frozenset[int] = frozenset()
+
+    def __init__(self, sensors: Sequence[Sensor], rows: Iterator[tuple[int, Sequence[float]]]) -> None:
+        self.counters: Counter[str] = Counter()
+        self.item = -1
+        self._sensors = sensors
+        self._rows = rows
+        self._row: Sequence[float] = ()
+
+    def next_item(self) -> bool:
+        """Move on to the next row; False after the last."""
+        try:
+            self.item, self._row = next(self._rows)
+        except StopIteration:
+            return False
+        return True
+
+    def read(self, sensors: Sequence[int]) -> Mapping[int, Sequence[Reading] | None]:
+        """Readings of these sensors, from the present row."""
+        return {s: self._read(self._sensors[s]) for s in sensors}
+
+    def _read(self, sensor: Sensor) -> Sequence[Reading]:
+        return [None if (x := self._row[f]) != x else x for f in sensor.features]
+
+
+@dataclass
+class _Member:
+    """One simulated device."""
+
+    name: str
+    bank: RowBank
+    link: Link
+    device: Device
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Decide on every item; keep what came of it."""
+        sent = 0
+        for record in self.device.run():
+            now, total = time.monotonic(), self.link.counters["sent_bytes"]
+            self.outcomes.append(
+                Outcome(
+                    device=self.name,
+                    item=self.bank.item,
+                    route=record["route"],
+                    label=record["label"],
+                    confidence=record["confidence"],
+                    cost=record["cost"],
+                    sensors=tuple(record["sensors"]),
+                    began=now - record["latency_ms"] / 1000,
+                    latency_ms=record["latency_ms"],
+                    uplink_bytes=total - sent,
+                )
+            )
+            sent = total
+
+
+class Fleet:
+    """Devices that share the rows among them.
+
+    Parameters
+    ----------
+    loaded : Loaded
+        The bundle that all run.
+    rows : ndarray of shape (n_items, n_features), float, NaN for missing
+    url : str
+        The broker.
+    n_devices : int
+    config : RuntimeConfig or None
+        Of every device; its interval paces them.
+    prefix : str
+        Device k is ``<prefix>-<k>``.
+    resend_every_s : float
+        See ``LinkConfig``.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        rows: NDArray[np.floating],
+        url: str,
+        *,
+        n_devices: int = 20,
+        config: RuntimeConfig | None = None,
+        prefix: str = "sim",
+        resend_every_s: float = 1.0,
+    ) -> None:
+        if not 1 <= n_devices <= MAX_DEVICES:
+            raise InputError(f"a fleet of {n_devices} devices was asked for; 1 to {MAX_DEVICES} fit one process")
+        if rows.ndim != 2 or rows.shape[1] != len(loaded.machine.program.features):
+            raise InputError(f"rows of shape {rows.shape} do not fit {len(loaded.machine.program.features)} features")
+        self._rows = rows
+        links = [LinkConfig.to_broker(url, f"{prefix}-{k}", resend_every_s=resend_every_s) for k in range(n_devices)]
+        self._members = [self._make(loaded, k, links, config or RuntimeConfig()) for k in range(n_devices)]
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Connect all devices and let them decide; those that cannot connect in time begin alone."""
+        for member in self._members:
+            member.link.start()
+        until = time.monotonic() + CONNECT_S
+        while time.monotonic() < until and self.connected() < len(self._members):
+            time.sleep(0.01)
+        self._threads = [threading.Thread(target=m.run, name=m.name, daemon=True) for m in self._members]
+        for thread in self._threads:
+            thread.start()
+
+    def join(self, timeout_s: float = 600.0) -> list[Outcome]:
+        """Wait for every device to finish its items, then stop; all outcomes, in order of their beginning."""
+        until = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        self.stop()
+        return self.outcomes()
+
+    def run(self, timeout_s: float = 600.0) -> list[Outcome]:
+        """``start`` and ``join``."""
+        self.start()
+        return self.join(timeout_s)
+
+    def connected(self) -> int:
+        """How many devices are connected now."""
+        return sum(m.link.is_connected for m in self._members)
+
+    def stop(self) -> None:
+        """End every device after the decision at hand, and disconnect it."""
+        for member in self._members:
+            member.device.stop()
+        for thread in self._threads:
+            thread.join(JOIN_S)
+        for member in self._members:
+            member.link.stop()
+
+    def outcomes(self) -> list[Outcome]:
+        """What has been decided so far, in order of its beginning."""
+        return sorted((o for m in self._members for o in list(m.outcomes)), key=lambda o: o.began)
+
+    def counters(self) -> Counter[str]:
+        """All devices' counters, added up: ``asked``, the routes, and those of the links."""
+        return sum((m.device.counters + m.link.counters for m in self._members), Counter())
+
+    def reconcile(self) -> list[str]:
+        """What does not add up, in words; nothing if every item was asked and decided exactly once."""
+        problems = []
+        counted, outcomes = self.counters(), self.outcomes()
+        said = Counter(o.route for o in outcomes)
+        if counted["asked"] != sum(counted[route] for route in (LOCAL, CLOUD, DEGRADED)):
+            problems.append(f"{counted['asked']} asked, but {dict(said)} decided")
+        problems += [
+            f"{said[route]} decisions say {route}, {counted[route]} were counted"
+            for route in (LOCAL, CLOUD, DEGRADED)
+            if said[route] != counted[route]
+        ]
+        times = Counter((o.device, o.item) for o in outcomes)
+        expected = {(self._members[k % len(self._members)].name, k) for k in range(len(self._rows))}
+        if missing := expected - set(times):
+            problems.append(f"{len(missing)} items were never decided, {min(missing)} among them")
+        if odd := [key for key, n in times.items() if n != 1 or key not in expected]:
+            problems.append(f"{len(odd)} items were decided twice or by another device, {min(odd)} among them")
+        return problems
+
+    def _make(self, loaded: Loaded, k: int, links: list[LinkConfig], config: RuntimeConfig) -> _Member:
+        program = loaded.machine.program
+        rows = ((i, self._rows[i].tolist()) for i in range(k, len(self._rows), len(links)))
+        bank = RowBank(program.sensors, rows)
+        link = Link(links[k], program, loaded.manifest)
+        return _Member(links[k].connection.client_id, bank, link, Device(loaded, bank, link, config))

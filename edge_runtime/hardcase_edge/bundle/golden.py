@@ -1,0 +1,189 @@
+"""Golden cases: raw readings and the whole expected trace. A device proves by them that it computes as the exporter.
+
+A case fixes everything a session depends on: readings, failed sensors, budget, item size, cloud and the HPC's reply.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from ..base.record import record
+from ..errors import BundleError
+from ..program.definition import CODE_MAX, MISSING, Program
+from ..program.format import Tensor, are_held
+from ..program.readings import Reading
+from ..session.drive import drive
+from ..session.session import CLOUD, DEGRADED, LOCAL, Decision, Machine
+
+if TYPE_CHECKING:
+    from ..kernel.compiled import CompiledMachine
+
+__all__ = ["GoldenCase", "check_golden", "decode_golden", "encode_golden", "run_case"]
+
+ROUTES = (LOCAL, CLOUD, DEGRADED)
+MAX_GOLDEN_CASES = 4096
+NO_BUDGET = -1
+NAN = float("nan")
+
+
+@record(frozen=True, slots=True)
+class GoldenCase:
+    """One session from outside and what must come of it.
+
+    ``readings``: one per feature, None for missing. ``failed``: sensors that fail when read, in order of index.
+    ``reply``: the HPC's (result, confidence), None when none comes.
+    """
+
+    readings: tuple[Reading, ...]
+    failed: tuple[int, ...]
+    budget: int | None
+    item_size: int
+    cloud: bool
+    reply: tuple[int, int] | None
+    expected: Decision
+
+
+def run_case(machine: Machine | CompiledMachine, case: GoldenCase) -> Decision:
+    """What this machine decides in that case."""
+    sensors = machine.program.sensors
+
+    def read(asked: tuple[int, ...]) -> dict[int, Sequence[Reading] | None]:
+        return {s: None if s in case.failed else [case.readings[f] for f in sensors[s].features] for s in asked}
+
+    session = machine.session(budget=case.budget, item_size=case.item_size, cloud=case.cloud)
+    return drive(session, read, lambda _: case.reply)
+
+
+def check_golden(machine: Machine | CompiledMachine, cases: Sequence[GoldenCase]) -> None:
+    """Replay all cases.
+
+    Raises
+    ------
+    BundleError
+        One came out differently: this runtime does not compute what the exporter did.
+    """
+    for k, case in enumerate(cases):
+        found = run_case(machine, case)
+        if found != case.expected:
+            raise BundleError(f"golden case {k} gives {found}, expected {case.expected}; do not use this bundle here")
+
+
+# ---------------------------------------------------------------- bytes: SPEC-bundle-v1 section 4
+
+
+def encode_golden(cases: Sequence[GoldenCase], program: Program) -> dict[str, array]:  # type: ignore[type-arg]
+    """Tensors ``golden.words`` and ``golden.readings``, each of the narrowest type that holds it; none for no case."""
+    if not cases:
+        return {}
+    words = [len(cases)]
+    readings: list[float] = []
+    for k, c in enumerate(cases):
+        d = c.expected
+        if c.budget is not None and c.budget < 0:
+            raise BundleError(f"golden case {k} has a budget of {c.budget}; from 0 on is written")
+        words.extend([NO_BUDGET if c.budget is None else c.budget, c.item_size, int(c.cloud), int(c.reply is not None)])
+        words.extend(c.reply or (0, 0))
+        words.extend(_masks(c.failed, len(program.sensors)))
+        words.extend([ROUTES.index(d.route), int(d.result), d.confidence, d.cost])
+        words.extend([*_masks(d.sensors, len(program.sensors)), len(d.trace), *d.trace])
+        readings.extend(float("nan") if x is None else x for x in c.readings)
+    return {"golden.words": array(_word_type(words), words), "golden.readings": _narrow(readings)}
+
+
+def _masks(sensors: Sequence[int], n_sensors: int) -> list[int]:
+    """A bit per sensor, 15 to a word."""
+    held = set(sensors)
+    return [sum(1 << k for k in range(15) if at + k in held) for at in range(0, n_sensors, 15)]
+
+
+def _unmasked(words: Sequence[int], n_sensors: int) -> tuple[int, ...]:
+    """The sensors, in order of index."""
+    held = tuple([s for s in range(n_sensors) if words[s // 15] >> s % 15 & 1])
+    if min(words, default=0) < 0 or sum(map(int.bit_count, words)) != len(held):  # bits beyond the sensors
+        raise BundleError(f"a golden case names sensors by {list(words)}, there are {n_sensors}")
+    return held
+
+
+def _is_reply(result: int, confidence: int, program: Program) -> bool:
+    return 0 <= confidence <= 10_000 and (program.n_classes == 0 or 0 <= result < program.n_classes)
+
+
+def _word_type(words: Sequence[int]) -> Literal["h", "i", "q"]:
+    """The narrowest of 16, 32 and 64 bits."""
+    most = max(max(words, default=0), -1 - min(words, default=0))
+    return "h" if most < 2**15 else "i" if most < 2**31 else "q"
+
+
+def _narrow(readings: Sequence[float]) -> array:  # type: ignore[type-arg]
+    """As whole numbers of 16 bits where all are, else as floats of 32 bits where that is exact, else of 64."""
+    if all(x != x or (-CODE_MAX <= x <= CODE_MAX and x == int(x)) for x in readings):
+        return array("h", [MISSING if x != x else int(x) for x in readings])
+    return array("f" if are_held([x for x in readings if x == x], "f32") else "d", readings)
+
+
+def decode_golden(tensors: Mapping[str, Tensor], program: Program) -> tuple[GoldenCase, ...]:
+    """The cases in these tensors.
+
+    Raises
+    ------
+    BundleError
+        They are cut, too many or of the wrong shape.
+    """
+    if "golden.words" not in tensors:
+        return ()
+    words, stored = memoryview(tensors["golden.words"]), memoryview(tensors.get("golden.readings", array("f")))
+    readings: list[float] = list(map(float, stored.tolist()))
+    if stored.format == "h":
+        readings = [NAN if x == MISSING else x for x in readings]
+    count, width = words[0] if words else 0, len(program.features)
+    if (
+        not 0 < count <= MAX_GOLDEN_CASES
+        or len(readings) != count * width
+        or words.format != _word_type(words)
+        or stored.format != _narrow(readings).typecode
+    ):
+        raise BundleError(f"{count} golden cases of {width} readings do not fit {len(readings)} numbers of their type")
+    at, n_sensors = 1, len(program.sensors)
+    n_masks = -(-n_sensors // 15)
+
+    def take(n: int) -> tuple[int, ...]:
+        nonlocal at
+        if not 0 <= n <= len(words) - at:
+            raise BundleError("the golden cases are cut")
+        at += n
+        return tuple(words[at - n : at].tolist())
+
+    are_i32 = [f.dtype == "i32" for f in program.features]
+    cases = []
+    for k in range(count):
+        budget, item_size, cloud, has_reply, result, confidence = take(6)
+        failed = _unmasked(take(n_masks), n_sensors)
+        route, answer, said, cost = take(4)
+        sensors, trace = _unmasked(take(n_masks), n_sensors), take(take(1)[0])
+        if not 0 <= route < len(ROUTES) or not 1 <= item_size <= program.max_item_size:
+            raise BundleError(f"golden case {k} has route {route} and item size {item_size}")
+        if budget < NO_BUDGET or {cloud, has_reply} - {0, 1} or not _is_reply(result, confidence, program):
+            raise BundleError(f"golden case {k} has budget {budget} and a reply of {result}, {confidence}")
+        row = readings[k * width : (k + 1) * width]
+        cases.append(
+            GoldenCase(
+                _typed(row, are_i32),
+                failed,
+                None if budget == NO_BUDGET else budget,
+                item_size,
+                cloud == 1,
+                (result, confidence) if has_reply == 1 else None,
+                Decision(answer, said, ROUTES[route], cost, sensors, trace),
+            )
+        )
+    if at != len(words):
+        raise BundleError(f"the golden cases have {len(words) - at} words too many")
+    return tuple(cases)
+
+
+def _typed(row: Sequence[float], are_i32: Sequence[bool]) -> tuple[Reading, ...]:
+    """Readings as their features have them: None for missing, integers where an i32 is whole."""
+    pairs = zip(row, are_i32, strict=True)
+    return tuple([None if x != x else int(x) if is_i32 and x == x // 1 else x for x, is_i32 in pairs])

@@ -1,0 +1,1 @@
+"""The device: the loop that owns the clocks, and what it has to run with."""

@@ -1,0 +1,66 @@
+"""The compiled evaluator: the kernel in C behind the interface of ``session.Machine`` and ``session.Session``.
+
+Only ``evaluator`` imports this module; importing it fails where the extension was not built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _kernel  # type: ignore[attr-defined]
+from ..errors import SessionError
+from ..program.definition import Program
+from ..program.format import DTYPES
+from ..program.readings import Reading, normalise
+from ..session.session import CLOUD, DEGRADED, LOCAL, NOT_READINGS, Decision, NeedReply, NeedSensors
+from .image import make_image
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+    from ..verifier.tree_shapes import Outline
+
+__all__ = ["CompiledMachine"]
+
+
+class CompiledMachine:
+    """A program made ready to run in C; immutable, shared by any number of sessions.
+
+    ``session`` and ``decide`` are the image's own methods, as a call of Python's would take as long as a decision. A
+    row for ``decide`` may be a list or, where all features have one type and sensors name them in order, any buffer of
+    that type that is aligned to 8: ``array("f", ...)``, a row of a numpy array. ``outlines`` as for ``make_image``.
+
+    Raises
+    ------
+    ImageError
+        The kernel cannot run this program.
+    """
+
+    def __init__(self, program: Program, outlines: Sequence[Outline] | None = None) -> None:
+        self.program = program
+        dtypes = [tuple(program.features[f].dtype for f in s.features) for s in program.sensors]
+
+        def held(sensor: int, values: Any, is_row: bool) -> list[Reading] | None:
+            """What the sensor's types hold of what it gave; None if it failed."""
+            if values is None or (values.__class__ is not list and isinstance(values, NOT_READINGS)):
+                return None
+            try:
+                if is_row:
+                    values = [values[f] for f in program.sensors[sensor].features]
+                return normalise(values, dtypes[sensor])
+            except Exception:  # as in session: whatever a foreign number raises, its sensor has failed
+                return None
+
+        codes = {name: k for k, name in enumerate(DTYPES)}
+        image = _kernel.Image(
+            make_image(program, outlines),
+            len(program.features),
+            tuple(
+                (bytes(codes[d] for d in types), s.features) for types, s in zip(dtypes, program.sensors, strict=True)
+            ),
+            bytes(codes[program.features[f].dtype] for f in program.uplink.features),
+            (NeedSensors, NeedReply, Decision, SessionError, held, (LOCAL, CLOUD, DEGRADED), program.n_classes),
+        )
+
+        self.session: Callable[..., Session] = image.session  # as session.Machine.session
+        self.decide: Callable[..., Decision] = image.decide  # as evaluator.decide, and rows in buffers, too

@@ -1,0 +1,255 @@
+"""The image: a verified program as one flat, aligned, little-endian array that the kernel in C executes in place.
+
+docs/SPEC-image-v1.md defines every word; ``kernel/hardcase.c`` reads them. An image decides as its program does, but is
+no exchange format: it is made of a bundle where it is used, for the kernel of the same version. Parts are renumbered so
+that what is read together lies together; sensors, nodes, scorers and outputs keep their numbers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+from ..errors import ImageError
+from ..program.definition import (
+    Acquire,
+    Answer,
+    Branch,
+    Node,
+    Opaque,
+    Polynomial,
+    Program,
+    Scorer,
+    Select,
+    Sensor,
+    Stack,
+    Trees,
+    targets_of,
+)
+from ..program.format import DTYPES, KINDS, RULES
+from ..verifier.tree_shapes import Outline, outline_of
+from .cells import DIRECT, Cells, Splits
+from .ensembles import Ensemble, plan_ensemble
+from .reading_keys import Keys
+from .sections import Sections
+
+__all__ = ["IMAGE_VERSION", "Image", "make_image"]
+
+IMAGE_VERSION = 1
+MAGIC = 0x31494348  # HCI1
+HEADER_BYTES = 128
+SESSION_BYTES = 64  # of hc_session
+NOT_SENT = 0xFFFF
+MAX_COST = 2**62
+_SIZE = {"i32": 4, "f32": 4, "f64": 8}
+
+
+def make_image(program: Program, outlines: Sequence[Outline] | None = None) -> bytes:
+    """The image of a verified, quantised program.
+
+    Parameters
+    ----------
+    program : Program
+    outlines : those of the verifier's report; None: looked for again
+
+    Raises
+    ------
+    ImageError
+        The kernel cannot run this program (an opaque scorer, a sensor whose readings take more than 256 KB, a
+        candidate's cost beyond 62 bits): it runs in Python.
+    """
+    return Image(program, outlines=outlines).pack()
+
+
+class Image:
+    """A program on its way to bytes. ``inlined``: ensembles that are code beside the kernel, not tables here."""
+
+    def __init__(
+        self, program: Program, inlined: Iterable[int] = (), outlines: Sequence[Outline] | None = None
+    ) -> None:
+        self.p = program
+        self.inlined = frozenset(inlined)
+        self.session_bytes = 0  # known once packed
+        self.out = Sections(HEADER_BYTES)
+        self.cells = Cells(program)
+        self.keys = Keys(program, sorted(self.inlined))
+        self.ensembles: dict[int, Ensemble] = {}
+        for k, scorer in enumerate(program.scorers):
+            if isinstance(scorer, Opaque):
+                raise ImageError(f"scorer {k} is a TFLite model, which runs in Python only")
+            if isinstance(scorer, Polynomial):
+                self.cells.want_polynomial(scorer.columns)
+            elif isinstance(scorer, Trees):
+                keyed = {c for c in scorer.columns if self.keys.has(c)} if k in self.inlined else set()
+                outline = outlines[k] if outlines else outline_of(scorer.trees)
+                self.ensembles[k] = plan_ensemble(scorer, outline, self.cells, keyed)
+        self.cells.number()
+        self._splits = [Splits(self.cells, is_small) for is_small in (False, True)]
+
+    def pack(self) -> bytes:
+        p, out = self.p, self.out
+        widths = [_width(s) for s in p.scorers]
+        first = [0, *accumulate(widths)]
+        at_sensors = self._sensors()
+        at_scorers = out.i32([self._scorer(k, first[k]) for k in range(len(p.scorers))])
+        at_nodes = out.i32([self._node(node) for node in p.nodes])
+        steps = _longest_path(p.nodes)
+        entrants = max((2 * len(n.targets) - 1 for n in p.nodes if isinstance(n, Branch) and n.bracket), default=0)
+        request = sum(_SIZE[p.features[f].dtype] for f in p.uplink.features)
+        small_left, small, wide_left, wide = self.cells.counts
+        memory = Memory()
+        memory.take(self.keys.n_bytes, 8)
+        places = [
+            memory.take(8 * first[-1], 8),
+            memory.take(request, 8),
+            memory.take(2 * wide, 2),
+            memory.take(2 * steps, 2),
+            memory.take(2 * entrants, 2),
+            memory.take(len(p.sensors), 1),
+            memory.take(len(p.scorers), 1),
+            memory.take(small, 1),
+        ]
+        self.session_bytes = memory.total()
+        size = out.close()
+        up = p.uplink
+        cost = up.per_request + up.per_byte * up.request_bytes + up.cloud_per_request
+        head = struct.pack(
+            "<16Iq14I",
+            MAGIC, size, memory.total(), len(p.features), len(p.sensors), len(self.cells.columns), len(p.scorers),
+            len(p.nodes), p.n_classes, p.max_item_size, self.at_features, at_sensors, self.at_columns, at_scorers,
+            at_nodes, request, cost, small_left, small, wide_left, wide, steps, entrants, *places,
+        )  # fmt: skip
+        assert len(head) == HEADER_BYTES
+        return out.pack(head)
+
+    # ------------------------------------------------------------ sensors, features, columns
+
+    def _sensors(self) -> int:
+        p, out = self.p, self.out
+        sent, n_sent = {}, 0
+        for f in p.uplink.features:
+            sent[f] = n_sent
+            n_sent += _SIZE[p.features[f].dtype]
+        records: list[int] = []
+        features, columns, n_features, n_columns = bytearray(), bytearray(), 0, 0
+        for k, s in enumerate(p.sensors):
+            n_bytes, before, is_direct = 0, n_columns, True
+            for f in s.features:
+                feature, size = p.features[f], _SIZE[p.features[f].dtype]
+                features += struct.pack("<HBB", sent.get(f, NOT_SENT), DTYPES.index(feature.dtype), feature.nullable)
+                n_bytes += -n_bytes % size
+                for cell in self.cells.of_feature(f):
+                    record = self.cells.record(cell, n_bytes, out)
+                    columns += record
+                    is_direct = is_direct and record[:2] == bytes([DIRECT, 0])
+                    n_columns += 1
+                n_bytes += size
+            scorers = self._scorers_of(k)
+            records += [n_features, len(s.features), before, n_columns - before, self._cost(s.cost), len(s.cost)]
+            records += [out.i16(scorers), len(scorers), n_bytes, self._plain(s, is_direct), self._keys(k)]
+            n_features += len(s.features)
+        self.at_features, self.at_columns = out.raw(bytes(features), 4), out.raw(bytes(columns), 4)
+        return out.i32(records)
+
+    def _plain(self, sensor: Sensor, is_direct: bool) -> int:
+        """1 or 2: all readings are i32, or f32, and none may be missing; 3: i32, into direct small cells; 0: other."""
+        kinds = {(self.p.features[f].dtype, self.p.features[f].nullable) for f in sensor.features}
+        if kinds == {("i32", False)}:
+            return 3 if is_direct else 1
+        return 2 if kinds == {("f32", False)} else 0
+
+    def _keys(self, sensor: int) -> int:
+        """Where a session has the keys of a sensor's readings; 0: it keeps none."""
+        return SESSION_BYTES + self.keys.sensors[sensor] if sensor in self.keys.sensors else 0
+
+    def _scorers_of(self, sensor: int) -> list[int]:
+        """Scorers that read a column of this sensor: their scores are computed again once it is fed."""
+        p = self.p
+        own = set(p.sensors[sensor].features)
+        found: list[int] = []
+        for k, s in enumerate(p.scorers):
+            columns = s.columns if isinstance(s, Polynomial | Trees) else ()
+            if (isinstance(s, Stack) and s.trees in found) or any(p.columns[c].feature in own for c in columns):
+                found.append(k)
+        return found
+
+    def _cost(self, coefficients: Sequence[int]) -> int:
+        size, total = self.p.max_item_size, 0
+        for c in reversed(coefficients):
+            total = total * size + c
+        if total >= MAX_COST:
+            raise ImageError(f"a cost of {total} millionths may be met, less than 2^62 is reckoned with")
+        return self.out.i64(coefficients)
+
+    # ------------------------------------------------------------ scorers
+
+    def _scorer(self, k: int, first: int) -> int:
+        s, out = self.p.scorers[k], self.out
+        if isinstance(s, Trees) and k in self.inlined:
+            sensors = self.keys.sensors_of(k)
+            return out.i32([3, len(s.base), first, len(sensors), out.i16(sensors)])
+        if isinstance(s, Trees):
+            head = [1, len(s.base), first, out.i32(s.base), len(self.ensembles[k].groups)]
+            return out.i32(head + self.ensembles[k].records(self._splits[self.ensembles[k].is_small], out))
+        if isinstance(s, Stack):
+            members = [w for m in s.members for w in (s.trees, *self.ensembles[s.trees].place[m])]
+            weights = out.i16([w for row in s.weights for w in row])
+            return out.i32([2, len(s.bias), first, len(s.members), weights, out.i64(s.bias), *members])
+        assert isinstance(s, Polynomial)
+        cells, substitutes = [self.cells.wide(c) for c in s.columns], [x or 0 for x in s.substitutes]
+        positions = [k for term in s.terms for k in term]
+        values = [w for row in s.weights for w in row]
+        at_weights = out.i8(values) if s.weight_bits == 8 else out.i16(values)
+        words = [0, len(s.bias), first, len(s.columns), out.i16(cells), out.i16(substitutes)]
+        words += [len(s.terms), len(s.terms[0]) if s.terms else 1, out.i16(positions), at_weights]
+        return out.i32([*words, s.weight_bits // 8, out.i64(s.bias), s.constant])
+
+    # ------------------------------------------------------------ nodes
+
+    def _node(self, node: Node) -> int:
+        out = self.out
+        if isinstance(node, Acquire):
+            return out.i32([0, node.then, node.otherwise, len(node.sensors), *node.sensors])
+        if isinstance(node, Branch):
+            s = node.scores
+            head = [1, s.scorer, s.start, s.stop - s.start, RULES.index(node.rule), out.i64([node.threshold])]
+            return out.i32([*head, len(node.targets), *node.targets, *(e for pair in node.bracket for e in pair)])
+        if isinstance(node, Select):
+            words = [2, node.otherwise, len(node.candidates)]
+            for c in node.candidates:
+                words += [c.max_size, c.target, self._cost(c.cost), len(c.cost)]
+            return out.i32(words)
+        if isinstance(node, Answer):
+            s = node.scores
+            at = [len(node.margins), out.i64(node.margins), out.i16(node.confidences)]
+            return out.i32([3, s.scorer, s.start, s.stop - s.start, KINDS.index(node.kind), *at])
+        return out.i32([4, node.fallback, node.fallback, len(node.sensors), *node.sensors])
+
+
+class Memory:
+    """Where the parts of a session lie, after its struct."""
+
+    def __init__(self) -> None:
+        self._end = SESSION_BYTES
+
+    def take(self, size: int, alignment: int) -> int:
+        """The offset of ``size`` bytes more."""
+        at = -(-self._end // alignment) * alignment
+        self._end = at + size
+        return at
+
+    def total(self) -> int:
+        """All bytes, a multiple of 8."""
+        return -(-self._end // 8) * 8
+
+
+def _width(scorer: Scorer) -> int:
+    return len(scorer.base) if isinstance(scorer, Trees) else 0 if isinstance(scorer, Opaque) else len(scorer.bias)
+
+
+def _longest_path(nodes: Sequence[Node]) -> int:
+    longest = [1] * len(nodes)
+    for k in range(len(nodes) - 1, -1, -1):
+        longest[k] = 1 + max([longest[t] for t in targets_of(nodes[k])], default=0)
+    return longest[0]

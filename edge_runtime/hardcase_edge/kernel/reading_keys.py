@@ -1,0 +1,75 @@
+"""Keys: where a session keeps readings themselves, for ensembles that are code beside the kernel.
+
+Code compares a reading with a number as cheaply as its rank, so the rank need not be found: a threshold on a rank
+column is a bound of the reading's order-preserving key (``layout.to_key``). A sensor whose rank columns such ensembles
+read keeps the keys of all its readings, as its struct has them; columns that scale readings keep their codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..program.definition import CODE_MAX, Program, Rank, Trees
+from ..program.format import to_key
+
+__all__ = ["MAX_SENSOR_BYTES", "Keys"]
+
+MAX_SENSOR_BYTES = 4096  # of readings; a sensor that gives more has codes as in tables, which take less memory
+_SIZE = {"i32": 4, "f32": 4, "f64": 8}
+
+
+class Keys:
+    """Keys that the ensembles with these numbers read."""
+
+    def __init__(self, program: Program, inlined: Iterable[int]) -> None:
+        self._p = program
+        self._place: dict[int, int] = {}  # of a feature, in bytes from the first key
+        self._owner = {f: k for k, s in enumerate(program.sensors) for f in s.features}
+        self.sensors: dict[int, int] = {}  # where the keys of a sensor begin
+        self.n_bytes = 0
+        read = {self._owner[program.columns[c].feature] for k in inlined for c in self._ranks(k)}
+        for sensor in sorted(read):
+            self._lay(sensor)
+
+    def _lay(self, sensor: int) -> None:
+        """Keys lie as the readings in their struct do, which begins at a multiple of 8."""
+        places, end = {}, 0
+        for f in self._p.sensors[sensor].features:
+            size = _SIZE[self._p.features[f].dtype]
+            places[f] = end + -end % size
+            end = places[f] + size
+        if end > MAX_SENSOR_BYTES:
+            return
+        self.sensors[sensor] = self.n_bytes
+        self._place.update((f, self.n_bytes + at) for f, at in places.items())
+        self.n_bytes += end + -end % 8
+
+    def _ranks(self, scorer: int) -> set[int]:
+        """Rank columns that an ensemble's nodes read."""
+        s = self._p.scorers[scorer]
+        assert isinstance(s, Trees)
+        columns = {s.columns[k] for tree in s.trees for k in tree.splits}
+        return {c for c in columns if isinstance(self._p.columns[c].rule, Rank)}
+
+    def has(self, column: int) -> bool:
+        """Whether this column is read as a key."""
+        column_ = self._p.columns[column]
+        return isinstance(column_.rule, Rank) and column_.feature in self._place
+
+    def place(self, column: int) -> int:
+        """Where the key of this column's reading lies, in bytes from the first key."""
+        return self._place[self._p.columns[column].feature]
+
+    def bound(self, column: int, threshold: int) -> int | None:
+        """The largest key whose code is at most the threshold; None: every reading's is."""
+        column_ = self._p.columns[column]
+        assert isinstance(column_.rule, Rank)
+        rank = threshold + CODE_MAX
+        if rank >= len(column_.rule.thresholds):
+            return None
+        return to_key(column_.rule.thresholds[rank], self._p.features[column_.feature].dtype)
+
+    def sensors_of(self, scorer: int) -> list[int]:
+        """Sensors whose keys an ensemble reads."""
+        owners = {self._owner[self._p.columns[c].feature] for c in self._ranks(scorer)}
+        return sorted(owners & self.sensors.keys())

@@ -1,0 +1,1 @@
+"""The way to the cloud: requests and replies in bytes, and MQTT."""

@@ -1,0 +1,1 @@
+"""The program: a policy as data. Its nodes and scorers, its readings, its costs, its bytes."""

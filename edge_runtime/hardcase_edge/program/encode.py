@@ -1,0 +1,237 @@
+"""A program as tensors. docs/SPEC-program-v1.md section 6 defines every word; ``decoder`` is the way back."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+from ..errors import ProgramError
+from .definition import (
+    MISSING,
+    Acquire,
+    Affine,
+    Answer,
+    Branch,
+    Column,
+    Node,
+    Number,
+    Polynomial,
+    Program,
+    Scorer,
+    Select,
+    Slice,
+    Stack,
+    Tree,
+    Trees,
+)
+from .format import (
+    DTYPES,
+    HEADER,
+    KINDS,
+    NODE,
+    PACKED,
+    PACKED_COLUMNS,
+    POOLS,
+    PROGRAM_VERSION,
+    RULES,
+    SCORER,
+    are_held,
+    to_key,
+)
+
+__all__ = ["encode"]
+
+
+class _Writer:
+    def __init__(self, is_draft: bool) -> None:
+        self.is_draft = is_draft
+        self.pools: dict[str, array] = {name: array(code) for name, code in POOLS.items()}  # type: ignore[type-arg]
+        self._seen: dict[tuple[str, tuple[Number, ...]], int] = {}
+
+    def put(self, pool: str, values: Iterable[Number]) -> int:
+        """Offset of these values in a pool; equal runs are stored once."""
+        run = tuple(values)
+        key = (pool, run)
+        if key not in self._seen:
+            self._seen[key] = len(self.pools[pool])
+            try:
+                self.pools[pool].extend(array(POOLS[pool], run))
+            except (OverflowError, TypeError) as error:
+                raise ProgramError(f"a number does not fit the {pool} pool: {error}; quantise it first") from error
+        return self._seen[key]
+
+    def numbers(self, pool: str, values: Iterable[Number]) -> int:
+        """Numbers of a scorer: floats in a draft."""
+        return self.put("f64", [float(v) for v in values]) if self.is_draft else self.put(pool, values)
+
+
+def encode(program: Program, *, is_draft: bool = False) -> dict[str, array]:  # type: ignore[type-arg]
+    """Tensors of a program: ``program`` (32-bit words) and the pools that are not empty.
+
+    Raises
+    ------
+    ProgramError
+        When a number does not fit its field.
+    """
+    w = _Writer(is_draft)
+    up = program.uplink
+    words: list[int] = [
+        PROGRAM_VERSION,
+        int(is_draft),
+        len(program.features),
+        len(program.sensors),
+        len(program.columns),
+        len(program.scorers),
+        len(program.nodes),
+        program.n_classes,
+        program.max_item_size,
+        w.put("i64", (up.per_request, up.per_byte, up.cloud_per_request)),
+        up.request_bytes,
+        w.put("i32", up.features),
+        len(up.features),
+    ]
+    words += [0] * (HEADER - len(words))
+    for f in program.features:
+        words += [DTYPES.index(f.dtype), int(f.nullable)]
+    for s in program.sensors:
+        words += [w.put("i32", s.features), len(s.features), w.put("i64", s.cost), len(s.cost)]
+    for c in program.columns:
+        words += _column(w, c, program.features[c.feature].dtype)
+    for scorer in program.scorers:
+        words += _padded(_scorer(w, scorer), SCORER)
+    for node in program.nodes:
+        words += _padded(_node(w, node), NODE)
+    try:
+        tensors = {"program": array("i", words)}
+    except (OverflowError, TypeError) as error:
+        raise ProgramError(f"a program word is no integer of 32 bits: {error}") from error
+    return {**{k: p for k, p in w.pools.items() if p}, **tensors}
+
+
+def _padded(words: list[int], size: int) -> list[int]:
+    return words + [0] * (size - len(words))
+
+
+def _column(w: _Writer, column: Column, dtype: str) -> list[int]:
+    rule = column.rule
+    if isinstance(rule, Affine):
+        fields = (rule.frac, rule.mul, rule.add, rule.shift, rule.low, rule.high)
+        return [column.feature, 0, w.put("i64", fields), len(fields)]
+    if not are_held(rule.thresholds, dtype):
+        odd = next(t for t in rule.thresholds if not are_held([t], dtype))
+        raise ProgramError(f"no {dtype} is exactly the threshold {odd!r}; round it down to one first")
+    keys = [to_key(t, dtype) for t in rule.thresholds]
+    return [column.feature, 1, w.put("i64" if dtype == "f64" else "i32", keys), len(keys)]
+
+
+def _scorer(w: _Writer, s: Scorer) -> list[int]:
+    if isinstance(s, Polynomial):
+        substitutes = [MISSING if x is None else x for x in s.substitutes]
+        is_packed, terms, kept = _terms(w, s)
+        return [
+            0,
+            len(s.columns),
+            w.put("i32", s.columns),
+            w.put("i16", substitutes),
+            len(s.terms),
+            len(s.terms[0]) if s.terms else 1,
+            terms,
+            len(s.bias),
+            s.weight_bits + PACKED * is_packed,
+            kept,
+            w.numbers("i64", s.bias),
+            s.constant,
+        ]
+    if isinstance(s, Trees):
+        records = [x for tree in s.trees for x in _tree(w, tree)]
+        return [
+            1,
+            len(s.columns),
+            w.put("i32", s.columns),
+            len(s.base),
+            w.numbers("i64", s.base),
+            len(s.trees),
+            w.put("i32", records),
+        ]
+    if isinstance(s, Stack):
+        weights = [x for row in s.weights for x in row]
+        return [
+            2,
+            s.trees,
+            len(s.members),
+            w.put("i32", s.members),
+            len(s.bias),
+            w.numbers("i16", weights),
+            w.numbers("i64", s.bias),
+        ]
+    blob = array("b", s.blob)
+    return [
+        3,
+        len(s.features),
+        w.put("i32", s.features),
+        w.put("i8", blob),
+        len(blob),
+        len(s.low),
+        w.put("i64", s.low),
+        w.put("i64", s.high),
+    ]
+
+
+def _terms(w: _Writer, s: Polynomial) -> tuple[bool, int, int]:
+    """Whether a polynomial's terms and weights are packed (where that is smaller), and the offsets of both."""
+    positions = [x for term in s.terms for x in term]
+    weights = [x for row in s.weights for x in row]
+    kept = [x for x in weights if x]
+    saved = len(positions) - len(weights) / 8 + (len(weights) - len(kept)) * s.weight_bits / 8
+    if w.is_draft or len(s.columns) > PACKED_COLUMNS or saved <= 0:
+        return False, w.put("i16", positions), w.numbers(f"i{s.weight_bits}", weights)
+    bits = [int(x != 0) for x in weights] + [0] * (-len(weights) % 8)
+    mask = array("b", bytes(sum(bits[at + k] << k for k in range(8)) for at in range(0, len(bits), 8)))
+    return True, w.put("i8", [*positions, *mask]), w.put(f"i{s.weight_bits}", kept)
+
+
+def _tree(w: _Writer, t: Tree) -> list[int]:
+    slots = [2 * c + (0 if left else 1) for c, left in zip(t.splits, t.missing_left, strict=True)]
+    return [
+        t.output,
+        t.width,
+        len(t.splits),
+        int(bool(t.children)),
+        w.put("i16", slots),
+        w.put("i16", t.thresholds),
+        w.put("i16", [x for pair in t.children for x in pair]),
+        w.numbers("i16", t.leaves),
+    ]
+
+
+def _node(w: _Writer, n: Node) -> list[int]:
+    if isinstance(n, Acquire):
+        return [0, w.put("i32", n.sensors), len(n.sensors), n.then, n.otherwise]
+    if isinstance(n, Branch):
+        return [
+            1,
+            *_slice_words(n.scores),
+            RULES.index(n.rule),
+            len(n.targets),
+            w.put("i32", n.targets),
+            w.numbers("i64", (n.threshold,)),
+            len(n.bracket),
+            w.put("i32", [x for pair in n.bracket for x in pair]),
+        ]
+    if isinstance(n, Select):
+        records = [x for c in n.candidates for x in (c.max_size, w.put("i64", c.cost), len(c.cost), c.target)]
+        return [2, len(n.candidates), w.put("i32", records), n.otherwise]
+    if isinstance(n, Answer):
+        return [
+            3,
+            *_slice_words(n.scores),
+            KINDS.index(n.kind),
+            len(n.margins),
+            w.numbers("i64", n.margins),
+            w.put("i16", n.confidences),
+        ]
+    return [4, w.put("i32", n.sensors), len(n.sensors), n.fallback]
+
+
+def _slice_words(s: Slice) -> list[int]:
+    return [s.scorer, s.start, s.stop]

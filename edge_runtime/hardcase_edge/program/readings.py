@@ -1,0 +1,98 @@
+"""Columns: a reading becomes an int16 code, by integer arithmetic only.
+
+A reading enters as a number or None and leaves ``normalise`` as exactly the value its declared type holds, or None.
+Minus zero is zero, whatever is not finite is missing. Then a rule makes the code; MISSING is the code of None.
+docs/SPEC-program-v1.md section 3.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+
+from .definition import CODE_MAX, Affine, Column, Number, Rank
+
+__all__ = ["MAX_REQUEST_BYTES", "Coder", "fixed", "make_coder", "normalise", "request_bytes"]
+
+MAX_REQUEST_BYTES = 65_536
+_REQUEST = struct.Struct("<BBHI16s32s")
+
+Coder = Callable[[Number], int]
+Reading = Number | None
+
+I32_MIN, I32_MAX = -(2**31), 2**31 - 1
+
+
+def normalise(values: Sequence[Reading], dtypes: Sequence[str]) -> list[Reading]:
+    """Readings as their declared types hold them; None for what is missing, not finite or out of range.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When a reading is not a number, text among them, or there are too few or too many (a failed sensor, to the
+        caller).
+    """
+    out: list[Reading] = []
+    for value, dtype in zip(values, dtypes, strict=True):
+        if value is None:
+            out.append(None)
+            continue
+        if dtype == "i32" and value.__class__ is int:
+            out.append(value if I32_MIN < value <= I32_MAX else None)
+            continue
+        number = value if value.__class__ is float else _number(value)
+        if not math.isfinite(number):
+            out.append(None)
+        elif dtype == "i32":
+            whole = int(value)
+            # INT32_MIN is the wire's mark for missing
+            out.append(whole if whole == value and I32_MIN < whole <= I32_MAX else None)
+        elif dtype == "f32":
+            number = array("f", (number,))[0] + 0.0
+            out.append(number if math.isfinite(number) else None)
+        else:
+            out.append(number + 0.0)
+    return out
+
+
+def _number(value: object) -> float:
+    if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
+        raise TypeError(f"a reading is a {type(value).__name__}, not a number")  # float() would read text
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return math.inf  # an integer beyond every float: out of range
+
+
+def fixed(x: Number, frac: int) -> int:
+    """``floor(x * 2**frac)``, exactly, held within 32 bits."""
+    n, d = x.as_integer_ratio()
+    value = (n << frac) // d if frac >= 0 else n // (d << -frac)
+    return I32_MIN if value < I32_MIN else min(value, I32_MAX)
+
+
+def make_coder(column: Column) -> Coder:
+    """The function from a present reading to this column's code."""
+    rule = column.rule
+    if isinstance(rule, Rank):
+        thresholds = list(rule.thresholds)
+        return lambda x: bisect_left(thresholds, x) - CODE_MAX
+    return _affine(rule)
+
+
+def _affine(rule: Affine) -> Coder:
+    frac, mul, add, shift, low, high = rule.frac, rule.mul, rule.add, rule.shift, rule.low, rule.high
+
+    def code(x: Number) -> int:
+        value = (fixed(x, frac) * mul + add) >> shift
+        return low if value < low else min(value, high)
+
+    return code
+
+
+def request_bytes(dtypes: Sequence[str]) -> int:
+    """Length of a request that carries readings of these types, in bytes."""
+    return _REQUEST.size + sum(8 if d == "f64" else 4 for d in dtypes)

@@ -1,0 +1,1 @@
+"""Where readings come from: recorded files, thermal zones, functions of the user."""

@@ -1,0 +1,151 @@
+"""Scorers in pure Python: codes in, integer scores out (floats for a draft).
+
+``prepare`` turns a scorer's data into a function once; a session calls it with its codes. Codes come in pairs: slot
+2c is column c with missing as -32768, slot 2c+1 with missing as +32767, so that a tree step is one comparison
+whichever way missing goes (``verifier`` keeps thresholds of missing-right nodes below 32767).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from operator import mul
+from typing import Any
+
+from ..program.definition import MISSING, Number, Opaque, Polynomial, Program, Stack, Tree, Trees
+
+__all__ = ["ScoreFunction", "prepare", "prepare_tree", "walk"]
+
+ScoreFunction = Callable[[list[int]], list[Number]]
+
+MAX_PADDED_DEPTH = 6  # up to here all trees of an ensemble are walked level by level, without asking where they end
+
+
+def prepare(program: Program, index: int, roots: dict[int, list[Any]] | None = None) -> ScoreFunction:
+    """The scoring function of scorer ``index``; Opaque scorers are prepared by ``tflite``.
+
+    ``roots`` keeps prepared trees by scorer, so that the stacks on an ensemble share its trees.
+    """
+    scorer = program.scorers[index]
+    if isinstance(scorer, Polynomial):
+        return _polynomial(scorer)
+    if isinstance(scorer, Opaque):
+        from .tflite import prepare_opaque
+
+        return prepare_opaque(scorer)
+    roots = {} if roots is None else roots
+    below = scorer.trees if isinstance(scorer, Stack) else index
+    ensemble = program.scorers[below]
+    assert isinstance(ensemble, Trees)
+    if below not in roots:
+        roots[below] = [prepare_tree(tree, ensemble.columns) for tree in ensemble.trees]
+    return _stack(scorer, roots[below]) if isinstance(scorer, Stack) else _trees(ensemble, roots[below])
+
+
+# ---------------------------------------------------------------- trees
+
+
+def prepare_tree(tree: Tree, columns: Sequence[int]) -> Any:
+    """Nested ``(slot, threshold, left, right)`` tuples; a leaf is a list of its values."""
+    width, n = tree.width, len(tree.splits)
+    leaves = [list(tree.leaves[k : k + width]) for k in range(0, len(tree.leaves), width)]
+    if n == 0:
+        return leaves[0]
+    made: list[Any] = [None] * n
+    for i in range(n - 1, -1, -1):
+        if tree.children:
+            left, right = tree.children[i]
+        else:  # heap order: positions from n on are leaves
+            left, right = (c if c < n else n - 1 - c for c in (2 * i + 1, 2 * i + 2))
+        slot = 2 * columns[tree.splits[i]] + (0 if tree.missing_left[i] else 1)
+        pair = [made[c] if c >= 0 else leaves[-1 - c] for c in (left, right)]
+        made[i] = (slot, tree.thresholds[i], *pair)
+    return made[0]
+
+
+def walk(node: Any, codes: list[int]) -> list[Number]:
+    """The leaf that these codes reach."""
+    while node.__class__ is tuple:
+        slot, threshold, left, right = node
+        node = left if codes[slot] <= threshold else right
+    leaf: list[Number] = node
+    return leaf
+
+
+def _trees(scorer: Trees, roots: Sequence[Any]) -> ScoreFunction:
+    groups: dict[tuple[int, int, int], list[Any]] = {}
+    for tree, root in zip(scorer.trees, roots, strict=True):
+        depth = depth_of(root)
+        depth = depth if depth <= MAX_PADDED_DEPTH else 0
+        groups.setdefault((tree.output, tree.width, depth), []).append(_padded(root, depth))
+    base = list(scorer.base)
+    plan = [(output, range(depth), group) for (output, _, depth), group in groups.items()]
+
+    def score(codes: list[int]) -> list[Number]:
+        out = base.copy()
+        for output, levels, nodes in plan:
+            for _ in levels:
+                nodes = [a if codes[slot] <= threshold else b for slot, threshold, a, b in nodes]
+            if not levels:
+                nodes = [walk(node, codes) for node in nodes]
+            at = output
+            for total in map(sum, zip(*nodes, strict=True)):
+                out[at] += total
+                at += 1
+        return out
+
+    return score
+
+
+def depth_of(root: Any) -> int:
+    """Most steps from a prepared root to a leaf, or just more than ``MAX_PADDED_DEPTH``."""
+    level, depth = [root], 0
+    while depth <= MAX_PADDED_DEPTH and (level := [n for n in level if n.__class__ is tuple]):
+        level = [child for node in level for child in node[2:]]
+        depth += 1
+    return depth
+
+
+def _padded(node: Any, depth: int) -> Any:
+    """The same tree with all leaves at this depth."""
+    if depth == 0:
+        return node
+    slot, threshold, left, right = node if node.__class__ is tuple else (0, 0, node, node)
+    return slot, threshold, _padded(left, depth - 1), _padded(right, depth - 1)
+
+
+def _stack(scorer: Stack, roots: Sequence[Any]) -> ScoreFunction:
+    members = [roots[m] for m in scorer.members]
+    rows = [list(w) for w in scorer.weights]
+    bias = list(scorer.bias)
+
+    def score(codes: list[int]) -> list[Number]:
+        outputs = [walk(root, codes)[0] for root in members]
+        return [b + sum(map(mul, row, outputs)) for b, row in zip(bias, rows, strict=True)]
+
+    return score
+
+
+# ---------------------------------------------------------------- polynomials
+
+
+def _polynomial(scorer: Polynomial) -> ScoreFunction:
+    inputs = list(zip([2 * c for c in scorer.columns], scorer.substitutes, strict=True))
+    constant, terms = scorer.constant, scorer.terms
+    linear = all(term == (k,) for k, term in enumerate(terms))
+    rows = [list(w) for w in scorer.weights]
+    bias = list(scorer.bias)
+
+    def score(codes: list[int]) -> list[Number]:
+        x = []
+        for slot, substitute in inputs:
+            code = codes[slot]
+            if code == MISSING:
+                assert substitute is not None  # proved by the verifier
+                code = substitute
+            x.append(code)
+        x.append(constant)
+        products = x if linear else [prod([x[k] for k in term]) for term in terms]
+        return [b + sum(map(mul, row, products)) for b, row in zip(bias, rows, strict=True)]
+
+    return score

@@ -1,0 +1,391 @@
+"""The session: one decision, from the first sensor to the answer. No I/O, no clock (as h11 does for HTTP).
+
+    session = machine.session(budget=micro_units)
+    while not isinstance(action := session.next_action(), Decision):
+        NeedSensors: read them all, then session.feed({sensor: readings or None if it failed})
+        NeedReply:   send its readings; then session.reply(...), or session.no_reply() when time is up
+
+What a session promises, whatever it is fed: it ends; it never asks for a sensor twice; declared costs never pass
+the budget, re-sent requests included.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+from ..base.record import record
+from ..errors import SessionError
+from ..program.cost import Meter, evaluate_polynomial
+from ..program.definition import (
+    ARGMAX,
+    CODE_MAX,
+    MARGIN,
+    MISSING,
+    THRESHOLD,
+    Acquire,
+    Answer,
+    Branch,
+    Column,
+    Forward,
+    Node,
+    Number,
+    Opaque,
+    Polynomial,
+    Program,
+    Rank,
+    Select,
+    Slice,
+    Trees,
+)
+from ..program.readings import Coder, Reading, make_coder, normalise
+from .scoring import ScoreFunction, prepare
+
+__all__ = ["CLOUD", "DEGRADED", "LOCAL", "Decision", "Machine", "NeedReply", "NeedSensors", "Session", "margin_of"]
+
+LOCAL, CLOUD, DEGRADED = "local", "cloud", "degraded"
+NOT_READINGS = (str, bytes, bytearray, memoryview, Mapping, Set)  # iterable, but no sequence of numbers
+
+
+@record(frozen=True, slots=True)
+class NeedSensors:
+    """Read all these sensors, then ``feed``."""
+
+    sensors: tuple[int, ...]
+
+
+@record(frozen=True, slots=True)
+class NeedReply:
+    """Ask the HPC with these readings (in the uplink's order, None for missing), then ``reply`` or ``no_reply``."""
+
+    readings: tuple[Reading, ...]
+
+
+@record(frozen=True, slots=True)
+class Decision:
+    """The end of a session. ``result``: a class index, or the value of a "value" answer."""
+
+    result: Number
+    confidence: int  # basis points
+    route: str  # LOCAL, CLOUD or DEGRADED (wanted the cloud, had no reply)
+    cost: int  # micro-units, metered
+    sensors: tuple[int, ...]  # bought, failed ones included, in order of index
+    trace: tuple[int, ...]  # nodes visited
+
+
+class Machine:
+    """A program made ready to run; immutable, shared by any number of sessions."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.nodes: tuple[Node, ...] = program.nodes
+        roots: dict[int, list[Any]] = {}
+        self.score: list[ScoreFunction] = [prepare(program, k, roots) for k in range(len(program.scorers))]
+        self.is_opaque = [isinstance(s, Opaque) for s in program.scorers]
+        self.scorer_sensors = _sensors_of_scorers(program)
+        self.missing_codes = [MISSING, -MISSING - 1] * len(program.columns)
+        self.dtypes = [tuple(program.features[f].dtype for f in s.features) for s in program.sensors]
+        self.nullable = [[program.features[f].nullable for f in s.features] for s in program.sensors]
+        by_feature: dict[int, list[int]] = {}
+        for c, column in enumerate(program.columns):
+            by_feature.setdefault(column.feature, []).append(c)
+        self.coders = [
+            [
+                (k, 2 * c, *_rank_or_coder(program.columns[c]))
+                for k, f in enumerate(sensor.features)
+                for c in by_feature.get(f, [])
+            ]
+            for sensor in program.sensors
+        ]
+        self._meters: dict[int, Meter] = {}
+
+    def session(self, **settings: Any) -> Session:
+        """A session of this machine; ``Session`` says what may be set."""
+        return Session(self, **settings)
+
+    def meter(self, item_size: int) -> Meter:
+        """The cost meter for items of this size; only the last one is kept."""
+        meter = self._meters.get(item_size)
+        if meter is None:
+            meter = Meter(self.program, item_size)
+            self._meters = {item_size: meter}
+        return meter
+
+
+def _rank_or_coder(column: Column) -> tuple[list[Number], Coder]:
+    """A rank column's thresholds, which the session looks up itself, and the function for what else a column is."""
+    return list(column.rule.thresholds) if isinstance(column.rule, Rank) else [], make_coder(column)
+
+
+def _sensors_of_scorers(program: Program) -> list[set[int]]:
+    owner = {f: s for s, sensor in enumerate(program.sensors) for f in sensor.features}
+    out: list[set[int]] = []
+    for scorer in program.scorers:
+        if isinstance(scorer, Opaque):
+            out.append({owner[f] for f in scorer.features})
+        elif isinstance(scorer, Polynomial | Trees):
+            out.append({owner[program.columns[c].feature] for c in scorer.columns})
+        else:
+            out.append(out[scorer.trees])
+    return out
+
+
+class Session:
+    """One decision.
+
+    Parameters
+    ----------
+    machine : Machine
+    budget : int or None
+        Hard limit of the declared cost, in micro-units; None for none.
+    item_size : int
+        Between 1 and the program's ``max_item_size``; sensor costs may depend on it.
+    dead : iterable of int
+        Sensors known not to work: never asked for, never charged.
+    cloud : bool
+        False when the cloud cannot be reached: forwarding then buys nothing and the fallback answers, degraded.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        budget: int | None = None,
+        item_size: int = 1,
+        dead: Iterable[int] = (),
+        cloud: bool = True,
+    ) -> None:
+        if not 1 <= item_size <= machine.program.max_item_size:
+            raise SessionError(f"item size {item_size} is outside 1 to {machine.program.max_item_size}")
+        self._machine = machine
+        self._meter = machine.meter(item_size)
+        self._budget = budget
+        self._item_size = item_size
+        self._cloud = cloud
+        self._codes = machine.missing_codes.copy()
+        self._readings: dict[int, Reading] = {}
+        self._bought: set[int] = set()
+        self._failed = set(dead)
+        self._scores: dict[int, list[Number]] = {}
+        self._spent = 0  # declared, in micro-units
+        self._saved = 0  # declared minus actual, as sensors reported it
+        self._degraded = False
+        self._at = 0
+        self._trace: list[int] = []
+        self._waiting: NeedSensors | NeedReply | None = None
+        self._decision: Decision | None = None
+
+    # ------------------------------------------------------------ the protocol
+
+    def next_action(self) -> NeedSensors | NeedReply | Decision:
+        """What to do next; the same action again until it has been done."""
+        while self._decision is None and self._waiting is None:
+            node = self._machine.nodes[self._at]
+            if not self._trace or self._trace[-1] != self._at:
+                self._trace.append(self._at)
+            if isinstance(node, Acquire):
+                self._acquire(node)
+            elif isinstance(node, Branch):
+                self._at = self._branch(node)
+            elif isinstance(node, Answer):
+                self._answer(node)
+            elif isinstance(node, Forward):
+                self._forward(node)
+            else:
+                self._at = self._select(node)
+        action = self._decision or self._waiting
+        assert action is not None
+        return action
+
+    def feed(self, readings: Mapping[int, Sequence[Reading] | None], costs: Mapping[int, int] | None = None) -> None:
+        """Give the readings of every sensor asked for; None (or too few, or not numbers) for one that failed.
+
+        ``costs`` may say what a sensor really cost, in micro-units, where that is less than declared; what is no
+        integer from 0 to the declared cost is not believed.
+        """
+        if not isinstance(self._waiting, NeedSensors):
+            raise SessionError("readings were fed, but the session did not ask for any; call next_action first")
+        asked = self._waiting.sensors
+        if set(readings) != set(asked):
+            raise SessionError(f"readings of sensors {sorted(readings)} were fed, {sorted(asked)} were asked for")
+        for sensor in asked:
+            declared = self._meter.sensor_costs[sensor]
+            self._spent += declared
+            self._bought.add(sensor)
+            actual = declared if costs is None else costs.get(sensor, declared)
+            if type(actual) is int and 0 <= actual < declared:
+                self._saved += declared - actual
+            if not self._take(sensor, readings[sensor]):
+                self._failed.add(sensor)
+        used = self._machine.scorer_sensors
+        self._scores = {k: v for k, v in self._scores.items() if used[k].isdisjoint(asked)}
+        self._waiting = None
+
+    def reply(self, result: int, confidence: int) -> None:
+        """The HPC's answer: a class index (a value, in a program of values) and its confidence in basis points."""
+        self._needs_reply()
+        n_classes = self._machine.program.n_classes
+        if not 0 <= confidence <= 10_000 or (n_classes and not 0 <= result < n_classes):
+            raise SessionError(f"a reply of class {result}, confidence {confidence}; there are {n_classes} classes")
+        self._decide(result, confidence, CLOUD)
+
+    def no_reply(self) -> None:
+        """Time is up: the fallback answers, marked degraded."""
+        node = self._needs_reply()
+        self._degraded = True
+        self._at = node.fallback
+        self._waiting = None
+
+    def resend(self) -> bool:
+        """Charge one more transmission of the request; False (and no charge) if the budget forbids it."""
+        self._needs_reply()
+        if not self._fits(self._meter.request_cost):
+            return False
+        self._spent += self._meter.request_cost
+        return True
+
+    # ------------------------------------------------------------ nodes
+
+    def _acquire(self, node: Acquire) -> None:
+        missing = tuple([s for s in node.sensors if s not in self._bought])
+        if not self._failed.isdisjoint(node.sensors) or not self._fits(self._meter.buy(missing)):
+            self._at = node.otherwise
+        elif missing:
+            self._waiting = NeedSensors(missing)  # comes back to this node, then with nothing missing
+        else:
+            self._at = node.then
+
+    def _forward(self, node: Forward) -> None:
+        missing = tuple([s for s in node.sensors if s not in self._bought and s not in self._failed])
+        if not self._cloud:
+            self._degraded = True
+            self._at = node.fallback
+        elif not self._fits(self._meter.buy(missing) + self._meter.request_cost):
+            self._at = node.fallback
+        elif missing:
+            self._waiting = NeedSensors(missing)
+        else:
+            self._spent += self._meter.request_cost
+            read = self._readings.get
+            self._waiting = NeedReply(tuple(read(f) for f in self._machine.program.uplink.features))
+
+    def _select(self, node: Select) -> int:
+        for candidate in node.candidates:
+            if self._item_size <= candidate.max_size and self._fits(
+                evaluate_polynomial(candidate.cost, self._item_size)
+            ):
+                return candidate.target
+        return node.otherwise
+
+    def _branch(self, node: Branch) -> int:
+        scores = self._slice(node.scores)
+        targets = node.targets
+        order: Sequence[int]
+        if node.rule == THRESHOLD:
+            order = (1, 0) if scores[0] > node.threshold else (0, 1)
+        elif node.rule == MARGIN:
+            order = (1, 0) if margin_of(scores) >= node.threshold else (0, 1)
+        elif node.rule == ARGMAX:
+            if len(scores) == 1:
+                scores = [0, scores[0]]
+            order = sorted(range(len(targets)), key=lambda k: -scores[k])
+        else:
+            return self._tournament(node, scores)
+        for k in order:
+            if self._can_have(targets[k]):
+                return targets[k]
+        return targets[order[0]]
+
+    def _tournament(self, node: Branch, scores: list[Number]) -> int:
+        targets = node.targets
+        can = [self._can_have(t) for t in targets]
+        if not any(can):
+            can = [True] * len(targets)
+        winners: list[int | None] = [k if ok else None for k, ok in enumerate(can)]
+        for (a, b), score in zip(node.bracket, scores, strict=True):
+            left, right = winners[a], winners[b]
+            winners.append(right if left is None or (right is not None and score > 0) else left)
+        last = winners[-1]
+        assert last is not None
+        return targets[last]
+
+    def _answer(self, node: Answer) -> None:
+        scores = self._slice(node.scores)
+        if node.kind == "value":
+            result, margin = scores[0], scores[0]
+        else:
+            if len(scores) == 1:
+                scores = [0, scores[0]]
+            result, margin = scores.index(max(scores)), margin_of(scores)
+        confidence = node.confidences[sum(1 for m in node.margins if m <= margin)]
+        self._decide(result, confidence, DEGRADED if self._degraded else LOCAL)
+
+    # ------------------------------------------------------------ parts of nodes
+
+    def _take(self, sensor: int, values: Sequence[Reading] | None) -> bool:
+        """Keep one sensor's readings as codes; False if it failed."""
+        machine = self._machine
+        dtypes, nullable = machine.dtypes[sensor], machine.nullable[sensor]
+        if values is None or (values.__class__ is not list and isinstance(values, NOT_READINGS)):
+            return False
+        try:
+            held = normalise(values, dtypes)
+        except Exception:  # whatever a foreign number raises when it is looked at, its sensor has failed
+            return False
+        if None in held and any(x is None and not may for x, may in zip(held, nullable, strict=True)):
+            return False
+        codes = self._codes
+        for k, slot, thresholds, code in machine.coders[sensor]:
+            x = held[k]
+            if x is not None:
+                codes[slot] = codes[slot + 1] = bisect_left(thresholds, x) - CODE_MAX if thresholds else code(x)
+        self._readings.update(zip(machine.program.sensors[sensor].features, held, strict=True))
+        return True
+
+    def _slice(self, part: Slice) -> list[Number]:
+        scores = self._scores.get(part.scorer)
+        if scores is None:
+            scores = self._compute(part.scorer)
+            self._scores[part.scorer] = scores
+        return scores[part.start : part.stop]
+
+    def _compute(self, scorer: int) -> list[Number]:
+        if self._machine.is_opaque[scorer]:
+            opaque = self._machine.program.scorers[scorer]
+            assert isinstance(opaque, Opaque)
+            return self._machine.score[scorer]([self._readings[f] for f in opaque.features])  # type: ignore[misc]
+        return self._machine.score[scorer](self._codes)
+
+    def _can_have(self, target: int) -> bool:
+        node = self._machine.nodes[target]
+        if isinstance(node, Acquire):
+            if not self._failed.isdisjoint(node.sensors):
+                return False
+            return self._fits(self._meter.buy([s for s in node.sensors if s not in self._bought]))
+        if isinstance(node, Forward):
+            wanted = [s for s in node.sensors if s not in self._bought and s not in self._failed]
+            return self._fits(self._meter.buy(wanted) + self._meter.request_cost)
+        return True
+
+    def _fits(self, cost: int) -> bool:
+        return self._budget is None or self._spent + cost <= self._budget
+
+    def _needs_reply(self) -> Forward:
+        node = self._machine.nodes[self._at]
+        if not isinstance(self._waiting, NeedReply) or not isinstance(node, Forward):
+            raise SessionError("a reply came, but the session did not ask for one; call next_action first")
+        return node
+
+    def _decide(self, result: Number, confidence: int, route: str) -> None:
+        self._waiting = None
+        cost, sensors = self._spent - self._saved, tuple(sorted(self._bought))
+        self._decision = Decision(result, confidence, route, cost, sensors, tuple(self._trace))
+
+
+def margin_of(scores: Sequence[Number]) -> Number:
+    """Best minus second; of a pair (0, s), its distance."""
+    if len(scores) == 1:
+        return abs(scores[0])
+    second, best = sorted(scores)[-2:]
+    return best - second

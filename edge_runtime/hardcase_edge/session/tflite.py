@@ -1,0 +1,107 @@
+"""A user's TFLite model as a scorer: raw readings in, declared integers out. Unproved: nobody sees its insides.
+
+The model has one float32 input, of shape (n,) or (1, n) for n features, and one output with as many numbers as the
+scorer declares. The verifier sees to it that no reading is missing; NaN would stand for one. An output is rounded
+(half to even) and held within its declared [low, high]; what is no number becomes low. Needs ``ai-edge-litert`` or
+``tflite-runtime``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from ..errors import BundleError
+from ..program.definition import Number, Opaque
+from ..program.readings import Reading
+
+__all__ = ["open_interpreter", "prepare_opaque"]
+
+INTERPRETERS = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter")
+
+
+def prepare_opaque(scorer: Opaque) -> Callable[[Sequence[Reading]], list[Number]]:
+    """The scoring function of an opaque scorer.
+
+    Raises
+    ------
+    BundleError
+        There is no interpreter here, or the model is none, or not of the declared shape.
+    """
+    interpreter = open_interpreter(scorer.blob)
+    inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
+    if len(inputs) != 1 or len(outputs) != 1:
+        raise BundleError(f"the TFLite model has {len(inputs)} inputs and {len(outputs)} outputs; one of each is read")
+    _check_shape("input", inputs[0], len(scorer.features))
+    _check_shape("output", outputs[0], len(scorer.low))
+    if inputs[0]["dtype"].__name__ != "float32":
+        raise BundleError(f"the TFLite model's input is {inputs[0]['dtype'].__name__}, float32 is expected")
+    shape = inputs[0]["shape"]
+    into, out_of = inputs[0]["index"], outputs[0]["index"]
+    ranges = list(zip(scorer.low, scorer.high, strict=True))
+
+    def score(readings: Sequence[Reading]) -> list[Number]:
+        row = [math.nan if x is None else float(x) for x in readings]
+        try:
+            interpreter.set_tensor(into, _float32(row).reshape(shape))
+            interpreter.invoke()
+            values = interpreter.get_tensor(out_of).reshape(-1).tolist()
+        except (RuntimeError, ValueError) as error:
+            raise BundleError(f"the TFLite model failed: {_line(error)}; do not use this bundle here") from error
+        return [_held(value, low, high) for value, (low, high) in zip(values, ranges, strict=True)]
+
+    return score
+
+
+def open_interpreter(blob: bytes, remedy: str = "export it again") -> Any:
+    """An interpreter of this file on one thread, its tensors allocated; ``remedy`` for one that is none.
+
+    Raises
+    ------
+    BundleError
+        There is none here, or the file cannot be opened.
+    """
+    for name in INTERPRETERS:
+        try:
+            module = import_module(name)
+        except ImportError:
+            continue
+        try:
+            interpreter = module.Interpreter(model_content=blob, num_threads=1)
+            interpreter.allocate_tensors()
+        except SystemError as error:  # tflite-runtime was built for numpy 1
+            raise BundleError(
+                f"{name.partition('.')[0]} does not work with this numpy; pip install 'numpy<2', or ai-edge-litert"
+            ) from error
+        except (RuntimeError, ValueError) as error:
+            raise BundleError(f"the TFLite model cannot be opened: {_line(error)}; {remedy}") from error
+        return interpreter
+    raise BundleError(
+        "a TFLite model is to be run, and there is no interpreter here; pip install ai-edge-litert "
+        "(32-bit Raspberry Pi: tflite-runtime)"
+    )
+
+
+def _check_shape(what: str, details: dict[str, Any], count: int) -> None:
+    shape = [int(n) for n in details["shape"]]
+    if shape not in ([count], [1, count]):
+        raise BundleError(f"the TFLite model's {what} has the shape {shape}, [1, {count}] is expected")
+
+
+def _float32(row: list[float]) -> Any:
+    import numpy
+
+    with numpy.errstate(over="ignore"):  # a large f64 reading is infinite in float32, and so says the model's author
+        return numpy.array(row).astype(numpy.float32)
+
+
+def _held(value: float, low: int, high: int) -> int:
+    if value != value:
+        return low
+    return round(min(max(value, low), high))
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

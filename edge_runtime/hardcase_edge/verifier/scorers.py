@@ -1,0 +1,196 @@
+"""What each scorer can reach: a bound per output, so that no sum leaves its integer: rules V11 to V20.
+
+Bounds are on the sum of absolute values, so they hold for every partial sum in any order, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from ..base.record import record
+from ..errors import ProgramError
+from ..program.definition import CODE_MAX, Affine, Column, Number, Opaque, Polynomial, Program, Stack, Tree, Trees
+from .require import I32, SAFE, in_range, integers, need, whole
+from .tree_shapes import Outline, shape_of
+
+__all__ = ["Proved", "prove_scorer"]
+
+MAX_TREE_COLUMNS = 16_383  # a slot is 2 * position + 1, in 16 bits
+MAX_TREE_NODES = 32_767  # a child is -1 - leaf, in 16 bits
+
+
+@record(frozen=True, slots=True)
+class Proved:
+    """What is known of a scorer once its rules hold."""
+
+    outputs: tuple[int, ...]  # each output's largest absolute value
+    operations: int  # tree steps, multiplications and additions
+    leaves: tuple[int, ...] = ()  # each tree's largest absolute leaf
+    outline: Outline = Outline((), frozenset())  # of an ensemble
+
+
+def prove_scorer(program: Program, index: int, before: Sequence[Proved]) -> Proved:
+    """Check scorer ``index``; ``before`` holds what was proved of those before it.
+
+    Raises
+    ------
+    ProgramError
+        A rule does not hold.
+    """
+    s, what = program.scorers[index], f"scorer {index}"
+    if isinstance(s, Polynomial):
+        proved = _polynomial(program, s, what)
+    elif isinstance(s, Trees):
+        proved = _trees(program, s, what)
+    elif isinstance(s, Stack):
+        proved = _stack(program, s, what, before)
+    else:
+        proved = _opaque(program, s, what)
+    need(len(proved.outputs) >= 1, f"{what} has no output")
+    return proved
+
+
+# ---------------------------------------------------------------- sums of products
+
+
+def _polynomial(p: Program, s: Polynomial, what: str) -> Proved:
+    in_range(s.columns, len(p.columns), f"{what}: column")
+    need(len(s.substitutes) == len(s.columns), f"{what}: one substitute per column is needed")
+    integers([s.constant], f"{what}: the constant", CODE_MAX)
+    need(s.weight_bits in (8, 16), f"{what}: weights of {s.weight_bits} bits")
+    for c, substitute in zip(s.columns, s.substitutes, strict=True):
+        if substitute is not None:
+            integers([substitute], f"{what}: a substitute", CODE_MAX)
+        elif p.features[p.columns[c].feature].nullable:
+            feature = p.columns[c].feature
+            raise ProgramError(f"{what} reads feature {feature}, which may be missing, and has no substitute for it")
+    sizes = [_code_bound(p.columns[c]) for c in s.columns] + [abs(s.constant)]
+    sizes = [max(q, abs(x or 0)) for q, x in zip(sizes, (*s.substitutes, None), strict=True)]
+    products = [_product(term, s, sizes, what) for term in s.terms]
+    outputs = _sums(s.weights, s.bias, products, 2 ** (s.weight_bits - 1) - 1, what, "terms")
+    degree = len(s.terms[0]) if s.terms else 0
+    return Proved(outputs, len(s.terms) * (len(s.bias) + degree) + len(s.bias))
+
+
+def _product(term: tuple[int, ...], s: Polynomial, sizes: list[int], what: str) -> int:
+    need(1 <= len(term) <= 3 and len(term) == len(s.terms[0]), f"{what}: terms are not of one degree, 1 to 3")
+    in_range(term, len(sizes), f"{what}: term position")
+    product = 1
+    for j in term:
+        product *= sizes[j]
+    return product
+
+
+def _sums(
+    rows: Sequence[Sequence[Number]],
+    bias: Sequence[Number],
+    sizes: Sequence[int],
+    limit: int,
+    what: str,
+    inputs: str,
+) -> tuple[int, ...]:
+    need(len(rows) == len(bias), f"{what}: {len(rows)} rows of weights for {len(bias)} outputs")
+    integers(bias, f"{what}: a bias")
+    reached = []
+    for row, b in zip(rows, bias, strict=True):
+        need(len(row) == len(sizes), f"{what}: {len(row)} weights for {len(sizes)} {inputs}")
+        integers(row, f"{what}: a weight", limit)
+        reached.append(int(abs(b) + sum([abs(w) * q for w, q in zip(row, sizes, strict=True)])))
+    top = max(reached, default=0)
+    need(top < SAFE, f"{what}: a sum may reach {top} and leave 64 bits")
+    return tuple(reached)
+
+
+def _code_bound(column: Column) -> int:
+    return max(abs(column.rule.low), abs(column.rule.high)) if isinstance(column.rule, Affine) else CODE_MAX
+
+
+# ---------------------------------------------------------------- trees
+
+
+def _trees(p: Program, s: Trees, what: str) -> Proved:
+    in_range(s.columns, len(p.columns), f"{what}: column")
+    need(len(s.columns) <= MAX_TREE_COLUMNS, f"{what}: {len(s.columns)} columns, at most {MAX_TREE_COLUMNS}")
+    integers(s.base, f"{what}: a base score")
+    outputs = [int(abs(b)) for b in s.base]
+    leaves, shapes = [], []
+    splits: set[tuple[int, bool]] = set()
+    for t, tree in enumerate(s.trees):
+        try:
+            reached = _tree(tree, len(s.columns), len(outputs))
+            shapes.append(shape_of(tree))
+        except ProgramError as error:
+            raise ProgramError(f"{what}, tree {t}: {error}") from None
+        splits.update(zip(tree.splits, tree.missing_left, strict=True))
+        leaves.append(max(reached))
+        for j, size in enumerate(reached, tree.output):
+            outputs[j] += size
+    top = max(outputs, default=0)
+    need(top <= I32, f"{what}: a sum may reach {top} and leave 32 bits")
+    work = len(s.base) + sum([shape.depth + shape.width for shape in shapes])
+    return Proved(tuple(outputs), work, tuple(leaves), Outline(tuple(shapes), frozenset(splits)))
+
+
+def _tree(tree: Tree, n_columns: int, n_outputs: int) -> list[int]:
+    """The largest absolute leaf of each of its outputs. That no node leads back is for ``shape_of`` to see.
+
+    There may be thousands of trees, so what is said when a rule does not hold is only put in words then.
+    """
+    n, width = len(tree.splits), tree.width
+    if width < 1 or not 0 <= tree.output <= n_outputs - width:
+        raise ProgramError(f"outputs {tree.output} to {tree.output + width} of {n_outputs}")
+    if n > MAX_TREE_NODES:
+        raise ProgramError(f"{n} nodes, at most {MAX_TREE_NODES}")
+    if not len(tree.thresholds) == len(tree.missing_left) == n or len(tree.leaves) != (n + 1) * width:
+        raise ProgramError(f"{n} nodes want {n} thresholds and {n + 1} leaves of width {width}")
+    in_range(tree.splits, n_columns, "column position")
+    whole(tree.leaves, "a leaf")
+    columns = [sorted(tree.leaves[j::width]) for j in range(width)]
+    reached = [int(max(-column[0], column[-1])) for column in columns]
+    if max(reached) > CODE_MAX:
+        odd = next(leaf for leaf in tree.leaves if abs(leaf) > CODE_MAX)
+        raise ProgramError(f"a leaf is {odd}, outside +-{CODE_MAX}")
+    integers(tree.thresholds, "a threshold", CODE_MAX)
+    if CODE_MAX in tree.thresholds and (CODE_MAX, False) in zip(tree.thresholds, tree.missing_left, strict=True):
+        raise ProgramError(f"the threshold {CODE_MAX} would send missing to the left")  # missing is +32767 there
+    if not tree.children:
+        need((n + 1) & n == 0, f"{n} nodes are no complete tree")
+        return reached
+    need(len(tree.children) == n, f"{len(tree.children)} pairs of children for {n} nodes")
+    if sorted(chain.from_iterable(tree.children)) != [*range(-n - 1, 0), *range(1, n)]:
+        raise ProgramError("every node but the first, and every leaf, must be the child of exactly one node")
+    return reached
+
+
+def _stack(p: Program, s: Stack, what: str, before: Sequence[Proved]) -> Proved:
+    need(0 <= s.trees < len(before), f"{what}: stands on scorer {s.trees}, which must come before it")
+    below = p.scorers[s.trees]
+    if not isinstance(below, Trees):
+        raise ProgramError(f"{what}: stands on scorer {s.trees}, which has no trees")
+    in_range(s.members, len(below.trees), f"{what}: tree")
+    need(len(set(s.members)) == len(s.members), f"{what} names a tree twice")
+    for m in s.members:
+        width = below.trees[m].width
+        if width != 1:
+            raise ProgramError(f"{what}: tree {m} has leaves of width {width}, not 1")
+    known = before[s.trees]
+    outputs = _sums(s.weights, s.bias, [known.leaves[m] for m in s.members], CODE_MAX, what, "trees")
+    work = sum([known.outline.shapes[m].depth for m in s.members]) + (len(s.members) + 1) * len(s.bias)
+    return Proved(outputs, work)
+
+
+# ---------------------------------------------------------------- opaque: declared, not proved
+
+
+def _opaque(p: Program, s: Opaque, what: str) -> Proved:
+    in_range(s.features, len(p.features), f"{what}: feature")
+    for f in s.features:
+        if p.features[f].nullable:
+            raise ProgramError(f"{what} reads feature {f}, which may be missing, and has no substitute for it")
+    need(len(s.low) == len(s.high), f"{what}: {len(s.low)} lower and {len(s.high)} upper bounds")
+    integers(s.low, f"{what}: a lower bound", SAFE - 1)
+    integers(s.high, f"{what}: an upper bound", SAFE - 1)
+    for low, high in zip(s.low, s.high, strict=True):
+        need(low <= high, f"{what}: the declared range {low} to {high} is empty")
+    return Proved(tuple([max(abs(a), abs(b)) for a, b in zip(s.low, s.high, strict=True)]), 0)

@@ -1,0 +1,1 @@
+"""What training leaves: the front and its rows."""

@@ -1,0 +1,133 @@
+"""Does the program say what its source says? Counted on rows, and estimated for all others.
+
+For classes what counts is the label. Rounding can flip one only where the source's two best scores are nearly alike, so
+the share of flips to expect is how dense rows lie there, times how far scores are apart on average.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_edge.program.definition import Program
+
+from ..sources.reference import labels_of_scores
+from ..sources.source import CLASS, Source
+from .batch_scores import scores_of
+from .leaves import Summed
+
+__all__ = ["Match", "compare", "float_bound", "margins", "score_size"]
+
+NEAR = 50  # rows next to a tie that say how dense they lie
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What was found on ``n`` rows. ``off``: the largest difference of scores there, in the source's unit.
+
+    ``differ``: labels that differ, or values further apart than the bound. ``ties``: labels that differ where the
+    source's two best scores are nearer than the rounding of its own sums, so that it tells them apart by chance.
+    ``expected``: labels that rounding ours flips in 100,000 rows like these, by estimate.
+    """
+
+    n: int
+    differ: int
+    ties: int
+    off: float
+    expected: float
+    beside: str
+
+    @property
+    def agreement(self) -> float:
+        """The share of rows that are the same."""
+        return 1 - self.differ / self.n
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "rows": self.n, "differ": self.differ, "ties": self.ties, "off": self.off,
+            "expected_per_100000": self.expected, "beside": self.beside,
+        }  # fmt: skip
+
+
+def compare(
+    source: Source,
+    summed: Summed,
+    program: Program,
+    X: NDArray[np.float64],
+    said: NDArray[Any] | None,
+    exact: NDArray[np.float64],
+) -> Match:
+    """The program beside its source on rows that both can read.
+
+    Parameters
+    ----------
+    program : whose last scorer is the last of ``summed``
+    X : (n, n_features) float64, NaN for missing
+    said : (n,) what the source itself says, class indices or values; None to take it from ``exact``
+    exact : (n, n_outputs) its scores by ``reference``
+    """
+    found = scores_of(program, len(program.scorers) - 1, X)
+    steps = found - int(source.ties_up and source.linear is None)
+    off = np.abs(steps / summed.scale - exact)
+    beside = "its own numbers in float64" if said is None else source.name
+    slack = float_bound(source, X)
+    if source.kind == CLASS:
+        said = labels_of_scores(exact, ties_up=source.ties_up) if said is None else said
+        differ = labels_of_scores(found) != said
+        close = margins(exact) <= 2 * slack
+        counts = int((differ & ~close).sum()), int((differ & close).sum())
+        return Match(
+            len(X), *counts, float(off.max()), _expected(exact[~close], (steps / summed.scale)[~close]), beside
+        )
+    said = exact[:, 0] if said is None else np.asarray(said, dtype=np.float64).ravel()
+    apart = np.abs(steps[:, 0] / summed.scale - said)
+    differ = apart > float(summed.off.max()) / summed.scale + slack
+    return Match(len(X), int(differ.sum()), 0, float(apart.max()), 0.0, beside)
+
+
+def margins(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Best score minus second of each row, (n,); of one score its size."""
+    if scores.shape[1] == 1:
+        return np.abs(scores[:, 0])
+    top = np.partition(scores, -2, axis=1)
+    return np.asarray(top[:, -1] - top[:, -2])
+
+
+def float_bound(source: Source, X: NDArray[np.float64]) -> float:
+    """How far the source's own sums, rounded after each addition, can be from exact ones."""
+    eps = 2.0**-24 if source.sums == "f32" else 2.0**-53
+    if source.linear is not None:
+        size = (np.abs(X) @ np.abs(source.linear.weights).T + np.abs(source.linear.bias)).max()
+        return float(2 * eps * (X.shape[1] + 1) * size)
+    added = max(
+        sum(t.output <= o < t.output + t.leaves.shape[1] for t in source.trees) for o in range(len(source.base))
+    )
+    return float(2 * eps * (added + 1) * score_size(source))
+
+
+def score_size(source: Source) -> float:
+    """The largest score that trees can add up to."""
+    size = np.abs(np.array(source.base, dtype=np.float64))
+    for t in source.trees:
+        size[t.output : t.output + t.leaves.shape[1]] += np.abs(t.leaves).max(axis=0)
+    return float(size.max())
+
+
+def _expected(exact: NDArray[np.float64], found: NDArray[np.float64]) -> float:
+    """Labels in 100,000 that rounding may be expected to flip; ties are left out."""
+    if len(exact) == 0:
+        return 0.0
+    if exact.shape[1] == 1:
+        moved = np.abs(found - exact)[:, 0]
+    else:
+        best = np.argpartition(exact, -2, axis=1)[:, -2:]
+        moved = np.abs(np.diff(np.take_along_axis(found - exact, best, axis=1), axis=1))[:, 0]
+    margin = margins(exact)
+    near = min(NEAR, len(margin)) - 1
+    width = float(np.partition(margin, near)[near])
+    density = (near + 1) / len(margin) / width
+    return 1e5 * density * float(moved.mean()) / 2

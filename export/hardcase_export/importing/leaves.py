@@ -1,0 +1,168 @@
+"""Leaves as integers: exactly where they are shares of small whole numbers, else as fine as 16 or 31 bits allow.
+
+A leaf is stored as ``round((leaf - centre) * scale)``; each tree's centre moves into the base. Cheapest first:
+
+- *exact*: all leaves are whole multiples of 1/scale, so sums are exact too and so are ties;
+- *16 bits*: one number per leaf, a sum is off by at most ``Summed.off`` steps;
+- *31 bits*: two trees of one shape per output hold the high and the low half, a stack adds them by 32767 and 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_edge.program.definition import CODE_MAX, Scorer, Stack, Tree, Trees
+from hardcase_edge.verifier.require import I32, SAFE
+
+from ..sources.source import MEAN, Source
+from .trees import Shape
+
+__all__ = ["BITS", "Summed", "sum_exactly", "sum_in_16", "sum_in_31"]
+
+BITS = ("exact", "16", "31")
+MANY = {"16": 27_720, "31": 232_792_560}  # every number to 12, and to 22, divides them: shares in such parts stay exact
+HIGH = CODE_MAX  # what a step of the high half counts
+PARTS = {"f32": (1_000, 2.0**-23), "f64": (CODE_MAX, 2.0**-45)}  # smallest share looked for; what its rounding may cost
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """The scorers that sum the leaves; ``scale`` steps make one unit of the source's score.
+
+    ``off``: (n_outputs,) how many steps a score can be away from the exact sum of the source's leaves.
+    """
+
+    scorers: tuple[Scorer, ...]
+    scale: float
+    off: NDArray[np.float64]
+    bits: str
+
+
+def sum_exactly(source: Source, shapes: Sequence[Shape]) -> Summed | None:
+    """Whole numbers that are in the ratios of the source's leaves; None where there are none in 16 bits."""
+    parts = 1
+    for values in (np.array(source.base), *(t.leaves for t in source.trees)):
+        for v in np.unique(values).tolist():
+            parts = math.lcm(parts, _parts(v, *PARTS[source.sums]))
+            if parts * max(1.0, abs(v)) > CODE_MAX:
+                return None
+    exact = [t.leaves for t in source.trees]
+    leaves = [np.rint(v * parts).astype(np.int64) for v in exact]
+    if any(int(np.abs(v).max()) > CODE_MAX for v in leaves):
+        return None
+    made = _trees(source, shapes, leaves, [round(b * parts) + source.ties_up for b in source.base])
+    off = _off(source, exact, leaves, parts)
+    return Summed((made,), float(parts), off, "exact") if made is not None and off.max() < 0.25 else None
+
+
+def _parts(v: float, most: int, slack: float) -> int:
+    """Into how many parts a whole is divided to have v of them, give or take rounding; more than fit where none do."""
+    near = Fraction(v).limit_denominator(most)
+    return near.denominator if abs(float(near) - v) <= slack * max(1.0, abs(v)) else CODE_MAX + 1
+
+
+def sum_in_16(source: Source, shapes: Sequence[Shape]) -> Summed:
+    """One integer of 16 bits per leaf."""
+    centred, centres = _centred(source)
+    most = max((float(np.abs(v).max()) for v in centred), default=0.0)
+    reach = _reach(source, centred, centres)
+    scale = min(CODE_MAX / most if most else math.inf, (I32 - 2 - len(centred)) / reach if reach else math.inf, 2.0**60)
+    scale = _divisible(source, scale, MANY["16"])
+    leaves = [np.rint(v * scale).astype(np.int64) for v in centred]
+    base = [round(c * scale) for c in centres]
+    made = _trees(source, shapes, leaves, [b + source.ties_up for b in base])
+    assert made is not None
+    off = _off(source, centred, leaves, scale) + np.abs(np.array(base) - np.array(centres) * scale)
+    return Summed((made,), scale, off, "16")
+
+
+def sum_in_31(source: Source, shapes: Sequence[Shape]) -> Summed:
+    """Two integers of 16 bits per leaf and output."""
+    centred, centres = _centred(source)
+    most = max((float(np.abs(v).max()) for v in centred), default=0.0)
+    reach = _reach(source, centred, centres)
+    scale = min(HIGH * (CODE_MAX - 1) / most if most else math.inf, SAFE / 4 / reach if reach else math.inf, 2.0**60)
+    scale = _divisible(source, scale, MANY["31"])
+    base = [round(c * scale) for c in centres]
+    trees: list[Tree] = []
+    rows: list[tuple[int, int]] = []  # output and weight of each tree
+    wholes = [np.rint(v * scale).astype(np.int64) for v in centred]
+    for tree, shape, whole in zip(source.trees, shapes, wholes, strict=True):
+        high = (whole + HIGH // 2) // HIGH
+        for j in range(whole.shape[1]):
+            for half, weight in ((high[:, j], HIGH), ((whole - high * HIGH)[:, j], 1)):
+                trees.append(_tree(shape, half[:, None], 0))
+                rows.append((tree.output + j, weight))
+    weights = tuple(tuple(w if o == k else 0 for o, w in rows) for k in range(len(base)))
+    columns = tuple(range(_n_columns(shapes)))
+    stack = Stack(0, tuple(range(len(trees))), weights, tuple(b + source.ties_up for b in base))
+    off = _off(source, centred, wholes, scale) + np.abs(np.array(base) - np.array(centres) * scale)
+    return Summed((Trees(columns, (0,), tuple(trees)), stack), scale, off, "31")
+
+
+# ---------------------------------------------------------------- parts
+
+
+def _divisible(source: Source, scale: float, by: int) -> float:
+    """For shares the next scale below that many numbers divide, so that equal sums of most shares stay equal."""
+    return float(by * int(scale / by)) if source.link == MEAN and by <= scale < 2.0**53 else scale
+
+
+def _centred(source: Source) -> tuple[list[NDArray[np.float64]], list[float]]:
+    """Leaves of each tree around 0, and per output the base with what was taken from them; shares stay as they are."""
+    if source.link == MEAN:
+        return [tree.leaves for tree in source.trees], list(source.base)
+    centres = [[b] for b in source.base]
+    centred = []
+    for tree in source.trees:
+        middle = tree.leaves.min(axis=0) / 2 + tree.leaves.max(axis=0) / 2
+        centred.append(tree.leaves - middle)
+        for j, c in enumerate(middle.tolist(), tree.output):
+            centres[j].append(c)
+    return centred, [math.fsum(c) for c in centres]
+
+
+def _reach(source: Source, centred: Sequence[NDArray[np.float64]], centres: Sequence[float]) -> float:
+    """The largest score that any output can have."""
+    top = np.abs(np.array(centres))
+    for tree, v in zip(source.trees, centred, strict=True):
+        top[tree.output : tree.output + v.shape[1]] += np.abs(v).max(axis=0)
+    return float(top.max())
+
+
+def _off(
+    source: Source, exact: Sequence[NDArray[np.float64]], made: Sequence[NDArray[np.int64]], scale: float
+) -> NDArray[np.float64]:
+    """Steps that rounding each tree's worst leaf adds up to, per output."""
+    off = np.zeros(len(source.base))
+    for tree, v, whole in zip(source.trees, exact, made, strict=True):
+        off[tree.output : tree.output + v.shape[1]] += np.abs(whole - v * scale).max(axis=0)
+    return off
+
+
+def _trees(
+    source: Source, shapes: Sequence[Shape], leaves: Sequence[NDArray[np.int64]], base: Sequence[int]
+) -> Trees | None:
+    """The ensemble; None where its sums could leave 32 bits."""
+    top = np.abs(np.array(base, dtype=np.int64))
+    for tree, v in zip(source.trees, leaves, strict=True):
+        top[tree.output : tree.output + v.shape[1]] += np.abs(v).max(axis=0)
+    if int(top.max()) > I32:
+        return None
+    made = tuple(_tree(s, v, t.output) for t, s, v in zip(source.trees, shapes, leaves, strict=True))
+    return Trees(tuple(range(_n_columns(shapes))), tuple(int(b) for b in base), made)
+
+
+def _tree(shape: Shape, leaves: NDArray[np.int64], output: int) -> Tree:
+    flat = tuple(leaves[shape.leaf_of].ravel().tolist())
+    return Tree(output, leaves.shape[1], shape.splits, shape.thresholds, shape.missing_left, shape.children, flat)
+
+
+def _n_columns(shapes: Sequence[Shape]) -> int:
+    return 1 + max((max(s.splits) for s in shapes if s.splits), default=-1)

@@ -1,0 +1,122 @@
+"""From scorers of a source model to a program: buy what it reads, answer; with a gate, answer or forward."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hardcase_edge.program.definition import (
+    THRESHOLD,
+    Acquire,
+    Answer,
+    Branch,
+    Column,
+    Feature,
+    Forward,
+    Polynomial,
+    Program,
+    Scorer,
+    Sensor,
+    Slice,
+    Stack,
+    Trees,
+    Uplink,
+)
+from hardcase_edge.program.readings import request_bytes
+
+from ..sources.source import CLASS, LOGISTIC, MEAN, Source
+from .leaves import Summed
+
+__all__ = ["Parts", "gated", "plain"]
+
+LEVELS = (*(k / 20 for k in range(2, 20)), 0.99, 0.999)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Columns and scorers that stand on no others; ``answer`` reads the last scorer."""
+
+    columns: tuple[Column, ...]
+    scorers: tuple[Scorer, ...]
+    answer: Answer
+
+    @classmethod
+    def of(cls, source: Source, columns: Sequence[Column], summed: Summed) -> Parts:
+        """The parts of a source whose columns and scorers are made."""
+        scores = Slice(len(summed.scorers) - 1, 0, len(source.base))
+        margins, confidences = _confidences(source, summed.scale) if source.kind == CLASS else ((), (0,))
+        return cls(tuple(columns), summed.scorers, Answer(scores, source.kind, margins, confidences))
+
+    def behind(self, columns: int, scorers: int) -> Parts:
+        """The same parts in a program that already has so many columns and scorers."""
+        moved: list[Scorer] = []
+        for s in self.scorers:
+            if isinstance(s, Stack):
+                moved.append(replace(s, trees=s.trees + scorers))
+            elif isinstance(s, Trees | Polynomial):
+                moved.append(replace(s, columns=tuple(c + columns for c in s.columns)))
+        scores = replace(self.answer.scores, scorer=self.answer.scores.scorer + scorers)
+        return Parts(self.columns, tuple(moved), replace(self.answer, scores=scores))
+
+
+def plain(features: Sequence[Feature], sensors: Sequence[Sensor], model: Parts, n_classes: int) -> Program:
+    """A program of its own: one Acquire of the sensors that the model reads, one Answer."""
+    read = _sensors(sensors, model.columns)
+    nodes = (Acquire(read, 1, 1), model.answer) if read else (model.answer,)
+    return Program(tuple(features), tuple(sensors), Uplink(), model.columns, model.scorers, nodes, n_classes)
+
+
+def gated(
+    features: Sequence[Feature],
+    sensors: Sequence[Sensor],
+    gate: Parts,
+    lpc: Parts,
+    n_classes: int,
+    *,
+    threshold: int = 0,
+    uplink: Uplink | None = None,
+) -> Program:
+    """A gate of two classes before a low-cost model: class 1, a score above ``threshold`` steps, forwards.
+
+    The gate's sensors are bought first, then what the model still needs; a request carries all features.
+    ``uplink``: its three costs; the length of a request is filled in.
+    """
+    first, rest = _sensors(sensors, gate.columns), _sensors(sensors, lpc.columns)
+    lpc = lpc.behind(len(gate.columns), len(gate.scorers))
+    if gate.answer.scores.stop != 1:
+        raise ValueError(f"a gate has one score, this one has {gate.answer.scores.stop}")
+    up = replace(
+        uplink or Uplink(),
+        request_bytes=request_bytes([f.dtype for f in features]),
+        features=tuple(range(len(features))),
+    )
+    nodes = (
+        Acquire(first, 1, 1),
+        Branch(gate.answer.scores, THRESHOLD, (3, 2), threshold),
+        Forward(tuple(range(len(sensors))), 3),
+        Acquire(rest, 4, 4),
+        lpc.answer,
+    )
+    columns, scorers = gate.columns + lpc.columns, gate.scorers + lpc.scorers
+    return Program(tuple(features), tuple(sensors), up, columns, scorers, nodes, n_classes)
+
+
+def _sensors(sensors: Sequence[Sensor], columns: Sequence[Column]) -> tuple[int, ...]:
+    """The sensors that give these columns' features."""
+    owner = {f: k for k, sensor in enumerate(sensors) for f in sensor.features}
+    return tuple(sorted({owner[c.feature] for c in columns}))
+
+
+def _confidences(source: Source, scale: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The least share that the source can have given the best class at a margin; of two classes, that share."""
+    n = max(2, len(source.base))
+    if source.link not in (MEAN, LOGISTIC):
+        return (), (0,)
+    table: dict[int, int] = {}
+    for p in LEVELS:
+        if p <= 1 / n:
+            continue
+        margin = (n * p - 1) / (n - 1) if source.link == MEAN else math.log(p * (n - 1) / (1 - p))
+        table[math.ceil(margin * source.unit * scale)] = round(10_000 * p)
+    return tuple(table), (10_000 // n, *table.values())

@@ -1,0 +1,1 @@
+"""Floats to integers, and the proof on rows that decisions stay the same."""

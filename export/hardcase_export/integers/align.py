@@ -1,0 +1,117 @@
+"""Move integer thresholds by the few steps that rounding cost them.
+
+A threshold that training put on a score which occurs, or close beside one, may land on the wrong side of that score's
+rounded value. On unlabelled rows both scores can be seen, and the threshold that parts the integers as the draft
+parts its floats can be taken. Where several part them equally well, the one nearest to plain rounding is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_edge.program.definition import (
+    MARGIN,
+    MISSING,
+    THRESHOLD,
+    Branch,
+    Node,
+    Opaque,
+    Polynomial,
+    Program,
+    Slice,
+)
+from hardcase_edge.session.session import Machine, margin_of
+from hardcase_edge.verifier.verify import verify
+
+from .decide import codes_of, readings_of
+from .uses import margins, products, scores_of
+
+__all__ = ["align", "code_table"]
+
+REACH = 64  # integer steps a threshold may move
+EXACT = 2.0**52  # sums of floats below this are sums of integers
+
+
+def align(draft: Program, program: Program, X: NDArray[np.float64]) -> Program:
+    """The program with its ``threshold`` and ``margin`` branches set as the draft decides on rows X.
+
+    Parameters
+    ----------
+    draft, program : Program
+        Before and after ``quantise``.
+    X : (n, n_features) float64, NaN = missing
+        No label is seen.
+    """
+    codes = codes_of(program, readings_of(program, X))
+    table = _table(codes)
+    before, after = Machine(draft), Machine(program)
+    pairs: dict[tuple[Slice, str], tuple[NDArray[Any], NDArray[Any]]] = {}  # many branches may compare the same scores
+    nodes: list[Node] = []
+    for old, node in zip(draft.nodes, program.nodes, strict=True):
+        if _can_move(node, program):
+            assert isinstance(old, Branch)
+            assert isinstance(node, Branch)
+            key = (node.scores, node.rule)
+            if key not in pairs:
+                pairs[key] = (_values(before, old, codes, table), _values(after, node, codes, table))
+            node = _align(old, node, *pairs[key])
+        nodes.append(node)
+    aligned = replace(program, nodes=tuple(nodes))
+    verify(aligned)
+    return aligned
+
+
+def _can_move(node: Node, program: Program) -> bool:
+    return (
+        isinstance(node, Branch)
+        and node.rule in (THRESHOLD, MARGIN)
+        and not isinstance(program.scorers[node.scores.scorer], Opaque)
+    )
+
+
+def code_table(program: Program, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Every column's codes of rows X, (n, n_columns), all sensors read."""
+    return _table(codes_of(program, readings_of(program, X)))
+
+
+def _table(codes: Sequence[list[int]]) -> NDArray[np.float64]:
+    return np.array(codes, dtype=np.float64).reshape(len(codes), -1)[:, ::2]
+
+
+def _align(old: Branch, node: Branch, floats: NDArray[Any], integers: NDArray[Any]) -> Node:
+    is_margin = node.rule == MARGIN
+    wanted = floats >= float(old.threshold) if is_margin else floats > float(old.threshold)
+    steps = integers - node.threshold
+    best, best_wrong = 0, len(integers) + 1
+    for move in sorted(range(-REACH, REACH + 1), key=abs):  # nearest first
+        wrong = int(np.sum((steps >= move if is_margin else steps > move) != wanted))
+        if wrong < best_wrong:
+            best, best_wrong = move, wrong
+        if wrong == 0:
+            break
+    return replace(node, threshold=node.threshold + best)
+
+
+def _values(machine: Machine, node: Branch, codes: Sequence[list[int]], table: NDArray[np.float64]) -> NDArray[Any]:
+    """What the branch compares, per row on which its scorer may run."""
+    part = node.scores
+    scorer = machine.program.scorers[part.scorer]
+    here = np.ones(len(codes), dtype=bool)
+    if isinstance(scorer, Polynomial):
+        needed = [c for c, sub in zip(scorer.columns, scorer.substitutes, strict=True) if sub is None]
+        here = (table[:, needed] != MISSING).all(axis=1)
+        values = products(scorer, table[here])
+        largest = np.abs(values) @ np.abs(np.array(scorer.weights, dtype=np.float64)).T if len(values) else values
+        if largest.max(initial=0.0) + max(map(abs, scorer.bias)) < EXACT:
+            mine = scores_of(scorer, values)[:, part.start : part.stop]
+            return margins(mine) if node.rule == MARGIN else mine[:, 0]
+    score, out = machine.score[part.scorer], []
+    for row in (codes[k] for k in np.flatnonzero(here).tolist()):
+        scores = score(row)[part.start : part.stop]
+        out.append(margin_of(scores) if node.rule == MARGIN else scores[0])
+    return np.array(out)

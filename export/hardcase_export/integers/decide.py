@@ -1,0 +1,117 @@
+"""Run programs, drafts too, over rows with the device's own machine, session and meter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_edge.errors import InputError
+from hardcase_edge.kernel.machine import decide, open_machine
+from hardcase_edge.program.cost import to_unit
+from hardcase_edge.program.definition import MISSING, Program
+from hardcase_edge.program.readings import Reading, make_coder, normalise
+from hardcase_edge.session.session import CLOUD, Decision
+
+__all__ = ["Figures", "Reply", "codes_of", "decide", "decisions", "figures", "readings_of"]
+
+Reply = tuple[int, int]  # class index, confidence in basis points
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a program does on labelled rows. ``cost``: mean, in the user's unit; rates are shares of 1."""
+
+    accuracy: float
+    cost: float
+    forward_rate: float
+    n: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+def readings_of(program: Program, X: NDArray[np.float64]) -> list[list[Reading]]:
+    """Rows (n, n_features) with NaN for missing, as readings that their declared types hold.
+
+    Raises
+    ------
+    InputError
+        The rows do not have the program's number of features.
+    """
+    wanted = len(program.features)
+    if X.ndim != 2 or X.shape[1] != wanted:
+        raise InputError(f"the rows have the shape {X.shape}, the program reads {wanted} features per row")
+    dtypes = [f.dtype for f in program.features]
+    return [normalise(row, dtypes) for row in X.tolist()]
+
+
+def codes_of(program: Program, rows: Sequence[Sequence[Reading]]) -> list[list[int]]:
+    """Every column's two codes per row, as a session holds them once all is bought."""
+    coders = [(c.feature, make_coder(c)) for c in program.columns]
+    out = []
+    for row in rows:
+        codes: list[int] = []
+        for feature, code in coders:
+            x = row[feature]
+            codes += (MISSING, -MISSING - 1) if x is None else (code(x),) * 2
+        out.append(codes)
+    return out
+
+
+def decisions(
+    program: Program,
+    X: NDArray[np.float64],
+    hpc: Sequence[int] | NDArray[np.int64] | None,
+    confidence: Sequence[int] | NDArray[np.int64] | None = None,
+    *,
+    budget: int | None = None,
+    dead: Sequence[int] = (),
+    progress: Callable[[int], None] | None = None,
+) -> list[Decision]:
+    """One decision per row.
+
+    Parameters
+    ----------
+    program : Program
+        A draft or a quantised one.
+    X : (n, n_features) float64, NaN = missing
+    hpc : (n,) class index the HPC would reply with, or None where the cloud never answers
+    confidence : (n,) basis points said with it; 0 if not given
+    budget : micro-units per decision, or None
+    dead : sensors known not to work
+    progress : called with the number of rows done, every hundred rows
+    """
+    machine = open_machine(program)
+    rows = readings_of(program, X)
+    replies: list[Reply | None] = [None] * len(rows)
+    if hpc is not None:
+        said = np.zeros(len(rows), np.int64) if confidence is None else np.asarray(confidence)
+        replies = list(zip(np.asarray(hpc).tolist(), said.tolist(), strict=True))
+    out = []
+    for k, (row, reply) in enumerate(zip(rows, replies, strict=True)):
+        out.append(decide(machine, row, reply, budget=budget, dead=dead))
+        if progress is not None and k % 100 == 99:
+            progress(k + 1)
+    return out
+
+
+def figures(made: Sequence[Decision], y: Sequence[int] | NDArray[np.int64]) -> Figures:
+    """Accuracy against class indices ``y`` (n,), mean metered cost and the share answered by the cloud.
+
+    Raises
+    ------
+    InputError
+        There are no rows.
+    """
+    n = len(made)
+    if n == 0:
+        raise InputError("there are no rows to measure on; give at least one")
+    truth = np.asarray(y).tolist()
+    right = sum(d.result == t for d, t in zip(made, truth, strict=True))
+    forwarded = sum(d.route == CLOUD for d in made)
+    return Figures(right / n, to_unit(sum(d.cost for d in made) / n), forwarded / n, n)

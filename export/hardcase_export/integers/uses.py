@@ -1,0 +1,152 @@
+"""A draft's polynomials taken apart by who reads them, with what they say of rows and which rows come to them.
+
+A scorer that holds a state's answer and its matches becomes two, so that each can have its own terms, width and scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_edge.program.definition import (
+    ARGMAX,
+    MARGIN,
+    MISSING,
+    THRESHOLD,
+    TOURNAMENT,
+    Answer,
+    Branch,
+    Node,
+    Polynomial,
+    Program,
+    Scorer,
+    Slice,
+)
+
+__all__ = ["Use", "margins", "outcome", "products", "scores_of", "split", "uses_of"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Use:
+    """A node that reads a scorer, and the rows that come to it, (n,) numbers."""
+
+    number: int
+    node: Branch | Answer
+    rows: NDArray[np.int64]
+
+
+def split(draft: Program) -> Program:
+    """The same program, each polynomial of products parted into runs of outputs that are read together."""
+    scorers: list[Scorer] = []
+    moved: dict[tuple[int, int], tuple[int, int]] = {}  # (scorer, output) -> the same, anew
+    for k, s in enumerate(draft.scorers):
+        runs = _runs(draft, k) if isinstance(s, Polynomial) and _is_product(s) else []
+        if not runs:
+            moved |= {(k, o): (len(scorers), o) for o in range(_n_outputs(draft, k))}
+            scorers.append(s)
+            continue
+        assert isinstance(s, Polynomial)
+        for first, last in runs:
+            moved |= {(k, o): (len(scorers), o - first) for o in range(first, last)}
+            scorers.append(replace(s, weights=s.weights[first:last], bias=s.bias[first:last]))
+    nodes: list[Node] = []
+    for node in draft.nodes:
+        if isinstance(node, Branch | Answer):
+            scorer, start = moved[node.scores.scorer, node.scores.start]
+            width = node.scores.stop - node.scores.start
+            node = replace(node, scores=Slice(scorer, start, start + width))
+        nodes.append(node)
+    return replace(draft, scorers=tuple(scorers), nodes=tuple(nodes))
+
+
+def _is_product(s: Polynomial) -> bool:
+    return bool(s.terms) and len(s.terms[0]) > 1
+
+
+def _n_outputs(draft: Program, k: int) -> int:
+    return max((n.scores.stop for n in _readers(draft, k)), default=0)
+
+
+def _readers(draft: Program, k: int) -> list[Branch | Answer]:
+    return [n for n in draft.nodes if isinstance(n, Branch | Answer) and n.scores.scorer == k]
+
+
+def _runs(draft: Program, k: int) -> list[tuple[int, int]]:
+    """Runs of outputs that slices hold together, in order; outputs that none reads are left out."""
+    runs: list[tuple[int, int]] = []
+    for first, last in sorted({(n.scores.start, n.scores.stop) for n in _readers(draft, k)}):
+        if runs and first < runs[-1][1]:
+            runs[-1] = (runs[-1][0], max(last, runs[-1][1]))
+        else:
+            runs.append((first, last))
+    return runs
+
+
+# ---------------------------------------------------------------- rows
+
+
+def uses_of(draft: Program, traces: Sequence[Sequence[int]]) -> dict[int, list[Use]]:
+    """By polynomial of products, the nodes that read it and the rows that come to them."""
+    came: dict[int, list[int]] = {}
+    for row, trace in enumerate(traces):
+        for k in trace:
+            came.setdefault(k, []).append(row)
+    out: dict[int, list[Use]] = {}
+    for k, node in enumerate(draft.nodes):
+        if isinstance(node, Branch | Answer):
+            scorer = draft.scorers[node.scores.scorer]
+            if isinstance(scorer, Polynomial) and _is_product(scorer):
+                use = Use(k, node, np.array(came.get(k, []), dtype=np.int64))
+                out.setdefault(node.scores.scorer, []).append(use)
+    return out
+
+
+def products(s: Polynomial, codes: Array) -> Array:
+    """Values of a polynomial's terms, (n, n_terms), by codes (n, n_columns); 0 for what may not be missing and is."""
+    x = np.empty((len(codes), len(s.columns) + 1))
+    x[:, -1] = s.constant
+    for k, (column, substitute) in enumerate(zip(s.columns, s.substitutes, strict=True)):
+        code = codes[:, column]
+        x[:, k] = np.where(code == MISSING, 0 if substitute is None else substitute, code)
+    out = np.empty((len(codes), len(s.terms)))
+    for t, term in enumerate(s.terms):
+        out[:, t] = x[:, list(term)].prod(axis=1)
+    return out
+
+
+def scores_of(s: Polynomial, values: Array) -> Array:
+    """(n, n_outputs) of its terms' values."""
+    return values @ np.array(s.weights, dtype=np.float64).T + np.array(s.bias, dtype=np.float64)
+
+
+def outcome(node: Branch | Answer, scores: Array, threshold: float) -> NDArray[np.int64]:
+    """What the node makes of rows by the scorer's scores, (n,), nothing passed over: a class, or a target's place.
+
+    A value answer is not looked at: its polynomial is never thinned.
+    """
+    mine = scores[:, node.scores.start : node.scores.stop]
+    if isinstance(node, Branch) and node.rule == TOURNAMENT:
+        who = [np.full(len(mine), k) for k in range(len(node.targets))]
+        for m, (a, b) in enumerate(node.bracket):
+            who.append(np.where(mine[:, m] > 0, who[b], who[a]))
+        return np.asarray(who[-1], dtype=np.int64)
+    if isinstance(node, Branch) and node.rule == THRESHOLD:
+        return np.asarray(mine[:, 0] > threshold, dtype=np.int64)
+    pair = np.column_stack([np.zeros(len(mine)), mine]) if mine.shape[1] == 1 else mine
+    if isinstance(node, Branch) and node.rule == MARGIN:
+        return np.asarray(margins(mine) >= threshold, dtype=np.int64)
+    assert isinstance(node, Answer) or node.rule == ARGMAX
+    return np.asarray(pair.argmax(axis=1), dtype=np.int64)
+
+
+def margins(scores: Array) -> Array:
+    """Best minus second, (n,); of one score, its distance from 0."""
+    if scores.shape[1] == 1:
+        return np.abs(scores[:, 0])
+    top = np.partition(scores, -2, axis=1)
+    return np.asarray(top[:, -1] - top[:, -2])

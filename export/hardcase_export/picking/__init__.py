@@ -1,0 +1,1 @@
+"""Which point of a front is exported, by loss, budget or a promised risk."""

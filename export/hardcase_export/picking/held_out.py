@@ -1,0 +1,135 @@
+"""Rows that no choice has seen, and what the points of a build do on them as integers."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.errors import InputError
+from hardcase_edge.program.definition import Forward
+from hardcase_edge.session.session import CLOUD
+
+from ..drafts.front import Point
+from ..drafts.rows import Rows, read_rows
+from ..integers.decide import decisions
+from ..integers.point import Made, make_integers, read_draft
+from .risk_test import Counts
+
+__all__ = ["BuildTrial", "HeldOut", "check_unseen", "file_sha256", "read_held_out"]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Labelled rows, the name of the file they come from, and its SHA-256 in hex."""
+
+    rows: Rows
+    name: str
+    sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values: what a manifest says of them."""
+        return {"file": self.name, "sha256": self.sha256, "n": len(self.rows.y)}
+
+
+def read_held_out(build: Path, manifest: Manifest) -> HeldOut:
+    """The calibration rows of a build.
+
+    Raises
+    ------
+    InputError
+        It has none, or they cannot be used.
+    """
+    path = build / "calibration.npz"
+    if not path.is_file():
+        raise InputError(
+            f"{build} has no calibration.npz, for its split names no calibration rows; "
+            "name a table of labelled rows that training has not seen with --calibration"
+        )
+    return HeldOut(read_rows(path, manifest), path.name, file_sha256(path))
+
+
+def check_unseen(held_out: HeldOut, build: Path, manifest: Manifest) -> None:
+    """Refuse the table that the build was trained on, and the rows that its choices were made on.
+
+    Raises
+    ------
+    InputError
+        The file is one of these, byte for byte.
+    """
+    data = manifest.trained.get("data")
+    trained_on = data.get("sha256") if isinstance(data, dict) else None
+    if held_out.sha256 in (trained_on, file_sha256(build / "valid.npz")):
+        raise InputError(f"{held_out.name} holds rows that training has seen; a promise needs rows that it has not")
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hex.
+
+    Raises
+    ------
+    InputError
+        It cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+
+
+@dataclass(frozen=True)
+class BuildTrial:
+    """The trial of ``promised``: a point is quantised when it is asked for, once, and that very program is exported.
+
+    ``legacy``: as the build's ``Front`` has it.
+    """
+
+    build: Path
+    held_out: HeldOut
+    min_agreement: float
+    legacy: str = ""
+    _made: dict[str, Made] = field(default_factory=dict)
+    _counts: dict[str, Counts] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.held_out.name
+
+    @property
+    def rows(self) -> int:
+        return len(self.held_out.rows.y)
+
+    def can_forward(self, point: Point) -> bool:
+        """Whether the point's program has a way to the cloud at all."""
+        return any(isinstance(node, Forward) for node in read_draft(self.build, point, self.legacy)[0].nodes)
+
+    def made(self, point: Point) -> Made:
+        """The point as it will be exported."""
+        assert point.program is not None
+        if point.program not in self._made:
+            self._made[point.program] = make_integers(self.build, point, self.min_agreement, self.legacy)
+        return self._made[point.program]
+
+    def counts(self, point: Point) -> Counts:
+        """What the point's program of integers does on the rows, all sensors working and the cloud replying."""
+        assert point.program is not None
+        if point.program not in self._counts:
+            self._counts[point.program] = count(self.made(point), self.held_out.rows)
+        return self._counts[point.program]
+
+
+def count(made: Made, rows: Rows) -> Counts:
+    """What a program of integers does on these rows; whatever the cloud does not answer is answered locally."""
+    decided = decisions(made.quantised.program, rows.X, rows.hpc, rows.confidence)
+    asked = zip(decided, rows.y.tolist(), rows.hpc.tolist(), strict=True)
+    local = [(d.result == y, f0 == y) for d, y, f0 in asked if d.route != CLOUD]
+    return Counts(
+        rows=len(decided),
+        local=len(local),
+        errors=sum(not right for right, _ in local),
+        worse=sum(not right and f0 for right, f0 in local),
+        better=sum(right and not f0 for right, f0 in local),
+    )

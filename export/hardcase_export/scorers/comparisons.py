@@ -1,0 +1,92 @@
+"""Tree ensembles as comparisons of values: a rank column is the reading itself, so no target need count thresholds.
+
+``code <= t`` on a rank column holds exactly where ``reading <= thresholds[t + 32767]``: both are numbers that the
+feature's type holds, so a target that compares in that type decides alike. Beyond the last threshold every reading
+goes left: the bound is infinite. An affine column is compared by its code, as in the program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hardcase_edge.program.definition import CODE_MAX, Column, Number, Program, Rank, Slice, Stack, Tree, Trees
+
+__all__ = ["Splits", "splits_of", "stacked_splits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """One tree. Node i: left if column ``columns[i]`` is at most ``bounds[i]``, or missing and ``missing_left[i]``.
+
+    ``columns``: of the program. ``children[i]``: (left, right), a larger node or -1-k for leaf k; no nodes: leaf 0.
+    ``leaves``: (n_leaves, width), added to the outputs from ``output`` on.
+    """
+
+    output: int
+    columns: tuple[int, ...]
+    bounds: tuple[Number, ...]
+    missing_left: tuple[bool, ...]
+    children: tuple[tuple[int, int], ...]
+    leaves: tuple[tuple[int, ...], ...]
+
+    @property
+    def width(self) -> int:
+        """How many outputs it adds to."""
+        return len(self.leaves[0])
+
+    @property
+    def depth(self) -> int:
+        """Comparisons on the longest path."""
+        depths = [0] * len(self.children)
+        for i in range(len(depths) - 1, -1, -1):
+            depths[i] = 1 + max(depths[c] if c > 0 else 0 for c in self.children[i])
+        return depths[0] if depths else 0
+
+
+def splits_of(program: Program, part: Slice) -> list[Splits]:
+    """The trees that add to these outputs of an ensemble; output 0 is the slice's first."""
+    scorer = program.scorers[part.scorer]
+    assert isinstance(scorer, Trees)
+    touching = [t for t in scorer.trees if t.output < part.stop and t.output + t.width > part.start]
+    return _split(program, scorer, touching, part)
+
+
+def stacked_splits(program: Program, stack: Stack) -> list[Splits]:
+    """A stack's trees, in the order of its weights."""
+    scorer = program.scorers[stack.trees]
+    assert isinstance(scorer, Trees)
+    return _split(program, scorer, [scorer.trees[m] for m in stack.members], Slice(stack.trees, 0, len(scorer.base)))
+
+
+def _split(program: Program, scorer: Trees, trees: Iterable[Tree], part: Slice) -> list[Splits]:
+    return [_one(tree, [(c, program.columns[c]) for c in scorer.columns], part) for tree in trees]
+
+
+def _one(tree: Tree, columns: list[tuple[int, Column]], part: Slice) -> Splits:
+    n = len(tree.splits)
+    first, last = max(tree.output, part.start), min(tree.output + tree.width, part.stop)
+    heap = tuple((_place(2 * i + 1, n), _place(2 * i + 2, n)) for i in range(n))
+    return Splits(
+        output=first - part.start,
+        columns=tuple(columns[s][0] for s in tree.splits),
+        bounds=tuple(_bound(columns[s][1], t) for s, t in zip(tree.splits, tree.thresholds, strict=True)),
+        missing_left=tree.missing_left,
+        children=tree.children or heap,
+        leaves=tuple(
+            tuple(int(v) for v in tree.leaves[k + first - tree.output : k + last - tree.output])
+            for k in range(0, len(tree.leaves), tree.width)
+        ),
+    )
+
+
+def _place(child: int, n: int) -> int:
+    return child if child < n else n - 1 - child
+
+
+def _bound(column: Column, code: int) -> Number:
+    if not isinstance(column.rule, Rank):
+        return code
+    place = code + CODE_MAX
+    return column.rule.thresholds[place] if place < len(column.rule.thresholds) else math.inf

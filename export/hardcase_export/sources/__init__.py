@@ -1,0 +1,1 @@
+"""Models trained elsewhere, read into plain numbers that are believed only after checks."""

@@ -1,0 +1,222 @@
+"""Source models of ONNX files: one TreeEnsemble or Linear node of ai.onnx.ml, as skl2onnx and onnxmltools write them.
+
+onnxruntime compares and adds in float32 (float64 where the thresholds are); a node names its comparison and where a
+missing reading goes. Nothing but the nodes that carry the label or value from there to an output may stand beside it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_edge.bundle.manifest import Label
+from hardcase_edge.errors import InputError
+
+from .onnx_trees import LINKS, Attributes, trees_source
+from .source import MAX_CLASSES, MAX_FEATURES, NONE, Linear, Source, check_source
+
+__all__ = ["read_onnx"]
+
+MODELS = ("TreeEnsembleClassifier", "TreeEnsembleRegressor", "LinearClassifier", "LinearRegressor")
+CARRIERS = ("Cast", "Identity", "Reshape", "Normalizer", "ZipMap", "Flatten")
+MAX_GRAPH_NODES = 64
+FLOAT, DOUBLE = 1, 11  # of TensorProto
+
+
+def read_onnx(data: bytes) -> Source:
+    """The source model of an ONNX file; what it predicts is asked of onnxruntime, in one thread.
+
+    Raises
+    ------
+    InputError
+        It is damaged, holds another kind of graph, or an attribute leads nowhere.
+    """
+    import onnx
+
+    try:
+        graph = onnx.load_model_from_string(data).graph
+    except Exception as error:  # protobuf has no common base for its own errors
+        raise InputError("the model is no ONNX file, or cut; write it again") from error
+    try:
+        node, scaler = _model_node(graph)
+        type_, n_features = _input(graph)
+        a = {x.name: _value(x) for x in node.attribute}
+        if node.op_type.startswith("Linear"):
+            source = _linear(node, a, n_features, scaler)
+        elif scaler is not None:
+            raise InputError("the ONNX file scales readings before its trees; trees need no scaler, leave it out")
+        else:
+            labels = _labels(a) if node.op_type.endswith("Classifier") else ()
+            source = trees_source(node.op_type, a, n_features, labels, is_double=type_ == DOUBLE)
+        return check_source(_with_predict(source, data, node.output[0], _outputs(graph)))
+    except (KeyError, ValueError, IndexError, TypeError, OverflowError) as error:
+        line = " ".join(str(error).split())[:120]
+        raise InputError(f"the ONNX file is damaged, or not as skl2onnx writes it ({line}); write it again") from error
+
+
+# ---------------------------------------------------------------- the graph
+
+
+def _model_node(graph: Any) -> tuple[Any, Attributes | None]:
+    """The one node that is the model, and the attributes of a Scaler before it."""
+    if len(graph.node) > MAX_GRAPH_NODES:
+        raise InputError(f"the ONNX file has {len(graph.node)} nodes, one model and what carries its output are read")
+    models = [n for n in graph.node if n.op_type in MODELS and n.domain == "ai.onnx.ml"]
+    scalers = [n for n in graph.node if n.op_type == "Scaler"]
+    odd = [n.op_type for n in graph.node if n not in models and n not in scalers and n.op_type not in CARRIERS]
+    if odd or len(models) != 1 or len(scalers) > 1:
+        found = ", ".join(dict.fromkeys(n.op_type for n in graph.node)) or "nothing"
+        raise InputError(f"the ONNX file is a graph of {found[:120]}; one of {', '.join(MODELS)} is expected")
+    model = models[0]
+    at = model.input[0]
+    made = {n.output[0]: n for n in graph.node}
+    scaler = None
+    while at in made:
+        before = made.pop(at)
+        if before.op_type == "Scaler":
+            scaler = {x.name: _value(x) for x in before.attribute}
+        elif before.op_type not in ("Cast", "Identity") or _casts_down(before):
+            raise InputError(f"the ONNX file changes readings by {before.op_type} before the model; leave it out")
+        at = before.input[0]
+    if at != _input_name(graph):
+        raise InputError("the ONNX model does not read the file's one input; write it with one tensor of all features")
+    return model, scaler
+
+
+def _casts_down(node: Any) -> bool:
+    return node.op_type == "Cast" and any(x.name == "to" and x.i not in (FLOAT, DOUBLE) for x in node.attribute)
+
+
+def _inputs(graph: Any) -> list[Any]:
+    held = {x.name for x in graph.initializer}
+    return [x for x in graph.input if x.name not in held]
+
+
+def _input_name(graph: Any) -> str:
+    found = _inputs(graph)
+    if len(found) != 1:
+        raise InputError(f"the ONNX file has {len(found)} inputs; write it with one tensor of all features")
+    return str(found[0].name)
+
+
+def _input(graph: Any) -> tuple[int, int]:
+    """Element type and number of features."""
+    _input_name(graph)
+    tensor = _inputs(graph)[0].type.tensor_type
+    dims = [d.dim_value for d in tensor.shape.dim]
+    if tensor.elem_type not in (FLOAT, DOUBLE) or len(dims) != 2 or not 1 <= dims[1] <= MAX_FEATURES:
+        raise InputError(
+            f"the ONNX input has type {tensor.elem_type} and shape {dims}; float or double of shape (n, features) is "
+            f"expected, of at most {MAX_FEATURES} features"
+        )
+    return tensor.elem_type, dims[1]
+
+
+def _outputs(graph: Any) -> dict[str, str]:
+    """Where each tensor of the label's or value's path comes from, by name."""
+    carried = {o: n.input[0] for n in graph.node if n.op_type in CARRIERS and n.input for o in n.output}
+    found: dict[str, str] = {}
+    for output in graph.output:
+        at, steps = output.name, 0
+        while at in carried and steps < MAX_GRAPH_NODES:
+            at, steps = carried[at], steps + 1
+        found.setdefault(at, output.name)
+    return found
+
+
+def _value(attribute: Any) -> Any:
+    """An attribute as plain numbers, labels as text."""
+    from onnx import AttributeProto, numpy_helper
+
+    kind = attribute.type
+    if kind == AttributeProto.TENSOR:
+        if attribute.t.data_location:
+            raise InputError("the ONNX file keeps numbers in another file; write it as one")
+        return numpy_helper.to_array(attribute.t)
+    if kind == AttributeProto.STRING:
+        return attribute.s.decode()
+    if kind == AttributeProto.STRINGS:
+        return [s.decode() for s in attribute.strings]
+    names = {
+        AttributeProto.INT: "i",
+        AttributeProto.FLOAT: "f",
+        AttributeProto.INTS: "ints",
+        AttributeProto.FLOATS: "floats",
+    }
+    found = getattr(attribute, names[kind])
+    return found if isinstance(found, int | float) else np.array(found)
+
+
+# ---------------------------------------------------------------- linear models
+
+
+def _labels(a: Attributes) -> tuple[Label, ...]:
+    whole = a.get("classlabels_int64s", a.get("classlabels_ints", ()))  # of trees, of linear models
+    found = a.get("classlabels_strings") or np.asarray(whole).tolist()
+    if not 1 < len(found) <= MAX_CLASSES:
+        raise InputError(f"the ONNX model names {len(found)} classes, 2 to {MAX_CLASSES} are expected")
+    return tuple(found)
+
+
+def _linear(node: Any, a: Attributes, n_features: int, scaler: Attributes | None) -> Source:
+    is_class = node.op_type.endswith("Classifier")
+    labels = _labels(a) if is_class else ()
+    n_rows = len(labels) if is_class else int(a.get("targets", 1))
+    coefficients = np.asarray(a["coefficients"], dtype=np.float64)
+    bias = np.asarray(a.get("intercepts", np.zeros(n_rows)), dtype=np.float64)
+    is_one = is_class and n_rows == 2 and len(coefficients) == n_features
+    n_rows = 1 if is_one else n_rows
+    if len(coefficients) != n_rows * n_features or len(bias) != n_rows or (not is_class and n_rows != 1):
+        raise InputError(
+            f"the ONNX linear model has {len(coefficients)} weights for {n_rows} outputs of {n_features} features"
+        )
+    weights = coefficients.reshape(n_rows, n_features)
+    if is_class and n_rows == 2:
+        weights, bias = weights[1:] - weights[:1], bias[1:] - bias[:1]
+    post = a.get("post_transform", "NONE")
+    if post not in (LINKS if is_class else ("NONE",)):
+        raise InputError(f"the ONNX model ends in {post[:20]}; a program says plain sums")
+    if scaler is not None:
+        offset, scale = (np.asarray(scaler[key], dtype=np.float64) for key in ("offset", "scale"))
+        if not all(len(v) in (1, n_features) for v in (offset, scale)):
+            raise InputError(f"the ONNX Scaler has {len(scale)} factors for {n_features} features")
+        weights = weights * scale
+        bias = bias - weights @ np.broadcast_to(offset, n_features)
+    unit = 2.0 if is_class and len(labels) == 2 and not is_one and post == "LOGISTIC" else 1.0
+    return Source(
+        name=f"ONNX {node.op_type}", dtype="f32", sums="f32", features=("",) * n_features, classes=labels,
+        base=(0.0,) * len(bias), linear=Linear(weights, bias), link=LINKS[post] if is_class else NONE, unit=unit,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- the source's own answer
+
+
+def _with_predict(source: Source, data: bytes, output: str, outputs: dict[str, str]) -> Source:
+    from dataclasses import replace
+
+    import onnxruntime as ort
+
+    if output not in outputs:
+        raise InputError("the ONNX file's outputs do not carry the model's label or value; write it again")
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    quiet = ort.RunOptions()
+    options.log_severity_level = quiet.log_severity_level = 4
+    number = {label: k for k, label in enumerate(source.classes)}
+
+    def predict(X: NDArray[np.float64]) -> NDArray[Any]:
+        try:
+            session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+            asked = session.get_inputs()[0]
+            with np.errstate(over="ignore"):
+                rows = X.astype(np.float32 if asked.type == "tensor(float)" else np.float64)
+            said = np.asarray(session.run([outputs[output]], {asked.name: rows}, quiet)[0]).ravel()
+            return np.array([number[x] for x in said.tolist()], dtype=np.int64) if number else said
+        except Exception as error:  # onnxruntime has no common base for its own errors
+            line = " ".join(str(error).split())[:120]
+            raise InputError(f"onnxruntime cannot run the model ({line}); write it again") from error
+
+    return replace(source, predict=predict)

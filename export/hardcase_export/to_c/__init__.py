@@ -1,0 +1,1 @@
+"""A folder of C99 for a microcontroller."""

@@ -1,0 +1,109 @@
+"""A bundle as C: a folder with the kernel, the policy as constant tables (or code), an example and a self-test."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+import hardcase_edge
+from hardcase_edge.bundle.load import Loaded
+from hardcase_edge.kernel.image import Image
+from hardcase_edge.program.definition import Program, Stack, Trees
+from hardcase_edge.verifier.tree_shapes import depth_of
+
+from .boards import FILES
+from .config import config_header
+from .golden import golden_header
+from .header import model_header, sensors_header
+from .inline import inline_source, unrolled
+from .size import Size, measure
+
+__all__ = ["MAX_INLINE_NODES", "OWN", "ExportedC", "own_files", "write_c"]
+
+KERNEL = Path(hardcase_edge.__file__).parent / "kernel"
+OWN = ("main.c", "sensors.h")  # the user's to change
+MAX_INLINE_NODES = 10_000  # of an ensemble; more are far more code than tables, and compilers take minutes
+MAX_INLINE_DEPTH = 60  # C99 promises 127 levels of braces
+
+
+@dataclass(frozen=True)
+class ExportedC:
+    """What was written. ``inlined``: ensembles that are code now; ``tables``: those that are tables."""
+
+    image_bytes: int
+    session_bytes: int
+    inlined: tuple[int, ...]
+    tables: tuple[int, ...]
+    sizes: tuple[Size, ...]
+
+
+def write_c(loaded: Loaded, folder: Path, *, inline: bool = False) -> ExportedC:
+    """Fill a folder with the C sources of a bundle.
+
+    Parameters
+    ----------
+    loaded : a bundle that has passed every check
+    folder : an empty folder, or one that holds the bundle
+    inline : unroll ensembles into code: those of at most ``MAX_INLINE_NODES`` nodes on which no stack stands
+
+    Raises
+    ------
+    ImageError
+        The kernel cannot run this program.
+    """
+    program, manifest, golden = loaded.bundle.program, loaded.manifest, loaded.bundle.golden
+    ensembles = {k: s for k, s in enumerate(program.scorers) if isinstance(s, Trees)}
+    inlined = tuple(k for k in ensembles if inline and _can_unroll(program, k))
+    image = Image(program, inlined)
+    data = image.pack()
+    _copy(folder, has_windows=bool(manifest.windows))
+    made = {
+        "hardcase_config.h": config_header(image),
+        "model.h": model_header(image, data, manifest, loaded.bundle.sha256),
+        "golden.h": golden_header(program, golden),
+        **own_files(loaded),
+    }
+    if inlined:
+        made["inline.c"] = inline_source({k: unrolled(image, k) for k in inlined})
+    for name, text in made.items():
+        (folder / name).write_text(text, encoding="ascii")
+    numbers = sum(len(t.leaves) for k in inlined for t in ensembles[k].trees)
+    outputs = max((len(ensembles[k].base) for k in inlined), default=0)
+    sizes = measure(folder, len(data), image.session_bytes, numbers, outputs)
+    (folder / "README.md").write_text(_readme(sizes), encoding="utf-8")
+    rest = tuple(k for k in ensembles if k not in inlined)
+    return ExportedC(len(data), image.session_bytes, inlined, rest, tuple(sizes))
+
+
+def own_files(loaded: Loaded) -> dict[str, str]:
+    """The files that are a user's to change, as they are written for a bundle."""
+    bundle = loaded.bundle
+    example = bundle.golden[0].readings if bundle.golden else [0] * len(bundle.program.features)
+    sensors = sensors_header(bundle.program, loaded.manifest, example)
+    return {"main.c": (FILES / "main.c").read_text(encoding="ascii"), "sensors.h": sensors}
+
+
+def _copy(folder: Path, has_windows: bool) -> None:
+    """What is the same for every policy."""
+    files = [*KERNEL.glob("hardcase.[ch]"), *FILES.glob("*.[ch]"), FILES / "Makefile"]
+    for path in [f for f in files if has_windows or f.name != "window.h"]:
+        shutil.copyfile(path, folder / path.name)
+    shutil.copytree(FILES / "boards", folder / "boards", ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def _readme(sizes: Sequence[Size]) -> str:
+    page, example = (Template((FILES / n).read_text(encoding="utf-8")) for n in ("README.md", "main.c"))
+    rows = [f"| {s.core} | {s.flash} | {s.flash_small} | {s.session} | {s.stack} |" for s in sizes]
+    how = "measured by the cross compiler" if sizes[0].is_measured else "no more than that, reckoned without a compiler"
+    return page.substitute(main=example.template, sizes="\n".join(rows), how=how)
+
+
+def _can_unroll(program: Program, k: int) -> bool:
+    scorer = program.scorers[k]
+    assert isinstance(scorer, Trees)
+    stands = any(isinstance(s, Stack) and s.trees == k for s in program.scorers)
+    n_nodes = sum(len(t.splits) for t in scorer.trees)
+    return not stands and n_nodes <= MAX_INLINE_NODES and all(depth_of(t) <= MAX_INLINE_DEPTH for t in scorer.trees)

@@ -1,0 +1,159 @@
+"""``model.h``: the image as a constant table, and the program's sensors, features and classes by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from string import Template
+
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.kernel.image import Image
+from hardcase_edge.program.definition import Program
+from hardcase_edge.program.readings import Reading
+
+from .config import parts_of
+from .names import array, identifiers, literal
+from .readings import C_TYPES, held
+
+__all__ = ["model_header", "sensors_header", "words"]
+
+MODEL = Template("""\
+/* A policy as constant tables for hardcase.c, made by hardcase from the bundle with this SHA-256:
+ * $sha256
+ * Tables are static: include this file in one source of yours. */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include "hardcase.h"
+#include "hardcase_config.h"
+
+#if (($parts) & ~HC_PARTS) != 0
+#error "hardcase_config.h is not this policy's: it lacks parts of the kernel"
+#endif
+
+#define MODEL_SESSION_BYTES $session_bytes
+#define MODEL_N_SENSORS $n_sensors
+#define MODEL_N_CLASSES $n_classes /* 0: it answers values */
+
+enum model_sensor {
+$sensors
+};
+
+/* What each sensor is read into; a missing reading is INT32_MIN or NAN. */
+$structs
+typedef union model_readings {
+$members
+} model_readings;
+
+$classes
+/* The image: $n_bytes bytes. */
+static const uint64_t model[] = {
+$words
+};
+
+#endif
+""")
+
+CLASSES = Template("""\
+static const char *const model_classes[MODEL_N_CLASSES] = {
+$names
+};
+
+static inline const char *model_label(int64_t result)
+{
+    return result >= 0 && result < MODEL_N_CLASSES ? model_classes[result] : "";
+}
+""")
+
+VALUE = """\
+static inline const char *model_label(int64_t result)
+{
+    (void)result;
+    return "value";
+}
+"""
+
+SENSORS = Template("""\
+/* Your sensors: fill r with this sensor's readings and return 1, or return 0 if it failed.
+ * As it was written it gives the readings of the first golden case. */
+#include <math.h>
+
+#include "model.h"
+
+static int read_sensor(int sensor, model_readings *r)
+{
+    (void)r;
+    switch (sensor) {
+$cases
+    default:
+        return 0;
+    }
+}
+""")
+
+
+class _Names:
+    """Identifiers of a program's sensors and features."""
+
+    def __init__(self, program: Program, manifest: Manifest) -> None:
+        self.enums = [e.upper() for e in identifiers("MODEL_SENSOR_", manifest.sensors)]
+        self.members = identifiers("of_", manifest.sensors)
+        fields = [identifiers("x_", [manifest.features[f] for f in s.features]) for s in program.sensors]
+        self.fields = [
+            list(zip(s.features, names, strict=True)) for s, names in zip(program.sensors, fields, strict=True)
+        ]
+
+
+def model_header(image: Image, data: bytes, manifest: Manifest, sha256: str) -> str:
+    """The text of ``model.h``.
+
+    Parameters
+    ----------
+    image, data : of the program, and its bytes, a multiple of 8
+    sha256 : of the bundle, in hex
+    """
+    program = image.p
+    names = _Names(program, manifest)
+    labels = [literal(str(c)) for c in manifest.classes]
+    return MODEL.substitute(
+        sha256=sha256,
+        parts=" | ".join(parts_of(image)) or "0u",
+        session_bytes=image.session_bytes,
+        n_sensors=len(program.sensors),
+        n_classes=program.n_classes,
+        sensors="\n".join(f"    {name} = {k}," for k, name in enumerate(names.enums)) or "    MODEL_NO_SENSOR = -1",
+        structs="\n".join(_struct(m, f, program) for m, f in zip(names.members, names.fields, strict=True)),
+        members="\n".join(f"    model_{m} {m};" for m in names.members) or "    char none;",
+        classes=CLASSES.substitute(names=array(labels)) if labels else VALUE,
+        n_bytes=len(data),
+        words=array(words(data)),
+    )
+
+
+def sensors_header(program: Program, manifest: Manifest, readings: Sequence[Reading]) -> str:
+    """The text of ``sensors.h``, to be replaced by the user's drivers; it gives these readings, one per feature."""
+    names, values = _Names(program, manifest), held(program, readings)
+    cases = []
+    for enum, member, fields in zip(names.enums, names.members, names.fields, strict=True):
+        cases.append(f"    case {enum}:")
+        for f, field in fields:
+            cases.append(f"        r->{member}.{field} = {_constant(values[f], program.features[f].dtype)};")
+        cases.append("        return 1;")
+    return SENSORS.substitute(cases="\n".join(cases))
+
+
+def words(data: bytes) -> list[str]:
+    """Bytes as little-endian constants of 64 bits; their number must be a multiple of 8."""
+    return [f"0x{int.from_bytes(data[k : k + 8], 'little'):016x}u" for k in range(0, len(data), 8)]
+
+
+def _struct(member: str, fields: Sequence[tuple[int, str]], program: Program) -> str:
+    lines = [f"    {C_TYPES[program.features[f].dtype]} {field};" for f, field in fields] or ["    char none;"]
+    return "\n".join([f"typedef struct model_{member} {{", *lines, f"}} model_{member};"])
+
+
+def _constant(value: float | int, dtype: str) -> str:
+    if dtype == "i32":
+        return "INT32_MIN" if value == -(2**31) else str(value)
+    if value != value:
+        return "NAN"
+    return f"{float(value)!r}f" if dtype == "f32" else repr(float(value))

@@ -1,0 +1,122 @@
+"""Flash and RAM of an exported policy on three Cortex-M: measured by the cross compiler if it can, bounds otherwise.
+
+Flash: everything that a firmware gets from hardcase: tables, the kernel, the loop of a decision, and what the kernel
+takes from the compiler's own library, at -O2, as the exported Makefile compiles, and at -Os. RAM: a session's memory,
+and the deepest stack of a call into the kernel at -O2.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from .boards import BOARDS, COMPILER, Board
+
+__all__ = ["Size", "deepest_stack", "measure"]
+
+logger = logging.getLogger(__name__)
+
+FLAGS = ("-std=c99", "-ffunction-sections", "-fdata-sections", "-fcallgraph-info=su")
+LINK = ("-nostartfiles", "-specs=nano.specs", "-specs=nosys.specs", "-Wl,--gc-sections,-e,probe")
+
+# What no kernel needs more of on any of these cores, for where there is no compiler; a test holds them.
+MAX_KERNEL_BYTES = 10_240
+MAX_NODE_BYTES = 32  # of code for one number in a leaf, with the questions that lead there
+MAX_STACK_BYTES = 640
+MAX_SUM_BYTES = 8  # of stack for each output of an ensemble that is code
+
+PROBE = """\
+#include "model.h"
+static HC_SESSION(memory, MODEL_SESSION_BYTES);
+int64_t probe(int (*read_sensor)(int, model_readings *), int (*ask)(hc_session *));
+int64_t probe(int (*read_sensor)(int, model_readings *), int (*ask)(hc_session *))
+{
+    hc_session *s = &memory.session;
+    model_readings r;
+    int need;
+    (void)ask;
+    hc_start(s, model, HC_NO_BUDGET, 1, HC_CLOUD);
+    while ((need = hc_next(s)) != HC_DECIDED) {
+#if HC_PARTS & HC_FORWARDS
+        if (need == HC_NEED_REPLY && !ask(s)) hc_no_reply(s);
+#endif
+        if (need == HC_NEED_SENSORS)
+            for (int k; (k = hc_wanted(s)) >= 0;) hc_feed(s, k, read_sensor(k, &r) ? &r : NULL);
+    }
+    return s->result;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Size:
+    """Bytes on one core. ``is_measured``: by the cross compiler; otherwise no more than this."""
+
+    core: str
+    flash: int
+    flash_small: int  # at -Os
+    session: int
+    stack: int
+    is_measured: bool
+
+
+def measure(folder: Path, image_bytes: int, session_bytes: int, n_inlined: int, n_outputs: int) -> list[Size]:
+    """Sizes of the policy exported into ``folder``, for each core.
+
+    Parameters
+    ----------
+    image_bytes, session_bytes : of its image
+    n_inlined : numbers in leaves that are code and not tables
+    n_outputs : most outputs of an ensemble that is code
+    """
+    try:
+        return [_measure(folder.resolve(), board, session_bytes) for board in BOARDS]
+    except (OSError, subprocess.SubprocessError) as error:
+        logger.info("%s cannot measure: %s", COMPILER, error)
+    flash = image_bytes + MAX_KERNEL_BYTES + MAX_NODE_BYTES * n_inlined
+    stack = MAX_STACK_BYTES + MAX_SUM_BYTES * n_outputs
+    return [Size(b.core, flash, flash, session_bytes, stack, False) for b in BOARDS]
+
+
+def _measure(folder: Path, board: Board, session_bytes: int) -> Size:
+    (fast, stack), (small, _) = (_compile(folder, board, level) for level in ("-O2", "-Os"))
+    return Size(board.core, fast, small, session_bytes, stack, True)
+
+
+def _compile(folder: Path, board: Board, level: str) -> tuple[int, int]:
+    """Bytes of flash, and of the deepest stack."""
+    with tempfile.TemporaryDirectory() as place:
+        probe, out = Path(place) / "probe.c", Path(place) / "probe.elf"
+        probe.write_text(PROBE, encoding="ascii")
+        sources = [str(probe), *map(str, sorted(folder.glob("hardcase.c")) + sorted(folder.glob("inline.c")))]
+        command = [COMPILER, *FLAGS, level, *board.cpu, f"-I{folder}", *sources, *LINK, "-o", str(out)]
+        subprocess.run(command, cwd=place, check=True, capture_output=True, timeout=600)
+        listed = subprocess.run(
+            ["arm-none-eabi-size", str(out)], check=True, capture_output=True, text=True, timeout=60
+        )
+        text, data = map(int, listed.stdout.splitlines()[1].split()[:2])
+        graphs = "\n".join(p.read_text(encoding="utf-8") for p in Path(place).glob("*.ci"))
+    return text + data, deepest_stack(graphs)
+
+
+def deepest_stack(graphs: str) -> int:
+    """Bytes of stack on the deepest chain of calls, by the call graphs that gcc wrote; there is no recursion.
+
+    >>> deepest_stack('node: { title: "f" label: "f\\\\nx.c:1\\\\n8 bytes (static)" }'
+    ...     ' node: { title: "g" label: "g\\\\nx.c:2\\\\n16 bytes (static)" }'
+    ...     ' edge: { sourcename: "f" targetname: "g" label: "x" }')
+    24
+    """
+    own = {m[1]: int(m[2]) for m in re.finditer(r'node: \{ title: "([^"]+)" label: "[^"]*?(\d+) bytes', graphs)}
+    calls: dict[str, set[str]] = {}
+    for m in re.finditer(r'edge: \{ sourcename: "([^"]+)" targetname: "([^"]+)"', graphs):
+        calls.setdefault(m[1], set()).add(m[2])
+
+    def deepest(name: str) -> int:
+        return own.get(name, 0) + max((deepest(c) for c in calls.get(name, ())), default=0)
+
+    return max((deepest(name) for name in own if "probe" not in name), default=0)

@@ -1,0 +1,1 @@
+"""ONNX: parts of a policy, and f0."""

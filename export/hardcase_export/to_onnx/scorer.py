@@ -1,0 +1,247 @@
+"""A part of a program as an ONNX graph that gives the very integers of the program.
+
+Inputs are raw readings, one tensor (n, k) per declared type, named ``f32``, ``f64`` and ``i32``: NaN is missing, and
+-2147483648 in an i32. The output ``scores`` is (n, width) int64. Everything is exact: readings are compared in a type
+that holds them, affine columns and sums of products are int64, and trees either add leaves that a float adds without
+rounding, or say which leaf they reached. Where the program's verifier proves that a reading is never missing, the
+graph says nothing useful if it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.errors import InputError
+from hardcase_edge.program.definition import CODE_MAX, Affine, Opaque, Polynomial, Program, Rank, Stack, Trees
+
+from ..scorers.comparisons import Splits, splits_of, stacked_splits
+from ..scorers.parts import MISSING_I32, Part
+from .graph import Graph
+
+__all__ = ["onnx_of"]
+
+I32_LOW, I32_HIGH = -(2.0**31), 2.0**31 - 1
+EXACT_F32 = 2**24  # integers up to here are floats, and so are their sums
+Matrix = tuple[str, dict[int, int]]  # a value (n, k), and which of its columns holds what
+
+
+def onnx_of(program: Program, part: Part, manifest: Manifest) -> bytes:
+    """The ONNX file of one part, passed by the checker.
+
+    Raises
+    ------
+    InputError
+        The part is a user's TFLite model.
+    """
+    scorer = program.scorers[part.scores.scorer]
+    if isinstance(scorer, Opaque):
+        raise InputError(f"{part.name} is a TFLite model of the user's own, which ONNX cannot hold; give --tflite")
+    maker = _Maker(program, part)
+    if isinstance(scorer, Polynomial):
+        scores = maker.polynomial(scorer)
+    elif isinstance(scorer, Trees):
+        scores = maker.trees(scorer)
+    else:
+        scores = maker.stack(scorer)
+    maker.g.op("Identity", scores, output="scores")
+    inputs = {dtype: len(features) for dtype, features in part.inputs.items()}
+    notes = {f"hardcase.{d}": json.dumps([manifest.features[f] for f in fs]) for d, fs in part.inputs.items()}
+    return maker.g.model(part.name, inputs, "scores", part.width, notes)
+
+
+class _Maker:
+    """One graph. ``part`` names inputs and outputs."""
+
+    def __init__(self, program: Program, part: Part) -> None:
+        self.program, self.part, self.g = program, part, Graph()
+        self.outputs = slice(part.scores.start, part.scores.stop)
+
+    # ------------------------------------------------------------ readings and columns
+
+    def readings(self, dtype: str) -> Matrix:
+        """All readings as floats of this type, NaN where missing or not finite, by feature."""
+        g, values, places = self.g, [], dict[int, int]()
+        for name, features in self.part.inputs.items():
+            value = name if name == dtype else g.cast(name, dtype)
+            none = g.op("Equal", name, g.const(MISSING_I32, "i4")) if name == "i32" else g.op("IsInf", value)
+            values.append(g.op("Where", none, g.const(np.nan, dtype.replace("f32", "f4").replace("f64", "f8")), value))
+            places |= {f: len(places) + k for k, f in enumerate(features)}
+        return (values[0] if len(values) == 1 else g.op("Concat", *values, axis=1)), places
+
+    def affine(self, columns: Sequence[int], readings: Matrix) -> str:
+        """(n, k) int64 codes of affine columns from float64 readings; of a missing one, any number."""
+        g, (value, places) = self.g, readings
+        chosen = [self.program.columns[c] for c in columns]
+        rules = [c.rule for c in chosen if isinstance(c.rule, Affine)]
+        x = g.op("Gather", value, g.const([places[c.feature] for c in chosen], "i8"), axis=1)
+        x = g.op("Where", g.op("IsNaN", x), g.const(0, "f8"), x)
+        q = g.op("Floor", g.op("Mul", x, g.const([2.0**r.frac for r in rules], "f8")))
+        q = g.op("Where", g.op("Less", x, g.const(0, "f8")), g.op("Min", q, g.const(-1, "f8")), q)  # had it vanished
+        q = g.op("Max", g.op("Min", q, g.const(I32_HIGH, "f8")), g.const(I32_LOW, "f8"))
+        v = g.op("Mul", g.cast(q, "i64"), g.const([r.mul for r in rules], "i8"))
+        v = g.op("Add", v, g.const([r.add for r in rules], "i8"))
+        d = g.const([1 << r.shift for r in rules], "i8")
+        code = g.op("Div", g.op("Sub", v, g.op("Mod", v, d)), d)  # Div alone would round towards zero
+        for compare, bounds in (("Less", [r.high for r in rules]), ("Greater", [r.low for r in rules])):
+            bound = g.const(bounds, "i8")  # Min and Max take lower halves for signed in onnxruntime 1.31
+            code = g.op("Where", g.op(compare, code, bound), code, bound)
+        return code
+
+    def rank(self, column: int, readings: Matrix) -> str:
+        """(n, 1) int64 codes of a rank column from float64 readings."""
+        g, (value, places) = self.g, readings
+        chosen = self.program.columns[column]
+        assert isinstance(chosen.rule, Rank)
+        x = g.op("Gather", value, g.const([places[chosen.feature]], "i8"), axis=1)
+        above = g.op("Greater", x, g.const([chosen.rule.thresholds], "f8"))
+        count = g.op("ReduceSum", g.cast(above, "i64"), g.const([1], "i8"), keepdims=1)
+        return g.op("Sub", count, g.const(CODE_MAX, "i8"))
+
+    def codes(self, columns: Sequence[int]) -> tuple[str, str]:
+        """(n, k) int64 codes of all these columns, and (n, k) which are missing."""
+        g, readings = self.g, self.readings("f64")
+        rules = {c: self.program.columns[c].rule for c in columns}
+        affine = [c for c in columns if isinstance(rules[c], Affine)]
+        ranks = [c for c in columns if isinstance(rules[c], Rank)]
+        made = ([self.affine(affine, readings)] if affine else []) + [self.rank(c, readings) for c in ranks]
+        order = [*affine, *ranks]
+        joined = made[0] if len(made) == 1 else g.op("Concat", *made, axis=1)
+        if order != list(columns):
+            joined = g.op("Gather", joined, g.const([order.index(c) for c in columns], "i8"), axis=1)
+        features = [readings[1][self.program.columns[c].feature] for c in columns]
+        raw = g.op("Gather", readings[0], g.const(features, "i8"), axis=1)
+        return joined, g.op("IsNaN", raw)
+
+    # ------------------------------------------------------------ sums of products
+
+    def rows(self, values: Any) -> str:
+        """The same int64 values (k,) for each row, (n, k)."""
+        g = self.g
+        n = g.op("Shape", next(iter(self.part.inputs)), start=0, end=1)
+        return g.op("Expand", g.const([values], "i8"), g.op("Concat", n, g.const([1], "i8"), axis=0))
+
+    def polynomial(self, s: Polynomial) -> str:
+        """Int64 throughout."""
+        if not s.terms:
+            return self.rows(s.bias[self.outputs])
+        g, x = self.g, self.rows([s.constant])
+        if s.columns:
+            codes, missing = self.codes(s.columns)
+            x = g.op("Concat", g.op("Where", missing, g.const([v or 0 for v in s.substitutes], "i8"), codes), x, axis=1)
+        products = ""
+        for places in zip(*s.terms, strict=True):  # the first factors, the second, the third
+            factor = x if list(places) == list(range(len(s.columns) + 1)) else self._take(x, places)
+            products = g.op("Mul", products, factor) if products else factor
+        return self._linear(products, s.weights[self.outputs], s.bias[self.outputs])
+
+    def _take(self, x: str, places: Sequence[int]) -> str:
+        return self.g.op("Gather", x, self.g.const(places, "i8"), axis=1)
+
+    def _linear(self, x: str, weights: Any, bias: Any) -> str:
+        g = self.g
+        return g.op("Add", g.op("MatMul", x, g.const(np.array(weights).T, "i8")), g.const(bias, "i8"))
+
+    # ------------------------------------------------------------ trees
+
+    def trees(self, s: Trees) -> str:
+        """Leaves added up where that is exact; else each tree's leaf by number, and the leaves from a table."""
+        g, base = self.g, s.base[self.outputs]
+        trees = splits_of(self.program, self.part.scores)
+        if not trees:
+            return self.rows(base)
+        value, kind = self._values(trees)
+        most = sum(max(abs(v) for leaf in t.leaves for v in leaf) for t in trees)
+        if all(t.width == 1 for t in trees) and (kind == "f64" or most < EXACT_F32):
+            weights = [leaf[0] for t in trees for leaf in t.leaves]
+            sums = self._ensemble(value, kind, trees, weights, [t.output for t in trees], self.part.width)
+            return g.op("Add", g.cast(sums, "i64"), g.const(base, "i8"))
+        table = np.zeros((sum(len(t.leaves) for t in trees), self.part.width), np.int16)
+        rows = iter(table)
+        for t in trees:
+            for leaf in t.leaves:
+                next(rows)[t.output : t.output + t.width] = leaf
+        reached = self._ensemble(value, kind, trees, range(len(table)), range(len(trees)), len(trees))
+        leaves = g.cast(g.op("Gather", g.const(table, "i2"), g.cast(reached, "i64"), axis=0), "i64")
+        sums = g.op("ReduceSum", leaves, g.const([1], "i8"), keepdims=0)
+        return g.op("Add", sums, g.const(base, "i8"))
+
+    def stack(self, s: Stack) -> str:
+        """Each tree's leaf value is an output of the ensemble."""
+        trees = stacked_splits(self.program, s)
+        if not trees:
+            return self.rows(s.bias[self.outputs])
+        value, kind = self._values(trees)
+        weights = [leaf[0] for t in trees for leaf in t.leaves]
+        z = self._ensemble(value, kind, trees, weights, range(len(trees)), len(trees))
+        return self._linear(self.g.cast(z, "i64"), s.weights[self.outputs], s.bias[self.outputs])
+
+    def _values(self, trees: Sequence[Splits]) -> tuple[Matrix, str]:
+        """What nodes compare, by column of the program, as float32 if that holds all of it, else as float64."""
+        columns = sorted({c for t in trees for c in t.columns})
+        chosen = {c: self.program.columns[c] for c in columns}
+        ranks = [c for c in columns if isinstance(chosen[c].rule, Rank)]
+        kind = "f32" if all(self.program.features[chosen[c].feature].dtype == "f32" for c in ranks) else "f64"
+        value, features = self.readings(kind)
+        places = {c: features[chosen[c].feature] for c in ranks}
+        affine = [c for c in columns if c not in places]
+        if affine:
+            codes, missing = self.codes(affine)
+            numpy_type = "f4" if kind == "f32" else "f8"
+            codes = self.g.op("Where", missing, self.g.const(np.nan, numpy_type), self.g.cast(codes, kind))
+            value = self.g.op("Concat", value, codes, axis=1)
+            places |= {c: len(features) + k for k, c in enumerate(affine)}
+        return (value, places), kind
+
+    def _ensemble(
+        self, values: Matrix, kind: str, trees: Sequence[Splits], weights: Sequence[int], targets: Any, n_targets: int
+    ) -> str:
+        """TreeEnsemble of ai.onnx.ml 5: (n, n_targets) sums of the ``weights`` of all leaves, tree after tree."""
+        g, (value, places) = self.g, values
+        dtype = np.dtype("f4" if kind == "f32" else "f8")
+        nodes = [node for t in _offset(trees) for node in t]
+        columns, bounds, left_if_missing, left, right = zip(*nodes, strict=True)
+        leaf_targets = [target for t, target in zip(trees, targets, strict=True) for _ in t.leaves]
+        roots = np.cumsum([0, *(max(1, len(t.children)) for t in trees)])[:-1]
+        return g.op(
+            "TreeEnsemble",
+            value,
+            domain="ai.onnx.ml",
+            aggregate_function=1,  # sum
+            n_targets=n_targets,
+            post_transform=0,
+            tree_roots=roots.tolist(),
+            nodes_featureids=[places.get(c, 0) for c in columns],
+            nodes_modes=g.tensor(np.zeros(len(nodes), np.uint8)),  # left if at most
+            nodes_splits=g.tensor(np.minimum(np.array(bounds, "f8"), np.finfo(dtype).max).astype(dtype)),
+            nodes_missing_value_tracks_true=[int(m) for m in left_if_missing],
+            nodes_truenodeids=[at for _, at in left],
+            nodes_trueleafs=[int(is_leaf) for is_leaf, _ in left],
+            nodes_falsenodeids=[at for _, at in right],
+            nodes_falseleafs=[int(is_leaf) for is_leaf, _ in right],
+            leaf_targetids=leaf_targets,
+            leaf_weights=g.tensor(np.array(weights, dtype)),
+        )
+
+
+def _offset(trees: Sequence[Splits]) -> Any:
+    """Every tree's nodes, children as (is it a leaf, number over all trees); a lone leaf is a node that leads there."""
+    first_node = first_leaf = 0
+    for t in trees:
+        if not t.children:
+            yield [(-1, 0.0, True, (True, first_leaf), (True, first_leaf))]
+            first_node += 1
+        else:
+            pairs = [
+                [(False, first_node + c) if c >= 0 else (True, first_leaf - 1 - c) for c in pair] for pair in t.children
+            ]
+            yield [
+                (column, bound, missing, *pair)
+                for column, bound, missing, pair in zip(t.columns, t.bounds, t.missing_left, pairs, strict=True)
+            ]
+            first_node += len(t.children)
+        first_leaf += len(t.leaves)

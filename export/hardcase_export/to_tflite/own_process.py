@@ -1,0 +1,151 @@
+"""A user's own ``.tflite``, opened and run on rows in a process of its own: if it crashes or hangs, nothing else does.
+
+    python -m hardcase_export.to_tflite.own_process FOLDER
+
+is the other side: it finds ``model.tflite``, ``rows.npy`` and ``job.json`` there, and leaves ``own.tflite`` and
+``scores.npy``, or ``error.txt``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_edge.errors import HardcaseError, InputError
+from hardcase_edge.program.definition import Opaque
+
+from ..scorers.replay import tflite_runner
+from .own_model import MAX_MODEL_BYTES, own_bytes
+
+__all__ = ["Own", "open_own"]
+
+TIMEOUT_S = 600.0
+MAX_MEMORY_BYTES = 8 * 1024**3
+LARGEST = 2**20  # the largest score of the rows that steps are chosen on, in steps, is between half of this and this
+HELD = 2**23  # beyond it a score is held: a float32 has every integer up to here
+
+
+@dataclass(frozen=True)
+class Own:
+    """The scorer, and its scores of the rows it was run on, (n, n_outputs) int64; NaN readings have zeros."""
+
+    scorer: Opaque
+    scores: NDArray[np.int64]
+
+
+def open_own(
+    path: Path,
+    features: tuple[int, ...],
+    X: NDArray[np.float64],
+    n_seen: int,
+    n_classes: int,
+    timeout_s: float = TIMEOUT_S,
+) -> Own:
+    """Check the file, make it fit, and run it on rows.
+
+    Parameters
+    ----------
+    path : the user's .tflite
+    features : the program's features it takes, in the order of its input
+    X : (n, len(features)) rows to score
+    n_seen : as many first rows say how scores are scaled
+    n_classes : how many scores it gives
+
+    Raises
+    ------
+    InputError
+        It is not taken, or it crashed, hung or failed.
+    """
+    data = _read(path)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "model.tflite").write_bytes(data)
+        np.save(folder / "rows.npy", X.astype(np.float64))
+        (folder / "job.json").write_text(json.dumps({"n_seen": n_seen, "n_classes": n_classes}))
+        _spawn(path, folder, timeout_s)
+        blob = (folder / "own.tflite").read_bytes()
+        scores = np.load(folder / "scores.npy", allow_pickle=False)
+    width = 1 if n_classes == 2 else n_classes
+    if scores.shape != (len(X), width) or scores.dtype != np.int64:
+        raise InputError(f"{path} gave scores of shape {scores.shape}, {(len(X), width)} is expected")
+    return Own(Opaque(features, blob, (-HELD,) * width, (HELD,) * width), scores)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_MODEL_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; [lpc] tflite names a TFLite model") from error
+    if len(data) > MAX_MODEL_BYTES:
+        raise InputError(f"{path} has more than {MAX_MODEL_BYTES} bytes, which no bundle holds; make it smaller")
+    return data
+
+
+def _spawn(path: Path, folder: Path, timeout_s: float) -> None:
+    command = [sys.executable, "-m", "hardcase_export.to_tflite.own_process", str(folder)]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise InputError(f"{path} was not done after {timeout_s:g} s and was stopped; give a smaller model") from error
+    said = folder / "error.txt"
+    if said.is_file():
+        raise InputError(f"{path}: {said.read_text()[:500]}")
+    if done.returncode < 0:
+        raise InputError(f"{path} crashed the interpreter (signal {-done.returncode}); convert it again")
+    if done.returncode:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        raise InputError(f"{path} failed ({' '.join(last)[:200]}); convert it again")
+
+
+# ---------------------------------------------------------------- the other side
+
+
+def main(folder: Path) -> int:
+    """Do the job; 2 if the file is not taken."""
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    job = json.loads((folder / "job.json").read_text())
+    data = (folder / "model.tflite").read_bytes()
+    X = np.load(folder / "rows.npy", allow_pickle=False)
+    try:
+        blob, scores = _score(data, X, int(job["n_seen"]), int(job["n_classes"]))
+    except HardcaseError as error:
+        (folder / "error.txt").write_text(str(error))
+        return 2
+    (folder / "own.tflite").write_bytes(blob)
+    np.save(folder / "scores.npy", scores)
+    return 0
+
+
+def _score(data: bytes, X: NDArray[np.float64], n_seen: int, n_classes: int) -> tuple[bytes, NDArray[np.int64]]:
+    run = tflite_runner(own_bytes(data, X.shape[1], n_classes, 1.0), "convert it again")
+    there = ~np.isnan(X).any(axis=1)
+    with np.errstate(over="ignore"):
+        given = X[there].astype(np.float32)
+    scores = np.zeros((len(X), 1 if n_classes == 2 else n_classes))
+    try:
+        scores[there] = run({"readings": given}) if len(given) else 0.0
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"the TFLite model fails on a row ({' '.join(str(error).split())[:200]})") from error
+    if not np.isfinite(scores[:n_seen]).all():
+        raise InputError("the TFLite model gives scores that are no numbers; train it again")
+    largest = float(np.abs(scores[:n_seen]).max(initial=0.0))
+    if largest == 0:
+        raise InputError("the TFLite model gives zeros on every row; it says nothing about these readings")
+    steps = 2.0 ** (math.floor(math.log2(LARGEST / largest)))
+    scores = np.nan_to_num(scores * steps, nan=-HELD)
+    return own_bytes(data, X.shape[1], n_classes, steps), np.rint(np.clip(scores, -HELD, HELD)).astype(np.int64)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

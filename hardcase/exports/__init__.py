@@ -1,0 +1,1 @@
+"""What export writes beside bundles, and the labelled rows it reads."""

@@ -1,0 +1,122 @@
+"""``hardcase export --onnx DIR --tflite DIR``: the picked program's parts as files of other runtimes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardcase_edge.errors import InputError
+
+from ..training.folders import whole_folder
+
+if TYPE_CHECKING:
+    from hardcase_export.drafts.front import Front
+    from hardcase_export.integers.point import Made
+    from hardcase_export.runtimes import Models
+
+__all__ = ["Targets", "add_targets"]
+
+MAX_DESCRIPTION_BYTES = 16 * 1024 * 1024
+
+
+def add_targets(parser: argparse.ArgumentParser) -> None:
+    """A folder per target."""
+    parser.add_argument("--onnx", type=Path, metavar="DIR", help="also write gate.onnx, lpc.onnx and hpc.onnx there")
+    parser.add_argument("--tflite", type=Path, metavar="DIR", help="also write gate.tflite and lpc.tflite there")
+
+
+class Targets:
+    """What was asked for; called with what was picked, it makes, replays and writes all of it.
+
+    ``entries``: what was written, by folder.
+    """
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.build, self.onnx, self.tflite = Path(args.build), args.onnx, args.tflite
+        self.folders = list(dict.fromkeys(Path(d).absolute() for d in (self.onnx, self.tflite) if d is not None))
+        self.entries: dict[Path, list[dict[str, Any]]] = {}
+        for folder in self.folders:
+            _check_folder(folder)
+
+    def __call__(self, front: Front, made: Made) -> None:
+        """Everything is made and replayed before the first folder is filled."""
+        from hardcase_export.runtimes import Models
+
+        done = [(Path(d).absolute(), make(front, made)) for d, make in self._wanted() if d is not None]
+        for folder in self.folders:
+            models = Models().join(m for d, m in done if d == folder)
+            _write(folder, models, {"name": made.manifest.name, "classes": list(made.manifest.classes)})
+            self.entries[folder] = models.entries
+
+    def _wanted(self) -> list[tuple[Path | None, Callable[[Front, Made], Models]]]:
+        return [(self.onnx, self._make_onnx), (self.tflite, self._make_tflite)]
+
+    def _make_onnx(self, front: Front, made: Made) -> Models:
+        from hardcase_export.runtimes import hpc_model, onnx_models
+
+        models = onnx_models(made.quantised.program, made.manifest, made.test)
+        if front.legacy:
+            return models  # f0 is no file
+        return models.join([hpc_model(self.build, made.quantised.program, made.manifest, made.test)])
+
+    def _make_tflite(self, _: Front, made: Made) -> Models:
+        from hardcase_export.runtimes import tflite_models
+
+        return tflite_models(made.quantised.program, made.manifest, made.test, made.valid)
+
+    def text(self) -> list[str]:
+        """A line per file."""
+        return [
+            f"{folder / e['file']}: {e['bytes']} bytes, {_agreement(e)}"
+            for folder, entries in self.entries.items()
+            for e in entries
+        ]
+
+
+def _agreement(entry: dict[str, Any]) -> str:
+    test = entry["test"]
+    if "range" in entry:
+        low, high = entry["range"]
+        off, may = (value / (high - low) for value in (test["gap"], entry["allowed"]))
+        return (
+            f"the same best score on {test['same_best']} of {test['rows']} test rows, off by at most {off:.1%} of its "
+            f"range ({may:.1%} allowed)"
+        )
+    near = f", off by at most {test['gap']:g} steps ({entry['allowed']:g} allowed)" if test.get("gap") else ""
+    return f"{test['rows'] - test['apart']} of {test['rows']} test rows as before{near}"
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse to replace what an earlier export did not write."""
+    if not folder.exists():
+        return
+    if not folder.is_dir() or folder.is_symlink():
+        raise InputError(f"{folder} is no folder; name another")
+    strange = sorted({p.name for p in folder.iterdir()} - _known(folder))
+    if strange:
+        raise InputError(f"{folder} holds {strange[0]}, which no export to it wrote; name another folder")
+
+
+def _known(folder: Path) -> set[str]:
+    """What the last export wrote there."""
+    from hardcase_export.runtimes import DESCRIPTION
+
+    try:
+        with open(folder / DESCRIPTION, "rb") as file:
+            said = json.loads(file.read(MAX_DESCRIPTION_BYTES))
+        return {DESCRIPTION, *(str(entry["file"]) for entry in said["models"])}
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return set()
+
+
+def _write(folder: Path, models: Models, said: dict[str, Any]) -> None:
+    from hardcase_export.runtimes import DESCRIPTION
+
+    with whole_folder(folder) as new:
+        for name, data in models.files.items():
+            (new / name).write_bytes(data)
+        text = json.dumps({**said, "models": models.entries}, indent=1, sort_keys=True)
+        (new / DESCRIPTION).write_text(text + "\n")

@@ -1,0 +1,41 @@
+"""``[lpc] tflite`` of a configuration: the user's own model, run apart, becomes points beside the trained ones."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from hardcase_edge.errors import InputError
+
+if TYPE_CHECKING:
+    from hardcase_train.data.task import Task
+    from hardcase_train.policy.front import Point
+
+__all__ = ["own_points_of"]
+
+
+def own_points_of(task: Task) -> list[Point]:
+    """Points of the task's own model; none if it has none.
+
+    Raises
+    ------
+    InputError
+        It names a sensor that there is not, or the model is not taken.
+    """
+    path = task.config.own_model
+    if path is None:
+        return []
+    import numpy as np
+
+    from hardcase_export.to_tflite.own_process import open_own
+    from hardcase_train.methods.baselines.own_model import own_points
+
+    problem = task.problem
+    strange = [s for s in task.config.own_sensors if s not in task.sensors]
+    if strange:
+        raise InputError(f"[lpc] names the sensor {strange[0]!r}; sensors are {', '.join(task.sensors[:20])}")
+    features = tuple(f for s in task.config.own_sensors for f in problem.sensors[task.sensors.index(s)].features)
+    valid, test = problem.valid.X[:, features], problem.test.X[:, features]
+    own = open_own(path, features, np.vstack([valid, test]), len(valid), problem.n_classes)
+    said = {"tflite": path.name, "sha256": hashlib.sha256(own.scorer.blob).hexdigest()}
+    return own_points(problem, own.scorer, own.scores[: len(valid)], own.scores[len(valid) :], said)

@@ -1,0 +1,98 @@
+"""From a configuration to points: the task, and a sweep whose finished jobs lie beside the build until it is whole."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hardcase_edge.errors import InputError
+
+from .folders import terminable
+
+if TYPE_CHECKING:
+    from hardcase_train.data.config import Config
+    from hardcase_train.data.task import Task
+    from hardcase_train.policy.front import Point
+    from hardcase_train.sweep.executors import Pool
+
+__all__ = ["BASELINES", "Runs", "add_backend", "open_runs"]
+
+BASELINES = ("static", "cascade")  # no result is shown without them
+MAX_JOBS = 1024
+
+
+def add_backend(parser: argparse.ArgumentParser) -> None:
+    """Where a sweep runs."""
+    parser.add_argument(
+        "--backend", choices=("threads", "dask", "ray"), default="threads", help="what runs the sweep (default threads)"
+    )
+    parser.add_argument("--address", metavar="HOST:PORT", help="of the scheduler of a Dask or Ray cluster")
+    parser.add_argument("--jobs", type=int, metavar="N", help="threads on this machine (default: one per core)")
+
+
+def _sweep_folder(out: Path) -> Path:
+    """Where finished jobs wait for the build at ``out``."""
+    out = out.absolute()
+    return out.parent / f".{out.name}.sweep"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """How sweeps run, seed after seed. ``folder``: where finished jobs are kept; ``jobs``: threads here."""
+
+    pool: Pool
+    folder: Path
+    jobs: int | None = None
+    quiet: bool = False
+
+    def task(self, config: Config) -> Task:
+        """Table read, rows split, f0 fitted."""
+        from hardcase_train.data.task import make_task
+
+        return make_task(config, quiet=self.quiet)
+
+    def points(self, task: Task, methods: tuple[str, ...]) -> list[Point]:
+        """All points of the task's front; one line on stderr if an earlier run has left some of its work."""
+        from hardcase_train.sweep.job_cache import Kept, task_key
+        from hardcase_train.sweep.train import learn
+
+        kept = Kept(self.folder, task_key(task))
+        if len(kept) and not self.quiet:
+            print(f"{self.folder} holds {len(kept)} finished jobs of an earlier run; going on", file=sys.stderr)
+        return learn(task.problem, methods, quiet=self.quiet, pool=self.pool, jobs=self.jobs, kept=kept)
+
+
+@contextmanager
+def open_runs(
+    out: Path, *, backend: str = "threads", address: str | None = None, jobs: int | None = None, quiet: bool = False
+) -> Iterator[tuple[Runs, Path]]:
+    """Runs for a build at ``out``, and the folder of their unfinished work, which goes when all went well."""
+    from hardcase_train.sweep.executors import open_pool
+
+    if jobs is not None and not 1 <= jobs <= MAX_JOBS:
+        raise InputError(f"--jobs is {jobs}, 1 to {MAX_JOBS} threads are expected")
+    folder = _sweep_folder(out)
+    with open_pool(backend, address, jobs) as pool, terminable():
+        try:
+            folder.mkdir(exist_ok=True)
+            yield Runs(pool, folder, jobs, quiet), folder
+        except OSError as error:
+            raise InputError(f"{out} cannot be written: {error.strerror or error}; name another folder") from error
+        finally:
+            _tidy(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tidy(folder: Path) -> None:
+    """Only finished jobs are worth keeping; without any, no folder."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.suffix not in (".json", ".safetensors"):
+                path.unlink()
+        folder.rmdir()

@@ -1,0 +1,279 @@
+"""``hardcase cloud``: a broker and its worker (``up``), a worker alone (``worker``), passwords (``user``)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hardcase_edge.errors import InputError
+
+if TYPE_CHECKING:
+    from hardcase_cloud.answering.service import Answerer
+    from hardcase_cloud.answering.supervisor import Supervisor
+
+__all__ = ["HELP", "arguments", "run"]
+
+HELP = "Answer forwarded cases: a broker and a worker, or a worker of your own broker."
+MAX_WORKERS = 64
+POLL_S = 0.2
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the three commands."""
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _up_arguments(commands.add_parser("up", help="Start a broker (unless one is named) and its worker."))
+    _worker_arguments(commands.add_parser("worker", help="Answer the requests of a broker's devices."))
+    user = commands.add_parser("user", help="Add a device to the embedded broker's users.")
+    user.add_argument("name", help="the device's id")
+    user.add_argument("--users", required=True, metavar="FILE", help="file to write; its owner alone can read it")
+    user.set_defaults(act=_user)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the command says; the exit status."""
+    act: Callable[[argparse.Namespace], int] = args.act
+    return act(args)
+
+
+def _model_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--hpc", required=True, metavar="MODEL", help="hpc.onnx of hardcase train, or module:function, your own Python"
+    )
+    parser.add_argument(
+        "--bundle", metavar="FILE", help="with module:function: a bundle that asks it, which says what requests carry"
+    )
+    parser.add_argument("--threads", type=_positive, default=1, help="threads of one worker's model (default 1)")
+    parser.add_argument("--max-batch", type=_positive, default=32, metavar="N", help="requests answered in one run")
+    parser.add_argument(
+        "--linger-ms", type=_milliseconds, default=2.0, metavar="MS", help="how long the first of a batch waits"
+    )
+    parser.add_argument("--group", metavar="NAME", help="workers that share the requests (default: those of this HPC)")
+    parser.add_argument("--ca", metavar="PEM", help="who signs the broker's certificate")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+
+
+def _up_arguments(parser: argparse.ArgumentParser) -> None:
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--broker", metavar="URL", help="your broker, mqtt[s]://host:port; none: the embedded one")
+    where.add_argument("--bind", metavar="HOST:PORT", help="where the embedded broker listens (127.0.0.1:1883)")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="worker processes (0: the broker alone)")
+    parser.add_argument("--cert", metavar="PEM", help="the embedded broker's certificate, or ours for --broker")
+    parser.add_argument("--key", metavar="PEM", help="its private key")
+    parser.add_argument("--users", metavar="FILE", help="who may use the embedded broker; see hardcase cloud user")
+    _model_arguments(parser)
+    parser.set_defaults(act=_up)
+
+
+def _worker_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--broker", required=True, metavar="URL", help="mqtt[s]://host:port; user and password may also stand in "
+        "HARDCASE_MQTT_USER and HARDCASE_MQTT_PASSWORD",
+    )  # fmt: skip
+    parser.add_argument("--cert", metavar="PEM", help="our certificate, if the broker asks for one")
+    parser.add_argument("--key", metavar="PEM", help="its private key")
+    parser.add_argument("--count", type=_positive, metavar="N", help="end after this many answers")
+    parser.add_argument(
+        "--until-stdin-closes", action="store_true", help="end when whoever started us is gone (cloud up uses it)"
+    )
+    _model_arguments(parser)
+    parser.set_defaults(act=_worker)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{value} is not between 1 and 1000000")
+    return value
+
+
+def _milliseconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 10_000:
+        raise argparse.ArgumentTypeError(f"{value} is not between 0 and 10000")
+    return value
+
+
+# ---------------------------------------------------------------- worker
+
+
+def _worker(args: argparse.Namespace) -> int:
+    from hardcase_cloud.answering.service import Service, ServiceConfig
+    from hardcase_cloud.answering.worker import Worker, default_group
+    from hardcase_edge.link.address import parse_address
+
+    address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
+    hpc = _open_hpc(args)
+    service = Service(hpc, ServiceConfig(max_batch=args.max_batch, linger_ms=args.linger_ms))
+    worker = Worker(service, address, args.group or default_group(hpc.sha256))
+    _on_stop_signals(worker.stop)
+    if args.until_stdin_closes:
+        threading.Thread(target=_when_stdin_closes, args=(worker.stop,), daemon=True).start()
+    connection_log = logging.getLogger("hardcase_edge.link.connection")
+    connection_log.addHandler(logging.NullHandler())  # at first its trouble is an error, and that is said once
+    worker.start()
+    logging.basicConfig(format="hardcase cloud: %(message)s")
+    ready = {"broker": address.url, "mqtt": worker.protocol, "hpc": hpc.sha256, "pid": os.getpid()}
+    _say(args.json, "ready", ready)
+    worker.run(args.count)
+    _say(args.json, "stopped", worker.counters())
+    return 0
+
+
+def _open_hpc(args: argparse.Namespace) -> Answerer:
+    _check_hpc(args)
+    if args.bundle is not None:
+        from hardcase_cloud.answering.function import function_for
+
+        return function_for(args.hpc, args.bundle)
+    from hardcase_cloud.answering.onnx_model import Hpc
+
+    return Hpc(args.hpc, threads=args.threads)
+
+
+def _check_hpc(args: argparse.Namespace) -> None:
+    """A function needs a bundle beside it, a file is enough by itself."""
+    from hardcase_edge.sensors.plugin import is_function_name
+
+    is_function = is_function_name(args.hpc)
+    if is_function and args.bundle is None:
+        raise InputError(f"--hpc {args.hpc} is a function; name a bundle that asks it with --bundle model.hcb")
+    if args.bundle is not None and not is_function:
+        raise InputError(f"--bundle goes with --hpc module:function; {args.hpc} says itself what requests carry")
+
+
+def _when_stdin_closes(stop: Callable[[], None]) -> None:
+    while os.read(0, 4096):
+        pass
+    stop()
+
+
+# ---------------------------------------------------------------- up
+
+
+def _up(args: argparse.Namespace) -> int:
+    from hardcase_edge.link.address import parse_address
+
+    if not 0 <= args.workers <= MAX_WORKERS:
+        raise InputError(f"--workers {args.workers} was given; 0 to {MAX_WORKERS} are possible")
+    _check_hpc(args)
+    stop = threading.Event()
+    _on_stop_signals(stop.set)
+    if args.broker is not None:
+        if args.users:
+            raise InputError("--users is for the embedded broker; a broker of your own has its own users")
+        address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
+        return _supervise(args, address.url, address.url, _secret(address.user, address.password), stop)
+    if args.workers > 1:
+        raise InputError(
+            f"--workers {args.workers} was given; the embedded broker cannot share work between workers: name a "
+            "broker of your own with --broker, or use 1"
+        )
+    return _up_embedded(args, stop)
+
+
+def _up_embedded(args: argparse.Namespace, stop: threading.Event) -> int:
+    from hardcase_cloud.broker.embedded import EmbeddedBroker
+    from hardcase_cloud.broker.listen import DEFAULT_BIND, Listen, parse_bind
+
+    host, port = parse_bind(args.bind or DEFAULT_BIND)
+    listen = Listen(host=host, port=port, cert=args.cert, key=args.key, users=args.users)
+    with EmbeddedBroker(listen) as broker:
+        secret = _secret(broker.worker_user, broker.worker_password)
+        return _supervise(args, broker.url, broker.worker_url, secret, stop)
+
+
+def _secret(user: str, password: str) -> dict[str, str]:
+    """A worker's environment: everybody on this machine can read a command line, but not that."""
+    return {**os.environ, "HARDCASE_MQTT_USER": user, "HARDCASE_MQTT_PASSWORD": password}
+
+
+def _supervise(
+    args: argparse.Namespace, url: str, worker_url: str, environment: dict[str, str], stop: threading.Event
+) -> int:
+    from hardcase_cloud.answering.supervisor import Supervisor
+
+    command = [sys.executable, "-m", "hardcase.cli", "cloud", "worker", *_worker_flags(args, worker_url)]
+    workers = [Supervisor(command, environment, lambda event: _relay(args.json, event)) for _ in range(args.workers)]
+    try:
+        for worker in workers:
+            worker.start(stop.is_set)
+        if not stop.is_set():
+            _say(args.json, "ready", {"broker": url, "workers": [w.pid for w in workers]})
+        while not stop.is_set():  # not wait(): the signal handler that sets it runs on this thread
+            time.sleep(POLL_S)
+    finally:
+        _stop_all(workers)
+    _say(args.json, "stopped", {"restarts": sum(w.restarts for w in workers)})
+    return 0
+
+
+def _worker_flags(args: argparse.Namespace, url: str) -> list[str]:
+    flags = ["--until-stdin-closes", "--json", "--broker", url, "--hpc", args.hpc, "--threads", str(args.threads)]
+    flags += ["--max-batch", str(args.max_batch), "--linger-ms", str(args.linger_ms)]
+    if args.bundle is not None:
+        flags += ["--bundle", args.bundle]
+    if args.group:
+        flags += ["--group", args.group]
+    if args.broker is not None:  # to the embedded broker the worker goes by loopback, without TLS
+        for name in ("ca", "cert", "key"):
+            if getattr(args, name):
+                flags += [f"--{name}", getattr(args, name)]
+    return flags
+
+
+def _stop_all(workers: list[Supervisor]) -> None:
+    threads = [threading.Thread(target=worker.stop) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _relay(as_json: bool, event: dict[str, Any]) -> None:
+    name = event.pop("event")
+    _say(as_json, name if name.startswith("worker") else f"worker-{name}", event)
+
+
+# ---------------------------------------------------------------- user
+
+
+def _user(args: argparse.Namespace) -> int:
+    from getpass import getpass
+
+    from hardcase_cloud.broker.users import add_user
+
+    password = getpass(f"password of {args.name}: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    add_user(args.users, args.name, password)
+    return 0
+
+
+# ---------------------------------------------------------------- both
+
+
+def _on_stop_signals(stop: Callable[[], None]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop())
+
+
+_saying = threading.Lock()  # events come from several threads
+
+
+def _say(as_json: bool, event: str, fields: dict[str, Any]) -> None:
+    """One line on standard output; nobody listening any more is no reason to stop."""
+    if as_json:
+        line = json.dumps({"event": event, **fields})
+    else:
+        line = f"{event}: " + ", ".join(f"{key} {value}" for key, value in fields.items())
+    with _saying:
+        try:
+            print(line, flush=True)
+        except BrokenPipeError:
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115

@@ -1,0 +1,322 @@
+"""``hardcase demo``: the whole main job on real data, in one go; ends with one table, a report, and the truth."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardcase_edge.errors import InputError
+
+from ..demo.processes import Process, StageError, start_broker, start_device, start_worker
+from ..options import add_json, report
+from ..training.runs import BASELINES
+from .train import build_task, check_out
+
+if TYPE_CHECKING:
+    from hardcase_cloud.fleet.threads import Outcome
+    from hardcase_edge.bundle.load import Loaded
+    from hardcase_export.drafts.front import Front, Point
+    from hardcase_train.data.task import Task
+
+HELP = "Train, export, start the cloud, run a fleet, kill the worker half-way, and reconcile."
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "hydraulic" / "hardcase.toml"
+MAX_LOSS = 0.005  # of accuracy against f0, on the judged rows
+MIN_FORWARD = 0.03  # the demonstration must see both routes before and after the kill
+WHICH = f"the cheapest policy that forwards at least {MIN_FORWARD:.0%} of the judged rows: both routes are to be seen"
+N_DEVICES = 20
+PASSES = 3  # times that the held-out rows are replayed by the fleet whose worker is killed
+INTERVAL_S = 0.2
+EDGE_COUNT = 60
+KILL_AFTER_S = 5.0
+DOWN_S = 1.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the closing table."""
+
+    name: str
+    policy: str
+    accuracy: float
+    cost: float  # mean, in the unit of cost
+    uplink_bytes: int  # mean is that over n
+    p50_ms: float
+    p99_ms: float
+    degraded: int
+    n: int
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of ``hardcase demo``."""
+    parser.add_argument("--config", type=Path, default=EXAMPLE, help="hardcase.toml (default: the hydraulic rig)")
+    parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder to write (default: build/demo)")
+    parser.add_argument("--seed", type=int, help="wins over [data] seed")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """All steps; 1 if the counts do not reconcile."""
+    if not args.config.is_file():
+        raise InputError(f"there is no {args.config}; run from a clone of the repository or name one with --config")
+    args.out.mkdir(parents=True, exist_ok=True)
+    check_out(args.out / "train")
+    began = time.monotonic()
+    say = _Teller(args.json)
+    task = _train(args, say)
+    bundles = _export(args.out, say)
+    rows, problems, outage, outcomes = _serve(args.out, task, bundles, say)
+    values = {
+        "rows": [asdict(r) for r in rows],
+        "problems": problems,
+        "seconds": round(time.monotonic() - began, 1),
+        "unit": task.config.unit,
+        "hardcase": WHICH,
+    }
+    _write_report(args.out, values, outage, outcomes)
+    report(args, values, _text(values, args.out))
+    return 1 if problems else 0
+
+
+class _Teller:
+    def __init__(self, is_quiet: bool) -> None:
+        self.is_quiet = is_quiet
+
+    def __call__(self, text: str) -> None:
+        if not self.is_quiet:
+            print(f"== {text}", flush=True)
+
+
+# ---------------------------------------------------------------- train and export
+
+
+def _train(args: argparse.Namespace, say: _Teller) -> Task:
+    from hardcase_train.data.config import read_config
+
+    config = read_config(args.config, seed=args.seed)
+    if config.legacy is not None:
+        raise InputError(f"{args.config}: f0 is a legacy system, which the demo cannot start; name an [hpc] estimator")
+    say(f"training on {config.file.name}: f0 is {config.estimator}, methods are {', '.join(config.methods)}")
+    return build_task(config, (*config.methods, *BASELINES), args.out / "train", quiet=args.json)[0]
+
+
+def _export(out: Path, say: _Teller) -> dict[str, tuple[Path, Point]]:
+    """A signed bundle per row of the table: name to (path, point)."""
+    from hardcase_export.bundle import export_point
+    from hardcase_export.drafts.front import read_front
+
+    say(f"exporting signed bundles, picked on validation rows: at most {MAX_LOSS} below f0")
+    _make_keys(out)
+    front = read_front(out / "train" / "front.json")
+    bundles = {}
+    for name, point in _points(front).items():
+        path = out / f"{name.replace(' ', '-')}.hcb"
+        export_point(out / "train", front, point, path, key=out / "demo.key")
+        bundles[name] = (path, point)
+    return bundles
+
+
+def _make_keys(out: Path) -> None:
+    from hardcase_edge.base.files import write_whole
+    from hardcase_edge.bundle.signature import make_keys
+
+    private, public = make_keys()
+    write_whole(out / "demo.key", private, mode=0o600)
+    write_whole(out / "demo.pub", public)
+
+
+def _points(front: Front) -> dict[str, Point]:
+    """The six policies of the table."""
+    from hardcase_export.picking.pick import pick
+
+    f0 = next(p for p in front.points if p.method == "hpc")
+
+    def cheapest(points: list[Point]) -> Point:
+        picked = pick(replace(front, points=(f0, *points)), max_loss=MAX_LOSS)
+        return picked if picked is not f0 else max(points, key=lambda p: p.valid.accuracy)  # none is good enough
+
+    by_method = {m: [p for p in front.points if p.method == m] for m in ("static", "cascade")}
+    both_routes = [p for p in front.points if MIN_FORWARD <= p.valid.forward_rate < 1]
+    if not both_routes or not all(by_method.values()):
+        raise StageError("this data gave no policy that uses both routes; try another seed or other costs")
+    return {
+        "everything in the cloud": f0,
+        "everything local": max(by_method["static"], key=lambda p: (p.valid.accuracy, -p.valid.cost)),
+        "static": cheapest(by_method["static"]),
+        "cascade": cheapest(by_method["cascade"]),
+        "cheapest": cheapest([p for p in front.points if p is not f0]),
+        "hardcase": cheapest(both_routes),
+    }
+
+
+# ---------------------------------------------------------------- cloud and fleet
+
+
+def _serve(
+    out: Path, task: Task, bundles: dict[str, tuple[Path, Point]], say: _Teller
+) -> tuple[list[Row], list[str], tuple[float, float], list[Outcome]]:
+    hpc = out / "train" / "hpc.onnx"
+    rows, problems = [], []
+    with _cloud(hpc) as (url, worker):
+        say(f"the cloud is up at {url}; {N_DEVICES} simulated devices replay held-out rows with each bundle")
+        for name, (path, point) in bundles.items():
+            if name != "hardcase":
+                made, wrong = _run_fleet(path, task, url, name)
+                rows.append(_row(name, point, task, made))
+                problems += wrong
+        path, point = bundles["hardcase"]
+        say(f"hardcase ({point.method}): {N_DEVICES} devices and one real hardcase-edge; the worker gets SIGKILL")
+        outcomes, wrong, outage = _run_with_kill(out, path, task, url, worker)
+        rows.append(_row("hardcase", point, task, outcomes))
+        problems += wrong
+    return rows, problems, outage, outcomes
+
+
+@contextmanager
+def _cloud(hpc: Path) -> Iterator[tuple[str, list[Process]]]:
+    """A broker and a worker; ``worker[0]`` may be replaced."""
+    broker, url = start_broker(hpc)
+    workers: list[Process] = []
+    try:
+        workers.append(start_worker(url, hpc))
+        yield url, workers
+    finally:
+        for process in (*workers, broker):
+            process.stop()
+
+
+def _run_fleet(bundle: Path, task: Task, url: str, name: str) -> tuple[list[Outcome], list[str]]:
+    from hardcase_cloud.fleet.threads import Fleet
+    from hardcase_edge.bundle.load import load_bundle
+
+    prefix = name.replace(" ", "-")
+    fleet = Fleet(load_bundle(bundle), task.problem.test.X, url, n_devices=N_DEVICES, prefix=prefix)
+    outcomes = fleet.run(120)
+    return outcomes, [f"{name}: {p}" for p in fleet.reconcile()]
+
+
+def _run_with_kill(
+    out: Path, bundle: Path, task: Task, url: str, worker: list[Process]
+) -> tuple[list[Outcome], list[str], tuple[float, float]]:
+    import numpy as np
+
+    from hardcase_cloud.fleet.threads import Fleet
+    from hardcase_edge.bundle.load import load_bundle
+    from hardcase_edge.device.device import RuntimeConfig
+
+    loaded = load_bundle(bundle)
+    rows = np.tile(task.problem.test.X, (PASSES, 1))
+    replay = out / "edge-1.csv"
+    count = _write_replay(replay, task, loaded)
+    fleet = Fleet(loaded, rows, url, n_devices=N_DEVICES, config=RuntimeConfig(interval_s=INTERVAL_S), prefix="sim")
+    device = start_device(bundle, out / "demo.pub", url, replay, count, INTERVAL_S)
+    fleet.start()
+    time.sleep(KILL_AFTER_S)
+    killed = time.monotonic()
+    worker[0].kill()
+    time.sleep(DOWN_S)
+    worker[0] = start_worker(url, out / "train" / "hpc.onnx")
+    back = time.monotonic()
+    outcomes = fleet.join(120)
+    status = device.wait(120)
+    problems = [f"hardcase: {p}" for p in fleet.reconcile()] + _check_device(device, status, count)
+    problems += _check_routes(outcomes, killed, back)
+    return outcomes, problems, (killed, back)
+
+
+def _check_device(device: Process, status: int, count: int) -> list[str]:
+    """The real device: a clean end and one line per item, each by one route."""
+    decisions = [line for line in device.lines if "route" in line]
+    routes = sum(d["route"] in ("local", "cloud", "degraded") for d in decisions)
+    if status != 0 or len(decisions) != count or routes != count:
+        return [f"hardcase-edge ended with status {status} after {len(decisions)} decisions; {count} were asked"]
+    return []
+
+
+def _check_routes(outcomes: list[Outcome], killed: float, back: float) -> list[str]:
+    """Both routes before the kill and after the return."""
+    problems = []
+    for when, part in (
+        ("before the kill", [o for o in outcomes if o.began + o.latency_ms / 1000 < killed]),
+        ("after the worker's return", [o for o in outcomes if o.began > back]),
+    ):
+        lacking = {"local", "cloud"} - {o.route for o in part}
+        if lacking:
+            problems.append(f"hardcase: no {' and no '.join(sorted(lacking))} decision {when}")
+    return problems
+
+
+def _write_replay(path: Path, task: Task, loaded: Loaded) -> int:
+    """Raw samples of held-out cycles (or features, where the data has no windows) as a replay file; the row count."""
+    import csv
+
+    index = task.problem.test.index[:EDGE_COUNT]
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        if task.table.samples is None:
+            writer.writerow(task.features)
+            writer.writerows([["" if x != x else x for x in row] for row in task.problem.test.X[:EDGE_COUNT].tolist()])
+        else:
+            sensors = list(task.table.windows)
+            n_samples = task.table.samples.shape[2]
+            writer.writerow([f"{s}[{k}]" for s in sensors for k in range(n_samples)])
+            writer.writerows(task.table.samples[index].reshape(len(index), -1).tolist())
+    return len(index)
+
+
+# ---------------------------------------------------------------- the end
+
+
+def _row(name: str, point: Point, task: Task, outcomes: list[Outcome]) -> Row:
+    import numpy as np
+
+    classes, y = task.classes, task.problem.test.y
+    latency = [o.latency_ms for o in outcomes] or [float("nan")]
+    return Row(
+        name=name,
+        policy=point.method,
+        accuracy=float(np.mean([o.label == classes[y[o.item % len(y)]] for o in outcomes])),
+        cost=float(np.mean([o.cost for o in outcomes])),
+        uplink_bytes=sum(o.uplink_bytes for o in outcomes),
+        p50_ms=float(np.percentile(latency, 50)),
+        p99_ms=float(np.percentile(latency, 99)),
+        degraded=sum(o.route == "degraded" for o in outcomes),
+        n=len(outcomes),
+    )
+
+
+def _write_report(out: Path, values: dict[str, Any], outage: tuple[float, float], outcomes: list[Outcome]) -> None:
+    from hardcase_edge.base.files import write_whole
+
+    from ..demo.report import make_html
+    from ..training.pictures import routes_svg
+
+    front = (out / "train" / "front.svg").read_text()
+    write_whole(out / "report.html", make_html(values, front, routes_svg(outcomes, outage)).encode())
+
+
+def _text(values: dict[str, Any], out: Path) -> str:
+    titles = ("", "policy", "accuracy", f"cost/{values['unit']}", "bytes up", "p50 ms", "p99 ms", "degraded", "n")
+    lines = ["", _line(titles)]
+    for r in values["rows"]:
+        bytes_up = f"{r['uplink_bytes'] / r['n']:.1f}"
+        times = (f"{r['p50_ms']:.2f}", f"{r['p99_ms']:.2f}")
+        figures = (f"{r['accuracy']:.4f}", f"{r['cost']:.2f}", bytes_up, *times, r["degraded"], r["n"])
+        lines.append(_line((r["name"], r["policy"], *figures)))
+    lines.append("\naccuracy and cost on held-out rows; bytes up: mean request payload per decision")
+    lines.append(f"cheapest: what hardcase export --max-loss {MAX_LOSS} picks")
+    lines.append(f"hardcase: {WHICH}")
+    verdict = "asked = local + cloud + degraded, each once; both routes used before the kill and after it"
+    lines += [f"PROBLEM: {p}" for p in values["problems"]] or [f"reconciled: {verdict}"]
+    lines.append(f"{values['seconds']:.0f} s; pictures: {out / 'report.html'}")
+    return "\n".join(lines)
+
+
+def _line(cells: tuple[Any, ...]) -> str:
+    widths = (24, 11, 9, 11, 9, 8, 8, 9, 6)
+    first, *rest = (str(c) for c in cells)
+    return f"{first:{widths[0]}s} " + " ".join(f"{c:>{w}s}" for c, w in zip(rest, widths[1:], strict=True))

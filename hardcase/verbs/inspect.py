@@ -1,0 +1,64 @@
+"""``hardcase inspect``: what a bundle is, costs and claims."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+__all__ = ["HELP", "arguments", "run"]
+
+HELP = "Show what a bundle buys, costs, weighs and claims."
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("bundle", metavar="BUNDLE", help="a .hcb file")
+    parser.add_argument("--trust", metavar="KEY", help="public key whose signature the bundle must carry")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check the bundle as a device would, and print what it is."""
+    from hardcase_edge.bundle.load import load_bundle
+    from hardcase_export.describe import describe
+
+    facts = describe(load_bundle(args.bundle, trust=args.trust))
+    print(json.dumps(facts) if args.json else "\n".join(_lines(facts)))
+    return 0
+
+
+def _lines(f: dict[str, Any]) -> list[str]:
+    from hardcase_export.picking.risk_choice import say_promise
+
+    unit, cost, request = f["unit"], f["cost"], f["request"]
+    mean = "not claimed" if cost["mean"] is None else f"{cost['mean']:.2f}"
+    bound = "" if cost["is_exact"] else " (bounds)"
+    lines = [
+        f"{f['name']}: {f['target']} in {len(f['classes'])} classes ({_some(f['classes'])})",
+        f"  sha256      {f['sha256']}",
+        f"  cost        worst {cost['worst']:g}, mean {mean}, best {cost['best']:g} {unit}{bound}",
+        f"  operations  {f['operations']} on the longest path of {f['longest_path']} nodes",
+        f"  memory      {f['session_bytes']} bytes a session",
+        f"  nodes       {', '.join(f'{n} {kind}' for kind, n in f['nodes'].items())}",
+        f"  scorers     {', '.join(f'{n} {kind}' for kind, n in f['scorers'].items())}; {f['columns']} columns",
+        f"  golden      {f['golden']} cases, all pass here",
+        f"  bytes       {', '.join(f'{part} {n}' for part, n in f['bytes'].items())}",
+    ]
+    if request["is_used"]:
+        where = f"{f['hpc_name']}, {f['hpc'][:16]}" if f["hpc_name"] else f["hpc"][:16]
+        lines.append(f"  forwards    {request['bytes']} bytes, {request['cost']:g} {unit} a request, to {where}")
+    if f["unproved"]:
+        lines.append(f"  unproved    scorers {_some(f['unproved'])}: a user's own blob, its insides cannot be seen")
+    lines += [f"  {'sensor':<24}{'cost':>12} {unit}  features"]
+    lines += [f"  {s['name']:<24}{s['cost']:>12g} {' ' * len(unit)}  {_some(s['features'])}" for s in f["sensors"]]
+    promise = say_promise(f["claims"].get("promise"))
+    if promise is not None:
+        lines.append(f"  promise     {promise}")
+    lines += [f"  claims      {key}: {json.dumps(value, sort_keys=True)}" for key, value in sorted(f["claims"].items())]
+    return lines
+
+
+def _some(values: list[Any], most: int = 8) -> str:
+    shown = ", ".join(map(str, values[:most]))
+    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"

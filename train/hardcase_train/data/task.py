@@ -1,0 +1,251 @@
+"""A task: table and configuration joined into a problem, with every name that the bundle's manifest will carry."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from hardcase_edge.errors import InputError
+from hardcase_edge.program.cost import to_micro
+from hardcase_edge.program.definition import Feature, Sensor, Uplink
+from hardcase_edge.program.readings import request_bytes
+
+from .config import Config
+from .dtypes import check_declared, declared, held
+from .hpc import N_FOLDS, fit_hpc, make_hpc, out_of_fold, probabilities
+from .legacy_hpc import read_legacy
+from .problem import MAX_CLASSES, MIN_ROWS, Problem, Rows, scaled
+from .split import CALIBRATION, random_split
+from .table import Table, read_table
+
+__all__ = ["Task", "make_task", "target_classes", "target_labels"]
+
+PARTS = (("train", 0), ("valid", 1), ("test", 2))  # none may be empty
+
+
+@dataclass(frozen=True)
+class Task:
+    """A problem and its names. ``hpc`` is the fitted f0 or a legacy system's ``Legacy``; ``table`` what was read."""
+
+    problem: Problem
+    features: tuple[str, ...]
+    sensors: tuple[str, ...]
+    classes: tuple[Any, ...]
+    windows: dict[str, int]
+    hpc: Any
+    config: Config
+    table: Table
+
+
+def make_task(config: Config, *, quiet: bool = True) -> Task:
+    """Read the table, split it, declare sensors and fit f0; ``quiet``: no progress bar on stderr.
+
+    Raises
+    ------
+    InputError
+        The table does not fit the configuration.
+    """
+    whole = read_table(config.file)
+    y, classes = target_classes(whole, config.target)
+    split = _split(whole, config, y)
+    weight = _weights(whole, config, split)
+    split = np.where(weight > 0, split, -1)  # a row that counts for nothing is nowhere
+    table = whole.without(*_no_features(config))
+    table.check_features()
+    sensors, names = _sensors(table, config)
+    train = split == 0
+    if len(np.unique(y[train])) < 2:
+        raise InputError(f"the training rows have one class of {config.target!r} only; choose another split")
+    features = declared(table.X, train)
+    X = held(table.X, features)
+    index = [np.flatnonzero(split == k) for k in range(split.max() + 1)]  # calibration, the last, may have none
+    legacy = None
+    if config.legacy is not None:
+        legacy = read_legacy(config.legacy, config.legacy_name, whole, classes, _places(table, sensors, names))
+    uplink = _uplink(config, features, tuple(range(len(features))) if legacy is None else legacy.carried(train))
+    check_declared(features, sensors, uplink)
+    if legacy is None:
+        hpc, said = _fitted(config, (X, y, weight), index, len(classes), quiet)
+    else:
+        hpc, said = legacy, legacy.split(index)
+    parts = [Rows(X[rows], y[rows], p, rows, weight[rows]) for rows, p in zip(index, said, strict=True)]
+    unused = parts[CALIBRATION] if len(parts) > CALIBRATION else None
+    problem = Problem(
+        features, sensors, uplink, len(classes), parts[0], parts[1], parts[2], config.seed, unused, config.size
+    )
+    return Task(problem, table.names, names, classes, _windows(table, names), hpc, config, table)
+
+
+def _fitted(
+    config: Config, rows: tuple[np.ndarray, ...], index: list[np.ndarray], n_classes: int, quiet: bool
+) -> tuple[Any, list[np.ndarray]]:
+    """f0 fitted to the training rows, and its probabilities of every part's rows: out-of-fold on training rows."""
+    model = make_hpc(config.estimator, config.params, config.seed)
+    X, y, weight = rows
+    train, *others = index
+    with tqdm(total=1 + N_FOLDS, desc="f0", disable=quiet, leave=False) as bar:
+        fitted = fit_hpc(model, X[train], y[train], weight[train])
+        bar.update(1)
+        unseen = out_of_fold(model, X[train], y[train], n_classes, config.seed, bar.update, weight[train])
+    return fitted, [unseen, *(probabilities(fitted, X[part], n_classes) for part in others)]
+
+
+def _places(table: Table, sensors: tuple[Sensor, ...], names: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    """The features that each feature's name and each sensor's stand for; a sensor's goes before a feature's."""
+    features = {f: (k,) for k, f in enumerate(table.names)}
+    return {**features, **{name: s.features for name, s in zip(names, sensors, strict=True)}}
+
+
+def _no_features(config: Config) -> list[str]:
+    """Columns that are not for models to read."""
+    split = None if config.split in ("random", "time") else config.split
+    return [name for name in (config.target, split, config.weight) if name is not None]
+
+
+def target_classes(table: Table, target: str) -> tuple[np.ndarray, tuple[Any, ...]]:
+    """Class index per row, and the label of each class in sorted order.
+
+    Raises
+    ------
+    InputError
+        No such column, missing labels, or not 2 to 200 classes.
+    """
+    values = target_labels(table, target)
+    classes = tuple(sorted(set(values), key=lambda v: (isinstance(v, str), v)))
+    if not 2 <= len(classes) <= MAX_CLASSES:
+        raise InputError(f"the target {target!r} has {len(classes)} classes; 2 to {MAX_CLASSES} are expected")
+    number = {v: k for k, v in enumerate(classes)}
+    return np.array([number[v] for v in values], dtype=np.int64), classes
+
+
+def target_labels(table: Table, target: str) -> list[Any]:
+    """The label of each row: a string, or a number (a whole one as int).
+
+    Raises
+    ------
+    InputError
+        No such column, or missing labels.
+    """
+    if target not in table.labels:
+        known = ", ".join(list(table.labels)[:20]) or "none"
+        raise InputError(f"the target {target!r} is no column of the data; columns are {known}")
+    raw = table.labels[target]
+    absent = [k for k, v in enumerate(raw) if v is None or v != v or (isinstance(v, str) and not v.strip())]
+    if absent:
+        raise InputError(
+            f"the target {target!r} is missing in {len(absent)} rows, first in row {absent[0] + 1}; drop them"
+        )
+    return [v.strip() if isinstance(v, str) else _plain(v) for v in raw]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
+    """0, 1, 2 or 3 per row: train, valid, test, calibration."""
+    n = len(y)
+    if n < MIN_ROWS:
+        raise InputError(f"the data has {n} rows; at least {MIN_ROWS} are expected")
+    if config.split == "time":
+        order = np.array([0, 1, CALIBRATION, 2])
+        return order[np.searchsorted([round(s * n) for s in (0.6, 0.7, 0.8)], np.arange(n), side="right")]
+    if config.split == "random":
+        out = random_split(y, config.seed)
+        for name, k in PARTS:
+            if not (out == k).any():
+                raise InputError(
+                    f"the target {config.target!r} has so few rows per class that none is left for {name}; add rows"
+                )
+        return out
+    if config.split not in table.labels:
+        raise InputError(f"[data] split is {config.split!r}: neither random, time nor a column of the data")
+    parts: dict[Any, int] = {**dict(PARTS), "calibration": CALIBRATION, 0: 0, 1: 1, 2: 2, 3: CALIBRATION}
+    values = [v.strip().lower() if isinstance(v, str) else _plain(v) for v in table.labels[config.split]]
+    odd = sorted({str(v) for v in values if v not in parts})
+    if odd:
+        raise InputError(
+            f"the split column {config.split!r} says {odd[0]!r}; train, valid, test or calibration is expected"
+        )
+    out = np.array([parts[v] for v in values])
+    for name, k in PARTS:
+        if not (out == k).any():
+            raise InputError(f"the split column {config.split!r} names no {name} row")
+    return out
+
+
+def _weights(table: Table, config: Config, split: np.ndarray) -> np.ndarray:
+    """(n,) what each row counts, scaled."""
+    if config.weight is None:
+        return np.ones(len(split))
+    if config.weight not in table.labels:
+        raise InputError(f"[data] weight is {config.weight!r}, which is no column of the data")
+    if config.weight in (config.target, config.split):
+        raise InputError(f"[data] weight is {config.weight!r}, which is the target or the split; name another column")
+    values = [v if isinstance(v, int | float) else np.nan for v in table.labels[config.weight]]
+    weight = np.array(values, dtype=np.float64)
+    odd = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if len(odd):
+        raise InputError(
+            f"the weight {config.weight!r} is missing or no number of at least 0 in {len(odd)} rows, "
+            f"first in row {odd[0] + 1}"
+        )
+    for name, k in PARTS:
+        if not (weight[split == k] > 0).any():
+            raise InputError(f"the weight {config.weight!r} is 0 in all {name} rows; give one of them some")
+    return scaled(weight)
+
+
+def _sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tuple[str, ...]]:
+    owner: dict[str, str] = {}
+    sensors, names = [], []
+    for s in config.sensors:
+        mine: list[str] = []
+        for pattern in s.features:
+            found = _matching(table.names, pattern)
+            if not found:
+                near = difflib.get_close_matches(pattern, table.names, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"columns are {', '.join(table.names[:20])}"
+                raise InputError(f"sensor {s.name!r} names {pattern!r}, which is no column of numbers; {hint}")
+            mine += [f for f in found if f not in mine]
+        for f in mine:
+            if f in owner:
+                raise InputError(f"feature {f!r} belongs to the sensors {owner[f]!r} and {s.name!r}; name it once")
+            owner[f] = s.name
+        sensors.append(Sensor(tuple(table.names.index(f) for f in mine), (to_micro(s.cost),)))
+        names.append(s.name)
+    for k, f in enumerate(table.names):
+        if f not in owner:
+            if f in names:
+                raise InputError(f"feature {f!r} belongs to no sensor, but a sensor has its name; rename that sensor")
+            sensors.append(Sensor((k,), (to_micro(config.default_sensor),)))
+            names.append(f)
+    return tuple(sensors), tuple(names)
+
+
+def _matching(names: Sequence[str], pattern: str) -> list[str]:
+    """The column of this name; else, if the pattern ends in ``*``, those that begin so."""
+    if pattern in names:
+        return [pattern]
+    return [n for n in names if n.startswith(pattern[:-1])] if pattern.endswith("*") else []
+
+
+def _uplink(config: Config, features: tuple[Feature, ...], carried: tuple[int, ...]) -> Uplink:
+    return Uplink(
+        per_request=to_micro(config.per_request),
+        per_byte=to_micro(config.per_byte),
+        cloud_per_request=to_micro(config.cloud_per_request),
+        request_bytes=request_bytes([features[f].dtype for f in carried]),
+        features=carried,
+    )
+
+
+def _windows(table: Table, sensors: tuple[str, ...]) -> dict[str, int]:
+    return {s: n for s, n in table.windows.items() if s in sensors}

@@ -1,0 +1,1 @@
+"""Linear models and polynomials on codes that a device computes exactly."""

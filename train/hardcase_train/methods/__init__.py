@@ -1,0 +1,1 @@
+"""The methods, a room for each paper; no room imports another."""

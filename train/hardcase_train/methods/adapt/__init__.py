@@ -1,0 +1,1 @@
+"""Adaptive approximation: gates and low-cost models that approximate f0 (Nan and Saligrama 2017)."""

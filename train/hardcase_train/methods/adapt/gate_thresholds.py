@@ -1,0 +1,113 @@
+"""From a gate and a low-cost model to points: both thresholds swept on the judged rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from hardcase_edge.program.definition import MARGIN, THRESHOLD, Answer, Branch, Forward, Node, Slice
+
+from ...data.problem import Problem
+from ...policy.acquire import buy
+from ...policy.answers import NEVER, answer_node
+from ...policy.batch import margins_of
+from ...policy.compile import compile_program, policy_of
+from ...policy.front import Point, best_points
+from ...policy.losses import class_outputs
+from ...policy.selection import Judge, Trained
+
+__all__ = ["NEVER", "Gated", "adapt_nodes", "gated_points", "path_points"]
+
+FORWARD_RATES = (0.0, 0.003, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7)
+
+
+class Gated(Protocol):
+    """A fitted gate and low-cost model: class scores first, the gate's score last, and the sensors they read."""
+
+    trained_: Trained
+    sensors_: list[int]
+
+
+def adapt_nodes(problem: Problem, sensors: list[int], threshold: float, margin: float) -> list[Node]:
+    """Acquire, then a gate that lets through what f1 is sure of, then g: Forward or Answer."""
+    width = class_outputs(problem.n_classes)
+    head = buy(sensors, 0)
+    k = len(head)
+    return [
+        *head,
+        Branch(Slice(0, 0, width), MARGIN, (k + 1, k + 3), margin),
+        Branch(Slice(0, width, width + 1), THRESHOLD, (k + 3, k + 2), threshold),
+        Forward(problem.hpc_sensors, k + 3),
+        Answer(Slice(0, 0, width)),
+    ]
+
+
+def gated_points(
+    judge: Judge, method: str, model: Gated, params: dict[str, Any], gate_rates: Sequence[float] = ()
+) -> list[Point]:
+    """``path_points`` of one model."""
+    return path_points(judge, method, [(model, params)], gate_rates)
+
+
+def path_points(
+    judge: Judge, method: str, models: Sequence[tuple[Gated, dict[str, Any]]], gate_rates: Sequence[float] = ()
+) -> list[Point]:
+    """The points that the judged rows keep of models with their parameters, each point with its policy.
+
+    Parameters
+    ----------
+    gate_rates : forward rates at which the gate decides alone, beside those at which a wide margin of f1 overrules it
+    """
+    swept = [(p, model) for model, params in models for p in _sweep(judge, method, model, params, gate_rates)]
+    made_by = {id(p): model for p, model in swept}
+    best = best_points([p for p, _ in swept])
+    if judge.is_rough:
+        return best
+    by_model = {id(m): _with_policies(judge, m, [p for p in best if made_by[id(p)] is m]) for m, _ in models}
+    return [next(by_model[id(made_by[id(p)])]) for p in best]
+
+
+def _sweep(judge: Judge, method: str, model: Gated, params: dict[str, Any], gate_rates: Sequence[float]) -> list[Point]:
+    """Points over both thresholds, taken at quantiles of the judged rows.
+
+    Two runs of the program give every row's outcome if answered here and if forwarded; a pair of thresholds only
+    chooses between the two.
+    """
+    problem, sensors, scores = judge.problem, model.sensors_, model.trained_.scores
+    program = compile_program(problem, [model.trained_.part], adapt_nodes(problem, sensors, 0.0, 0.0))
+    here = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, NEVER, -NEVER))
+    there = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, -NEVER, NEVER))
+    gate, margin = scores[:, -1], margins_of(scores[:, :-1])
+    belows = dict.fromkeys(_threshold(margin, 1 - rate) for rate in FORWARD_RATES)
+    aboves = dict.fromkeys([-NEVER, *(_threshold(gate, rate) for rate in FORWARD_RATES[1:])])
+    pairs = [(above, below) for above in aboves for below in belows]
+    points = []
+    for above, below in pairs + [(_threshold(gate, rate), NEVER) for rate in gate_rates]:
+        hard = (gate > above) & (margin < below)
+        said = {**params, "gate": above, "margin": below, "sensors": sensors}
+        points.append(Point(method, said, judge.summary(there.where(hard, here)), {}, None))
+    return points
+
+
+def _with_policies(judge: Judge, model: Gated, points: Sequence[Point]) -> Iterator[Point]:
+    """The points' policies; their confidences come from the judged rows that are answered here."""
+    problem, parts = judge.problem, (model.trained_.part,)
+    batch = judge.batch(compile_program(problem, parts, ()), [model.trained_])
+    for point in points:
+        nodes = adapt_nodes(problem, model.sensors_, point.params["gate"], point.params["margin"])
+        outcome = batch.run(judge.hpc_label, nodes)
+        here = ~outcome.forwarded
+        nodes[-1] = answer_node(nodes[-1], outcome.margin[here], (outcome.label == judge.y)[here], judge.weight[here])
+        yield replace(point, valid=judge.summary(outcome), policy=policy_of(problem, parts, nodes))
+
+
+def _threshold(values: np.ndarray, rate: float) -> float:
+    """A value that about ``rate`` of the rows exceed, half-way between two rows."""
+    ordered = np.sort(values)[::-1]
+    k = round(rate * len(ordered))
+    if k == 0:
+        return float(ordered[0]) + 1.0
+    return float(ordered[k - 1] + ordered[min(k, len(ordered) - 1)]) / 2

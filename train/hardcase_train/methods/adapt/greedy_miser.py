@@ -1,0 +1,79 @@
+"""GreedyMiser: boosted trees that buy sensors as they pay, for every case alike, and never forward.
+
+Xu, Weinberger and Chapelle (2012), as Nan and Saligrama (2017) describe it: ADAPT-GBRT when no row may be forwarded
+(Pfull = 0). Then q is zero, the gate has nothing to learn, and what remains is boosting f1 under equation (1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from hardcase_edge.program.cost import to_unit
+
+from ...estimator import Limits, PolicyClassifier
+from ...policy.answers import answer_point
+from ...policy.front import Point
+from ...policy.selection import Judge
+from ...trees.binning import Bins, make_bins
+from ...trees.boosting import Ensemble, TreeSettings
+from ...trees.size import size_of
+from .gbrt import Twin
+
+__all__ = ["GreedyMiser"]
+
+
+@dataclass(eq=False, repr=False)
+class GreedyMiser(PolicyClassifier):
+    """A boosted low-cost model, without gate.
+
+    Parameters
+    ----------
+    gamma : float >= 0
+        Loss per unit of cost: what a sensor must lower the mean loss by, per unit, to be bought (equation (1)).
+    n_trees : int
+        As many as ``AdaptGBRT`` grows in its first round and three alternations.
+    settings : TreeSettings, the problem's size unless given
+    others : those of ``PolicyClassifier``, by name
+
+    Attributes
+    ----------
+    those of ``PolicyClassifier`` after ``fit``; after ``learn``
+    trained_ : Trained, the ensemble and its scores on the judged rows
+    sensors_ : list of int, those that the trees read
+    """
+
+    gamma: float = 0.0
+    n_trees: int = 80
+    settings: TreeSettings | None = None
+    _limits: ClassVar[Limits] = {"gamma": (0, np.inf), "n_trees": (1, np.inf)}
+
+    def points(self, judge: Judge) -> list[Point]:
+        """The one policy: buy what the trees read, and answer."""
+        model = self.learn(judge)
+        said = {"gamma": self.gamma, "sensors": model.sensors_}
+        return [answer_point(judge, "greedy-miser", said, tuple(model.sensors_), model.trained_)]
+
+    def learn(self, judge: Judge, bins: Bins | None = None) -> Self:
+        """Learn from the training rows; f0 is not asked."""
+        problem, settings = judge.problem, self.settings or size_of(judge.problem).model
+        bins = bins or make_bins(problem.train.X, problem.dtypes, settings.max_bins)
+        codes = bins.transform(problem.train.X)
+        prices = self.gamma * np.array([to_unit(s.cost[0]) for s in problem.sensors])
+        model = Twin(problem, bins, codes, np.arange(len(problem.train.y)), prices)
+        model.boost(None, settings, self.n_trees)
+        self.sensors_ = model.sensors()
+
+        def held(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+            twin = Twin(problem, bins, codes, others, prices)
+            twin.allow(self.sensors_)
+            twin.boost(None, settings, self.n_trees)
+            return twin.scores_of(codes[:, rows])[:, :-1]
+
+        valid = model.scores_of(bins.transform(problem.valid.X))[:, :-1]
+        grown = model.ensemble
+        part = Ensemble(bins, grown.features, grown.base[:-1], grown.trees, grown.outputs)  # without the gate's score
+        self.trained_ = judge.trained(part, valid, held)
+        return self

@@ -1,0 +1,101 @@
+"""The L1 baseline of Nan and Saligrama (2017), section 5: select sensors, then learn f1, then learn the gate.
+
+Three steps that know nothing of one another: a logistic regression under an L1 penalty on all rows names the sensors,
+f1 is a logistic regression on them, and the gate is another whose pseudo label says whether f1 is wrong. Each is
+solved to its end; nothing is learned jointly, which is what the baseline is there to show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from hardcase_edge.program.cost import to_unit
+
+from ...data.problem import Problem
+from ...estimator import Limits, PolicyClassifier
+from ...linear.part import GATE_RATES, LinearRows, judged, linear_rows
+from ...linear.proximal import Groups, minimise
+from ...linear.standardise import make_standard
+from ...policy.front import Point
+from ...policy.losses import ClassLoss, class_outputs, log_probability
+from ...policy.selection import Judge
+from .gate_thresholds import gated_points
+
+__all__ = ["L1Baseline", "weight_groups"]
+
+
+def weight_groups(problem: Problem, gamma: float, n_outputs: int) -> Groups:
+    """Every weight a group of its own, at gamma times its sensor's cost: the L1 norm."""
+    n = len(problem.features)
+    costs = np.array([to_unit(s.cost[0]) for s in problem.sensors])
+    price = np.repeat(gamma * costs[problem.sensor_of], n_outputs)
+    return Groups(np.arange(n * n_outputs).reshape(n, n_outputs), price)
+
+
+@dataclass(eq=False, repr=False)
+class L1Baseline(PolicyClassifier):
+    """Class scores first, the gate's score (the log odds that f1 is wrong) last.
+
+    Parameters
+    ----------
+    gamma : float >= 0
+        Mean loss per unit of cost and of weight: the larger, the fewer sensors are selected.
+    l2 : float >= 0
+        A ridge on f1 and gate, which keeps weights finite where a line parts the classes without error.
+    others : those of ``PolicyClassifier``, by name
+
+    Attributes
+    ----------
+    those of ``PolicyClassifier`` after ``fit``; after ``learn``
+    trained_ : Trained, the linear part and its scores on the judged rows
+    sensors_ : list of int, those that have a weight in the first step
+    selected_ : (n_features + 1, n_class_outputs) weights above biases of the first step
+    """
+
+    gamma: float = 0.0
+    l2: float = 1e-4
+    _limits: ClassVar[Limits] = {"gamma": (0, np.inf), "l2": (0, np.inf)}
+
+    def points(self, judge: Judge) -> list[Point]:
+        """Thresholds of gate and margin, swept."""
+        return gated_points(judge, "l1", self.learn(judge), {"gamma": self.gamma}, GATE_RATES)
+
+    def learn(self, judge: Judge, start: Self | None = None) -> Self:
+        """Learn from the training rows; f0 is not asked.
+
+        Parameters
+        ----------
+        start : fitted for a larger gamma: where the first step goes on from
+        """
+        problem = judge.problem
+        standard = make_standard(problem.train.X, problem.train.weight)
+        rows = linear_rows(problem, standard.transform(problem.train.X))
+        n_outputs = class_outputs(problem.n_classes)
+        coef = np.zeros((len(problem.features) + 1, n_outputs)) if start is None else start.selected_
+        groups = weight_groups(problem, self.gamma, n_outputs)
+        self.selected_: np.ndarray = minimise(rows.classes, rows.Z, rows.total, groups, coef)
+        used = np.flatnonzero(self.selected_[:-1].any(axis=1))
+        self.sensors_ = sorted({int(s) for s in problem.sensor_of[used]})
+        free = np.isin(problem.sensor_of, self.sensors_)
+        self.trained_ = judged(
+            judge, standard, rows.Z, self._two_steps(rows, free), lambda mine: self._two_steps(rows.take(mine), free)
+        )
+        return self
+
+    def _two_steps(self, rows: LinearRows, free: np.ndarray) -> np.ndarray:
+        """Weights above biases of f1, then of the gate."""
+        f1 = self._logistic(rows, rows.classes, free)
+        said = log_probability(rows.scores(f1)).argmax(axis=1)
+        wrong = (said != rows.classes.y).astype(np.int64)
+        return np.hstack([f1, self._logistic(rows, ClassLoss(wrong, 2, rows.classes.weight), free)])
+
+    def _logistic(self, rows: LinearRows, loss: ClassLoss, free: np.ndarray) -> np.ndarray:
+        start = np.zeros((len(free) + 1, loss.n_outputs))
+        start[-1] = loss.base()
+        if not loss.has_classes:  # f1 is right everywhere: nothing to tell apart
+            return start
+        groups = Groups(np.repeat(np.where(free, 0, 1)[:, None], loss.n_outputs, axis=1), np.array([0.0, np.inf]))
+        return minimise(loss, rows.Z, rows.total, groups, start, l2=self.l2)

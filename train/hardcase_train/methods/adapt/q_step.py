@@ -1,0 +1,41 @@
+"""ADAPT's step over q: which rows are forwarded, at most a share of them. docs/math.md (7)."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import brentq
+
+from ...policy.losses import sigmoid
+
+__all__ = ["q_step"]
+
+
+def q_step(a: np.ndarray, b: np.ndarray, p_full: float, weight: np.ndarray | None = None) -> tuple[np.ndarray, float]:
+    """Solve (OPT1): ``min_q mean[(1-q)A + qB - H(q)]`` subject to ``mean(q) <= p_full``.
+
+    Parameters
+    ----------
+    a, b : ndarray of shape (n,)
+        Losses of answering here (A) and of forwarding (B), gate's log loss included.
+    p_full : float in [0, 1]
+    weight : (n,) of the rows in both means, one for each unless given
+
+    Returns
+    -------
+    q : ndarray of shape (n,)
+        ``1 / (1 + exp(B - A + beta))``
+    beta : float >= 0, the multiplier; 0 when the constraint does not bind, inf when ``p_full`` is 0
+    """
+    if p_full <= 0:
+        return np.zeros_like(a), np.inf
+
+    def excess(beta: float) -> float:
+        return float(np.average(sigmoid(a - b - beta), weights=weight) - p_full)
+
+    if excess(0.0) <= 0:
+        return sigmoid(a - b), 0.0
+    top = float((a - b).max()) - np.log(p_full) + 1.0
+    beta = brentq(excess, 0.0, top, xtol=1e-12)
+    while excess(beta) > 0:  # an inequality: never above the bound by the solver's last digit
+        beta = np.nextafter(beta, np.inf) + 1e-12
+    return sigmoid(a - b - beta), float(beta)

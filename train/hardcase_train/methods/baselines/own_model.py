@@ -1,0 +1,114 @@
+"""A model of the user's own as the LPC: answer where its margin is wide enough, else forward.
+
+It cannot be trained again without some rows, and may have seen the training rows: so its cuts and confidences come
+from the validation rows alone. Where its sensor fails it is not asked: the cloud is, or else the most frequent class
+is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hardcase_edge.errors import InputError
+from hardcase_edge.program.definition import MARGIN, Acquire, Answer, Branch, Column, Forward, Node, Opaque, Slice
+
+from ...data.problem import Problem
+from ...policy.answers import NEVER, answer_node, confidence_table, margin_at
+from ...policy.batch import Batch
+from ...policy.compile import Part, compile_program
+from ...policy.front import Point, best_points
+from ...policy.losses import ClassLoss, class_outputs
+from ...policy.selection import Judge, Trained
+from ...trees.binning import Bins
+from ...trees.boosting import Ensemble
+
+__all__ = ["METHOD", "own_points"]
+
+METHOD = "own"
+OWN_ANSWER = 4  # the node that answers by it
+
+
+@dataclass(frozen=True)
+class _Own:
+    """The user's model as a part of a program."""
+
+    opaque: Opaque
+
+    def columns(self, dtypes: Sequence[str]) -> list[Column]:
+        return []
+
+    def scorer(self, dtypes: Sequence[str], columns: Sequence[Column]) -> Opaque:
+        return self.opaque
+
+
+def own_points(
+    problem: Problem, scorer: Opaque, valid: np.ndarray, test: np.ndarray, said: dict[str, Any]
+) -> list[Point]:
+    """Policies of this model over levels of confidence, those that no other is both cheaper and surer than.
+
+    Parameters
+    ----------
+    scorer : its features, all of sensors that give nothing that may be missing
+    valid, test : (n, n_outputs) its scores of the validation and test rows
+    said : of the model, for the points' parameters
+
+    Raises
+    ------
+    InputError
+        A feature of it may be missing.
+    """
+    _check(problem, scorer)
+    judge = Judge(problem, is_alone=True)
+    sensors = tuple(sorted({int(s) for s in problem.sensor_of[list(scorer.features)]}))
+    base = ClassLoss(problem.train.y, problem.n_classes, problem.train.weight).base()
+    parts: list[Part] = [_Own(scorer), Ensemble(Bins(()), np.empty(0, dtype=np.int64), base)]
+    trained = [Trained(parts[0], valid.astype(np.float64))]
+    start = compile_program(problem, parts, _nodes(problem, sensors, -NEVER))
+    batch = judge.batch(start, trained)
+    all_local = batch.run(judge.hpc_label)
+    own = all_local.node == OWN_ANSWER
+    right = all_local.label == judge.y
+    table = confidence_table(all_local.margin[own], right[own], judge.weight[own])
+    levels = sorted(c / 10_000 for c in table[1][1:])  # a cut at each step of confidence
+    margins = {-NEVER: 0.0} | {margin_at(table, all_local.margin[own], level): level for level in levels}
+    points = []
+    for margin, level in margins.items():
+        nodes = _nodes(problem, sensors, margin)
+        outcome = batch.run(judge.hpc_label, nodes)
+        here = outcome.node == OWN_ANSWER
+        nodes[OWN_ANSWER] = answer_node(nodes[OWN_ANSWER], outcome.margin[here], right[here], judge.weight[here])
+        program = replace(start, nodes=tuple(nodes))
+        params = {**said, "sensors": list(sensors), "level": level}
+        points.append(Point(METHOD, params, judge.summary(outcome), {}, program))
+    rows = problem.test
+    tested = Batch(start, rows.X, [test.astype(np.float64)])
+    return [
+        replace(p, test=tested.run(rows.hpc_label, p.policy.nodes).summary(rows.y, rows.weight))
+        for p in best_points(points)
+        if p.policy is not None
+    ]
+
+
+def _nodes(problem: Problem, sensors: tuple[int, ...], margin: float) -> list[Node]:
+    own, base = (Slice(k, 0, class_outputs(problem.n_classes)) for k in range(2))
+    return [
+        Acquire(sensors, 1, 3),
+        Branch(own, MARGIN, (2, OWN_ANSWER), margin),
+        Forward(problem.hpc_sensors, OWN_ANSWER),
+        Forward(problem.hpc_sensors, 5),
+        Answer(own),
+        Answer(base),
+    ]
+
+
+def _check(problem: Problem, scorer: Opaque) -> None:
+    for f in scorer.features:
+        if problem.features[f].nullable:
+            raise InputError(
+                f"[lpc] reads feature {f}, which is missing in some training rows, and a TFLite model has nothing for "
+                "it; fill it in the table, or leave those rows out"
+            )

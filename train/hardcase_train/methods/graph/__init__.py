@@ -1,0 +1,1 @@
+"""Policies on a graph of sensor subsets (Wang, Trapeznikov and Saligrama 2015)."""

@@ -1,0 +1,214 @@
+"""A state's policy: a cut on its classifier's margin, and behind it a filter tree over all its actions.
+
+The tree is the paper's, its matches learned by polynomials or by boosted trees. The cut is in front of it: rows whose
+answer is sure enough stop, where that costs less than what the tree would do with them, and the tree is learned again
+for the others. A polynomial of the readings knows little of how sure a bank of trees is. A tree that does not clearly
+gain on one that sends all rows the same way gives way to it. docs/math.md (68) and (69).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ...linear.logistic import logistic
+from ...linear.polynomial import PolynomialPart
+from ...policy.answers import NEVER
+from ...policy.losses import ClassLoss
+from ...policy.selection import Trained
+from ...policy.tournament import Bracket, play
+from ...stages.thresholds import best_bound, best_way
+from ...trees.binning import Bins
+from ...trees.boosting import Ensemble, TreeSettings, boost, ensemble_scores
+from .filter_tree import bracket_of, learn_matches
+from .state_rows import DagRows
+
+__all__ = ["LEARNERS", "PolynomialMatches", "StatePolicy", "TreeMatches", "learn_state"]
+
+RIDGE = 10.0  # over the number of rows
+TOLERANCE = 1e-3  # of the matches' mean loss: only the signs of their scores count
+MATCH_TREES = TreeSettings(learning_rate=0.2, max_leaves=8, max_depth=4, min_rows=20, l2=1.0, max_bins=64)
+N_MATCH_TREES = 25
+
+
+@dataclass(frozen=True)
+class StatePolicy:
+    """Actions are numbered as in ``dag.Learn``; scores are of matches, (n, n_matches), above 0 the second wins.
+
+    unseen : of training rows
+    cut : margin of the state's classifier from which on rows stop, whatever the tree says
+    """
+
+    bracket: Bracket
+    n_actions: int
+    trained: Trained
+    unseen: np.ndarray
+    cut: float = NEVER
+
+    @property
+    def matches(self) -> PolynomialPart | Ensemble:
+        """The part whose outputs are the matches."""
+        part = self.trained.part
+        assert isinstance(part, PolynomialPart | Ensemble)
+        return part
+
+    def choose(self, rows: np.ndarray, margin: np.ndarray, has: np.ndarray) -> np.ndarray:
+        """What these training rows do, (n_rows,), by number.
+
+        Parameters
+        ----------
+        margin : (n_rows,) of the state's classifier
+        has : (n_actions,) bool, actions that can be taken
+        """
+        choice = play(self.bracket, self.unseen[rows], np.repeat(has[:, None], len(rows), axis=1))
+        return np.where(margin >= self.cut, 0, choice)
+
+
+def learn_state(
+    rows: DagRows, s: int, costs: np.ndarray, margin: np.ndarray, weight: np.ndarray, learner: str, is_plain: bool
+) -> tuple[StatePolicy, np.ndarray]:
+    """A state's policy, and what it does with training rows that it has not seen.
+
+    Parameters
+    ----------
+    costs : (n_train, n_actions)
+    margin : (n_train,) of the state's classifier on rows that it has not seen
+    weight : (n_train,)
+    learner : one of ``LEARNERS``
+    is_plain : a filter tree and nothing else, as in the paper
+    """
+    learned = _learn(LEARNERS[learner](rows, s, costs.shape[1] - 1), costs, margin, weight, is_plain)
+    if is_plain:
+        return learned
+    same = _learn(SameForAll(rows, costs.shape[1] - 1), costs, margin, weight, is_plain)
+    spent, other = (costs[np.arange(len(costs)), choice] for _, choice in (learned, same))
+    away = weight * (other - spent - np.average(other - spent, weights=weight))
+    gain = float(weight @ (other - spent))
+    return learned if gain > np.sqrt(np.square(away).sum()) else same
+
+
+def _learn(
+    matches: Matches, costs: np.ndarray, margin: np.ndarray, weight: np.ndarray, is_plain: bool
+) -> tuple[StatePolicy, np.ndarray]:
+    """A tree for the rows below the best cut where all others go one way, the cut for it, and both once more."""
+    n, n_actions = costs.shape
+    bracket, cut = bracket_of(n_actions), NEVER if is_plain else best_way(costs, margin, weight)[0]
+    choice = learn_matches(costs, weight * _below(margin, cut), bracket, matches)
+    for turn in range(0 if is_plain else 2):
+        before, cut = cut, -best_bound(-margin, weight * (costs[:, 0] - costs[np.arange(n), choice]))
+        if turn or cut == before:
+            break
+        choice = learn_matches(costs, weight * _below(margin, cut), bracket, matches)
+    policy = StatePolicy(bracket, n_actions, matches.trained(), matches.unseen.copy(), cut)
+    return policy, np.where(margin >= cut, 0, choice)
+
+
+def _below(margin: np.ndarray, cut: float) -> np.ndarray:
+    """The rows that a tree is for, (n,) bool; all where none is below the cut."""
+    below = margin < cut
+    return below if below.any() else np.ones_like(below)
+
+
+class Matches(Protocol):
+    """Learns rounds; ``unseen`` (n_train, n_matches) scores by copies, which decide whom later rounds see."""
+
+    unseen: np.ndarray
+
+    def __call__(self, numbers: Sequence[int], label: np.ndarray, weight: np.ndarray) -> np.ndarray: ...
+
+    def trained(self) -> Trained:
+        """All matches as one part."""
+        ...
+
+
+class PolynomialMatches:
+    """Learns rounds by logistic regression on the state's terms."""
+
+    def __init__(self, rows: DagRows, s: int, n_matches: int) -> None:
+        self.rows, self.mine = rows, rows.mine(s)
+        self.design = rows.design.part(self.mine)
+        self.coef = np.zeros((n_matches, len(self.mine)))
+        self.unseen = np.zeros((rows.fold.shape[0], n_matches))
+
+    def __call__(self, numbers: Sequence[int], label: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        n_models, n = self.rows.seen.shape
+        each = (weight[:, None] * self.rows.seen).reshape(-1, n)
+        coef = logistic(self.design, np.repeat(label, n_models, axis=0), each, 1, RIDGE / n, tolerance=TOLERANCE)
+        scores = (coef[:, 0].astype(np.float32) @ self.design.values).reshape(len(numbers), n_models, n)
+        self.coef[list(numbers)] = coef[::n_models, 0]
+        self.unseen[:, list(numbers)] = self.rows.own(scores.transpose(1, 0, 2))
+        return self.unseen[:, list(numbers)].T
+
+    def trained(self) -> Trained:
+        """All matches as one part."""
+        valid = (self.coef @ self.rows.valid_values[self.mine]).T
+        return self.rows.trained(self.rows.polynomial(self.mine, self.coef), self.unseen, valid)
+
+
+class TreeMatches:
+    """Learns matches by boosted trees on the codes of the state's features."""
+
+    def __init__(self, rows: DagRows, s: int, n_matches: int) -> None:
+        self.rows, self.features = rows, rows.features(s)
+        bins, codes, _ = rows.binned
+        self.bins, self.codes = Bins(tuple(bins.cuts[f] for f in self.features)), codes[self.features]
+        self.whole, *self.copies = (Ensemble(self.bins, self.features, np.zeros(n_matches)) for _ in rows.seen)
+        self.unseen = np.zeros((codes.shape[1], n_matches))
+
+    def __call__(self, numbers: Sequence[int], label: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        n = self.codes.shape[1]
+        for m, y, w in zip(numbers, label, weight, strict=True):
+            self._fit(self.whole, m, y, w, np.arange(n))
+            for k, copy in enumerate(self.copies):
+                out = self.rows.fold == k
+                self._fit(copy, m, y, w, np.flatnonzero(~out))
+                self.unseen[out, m] = ensemble_scores(copy, self.codes[:, out])[:, m]
+        return self.unseen[:, list(numbers)].T
+
+    def _fit(self, ensemble: Ensemble, m: int, y: np.ndarray, weight: np.ndarray, rows: np.ndarray) -> None:
+        left = [t for t, (output, _) in enumerate(ensemble.outputs) if output != m]  # what it has learned before goes
+        ensemble.trees[:] = [ensemble.trees[t] for t in left]
+        ensemble.outputs[:] = [ensemble.outputs[t] for t in left]
+        ensemble.base[m], w = 0.0, weight[rows]
+        if not w.any():
+            return
+        loss = ClassLoss(y[rows], 2, w / w.mean())
+        ensemble.base[m] = loss.base()[0]
+        if len(self.features) == 0:
+            return
+        scores = np.full((len(rows), m + 1), ensemble.base[m])
+        part = np.ascontiguousarray(self.codes[:, rows])
+        owner = np.zeros(len(self.features), dtype=np.int64)
+        boost(ensemble, loss, part, owner, scores, np.zeros(1), MATCH_TREES, N_MATCH_TREES, first_output=m)
+
+    def trained(self) -> Trained:
+        """All matches as one ensemble."""
+        valid = ensemble_scores(self.whole, self.rows.binned[2][self.features])
+        return self.rows.trained(self.whole, self.unseen, valid)
+
+
+class SameForAll:
+    """Learns whom all rows do best to send on: matches without a reading."""
+
+    def __init__(self, rows: DagRows, n_matches: int) -> None:
+        self.rows, self.bias = rows, np.zeros((len(rows.seen), n_matches))
+        self.unseen = np.zeros((len(rows.fold), n_matches))
+
+    def __call__(self, numbers: Sequence[int], label: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        pull = np.where(label == 1, weight, -weight) @ self.rows.seen.T
+        self.bias[:, list(numbers)] = pull.T / max(float(weight.sum()), 1e-30)
+        self.unseen[:] = self.bias[1 + self.rows.fold]
+        return self.unseen[:, list(numbers)].T
+
+    def trained(self) -> Trained:
+        """All matches as one part."""
+        n_matches = self.bias.shape[1]
+        nothing = np.empty((0, self.rows.degree), dtype=np.int64)
+        part = PolynomialPart(self.rows.standard, nothing, np.empty((0, n_matches)), self.bias[0])
+        return self.rows.trained(part, self.unseen, np.tile(self.bias[0], (len(self.rows.problem.valid.y), 1)))
+
+
+LEARNERS: dict[str, type[PolynomialMatches | TreeMatches]] = {"polynomial": PolynomialMatches, "trees": TreeMatches}

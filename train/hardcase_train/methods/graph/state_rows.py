@@ -1,0 +1,115 @@
+"""What all states of a graph share: standardised rows, their polynomial terms, the folds that copies must not see."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from ...data.problem import N_FOLDS
+from ...linear.logistic import Design
+from ...linear.polynomial import PolynomialPart
+from ...linear.standardise import BYTE_MAX, BYTE_STEPS, STEPS, Standard, make_standard
+from ...linear.terms import Terms, make_terms
+from ...policy.compile import Part
+from ...policy.selection import Judge, Trained
+from ...trees.binning import Bins, make_bins
+from ...trees.size import size_of
+from .reduce import Graph
+
+__all__ = ["DagRows"]
+
+
+class DagRows:
+    """A problem's rows for one graph.
+
+    Parameters
+    ----------
+    degree : of the polynomials, 1 to 3
+
+    Attributes
+    ----------
+    fold : (n_train,) the copy that has not seen a row
+    seen : (1 + N_FOLDS, n_train) float32, 1 where a model is trained on the row: on all, then on all but a fold
+    """
+
+    def __init__(self, judge: Judge, graph: Graph, degree: int) -> None:
+        self.judge, self.graph, self.degree, self.problem = judge, graph, degree, judge.problem
+        train = self.problem.train
+        self.weight = train.weight
+        self.fold = judge.fold
+        self.seen = np.ones((1 + N_FOLDS, len(train.y)), dtype=np.float32)
+        for k in range(N_FOLDS):
+            self.seen[1 + k, self.fold == k] = 0.0
+
+    @cached_property
+    def standard(self) -> Standard:
+        """Columns of a byte each where readings are multiplied."""
+        scale = (STEPS,) if self.degree == 1 else (BYTE_STEPS, BYTE_MAX)
+        return make_standard(self.problem.train.X, self.problem.train.weight, *scale)
+
+    @cached_property
+    def standardised(self) -> tuple[np.ndarray, np.ndarray]:
+        """Standardised training and validation rows."""
+        p = self.problem
+        return self.standard.transform(p.train.X), self.standard.transform(p.valid.X)
+
+    @cached_property
+    def terms(self) -> Terms:
+        """Of all features."""
+        return make_terms(self.standardised[0], self.degree)
+
+    @cached_property
+    def design(self) -> Design:
+        """Training rows as terms; the Gram matrix weighted."""
+        values = self.terms.values(self.standardised[0])
+        share = (self.weight / self.weight.sum()).astype(np.float32)
+        return Design(values, (values * share) @ values.T)
+
+    @cached_property
+    def valid_values(self) -> np.ndarray:
+        """Validation rows as terms."""
+        return self.terms.values(self.standardised[1])
+
+    @cached_property
+    def binned(self) -> tuple[Bins, np.ndarray, np.ndarray]:
+        """Bins, and codes of training and validation rows."""
+        p = self.problem
+        bins = make_bins(p.train.X, p.dtypes, size_of(p).model.max_bins)
+        return bins, bins.transform(p.train.X), bins.transform(p.valid.X)
+
+    def prepare(self, needs_terms: bool, needs_bins: bool) -> None:
+        """Make what threads will share, before they begin."""
+        if needs_terms:
+            _ = self.design, self.valid_values
+        if needs_bins:
+            _ = self.binned
+
+    def features(self, s: int) -> np.ndarray:
+        """Features at hand in a state."""
+        sensors = self.problem.sensors
+        return np.array([f for k in self.graph.states[s] for f in sensors[k].features], dtype=np.int64)
+
+    def mine(self, s: int) -> np.ndarray:
+        """Terms at hand in a state."""
+        return self.terms.within(self.features(s))
+
+    def own(self, scores: np.ndarray) -> np.ndarray:
+        """Scores of training rows, (n_train, n_outputs), each by the copy that has not seen it.
+
+        Parameters
+        ----------
+        scores : (1 + N_FOLDS, n_outputs, n_train) by the model and its copies; of the model alone, its own are taken
+        """
+        if len(scores) == 1:
+            return np.asarray(scores[0].T, dtype=np.float64)
+        return np.asarray(scores[1 + self.fold, :, np.arange(len(self.fold))], dtype=np.float64)
+
+    def trained(self, part: Part, unseen: np.ndarray, valid: np.ndarray) -> Trained:
+        """A part with its scores on the judged rows."""
+        return Trained(part, np.vstack([unseen, valid]) if self.judge.is_crossed else valid)
+
+    def polynomial(self, mine: np.ndarray, coef: np.ndarray) -> PolynomialPart:
+        """The part of coefficients (n_outputs, n_terms) of these terms; term 0 becomes the bias."""
+        weights = coef / self.terms.scale[mine]
+        return PolynomialPart(self.standard, self.terms.factors[mine[1:]], weights[:, 1:].T, weights[:, 0])

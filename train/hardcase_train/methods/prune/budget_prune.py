@@ -1,0 +1,166 @@
+"""BudgetPrune: a forest loses the splits whose errors saved do not pay for the readings they need.
+
+Nan, Wang and Saligrama, *Pruning Random Forests for Prediction on a Budget* (2016), here with sensors in the place
+of features: the integer programme (20) of docs/math.md, whose relaxation is exact. A reading of a sensor, once
+bought for a row, is free for all splits of all trees. ``closure`` solves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+
+from ...trees.binning import MISSING_BIN
+from ...trees.forest import ForestTree
+from .max_closure import Closure, Needs
+
+__all__ = ["BudgetPrune", "splits_on_paths"]
+
+UNIT = 2**44  # of gains and prices: all gains of a forest together are at most one of it
+PRICED_ROWS = 12_000
+
+
+class BudgetPrune:
+    """A fitted forest, to be pruned for one price after another.
+
+    Parameters
+    ----------
+    trees : of ``forest.fit_forest``
+    codes : ndarray of shape (n_features, n), uint8
+        Bins of the rows whose errors and costs count.
+    y, weights : ndarray of shape (n,)
+    sensor_of : ndarray of shape (n_features,), int
+    costs : ndarray of shape (n_sensors,)
+        In the user's unit.
+    seed : int
+        Of the choice of at most ``PRICED_ROWS`` rows, whose mean cost stands for that of all.
+    """
+
+    def __init__(
+        self,
+        trees: Sequence[ForestTree],
+        codes: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray,
+        sensor_of: np.ndarray,
+        costs: np.ndarray,
+        seed: int = 0,
+    ) -> None:
+        self.trees = trees
+        rows = np.sort(np.random.default_rng(seed).permutation(len(y))[:PRICED_ROWS])
+        gains, parents, counts, wanted = [], [], [], []
+        n_splits = 0
+        for tree in trees:
+            parent, split = _parents(tree, n_splits)
+            errors = _errors(tree, codes, y, weights / (weights.sum() * len(trees)))
+            gains.append((errors - errors[tree.children].sum(axis=1))[split])
+            parents.append(parent[split])
+            count, reading = _readings(tree, codes[:, rows], sensor_of, len(costs))
+            counts.append(count[split])
+            wanted.append(reading)
+            n_splits += len(split)
+        used, reading = np.unique(np.concatenate(wanted), return_inverse=True)
+        start = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+        self.needs = Needs(np.concatenate(parents), start, reading.astype(np.int64), len(used))
+        self.gains = _units(np.concatenate(gains))  # (n_splits,) share of rows that the forest's mean tree saves
+        row, sensor = rows[used // len(costs)], used % len(costs)
+        self._prices = costs[sensor] * weights[row] / weights[rows].sum()
+        self.closure = Closure(self.needs, self.gains)
+
+    def prune(self, price: float) -> list[np.ndarray]:
+        """The splits to keep of each tree, (n_nodes,) bool; of equally good sets the smallest.
+
+        Parameters
+        ----------
+        price : float, the errors (as a share of rows) that a unit of mean cost must save; never falls between calls
+        """
+        kept = self.closure.raise_prices(self.prices(price))
+        out, at = [], 0
+        for tree in self.trees:
+            mask = tree.is_split.copy()
+            n = int(mask.sum())
+            mask[mask] = kept[at : at + n]
+            out.append(mask)
+            at += n
+        return out
+
+    def prices(self, price: float) -> np.ndarray:
+        """Of every reading, (n_readings,), in ``UNIT``; none exceeds what all gains together could pay."""
+        return _units(np.minimum(price * self._prices, 1.0))
+
+
+def _units(values: np.ndarray) -> np.ndarray:
+    return np.round(values * UNIT).astype(np.int64)
+
+
+def _parents(tree: ForestTree, first: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each node's parent, splits numbered from ``first``, -1 at the root; and which nodes are splits."""
+    split = np.flatnonzero(tree.is_split)
+    parent = np.full(len(tree.feature), -1, dtype=np.int64)
+    parent[tree.children[split]] = (first + np.arange(len(split)))[:, None]
+    return parent, split
+
+
+def _errors(tree: ForestTree, codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(n_nodes,) the weight of the rows that each node, as a leaf, would label wrongly."""
+    guess = tree.shares.argmax(axis=1)
+    errors = np.zeros(len(guess))
+    _add_errors(codes, tree.feature, tree.bins, tree.missing_left, tree.children, guess, y, weights, errors)
+    return errors
+
+
+def _readings(tree: ForestTree, codes: np.ndarray, sensor_of: np.ndarray, n_sensors: int):
+    """How many rows each node makes need a sensor, (n_nodes,), and their readings by node, as row x n_sensors + sensor.
+
+    A row needs a sensor at the first split on its path that reads it.
+    """
+    node, row = splits_on_paths(tree, codes, sensor_of)
+    order = np.argsort(node, kind="stable")
+    node, row = node[order], row[order]
+    return np.bincount(node, minlength=len(tree.feature)), row * n_sensors + sensor_of[tree.feature[node]]
+
+
+def splits_on_paths(tree: ForestTree, codes: np.ndarray, sensor_of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs (split, row) at which a row first needs a sensor, by row and then along its path."""
+    args = (codes, tree.feature, tree.bins, tree.missing_left, tree.children, sensor_of)
+    n = _first_needs(*args, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+    node, row = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    _first_needs(*args, node, row)
+    return node, row
+
+
+@njit(nogil=True, cache=True)
+def _first_needs(codes, feature, bins, missing_left, children, sensor_of, node, row):
+    """Fill the pairs as far as there is room; how many there are."""
+    seen = np.full(sensor_of.max() + 1, -1)
+    n = 0
+    for i in range(codes.shape[1]):
+        h = 0
+        while feature[h] >= 0:
+            f = feature[h]
+            if seen[sensor_of[f]] != i:
+                seen[sensor_of[f]] = i
+                if n < len(node):
+                    node[n], row[n] = h, i
+                n += 1
+            code = codes[f, i]
+            left = missing_left[h] if code == MISSING_BIN else code <= bins[h]
+            h = children[h, 0 if left else 1]
+    return n
+
+
+@njit(nogil=True, cache=True)
+def _add_errors(codes, feature, bins, missing_left, children, guess, y, weights, errors):
+    for i in range(codes.shape[1]):
+        h = 0
+        while True:
+            if guess[h] != y[i]:
+                errors[h] += weights[i]
+            f = feature[h]
+            if f < 0:
+                break
+            code = codes[f, i]
+            left = missing_left[h] if code == MISSING_BIN else code <= bins[h]
+            h = children[h, 0 if left else 1]

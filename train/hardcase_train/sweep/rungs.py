@@ -1,0 +1,66 @@
+"""The rungs that a sweep's settings climb: the same problem on a share of its training rows, then on all of them.
+
+Jobs get a ladder and nothing else. It holds no test rows, so no job can look at them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from ..data.problem import Problem, Rows
+from ..data.split import stratified
+from ..policy.front import Point
+from ..policy.selection import Judge
+from ..stages.subset_search import SubsetSearch
+from .methods import Setting, run_setting
+
+__all__ = ["ALL", "Job", "Ladder", "run_job"]
+
+ALL = 1  # the rung of all rows
+
+
+@dataclass(frozen=True)
+class Job:
+    """A setting on a rung: trained on one training row in ``rung``, class by class."""
+
+    setting: Setting
+    rung: int = ALL
+
+
+class Ladder:
+    """What the jobs of a sweep share: per rung, its rows and a search over sensor subsets that remembers.
+
+    Parameters
+    ----------
+    problem : its test rows are left out
+    n_jobs : threads of a search, where one job has a machine to itself
+    """
+
+    def __init__(self, problem: Problem, n_jobs: int = 1) -> None:
+        self.problem = replace(problem, test=_take(problem.test, np.zeros(len(problem.test.y), dtype=bool)))
+        self.n_jobs = n_jobs
+        self._rungs: dict[int, SubsetSearch] = {}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Ladder, (self.problem,)  # another machine finds out for itself, on one thread
+
+    def at(self, rung: int) -> SubsetSearch:
+        """The search over one training row in ``rung``; its ``judge`` holds the rows that are judged there."""
+        if rung not in self._rungs:
+            part = stratified(self.problem.train.y, self.problem.seed, range(rung))
+            train = _take(self.problem.train, part == 0)
+            search = SubsetSearch(Judge(replace(self.problem, train=train), rung != ALL), self.n_jobs)
+            self._rungs.setdefault(rung, search)
+        return self._rungs[rung]
+
+
+def run_job(ladder: Ladder, job: Job) -> list[Point]:
+    """The setting's points on its rung; below the last only figures count, and policies are left out."""
+    points = run_setting(ladder.at(job.rung), job.setting)
+    return points if job.rung == ALL else [replace(p, policy=None) for p in points]
+
+
+def _take(rows: Rows, kept: np.ndarray) -> Rows:
+    return Rows(*(getattr(rows, f.name)[kept] for f in fields(Rows)))

@@ -1,0 +1,60 @@
+"""All points of a task's front: f0's, and those of a sweep over the methods."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import numpy as np
+
+from hardcase_edge.program.definition import Answer, Forward, Slice
+
+from ..data.problem import Problem
+from ..policy.compile import compile_program
+from ..policy.front import Point, with_test
+from ..policy.losses import ClassLoss
+from ..policy.selection import Judge
+from ..trees.binning import Bins
+from ..trees.boosting import Ensemble
+from .executors import Pool, n_threads, open_pool
+from .job_cache import Kept
+from .rungs import Ladder
+from .sweep import Sweep
+
+__all__ = ["hpc_point", "learn"]
+
+
+def learn(
+    problem: Problem,
+    methods: tuple[str, ...],
+    *,
+    quiet: bool = False,
+    pool: Pool | None = None,
+    jobs: int | None = None,
+    kept: Kept | None = None,
+) -> list[Point]:
+    """Points of f0 and of every method, each method's best on validation rows, and the fixed set of all sensors.
+
+    Parameters
+    ----------
+    methods : of ``config.METHODS``
+    quiet : bool
+        No progress bars on stderr.
+    pool : where jobs run; threads of this machine unless given
+    jobs : threads here, one per core unless given
+    kept : finished jobs of an earlier run
+    """
+    hpc = hpc_point(Judge(problem))
+    with open_pool("threads", jobs=jobs) if pool is None else nullcontext(pool) as opened:
+        sweep = Sweep(Ladder(problem, n_threads(jobs)), hpc, opened, kept, quiet)
+        points = sweep.points(methods)
+    return [hpc, *with_test(problem, points, n_threads(jobs))]
+
+
+def hpc_point(judge: Judge) -> Point:
+    """f0 for every row: buy all that a request carries, forward; the most frequent class where the cloud is away."""
+    problem = judge.problem
+    base = ClassLoss(problem.train.y, problem.n_classes, problem.train.weight).base()
+    nodes = (Forward(problem.hpc_sensors, 1), Answer(Slice(0, 0, len(base))))
+    program = compile_program(problem, [Ensemble(Bins(()), np.empty(0, dtype=np.int64), base)], nodes)
+    figures = judge.summary(judge.run(program, []))
+    return with_test(problem, [Point("hpc", {}, figures, {}, program)])[0]

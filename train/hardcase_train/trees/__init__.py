@@ -1,0 +1,1 @@
+"""Histogram trees that know what sensors cost: boosted ensembles and forests."""

@@ -1,0 +1,130 @@
+"""Random forests over bins, with class shares in every node: any split of them can still become a leaf.
+
+Two kinds: the best splits of bootstrap samples (Breiman, *Random Forests*, 2001), and of all rows the best of splits
+drawn at random, one per feature (Geurts et al., *Extremely randomized trees*, 2006).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+
+from hardcase_edge.verifier.verify import MAX_NODES
+
+from ..policy.losses import class_outputs
+from .binning import MISSING_BIN, Bins
+from .boosting import Ensemble
+from .grower import GrownTree
+
+__all__ = ["ForestSettings", "ForestTree", "fit_forest", "forest_ensemble"]
+
+
+@dataclass(frozen=True)
+class ForestSettings:
+    """Shape of a forest.
+
+    max_features : the share of features that each split may choose from
+    max_leaves : of a tree; None: so few that each split of the forest may become two nodes of a program
+    is_drawn : splits are drawn at random, and every tree is grown on all rows
+    """
+
+    n_trees: int = 16
+    max_features: float = 1.0
+    min_rows: int = 1
+    max_depth: int = 32
+    max_leaves: int | None = None
+    is_drawn: bool = False
+
+
+@dataclass(frozen=True)
+class ForestTree:
+    """One tree; node 0 is its root, and children have larger numbers than their parents.
+
+    feature : (n_nodes,) int32, -1 at a leaf
+    bins : (n_nodes,) int32: go left if bin <= this
+    missing_left : (n_nodes,) bool
+    children : (n_nodes, 2) int32, -1 at a leaf
+    shares : (n_nodes, n_classes) weighted class shares of the rows it was grown on
+    """
+
+    feature: np.ndarray
+    bins: np.ndarray
+    missing_left: np.ndarray
+    children: np.ndarray
+    shares: np.ndarray
+
+    @property
+    def is_split(self) -> np.ndarray:
+        return self.feature >= 0
+
+    def cut(self, keep: np.ndarray, leaves: np.ndarray) -> GrownTree:
+        """The tree with only the splits ``keep`` (n_nodes,), and these values at its leaves, from (n_nodes, width)."""
+        splits: list[int] = []
+        ends: list[int] = []
+        todo = [0]
+        for h in todo:  # grows: breadth first, so that children come after parents
+            (splits if keep[h] else ends).append(h)
+            todo += self.children[h].tolist() if keep[h] else []
+        number = {h: k for k, h in enumerate(splits)} | {h: -1 - k for k, h in enumerate(ends)}
+        kids = [(number[int(a)], number[int(b)]) for a, b in self.children[splits]]
+        return GrownTree(
+            self.feature[splits],
+            self.bins[splits],
+            self.missing_left[splits],
+            np.array(kids, dtype=np.int32).reshape(-1, 2),
+            leaves[ends],
+            np.empty(0, dtype=np.int32),
+        )
+
+
+def fit_forest(
+    codes: np.ndarray, y: np.ndarray, n_classes: int, weights: np.ndarray, settings: ForestSettings, seed: int = 0
+) -> list[ForestTree]:
+    """Grow a forest with scikit-learn on bins, which are exact in floats of any width.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_features, n), uint8
+        Bins, ``MISSING_BIN`` for missing: each split learns where missing goes.
+    y : ndarray of shape (n,), class index
+    weights : ndarray of shape (n,), > 0
+    """
+    X = codes.T.astype(np.float32)
+    X[X == MISSING_BIN] = np.nan
+    forest = (ExtraTreesClassifier if settings.is_drawn else RandomForestClassifier)(
+        settings.n_trees,
+        max_features=settings.max_features,
+        min_samples_leaf=settings.min_rows,
+        max_leaf_nodes=settings.max_leaves or MAX_NODES // 2 // settings.n_trees,
+        max_depth=settings.max_depth,
+        random_state=seed,
+    )
+    forest.fit(X, y, sample_weight=weights)
+    return [_tree(one.tree_, forest.classes_, n_classes) for one in forest.estimators_]
+
+
+def _tree(tree, classes: np.ndarray, n_classes: int) -> ForestTree:
+    children = np.column_stack([tree.children_left, tree.children_right]).astype(np.int32)
+    shares = np.zeros((tree.node_count, n_classes))
+    shares[:, classes] = tree.value[:, 0] / tree.value[:, 0].sum(axis=1, keepdims=True)
+    return ForestTree(
+        feature=np.where(children[:, 0] < 0, -1, tree.feature).astype(np.int32),
+        bins=np.floor(np.minimum(tree.threshold, MISSING_BIN - 1)).astype(np.int32),  # inf: present against missing
+        missing_left=tree.missing_go_to_left.astype(bool),
+        children=children,
+        shares=shares,
+    )
+
+
+def forest_ensemble(bins: Bins, trees: list[ForestTree], keep: list[np.ndarray]) -> Ensemble:
+    """The trees with only the splits ``keep`` as an ensemble: sums of class shares; for two classes, differences."""
+    n_classes = trees[0].shares.shape[1]
+    width = class_outputs(n_classes)
+    ensemble = Ensemble(bins, np.arange(len(bins.cuts)), np.zeros(width))
+    for tree, kept in zip(trees, keep, strict=True):
+        shares = tree.shares if width > 1 else tree.shares[:, 1:] - tree.shares[:, :1]
+        ensemble.trees.append(tree.cut(kept, shares))
+        ensemble.outputs.append((0, width))
+    return ensemble

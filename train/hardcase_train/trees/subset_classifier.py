@@ -1,0 +1,100 @@
+"""The classifier of a sensor set: boosted trees, or a forest of splits drawn at random.
+
+Of few rows the forest is often right where boosted trees are not, and says so by its margin; it is some ten times as
+large. Of many rows it would be larger still, and is not offered; nor is it where small models are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..data.problem import Problem
+from ..policy.losses import ClassLoss
+from .binning import Bins, make_bins
+from .boosting import Ensemble, TreeSettings, boost
+from .forest import ForestSettings, fit_forest, forest_ensemble
+from .size import size_of
+
+__all__ = ["FOREST", "TREES", "Learner", "fit_classifier", "fit_drawn", "make_learner"]
+
+TREES, FOREST = "trees", "forest"  # kinds
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A problem's rows in bins, (n_features, n) of training and validation rows, and what to fit to them."""
+
+    problem: Problem
+    bins: Bins
+    codes: np.ndarray
+    valid: np.ndarray
+    forest: ForestSettings | None  # None: boosted trees
+
+    def fit(self, sensors: Sequence[int], rows: np.ndarray) -> Ensemble:
+        """A classifier that reads these sensors only, from these training rows."""
+        p = self.problem
+        if self.forest is not None:
+            return fit_drawn(p, sensors, self.bins, self.codes, self.forest, rows)
+        size = size_of(p)
+        return fit_classifier(p, sensors, self.bins, self.codes, size.model, size.n_trees, rows)
+
+
+def make_learner(problem: Problem, kind: str) -> Learner:
+    """The learner of this kind, in the problem's size.
+
+    Raises
+    ------
+    ValueError
+        A forest, in a size that has none.
+    """
+    size, X = size_of(problem), problem.train.X
+    if kind == FOREST and size.forest is None:
+        raise ValueError(f"size {problem.size_name!r} has no forest for {len(X)} rows; name another kind of classifier")
+    bins = make_bins(X, problem.dtypes, size.forest_bins if kind == FOREST else size.model.max_bins)
+    forest = size.forest if kind == FOREST else None
+    return Learner(problem, bins, bins.transform(X), bins.transform(problem.valid.X), forest)
+
+
+def fit_classifier(
+    problem: Problem,
+    sensors: Sequence[int],
+    bins: Bins,
+    codes: np.ndarray,
+    settings: TreeSettings,
+    n_trees: int,
+    rows: np.ndarray,
+) -> Ensemble:
+    """A boosted classifier that reads these sensors only, from these training rows."""
+    features, mine = _at_hand(problem, sensors, bins)
+    y = problem.train.y[rows]
+    loss = ClassLoss(y, problem.n_classes, problem.train.weight[rows])
+    base = loss.base()
+    ensemble = Ensemble(mine, features, base)
+    if len(features):
+        scores = np.tile(base, (len(y), 1))
+        part = np.ascontiguousarray(codes[features][:, rows])
+        owner = problem.sensor_of[features]
+        boost(ensemble, loss, part, owner, scores, np.zeros(len(problem.sensors)), settings, n_trees)
+    return ensemble
+
+
+def fit_drawn(
+    problem: Problem, sensors: Sequence[int], bins: Bins, codes: np.ndarray, settings: ForestSettings, rows: np.ndarray
+) -> Ensemble:
+    """A forest that reads these sensors only, from these training rows; of no sensor it knows the classes' shares."""
+    features, mine = _at_hand(problem, sensors, bins)
+    y, weight, n_classes = problem.train.y[rows], problem.train.weight[rows], problem.n_classes
+    if not len(features):
+        share = np.bincount(y, weight, n_classes) / weight.sum()
+        return Ensemble(mine, features, share if n_classes > 2 else share[1:] - share[:1])
+    trees = fit_forest(codes[np.ix_(features, rows)], y, n_classes, weight, settings, problem.seed)
+    return replace(forest_ensemble(mine, trees, [t.is_split for t in trees]), features=features)
+
+
+def _at_hand(problem: Problem, sensors: Sequence[int], bins: Bins) -> tuple[np.ndarray, Bins]:
+    """The sensors' features and their bins."""
+    features = np.array([f for s in sensors for f in problem.sensors[s].features], dtype=np.int64)
+    return features, Bins(tuple(bins.cuts[f] for f in features))
