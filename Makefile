@@ -24,7 +24,7 @@ check: $(READY)
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check --quiet $(SOURCES) || { echo "run: $(BIN)/ruff format $(SOURCES)"; exit 1; }
 	@$(BIN)/mypy edge_runtime/hardcase_edge train/hardcase_train export/hardcase_export cloud_stub/hardcase_cloud hardcase
-	@$(BIN)/python -m pytest tests/test_arrows.py tests/test_rules.py
+	@$(BIN)/python -m pytest tests/house/test_arrows.py tests/house/test_rules.py
 
 wheels: $(READY)
 	@rm -rf dist && mkdir dist
@@ -71,8 +71,8 @@ toolchains:
 		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 		apt-get install -y -qq --no-install-recommends $(TOOLCHAINS) >/dev/null; } || \
 		{ echo "needed: sudo apt install $(TOOLCHAINS); then make toolchains again"; exit 2; }
-	@sh tests/debian_python.sh arm64 build/python-arm64
-	@sh tests/debian_python.sh armhf build/python-armhf
+	@sh tests/helpers/edge/debian_python.sh arm64 build/python-arm64
+	@sh tests/helpers/edge/debian_python.sh armhf build/python-armhf
 
 # The TFLite interpreter for 32-bit ARM, which needs numpy 1: tests run it in a process of its own.
 tflite-runtime: $(READY)
@@ -96,7 +96,7 @@ mosquitto:
 		{ echo "mosquitto is needed for the system tests: sudo apt install mosquitto"; exit 2; }
 
 fuzz: $(READY)
-	@$(BIN)/python tests/kernel/fuzz.py --seconds $(or $(FUZZ_SECONDS),30)
+	@$(BIN)/python tests/edge/kernel/fuzz.py --seconds $(or $(FUZZ_SECONDS),30)
 
 stack:
 	@dir=$$(mktemp -d) && $(CC) -std=c99 -O2 -fstack-usage -c edge_runtime/hardcase_edge/kernel/hardcase.c -o $$dir/k.o && \

@@ -328,7 +328,7 @@ print(json.dumps(out))
 
 def old_runtime(files: dict[str, tuple[bytes, Any, np.ndarray]]) -> dict[str, Any]:
     """The same files and those of random programs in tflite-runtime: rows, rows that differ, times."""
-    from tests.model_helpers import cases
+    from tests.helpers.export.scorer_parts import cases
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -15,8 +15,8 @@ from typing import Any
 import matplotlib
 import numpy as np
 from pictures import pyplot, save
-
 from synthetic_data import synthetic_1, synthetic_2, toy_problem
+
 from hardcase_train.data.problem import Problem
 from hardcase_train.methods.adapt.gate_thresholds import NEVER, adapt_nodes
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT

@@ -1,0 +1,159 @@
+"""Keys and signatures: a device trusts what its key signed, and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import stat
+import sys
+
+import pytest
+
+from hardcase.verbs import keygen
+from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.bundle.signature import SIGNATURE_BYTES, check_signature, make_keys, sign, signature_path
+from hardcase_edge.errors import InputError, SignatureError
+from hardcase_export.bundle import export_bundle
+from tests.helpers.export.builds import make_build
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    return make_build(tmp_path_factory.mktemp("keys") / "build")
+
+
+@pytest.fixture
+def keys(tmp_path):
+    make("--out", str(tmp_path / "ours"))
+    return tmp_path / "ours.key", tmp_path / "ours.pub"
+
+
+@pytest.fixture
+def signed(build, tmp_path, keys):
+    export_bundle(build, tmp_path / "model.hcb", max_loss=0.01, key=keys[0])
+    return tmp_path / "model.hcb"
+
+
+def make(*argv):
+    parser = argparse.ArgumentParser()
+    keygen.arguments(parser)
+    return keygen.run(parser.parse_args(argv))
+
+
+def test_a_pair_signs_and_checks(keys):
+    secret, shared = (path.read_bytes() for path in keys)
+    check_signature(b"some bytes", sign(b"some bytes", secret), shared)
+
+
+def test_only_its_owner_reads_the_private_key(keys):
+    assert stat.S_IMODE(os.stat(keys[0]).st_mode) == 0o600
+
+
+@pytest.mark.parametrize("ending", ["key", "pub"])
+def test_an_existing_key_is_never_overwritten_and_nothing_else_is_left(tmp_path, ending):
+    (tmp_path / f"ours.{ending}").write_text("precious")
+    with pytest.raises(InputError, match="already there"):
+        make("--out", str(tmp_path / "ours"))
+    assert [p.name for p in tmp_path.iterdir()] == [f"ours.{ending}"]
+    assert (tmp_path / f"ours.{ending}").read_text() == "precious"
+
+
+def test_a_folder_that_is_not_there_is_one_line(tmp_path):
+    with pytest.raises(InputError, match="cannot be written"):
+        make("--out", str(tmp_path / "no" / "ours"))
+
+
+def test_the_report_names_both_files(tmp_path, capsys):
+    assert make("--out", str(tmp_path / "ours"), "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "private": str(tmp_path / "ours.key"),
+        "public": str(tmp_path / "ours.pub"),
+    }
+
+
+# ---------------------------------------------------------------- what a device with a key does
+
+
+def test_a_signed_bundle_is_loaded(signed, keys):
+    assert load_bundle(signed, trust=keys[1]).manifest.name == "three blobs"
+
+
+def test_a_bundle_of_another_key_is_refused(signed, tmp_path):
+    make("--out", str(tmp_path / "theirs"))
+    with pytest.raises(SignatureError, match="not signed by the trusted key"):
+        load_bundle(signed, trust=tmp_path / "theirs.pub")
+
+
+@pytest.mark.parametrize("at", [0, 31, 32, SIGNATURE_BYTES - 1])
+def test_a_flipped_bit_in_the_signature_is_refused(signed, keys, at):
+    path = signature_path(signed)
+    raw = bytearray(path.read_bytes())
+    raw[at] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(SignatureError):
+        load_bundle(signed, trust=keys[1])
+
+
+@pytest.mark.parametrize("size", [0, SIGNATURE_BYTES - 1, SIGNATURE_BYTES + 1, 100_000])
+def test_a_signature_of_the_wrong_length_is_refused(signed, keys, size):
+    signature_path(signed).write_bytes(b"x" * size)
+    with pytest.raises(SignatureError, match="bytes"):
+        load_bundle(signed, trust=keys[1])
+
+
+def test_a_flipped_bit_in_the_bundle_is_refused_before_it_is_parsed(signed, keys):
+    raw = bytearray(signed.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    signed.write_bytes(raw)
+    with pytest.raises(SignatureError):
+        load_bundle(signed, trust=keys[1])
+
+
+def test_a_missing_signature_is_refused_where_a_key_is_trusted_only(signed, keys):
+    signature_path(signed).unlink()
+    load_bundle(signed)
+    with pytest.raises(SignatureError, match="no signature"):
+        load_bundle(signed, trust=keys[1])
+
+
+def test_a_device_that_cannot_check_refuses(signed, keys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    with pytest.raises(SignatureError, match="cryptography package is missing"):
+        load_bundle(signed, trust=keys[1])
+
+
+@pytest.mark.parametrize("work", [make_keys, lambda: sign(b"", b"")], ids=["make", "sign"])
+def test_without_cryptography_keys_and_signatures_are_one_clear_line(work, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
+    with pytest.raises(InputError, match="cryptography package is missing"):
+        work()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"not a key", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"]
+)
+def test_a_trusted_key_that_is_none_is_one_line(signed, tmp_path, content):
+    (tmp_path / "odd.pub").write_bytes(content)
+    with pytest.raises(InputError, match="not a PEM public key"):
+        load_bundle(signed, trust=tmp_path / "odd.pub")
+
+
+def test_keys_are_not_taken_for_one_another(signed, keys):
+    with pytest.raises(InputError, match="public key"):
+        load_bundle(signed, trust=keys[0])
+    with pytest.raises(InputError, match="private key"):
+        sign(b"some bytes", keys[1].read_bytes())
+
+
+def test_a_key_of_another_kind_is_named():
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    with pytest.raises(InputError, match="Ed25519"):
+        sign(b"", private)
+    with pytest.raises(InputError, match="Ed25519"):
+        check_signature(b"", b"x" * SIGNATURE_BYTES, public)

@@ -1,0 +1,199 @@
+"""The loop, with clocks and a cloud of its own: every decision is counted once and said in one record."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from hardcase_edge.device.device import Device, RuntimeConfig
+from hardcase_edge.errors import InputError
+from hardcase_edge.link.wire import OK, REFUSED, Reply
+from tests.helpers.edge.device import EASY, FORWARD_COST, HARD, HPC, FakeBank, FakeLink, make_loaded
+
+
+class Clock:
+    """Time that passes only when someone waits, or when told to."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+        self.waits: list[float] = []
+
+    def now(self) -> float:
+        return self.at
+
+    def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.at += seconds
+
+
+def make_device(xs, link=None, clock=None, **knobs):
+    clock = clock or Clock()
+    bank = FakeBank(xs)
+    config = RuntimeConfig(**knobs)
+    return Device(make_loaded(), bank, link, config, now=clock.now, monotonic=clock.now, wait=clock.wait)
+
+
+def reply(result=1, confidence=9_000, status=OK):
+    return Reply(bytes(16), HPC, status, result, confidence)
+
+
+def routes(records):
+    return [r["route"] for r in records]
+
+
+def test_an_easy_case_is_answered_here():
+    link = FakeLink()
+    (record,) = make_device([EASY], link).run()
+    assert record == {
+        "t": 1000.0,
+        "label": "high",
+        "confidence": 0.95,
+        "route": "local",
+        "cost": 1.0,
+        "sensors": ["x"],
+        "latency_ms": 0.0,
+    }
+    assert json.loads(json.dumps(record)) == record
+    assert not link.asked
+
+
+def test_a_hard_case_is_asked_in_the_cloud():
+    link = FakeLink([reply(result=0)])
+    (record,) = make_device([HARD], link, deadline_ms=1500).run()
+    assert (record["label"], record["confidence"], record["route"]) == ("low", 0.9, "cloud")
+    assert (record["cost"], record["sensors"]) == (FORWARD_COST, ["x", "vib"])
+    assert link.asked == [((HARD, 1.0, 2.0, 3.0, 4.0), 1.5)]
+
+
+@pytest.mark.parametrize("answer", [None, reply(status=REFUSED)])
+def test_no_reply_or_a_refusal_is_answered_here_and_marked_degraded(answer):
+    (record,) = make_device([HARD], FakeLink([answer])).run()
+    assert (record["label"], record["confidence"], record["route"]) == ("high", 0.6, "degraded")
+    assert record["cost"] == FORWARD_COST, "what was sent was paid for"
+
+
+@pytest.mark.parametrize("link", [None, FakeLink(is_connected=False)])
+def test_with_nobody_to_ask_nothing_is_bought_for_the_cloud(link):
+    (record,) = make_device([HARD], link).run()
+    assert (record["route"], record["cost"], record["sensors"]) == ("degraded", 1.0, ["x"])
+
+
+def test_a_failed_sensor_still_gives_an_answer():
+    (record,) = make_device([None]).run()
+    assert (record["route"], record["label"], record["confidence"]) == ("local", "low", 0.6)
+
+
+def test_a_budget_holds_for_the_request_and_for_sending_it_again():
+    (record,) = make_device([HARD], FakeLink(), budget=FORWARD_COST - 0.001).run()
+    assert (record["route"], record["cost"]) == ("local", 1.0)
+    once_more = FORWARD_COST - 11
+    for budget, resent in ((FORWARD_COST, 0), (FORWARD_COST + once_more, 1), (None, 3)):
+        link = FakeLink([reply()], resends=3)
+        (record,) = make_device([HARD], link, budget=budget).run()
+        assert link.counters["resent"] == resent
+        assert record["cost"] == FORWARD_COST + resent * once_more
+
+
+def test_every_decision_is_counted_once():
+    link = FakeLink([reply(), None, reply()])
+    device = make_device([EASY, HARD, None, HARD, HARD, -EASY], link)
+    records = list(device.run())
+    assert routes(records) == ["local", "cloud", "local", "degraded", "cloud", "local"]
+    assert device.counters == Counter(asked=6, local=3, cloud=2, degraded=1)
+    assert device.counters == Counter(asked=len(records), **Counter(routes(records)))
+
+
+def test_the_run_ends_with_the_items_or_at_the_count():
+    assert len(list(make_device([EASY] * 5).run())) == 5
+    assert len(list(make_device([EASY] * 5, count=3).run())) == 3
+    assert len(list(make_device([EASY] * 5, count=9).run())) == 5
+    assert list(make_device([]).run()) == []
+
+
+def test_decisions_start_an_interval_apart_however_long_they_take():
+    clock = Clock()
+    device = make_device([EASY] * 3, clock=clock, interval_s=10.0)
+    times = []
+    for record in device.run():
+        times.append(record["t"])
+        clock.at += 3.0
+    assert times == [1000.0, 1010.0, 1020.0]
+
+
+def test_a_decision_that_takes_longer_than_the_interval_delays_the_rest_without_a_burst():
+    clock = Clock()
+    device = make_device([EASY] * 4, clock=clock, interval_s=10.0)
+    times = []
+    for record in device.run():
+        times.append(record["t"])
+        clock.at += 25.0 if len(times) == 1 else 1.0
+    assert times == [1000.0, 1025.0, 1035.0, 1045.0]
+
+
+def test_stopping_ends_the_run_after_the_decision_at_hand():
+    link = FakeLink()
+    device = make_device([EASY] * 5, link)
+    records = []
+    for record in device.run():
+        records.append(record)
+        device.stop()
+    assert len(records) == 1
+    assert link.cancelled.is_set()
+
+
+def test_a_stop_wakes_a_device_that_waits_for_its_next_decision():
+    import threading
+    import time
+
+    device = Device(make_loaded(), FakeBank([EASY] * 3), None, RuntimeConfig(interval_s=60.0))
+    threading.Timer(0.2, device.stop).start()
+    began = time.monotonic()
+    assert len(list(device.run())) == 1
+    assert time.monotonic() - began < 10
+
+
+def test_the_device_is_idle_only_between_decisions():
+    class Nosy(FakeBank):
+        def next_item(self):
+            seen.append(("next", device.is_idle))
+            return super().next_item()
+
+        def read(self, sensors):
+            seen.append(("read", device.is_idle))
+            return super().read(sensors)
+
+    seen = []
+    device = Device(make_loaded(), Nosy([EASY]), None, RuntimeConfig())
+    seen.extend(("said", device.is_idle) for _ in device.run())
+    assert seen == [("next", True), ("read", False), ("said", False), ("next", True)]
+
+
+def test_the_status_is_sent_with_the_first_decision_and_then_at_a_bounded_rate():
+    clock = Clock()
+    link = FakeLink()
+    device = make_device([EASY] * 100, link, clock, interval_s=1.0, status_every_s=30.0)
+    list(device.run())
+    assert [s["asked"] for s in link.statuses] == [1, 31, 61, 91]
+    last = device.status()
+    assert (last["asked"], last["local"], last["cloud"], last["degraded"]) == (100, 100, 0, 0)
+    assert last["bundle"] == make_loaded().bundle.sha256
+    assert json.loads(json.dumps(last)) == last
+
+
+@pytest.mark.parametrize(
+    ("knobs", "line"),
+    [
+        ({"budget": -1.0}, "a budget of -1.0 was given; 0 or more is expected"),
+        ({"budget": float("nan")}, "a budget of nan was given"),
+        ({"deadline_ms": 0}, "a deadline of 0 ms was given; 1 to 3600000 is expected"),
+        ({"interval_s": -1.0}, "an interval was given that is negative"),
+        ({"interval_s": float("nan")}, "an interval was given that is negative"),
+        ({"count": 0}, "a count of 0 was given; at least 1 is expected"),
+        ({"item_size": 2}, "an item size of 2 was given; this bundle takes 1 to 1"),
+    ],
+)
+def test_a_knob_out_of_range_is_told_in_one_line(knobs, line):
+    with pytest.raises(InputError, match=line.replace("(", r"\(")):
+        make_device([], **knobs)

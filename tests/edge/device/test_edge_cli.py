@@ -1,0 +1,274 @@
+"""The command hardcase-edge, as a user meets it: a process, its lines, its status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import hardcase_edge
+from hardcase_edge.bundle.signature import make_keys, sign
+from tests.helpers.cloud.brokers import free_port, running_mosquitto
+from tests.helpers.edge.device import EASY, FORWARD_COST, HARD, Cloud, make_bundle_bytes, write_replay
+
+KEYS = {"t", "label", "confidence", "route", "cost", "sensors", "latency_ms"}
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    path = tmp_path / "toy.hcb"
+    path.write_bytes(make_bundle_bytes())
+    return path
+
+
+def command(*words):
+    return [sys.executable, "-m", "hardcase_edge.cli", *map(str, words)]
+
+
+def edge(*words, cwd=None):
+    """Run to the end: (status, records, stderr)."""
+    done = subprocess.run(command(*words), capture_output=True, text=True, timeout=60, cwd=cwd)
+    lines = done.stdout.splitlines()
+    return done.returncode, [json.loads(line) for line in lines if line.startswith("{")], done.stderr
+
+
+@contextmanager
+def edge_process(*words):
+    """Run beside the test; killed in the end if need be."""
+    process = subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_without_a_broker_it_decides_alone(bundle, tmp_path):
+    replay = write_replay(tmp_path / "r.csv", [EASY, HARD, -EASY, "broken"])
+    status, records, errors = edge("run", bundle, "--sensors", f"replay:{replay}")
+    assert (status, errors) == (0, "")
+    assert [(r["route"], r["label"], r["cost"]) for r in records] == [
+        ("local", "high", 1.0),
+        ("degraded", "high", 1.0),
+        ("local", "low", 1.0),
+        ("local", "low", 1.0),
+    ]
+    assert all(set(r) == KEYS for r in records)
+    assert all(abs(r["t"] - time.time()) < 60 for r in records)
+
+
+def test_to_decide_alone_it_loads_no_module_that_it_can_do_without(bundle, tmp_path):
+    replay = write_replay(tmp_path / "r.csv", [EASY])
+    code = "import sys; from hardcase_edge.cli import main; main(sys.argv[1:]); print(*sys.modules)"
+    words = ["run", str(bundle), "--sensors", f"replay:{replay}"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(hardcase_edge.__file__).parent.parent)}
+    without_site = [sys.executable, "-S", "-c", code, *words]  # what other packages load when Python starts
+    done = subprocess.run(without_site, capture_output=True, text=True, timeout=60, env=environment)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "hardcase_edge.device.device" in loaded
+    heavy = {"asyncio", "dataclasses", "hashlib", "inspect", "logging", "paho", "pathlib", "shutil", "socket", "ssl"}
+    assert not heavy & loaded
+
+
+def test_hard_cases_go_to_the_cloud(bundle, tmp_path):
+    replay = write_replay(tmp_path / "r.csv", [EASY, HARD, HARD])
+    with running_mosquitto(tmp_path) as broker, Cloud(broker.url):
+        words = ["--broker", broker.url, "--device-id", "pi-1", "--sensors", f"replay:{replay}"]
+        status, records, errors = edge("run", bundle, *words)
+    assert status == 0
+    assert [r["route"] for r in records] == ["local", "cloud", "cloud"]
+    assert records[1]["cost"] == FORWARD_COST
+    assert errors == f"hardcase-edge: connected to {broker.url}, MQTT 5\n"
+
+
+def test_with_no_broker_to_reach_it_decides_alone_and_keeps_trying(bundle, tmp_path):
+    with running_mosquitto(tmp_path) as broker:
+        broker.stop()
+        replay = write_replay(tmp_path / "r.csv", [HARD] * 1000)
+        words = ["--broker", broker.url, "--sensors", f"replay:{replay}", "--interval", "0.05"]
+        with edge_process("run", bundle, *words) as process:
+            first = [json.loads(process.stdout.readline())["route"] for _ in range(3)]
+            assert first == ["degraded"] * 3
+            broker.start()
+            with Cloud(broker.url):
+                until = time.monotonic() + 20
+                while json.loads(process.stdout.readline())["route"] != "cloud":
+                    assert time.monotonic() < until
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=10)
+            assert process.returncode == 0
+            assert "cannot be reached" in errors
+            assert "connected to" in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("interval", ["0", "60"], ids=["busy", "asleep"])
+def test_a_signal_ends_it_cleanly_with_whole_lines(bundle, tmp_path, number, interval):
+    (tmp_path / "endless.py").write_text("def read(sensor):\n    return 3.0 if sensor == 'x' else [1] * 5\n")
+    words = command("run", bundle, "--sensors", "endless:read", "--interval", interval)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    first = process.stdout.readline()
+    process.send_signal(number)
+    rest, errors = process.communicate(timeout=20)
+    assert (process.returncode, errors) == (0, "")
+    assert all(set(json.loads(line)) == KEYS for line in [first, *rest.splitlines()])
+
+
+def test_a_signal_ends_the_wait_for_the_cloud(bundle, tmp_path):
+    replay = write_replay(tmp_path / "r.csv", [HARD])
+    with running_mosquitto(tmp_path) as broker:
+        asked = threading.Event()
+
+        def silent(request, device):
+            asked.set()
+            return []
+
+        words = ["--broker", broker.url, "--sensors", f"replay:{replay}", "--deadline-ms", "60000"]
+        with Cloud(broker.url, silent), edge_process("run", bundle, *words) as process:
+            assert asked.wait(20)
+            process.send_signal(signal.SIGTERM)
+            out, _ = process.communicate(timeout=10)
+            assert json.loads(out)["route"] == "degraded"
+            assert process.returncode == 0
+
+
+def test_lines_come_one_by_one_and_a_reader_who_leaves_ends_it(bundle, tmp_path):
+    (tmp_path / "endless.py").write_text("def read(sensor):\n    return 3.0 if sensor == 'x' else [1] * 5\n")
+    words = command("run", bundle, "--sensors", "endless:read", "--interval", "0.01")
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert json.loads(process.stdout.readline())["route"] == "local"
+    process.stdout.close()
+    try:
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_a_hung_sensor_does_not_hang_the_device(bundle, tmp_path):
+    (tmp_path / "hung.py").write_text("import time\ndef read(sensor):\n    time.sleep(600)\n")
+    words = ["--sensors", "hung:read", "--sensor-timeout-ms", "50", "--count", "3"]
+    status, records, errors = edge("run", bundle, *words, cwd=tmp_path)
+    assert (status, errors) == (0, "")
+    assert [r["route"] for r in records] == ["local"] * 3
+
+
+def test_dead_sensors_are_named_and_the_rest_decides(bundle, tmp_path):
+    replay = write_replay(tmp_path / "r.csv", [EASY])
+    status, records, errors = edge("run", bundle, "--sensors", f"replay:{replay}", "--sensors", "x=none")
+    assert status == 0
+    assert [r["sensors"] for r in records] == [[]]
+    assert errors == "hardcase-edge: sensor x has no source: it is dead\n"
+
+
+def test_a_budget_and_a_count_are_kept(bundle, tmp_path):
+    replay = write_replay(tmp_path / "r.csv", [EASY, HARD, EASY])
+    words = ["--sensors", f"replay:{replay}", "--budget", "0.5", "--count", "2"]
+    status, records, _ = edge("run", bundle, *words)
+    assert status == 0
+    assert [(r["cost"], r["sensors"]) for r in records] == [(0.0, [])] * 2
+
+
+def test_verify_says_what_was_proved(bundle):
+    status, (report,), errors = edge("verify", bundle, "--json")
+    assert (status, errors) == (0, "")
+    assert report["worst_cost"] == FORWARD_COST
+    assert report["best_cost"] == 1.0
+    assert (report["unit"], report["golden"], report["sensors"]) == ("mJ", 0, 2)
+    done = subprocess.run(command("verify", bundle), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert f"worst_cost        {float(FORWARD_COST)}" in done.stdout
+
+
+def test_a_device_that_trusts_a_key_runs_only_what_it_signed(bundle, tmp_path):
+    private, public = make_keys()
+    (tmp_path / "key.pub").write_bytes(public)
+    words = ["verify", bundle, "--json", "--trust", tmp_path / "key.pub"]
+    status, _, errors = edge(*words)
+    assert status == 2
+    assert "has no signature" in errors
+    signature = sign(bundle.read_bytes(), private)
+    (tmp_path / "toy.hcb.sig").write_bytes(signature)
+    status, (report,), _ = edge(*words)
+    assert (status, report["signed"]) == (0, "by the trusted key")
+    (tmp_path / "toy.hcb.sig").write_bytes(signature[:-1] + bytes([signature[-1] ^ 1]))
+    status, _, errors = edge(*words)
+    assert status == 2
+    assert "is not signed by the trusted key" in errors
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--broker", "nowhere"], "broker 'nowhere' is no MQTT URL; mqtt://host:port or mqtts://host:port is expected"),
+        (["--broker", "mqtts://h", "--ca", "/nowhere"], "certificate authority /nowhere cannot be used"),
+        (["--broker", "mqtt://h", "--device-id", "a/b"], "device id 'a/b' is not 1 to 64 letters"),
+        (["--budget", "-1"], "a budget of -1.0 was given; 0 or more is expected"),
+        (["--deadline-ms", "0"], "a deadline of 0 ms was given"),
+        (["--count", "0"], "a count of 0 was given; at least 1 is expected"),
+        (["--item-size", "9"], "an item size of 9 was given; this bundle takes 1 to 1"),
+        (["--sensor-timeout-ms", "0"], "a sensor timeout of 0 ms was given"),
+        (["--sensors", "zzz=none"], "names no sensor of this bundle"),
+        (["--budget", "much"], "argument --budget: invalid float value: 'much'; see hardcase-edge run --help"),
+        (["--colour"], "unrecognized arguments: --colour"),
+        (["--trust", "/nowhere.pub"], "trusted key /nowhere.pub cannot be read"),
+    ],
+)
+def test_what_cannot_be_used_is_told_in_one_line_with_status_2(bundle, tmp_path, words, line):
+    replay = write_replay(tmp_path / "r.csv", [EASY])
+    status, records, errors = edge("run", bundle, "--sensors", f"replay:{replay}", *words)
+    assert (status, records) == (2, [])
+    assert errors.startswith("hardcase-edge: ")
+    assert line in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (b"", "has no bytes"),
+        (make_bundle_bytes()[:-1], "is damaged"),
+        (make_bundle_bytes()[:200], "is damaged"),
+        (b"\0" * 5000, "is damaged"),
+        (bytes([make_bundle_bytes()[0] ^ 1]) + make_bundle_bytes()[1:], "is damaged"),
+    ],
+    ids=["empty", "cut", "cut short", "zeros", "flipped"],
+)
+def test_a_damaged_bundle_is_told_in_one_line_with_status_2(tmp_path, data, line):
+    path = tmp_path / "bad.hcb"
+    path.write_bytes(data)
+    status, records, errors = edge("verify", path)
+    assert (status, records) == (2, [])
+    assert line in errors
+    assert errors.count("\n") == 1
+
+
+def test_a_broker_that_refuses_does_not_stop_the_decisions(bundle, tmp_path):
+    replay = write_replay(tmp_path / "r.csv", [HARD])
+    words = ["--broker", f"mqtt://127.0.0.1:{free_port()}", "--sensors", f"replay:{replay}"]
+    status, records, errors = edge("run", bundle, *words)
+    assert (status, [r["route"] for r in records]) == (0, ["degraded"])
+    assert "Connection refused; trying again" in errors
+
+
+def test_paho_is_imported_only_when_a_broker_is_named(bundle, tmp_path):
+    replay = write_replay(tmp_path / "r.csv", [EASY, HARD])
+    code = (
+        "import sys; from hardcase_edge.cli import main; status = main(sys.argv[1:]); "
+        "heavy = {'paho', 'numpy', 'ssl', 'asyncio', 'cryptography', 'logging', 'urllib.request'} & set(sys.modules); "
+        "assert not heavy, heavy; sys.exit(status)"
+    )
+    words = [sys.executable, "-c", code, "run", str(bundle), "--sensors", f"replay:{replay}"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("COV")}
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 0, done.stderr

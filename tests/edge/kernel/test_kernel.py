@@ -1,0 +1,248 @@
+"""The kernel in C: compiled strictly, replayed under sanitizers, small, and unmoved by forged images."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import subprocess
+import sys
+from array import array
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hardcase_edge.errors import ImageError, InputError
+from hardcase_edge.kernel import ensembles as ensemble_image
+from hardcase_edge.kernel import machine as evaluator
+from hardcase_edge.kernel.image import make_image
+from hardcase_edge.kernel.machine import KERNEL, PYTHON, VARIABLE, decide, name_of, open_machine
+from hardcase_edge.program.definition import (
+    CODE_MAX,
+    Acquire,
+    Answer,
+    Column,
+    Feature,
+    Opaque,
+    Program,
+    Rank,
+    Sensor,
+    Slice,
+    Tree,
+    Trees,
+    Uplink,
+)
+from hardcase_edge.program.format import DTYPES
+from hardcase_edge.verifier.verify import verify
+from tests.golden.make_golden import golden_program
+from tests.helpers.edge.evaluators import needs_kernel
+from tests.helpers.edge.kernel_cases import KERNEL as FOLDER
+from tests.helpers.edge.kernel_cases import kernel_cases
+from tests.helpers.edge.oracle import Case
+from tests.helpers.edge.oracle import decide as oracle_decide
+from tests.helpers.edge.strategies import as_draft, random_program, random_readings
+
+HERE = Path(__file__).parent
+STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+SANITIZED = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+STACK_BYTES = 1024  # of the kernel's functions on the way from hc_next or hc_feed to the deepest, taken together
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is needed: apt install gcc")
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# ---------------------------------------------------------------- built by itself
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("level", ["-O0", "-O2"])
+def test_it_compiles_without_a_warning(compiler: str, level: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is needed: apt install {compiler}")
+    run(compiler, *STRICT, level, "-c", FOLDER / "hardcase.c", "-o", tmp_path / "hardcase.o")
+
+
+@needs_gcc
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_golden_and_random_programs_decide_as_the_oracle_under_sanitizers(lanes: int, tmp_path: Path) -> None:
+    data, n = kernel_cases(150)
+    (tmp_path / "cases").write_bytes(data)
+    sources = [HERE / "replay.c", FOLDER / "hardcase.c"]
+    flags = [*STRICT, *SANITIZED, f"-DHC_LANES={lanes}", f"-I{FOLDER}"]
+    run("gcc", *flags, *sources, "-o", tmp_path / "replay")
+    assert int(run(tmp_path / "replay", tmp_path / "cases")) == n
+
+
+@needs_gcc
+def test_its_stack_is_small_and_of_fixed_size(tmp_path: Path) -> None:
+    run("gcc", "-std=c99", "-O2", "-fstack-usage", "-c", FOLDER / "hardcase.c", "-o", tmp_path / "hardcase.o")
+    used = {}
+    for line in (tmp_path / "hardcase.su").read_text().splitlines():
+        where, size, kind = line.split("\t")
+        name = where.rpartition(":")[2]
+        assert kind == "static", f"{name} takes as much stack as it is told to"
+        if "check" not in name:  # before deciding, and left out where images are trusted
+            used[name] = int(size)
+    assert {"hc_next", "hc_feed_at"} <= set(used)
+    assert sum(used.values()) <= STACK_BYTES, used
+
+
+def test_it_uses_no_memory_of_its_own_and_no_floating_point() -> None:
+    code = re.sub(r"/\*.*?\*/", "", (FOLDER / "hardcase.c").read_text(), flags=re.S)
+    assert not re.search(r"\b(malloc|calloc|free|float|double|goto|static\s+(?!const|inline)\w+\s+\w+\s*[;=])\b", code)
+
+
+# ---------------------------------------------------------------- images
+
+
+def boosted(n_trees: int, depth: int, n_features: int = 52, seed: int = 0) -> Program:
+    """Complete trees over whole-numbered readings, as a booster on digits gives them."""
+    rng = random.Random(seed)
+    n = 2**depth - 1
+    trees = tuple(
+        Tree(
+            0, 1, tuple(rng.randrange(n_features) for _ in range(n)),
+            tuple(rng.randrange(12) - CODE_MAX for _ in range(n)), (True,) * n, (),
+            tuple(rng.randint(-CODE_MAX, CODE_MAX) for _ in range(n + 1)),
+        )
+        for _ in range(n_trees)
+    )  # fmt: skip
+    columns = tuple(Column(f, Rank(tuple(range(2, 14)))) for f in range(n_features))
+    features = (Feature("i32"),) * n_features
+    nodes = (Acquire((0,), 1, 1), Answer(Slice(0, 0, 1)))
+    scorers = (Trees(tuple(range(n_features)), (0,), trees),)
+    return Program(features, (Sensor(tuple(range(n_features)), (0,)),), Uplink(), columns, scorers, nodes, 2)
+
+
+@pytest.mark.parametrize(("n_trees", "depth", "most"), [(100, 4, 8_000), (300, 5, 48_000)])
+def test_an_image_is_compact(n_trees: int, depth: int, most: int) -> None:
+    assert len(make_image(boosted(n_trees, depth))) <= most
+
+
+@needs_kernel
+@pytest.mark.parametrize("growth", [0.0, 1000.0], ids=["pointers", "heaps"])
+def test_layouts_differ_in_nothing_but_speed(growth: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ensemble_image, "HEAP_GROWTH", growth)
+    rng = random.Random(0)
+    for seed in range(150):
+        p = random_program(seed, seed % 4)
+        machine = open_machine(p, KERNEL)
+        readings = random_readings(rng, p)
+        held = [None if isinstance(x, float) and x != x else x for x in readings]
+        d = decide(machine, readings)
+        assert (d.result, d.confidence, d.route, d.cost, d.sensors, d.trace) == oracle_decide(Case(p, held))
+
+
+def open_image(image: bytes, p: Program) -> Any:
+    """The extension's own object, of bytes that claim to be this program's image."""
+    from hardcase_edge.kernel import _kernel
+
+    codes = [bytes(DTYPES.index(p.features[f].dtype) for f in s.features) for s in p.sensors]
+    sensors = tuple(zip(codes, [s.features for s in p.sensors], strict=True))
+    uplink = bytes(DTYPES.index(p.features[f].dtype) for f in p.uplink.features)
+    helpers = (object, object, object, ValueError, lambda *_: None, ("local", "cloud", "degraded"), p.n_classes)
+    return _kernel.Image(image, len(p.features), sensors, uplink, helpers)
+
+
+@needs_kernel
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.integers(0, 2**20), st.integers(1, 255))
+def test_a_cut_image_is_refused_and_a_damaged_one_at_least_harmless(at: int, flip: int) -> None:
+    p = golden_program()
+    image = bytearray(make_image(p))
+    with pytest.raises(ValueError, match="no image that this kernel runs"):
+        open_image(bytes(image[: at % len(image)]), p)
+    image[at % len(image)] ^= flip
+    try:
+        opened = open_image(bytes(image), p)
+    except ValueError:
+        return
+    assert opened.session() is not None
+
+
+@needs_kernel
+def test_an_image_of_another_program_is_refused() -> None:
+    with pytest.raises(ValueError, match="of another program"):
+        open_image(make_image(boosted(2, 2)), golden_program())
+
+
+def test_a_draft_has_no_image() -> None:
+    with pytest.raises(ImageError, match="this is a draft"):
+        make_image(as_draft(golden_program(), random.Random(0)))
+
+
+# ---------------------------------------------------------------- which evaluator serves
+
+
+def opaque_program() -> Program:
+    p = golden_program()
+    blob = Opaque((0,), b"TFL3", (-5,), (5,))
+    return replace(p, scorers=(*p.scorers, blob))
+
+
+def test_a_model_of_the_users_own_is_refused_by_the_kernel() -> None:
+    with pytest.raises(ImageError, match=r"scorer 4 is a TFLite model, which runs in Python only"):
+        make_image(opaque_program())
+
+
+def test_an_unknown_evaluator_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "fortran")
+    with pytest.raises(InputError, match=r"HARDCASE_EVALUATOR is 'fortran'; kernel or python is expected"):
+        open_machine(golden_program())
+
+
+def test_without_the_extension_python_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setitem(sys.modules, "hardcase_edge.kernel._kernel", None)
+    monkeypatch.delattr("hardcase_edge.kernel._kernel", raising=False)
+    monkeypatch.delitem(sys.modules, "hardcase_edge.kernel.compiled", raising=False)
+    monkeypatch.setattr(evaluator, "_compiled", evaluator._compiled.__wrapped__)  # as in a process that has not looked
+    assert name_of(open_machine(golden_program())) == PYTHON
+    with pytest.raises(InputError, match="was not built"):
+        open_machine(golden_program(), KERNEL)
+
+
+# ---------------------------------------------------------------- rows in buffers, and memory
+
+
+@needs_kernel
+def test_a_row_in_a_buffer_decides_as_a_list() -> None:
+    p = boosted(20, 3, n_features=8)
+    verify(p)
+    machine, rng = open_machine(p, KERNEL), random.Random(1)
+    for _ in range(50):
+        row = [rng.randrange(16) for _ in range(8)]
+        expected = decide(open_machine(p, PYTHON), row)
+        for given_row in (row, tuple(row), array("i", row), range(0)):
+            if isinstance(given_row, range):
+                assert decide(machine, given_row).cost == 0, "a row too short: the sensor has failed"
+            else:
+                assert decide(machine, given_row) == expected
+    with pytest.raises(ValueError, match="a row of 28 bytes, 32 aligned to 8"):
+        decide(machine, array("i", [0] * 7))
+
+
+@needs_kernel
+def test_sessions_leave_no_memory_behind() -> None:
+    machine = open_machine(golden_program(), KERNEL)
+
+    def play(n: int) -> None:
+        for _ in range(n):
+            session = machine.session(budget=10**9, dead=[2])
+            session.next_action()
+            session.feed({0: [1.5]})
+            session.next_action()
+            decide(machine, [1.5, 2.0, 3, None], reply=(1, 9))
+
+    play(100)
+    before = sys.getallocatedblocks()
+    play(2000)
+    assert sys.getallocatedblocks() - before < 200

@@ -1,0 +1,512 @@
+"""The link to the cloud, against a real broker: one reply per question, whatever else comes or goes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+
+import paho.mqtt.client as paho
+import pytest
+
+from hardcase_edge.errors import InputError
+from hardcase_edge.link.address import parse_address, tls_context
+from hardcase_edge.link.link import Link, LinkConfig
+from hardcase_edge.link.wire import REFUSED, reply_topic, request_topic, status_topic, unpack_request
+from tests.helpers.cloud.brokers import Broker, free_port, running_mosquitto
+from tests.helpers.edge.device import HPC, REQUEST_BYTES, Cloud, make_manifest, make_program, usual_reply
+
+READINGS = (0.5, 1.0, 2.0, None, 4.0)
+ID = bytes(range(16))
+PROTOCOLS = pytest.mark.parametrize("protocol", [5, 4], ids=["mqtt5", "mqtt311"])
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with running_mosquitto(tmp_path_factory.mktemp("link")) as running:
+        yield running
+
+
+@contextmanager
+def linked(url, device="dev-1", *, wait_s=5.0, **knobs):
+    """A link, started; fast retries."""
+    config = LinkConfig.to_broker(url, device, **{"retry_first_s": 0.1, **knobs})
+    link = Link(config, make_program(), make_manifest())
+    link.start(wait_s)
+    try:
+        yield link
+    finally:
+        link.stop()
+
+
+def until(is_true, seconds=10.0):
+    """Wait for it."""
+    end = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def retained(broker: Broker, topic: str) -> dict:
+    """The retained JSON on a topic."""
+    found = []
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+    client.on_connect = lambda c, *_: c.subscribe(topic)
+    client.on_message = lambda _c, _u, m: found.append(m.payload)
+    client.connect(broker.host, broker.port)
+    client.loop_start()
+    try:
+        until(lambda: found)
+    finally:
+        client.disconnect()
+        client.loop_stop()
+    return json.loads(found[0])
+
+
+# ---------------------------------------------------------------- asking
+
+
+@PROTOCOLS
+def test_a_question_is_answered(broker, protocol):
+    with Cloud(broker.url) as cloud, linked(broker.url, protocol=protocol) as link:
+        reply = link.ask(READINGS, 5.0)
+        assert reply is not None
+        assert (reply.result, reply.confidence) == (1, 9_000)
+        (request,) = cloud.requests
+        assert request.readings == READINGS
+        assert 4_000 < request.deadline_ms <= 5_000
+        (message,) = cloud.messages
+        assert message.topic == request_topic("dev-1")
+        assert len(message.payload) == REQUEST_BYTES
+        if protocol == 5:
+            assert (message.correlation, message.response_topic) == (request.id, reply_topic("dev-1"))
+        assert link.counters == Counter(sent=1, replies=1, sent_bytes=REQUEST_BYTES)
+
+
+def test_a_lone_question_does_not_wait_for_nagle(broker):
+    with Cloud(broker.url), linked(broker.url) as link:
+        link.ask(READINGS, 5.0)
+        took = []
+        for _ in range(30):
+            began = time.perf_counter()
+            assert link.ask(READINGS, 5.0) is not None
+            took.append(time.perf_counter() - began)
+        assert sorted(took)[15] < 0.03, "44 ms per question is what a socket without TCP_NODELAY gives"
+
+
+def test_ids_are_never_used_twice(broker):
+    with Cloud(broker.url) as cloud, linked(broker.url) as link:
+        for _ in range(50):
+            link.ask(READINGS, 5.0)
+        assert len({r.id for r in cloud.requests}) == 50
+        assert all(len(r.id) == 16 for r in cloud.requests)
+
+
+def test_silence_ends_at_the_deadline(broker):
+    with Cloud(broker.url, lambda request, device: []), linked(broker.url) as link:
+        began = time.monotonic()
+        assert link.ask(READINGS, 0.3) is None
+        assert 0.29 < time.monotonic() - began < 2.0
+
+
+def test_a_question_is_sent_again_under_its_id_until_the_reply(broker):
+    def third_time(request, device):
+        return [usual_reply(request)] if len(cloud.requests) >= 3 else []
+
+    with Cloud(broker.url, third_time) as cloud, linked(broker.url, resend_every_s=0.15) as link:
+        assert link.ask(READINGS, 10.0) is not None
+        assert len(cloud.requests) == 3
+        assert len({r.id for r in cloud.requests}) == 1
+        deadlines = [r.deadline_ms for r in cloud.requests]
+        assert deadlines == sorted(deadlines, reverse=True)
+        assert deadlines[2] <= deadlines[0] - 250, "the worker is told the time that is left"
+        assert link.counters["resent"] == 2
+
+
+def test_nothing_is_sent_again_that_the_budget_does_not_pay_for(broker):
+    paid = iter([True, False, True, True])
+    with Cloud(broker.url, lambda request, device: []) as cloud, linked(broker.url, resend_every_s=0.05) as link:
+        assert link.ask(READINGS, 0.6, lambda: next(paid)) is None
+        assert len(cloud.requests) == 2
+        assert list(paid) == [True, True], "once the budget said no, it is not asked again"
+
+
+def test_a_refusal_is_a_reply_too(broker):
+    def refuse(request, device):
+        return [usual_reply(request, status=REFUSED, result=0)]
+
+    with Cloud(broker.url, refuse), linked(broker.url) as link:
+        reply = link.ask(READINGS, 5.0)
+        assert reply is not None
+        assert reply.status == REFUSED
+
+
+def test_stopping_ends_the_wait_at_once(broker):
+    with Cloud(broker.url, lambda request, device: []), linked(broker.url) as link:
+        threading.Timer(0.2, link.cancel).start()
+        began = time.monotonic()
+        assert link.ask(READINGS, 30.0) is None
+        assert time.monotonic() - began < 5.0
+
+
+# ---------------------------------------------------------------- what is no reply
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (lambda good: good[:-1], "malformed"),
+        (lambda good: b"", "malformed"),
+        (lambda good: good + b"\0", "oversized"),
+        (lambda good: b"\7" * 20_000, "oversized"),
+        (lambda good: b"\2" + good[1:], "malformed"),
+        (lambda good: good[:8] + b"\x02" + good[9:], "malformed"),
+        (lambda good: good[:-1] + bytes([good[-1] ^ 1]), "other_hpc"),
+        (lambda good: good[:16] + bytes(16) + good[32:], "unknown"),
+    ],
+    ids=["cut", "empty", "long", "huge", "version", "class", "hpc", "id"],
+)
+def test_a_wrong_message_is_counted_and_dropped_and_the_right_one_still_counts(broker, protocol, wrong, reason):
+    def answer(request, device):
+        good = usual_reply(request)
+        # on MQTT 5 the helper's correlation data is the request's: another id in the payload contradicts it
+        return [wrong(good), good]
+
+    with Cloud(broker.url, answer), linked(broker.url, protocol=protocol) as link:
+        reply = link.ask(READINGS, 5.0)
+        assert reply is not None
+        expected = "malformed" if protocol == 5 and reason == "unknown" else reason
+        assert link.counters == Counter({"sent": 1, "replies": 1, "sent_bytes": REQUEST_BYTES, expected: 1})
+
+
+def test_a_late_and_a_repeated_reply_are_counted_and_dropped(broker):
+    with Cloud(broker.url, lambda request, device: []) as cloud, linked(broker.url) as link:
+        assert link.ask(READINGS, 0.2) is None
+        cloud.publish(reply_topic("dev-1"), usual_reply(cloud.requests[0]))
+        until(lambda: link.counters["late"] == 1)
+    with Cloud(broker.url, lambda request, device: [usual_reply(request)] * 3), linked(broker.url) as link:
+        assert link.ask(READINGS, 5.0) is not None
+        until(lambda: link.counters["late"] == 2)
+        assert link.counters["replies"] == 1
+
+
+@pytest.mark.parametrize("protocol", [4])
+def test_a_packet_that_claims_too_much_is_not_read(broker, protocol):
+    with Cloud(broker.url) as cloud, linked(broker.url, protocol=protocol, max_packet_bytes=1_000) as link:
+        cloud.publish(reply_topic("dev-1"), bytes(200_000))
+        until(lambda: link._connection.connects == 2)
+        assert link.ask(READINGS, 5.0) is not None
+
+
+def test_on_mqtt_5_the_broker_keeps_a_packet_that_is_too_long_to_itself(broker):
+    with Cloud(broker.url) as cloud, linked(broker.url, max_packet_bytes=1_000) as link:
+        cloud.publish(reply_topic("dev-1"), bytes(200_000))
+        assert link.ask(READINGS, 5.0) is not None
+        assert link._connection.connects == 1
+
+
+def test_replies_to_another_device_are_not_heard(broker):
+    with Cloud(broker.url) as cloud, linked(broker.url, "dev-1") as one, linked(broker.url, "dev-2") as two:
+        assert one.ask(READINGS, 5.0) is not None
+        assert two.ask(READINGS, 5.0) is not None
+        assert one.counters == two.counters == Counter(sent=1, replies=1, sent_bytes=REQUEST_BYTES)
+        assert {m.topic for m in cloud.messages} == {request_topic("dev-1"), request_topic("dev-2")}
+
+
+# ---------------------------------------------------------------- status
+
+
+@PROTOCOLS
+def test_the_status_is_retained_and_says_offline_in_the_end(broker, protocol):
+    topic = status_topic("dev-9")
+    with linked(broker.url, "dev-9", protocol=protocol) as link:
+        assert retained(broker, topic) == {"state": "online"}
+        link.publish_status({"asked": 7})
+        until(lambda: retained(broker, topic) == {"state": "online", "asked": 7})
+    assert retained(broker, topic) == {"state": "offline", "asked": 7}
+
+
+def test_the_broker_says_offline_for_a_device_that_vanishes(broker):
+    topic = status_topic("dev-8")
+    with linked(broker.url, "dev-8", retry_first_s=30.0) as link:
+        assert retained(broker, topic) == {"state": "online"}
+        client = link._connection._client
+        client.socket().shutdown(socket.SHUT_RDWR)  # no DISCONNECT: the will is due
+        until(lambda: retained(broker, topic) == {"state": "offline"})
+
+
+# ---------------------------------------------------------------- brokers that are not there
+
+
+def test_with_no_broker_a_question_ends_at_once_and_the_link_comes_up_later(tmp_path):
+    with running_mosquitto(tmp_path) as broker:
+        broker.stop()
+        with linked(broker.url, retry_most_s=0.3) as link:
+            assert not link.is_connected
+            assert "cannot be reached" in link.trouble
+            began = time.monotonic()
+            assert link.ask(READINGS, 30.0) is None
+            assert time.monotonic() - began < 1.0
+            assert link.counters == Counter()
+            broker.start()
+            until(lambda: link.is_connected)
+            assert link.trouble == ""
+            with Cloud(broker.url):
+                assert link.ask(READINGS, 5.0) is not None
+
+
+def test_a_question_survives_a_broker_that_restarts(tmp_path):
+    def not_at_first(request, device):
+        asked.set()
+        return [usual_reply(request)] if has_restarted.is_set() else []
+
+    asked, has_restarted = threading.Event(), threading.Event()
+    with (
+        running_mosquitto(tmp_path) as broker,
+        Cloud(broker.url, not_at_first) as cloud,
+        linked(broker.url, retry_most_s=0.3, resend_every_s=0.5) as link,
+    ):
+
+        def restart():
+            asked.wait(10)
+            broker.kill()
+            has_restarted.set()
+            time.sleep(0.3)
+            broker.start()
+
+        thread = threading.Thread(target=restart)
+        thread.start()
+        try:
+            assert link.ask(READINGS, 20.0) is not None
+        finally:
+            thread.join()
+        assert len({r.id for r in cloud.requests}) == 1
+        assert link.counters["sent"] == 1
+        assert link.counters["resent"] >= 1
+
+
+def test_nothing_waits_in_a_queue_for_the_next_connection(tmp_path):
+    with running_mosquitto(tmp_path) as broker, linked(broker.url, retry_most_s=0.3) as link:
+        broker.stop()
+        until(lambda: not link.is_connected)
+        for _ in range(100):
+            assert link.ask(READINGS, 1.0) is None
+        broker.start()
+        with Cloud(broker.url) as cloud:
+            until(lambda: link.is_connected)
+            assert link.ask(READINGS, 5.0) is not None
+            assert len(cloud.requests) == 1
+
+
+def test_a_broker_that_only_speaks_3_1_1_is_spoken_to_in_3_1_1():
+    for refusal in (b"\x20\x02\x00\x01", b""):  # CONNACK "unacceptable protocol version", or just closed
+        with OldBroker(refusal) as old, linked(f"mqtt://127.0.0.1:{old.port}") as link:
+            assert link.is_connected
+            assert old.levels == [5, 4]
+
+
+def test_bad_credentials_are_told_once_and_tried_slowly(tmp_path, caplog):
+    passwords = tmp_path / "passwords"
+    subprocess.run(["mosquitto_passwd", "-b", "-c", str(passwords), "pi", "right"], check=True, capture_output=True)
+    with running_mosquitto(tmp_path, allow_anonymous=False, password_file=str(passwords)) as broker:
+        where = f"{broker.host}:{broker.port}"
+        with linked(f"mqtt://pi:wrong@{where}", refused_retry_s=0.2) as link:
+            assert not link.is_connected
+            assert "refused us: not authorized" in link.trouble
+            until(lambda: broker.log().count("not authorised") >= 3)
+        told = [r.getMessage() for r in caplog.records if "refused us" in r.getMessage()]
+        assert len(told) == 1
+        assert "wrong" not in told[0]
+        with linked(f"mqtt://pi:right@{where}") as link:
+            assert link.is_connected
+
+
+def test_a_subscription_that_is_refused_is_no_connection():
+    with OldBroker(b"", granted=0x80) as old, linked(f"mqtt://127.0.0.1:{old.port}", refused_retry_s=0.1) as link:
+        until(lambda: len(old.levels) >= 4)
+        assert not link.is_connected
+        assert link.trouble == "refused the subscription to hardcase/v1/dev-1/reply"
+        assert link.ask(READINGS, 5.0) is None
+
+
+@pytest.mark.parametrize("garbage", [b"\x20\xff\xff\xff\xff\xff", b"\x20\x03\x00\x00\x05", b"HTTP/1.1 400 Bad\r\n\r\n"])
+def test_a_server_that_is_no_broker_is_survived(garbage):
+    with OldBroker(garbage, always=True) as server, linked(f"mqtt://127.0.0.1:{server.port}", retry_most_s=0.2) as link:
+        until(lambda: len(server.levels) >= 4)
+        assert not link.is_connected
+        assert link.ask(READINGS, 5.0) is None
+
+
+class OldBroker:
+    """A server that meets an MQTT 5 CONNECT (or any, ``always``) with some bytes and hangs up, and grants 3.1.1."""
+
+    def __init__(self, refusal: bytes, *, always: bool = False, granted: int = 1) -> None:
+        self.levels: list[int] = []
+        self._refusal, self._always, self._granted = refusal, always, granted
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._thread.join(5)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                peer, _ = self._server.accept()
+            except OSError:
+                return
+            with peer:
+                peer.settimeout(5)
+                try:
+                    self._talk(peer)
+                except OSError:
+                    continue
+
+    def _talk(self, peer: socket.socket) -> None:
+        connect = peer.recv(4096)
+        self.levels.append(connect[connect.index(b"MQTT") + 4])
+        if self._always or self.levels[-1] == 5:
+            peer.sendall(self._refusal)
+            return
+        peer.sendall(b"\x20\x02\x00\x00")
+        subscribe = peer.recv(4096)
+        peer.sendall(b"\x90\x03" + subscribe[2:4] + bytes([self._granted]))
+        while peer.recv(4096):
+            pass
+
+
+# ---------------------------------------------------------------- TLS and addresses
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """A certificate authority, and certificates of localhost and of a device, in one folder."""
+    folder = tmp_path_factory.mktemp("tls")
+
+    def openssl(*words):
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test authority")
+    for name, subject in (("server", "localhost"), ("device", "pi-1")):
+        (folder / f"{name}.ext").write_text(f"subjectAltName=DNS:{subject}\n")
+        openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={subject}")
+        sign = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", f"{name}.ext", "-days", "2"]
+        openssl("x509", "-req", "-in", f"{name}.csr", *sign, "-out", f"{name}.pem")
+    openssl("req", "-x509", *key, "-keyout", "other.key", "-out", "other.pem", "-subj", "/CN=another authority")
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    return folder
+
+
+def test_with_tls_both_sides_are_checked(tmp_path, certificates):
+    ca, cert, key = (certificates / n for n in ("ca.pem", "device.pem", "device.key"))
+    options = {
+        "cafile": str(ca),
+        "certfile": str(certificates / "server.pem"),
+        "keyfile": str(certificates / "server.key"),
+        "require_certificate": True,
+    }
+    with running_mosquitto(tmp_path, **options) as broker:
+        by_name = f"mqtts://localhost:{broker.port}"
+        with linked(by_name, ca=ca, cert=cert, key=key) as link:
+            assert link.is_connected
+        with linked(by_name, ca=certificates / "other.pem", cert=cert, key=key) as link:
+            assert not link.is_connected
+            assert "certificate verify failed" in link.trouble
+        with linked(f"mqtts://127.0.0.1:{broker.port}", ca=ca, cert=cert, key=key) as link:
+            assert not link.is_connected, "the certificate is of localhost, not of 127.0.0.1"
+        with linked(by_name, ca=ca) as link:
+            assert not link.is_connected, "the broker wants a certificate of the device"
+
+
+def test_an_address_has_a_host_a_port_and_perhaps_a_user():
+    address = parse_address("mqtts://pi:p%40ss@broker.example:1234", environment={})
+    assert (address.host, address.port, address.is_tls) == ("broker.example", 1234, True)
+    assert (address.user, address.password) == ("pi", "p@ss")
+    assert "p@ss" not in repr(address)
+    assert address.url == "mqtts://broker.example:1234"
+    assert parse_address("mqtt://h", environment={}).port == 1883
+    assert parse_address("mqtts://h/", environment={}).port == 8883
+    assert parse_address("mqtt://[::1]:7", environment={}).url == "mqtt://[::1]:7"
+    secret = {"HARDCASE_MQTT_USER": "u", "HARDCASE_MQTT_PASSWORD": "p"}
+    assert parse_address("mqtt://h", environment=secret).password == "p"
+    assert parse_address("mqtt://me@h", environment=secret).password == ""
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost",
+        "localhost:1883",
+        "http://localhost",
+        "mqtt://",
+        "mqtt://:1883",
+        "mqtt://host:port",
+        "mqtt://host:0",
+        "mqtt://host:99999",
+        "mqtt://ho st",
+        " mqtt://host",
+        "mqtt://host\n",
+        "mqtt://ho\tst",
+        "mqtt://host/topic",
+        "mqtt://host?x=1",
+        "mqtt://[::1",
+        "mqtt://host-",
+        "mqtt://:secret@host",
+        "mqtt://" + "u" * 600 + "@host",
+        "mqtt://" + "h" * 2000,
+    ],
+)
+def test_a_url_that_is_none_is_told_in_one_line_without_its_password(url):
+    with pytest.raises(InputError) as error:
+        parse_address(url, environment={})
+    assert "secret" not in str(error.value)
+    assert len(str(error.value)) < 300
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "files", "line"),
+    [
+        ("mqtt://h", {"ca": "x.pem"}, "is not encrypted; use mqtts://"),
+        ("mqtts://h", {"key": "x.pem"}, "a private key is named without its certificate"),
+        ("mqtts://h", {"ca": "/nowhere.pem"}, "certificate authority /nowhere.pem cannot be used: No such file"),
+        ("mqtts://h", {"cert": "/nowhere.pem"}, "client certificate or key /nowhere.pem cannot be used: No such file"),
+        ("mqtts://h", {"ca": __file__}, "cannot be used: NO_CERTIFICATE_OR_CRL_FOUND"),
+    ],
+)
+def test_certificates_that_cannot_be_used_are_told_in_one_line(url, files, line):
+    with pytest.raises(InputError, match=line):
+        tls_context(parse_address(url, **files))
+
+
+def test_a_device_id_that_cannot_stand_in_a_topic_is_refused():
+    with pytest.raises(InputError, match="device id"):
+        LinkConfig.to_broker("mqtt://h", "a/b")
+
+
+def test_the_request_of_the_link_is_the_wires(broker):
+    with Cloud(broker.url) as cloud, linked(broker.url) as link:
+        link.ask(READINGS, 5.0)
+        assert unpack_request(cloud.messages[0].payload, ["f32"] * 5, HPC) == cloud.requests[0]
+
+
+def test_a_port_nobody_listens_on_fails_fast():
+    began = time.monotonic()
+    with linked(f"mqtt://127.0.0.1:{free_port()}") as link:
+        assert not link.is_connected
+    assert time.monotonic() - began < 3.0

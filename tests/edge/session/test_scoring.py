@@ -1,0 +1,242 @@
+"""Scorers give the integers of docs/SPEC-program-v1.md section 4, and never leave their proved bounds."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+
+from hardcase_edge.kernel.machine import PYTHON, decide, open_machine
+from hardcase_edge.program.definition import (
+    CODE_MAX,
+    MISSING,
+    Acquire,
+    Affine,
+    Answer,
+    Branch,
+    Column,
+    Feature,
+    Polynomial,
+    Program,
+    Sensor,
+    Slice,
+    Stack,
+    Tree,
+    Trees,
+    Uplink,
+)
+from hardcase_edge.verifier.scorers import Proved, prove_scorer
+from tests.helpers.edge.evaluators import evaluator  # noqa: F401
+from tests.helpers.edge.oracle import scores_of
+from tests.helpers.edge.strategies import programs, seeds
+
+many = settings(max_examples=150, deadline=None, derandomize=True)
+
+
+def random_codes(rng: random.Random, program: Program, extreme: bool = False) -> list[int]:
+    out = []
+    for column in program.columns:
+        low, high = (column.rule.low, column.rule.high) if isinstance(column.rule, Affine) else (-CODE_MAX, CODE_MAX)
+        near = min(high, max(low, -CODE_MAX + rng.randint(0, 9)))
+        out.append(rng.choice([low, high] if extreme else [low, high, near, rng.randint(low, high), MISSING]))
+    return out
+
+
+def can_read(program: Program, k: int, codes: list[int]) -> bool:
+    s = program.scorers[k]
+    if not isinstance(s, Polynomial):
+        return True
+    return all(x is not None or codes[c] != MISSING for c, x in zip(s.columns, s.substitutes, strict=True))
+
+
+def proofs(program: Program) -> list[Proved]:
+    proved: list[Proved] = []
+    for k in range(len(program.scorers)):
+        proved.append(prove_scorer(program, k, proved))
+    return proved
+
+
+@given(programs(5), seeds)
+@many
+def test_every_scorer_agrees_with_the_naive_one_and_keeps_its_bounds(program: Program, seed: int) -> None:
+    rng = random.Random(seed)
+    proved = proofs(program)
+    for extreme in (False, False, True):
+        codes = random_codes(rng, program, extreme)
+        for k in range(len(program.scorers)):
+            if can_read(program, k, codes):
+                scores = score(program, codes, k)
+                assert scores == scores_of(program, k, codes)
+                assert all(abs(x) <= top for x, top in zip(scores, proved[k].outputs, strict=True))
+                assert all(type(x) is int for x in scores)
+
+
+def one_column(*scorers: Polynomial | Trees | Stack, columns: int = 1) -> Program:
+    features = tuple(Feature("i32") for _ in range(columns))
+    sensor = Sensor(tuple(range(columns)), (0,))
+    each = tuple(Column(f, Affine(0, 1, 0, 0)) for f in range(columns))
+    return Program(features, (sensor,), Uplink(), each, scorers, (), 0)
+
+
+def score(program: Program, codes: list[int], k: int = 0) -> list[int]:
+    """Scores of scorer ``k`` for these codes, as answers of a program of values: by the evaluator under test."""
+    features = tuple(Feature("i32", nullable=True) for _ in codes)
+    columns = tuple(
+        Column(f, c.rule if isinstance(c.rule, Affine) else Affine(0, 1, 0, 0)) for f, c in enumerate(program.columns)
+    )
+    columns = tuple(replace(c, rule=replace(c.rule, frac=0, mul=1, add=0, shift=0)) for c in columns)
+    s = program.scorers[k]
+    row = [None if c == MISSING else c for c in codes]
+    found = []
+    for o in range(len(s.base if isinstance(s, Trees) else s.bias)):
+        nodes = (Acquire((0,), 1, 1), Answer(Slice(k, o, o + 1), "value"))
+        sensor = Sensor(tuple(range(len(features))), (0,))
+        whole = Program(features, (sensor,), Uplink(), columns, program.scorers, nodes, 0)
+        found.append(decide(open_machine(whole), row).result)
+    return found
+
+
+# ---------------------------------------------------------------- trees
+
+
+@pytest.mark.parametrize(
+    ("threshold", "missing_left", "code", "leaf"),
+    [
+        pytest.param(5, True, 5, 1, id="at-most-goes-left"),
+        pytest.param(5, True, 6, 2, id="above-goes-right"),
+        pytest.param(5, True, MISSING, 1, id="missing-left"),
+        pytest.param(5, False, MISSING, 2, id="missing-right"),
+        pytest.param(-32767, True, MISSING, 1, id="missing-left-at-the-lowest-threshold"),
+        pytest.param(-32767, True, -32767, 1, id="the-lowest-code"),
+        pytest.param(32766, False, 32767, 2, id="the-highest-code"),
+        pytest.param(32766, False, MISSING, 2, id="missing-right-at-the-highest-threshold"),
+        pytest.param(32767, True, 32767, 1, id="a-threshold-above-which-nothing-lies"),
+    ],
+)
+def test_a_node_sends_codes_and_missing_ones_its_way(threshold: int, missing_left: bool, code: int, leaf: int) -> None:
+    for children in ((), ((-1, -2),)):
+        tree = Tree(0, 1, (0,), (threshold,), (missing_left,), children, (1, 2))
+        assert score(one_column(Trees((0,), (0,), (tree,))), [code]) == [leaf]
+
+
+def test_a_heap_and_pointers_say_the_same() -> None:
+    heap = Tree(0, 1, (0, 0, 0), (10, 5, 15), (True, False, True), (), (1, 2, 3, 4))
+    pointers = Tree(0, 1, (0, 0, 0), (10, 5, 15), (True, False, True), ((1, 2), (-1, -2), (-3, -4)), (1, 2, 3, 4))
+    for code in (*range(0, 20), MISSING, 32767, -32767):
+        a, b = (score(one_column(Trees((0,), (0,), (t,))), [code]) for t in (heap, pointers))
+        assert a == b
+    assert score(one_column(Trees((0,), (0,), (heap,))), [MISSING]) == [2], "left, then right"
+
+
+def test_vector_leaves_add_to_their_outputs_and_a_tree_without_nodes_is_a_constant() -> None:
+    wide = Tree(1, 2, (0,), (0,), (True,), (), (10, 20, 30, 40))
+    lone = Tree(0, 3, (), (), (), (), (100, 200, 300))
+    program = one_column(Trees((0,), (1, 2, 3), (wide, lone, wide)))
+    assert score(program, [0]) == [101, 222, 343]
+    assert score(program, [1]) == [101, 262, 383]
+
+
+def test_an_ensemble_without_trees_is_its_base() -> None:
+    assert score(one_column(Trees((), (7, -7), ())), [0]) == [7, -7]
+
+
+def test_a_very_deep_tree_is_walked_without_recursion() -> None:
+    n = 32_767
+    children = tuple((-1 - i, i + 1 if i + 1 < n else -1 - n) for i in range(n))
+    tree = Tree(0, 1, (0,) * n, (0,) * n, (True,) * n, children, tuple([0] * n + [9]))
+    program = one_column(Trees((0,), (0,), (tree,)))
+    assert proofs(program)[0].outline.shapes[0].depth == n
+    assert score(program, [1]) == [9]
+    assert score(program, [0]) == [0]
+
+
+# ---------------------------------------------------------------- stack
+
+
+def test_a_stack_weighs_single_trees() -> None:
+    trees = tuple(Tree(0, 1, (0,), (t,), (True,), (), (t, -t)) for t in (1, 2, 3))
+    program = one_column(Trees((0,), (1000,), trees), Stack(0, (2, 0), ((10, 1), (0, -1)), (5, 6)))
+    assert score(program, [2], 1) == [10 * 3 + 1 * -1 + 5, 0 * 3 + -1 * -1 + 6]
+
+
+# ---------------------------------------------------------------- polynomials
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3])
+def test_a_polynomial_is_its_direct_sum(degree: int) -> None:
+    rng = random.Random(degree)
+    for _ in range(50):
+        x = [rng.randint(-300, 300) for _ in range(4)]
+        terms = tuple(tuple(rng.randint(0, 4) for _ in range(degree)) for _ in range(6))
+        weights = tuple(tuple(rng.randint(-127, 127) for _ in terms) for _ in range(2))
+        program = one_column(Polynomial((0, 1, 2, 3), (0,) * 4, 11, terms, weights, (3, -4)), columns=4)
+        values = [*x, 11]
+        expected = [3, -4]
+        for o in range(2):
+            for t, term in enumerate(terms):
+                product = weights[o][t]
+                for k in term:
+                    product *= values[k]
+                expected[o] += product
+        assert score(program, x) == expected
+
+
+def test_a_missing_column_is_its_substitute() -> None:
+    program = one_column(Polynomial((0,), (77,), 1, ((0,), (1,)), ((2, 3),), (0,)))
+    assert score(program, [MISSING]) == [2 * 77 + 3]
+    assert score(program, [5]) == [2 * 5 + 3]
+
+
+# ---------------------------------------------------------------- one score read as two
+
+
+@pytest.mark.parametrize(
+    ("s", "result", "confidence"),
+    [(7, 1, 3), (1, 1, 2), (0, 0, 1), (-1, 0, 2), (-7, 0, 3)],
+)
+def test_a_slice_of_width_one_is_read_as_the_pair_zero_and_s(s: int, result: int, confidence: int) -> None:
+    scorer = Polynomial((), (), 1, ((0,),), ((0,),), (s,))
+    part = Slice(0, 0, 1)
+    nodes = (
+        Branch(part, "argmax", (1, 2)),
+        Branch(part, "margin", (3, 3), 1),
+        Branch(part, "margin", (3, 3), 1),
+        Answer(part, margins=(1, 5), confidences=(1, 2, 3)),
+    )
+    program = Program((), (), Uplink(), (), (scorer,), nodes, 2)
+    decision = open_machine(program).session().next_action()
+    assert (decision.result, decision.confidence) == (result, confidence)
+    assert decision.trace[1] == 1 + result
+
+
+def test_scores_are_computed_once_until_one_of_their_sensors_is_read() -> None:
+    program = Program(
+        (Feature("i32"), Feature("i32")),
+        (Sensor((0,), (1,)), Sensor((1,), (1,))),
+        Uplink(),
+        (Column(0, Affine(0, 1, 0, 0)), Column(1, Affine(0, 1, 0, 0))),
+        (
+            Polynomial((0,), (0,), 1, ((0,),), ((1,),), (0,)),
+            Polynomial((0, 1), (0, 0), 1, ((0,), (1,)), ((1, 1),), (0,)),
+        ),
+        (
+            Acquire((0,), 1, 1),
+            Branch(Slice(0, 0, 1), "threshold", (2, 2)),
+            Acquire((1,), 3, 3),
+            Branch(Slice(0, 0, 1), "threshold", (4, 4)),
+            Answer(Slice(1, 0, 1), "value"),
+        ),
+        0,
+    )
+    machine = open_machine(program, PYTHON)
+    calls = []
+    for k, inner in enumerate(list(machine.score)):
+        machine.score[k] = lambda codes, k=k, inner=inner: calls.append(k) or inner(codes)
+    session = machine.session()
+    for sensor in (0, 1):
+        session.next_action()
+        session.feed({sensor: [20 + sensor]})
+    assert session.next_action().result == 41
+    assert calls == [0, 1]

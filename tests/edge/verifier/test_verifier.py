@@ -1,0 +1,413 @@
+"""Each rule of docs/SPEC-program-v1.md section 5 refuses its own violation; and what is verified runs safely."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from hardcase_edge.errors import ProgramError
+from hardcase_edge.program.decode import decode
+from hardcase_edge.program.definition import (
+    Acquire,
+    Affine,
+    Answer,
+    Branch,
+    Candidate,
+    Column,
+    Feature,
+    Forward,
+    Opaque,
+    Polynomial,
+    Program,
+    Rank,
+    Select,
+    Sensor,
+    Slice,
+    Stack,
+    Tree,
+    Trees,
+    Uplink,
+)
+from hardcase_edge.program.encode import encode
+from hardcase_edge.verifier.verify import verify
+from tests.edge.session.test_session_properties import Driver
+from tests.helpers.edge.mutate import change, mutate
+from tests.helpers.edge.strategies import programs, random_program, seeds
+from tests.helpers.places import ROOT
+
+SPEC = ROOT / "docs" / "SPEC-program-v1.md"
+SAFE = 2**62
+
+
+def good() -> Program:
+    """A small program that has everything once."""
+    heap = Tree(0, 1, (0,), (5,), (True,), (), (10, -10))
+    pointers = Tree(1, 1, (1, 2), (0, 1), (False, True), ((1, -1), (-2, -3)), (1, 2, 3))
+    return Program(
+        features=(Feature("f64"), Feature("f32", nullable=True), Feature("i32")),
+        sensors=(Sensor((0,), (10, 2)), Sensor((1,), (20,)), Sensor((2,), (30,))),
+        uplink=Uplink(100, 1, 5, 56 + 8 + 4 + 4, (0, 1, 2)),
+        columns=(Column(0, Affine(8, 3, 0, 4)), Column(1, Rank((0.5, 1.5))), Column(2, Rank((1, 2, 3)))),
+        scorers=(
+            Polynomial((0, 1), (None, 5), 1, ((0,), (1,), (2,)), ((1, 2, 3), (4, 5, 6)), (7, 8)),
+            Trees((0, 1, 2), (0, 0), (heap, pointers)),
+            Stack(1, (0, 1), ((1, 2), (3, 4)), (5, 6)),
+            Opaque((0,), b"model", (0,), (9,)),
+            Polynomial((), (), 1, ((0,),), ((1,), (0,)), (0, 0)),
+        ),
+        nodes=(
+            Acquire((0, 1), 1, 9),
+            Branch(Slice(0, 0, 1), "threshold", (2, 3), 4),
+            Answer(Slice(0, 0, 2), margins=(1, 2), confidences=(1, 2, 3)),
+            Acquire((1, 2), 4, 4),
+            Branch(Slice(1, 0, 2), "argmax", (5, 6)),
+            Branch(Slice(2, 0, 2), "tournament", (6, 7, 8), bracket=((0, 1), (3, 2))),
+            Forward((1,), 9),
+            Select((Candidate(5, (1, 1), 8),), 9),
+            Answer(Slice(3, 0, 1)),
+            Answer(Slice(4, 0, 2)),
+        ),
+        n_classes=2,
+        max_item_size=10,
+    )
+
+
+def test_the_program_that_the_table_breaks_is_good() -> None:
+    report = verify(good())
+    assert report.unproved == (3,)
+    assert report.worst_cost == (10 + 2 * 10) + 20 + 30 + (100 + 72 + 5)
+    assert report.best_cost == (10 + 2) + 20
+    assert report.longest_path == 7
+    assert decode(encode(good())) == (good(), False)
+
+
+def test_trees_may_read_what_only_some_paths_have_bought() -> None:
+    verify(change(good(), "nodes[9].scores", Slice(1, 0, 2)))
+
+
+def many_sensors(p: Program) -> Program:
+    return replace(p, sensors=p.sensors + (Sensor((), (0,)),) * 8_190)
+
+
+def wide_request(p: Program) -> Program:
+    n = 8_186
+    extra = (Feature("f64"),) * n
+    sensor = Sensor(tuple(range(3, 3 + n)), (0,))
+    uplink = replace(p.uplink, features=tuple(range(3, 3 + n)), request_bytes=56 + 8 * n)
+    return replace(p, features=p.features + extra, sensors=(*p.sensors, sensor), uplink=uplink)
+
+
+def hasty(p: Program) -> Program:
+    line = Polynomial((1, 2), (5, 5), 1, ((0,), (1,), (2,)), ((1, 2, 3), (4, 5, 6)), (7, 8))
+    return change(replace(p, scorers=(*p.scorers, line)), "nodes[9].scores", Slice(5, 0, 2))
+
+
+def costly(p: Program) -> Program:
+    n = 2000
+    big = Polynomial((0,) * n, (0,) * n, 1, tuple((k,) for k in range(n)), ((0,) * n,) * n, (0,) * n)
+    nodes = (Acquire((0,), 1, 1), Branch(Slice(5, 0, 1), "threshold", (2, 2)), Answer(Slice(5, 0, 2)))
+    return replace(p, scorers=(*p.scorers, big), nodes=nodes)
+
+
+def second_forward(p: Program) -> Program:
+    constant = Slice(4, 0, 1)
+    nodes = (Forward((0,), 1), Branch(constant, "threshold", (2, 3)), Forward((), 3), Answer(constant))
+    return replace(p, nodes=nodes)
+
+
+RULES: list[tuple[str, str, Any, str]] = [
+    # rule and case, place to change (or "" for the whole program), what to, the words that must be said
+    ("V1-sensors", "", many_sensors, "8193 sensors, at most 8192"),
+    ("V1-no-node", "nodes", (), "0 nodes"),
+    ("V1-nodes", "nodes", lambda n: n * 2000, "20000 nodes"),
+    ("V1-no-size", "max_item_size", 0, "largest item size is 0"),
+    ("V1-size", "max_item_size", 2**31, "largest item size is 2147483648"),
+    ("V1-one-class", "n_classes", 1, "1 classes"),
+    ("V1-minus-classes", "n_classes", -1, "-1 classes"),
+    ("V1-classes", "n_classes", 32_768, "32768 classes"),
+    ("V2-type", "features[1].dtype", "i16", "feature 1 is of type 'i16'"),
+    ("V3-shared", "sensors[1].features", (0, 1), "feature 0 belongs to 2 sensors"),
+    ("V3-twice", "sensors[1].features", (1, 1), "feature 1 belongs to 2 sensors"),
+    ("V3-orphan", "sensors[1].features", (), "feature 1 belongs to 0 sensors"),
+    ("V3-unknown", "sensors[1].features", (1, 3), "a feature that does not exist"),
+    ("V3-negative", "sensors[1].features", (1, -1), "a feature that does not exist"),
+    ("V4-no-cost", "sensors[1].cost", (), "sensor 1 has 0 coefficients"),
+    ("V4-long-cost", "sensors[1].cost", (0,) * 9, "sensor 1 has 9 coefficients"),
+    ("V4-negative-cost", "sensors[1].cost", (5, -1), "sensor 1 has the coefficient -1"),
+    ("V4-huge-cost", "sensors[1].cost", (SAFE,), "sensor 1 has the coefficient"),
+    ("V4-fraction", "sensors[1].cost", (0.5,), "sensor 1 has the coefficient 0.5"),
+    ("V4-request", "uplink.per_request", -1, "an uplink cost is -1"),
+    ("V4-byte", "uplink.per_byte", -1, "an uplink cost is -1"),
+    ("V4-cloud", "uplink.cloud_per_request", SAFE, "an uplink cost is"),
+    ("V5-sum", "sensors[1].cost", (SAFE - 1,), "too large to add"),
+    ("V5-size", "sensors[1].cost", (0, SAFE // 10), "too large to add"),
+    ("V5-request", "uplink.per_byte", SAFE // 72, "too large to add"),
+    ("V6-unknown", "uplink.features", (0, 1, 3), "uplink feature 3 is named, there are 3"),
+    ("V6-twice", "uplink.features", (0, 1, 1), "carries a feature twice"),
+    ("V7-length", "uplink.request_bytes", 71, "has 72 bytes, the program says 71"),
+    ("V7-no-feature", "uplink", Uplink(request_bytes=56), "has 0 bytes, the program says 56"),
+    ("V7-too-long", "", wide_request, "a request has 65544 bytes, at most 65536"),
+    ("V8-unknown", "columns[1].feature", 3, "column 1: feature 3 is named"),
+    ("V8-negative", "columns[1].feature", -1, "column 1: feature -1 is named"),
+    ("V9-frac", "columns[0].rule.frac", 65, "column 0: the affine rule"),
+    ("V9-mul", "columns[0].rule.mul", -(2**31), "column 0: the affine rule"),
+    ("V9-add", "columns[0].rule.add", SAFE, "column 0: the affine rule"),
+    ("V9-shift", "columns[0].rule.shift", 63, "column 0: the affine rule"),
+    ("V9-minus-shift", "columns[0].rule.shift", -1, "column 0: the affine rule"),
+    ("V9-low", "columns[0].rule.low", -32768, "column 0: the affine rule"),
+    ("V9-high", "columns[0].rule.high", 32768, "column 0: the affine rule"),
+    ("V9-crossed", "columns[0].rule", Affine(0, 1, 0, 0, 5, 4), "column 0: the affine rule"),
+    ("V9-float", "columns[0].rule.mul", 1.5, "column 0: an affine number is 1.5"),
+    ("V10-many", "columns[2].rule.thresholds", tuple(range(65_535)), "column 2 has 65535 thresholds, at most 65534"),
+    ("V10-nan", "columns[1].rule.thresholds", (float("nan"),), "not finite"),
+    ("V10-inf", "columns[1].rule.thresholds", (float("inf"),), "not finite"),
+    ("V10-order", "columns[1].rule.thresholds", (1.5, 0.5), "column 1: thresholds do not increase"),
+    ("V10-equal", "columns[1].rule.thresholds", (0.5, 0.5), "column 1: thresholds do not increase"),
+    ("V10-not-held", "columns[1].rule.thresholds", (0.1,), "no f32 is exactly 0.1"),
+    ("V10-not-whole", "columns[2].rule.thresholds", (1.5,), "no i32 is exactly 1.5"),
+    ("V11-column", "scorers[0].columns", (0, 3), "scorer 0: column 3 is named"),
+    ("V11-tree-column", "scorers[1].columns", (0, 1, -1), "scorer 1: column -1 is named"),
+    ("V11-feature", "scorers[3].features", (3,), "scorer 3: feature 3 is named"),
+    ("V11-no-output", "scorers[0]", Polynomial((), (), 1, (), (), ()), "scorer 0 has no output"),
+    ("V11-opaque-no-output", "scorers[3]", Opaque((0,), b"", (), ()), "scorer 3 has no output"),
+    ("V12-substitutes", "scorers[0].substitutes", (0,), "one substitute per column"),
+    ("V12-degrees", "scorers[0].terms[1]", (1, 1), "terms are not of one degree"),
+    ("V12-degree", "scorers[0].terms", ((0,) * 4,) * 3, "terms are not of one degree, 1 to 3"),
+    ("V12-no-degree", "scorers[0].terms", ((),) * 3, "terms are not of one degree, 1 to 3"),
+    ("V12-position", "scorers[0].terms[1]", (3,), "term position 3 is named"),
+    ("V12-rows", "scorers[0].bias", (7,), "2 rows of weights for 1 outputs"),
+    ("V12-row", "scorers[0].weights[1]", (1, 2), "2 weights for 3 terms"),
+    ("V12-bits", "scorers[0].weight_bits", 32, "weights of 32 bits"),
+    ("V13-draft", "scorers[0].weights[0]", (1.0, 2, 3), "this is a draft"),
+    ("V13-draft-bias", "scorers[0].bias", (7.5, 8), "this is a draft"),
+    ("V13-draft-leaf", "scorers[1].trees[0].leaves", (0.5, 1), "this is a draft"),
+    ("V13-draft-base", "scorers[1].base", (0.5, 1), "this is a draft"),
+    ("V13-draft-margin", "nodes[2].margins", (0.5, 1), "node 2: a margin is 0.5"),
+    ("V13-draft-threshold", "nodes[1].threshold", 0.5, "node 1: the threshold is 0.5"),
+    ("V13-constant", "scorers[0].constant", 32768, "the constant is 32768"),
+    ("V13-substitute", "scorers[0].substitutes", (None, -32768), "a substitute is -32768"),
+    ("V13-weight", "scorers[0].weights[0]", (32768, 0, 0), "a weight is 32768"),
+    ("V13-weight-8", "scorers[0]", lambda s: replace(s, weights=((128, 0, 0),) * 2, weight_bits=8), "a weight is 128"),
+    ("V13-bias", "scorers[0].bias", (SAFE + 1, 0), "a bias is"),
+    ("V13-stack-weight", "scorers[2].weights[0]", (-32768, 0), "scorer 2: a weight is -32768"),
+    ("V14-sum", "scorers[0].bias", (SAFE - 1, 0), "scorer 0: a sum may reach"),
+    ("V14-cubes", "scorers[0]", lambda s: replace(s, terms=((0, 0, 0),) * 5, weights=((32767,) * 5,) * 2), "may reach"),
+    ("V14-stack", "scorers[2].bias", (SAFE - 16, 0), "scorer 2: a sum may reach"),
+    ("V15-nullable", "scorers[0].substitutes", (None, None), "scorer 0 reads feature 1, which may be missing"),
+    ("V15-opaque", "scorers[3].features", (1,), "scorer 3 reads feature 1, which may be missing"),
+    ("V16-output", "scorers[1].trees[1].output", 2, "tree 1: outputs 2 to 3 of 2"),
+    ("V16-minus-output", "scorers[1].trees[1].output", -1, "tree 1: outputs -1 to 0 of 2"),
+    ("V16-width", "scorers[1].trees[0].width", 0, "tree 0: outputs 0 to 0 of 2"),
+    ("V16-thresholds", "scorers[1].trees[0].thresholds", (), "tree 0: 1 nodes want 1 thresholds"),
+    ("V16-missing", "scorers[1].trees[0].missing_left", (), "tree 0: 1 nodes want"),
+    ("V16-leaves", "scorers[1].trees[0].leaves", (1,), "2 leaves of width 1"),
+    ("V16-position", "scorers[1].trees[0].splits", (3,), "tree 0: column position 3 is named"),
+    ("V16-incomplete", "scorers[1].trees[1].children", (), "2 nodes are no complete tree"),
+    ("V16-few-children", "scorers[1].trees[1].children", ((-1, -2),), "1 pairs of children for 2 nodes"),
+    ("V16-leaf-twice", "scorers[1].trees[1].children", ((1, -1), (-2, -2)), "child of exactly one node"),
+    ("V16-back", "scorers[1].trees[1].children", ((-1, -2), (1, -3)), "node 1 leads back"),
+    ("V16-root-again", "scorers[1].trees[1].children", ((0, -1), (-2, -3)), "child of exactly one node"),
+    ("V17-leaf", "scorers[1].trees[0].leaves", (32768, 0), "tree 0: a leaf is 32768"),
+    ("V17-threshold", "scorers[1].trees[0].thresholds", (-32768,), "tree 0: a threshold is -32768"),
+    ("V17-missing-right", "scorers[1].trees[1].thresholds", (32767, 0), "would send missing to the left"),
+    ("V17-columns", "scorers[1].columns", (0,) * 16_384, "16384 columns, at most 16383"),
+    (
+        "V17-nodes",
+        "scorers[1].trees[0]",
+        Tree(0, 1, (0,) * 65_535, (0,) * 65_535, (True,) * 65_535, (), (0,) * 65_536),
+        "65535 nodes, at most 32767",
+    ),
+    ("V18-sum", "scorers[1].base", (2**31 - 10, 0), "scorer 1: a sum may reach 2147483648"),
+    ("V19-later", "scorers[2].trees", 2, "stands on scorer 2, which must come before"),
+    ("V19-unknown", "scorers[2].trees", -1, "stands on scorer -1"),
+    ("V19-no-trees", "scorers[2].trees", 0, "stands on scorer 0, which has no trees"),
+    ("V19-member", "scorers[2].members", (0, 2), "scorer 2: tree 2 is named"),
+    ("V19-twice", "scorers[2].members", (1, 1), "scorer 2 names a tree twice"),
+    ("V19-wide", "scorers[1].trees[0]", lambda t: replace(t, width=2, leaves=(1, 2, 3, 4)), "leaves of width 2, not 1"),
+    ("V19-rows", "scorers[2].bias", (5,), "2 rows of weights for 1 outputs"),
+    ("V19-row", "scorers[2].weights[0]", (1,), "1 weights for 2 trees"),
+    ("V20-empty", "scorers[3].low", (10,), "the declared range 10 to 9 is empty"),
+    ("V20-count", "scorers[3].high", (10, 11), "1 lower and 2 upper bounds"),
+    ("V20-wide", "scorers[3].high", (SAFE,), "an upper bound is"),
+    ("V21-back", "nodes[3].then", 3, "node 3 leads to 3"),
+    ("V21-beyond", "nodes[7].otherwise", 10, "node 7 leads to 10"),
+    ("V21-minus", "nodes[4].targets[0]", -1, "node 4 leads to -1"),
+    ("V21-lost", "nodes[1].targets", (3, 3), "node 2 cannot be reached"),
+    ("V22-sensor", "nodes[3].sensors", (1, 3), "node 3: sensor 3 is named"),
+    ("V22-forward-sensor", "nodes[6].sensors", (-1,), "node 6: sensor -1 is named"),
+    ("V22-twice", "nodes[3].sensors", (1, 2, 1), "node 3 names a sensor twice"),
+    ("V22-nothing", "nodes[3].sensors", (), "node 3 buys nothing"),
+    ("V23-nothing-to-say", "uplink", Uplink(), "node 6 forwards, but the uplink carries no feature"),
+    ("V23-again", "", second_forward, "node 0: its fallback forwards again"),
+    ("V24-scorer", "nodes[4].scores.scorer", 5, "node 4: scorer 5 is named"),
+    ("V24-stop", "nodes[4].scores.stop", 3, "node 4: outputs 0 to 3 of 2"),
+    ("V24-empty", "nodes[4].scores.start", 2, "node 4: outputs 2 to 2 of 2"),
+    ("V24-start", "nodes[4].scores.start", -1, "node 4: outputs -1 to 2 of 2"),
+    ("V25-rule", "nodes[4].rule", "coin", "rule coin"),
+    ("V25-threshold", "nodes[1].scores.stop", 2, "rule threshold with 2 scores"),
+    ("V25-margin", "nodes[1]", Branch(Slice(0, 0, 2), "margin", (2, 3, 3), 4), "rule margin with 2 scores, 3 targets"),
+    ("V25-argmax", "nodes[4].targets", (5, 6, 6), "rule argmax with 2 scores, 3 targets"),
+    ("V25-tournament", "nodes[5].targets", (6, 7, 8, 8), "rule tournament with 2 scores, 4 targets"),
+    ("V25-matches", "nodes[5].bracket", ((0, 1),), "3 targets and 1 matches"),
+    ("V25-idle-matches", "nodes[4].bracket", ((0, 1),), "rule argmax with 2 scores, 2 targets and 1 matches"),
+    ("V25-early-winner", "nodes[5].bracket", ((0, 3), (1, 2)), "match 0: entrant 3 is named"),
+    ("V25-plays-twice", "nodes[5].bracket", ((0, 1), (0, 3)), "must play exactly once"),
+    ("V25-threshold-range", "nodes[1].threshold", SAFE + 1, "node 1: the threshold is"),
+    ("V26-classes", "n_classes", 3, "node 2 answers with 2 scores for 3 classes"),
+    ("V26-kind", "nodes[9].kind", "guess", "answers a guess"),
+    ("V26-value-among-classes", "nodes[8].kind", "value", "answers a value with 1 scores in a program of 2 classes"),
+    ("V26-class-among-values", "n_classes", 0, "for 0 classes"),
+    ("V26-margins", "nodes[2].margins", (2, 2), "node 2: margins do not increase"),
+    ("V26-confidences", "nodes[2].confidences", (1, 2), "one confidence more"),
+    ("V26-confidence", "nodes[2].confidences", (1, 2, 10_001), "outside 0 to 10000"),
+    ("V26-minus-confidence", "nodes[2].confidences", (-1, 2, 3), "outside 0 to 10000"),
+    ("V27-none", "nodes[7].candidates", (), "node 7 has no candidate"),
+    ("V27-size", "nodes[7].candidates[0].max_size", 0, "for items of at most 0"),
+    ("V27-cost", "nodes[7].candidates[0].cost", (-1,), "node 7: the cost of a candidate has the coefficient -1"),
+    ("V27-no-cost", "nodes[7].candidates[0].cost", (), "node 7: the cost of a candidate has 0 coefficients"),
+    ("V28-not-tried", "", hasty, "node 9: scorer 5 reads sensor 2, which some path to it has not tried"),
+    ("V28-trees", "nodes[2].scores", Slice(1, 0, 2), "node 2: scorer 1 reads sensor 2, which no path to it has tried"),
+    ("V28-stack", "nodes[2].scores", Slice(2, 0, 2), "node 2: scorer 2 reads sensor 2, which no path to it has tried"),
+    ("V28-at-once", "nodes[3].sensors", (1,), "node 4: scorer 1 reads sensor 2, which no path to it has tried"),
+    ("V29-may-have-failed", "nodes[0].otherwise", 1, "node 1: scorer 0 reads sensor 0, which some path to it may"),
+    ("V29-opaque", "nodes[9].scores", Slice(3, 0, 1), "node 9: scorer 3 reads sensor 0, which some path to it may"),
+    ("V30-operations", "", costly, "operations, at most 4000000"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "new", "said"), [pytest.param(*row[1:], id=row[0]) for row in RULES])
+def test_a_program_that_breaks_one_rule_is_refused_and_the_place_is_named(place: str, new: Any, said: str) -> None:
+    program = new(good()) if place == "" else change(good(), place, new)
+    with pytest.raises(ProgramError) as caught:
+        verify(program)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_rule_of_the_specification_is_broken_here_and_no_other() -> None:
+    numbered = {line.split(".")[0].strip("* ") for line in SPEC.read_text().splitlines() if line.startswith("**V")}
+    assert numbered == {row[0].split("-")[0] for row in RULES}
+    assert len(numbered) == 30
+
+
+# ---------------------------------------------------------------- verified means safe
+
+
+@given(programs(4), seeds)
+@settings(max_examples=2500, deadline=None, derandomize=True)
+def test_one_thing_changed_is_refused_or_still_runs_safely(program: Program, seed: int) -> None:
+    rng = random.Random(seed)
+    changed = mutate(program, rng)
+    try:
+        report = verify(changed)
+    except ProgramError:
+        return
+    assert decode(encode(changed)) == (changed, False)
+    for k in range(3):
+        world = Driver(changed, seed + k, garbage=0.05)
+        decision = world.run()  # fails if the session raises, loops, or asks for a sensor twice
+        assert world.budget is None or decision.cost <= world.budget
+        assert world.requests > 1 or decision.cost <= report.worst_cost
+
+
+def test_the_mutations_both_break_and_keep_programs() -> None:
+    verdicts = {True: 0, False: 0}
+    for seed in range(400):
+        changed = mutate(random_program(seed), random.Random(seed))
+        try:
+            verify(changed)
+        except ProgramError:
+            verdicts[False] += 1
+        else:
+            verdicts[True] += 1
+    assert min(verdicts.values()) >= 50, verdicts
+
+
+# ---------------------------------------------------------------- what the report says
+
+
+def chain(n: int, width: int = 1) -> Program:
+    """Every sensor may be bought or not: 2 to the n sets of sensors reach the end."""
+    sensors = tuple(Sensor((), (2**k % 1_000_003,)) for k in range(n))
+    nodes: list[Any] = []
+    for k in range(n):
+        nodes.append(Branch(Slice(0, 0, 1), "threshold", (2 * k + 1, 2 * k + 2)))
+        nodes.append(Acquire((k,), 2 * k + 2, 2 * k + 2))
+    scorer = Polynomial((), (), 1, ((0,),), ((0,),), (0,))
+    return Program((), sensors, Uplink(), (), (scorer,), (*nodes, Answer(Slice(0, 0, 1), "value")), 0)
+
+
+def test_the_costs_of_a_small_program_are_exact() -> None:
+    report = verify(chain(8))
+    assert (report.worst_cost, report.best_cost, report.is_exact) == (255, 0, True)
+
+
+def test_too_many_paths_give_a_bound_that_says_so() -> None:
+    program = chain(40)
+    report = verify(program)
+    assert not report.is_exact
+    assert report.worst_cost == sum(s.cost[0] for s in program.sensors)
+    assert report.best_cost == 0
+
+
+def test_a_worst_case_is_reached_and_not_passed() -> None:
+    column = Column(0, Affine(0, 1, 0, 0))
+    cube = Polynomial((0,), (0,), 1, ((0, 0, 0),) * 2, ((32767, 32767),), (0,))
+    program = Program((Feature("i32"),), (Sensor((0,), (1,)),), Uplink(), (column,), (cube,), (), 0)
+    nodes = (Acquire((0,), 1, 1), Answer(Slice(0, 0, 1), "value"))
+    assert SAFE > 2 * 32767 * 32767**3
+    program = replace(program, nodes=nodes)
+    verify(program)
+    world = Driver(program, 0)
+    world.failing = world.dead = frozenset()
+    world.budget, world.readings = None, [10**9]
+    assert world.run().result == 2 * 32767**4
+    with pytest.raises(ProgramError, match="may reach"):
+        verify(change(program, "scorers[0].bias", (SAFE - 2 * 32767**4,)))
+    verify(change(program, "scorers[0].bias", (SAFE - 2 * 32767**4 - 1,)))
+
+
+# ---------------------------------------------------------------- proving is bounded, too
+
+
+def many_stacks() -> Program:
+    tree = Tree(0, 1, (0,) * 32_767, (0,) * 32_767, (True,) * 32_767, (), (1,) * 32_768)
+    trees = Trees((0,), (0,), (tree,) * 20)
+    stack = Stack(0, tuple(range(20)), ((1,) * 20,), (0,))
+    base = Program((Feature("f64"),), (Sensor((0,), (1,)),), Uplink(), (Column(0, Rank(())),), (), (), 0)
+    nodes = (Acquire((0,), 1, 1), Answer(Slice(1, 0, 1), "value"))
+    return replace(base, scorers=(trees, *[stack] * 3000), nodes=nodes)
+
+
+def wide_and_long() -> Program:
+    scorer = Polynomial((), (), 1, ((0,),), ((0,),), (0,))
+    everything = tuple(range(8_192))
+    nodes = [Acquire(everything, k + 1, k + 1) for k in range(300)]
+    sensors = (Sensor((), (1,)),) * 8_192
+    return Program((), sensors, Uplink(), (), (scorer,), (*nodes, Answer(Slice(0, 0, 1), "value")), 0)
+
+
+def one_big_scorer_read_often() -> Program:
+    columns = tuple(Column(f, Affine(0, 1, 0, 0)) for f in range(8_000))
+    trees = Trees(tuple(range(8_000)), (0,), ())
+    sensor = Sensor(tuple(range(8_000)), (1,))
+    nodes = [Branch(Slice(0, 0, 1), "threshold", (k + 1, k + 1)) for k in range(1, 16_000)]
+    scorers = (trees,)
+    return Program(
+        (Feature("f32"),) * 8_000, (sensor,), Uplink(), columns, scorers,
+        (Acquire((0,), 1, 1), *nodes, Answer(Slice(0, 0, 1), "value")), 0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [many_stacks, wide_and_long, one_big_scorer_read_often, lambda: chain(4000)])
+def test_no_program_keeps_the_verifier_busy(make: Callable[[], Program]) -> None:
+    program = make()
+    started = time.process_time()
+    verify(program)
+    assert time.process_time() - started < 8

@@ -1,0 +1,106 @@
+"""Cases of golden and random programs as ``tests/edge/kernel/replay.c`` reads them, and images as seeds for fuzzing."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hardcase_edge.kernel.image import make_image
+from hardcase_edge.program.definition import Program
+from hardcase_edge.program.readings import normalise
+from tests.golden.make_golden import cases_of, golden_program
+from tests.helpers.edge.oracle import Case, decide
+from tests.helpers.edge.strategies import random_program, random_readings
+from tests.helpers.places import ROOT
+
+__all__ = ["KERNEL", "kernel_cases", "pack_readings", "write_seeds"]
+
+KERNEL = ROOT / "edge_runtime" / "hardcase_edge" / "kernel"
+ROUTES = ("local", "cloud", "degraded")
+NO_BUDGET = 2**63 - 1
+_CODES = {"i32": "i", "f32": "f", "f64": "d"}
+
+
+def pack_readings(program: Program, sensor: int, readings: Sequence[Any]) -> bytes:
+    """A sensor's readings as a C struct of its features holds them."""
+    features = program.sensors[sensor].features
+    dtypes = [program.features[f].dtype for f in features]
+    data = b""
+    for x, dtype in zip(normalise([readings[f] for f in features], dtypes), dtypes, strict=True):
+        data += bytes(-len(data) % (8 if dtype == "f64" else 4))
+        held = (-(2**31) if dtype == "i32" else float("nan")) if x is None else x
+        data += struct.pack("<" + _CODES[dtype], held)
+    return data
+
+
+def _words(values: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(values)}q", *values)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 8)
+
+
+def _case(case: Case) -> bytes:
+    result, confidence, route, cost, sensors, trace = decide(case)
+    p = case.program
+    reply = (1, *case.reply) if case.reply else (0, 0, 0)
+    budget = NO_BUDGET if case.budget is None else case.budget
+    out = _words([budget, case.size, case.cloud, *reply, len(case.dead), *case.dead])
+    out += _words([result, confidence, ROUTES.index(route), cost, len(trace), *trace])
+    for s in range(len(p.sensors)):
+        data = pack_readings(p, s, case.readings)
+        out += _words([s in sensors, s not in case.failing, len(data)]) + _padded(data)
+    return out
+
+
+def _random_case(rng: random.Random, p: Program) -> Case:
+    n = len(p.sensors)
+    readings = [None if isinstance(x, float) and x != x else x for x in random_readings(rng, p)]
+    return Case(
+        p,
+        readings,
+        frozenset(s for s in range(n) if rng.random() < 0.2),
+        frozenset(s for s in range(n) if rng.random() < 0.1),
+        rng.choice([None, None, 0, rng.randint(0, 10**7)]),
+        rng.randint(1, p.max_item_size),
+        rng.random() < 0.8,
+        (rng.randrange(p.n_classes or 1000), rng.randint(0, 10_000)) if rng.random() < 0.6 else None,
+    )
+
+
+def _golden_cases(p: Program) -> list[Case]:
+    return [
+        Case(p, c.readings, frozenset(c.failed), frozenset(), c.budget, c.item_size, c.cloud, c.reply)
+        for c in cases_of(p, 64)
+    ]
+
+
+def programs(count: int) -> Iterator[tuple[Program, list[Case]]]:
+    """The golden program and random ones, each with cases."""
+    yield golden_program(), _golden_cases(golden_program())
+    for seed in range(count):
+        p = random_program(seed, seed % 6)
+        rng = random.Random(seed)
+        yield p, [_random_case(rng, p) for _ in range(4)]
+
+
+def kernel_cases(count: int) -> tuple[bytes, int]:
+    """The file that ``replay.c`` reads, and how many cases it holds."""
+    out, n = b"", 0
+    for p, cases in programs(count):
+        image = make_image(p)
+        out += _words([len(image), len(p.sensors)]) + image + _words([len(cases)])
+        out += b"".join(map(_case, cases))
+        n += len(cases)
+    return out, n
+
+
+def write_seeds(folder: Path, count: int) -> None:
+    """Inputs of ``fuzz.c``: sound images with sound readings."""
+    for k, (p, cases) in enumerate(programs(count)):
+        readings = b"".join(pack_readings(p, s, cases[0].readings) for s in range(len(p.sensors)))
+        (folder / f"{k:04}").write_bytes(bytes([3, 9, 20, 0, 200, 1, 50, 0]) + make_image(p) + readings)

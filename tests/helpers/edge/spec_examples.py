@@ -1,0 +1,98 @@
+"""The worked examples of the SPEC pages; ``python -m tests.helpers.edge.spec_examples`` writes them there."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.golden import GoldenCase
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.link.wire import OK, Reply, Request, pack_reply, pack_request
+from hardcase_edge.program.definition import (
+    Acquire,
+    Answer,
+    Column,
+    Feature,
+    Program,
+    Rank,
+    Sensor,
+    Slice,
+    Tree,
+    Trees,
+    Uplink,
+)
+from hardcase_edge.program.encode import encode
+from hardcase_edge.program.format import COLUMN, FEATURE, HEADER, NODE, POOLS, SCORER, SENSOR
+from hardcase_edge.session.session import Decision
+from tests.helpers.places import ROOT
+
+__all__ = ["BLOCK", "DOCS", "example_bundle", "example_program", "examples", "put_examples"]
+
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r"(<!-- example: ([a-z ]+) -->\n)(?:\n?```text\n(.*?)```\n)?", re.S)
+HPC, ID = bytes(range(32)), bytes(range(0xA0, 0xB0))
+
+
+def example_program() -> Program:
+    """One sensor, one reading, one tree of one node, two classes."""
+    tree = Tree(0, 1, (0,), (-32767,), (True,), (), (-3, 4))
+    return Program(
+        features=(Feature("f32"),),
+        sensors=(Sensor((0,), (2_500_000,)),),
+        uplink=Uplink(),
+        columns=(Column(0, Rank((0.5, 1.5))),),
+        scorers=(Trees((0,), (0,), (tree,)),),
+        nodes=(Acquire((0,), 1, 1), Answer(Slice(0, 0, 1), margins=(4,), confidences=(6000, 9000))),
+        n_classes=2,
+    )
+
+
+def example_bundle() -> bytes:
+    """That program with one golden case."""
+    manifest = Manifest("example", "mJ", ("x",), ("s",), ("low", "high"))
+    case = GoldenCase((0.75,), (), None, 1, True, None, Decision(1, 9000, "local", 2_500_000, (0,), (0, 1)))
+    return pack_bundle(Bundle(manifest.to_json(), example_program(), (case,)))
+
+
+def dump(data: bytes) -> str:
+    """Sixteen bytes a line: offset, hex, and what is printable."""
+    lines = []
+    for at in range(0, len(data), 16):
+        row = data[at : at + 16]
+        text = "".join(chr(b) if 32 <= b < 127 and b != 96 else "." for b in row)
+        lines.append(f"{at:04x}  {row.hex(' '):47}  {text}".rstrip())
+    return "\n".join(lines)
+
+
+def examples() -> dict[str, str]:
+    """Every example's text by its name in the pages."""
+    tensors = encode(example_program())
+    words = tensors["program"].tolist()
+    names = ["header", "feature 0", "sensor 0", "column 0", "scorer 0", "node 0", "node 1"]
+    sizes = [HEADER, FEATURE, SENSOR, COLUMN, SCORER, NODE, NODE]
+    ends = [sum(sizes[:k]) for k in range(len(sizes) + 1)]
+    assert ends[-1] == len(words)
+    rows = [f"{name:10}{' '.join(map(str, words[a:b]))}" for name, (a, b) in zip(names, pairwise(ends), strict=True)]
+    pools = [f"{name:4}{' '.join(map(str, tensors[name].tolist()))}" for name in POOLS if name in tensors]
+    request = pack_request(Request(ID, HPC, 1500, (7, None, -2.25)), ("i32", "f32", "f64"))
+    return {
+        "program words": "\n".join(rows),
+        "program pools": "\n".join(pools),
+        "bundle": dump(example_bundle()),
+        "request": dump(request),
+        "reply": dump(pack_reply(Reply(ID, HPC, OK, 3, 9000))),
+    }
+
+
+def put_examples() -> None:
+    """Write the computed examples into the pages."""
+    texts = examples()
+    for page in sorted(DOCS.glob("SPEC-*-v1.md")):
+        old = page.read_text(encoding="utf-8")
+        new = BLOCK.sub(lambda m: f"{m[1]}\n```text\n{texts[m[2]]}\n```\n", old)
+        page.write_text(new, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    put_examples()

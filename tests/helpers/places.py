@@ -1,0 +1,10 @@
+"""Where things lie in the repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden"
+RIG = ROOT / "examples" / "hydraulic" / "hardcase.toml"
+KERNEL = ROOT / "edge_runtime" / "hardcase_edge" / "kernel"

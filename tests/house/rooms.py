@@ -1,0 +1,153 @@
+"""The rooms of the house: which room may import which, and what the imports are in fact.
+
+    python tests/house/rooms.py [FOLDER]      prints rooms, floors, arrows and circles of a clone (default: this one)
+
+A room is a sub-package, or a module that stands beside the rooms. ``FLOORS`` is the plan: a room imports only from the
+floors below its own, never from a neighbour on the same floor.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[2]
+FOLDERS = {
+    "hardcase_edge": "edge_runtime/hardcase_edge",
+    "hardcase_train": "train/hardcase_train",
+    "hardcase_export": "export/hardcase_export",
+    "hardcase_cloud": "cloud_stub/hardcase_cloud",
+    "hardcase": "hardcase",
+}
+FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "hardcase_edge": (
+        ("errors",), ("base",), ("program",), ("verifier", "session"), ("kernel",), ("bundle",), ("sensors", "link"),
+        ("device",), ("cli",),
+    ),
+    "hardcase_train": (
+        ("data",), ("policy",), ("trees", "linear", "estimator"), ("stages", "checks"),
+        ("methods.baselines", "methods.adapt", "methods.prune", "methods.graph"), ("sweep",),
+    ),
+    "hardcase_export": (
+        ("drafts", "sources", "publish", "describe", "to_c"), ("integers", "importing"),
+        ("picking", "scorers", "import_model"), ("bundle", "to_onnx", "to_tflite"), ("runtimes",),
+    ),
+    "hardcase_cloud": (("broker", "answering", "fleet"),),
+    "hardcase": (("options",), ("demo", "training"), ("exports",), ("verbs",), ("cli",)),
+}  # fmt: skip
+
+Graph = dict[str, set[str]]
+
+
+def module_name(path: Path, folder: Path) -> str:
+    """A module's name below its distribution, such as ``program.cost``; of a package, the package's."""
+    parts = path.relative_to(folder).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room_of(module: str) -> str:
+    """The room of a module: its first word, and behind ``methods`` its second, too."""
+    words = module.split(".")
+    return ".".join(words[:2]) if words[0] == "methods" and len(words) > 1 else words[0]
+
+
+def imported(path: Path, package: str, distribution: str) -> Iterator[str]:
+    """Dotted names that a module imports from its own distribution, inside functions too; ``package`` is its own."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            base = package.split(".") if package else []
+            above = base[: len(base) - node.level + 1] if node.level else []
+            name = ".".join([*above, *(node.module.split(".") if node.module else [])])
+            if node.level == 0:
+                if name.split(".")[0] != distribution:
+                    continue
+                name = name.partition(".")[2]
+            yield from (f"{name}.{alias.name}".lstrip(".") for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (a.name.partition(".")[2] for a in node.names if a.name.startswith(f"{distribution}."))
+
+
+def module_graph(folder: Path, distribution: str) -> Graph:
+    """Every module of a distribution, and the modules of the same that it imports."""
+    paths = {module_name(p, folder): p for p in sorted(folder.rglob("*.py"))}
+    graph: Graph = {}
+    for name, path in paths.items():
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        found = set()
+        for target in imported(path, package, distribution):
+            while target and target not in paths:
+                target = target.rpartition(".")[0]
+            if target and target != name:
+                found.add(target)
+        graph[name] = found
+    return graph
+
+
+def room_graph(modules: Mapping[str, set[str]]) -> Graph:
+    """Every room, and the rooms that its modules import; the facade and the registry above the rooms are none."""
+    graph: Graph = {room_of(m): set() for m in modules if m not in ("", "methods")}
+    for module, targets in modules.items():
+        if module not in ("", "methods"):
+            graph[room_of(module)] |= {room_of(t) for t in targets if t != "methods"} - {room_of(module)}
+    return graph
+
+
+def floors(graph: Mapping[str, set[str]]) -> int:
+    """How many floors the imports make: the longest way down; 0 where they go in circles."""
+    heights: dict[str, int] = {}
+    try:
+        for name in TopologicalSorter(graph).static_order():
+            heights[name] = 1 + max((heights[t] for t in graph[name]), default=0)
+    except CycleError:
+        return 0
+    return max(heights.values(), default=0)
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[tuple[str, str]]:
+    """Pairs that import each other, by whatever way."""
+
+    def reach(start: str) -> set[str]:
+        seen: set[str] = set()
+        todo = list(graph[start])
+        while todo:
+            name = todo.pop()
+            if name not in seen:
+                seen.add(name)
+                todo += graph[name]
+        return seen
+
+    ways = {name: reach(name) for name in graph}
+    return [(a, b) for a in graph for b in sorted(ways[a]) if a < b and a in ways[b]]
+
+
+def wrong_arrows(graph: Mapping[str, set[str]], plan: tuple[tuple[str, ...], ...]) -> list[str]:
+    """What a plan does not allow: rooms that it does not know, and arrows that do not go down."""
+    floor = {room: k for k, rooms in enumerate(plan) for room in rooms}
+    unknown = [f"{room} is on no floor" for room in graph if room not in floor]
+    arrows = [(a, b) for a in graph for b in sorted(graph[a]) if a in floor and b in floor]
+    return unknown + [f"{a} imports {b}" for a, b in arrows if floor[b] >= floor[a]]
+
+
+def report(root: Path) -> str:
+    """A line per distribution."""
+    title = ("distribution", "modules", "lines", "floors", "arrows", "circles", "rooms", "floors", "arrows", "largest")
+    rows = [("", "of modules", "", "", "", "", "of rooms", "", "", ""), title]
+    for name, folder in FOLDERS.items():
+        modules = module_graph(root / folder, name)
+        n_lines = sum(len(p.read_text(encoding="utf-8").splitlines()) for p in (root / folder).rglob("*.py"))
+        rooms = room_graph(modules)
+        files = [m for m in modules if not (root / folder / m.replace(".", "/")).is_dir()]
+        largest = max(sum(room_of(m) == r for m in files) for r in rooms)
+        arrows = sum(map(len, modules.values()))
+        part = (len(files), n_lines, floors(modules), arrows, len(circles(modules)))
+        rows.append(
+            (name, *map(str, part), *map(str, (len(rooms), floors(rooms), sum(map(len, rooms.values())), largest)))
+        )
+    return "\n".join("".join(f"{cell:>{16 if k == 0 else 11}s}" for k, cell in enumerate(row)) for row in rows)
+
+
+if __name__ == "__main__":
+    print(report(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE))

@@ -1,0 +1,170 @@
+"""The arrows of DESIGN.md section 2: who may import whom, lazily or not."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.places import ROOT
+from tests.house.rooms import FLOORS, FOLDERS, circles, floors, module_graph, module_name, room_graph, wrong_arrows
+
+OURS = {"hardcase", "hardcase_edge", "hardcase_train", "hardcase_export", "hardcase_cloud"}
+MAY_IMPORT = {
+    "edge_runtime/hardcase_edge": set(),
+    "train/hardcase_train": {
+        "hardcase_edge", "numpy", "scipy", "sklearn", "llvmlite", "numba", "joblib", "pyarrow", "tqdm", "threadpoolctl",
+        "distributed", "ray",
+    },
+    "export/hardcase_export": {"hardcase_edge", "numpy", "onnx", "skl2onnx", "onnxruntime", "flatbuffers", "sklearn",
+                               "ai_edge_litert", "skops"},
+    "cloud_stub/hardcase_cloud": {"hardcase_edge", "numpy", "onnxruntime", "amqtt", "paho"},
+}  # fmt: skip
+# what single modules of the device may import
+DEVICE_EXTRAS = {
+    "link/connection.py": {"paho"},
+    "link/paho_client.py": {"paho"},
+    "bundle/signature.py": {"cryptography"},
+    "session/tflite.py": {"ai_edge_litert", "tflite_runtime", "numpy"},
+}
+HEAVY = {"numpy", "scipy", "sklearn", "onnx", "onnxruntime", "skl2onnx", "llvmlite", "numba", "matplotlib", "pyarrow",
+         "pandas", "joblib", "paho", "amqtt", "cryptography", "tqdm", "distributed", "ray"}  # fmt: skip
+
+
+def imported_roots(path: Path) -> set[str]:
+    """First names of everything a module imports, inside functions too; relative imports are its own package."""
+    roots = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            roots.add(str(node.module).split(".")[0])
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in (
+            "import_module",
+            "__import__",
+        ):
+            roots |= {a.value.split(".")[0] for a in node.args if isinstance(a, ast.Constant) and a.value[:1] != "."}
+    return roots
+
+
+def modules(folder: str) -> list[Path]:
+    files = sorted((ROOT / folder).rglob("*.py"))
+    assert files, f"nothing to check in {folder}"
+    return files
+
+
+@pytest.mark.parametrize("folder", MAY_IMPORT)
+def test_arrows_point_one_way(folder: str) -> None:
+    package = folder.split("/")[-1]
+    for path in modules(folder):
+        allowed = MAY_IMPORT[folder] | {package}
+        if package == "hardcase_edge":
+            allowed = allowed | DEVICE_EXTRAS.get(path.relative_to(ROOT / folder).as_posix(), set())
+        foreign = imported_roots(path) - set(sys.stdlib_module_names) - allowed
+        assert not foreign, f"{path.relative_to(ROOT)} imports {sorted(foreign)}"
+
+
+def test_the_modules_with_more_to_import_exist() -> None:
+    assert all((ROOT / "edge_runtime" / "hardcase_edge" / name).exists() for name in DEVICE_EXTRAS)
+
+
+@pytest.mark.parametrize("distribution", FOLDERS)
+def test_a_room_imports_only_rooms_below_it(distribution: str) -> None:
+    modules_ = module_graph(ROOT / FOLDERS[distribution], distribution)
+    rooms = room_graph(modules_)
+    assert wrong_arrows(rooms, FLOORS[distribution]) == []
+    assert circles(modules_) == []
+    assert set(rooms) == {room for floor in FLOORS[distribution] for room in floor}, (
+        "the plan names a room that is not there"
+    )
+
+
+@pytest.mark.parametrize("distribution", FOLDERS)
+def test_a_room_has_at_most_a_dozen_modules(distribution: str) -> None:
+    folders = [p for p in (ROOT / FOLDERS[distribution]).rglob("*") if p.is_dir() and p.name != "__pycache__"]
+    crowded = {p.name: n for p in folders if (n := len([f for f in p.glob("*.py") if f.name != "__init__.py"])) > 12}
+    assert not crowded
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        pytest.param("from ..upper import tool", ["lower imports upper"], id="a package above"),
+        pytest.param("def lazy():\n    from ..upper.tool import run", ["lower imports upper"], id="inside a function"),
+        pytest.param("import house.upper.tool", ["lower imports upper"], id="by its full name"),
+        pytest.param("from house import upper", ["lower imports upper"], id="by its distribution"),
+        pytest.param("from ..beside.tool import run", ["lower imports beside"], id="a neighbour"),
+        pytest.param("from ..attic import run", ["attic is on no floor"], id="a room without a floor"),
+        pytest.param("from . import sibling", [], id="a sibling"),
+    ],
+)
+def test_an_arrow_the_wrong_way_is_seen(tmp_path: Path, source: str, expected: list[str]) -> None:
+    for name in ("lower", "beside", "upper"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+        (tmp_path / name / "tool.py").write_text("def run(): ...")
+    (tmp_path / "lower" / "sibling.py").touch()
+    (tmp_path / "lower" / "tool.py").write_text(source)
+    if "attic" in source:
+        (tmp_path / "attic.py").touch()
+    plan = (("lower", "beside"), ("upper",))
+    assert wrong_arrows(room_graph(module_graph(tmp_path, "house")), plan) == expected
+
+
+def test_a_circle_is_seen() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}
+    assert circles(graph) == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert floors(graph) == 0
+    assert floors({"a": {"b"}, "b": set(), "c": {"a", "b"}}) == 3
+
+
+def test_the_checker_sees_lazy_and_dynamic_imports(tmp_path: Path) -> None:
+    path = tmp_path / "sample.py"
+    path.write_text(
+        "from . import sibling\nfrom importlib import import_module\n"
+        "def lazy():\n    import sklearn.tree\n    from onnx import helper\n    import_module('torch.nn')\n"
+    )
+    assert imported_roots(path) == {"importlib", "sklearn", "onnx", "torch"}
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_module_of_the_device_imports_with_the_standard_library_alone() -> None:
+    folder = ROOT / "edge_runtime" / "hardcase_edge"
+    names = [module_name(p, folder) for p in modules("edge_runtime/hardcase_edge") if p.parent != folder]
+    assert len(names) > 40
+    blocked = sorted(HEAVY - {"paho"} | {"ai_edge_litert", "tflite_runtime"} | (OURS - {"hardcase_edge"}))
+    code = (
+        f"import sys\nfor name in {blocked!r}: sys.modules[name] = None\n"
+        f"for name in {names!r}: __import__('hardcase_edge.' + name)\n"
+        "print(sorted({m.split('.')[0] for m in sys.modules if sys.modules[m]} - set(sys.stdlib_module_names)))"
+    )
+    roots = set(ast.literal_eval(run(code).splitlines()[-1]))
+    site = {"__main__", "__mp_main__", "_distutils_hack", "sitecustomize", "usercustomize", "apport_python_hook"}
+    editable = {r for r in roots if r.startswith("__editable__")}
+    assert roots - site - editable <= {"hardcase_edge", "paho"}
+
+
+def test_deciding_without_a_broker_imports_no_paho() -> None:
+    golden = ROOT / "tests" / "golden" / "v1.hcb"
+    load = f"from hardcase_edge.bundle.load import load_bundle\nload_bundle({str(golden)!r})"
+    code = f"import sys\n{load}\nprint(*sys.modules)"
+    loaded = {name.split(".")[0] for name in run(code).split()}
+    assert not loaded & (HEAVY | {"ssl", "asyncio", "http"})
+
+
+@pytest.mark.parametrize("command", ["hardcase.cli", "hardcase_edge.cli"])
+def test_help_imports_nothing_heavy(command: str) -> None:
+    code = (
+        f"import sys\nfrom {command} import main\ntry:\n    main(['--help'])\nexcept SystemExit as end:\n"
+        "    assert end.code == 0\nprint('MODULES', *sys.modules)"
+    )
+    words = run(code).split("MODULES")[-1].split()
+    assert not {name.split(".")[0] for name in words} & HEAVY

@@ -1,0 +1,192 @@
+"""The pages say what is there: examples run, commands parse, links lead somewhere, no flag and no key is left out."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from hardcase.cli import make_parser
+from hardcase_edge.cli import make_parser as make_edge_parser
+from hardcase_train.data.config import KEYS, METHODS
+from tests.helpers.places import ROOT
+
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
+    + [p for folder in ("docs", "examples", "benchmarks") for p in (ROOT / folder).rglob("*.md")]
+)
+GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("[a-z]*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+PARSERS = {"hardcase": make_parser, "hardcase-edge": make_edge_parser}
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def blocks(*languages: str) -> list[object]:
+    """(page, source) of every fenced block in one of these languages."""
+    found = []
+    for page in PAGES:
+        for k, match in enumerate(m for m in BLOCK.finditer(text_of(page)) if m[1] in languages):
+            found.append(pytest.param(match[2], id=f"{name(page)}-{k}"))
+    assert found
+    return found
+
+
+# ---------------------------------------------------------------- examples
+
+
+@pytest.mark.parametrize("source", blocks("python"))
+def test_a_python_example_runs(source: str) -> None:
+    command = [sys.executable, "-W", "error", "-c", source]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert made.returncode == 0, made.stderr
+    assert ("print(" in source) == bool(made.stdout)
+
+
+def commands(source: str) -> Iterator[list[str]]:
+    """The words of each command of ours in a shell block."""
+    for line in source.replace("\\\n", " ").splitlines():
+        words = shlex.split(line.removeprefix("$ "), comments=True)
+        if words and words[0].rpartition("/")[2] in PARSERS:
+            yield [words[0].rpartition("/")[2], *words[1:]]
+
+
+@pytest.mark.parametrize("source", blocks("sh", "console"))
+def test_a_shown_command_parses(source: str) -> None:
+    for program, *arguments in commands(source):
+        PARSERS[program]().parse_args(arguments)  # ends with SystemExit where it does not
+
+
+def test_the_commands_are_found() -> None:
+    assert list(commands("$ edge/bin/hardcase-edge run x \\\n  --count 3  # three\nmake demo\n")) == [
+        ["hardcase-edge", "run", "x", "--count", "3"]
+    ]
+    shown = [words for param in blocks("sh", "console") for words in commands(param.values[0])]  # type: ignore[attr-defined]
+    assert len(shown) >= 15
+
+
+def test_a_page_that_shows_a_wrong_flag_would_be_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        PARSERS["hardcase"]().parse_args(["train", "hardcase.toml", "--out", "build", "--oot"])
+    said = capsys.readouterr().err
+    assert said == "hardcase: unrecognized arguments: --oot; see hardcase --help\n"
+
+
+# ---------------------------------------------------------------- nothing is left out
+
+
+def leaves(parser: argparse.ArgumentParser, words: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Every command that can be typed, such as "hardcase cloud up", with its parser."""
+    below = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    if not below:
+        yield words, parser
+    for action in below:
+        for verb, sub in action.choices.items():
+            yield from leaves(sub, f"{words} {verb}")
+
+
+COMMANDS = [leaf for program, make in PARSERS.items() for leaf in leaves(make(), program)]
+FLAGS = sorted({(words, f) for words, p in COMMANDS for a in p._actions for f in a.option_strings if f[:2] == "--"})
+
+
+@pytest.mark.parametrize("words", [words for words, _ in COMMANDS])
+def test_every_command_is_in_a_page(words: str) -> None:
+    assert any(re.search(rf"{words}\b", text_of(page)) for page in GUIDES)
+
+
+@pytest.mark.parametrize(("words", "flag"), [f for f in FLAGS if f[1] != "--help"])
+def test_every_flag_is_on_a_page_that_shows_its_command(words: str, flag: str) -> None:
+    pages = [text_of(page) for page in GUIDES if re.search(rf"{words}\b", text_of(page))]
+    assert any(re.search(rf"(?<![\w-]){flag}(?![\w-])", page) for page in pages), f"{words} {flag}"
+
+
+def documented_keys() -> set[tuple[str, str]]:
+    """(section, key) of the README's table."""
+    found, section = set(), ""
+    for line in text_of(ROOT / "README.md").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+        if len(cells) == 4 and re.fullmatch(r"`\w+`", cells[1]):
+            section = cells[0].strip("`[]") or section
+            found.add((section, cells[1].strip("`")))
+    return found
+
+
+def test_the_readmes_table_has_every_key_of_the_toml_and_no_other() -> None:
+    keys = {(section, key) for section, known in KEYS.items() for key in known}
+    assert documented_keys() == {(s, k) for s, k in keys if f"{s}.{k}" not in KEYS}
+
+
+def test_every_method_is_named_and_explained() -> None:
+    for method in METHODS:
+        assert f"`{method}`" in text_of(ROOT / "README.md")
+        assert f"- `{method}`:" in text_of(ROOT / "docs" / "training.md")
+
+
+def test_the_keys_of_a_decision_are_the_loops() -> None:
+    loop = text_of(ROOT / "edge_runtime" / "hardcase_edge" / "device" / "device.py")
+    record = re.search(r"def _record.*?return \{(.*?)\n        \}", loop, re.S)
+    assert record is not None
+    keys = re.findall(r'^            "(\w+)":', record[1], re.M)
+    table = re.findall(r"^\| `(\w+)` \|", text_of(ROOT / "docs" / "devices.md").partition("### Decisions")[2], re.M)
+    assert table[: len(keys)] == keys
+    assert all(f"`{key}`" in text_of(ROOT / "README.md") for key in keys)
+
+
+def test_every_module_has_its_place_in_the_architecture() -> None:
+    page = text_of(ROOT / "ARCHITECTURE.md")
+    plain = {"__init__.py", "errors.py", "program.py", "files.py"}
+    for package in ("edge_runtime/hardcase_edge", "train/hardcase_train", "export/hardcase_export",
+                    "cloud_stub/hardcase_cloud"):  # fmt: skip
+        absent = [p.name for p in (ROOT / package).rglob("*.py") if p.name not in plain and p.name not in page]
+        assert not absent, f"{package}: {absent}"
+    shown = set(re.findall(r"`(?:[\w/]+/)?(\w+\.py)`", page))
+    there = {p.name for folder in ROOT.iterdir() if folder.name[0] != "." for p in folder.rglob("*.py")}
+    assert shown <= there, sorted(shown - there)
+
+
+# ---------------------------------------------------------------- links and pictures
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as they are made from their words."""
+    heads = re.findall(r"^#+ (.*)$", text_of(page), re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(BLOCK.sub("", text_of(page))):
+        if link.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link} leads nowhere"
+        assert target.is_relative_to(ROOT)
+        assert not anchor or anchor in anchors(target), f"{link} names no heading"
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "pictures").glob("*.svg")), ids=name)
+def test_a_picture_is_whole_and_loads_nothing(picture: Path) -> None:
+    root = ElementTree.parse(picture).getroot()
+    assert root.tag.endswith("svg")
+    text = text_of(picture)
+    assert "<script" not in text
+    assert not re.search(r"(?:href|src)=\"(?!#)", text)
+
+
+def test_the_picture_of_the_paths_can_be_read_in_the_dark() -> None:
+    assert "prefers-color-scheme: dark" in text_of(ROOT / "docs" / "pictures" / "paths.svg")

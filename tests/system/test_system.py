@@ -1,0 +1,161 @@
+"""Everything together on a real mosquitto: a fleet decides while its worker dies and its broker goes away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from hardcase_cloud.answering.onnx_model import Hpc
+from hardcase_cloud.fleet.threads import Fleet, Outcome
+from hardcase_edge.device.device import RuntimeConfig
+from hardcase_edge.errors import InputError
+from hardcase_edge.link.link import Link, LinkConfig
+from hardcase_edge.program.readings import request_bytes
+
+from ..helpers.cloud.brokers import free_port, running_mosquitto
+from ..helpers.cloud.requests import DTYPES, command, half_forwarding, wait_until, write_model
+
+N_DEVICES, N_ITEMS = 20, 2000
+DEADLINE_MS = 1000
+PACE = RuntimeConfig(deadline_ms=DEADLINE_MS, interval_s=0.1)
+
+
+@dataclass
+class Outage:
+    """When the cloud was away, in seconds of time.monotonic()."""
+
+    began: float
+    ended: float = float("inf")
+
+    def touches(self, o: Outcome) -> bool:
+        return o.began < self.ended and o.began + o.latency_ms / 1000 > self.began
+
+
+@pytest.fixture(scope="module")
+def hpc(tmp_path_factory):
+    return Hpc(write_model(tmp_path_factory.mktemp("hpc")))
+
+
+def rows_of(n: int) -> np.ndarray:
+    """Rows of two readings; about half are above 0 in the first and so are forwarded."""
+    return np.random.default_rng(7).normal(size=(n, 2)).astype(np.float32)
+
+
+def hard(rows: np.ndarray) -> int:
+    """How many rows the bundle forwards: those whose first reading has a code above 0."""
+    return int((np.floor(rows[:, 0] * 256) > 0).sum())
+
+
+def is_served(url: str, loaded) -> bool:
+    """Whether a request is answered now."""
+    link = Link(LinkConfig.to_broker(url, "probe"), loaded.machine.program, loaded.manifest)
+    try:
+        return link.start(1.0) and link.ask((1.0, 0.0), 0.3) is not None
+    finally:
+        link.stop()
+
+
+def test_every_decision_is_answered_once_and_degraded_only_where_the_cloud_was_away(tmp_path, hpc):
+    loaded, rows = half_forwarding(hpc.sha256), rows_of(N_ITEMS)
+    flags = ("cloud", "worker", "--hpc", str(hpc.path), "--json", "--broker")
+    with running_mosquitto(tmp_path) as broker, command(*flags, broker.url) as worker:
+        worker.wait_for("ready")
+        fleet = Fleet(loaded, rows, broker.url, n_devices=N_DEVICES, config=PACE, resend_every_s=0.25)
+        fleet.start()
+
+        wait_until(lambda: len(fleet.outcomes()) > N_ITEMS // 5, "a fifth is decided", 30)
+        killed = Outage(time.monotonic())
+        os.kill(worker.process.pid, signal.SIGKILL)
+        time.sleep(1.5 * DEADLINE_MS / 1000)  # longer than a device waits
+        with command(*flags, broker.url) as successor:
+            successor.wait_for("ready")
+            killed.ended = time.monotonic()
+
+            wait_until(lambda: len(fleet.outcomes()) > N_ITEMS // 2, "half is decided", 60)
+            restarted = Outage(time.monotonic())
+            broker.restart(down_s=0.5)
+            wait_until(lambda: is_served(broker.url, loaded), "the cloud answers again", 30)
+            wait_until(lambda: fleet.connected() == N_DEVICES, "all devices are back", 30)
+            restarted.ended = time.monotonic()
+
+            outcomes = fleet.join(60)
+            assert successor.finish() == 0
+            counted = successor.wait_for("stopped")
+
+    assert fleet.reconcile() == []
+    assert len(outcomes) == N_ITEMS
+    routes = Counter(o.route for o in outcomes)
+    assert routes["cloud"] + routes["degraded"] == hard(rows)
+
+    degraded = [o for o in outcomes if o.route == "degraded"]
+    outside = [o for o in degraded if not killed.touches(o) and not restarted.touches(o)]
+    assert outside == []
+    assert any(killed.touches(o) for o in degraded)
+    cloud = [o.began for o in outcomes if o.route == "cloud"]
+    assert min(cloud) < killed.began
+    assert any(killed.ended < began < restarted.began for began in cloud)
+    assert max(cloud) > restarted.ended
+
+    expected = np.argmax(np.c_[rows, np.zeros(N_ITEMS)], axis=1)
+    colours = ("red", "green", "blue")
+    assert all(o.label == (colours[expected[o.item]] if o.route == "cloud" else "blue") for o in outcomes)
+    assert {counted[k] for k in ("malformed", "oversized", "other_hpc", "refused", "lost")} == {0}
+
+
+def test_a_fleet_without_a_broker_decides_everything_alone(hpc, monkeypatch):
+    monkeypatch.setattr("hardcase_cloud.fleet.threads.CONNECT_S", 0.2)
+    rows = rows_of(60)
+    fleet = Fleet(half_forwarding(hpc.sha256), rows, f"mqtt://127.0.0.1:{free_port()}", n_devices=3)
+    outcomes = fleet.run(20)
+    assert fleet.reconcile() == []
+    assert Counter(o.route for o in outcomes) == {"degraded": hard(rows), "local": 60 - hard(rows)}
+    assert {o.uplink_bytes for o in outcomes} == {0}
+
+
+def test_costs_and_bytes_of_a_fleet_are_those_of_its_requests(tmp_path, hpc):
+    rows = rows_of(40)
+    loaded = half_forwarding(hpc.sha256)
+    with (
+        running_mosquitto(tmp_path) as broker,
+        command("cloud", "worker", "--hpc", str(hpc.path), "--json", "--broker", broker.url) as worker,
+    ):
+        worker.wait_for("ready")
+        fleet = Fleet(loaded, rows, broker.url, n_devices=2, config=RuntimeConfig(deadline_ms=5000), resend_every_s=5)
+        outcomes = fleet.run(30)
+    size = request_bytes(DTYPES)
+    asked = {"local": (1.0, 0, ("a",)), "cloud": (1 + 2 + 100 + 0.02 * size, size, ("a", "b"))}
+    assert {o.route for o in outcomes} == set(asked)
+    for o in outcomes:
+        cost, uplink, sensors = asked[o.route]
+        assert (o.cost, o.uplink_bytes, o.sensors) == (pytest.approx(cost), uplink, sensors)
+
+
+def test_reconcile_sees_what_does_not_add_up(hpc, monkeypatch):
+    monkeypatch.setattr("hardcase_cloud.fleet.threads.CONNECT_S", 0.0)
+    fleet = Fleet(half_forwarding(hpc.sha256), rows_of(6), f"mqtt://127.0.0.1:{free_port()}", n_devices=2)
+    fleet.run(20)
+    assert fleet.reconcile() == []
+    kept = fleet._members[0].outcomes
+    kept.append(kept[0])
+    assert any("decided twice" in problem for problem in fleet.reconcile())
+    del kept[-1], kept[0]
+    assert any("never decided" in problem for problem in fleet.reconcile())
+    fleet._members[1].device.counters["asked"] += 1
+    assert any("asked, but" in problem for problem in fleet.reconcile())
+
+
+@pytest.mark.parametrize("n_devices", [0, 301])
+def test_a_fleet_that_does_not_fit_one_process_is_refused(hpc, n_devices):
+    with pytest.raises(InputError, match="1 to 300"):
+        Fleet(half_forwarding(hpc.sha256), rows_of(5), "mqtt://h", n_devices=n_devices)
+
+
+def test_rows_that_do_not_fit_the_bundle_are_refused(hpc):
+    with pytest.raises(InputError, match="do not fit 2 features"):
+        Fleet(half_forwarding(hpc.sha256), rows_of(5)[:, :1], "mqtt://h")

@@ -1,0 +1,258 @@
+"""A learner from Python: what it takes, which policy it keeps, and whose answers it gives."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.tree import DecisionTreeClassifier
+
+import hardcase_train
+from hardcase_edge.errors import InputError
+from hardcase_edge.program.definition import Acquire, Forward
+from hardcase_edge.verifier.verify import verify
+from hardcase_export.integers.quantise import quantise
+from hardcase_train.data.config import METHODS
+from hardcase_train.estimator import PolicyClassifier
+from tests.helpers.train.estimators import NAMES, few, table
+from tests.helpers.train.problems import quick
+
+SENSORS = [[4, 0], [2]]  # columns 1 and 3 are sensors of their own
+COSTS = [6, 2, 1, 3]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick(monkeypatch)
+
+
+def fitted(name: str = "AdaptGBRT", **params: Any) -> PolicyClassifier:
+    return few(name, **{"max_loss": 0.2, **params}).fit(*table())
+
+
+# ---------------------------------------------------------------- the package
+
+
+def test_every_method_is_an_estimator_of_the_package() -> None:
+    assert len(NAMES) == len(METHODS)  # "auto" is none, and adapt-gbrt is two: one stage, and several
+    assert all(issubclass(getattr(hardcase_train, name), PolicyClassifier) for name in NAMES)
+    with pytest.raises(AttributeError, match="'hardcase_train' has no attribute 'AdaptForest'"):
+        _ = hardcase_train.AdaptForest
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = "import sys, hardcase_train; print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert not {"numpy", "sklearn", "numba", "scipy"} & {name.split(".")[0] for name in said.split()}
+
+
+def test_an_estimator_says_what_differs_from_its_defaults() -> None:
+    assert repr(hardcase_train.AdaptGBRT(p_full=0.2, budget=3)) == "AdaptGBRT(budget=3, p_full=0.2)"
+
+
+# ---------------------------------------------------------------- sensors and costs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sensors_are_numbered_as_given_and_cost_what_was_said(name: str) -> None:
+    model = fitted(name, sensors=SENSORS, costs=COSTS, forward_cost=10)
+    X, y = table(seed=1)
+    program, outcome = model.program_, model.decide(X)
+    assert [s.features for s in program.sensors] == [(4, 0), (2,), (1,), (3,)]
+    assert [s.cost[0] / 1e6 for s in program.sensors] == COSTS
+    bought = {s for node in program.nodes if isinstance(node, Acquire) for s in node.sensors}
+    assert model.sensors_ == sorted(bought)
+    assert outcome.cost[outcome.forwarded] == pytest.approx(sum(COSTS) + 10)
+    assert outcome.cost.max() <= sum(COSTS) + 10
+    assert outcome.cost.tolist() == model.cost(X).tolist()
+    assert np.mean(model.predict(X) == y) > 0.6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_fitted_quantises_and_is_proved(name: str) -> None:
+    X, _ = table(seed=1)
+    program = fitted(name).program_
+    integers = quantise(program).program
+    assert verify(integers).worst_cost >= 0
+    model = fitted(name)
+    before = model.decide(X)
+    model.program_ = integers
+    after = model.decide(X)
+    assert np.mean(before.label == after.label) >= 0.99
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"sensors": [[0, 1], [1]]}, "none of them named twice"),
+        ({"sensors": [[5]]}, "each has columns of 0 to 4"),
+        ({"sensors": [[-1]]}, "each has columns of 0 to 4"),
+        ({"sensors": [[]]}, "each has columns of 0 to 4"),
+        ({"costs": [1, 2]}, "costs has 2 entries for 5 sensors"),
+        ({"sensors": [[0, 1]], "costs": [1]}, "costs has 1 entries for 4 sensors"),
+        ({"costs": [1, 1, 1, 1, -1]}, "the cost of sensor 4 is -1, a cost from 0"),
+        ({"costs": [1, 1, 1, 1, float("nan")]}, "the cost of sensor 4 is nan"),
+        ({"forward_cost": 1e10}, "forward_cost is 10000000000.0, a cost from 0"),
+        ({"hpc": RidgeClassifier()}, "hpc is RidgeClassifier.*gives no probabilities"),
+        ({"hpc": LogisticRegression(C=-1)}, "the estimator cannot be fitted: .*C.*must be"),
+    ],
+)
+def test_what_cannot_be_used_is_a_value_error_of_one_line(params: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said) as found:
+        fitted(**params)
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "said"),
+    [
+        ("AdaptGBRT", {"p_full": 1.5}, "p_full of AdaptGBRT is 1.5, a number from 0 to 1 is expected"),
+        ("AdaptGBRT", {"n_rounds": 1.0}, "n_rounds of AdaptGBRT is 1.0, a whole number from 0 to inf is expected"),
+        ("AdaptGBRT", {"gamma": float("nan")}, "gamma of AdaptGBRT is nan, a number from 0 to inf is expected"),
+        ("StagedAdaptGBRT", {"n_rounds": -1}, "n_rounds of StagedAdaptGBRT is -1, a whole number from 0 to inf"),
+        ("StaticSubset", {"size": "smal"}, "the parameter size names the size 'smal'; did you mean 'small'?"),
+        ("AdaptLstsq", {"n_steps": 0}, "n_steps of AdaptLstsq is 0, a whole number from 1"),
+        ("GreedyMiser", {"n_trees": "many"}, "n_trees of GreedyMiser is 'many', a whole number from 1"),
+        ("L1Baseline", {"l2": -1}, "l2 of L1Baseline is -1, a number from 0"),
+        ("StaticSubset", {"max_loss": 5}, "max_loss of StaticSubset is 5, a number from 0 to 1"),
+        ("StaticSubset", {"budget": -1}, "budget of StaticSubset is -1, a number from 0"),
+    ],
+)
+def test_a_parameter_out_of_range_is_named_with_its_range(name: str, params: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        fitted(name, **params)
+
+
+def test_sensors_may_be_an_array() -> None:
+    assert [s.features for s in fitted(sensors=np.array([[3, 1]])).program_.sensors] == [(3, 1), (0,), (2,), (4,)]
+
+
+def test_a_learners_own_refusal_is_a_value_error_too() -> None:
+    with pytest.raises(ValueError, match="p_full above 0") as found:
+        fitted("AdaptLstsq", p_full=0.0)
+    assert isinstance(found.value.__cause__, InputError)
+
+
+@pytest.mark.parametrize(("n", "said"), [(1, "1 sample"), (9, "9 sample"), (12, "12 classes are so few")])
+@pytest.mark.parametrize("name", NAMES)
+def test_too_few_rows_are_a_value_error(name: str, n: int, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        few(name).fit(np.arange(2.0 * n).reshape(n, 2), np.arange(n))
+
+
+@pytest.mark.filterwarnings("ignore:no policy of")
+@pytest.mark.parametrize("name", NAMES)
+def test_ten_rows_of_one_column_are_enough(name: str) -> None:
+    X, y = np.arange(10.0).reshape(10, 1), np.arange(10) % 2
+    model = few(name).fit(X, y)
+    assert set(model.predict(X)) <= {0, 1}
+
+
+def test_a_reading_may_be_a_fraction_though_training_saw_whole_numbers() -> None:
+    X, y = table()
+    whole = np.round(X * 3)
+    model = few("GreedyMiser", max_loss=0.2).fit(whole, y)
+    assert {f.dtype for f in model.program_.features} == {"f32"}
+    between = model.decide(whole + 0.25)
+    assert (between.node == model.decide(whole).node).all()  # no sensor has failed
+    assert np.isnan(model._rows(np.full((1, 5), 1e300))).all()  # beyond what an f32 holds: missing
+
+
+# ---------------------------------------------------------------- which policy is kept
+
+
+def test_a_budget_takes_the_best_that_it_pays() -> None:
+    model = [fitted("ConfidenceCascade", budget=b, costs=[1, 2, 3, 4, 5], forward_cost=10) for b in (7, 10, 30)]
+    found = [m.figures_ for m in model]
+    assert all(f["cost"] <= b for f, b in zip(found, (7, 10, 30), strict=True))
+    assert found[0]["accuracy"] < found[1]["accuracy"] <= found[2]["accuracy"]
+
+
+def test_max_loss_takes_the_cheapest_that_is_good_enough() -> None:
+    losses = (0.005, 0.02, 0.3)
+    model = [fitted("ConfidenceCascade", max_loss=m, costs=[1, 2, 3, 4, 5], forward_cost=10) for m in losses]
+    found = [m.figures_ for m in model]
+    assert found[0]["cost"] > found[1]["cost"] > found[2]["cost"]
+    assert found[0]["accuracy"] > found[1]["accuracy"] > found[2]["accuracy"]
+    lost = found[0]["accuracy"] - found[2]["accuracy"]
+    assert 0.02 < lost <= 0.3
+
+
+def test_where_nothing_will_do_the_nearest_is_taken_and_it_is_said() -> None:
+    with pytest.warns(UserWarning, match=r"no policy of StaticSubset is within 0 of f0's accuracy .*, and is taken"):
+        best = fitted("StaticSubset", max_loss=0.0)
+    with pytest.warns(UserWarning, match=r"no policy of GreedyMiser costs at most 0\.5; the cheapest costs 5, and is"):
+        dear = fitted("GreedyMiser", budget=0.5)
+    assert best.figures_["accuracy"] >= fitted("StaticSubset").figures_["accuracy"]
+    assert dear.figures_["cost"] == 5
+
+
+def test_a_search_over_settings_is_scikit_learns() -> None:
+    found = GridSearchCV(few("AdaptLin", max_loss=0.3), {"gamma": [0.0, 10.0]}, cv=2).fit(*table())
+    assert found.best_params_ == {"gamma": 0.0}
+
+
+# ---------------------------------------------------------------- f0
+
+
+def test_forwarded_rows_have_f0s_answer_and_others_the_devices() -> None:
+    X, _ = table(seed=1)
+    model = fitted("AdaptLin", max_loss=0.005, hpc=LogisticRegression())
+    outcome, proba = model.decide(X), model.predict_proba(X)
+    assert 0 < outcome.forwarded.mean() < 1
+    there = outcome.forwarded
+    (forward,) = [node for node in model.program_.nodes if isinstance(node, Forward)]
+    assert forward.sensors == (0, 1, 2, 3, 4)
+    assert proba[there] == pytest.approx(model.hpc_.predict_proba(model._rows(X)[there]))
+    assert proba.argmax(axis=1).tolist() == outcome.label.tolist()
+    assert proba.sum(axis=1) == pytest.approx(1)
+    sure = -np.sort(-proba[~there], axis=1)
+    assert (np.argsort(np.log(sure[:, 0] / sure[:, 1])) == np.argsort(outcome.margin[~there])).all()
+
+
+def test_an_f0_given_as_probabilities_is_neither_fitted_nor_asked() -> None:
+    class Never(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y):
+            raise AssertionError
+
+        predict_proba = fit
+
+    X, y = table()
+    said = np.full((len(y), 3), 0.05)
+    said[np.arange(len(y)), y] = 0.9
+    model = few("AdaptLin", hpc=Never()).fit(X, y, hpc_proba=said)
+    assert model.hpc_ is None
+    outcome = model.decide(X, said)
+    assert outcome.forwarded.any()
+    assert (outcome.label == y)[outcome.forwarded].all()
+    assert model.predict(X, said[:, ::-1])[outcome.forwarded].tolist() == (2 - y[outcome.forwarded]).tolist()
+    with pytest.raises(ValueError, match="forwarded to an f0 that was given as probabilities"):
+        model.predict(X)
+    assert model.cost(X).tolist() == outcome.cost.tolist()  # what it costs, nobody need be asked
+
+
+@pytest.mark.parametrize("wrong", [np.ones((300, 2)), np.ones((299, 3)), -np.ones((300, 3))])
+def test_probabilities_of_another_shape_are_a_value_error(wrong: np.ndarray) -> None:
+    with pytest.raises(ValueError, match=r"hpc_proba has the shape .*\(300, 3\), none negative, is expected"):
+        few("AdaptLin").fit(*table(), hpc_proba=wrong)
+
+
+def test_an_f0_without_a_seed_gets_one_and_with_one_keeps_it() -> None:
+    free = fitted(hpc=DecisionTreeClassifier(max_features=1), random_state=3)
+    again = fitted(hpc=DecisionTreeClassifier(max_features=1), random_state=3)
+    assert free.hpc_.random_state is not None
+    assert free.hpc_.random_state == again.hpc_.random_state
+    assert fitted(hpc=DecisionTreeClassifier(random_state=7)).hpc_.random_state == 7
+
+
+def test_by_default_f0_is_boosted_trees() -> None:
+    model = hardcase_train.AdaptLin()._unfitted(5)
+    assert type(model).__name__ == "HistGradientBoostingClassifier"
+    assert model.random_state == 5

@@ -1,0 +1,402 @@
+"""A sweep: weak settings stop early, finished jobs are kept, and where jobs run changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hardcase_edge.errors import InputError
+from hardcase_train.data.config import METHODS
+from hardcase_train.methods.graph import dag as dag_policy
+from hardcase_train.policy.front import Point
+from hardcase_train.policy.selection import Judge
+from hardcase_train.sweep import auto, halving, sweep
+from hardcase_train.sweep import executors as backends
+from hardcase_train.sweep import rungs as ladder
+from hardcase_train.sweep.executors import open_pool
+from hardcase_train.sweep.halving import climbers, savings
+from hardcase_train.sweep.job_cache import Kept
+from hardcase_train.sweep.methods import Setting, settings_of
+from hardcase_train.sweep.rungs import Job, Ladder, run_job
+from hardcase_train.sweep.train import hpc_point, learn
+from hardcase_train.trees.forest import ForestSettings
+from tests.helpers.places import ROOT
+from tests.helpers.train.problems import make_problem, plain, quick, run, toml, write_csv
+
+HPC = {"accuracy": 0.9, "cost": 100.0}
+
+
+def point(cost, accuracy):
+    return Point("m", {}, {"accuracy": accuracy, "cost": cost, "forward_rate": 0.0, "loss_se": 0.0}, {}, None)
+
+
+# ---------------------------------------------------------------- successive halving
+
+
+def test_savings_are_read_off_at_each_loss():
+    found = savings([point(10, 0.9), point(1, 0.85)], 0.9, 100.0)
+    cheap = [np.log(10) if loss < 0.05 else np.log(100) for loss in halving.LOSSES]
+    assert found == pytest.approx(cheap)
+    assert savings([point(500, 0.9), point(1, 0.5)], 0.9, 100.0).tolist() == [0.0] * len(halving.LOSSES)
+    assert savings([point(0, 0.9)], 0.9, 100.0).max() == pytest.approx(np.log(1000))  # cheaper counts no more
+    assert savings([point(0, 0.9)], 0.9, 0.0).tolist() == [0.0] * len(halving.LOSSES)  # nothing to save
+
+
+def test_what_climbs_is_what_adds_to_the_others_not_what_is_good_alone():
+    best, twin, cheap, useless = [point(10, 0.9)], [point(10.1, 0.9)], [point(2, 0.86)], [point(90, 0.85)]
+    assert climbers([best, twin, cheap, useless], HPC) == [0, 2]
+    assert climbers([useless, twin, best, cheap, []], HPC) == [2, 3]  # half is three, but none adds anything
+    assert climbers([twin, best, twin, twin, twin], HPC) == [0, 1]  # a quarter at least
+
+
+@given(st.lists(st.lists(st.tuples(st.floats(0, 200), st.floats(0.5, 1)), max_size=4), min_size=1, max_size=9))
+def test_at_most_half_of_the_settings_are_kept_and_the_best_at_some_loss_is_among_them(figures):
+    found = [[point(*f) for f in points] for points in figures]
+    kept = climbers(found, HPC)
+    assert (len(found) + 3) // 4 <= len(kept) <= (len(found) + 1) // 2
+    assert kept == sorted(set(kept))
+    level = min([0.9, max((f[1] for points in figures for f in points), default=0.9)])
+    alone = [savings(points, level, 100.0).sum() for points in found]
+    assert max(alone[k] for k in kept) == max(alone)
+
+
+def test_a_rung_has_every_class_its_share_of_rows_and_never_a_test_row():
+    problem = make_problem(3, n=200)
+    low = Ladder(problem).at(4)
+    assert len(low.problem.test.y) == len(Ladder(problem).at(1).problem.test.y) == 0
+    assert np.bincount(low.problem.train.y) == pytest.approx(np.bincount(problem.train.y) / 4, abs=1)
+    assert set(low.problem.train.index) < set(problem.train.index)
+    assert Ladder(problem).at(4).problem.train.index.tolist() == low.problem.train.index.tolist()
+    assert all(p.program is None for p in run_job(Ladder(problem), Job(Setting("greedy-miser", {"gamma": 0.1}), 4)))
+
+
+@pytest.fixture
+def halved(monkeypatch):
+    """Halving on few rows, of ten settings; the jobs that were run."""
+    monkeypatch.setattr("hardcase_train.methods.adapt.grid.GAMMAS", (0.0, 0.1, 1.0, 3.0, 1e3))
+    monkeypatch.setattr(sweep, "MIN_ROWS", 100)
+    jobs = []
+    monkeypatch.setattr(sweep, "run_job", lambda *args: (jobs.append(args[1]), run_job(*args))[1])
+    return jobs
+
+
+def test_only_the_climbers_is_trained_on_all_rows_and_the_front_keeps_its_points(monkeypatch, halved):
+    problem = make_problem(n=240)
+    points = learn(problem, ("greedy-miser",), quiet=True, jobs=1)[1:]
+    assert [job.rung for job in halved] == [sweep.RUNG] * 5 + [1] * 2
+    assert all(p.program is not None and p.test for p in points)
+    monkeypatch.setattr(sweep, "MIN_ROWS", 1000)
+    whole = learn(problem, ("greedy-miser",), quiet=True, jobs=1)[1:]
+    assert [p for p in plain(whole) if p in plain(points)] == plain(points)
+    everything = Judge(problem)
+    f0 = hpc_point(everything).valid
+    lost = savings(whole, f0["accuracy"], f0["cost"]) - savings(points, f0["accuracy"], f0["cost"])
+    assert lost.mean() < 0.1
+
+
+# ---------------------------------------------------------------- auto
+
+
+def test_auto_takes_a_family_that_makes_the_front_cheaper_and_leaves_one_that_does_not():
+    problem = make_problem(n=60)
+    good, poor = [point(0.1, 1.0)], [point(90.0, 0.2)]
+
+    def race(jobs, title):
+        return [good if job.setting.method == "l1" else poor for job in jobs]
+
+    assert auto.families(Ladder(problem), HPC, race) == (*auto.DEFAULT, "l1")
+    assert auto.families(Ladder(problem), HPC, lambda jobs, _: [poor for _ in jobs]) == auto.DEFAULT
+    assert auto.families(Ladder(problem), HPC, lambda jobs, _: [good for _ in jobs]) == auto.DEFAULT
+
+
+def test_auto_always_takes_graphs_where_sensors_are_many(monkeypatch):
+    monkeypatch.setattr(dag_policy, "FEW_SENSORS", 2)
+    nothing = auto.families(Ladder(make_problem(3, n=200)), HPC, lambda jobs, _: [[] for _ in jobs])
+    assert nothing == (*auto.DEFAULT, "dag")
+
+
+def test_auto_races_few_rows_of_each_family_and_never_judges_by_test_rows(monkeypatch):
+    quick(monkeypatch)
+    problem = make_problem(n=900)
+    seen = []
+
+    def race(jobs, title):
+        seen.extend(jobs)
+        return [[point(50.0, 0.9)] for _ in jobs]
+
+    auto.families(Ladder(problem), HPC, race)
+    assert {job.setting.method for job in seen} == {*auto.DEFAULT, "greedy-miser"}
+    assert {job.rung for job in seen} == {2}
+    n = len(problem.test.y)
+    nonsense = replace(problem.test, y=(problem.test.y + 1) % 3, hpc=np.full((n, 3), 1 / 3))
+    small = replace(problem, train=replace(problem.train), test=nonsense)
+    one, other = (learn(p, ("auto",), quiet=True) for p in (problem, small))
+    assert [(p.method, p.params, p.valid, p.program) for p in one] == [
+        (p.method, p.params, p.valid, p.program) for p in other
+    ]
+
+
+# ---------------------------------------------------------------- kept jobs
+
+
+@pytest.fixture
+def kept_jobs(tmp_path):
+    """Two finished jobs on disk, and their points."""
+    lad = Ladder(make_problem(n=60))
+    kept = Kept(tmp_path / "sweep", {"seed": 0})
+    jobs = [Job(Setting("greedy-miser", {"gamma": 0.1}), rung) for rung in (1, 2)]
+    points = [run_job(lad, job) for job in jobs]
+    for job, made in zip(jobs, points, strict=True):
+        kept.add(job, made)
+    return kept, jobs, points
+
+
+def test_what_is_kept_is_found_again_to_the_last_bit(kept_jobs):
+    kept, jobs, points = kept_jobs
+    again = Kept(kept.folder, {"seed": 0})
+    assert [plain(again.find(job)) for job in jobs] == [plain(made) for made in points]
+    assert len(again) == 2
+
+
+def test_another_task_another_setting_or_another_rung_finds_nothing(kept_jobs):
+    kept, jobs, _ = kept_jobs
+    other = Kept(kept.folder, {"seed": 1})
+    assert (other.find(jobs[0]), len(other)) == (None, 0)
+    assert kept.find(replace(jobs[0], rung=3)) is None
+    assert kept.find(replace(jobs[0], setting=Setting("greedy-miser", {"gamma": 0.2}))) is None
+
+
+@pytest.mark.parametrize("suffix", [".json", ".safetensors"])
+@pytest.mark.parametrize("harm", ["cut", "flipped", "gone", "empty", "other"])
+def test_a_damaged_entry_is_not_there(kept_jobs, suffix, harm):
+    kept, jobs, points = kept_jobs
+    first = kept.folder / f"{kept._name({'setting': vars(jobs[0].setting), 'rung': 1})}.json"
+    path = first if suffix == ".json" else next(kept.folder.glob("*.safetensors"))
+    data = bytearray(path.read_bytes())
+    if harm == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif harm == "flipped":
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    elif harm == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(b"" if harm == "empty" else b"\xff{}" * 50)
+    assert kept.find(jobs[0]) is None
+    assert plain(kept.find(jobs[1])) == plain(points[1])
+    kept.add(jobs[0], points[0])
+    assert plain(kept.find(jobs[0])) == plain(points[0])
+
+
+def test_a_kept_entry_cannot_point_out_of_its_folder(kept_jobs):
+    kept, jobs, points = kept_jobs
+    (kept.folder.parent / "x.safetensors").write_bytes(next(kept.folder.glob("*.safetensors")).read_bytes())
+    entry = [{"params": {}, "valid": points[0][0].valid, "sha256": "../x"}]
+    kept._add_plain({"setting": vars(jobs[0].setting), "rung": 1}, entry)
+    assert kept.find(jobs[0]) is None
+
+
+# ---------------------------------------------------------------- a sweep that was killed
+
+SLOW = """
+import sys, time
+import pytest
+from hardcase.cli import main
+from hardcase_train.sweep import job_cache as kept
+from tests.helpers.train.problems import quick
+add = kept.Kept.add
+def slowly(self, job, points):
+    add(self, job, points)
+    print("kept", flush=True)
+    time.sleep(float(sys.argv[1]))
+with pytest.MonkeyPatch.context() as patch:
+    quick(patch)
+    patch.setattr(kept.Kept, "add", slowly)
+    sys.exit(main(sys.argv[2:]))
+"""
+
+
+def start(pause_s, *argv):
+    command = [sys.executable, "-c", SLOW, str(pause_s), *map(str, argv)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def files(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def table_in(folder):
+    """A hardcase.toml with its table."""
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 2
+    write_csv(folder / "data.csv", {"a": np.round(y + rng.normal(size=90), 3), "b": rng.integers(0, 9, 90), "y": y})
+    return toml(folder)
+
+
+@pytest.fixture
+def data(tmp_path):
+    return table_in(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The files of a build that nothing disturbed, and how many jobs it took."""
+    folder = tmp_path_factory.mktemp("whole")
+    with start(0, "train", table_in(folder), "--out", folder / "build", "--quiet") as child:
+        out, err = child.communicate(timeout=120)
+        assert (child.returncode, err) == (0, "")
+    assert out.count("kept\n") > 4
+    return files(folder / "build"), out.count("kept\n")
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_sweep_goes_on_and_ends_in_the_same_bytes(tmp_path, data, whole, sign):
+    with start(60, "train", data, "--out", tmp_path / "build", "--jobs", 1, "--quiet") as child:
+        assert child.stdout.readline() == "kept\n"
+        child.send_signal(sign)
+        child.communicate(timeout=60)
+        assert child.returncode == (-sign if sign == signal.SIGKILL else 130)
+    left = tmp_path / ".build.sweep"
+    assert sorted(p.name for p in tmp_path.iterdir()) == [left.name, "data.csv", "hardcase.toml"]
+    with start(0, "train", data, "--out", tmp_path / "build") as child:
+        out, err = child.communicate(timeout=120)
+        assert child.returncode == 0
+    assert err.count("finished jobs of an earlier run; going on\n") == 1
+    assert out.count("kept\n") == whole[1] - 1
+    assert files(tmp_path / "build") == whole[0]
+    assert not left.exists()
+
+
+# ---------------------------------------------------------------- clusters
+
+CLUSTER = ("greedy-miser", "static", "cascade", "budget-prune")
+
+
+@contextmanager
+def dask_cluster():
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2, processes=True, threads_per_worker=1, dashboard_address=None, host="127.0.0.1", silence_logs=50
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+@contextmanager
+def ray_cluster():
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    try:
+        yield cluster.address
+    finally:
+        cluster.shutdown()
+
+
+@pytest.mark.parametrize(("backend", "cluster"), [("dask", dask_cluster), ("ray", ray_cluster)])
+@pytest.mark.filterwarnings("default")  # theirs
+def test_a_cluster_of_two_processes_gives_what_threads_give(monkeypatch, backend, cluster):
+    monkeypatch.setattr("hardcase_train.methods.prune.pruned_forest.FORESTS", (ForestSettings(3),))
+    problem = make_problem(n=60)
+    here = plain(learn(problem, CLUSTER, quiet=True))
+    with cluster() as address, open_pool(backend, address) as pool:
+        assert plain(learn(problem, CLUSTER, quiet=True, pool=pool)) == here
+        pids = {pid for _, pid in pool(process_id, None, range(12))}
+        assert os.getpid() not in pids
+        assert len(pids) == 2
+        monkeypatch.setattr(backends, "code_here", lambda: "another")
+        with pytest.raises(InputError, match="another hardcase"):
+            list(pool(process_id, None, [0]))
+
+
+def process_id(_, item):
+    time.sleep(0.2)
+    return os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--backend", "dask"), "needs --address"),
+        (("--backend", "ray"), "needs --address"),
+        (("--address", "127.0.0.1:1"), "is for a cluster; name its kind"),
+        (("--backend", "dask", "--address", "127.0.0.1:1"), "no dask cluster answers at 127.0.0.1:1"),
+        (("--backend", "ray", "--address", "127.0.0.1:1"), "no ray cluster answers at 127.0.0.1:1"),
+        (("--jobs", "0"), "1 to 1024 threads"),
+        (("--seeds", "0"), "1 to 1000"),
+    ],
+)
+@pytest.mark.filterwarnings("default")
+def test_a_cluster_that_cannot_be_used_is_one_line(tmp_path, data, capsys, monkeypatch, flags, said):
+    monkeypatch.setattr(backends, "CONNECT_S", 1.0)
+    status, _, err = run(capsys, "train", data, "--out", tmp_path / "build", *flags)
+    assert (status, err.count("\n")) == (2, 1), err
+    assert said in err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["data.csv", "hardcase.toml"]
+
+
+@pytest.mark.parametrize(("backend", "module"), [("dask", "distributed"), ("ray", "ray")])
+def test_a_missing_package_is_one_line(tmp_path, data, capsys, monkeypatch, backend, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    flags = ("--backend", backend, "--address", "127.0.0.1:1")
+    status, _, err = run(capsys, "train", data, "--out", tmp_path / "build", *flags)
+    assert (status, err.count("\n")) == (2, 1)
+    assert f"pip install 'hardcase-train[{backend}]'" in err
+
+
+def test_settings_are_plain_json():
+    search = Ladder(make_problem(n=60)).at(1)
+    for method in METHODS[1:]:
+        grid = settings_of(method, search)
+        assert grid
+        assert [json.loads(json.dumps(s.params)) for s in grid] == [s.params for s in grid]
+    assert ladder.ALL == 1
+
+
+# ---------------------------------------------------------------- seeds and baselines
+
+
+def test_the_baselines_stand_beside_a_method_unless_they_are_refused(tmp_path, data, capsys, monkeypatch):
+    quick(monkeypatch)
+    alone = {"hpc", "greedy-miser"}
+    for flags, expected in (((), {*alone, "static", "cascade"}), (("--no-baselines",), alone)):
+        argv = ("train", data, "--out", tmp_path / "build", "--method", "greedy-miser", *flags)
+        status, said, err = run(capsys, *argv)
+        assert status == 0, err
+        assert {p["method"] for p in said["front"]["points"]} == expected
+        picture = (tmp_path / "build" / "front.svg").read_text()
+        assert all(f">{m}<" in picture for m in expected - {"hpc"})
+        assert ">f0 for every case<" in picture
+
+
+def test_seeds_give_a_table_with_intervals_and_one_seed_says_that_it_has_none(tmp_path, data, capsys, monkeypatch):
+    quick(monkeypatch)
+    argv = ("train", data, "--out", tmp_path / "build", "--method", "greedy-miser")
+    fronts = [run(capsys, *argv, "--seed", k)[1]["front"] for k in (3, 4)]
+    page = (tmp_path / "build" / "front.md").read_text()
+    assert "one seed, so no intervals" in page
+    assert "±" not in page.partition("##")[2]
+    both = run(capsys, *argv, "--seed", 3, "--seeds", 2)[1]["front"]
+    assert both["points"] == fronts[0]["points"]  # the build is the first seed's
+    assert both["seeds"]["seeds"] == [3, 4]
+    for max_loss in ("0.01", "0.005"):
+        one, two = (f["seeds"]["max_loss"][max_loss] for f in fronts)
+        rows = both["seeds"]["max_loss"][max_loss]
+        assert set(rows) == {"f0", "greedy-miser", "static", "cascade", "hardcase"}
+        for name, row in rows.items():
+            for key in ("accuracy", "loss", "cost"):
+                a, b = one[name][key], two[name][key]
+                assert row[key] == pytest.approx((a + b) / 2)
+                assert row[f"{key}_pm"] == pytest.approx(12.7062047 * abs(a - b) / 2)  # t(0.975, 1) of two values
+    assert "± " in (tmp_path / "build" / "front.md").read_text()

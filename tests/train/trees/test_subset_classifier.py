@@ -1,0 +1,78 @@
+"""The classifier of a sensor set, of both kinds: it reads what it may, and a forest says what scikit-learn's says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.ensemble import ExtraTreesClassifier
+
+from hardcase_train.policy.batch import Batch
+from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.losses import class_outputs
+from hardcase_train.trees.boosting import ensemble_scores
+from hardcase_train.trees.forest import ForestSettings
+from hardcase_train.trees.subset_classifier import FOREST, TREES, make_learner
+from tests.helpers.train.problems import make_problem
+
+KINDS = (TREES, FOREST)
+
+
+def fitted(kind, sensors, n_classes=3):
+    p = make_problem(n_classes)
+    learner = make_learner(p, kind)
+    return p, learner, learner.fit(sensors, np.arange(len(p.train.y)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sensors", [(0,), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_classifier_reads_its_sensors_alone(kind, sensors, n_classes):
+    p, learner, made = fitted(kind, sensors, n_classes)
+    assert made.features.tolist() == [f for s in sensors for f in p.sensors[s].features]
+    assert made.base.shape == (class_outputs(n_classes),)
+    scores = ensemble_scores(made, learner.valid[made.features])
+    label = scores.argmax(axis=1) if n_classes > 2 else (scores[:, 0] > 0).astype(int)
+    assert (label == p.valid.y).mean() > 1.2 / n_classes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_of_no_sensor_it_says_the_commonest_class(kind, n_classes):
+    p, _, made = fitted(kind, (), n_classes)
+    assert not made.trees
+    commonest = np.bincount(p.train.y).argmax()
+    assert commonest == (made.base.argmax() if n_classes > 2 else int(made.base[0] > 0))
+
+
+def test_a_classifier_knows_no_other_rows():
+    p = make_problem(3)
+    rows = np.arange(0, len(p.train.y), 2)
+    for kind in KINDS:
+        changed = replace(p, train=replace(p.train, y=np.where(np.arange(len(p.train.y)) % 2 == 0, p.train.y, 0)))
+        one, other = (make_learner(q, kind).fit((0, 1), rows) for q in (p, changed))
+        codes = make_learner(p, kind).valid[one.features]
+        assert (ensemble_scores(one, codes) == ensemble_scores(other, codes)).all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_a_forest_says_what_scikit_learns_says_of_the_same_bins(n_classes):
+    p = make_problem(n_classes, missing=0.0)
+    train, valid = (replace(rows, X=np.nan_to_num(rows.X)) for rows in (p.train, p.valid))
+    p = replace(p, train=train, valid=valid)
+    learner = replace(make_learner(p, FOREST), forest=ForestSettings(20, 0.5, is_drawn=True, max_leaves=30))
+    made = learner.fit((0, 1, 2), np.arange(len(p.train.y)))
+    theirs = ExtraTreesClassifier(20, max_features=0.5, max_leaf_nodes=30, max_depth=32, random_state=p.seed)
+    theirs.fit(learner.codes.T.astype(np.float32), p.train.y)
+    chances = theirs.predict_proba(learner.valid.T.astype(np.float32))
+    said = ensemble_scores(made, learner.valid) / 20
+    np.testing.assert_allclose(said, chances if n_classes > 2 else chances[:, 1:] - chances[:, :1], atol=1e-12)
+    program = compile_program(p, [made], [])
+    np.testing.assert_allclose(Batch(program, p.valid.X).scores(0) / 20, said, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", ["small", "large"])
+def test_a_size_that_has_no_forest_says_so(size):
+    with pytest.raises(ValueError, match=f"size '{size}' has no forest for 150 rows; name another kind of classifier"):
+        make_learner(replace(make_problem(2), size_name=size), FOREST)
