@@ -202,9 +202,10 @@ def _finish(front: Front, point: Point, made: Made, promised: dict[str, Any]) ->
     if manifest.unit != front.unit:
         raise InputError(f"the draft counts in {manifest.unit!r}, front.json in {front.unit!r}; train again")
     claims: dict[str, Any] = {name: p.after.to_json() for name, p in measured.items()} | promised
+    claims["quality"] = front.quality
     claims["agreement"] = {name: p.agreement for name, p in measured.items()}
     claims["hpc"] = {
-        name: getattr(p, name).accuracy for p in front.points if p.method == HPC_METHOD for name in ("valid", "test")
+        name: getattr(p, name).quality for p in front.points if p.method == HPC_METHOD for name in ("valid", "test")
     }
     trained = {"method": point.method, "params": point.params, **manifest.trained}
     scales = _value_scales(made.quantised)

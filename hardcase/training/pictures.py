@@ -11,20 +11,6 @@ if TYPE_CHECKING:
 
 __all__ = ["front_svg", "routes_svg"]
 
-COLOURS = {
-    "adapt-gbrt": "#c0392b",
-    "static": "#7f8c8d",
-    "cascade": "#2471a3",
-    "hpc": "#111111",
-    "adapt-lin": "#e67e22",
-    "adapt-lstsq": "#b7950b",
-    "l1": "#a569bd",
-    "greedy-miser": "#27ae60",
-    "budget-prune": "#6e2c00",
-    "lp-tree": "#5d6d7e",
-    "dag": "#117a65",
-}
-
 
 def front_svg(unit: str, points: Sequence[dict[str, Any]], title: str = "") -> bytes:
     """Accuracy over mean cost on test rows, a line per method.
@@ -35,19 +21,22 @@ def front_svg(unit: str, points: Sequence[dict[str, Any]], title: str = "") -> b
     """
     import matplotlib
 
+    from hardcase_train.methods import METHODS
+
     matplotlib.use("svg")
     matplotlib.rcParams.update({"svg.hashsalt": "hardcase", "font.size": 10, "svg.fonttype": "none"})
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7.2, 4.2), layout="constrained")
     for method in dict.fromkeys(p["method"] for p in points):
-        mine = sorted((p["test"]["cost"], p["test"]["accuracy"]) for p in points if p["method"] == method)
+        line = sorted((p["test"]["cost"], p["test"]["quality"]) for p in points if p["method"] == method)
+        colour = METHODS[method].method.colour if method in METHODS else "#111111"
         style = "*" if method == "hpc" else "o-"
         size = 12 if method == "hpc" else 3.5
         label = "f0 for every case" if method == "hpc" else method
-        axes.plot(*zip(*mine, strict=True), style, label=label, color=COLOURS.get(method), markersize=size, linewidth=1)
+        axes.plot(*zip(*line, strict=True), style, label=label, color=colour, markersize=size, linewidth=1)
     axes.set_xscale("symlog", linthresh=max(1e-6, _smallest(points)))
-    best = max(p["test"]["accuracy"] for p in points)
+    best = max(p["test"]["quality"] for p in points)
     axes.set_ylim(bottom=max(0.0, best - 0.25), top=min(1.0, best + 0.02))
     axes.set_xlabel(f"mean cost of a decision ({unit})")
     axes.set_ylabel("accuracy on test rows")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
@@ -17,13 +17,13 @@ from .folders import terminable
 
 if TYPE_CHECKING:
     from hardcase_train.data.config import Config
+    from hardcase_train.data.table import Table
     from hardcase_train.data.task import Task
     from hardcase_train.policy.front import Point
     from hardcase_train.sweep.executors import Pool
 
-__all__ = ["BASELINES", "Runs", "add_backend", "open_runs"]
+__all__ = ["Runs", "add_backend", "open_runs"]
 
-BASELINES = ("static", "cascade")  # no result is shown without them
 MAX_JOBS = 1024
 
 
@@ -51,11 +51,11 @@ class Runs:
     jobs: int | None = None
     quiet: bool = False
 
-    def task(self, config: Config) -> Task:
-        """Table read, rows split, f0 fitted."""
+    def task(self, config: Config, table: Table | None = None, model: Any = None) -> Task:
+        """Table read unless given, rows split, f0 fitted."""
         from hardcase_train.data.task import make_task
 
-        return make_task(config, quiet=self.quiet)
+        return make_task(config, quiet=self.quiet, table=table, model=model)
 
     def points(self, task: Task, methods: tuple[str, ...]) -> list[Point]:
         """All points of the task's front; one line on stderr if an earlier run has left some of its work."""

@@ -36,10 +36,10 @@ def picked(unit: str, points: Sequence[Point], max_loss: float) -> dict[str, Row
     rows[ALL] = pick(front, max_loss=max_loss)
     return {
         name: {
-            "accuracy": p.test.accuracy,
+            "quality": p.test.quality,
             "cost": p.test.cost,
             "forward_rate": p.test.forward_rate,
-            "loss": f0.test.accuracy - p.test.accuracy,
+            "loss": f0.test.quality - p.test.quality,
             "method": p.method,
         }
         for name, p in rows.items()
@@ -56,7 +56,7 @@ def summarise(runs: Sequence[Mapping[str, Row]]) -> dict[str, Row]:
         mine = [r[name] for r in runs if name in r]
         if len(mine) == len(runs):
             row: Row = {"forward_rate": sum(r["forward_rate"] for r in mine) / len(mine)}
-            for key in ("accuracy", "loss", "cost"):
+            for key in ("quality", "loss", "cost"):
                 row[key], row[f"{key}_pm"] = _interval([r[key] for r in mine])
             out[name] = {**row, "methods": dict(Counter(r["method"] for r in mine))}
     return out
@@ -80,10 +80,10 @@ def table(rows: Mapping[str, Row], unit: str) -> list[str]:
         "|---|---|---|---|---|---|",
     ]
     for name, r in rows.items():
-        accuracy, loss, cost = (_said(r, key, d) for key, d in (("accuracy", 4), ("loss", 4), ("cost", 1)))
+        quality, loss, cost = (_said(r, key, d) for key, d in (("quality", 4), ("loss", 4), ("cost", 1)))
         share = f"{100 * r['cost'] / f0_cost:.1f} %" if f0_cost else "-"
         forwarded = f"{100 * r['forward_rate']:.1f} %"
-        lines.append(f"| {name}{_instead(name, r['methods'])} | {accuracy} | {loss} | {cost} | {share} | {forwarded} |")
+        lines.append(f"| {name}{_instead(name, r['methods'])} | {quality} | {loss} | {cost} | {share} | {forwarded} |")
     return lines
 
 

@@ -14,8 +14,8 @@ from hardcase_edge.errors import InputError
 
 from ..demo.processes import Process, StageError, start_broker, start_device, start_worker
 from ..options import add_json, report
-from ..training.runs import BASELINES
-from .train import build_task, check_out
+from ..training.build import build, check_out, configure
+from .train import add_effort
 
 if TYPE_CHECKING:
     from hardcase_cloud.fleet.threads import Outcome
@@ -56,6 +56,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, default=EXAMPLE, help="hardcase.toml (default: the hydraulic rig)")
     parser.add_argument("--out", type=Path, default=Path("build/demo"), help="folder to write (default: build/demo)")
     parser.add_argument("--seed", type=int, help="wins over [data] seed")
+    add_effort(parser)
+    parser.set_defaults(effort="quick")
     add_json(parser)
 
 
@@ -95,13 +97,13 @@ class _Teller:
 
 
 def _train(args: argparse.Namespace, say: _Teller) -> Task:
-    from hardcase_train.data.config import read_config
+    from hardcase_train.methods import BASELINES
 
-    config = read_config(args.config, seed=args.seed)
+    config = configure(args.config, seed=args.seed, effort=args.effort)
     if config.legacy is not None:
         raise InputError(f"{args.config}: f0 is a legacy system, which the demo cannot start; name an [hpc] estimator")
     say(f"training on {config.file.name}: f0 is {config.estimator}, methods are {', '.join(config.methods)}")
-    return build_task(config, (*config.methods, *BASELINES), args.out / "train", quiet=args.json)[0]
+    return build(config, (*config.methods, *BASELINES), args.out / "train", quiet=args.json)[0]
 
 
 def _export(out: Path, say: _Teller) -> dict[str, tuple[Path, Point]]:
@@ -137,7 +139,7 @@ def _points(front: Front) -> dict[str, Point]:
 
     def cheapest(points: list[Point]) -> Point:
         picked = pick(replace(front, points=(f0, *points)), max_loss=MAX_LOSS)
-        return picked if picked is not f0 else max(points, key=lambda p: p.valid.accuracy)  # none is good enough
+        return picked if picked is not f0 else max(points, key=lambda p: p.valid.quality)  # none is good enough
 
     by_method = {m: [p for p in front.points if p.method == m] for m in ("static", "cascade")}
     both_routes = [p for p in front.points if MIN_FORWARD <= p.valid.forward_rate < 1]
@@ -145,7 +147,7 @@ def _points(front: Front) -> dict[str, Point]:
         raise StageError("this data gave no policy that uses both routes; try another seed or other costs")
     return {
         "everything in the cloud": f0,
-        "everything local": max(by_method["static"], key=lambda p: (p.valid.accuracy, -p.valid.cost)),
+        "everything local": max(by_method["static"], key=lambda p: (p.valid.quality, -p.valid.cost)),
         "static": cheapest(by_method["static"]),
         "cascade": cheapest(by_method["cascade"]),
         "cheapest": cheapest([p for p in front.points if p is not f0]),

@@ -116,11 +116,11 @@ def _replies(
 def _lines(r: dict[str, Any]) -> list[str]:
     unit = r["unit"]
     lines = [
-        f"accuracy {r['accuracy']:.4f}, cost {r['cost']:.2f} {unit}, forwarded {r['forward_rate']:.1%}, {r['n']} rows"
+        f"accuracy {r['quality']:.4f}, cost {r['cost']:.2f} {unit}, forwarded {r['forward_rate']:.1%}, {r['n']} rows"
     ]
     for name, dead in r.get("dead", {}).items():
         lines.append(
-            f"  without {name:<20} accuracy {dead['accuracy']:.4f} (loss {r['accuracy'] - dead['accuracy']:+.4f}), "
+            f"  without {name:<20} accuracy {dead['quality']:.4f} (loss {r['quality'] - dead['quality']:+.4f}), "
             f"cost {dead['cost']:.2f} {unit}, forwarded {dead['forward_rate']:.1%}"
         )
     return lines

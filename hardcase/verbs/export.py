@@ -215,8 +215,8 @@ def _text(done: Exported) -> str:
     for rows in ("valid", "test"):
         f, was = r[rows], r["parity"][rows]["before"]
         lines.append(
-            f"  {rows:<9}  accuracy {f['accuracy']:.4f}, {f['cost']:.2f} {unit}, "
-            f"{f['forward_rate']:.1%} forwarded, {f['n']} rows; floats {was['accuracy']:.4f}, {was['cost']:.2f} {unit}"
+            f"  {rows:<9}  accuracy {f['quality']:.4f}, {f['cost']:.2f} {unit}, "
+            f"{f['forward_rate']:.1%} forwarded, {f['n']} rows; floats {was['quality']:.4f}, {was['cost']:.2f} {unit}"
         )
     if done.weights is not None:
         w = done.weights

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hardcase_edge.errors import InputError
 
 from ..options import add_json, report
-from ..training.folders import whole_folder
-from ..training.own_model import own_points_of
-from ..training.runs import BASELINES, add_backend, open_runs
-
-if TYPE_CHECKING:
-    from hardcase_train.data.config import Config
-    from hardcase_train.data.problem import Rows
-    from hardcase_train.data.task import Task
-    from hardcase_train.policy.front import Point
+from ..training.build import build, check_out, configure
+from ..training.runs import add_backend
 
 MAX_SEEDS = 1000
-HPC_FILE = "hpc.onnx"
 HELP = "Train gates, low-cost models and baselines; write policies, front and f0."
 
 
@@ -40,9 +30,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-baselines", action="store_true", help="leave static and cascade out if they are not named"
     )
-    parser.add_argument("--quiet", action="store_true", help="no progress bars")
+    add_effort(parser)
+    parser.add_argument("--quiet", action="store_true", help="no plan and no progress bars")
     add_backend(parser)
     add_json(parser)
+
+
+def add_effort(parser: argparse.ArgumentParser) -> None:
+    """How much is tried."""
+    parser.add_argument(
+        "--effort", metavar="HOW", help="quick (a first look), normal or thorough; wins over [policy] effort"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,207 +48,27 @@ def run(args: argparse.Namespace) -> int:
     check_out(args.out)
     if not 1 <= args.seeds <= MAX_SEEDS:
         raise InputError(f"--seeds is {args.seeds}, 1 to {MAX_SEEDS} are expected")
-    from hardcase_train.data.config import check_method, read_config
+    config = configure(args.config, seed=args.seed, methods=tuple(args.method or ()), effort=args.effort)
+    from hardcase_train.methods import BASELINES
 
-    config = read_config(args.config, seed=args.seed)
-    named = tuple(check_method("--method", m) for m in args.method) if args.method else config.methods
-    methods = named if args.no_baselines else (*named, *BASELINES)
+    methods = config.methods if args.no_baselines else (*config.methods, *BASELINES)
     where = {"backend": args.backend, "address": args.address, "jobs": args.jobs, "quiet": args.quiet or args.json}
-    front = build(config, methods, args.out, n_seeds=args.seeds, **where)
+    front = build(config, methods, args.out, n_seeds=args.seeds, **where)[1]
     report(args, {"out": str(args.out), "front": front}, _text(args.out, front))
     return 0
-
-
-def build(config: Config, methods: tuple[str, ...], out: Path, *, n_seeds: int = 1, **where: Any) -> dict[str, Any]:
-    """Train and write the build folder, all of it or nothing; what front.json says.
-
-    Parameters
-    ----------
-    n_seeds : the build is of the configuration's seed; those after it are for the table beside the front
-    where : as of ``runs.open_runs``
-    """
-    return build_task(config, methods, out, n_seeds=n_seeds, **where)[1]
-
-
-def build_task(
-    config: Config, methods: tuple[str, ...], out: Path, *, n_seeds: int = 1, **where: Any
-) -> tuple[Task, dict[str, Any]]:
-    """``build``, and the task that was built."""
-    from ..training.seeds import MAX_LOSSES, picked
-
-    def rows(points: list[Point]) -> dict[float, Any]:
-        return {loss: picked(config.unit, points, loss) for loss in MAX_LOSSES}
-
-    with open_runs(out, **where) as (runs, scratch):
-        task = runs.task(config)
-        hpc = _save_hpc(task, scratch)  # before the long work: f0 may be one that no worker could run
-        own = own_points_of(task)
-        points = [*runs.points(task, methods), *own]
-        seeds = {config.seed: rows(points)}
-        for k in range(1, n_seeds):
-            other = runs.task(replace(config, seed=(config.seed + k) % 2**32))
-            seeds[other.config.seed] = rows([*runs.points(other, methods), *own_points_of(other)])
-        with whole_folder(out) as folder:
-            _move_hpc(scratch, folder)
-            return task, _fill(folder, task, points, hpc, seeds)
-
-
-def check_out(out: Path) -> None:
-    """Refuse to replace what is not a build."""
-    out = out.absolute()
-    is_build = out.is_dir() and not out.is_symlink() and ((out / "front.json").exists() or not any(out.iterdir()))
-    if out.exists() and not is_build:
-        raise InputError(f"{out} exists and is no build folder; name another with --out")
-    if not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} does not exist; make it first")
-
-
-def _save_hpc(task: Task, folder: Path) -> dict[str, Any]:
-    """f0 as hpc.onnx; of a legacy system there is no file, only what it is known by."""
-    from hardcase_export.to_onnx.hpc import export_hpc
-
-    if task.config.legacy is not None:
-        return _declare_legacy(task)
-    problem = task.problem
-    dtypes = [f.dtype for f in problem.features]
-    return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / HPC_FILE)
-
-
-def _declare_legacy(task: Task) -> dict[str, Any]:
-    problem, carried = task.problem, task.problem.uplink.features
-    beyond = {name: task.hpc.beyond(getattr(problem, name).index, carried) for name in ("valid", "test")}
-    said = task.hpc.declaration([task.features[f] for f in carried], [problem.dtypes[f] for f in carried], task.classes)
-    return {**said, "beyond": beyond}
-
-
-def _move_hpc(scratch: Path, folder: Path) -> None:
-    """hpc.onnx goes where it belongs; there is none of a legacy system."""
-    if (scratch / HPC_FILE).exists():
-        (scratch / HPC_FILE).rename(folder / HPC_FILE)
-
-
-def _fill(
-    folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[float, Any]]
-) -> dict[str, Any]:
-    """All the rest of a build."""
-    from ..training.pictures import front_svg
-    from ..training.seeds import MAX_LOSSES, page, summarise
-
-    entries = _save_policies(task, points, folder / "policies", hpc["sha256"])
-    over = {f"{loss:g}": summarise([rows[loss] for rows in seeds.values()]) for loss in MAX_LOSSES}
-    said = {"seeds": list(seeds), "max_loss": over}
-    front = {"unit": task.config.unit, "points": entries, "hpc": hpc, "seeds": said}
-    (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n")
-    (folder / "front.svg").write_bytes(front_svg(task.config.unit, entries, task.config.target))
-    title = f"{task.config.file.name}: {task.config.target}"
-    (folder / "front.md").write_text(page(title, task.config.unit, said))
-    for name in ("valid", "calibration", "test"):
-        rows = getattr(task.problem, name)
-        if rows is not None:
-            _save_rows(folder / f"{name}.npz", task, rows, hpc["sha256"])
-    return front
-
-
-def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> list[dict[str, Any]]:
-    from hardcase_edge.bundle.file import Bundle, pack_bundle
-    from hardcase_edge.bundle.manifest import Manifest
-
-    folder.mkdir()
-    entries, numbers = [], dict.fromkeys((p.method for p in points), 0)
-    for p in points:
-        assert p.program is not None
-        name = f"policies/{p.method}-{numbers[p.method]:03d}.safetensors"
-        numbers[p.method] += 1
-        manifest = Manifest(
-            name=task.config.file.stem,
-            unit=task.config.unit,
-            features=task.features,
-            sensors=task.sensors,
-            classes=task.classes,
-            target=task.config.target,
-            hpc=hpc,
-            windows=task.windows,
-            trained=_provenance(task, p),
-        )
-        data = pack_bundle(Bundle(manifest.to_json(), p.program, (), is_draft=True))
-        (folder.parent / name).write_bytes(data)
-        params = {k: _named(task, k, v) for k, v in p.params.items()}
-        entries.append({"method": p.method, "params": params, **_figures(task, p), "program": name})
-    return entries
-
-
-def _figures(task: Task, p: Point) -> dict[str, dict[str, float]]:
-    """The point's own; beside a legacy f0's, what that system itself spent on those rows."""
-    if p.method != "hpc" or task.config.legacy is None:
-        return {"valid": p.valid, "test": p.test}
-    import numpy as np
-
-    assert p.program is not None
-    judged = np.concatenate([task.problem.train.index, task.problem.valid.index])
-    spent = (task.hpc.used_cost(rows, p.program) for rows in (judged, task.problem.test.index))
-    return {k: {**f, "used_cost": s} for (k, f), s in zip((("valid", p.valid), ("test", p.test)), spent, strict=True)}
-
-
-def _provenance(task: Task, point: Point) -> dict[str, Any]:
-    from importlib.metadata import version
-
-    parts = {k: getattr(task.problem, k) for k in ("train", "valid", "calibration", "test")}
-    rows = {k: len(part.y) if part else 0 for k, part in parts.items()}
-    packages = {name: version(name) for name in ("hardcase-train", "numpy", "scikit-learn")}
-    data = {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split}
-    return {
-        "method": point.method,
-        "params": {k: _named(task, k, v) for k, v in point.params.items()},
-        "data": data if task.config.weight is None else {**data, "weight": task.config.weight},
-        "seed": task.config.seed,
-        "size": task.problem.size_name,
-        "hpc": _hpc_provenance(task),
-        "packages": packages,
-    }
-
-
-def _hpc_provenance(task: Task) -> dict[str, Any]:
-    config = task.config
-    if config.legacy is None:
-        return {"estimator": config.estimator, "params": config.params}
-    return {"name": config.legacy_name, "table": config.legacy.name, "sha256": task.hpc.sha256}
-
-
-def _named(task: Task, key: str, value: Any) -> Any:
-    """Sensors by name in what people read."""
-    if key == "sensors":
-        return [task.sensors[s] for s in value]
-    if key == "stages":
-        return [[task.sensors[s] for s in stage] for stage in value]
-    return value
-
-
-def _save_rows(path: Path, task: Task, rows: Rows, hpc: str) -> None:
-    import numpy as np
-
-    np.savez_compressed(
-        path,
-        X=rows.X,
-        y=rows.y,
-        hpc=rows.hpc_label,
-        hpc_confidence=np.round(rows.hpc.max(axis=1) * 10_000).astype(np.int64),
-        hpc_sha256=hpc,
-        index=rows.index,
-        feature_names=np.array(task.features),
-    )
 
 
 def _text(out: Path, front: dict[str, Any]) -> str:
     unit = front["unit"]
     best: dict[str, Any] = {}
     for p in front["points"]:
-        if p["method"] not in best or p["valid"]["accuracy"] > best[p["method"]]["valid"]["accuracy"]:
+        if p["method"] not in best or p["valid"]["quality"] > best[p["method"]]["valid"]["quality"]:
             best[p["method"]] = p
-    lines = [f"{out}: {len(front['points'])} policies; the most accurate of each method, on test rows:"]
+    lines = [f"{out}: {len(front['points'])} policies; the best of each method, on test rows:"]
     for method, p in best.items():
         t = p["test"]
         lines.append(
-            f"  {method:12s} accuracy {t['accuracy']:.4f}  cost {t['cost']:10.3f} {unit}  "
+            f"  {method:12s} {front['quality']} {t['quality']:.4f}  cost {t['cost']:10.3f} {unit}  "
             f"forwarded {100 * t['forward_rate']:5.1f} %"
         )
     for rows, n in front["hpc"].get("beyond", {}).items():

@@ -1,33 +1,36 @@
-"""hardcase in the cloud: trains gates, low-cost models and the honest baselines, and compiles them to programs."""
+"""hardcase in the cloud: trains gates, low-cost models and the honest baselines, and compiles them to programs.
+
+The facade: ``PolicyClassifier``, ``MethodClassifier``, every method's estimator by its class name, ``Problem`` and
+``register_method``. All else may move.
+"""
 
 import os
-from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
 
-HOMES = {
-    "AdaptGBRT": "methods.adapt.gbrt",
-    "AdaptLin": "methods.adapt.linear",
-    "AdaptLstsq": "methods.adapt.least_squares",
-    "BudgetPrunedForest": "methods.prune.pruned_forest",
-    "ConfidenceCascade": "methods.baselines.cascade",
-    "DagClassifier": "methods.graph.dag",
-    "GreedyMiser": "methods.adapt.greedy_miser",
-    "L1Baseline": "methods.adapt.l1_baseline",
-    "LpTree": "methods.graph.lp_tree",
-    "PolicyClassifier": "estimator",
-    "StagedAdaptGBRT": "methods.adapt.stages",
-    "StaticSubset": "methods.baselines.static",
-}  # the estimators, imported when asked for
-__all__ = list(HOMES)
-
 # OpenMP's idle threads spin by default; where other processes want the cores, scikit-learn's boosted trees then take
-# 20 times as long. It is read when scikit-learn is imported, so it is said before; a user's own setting wins.
+# 20 times as long. OpenMP reads the variable when scikit-learn is imported; a user's own setting wins.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in HOMES:
+    """Names of the facade, imported when asked for: the classes of ``methods.ESTIMATORS`` and four more."""
+    if name.startswith("__") and name != "__all__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{HOMES[name]}", __name__), name)
+    from .data.problem import Problem
+    from .estimator import MethodClassifier, PolicyClassifier
+    from .methods import ESTIMATORS, register_method
+
+    known: dict[str, Any] = {
+        **ESTIMATORS,
+        "MethodClassifier": MethodClassifier,
+        "PolicyClassifier": PolicyClassifier,
+        "Problem": Problem,
+        "register_method": register_method,
+    }
+    if name == "__all__":
+        return sorted(known)
+    if name not in known:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(sorted(known))}")
+    return known[name]

@@ -21,15 +21,18 @@ from hardcase_edge.program.definition import Answer, Forward, Program
 
 from .data.canonical_order import content_order
 from .data.dtypes import held
+from .data.effort import Effort
 from .data.from_arrays import make_problem, row_weights
 from .data.hpc import fit_hpc, imputed, out_of_fold, probabilities
 from .data.problem import MAX_CLASSES, MIN_ROWS
+from .method import Method, Params
 from .policy.batch import Batch, Outcome
 from .policy.front import Point
 from .policy.losses import log_probability
 from .policy.selection import Judge
+from .stages.subset_search import SubsetSearch
 
-__all__ = ["Limits", "PolicyClassifier"]
+__all__ = ["Limits", "MethodClassifier", "PolicyClassifier"]
 
 NUMBERS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
 SLACK = 1e-12  # a float's last bit decides nothing
@@ -40,10 +43,10 @@ Limits = dict[str, tuple[float, float]]  # of parameters that are numbers; whole
 class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
     """A classifier that buys sensors, answers the easy cases and forwards the hard ones to f0.
 
-    Missing values are NaN. A learner gives ``points``: the policies it would offer. ``fit`` takes the cheapest whose
+    Missing values are NaN. ``points`` are the policies that an estimator would offer. ``fit`` takes the cheapest whose
     accuracy is at most ``max_loss`` below f0's with one standard error to spare, or, given a ``budget``, the most
     accurate whose mean cost is at most that; where none is, the nearest, with a warning. Choices are made on rows that
-    the chosen models have not seen (``judge``).
+    the chosen models have not seen (``policy.selection``).
 
     Parameters
     ----------
@@ -56,6 +59,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     max_loss : share of 1
     budget : mean cost of a decision, or None; ``max_loss`` then says nothing
     size : "small", "large" or "auto" (by the number of training rows): of boosted low-cost models
+    effort : "quick", "normal" or "thorough": how much is tried (``data.effort``)
     random_state : int, RandomState or None
 
     Attributes
@@ -65,7 +69,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     classes_ : (n_classes,) labels
     n_features_in_ : int
     sensors_ : list of int, those that some row buys before it is answered or forwarded, all sensors working
-    figures_ : dict, ``accuracy``, ``cost``, ``forward_rate`` and ``loss_se`` on the judged rows
+    figures_ : dict, ``quality`` (accuracy), ``cost``, ``forward_rate`` and ``loss_se`` on the judged rows
     """
 
     sensors: Sequence[Sequence[int]] | None = None
@@ -75,12 +79,13 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     max_loss: float = 0.01
     budget: float | None = None
     size: str = "auto"
+    effort: str | Effort = "normal"
     random_state: Any = None
     _limits: ClassVar[Limits] = {"max_loss": (0, 1), "budget": (0, np.inf)}
 
     @abstractmethod
     def points(self, judge: Judge) -> list[Point]:
-        """The policies that this learner makes of a problem, with their figures on the judged rows."""
+        """The policies that this estimator makes of a problem, with their figures on the judged rows."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, hpc_proba: Any = None) -> Self:
         """Fit f0, learn, and keep the policy that the judged rows pick.
@@ -126,7 +131,9 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     def _learn(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray, given: np.ndarray | None) -> None:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n_classes = len(self.classes_)
-        problem = make_problem(X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, seed, self.size)
+        problem = make_problem(
+            X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, seed, self.size, self.effort
+        )
         X = held(X, problem.features)
         self.hpc_, said = None, given
         if said is None:
@@ -156,15 +163,15 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         if self.budget is not None:
             near = [p for p in points if p.valid["cost"] <= self.budget * (1 + SLACK)]
             if near:
-                return max(near, key=lambda p: (p.valid["accuracy"], -p.valid["cost"]))
-            point = min(points, key=lambda p: (p.valid["cost"], -p.valid["accuracy"]))
+                return max(near, key=lambda p: (p.valid["quality"], -p.valid["cost"]))
+            point = min(points, key=lambda p: (p.valid["cost"], -p.valid["quality"]))
             what = f"costs at most {self.budget:g}; the cheapest costs {point.valid['cost']:g}"
         else:
             f0 = float(np.average(judge.hpc_label == judge.y, weights=judge.weight))
-            lost = [f0 - p.valid["accuracy"] + p.valid["loss_se"] for p in points]
+            lost = [f0 - p.valid["quality"] + p.valid["loss_se"] for p in points]
             fit = [p for p, loss in zip(points, lost, strict=True) if loss <= self.max_loss + SLACK]
             if fit:
-                return min(fit, key=lambda p: (p.valid["cost"], -p.valid["accuracy"]))
+                return min(fit, key=lambda p: (p.valid["cost"], -p.valid["quality"]))
             point = points[int(np.argmin(lost))]
             what = f"is within {self.max_loss:g} of f0's accuracy {f0:.4f}; the nearest needs {min(lost):.4f}"
         warnings.warn(f"no policy of {type(self).__name__} {what}, and is taken", UserWarning, stacklevel=4)
@@ -243,6 +250,36 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+class MethodClassifier(PolicyClassifier):
+    """A method: settings for any problem, and points from each of them; ``fit`` tries all of its grid.
+
+    A new method is a subclass in a folder of its own below ``methods/``, and one line in ``methods/__init__.py``.
+    """
+
+    method: ClassVar[Method]
+
+    @classmethod
+    @abstractmethod
+    def grid(cls, search: SubsetSearch) -> list[Params]:
+        """The method's settings for a problem, those that take longest first."""
+
+    @classmethod
+    @abstractmethod
+    def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
+        """The points that the judged rows keep of one setting.
+
+        They depend on the setting and the rows alone, so settings may run in any order, in threads or elsewhere.
+        """
+
+    def points(self, judge: Judge) -> list[Point]:
+        """The points of every setting that the estimator's own parameters leave."""
+        search = SubsetSearch(judge, getattr(self, "n_jobs", None) or 1)
+        return [point for params in self._settings(search) for point in self.run(search, params)]
+
+    def _settings(self, search: SubsetSearch) -> list[Params]:
+        return self.grid(search)
 
 
 def _bought(program: Program, X: np.ndarray) -> list[int]:

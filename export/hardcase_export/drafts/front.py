@@ -28,12 +28,12 @@ SLACK = 1e-12  # accuracies are ratios of counts; a float's last bit decides not
 class Measured:
     """Figures on one set of rows; ``cost``: mean, in the user's unit.
 
-    Where choices are made: ``loss_se``, standard error of the loss of accuracy against f0, 0 where unknown; and of
+    Where choices are made: ``loss_se``, standard error of the loss against f0, 0 where unknown; and of
     the rows answered locally, the shares that are wrong, wrong where f0 is right, right where f0 is wrong; None where
     unknown.
     """
 
-    accuracy: float
+    quality: float
     cost: float
     forward_rate: float
     loss_se: float = 0.0
@@ -57,12 +57,14 @@ class Point:
 class Front:
     """All points of a training run, in the file's order.
 
-    ``legacy``: what a legacy f0 is known by, empty where f0 is a file beside the front.
+    ``legacy``: what a legacy f0 is known by, empty where f0 is a file beside the front; ``quality``: the name of what
+    the points' quality measures.
     """
 
     unit: str
     points: tuple[Point, ...]
     legacy: str = ""
+    quality: str = "accuracy"
 
 
 # ---------------------------------------------------------------- reading
@@ -82,7 +84,9 @@ def read_front(path: str | Path) -> Front:
     points = _field(data, "points", list, where)
     if not 1 <= len(points) <= MAX_POINTS:
         raise InputError(f"{where} has {len(points)} points, 1 to {MAX_POINTS} are expected; train again")
-    return Front(unit, tuple(_point(p, f"{where}, point {k}") for k, p in enumerate(points)), _legacy(data, where))
+    quality = _short(_field(data, "quality", str, where), f"{where}: quality")
+    read = tuple(_point(p, f"{where}, point {k}") for k, p in enumerate(points))
+    return Front(unit, read, _legacy(data, where), quality)
 
 
 def _legacy(data: object, where: str) -> str:
@@ -137,12 +141,12 @@ def _point(data: object, where: str) -> Point:
 
 
 def _measured(data: dict[str, Any], where: str) -> Measured:
-    accuracy, cost, rate = (_number(data.get(key), f"{where}: {key}") for key in ("accuracy", "cost", "forward_rate"))
+    quality, cost, rate = (_number(data.get(key), f"{where}: {key}") for key in ("quality", "cost", "forward_rate"))
     loss_se = _number(data.get("loss_se", 0.0), f"{where}: loss_se")
     local = [None if key not in data else _number(data[key], f"{where}: {key}") for key in LOCAL]
-    if max(accuracy, rate, *(share or 0.0 for share in local)) > 1:
-        raise InputError(f"{where}: accuracy, forward_rate and local_* are shares of 1; train again")
-    return Measured(accuracy, cost, rate, loss_se, *local)
+    if max(quality, rate, *(share or 0.0 for share in local)) > 1:
+        raise InputError(f"{where}: quality, forward_rate and local_* are shares of 1; train again")
+    return Measured(quality, cost, rate, loss_se, *local)
 
 
 def _number(value: object, what: str) -> float:

@@ -25,7 +25,7 @@ Reply = tuple[int, int]  # class index, confidence in basis points
 class Figures:
     """What a program does on labelled rows. ``cost``: mean, in the user's unit; rates are shares of 1."""
 
-    accuracy: float
+    quality: float
     cost: float
     forward_rate: float
     n: int

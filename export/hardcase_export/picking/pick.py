@@ -32,7 +32,7 @@ def pick(
     Parameters
     ----------
     max_loss : share of 1, or None
-        The cheapest point whose accuracy is at most this much below f0's, with one standard error to spare: the
+        The cheapest point whose quality is at most this much below f0's, with one standard error to spare: the
         cheapest of many points that look good enough is often one that only looks so.
     budget : mean cost in the user's unit, or None
         The most accurate point that costs at most this.
@@ -82,23 +82,23 @@ def _of_method(points: Sequence[Point], method: str | None) -> list[Point]:
 def _cheapest(points: Iterable[Point], front: Front, max_loss: float) -> Point:
     if not 0 <= max_loss <= 1:
         raise InputError(f"--max-loss is {max_loss}, a share from 0 to 1 is expected (0.01 is one per cent)")
-    f0 = [p.valid.accuracy for p in front.points if p.method == HPC_METHOD]
+    f0 = [p.valid.quality for p in front.points if p.method == HPC_METHOD]
     if len(f0) != 1:
         raise InputError(f"the front has {len(f0)} points of method {HPC_METHOD}, one is expected; train again")
     floor = f0[0] - max_loss - SLACK
     fit = [p for p in points if _sure(p) >= floor]
     if fit:
-        return min(fit, key=lambda p: (p.valid.cost, -p.valid.accuracy))
+        return min(fit, key=lambda p: (p.valid.cost, -p.valid.quality))
     nearest = max(points, key=lambda p: (_sure(p), -p.valid.cost))
     raise InputError(
-        f"no program is within {max_loss:g} of f0's accuracy {f0[0]:.4f} on validation rows; the nearest, "
+        f"no program is within {max_loss:g} of f0's {front.quality} {f0[0]:.4f} on validation rows; the nearest, "
         f"{_say(nearest, front.unit)}, needs --max-loss {math.ceil((f0[0] - _sure(nearest)) * 1e4) / 1e4:g}"
     )
 
 
 def _sure(point: Point) -> float:
     """Accuracy on the rows that choices are made on, less one standard error."""
-    return point.valid.accuracy - point.valid.loss_se
+    return point.valid.quality - point.valid.loss_se
 
 
 def _most_accurate(points: Iterable[Point], unit: str, budget: float) -> Point:
@@ -106,7 +106,7 @@ def _most_accurate(points: Iterable[Point], unit: str, budget: float) -> Point:
         raise InputError(f"--budget is {budget}, a cost of at least 0 {unit} is expected")
     fit = [p for p in points if p.valid.cost <= budget * (1 + SLACK)]
     if fit:
-        return max(fit, key=lambda p: (p.valid.accuracy, -p.valid.cost))
+        return max(fit, key=lambda p: (p.valid.quality, -p.valid.cost))
     nearest = min(points, key=lambda p: p.valid.cost)
     raise InputError(
         f"no program costs at most {budget:g} {unit} on validation rows; the nearest, {_say(nearest, unit)}, "
@@ -115,4 +115,4 @@ def _most_accurate(points: Iterable[Point], unit: str, budget: float) -> Point:
 
 
 def _say(point: Point, unit: str) -> str:
-    return f"{point.method} (accuracy {point.valid.accuracy:.4f}, {point.valid.cost:.2f} {unit})"
+    return f"{point.method} (quality {point.valid.quality:.4f}, {point.valid.cost:.2f} {unit})"

@@ -1,7 +1,8 @@
 """What ensembles that are code ask, as C: is what lies at this place at most so much?
 
 A question about a rank column compares the order-preserving key of the reading itself
-(``hardcase_edge/kernel/reading_keys.py``): no code is made of the reading. A question about any other column compares the code in its cell, as tables do.
+(``hardcase_edge/kernel/reading_keys.py``): no code is made of the reading. A question about any other column
+compares the code in its cell, as tables do.
 
 Missing is the lowest key, so it goes left by itself. For nodes where it goes right, a key is counted from the lowest
 that a number can have: unsigned, so that what lies below wraps around to the end.

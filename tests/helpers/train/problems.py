@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +13,15 @@ import pytest
 from hardcase.cli import main
 from hardcase_edge.program.definition import MICRO, Feature, Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
+from hardcase_train.data.effort import NORMAL, QUICK, Effort
 from hardcase_train.data.problem import Problem, Rows
-from hardcase_train.methods.adapt import gate_thresholds as gating
-from hardcase_train.methods.adapt import grid as adapt_points
-from hardcase_train.methods.adapt import stages as adapt_stages
-from hardcase_train.methods.adapt.greedy_miser import GreedyMiser
-from hardcase_train.methods.baselines import cascade
-from hardcase_train.methods.graph import dag as dag_policy
-from hardcase_train.methods.graph import lp_tree
-from hardcase_train.methods.graph import nested as dag_cuts
-from hardcase_train.methods.graph import state_classifiers as bank
-from hardcase_train.methods.prune import pruned_forest as prune_points
 from hardcase_train.policy.front import Point
-from hardcase_train.stages import nested_sets as chains
-from hardcase_train.sweep import auto
-from hardcase_train.trees import size as sizes
-from hardcase_train.trees.forest import ForestSettings
 
 __all__ = [
-    "brief",
+    "BRIEF",
     "legacy_columns",
     "legacy_toml",
     "make_problem",
-    "quick",
     "run",
     "toml",
     "weighted",
@@ -44,37 +29,30 @@ __all__ = [
 ]
 
 
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few settings, small ensembles and few levels: for tests of the plumbing, not of the learning."""
-    monkeypatch.setattr(adapt_points, "GAMMAS", (0.0, 3.0))
-    monkeypatch.setattr(adapt_points, "P_FULLS", (0.15,))
-    monkeypatch.setattr(gating, "FORWARD_RATES", (0.0, 0.1, 0.3))
-    monkeypatch.setattr(adapt_points, "AdaptGBRT", brief)
-    monkeypatch.setattr(sizes, "SMALL", replace(sizes.SMALL, n_trees=6, probe_trees=4))
-    monkeypatch.setattr(sizes, "FOREST", ForestSettings(4, is_drawn=True))
-    monkeypatch.setattr(chains, "MAX_STAGES", 3)
-    monkeypatch.setattr(chains, "MAX_PROBES", 5)
-    monkeypatch.setattr(adapt_stages, "PRICES", (0.05, 0.3))
-    monkeypatch.setattr(auto, "OTHERS", ("greedy-miser",))
-    monkeypatch.setattr(adapt_points, "GreedyMiser", partial(GreedyMiser, n_trees=5))
-    monkeypatch.setattr(prune_points, "FORESTS", (ForestSettings(3),))
-    monkeypatch.setattr(prune_points, "PRICES", (0.0, 0.2))
-    monkeypatch.setattr(cascade, "LEVELS", (0.7, 0.9))
-    monkeypatch.setattr(lp_tree, "PRICES", (0.1,))
-    monkeypatch.setattr(lp_tree, "MAX_ROWS", 20)
-    monkeypatch.setattr(dag_policy, "N_PRICES", 3)
-    monkeypatch.setattr(dag_cuts, "N_PRICES", 6)
-    monkeypatch.setattr(bank, "RIDGES", (3.0,))
+# less than "quick": few settings, small ensembles and few levels, for tests of the plumbing and not of the learning
+BRIEF = replace(
+    QUICK,
+    tree_share=0.1,
+    forest_trees=4,
+    max_stages=3,
+    max_probes=5,
+    levels=(0.7, 0.9),
+    n_prices=6,
+    n_gate_prices=2,
+    n_graph_prices=3,
+    n_gammas=2,
+    forward_rates=(0.0, 0.1, 0.3),
+    gate_trees=5,
+    prune_forests=((3, 1.0),),
+    n_prune_prices=2,
+    n_lp_prices=1,
+    lp_rows=20,
+)
 
 
-def brief(**settings: Any) -> Any:
-    """An ADAPT-GBRT of one round and five trees."""
-    from hardcase_train.methods.adapt.gbrt import AdaptGBRT
-
-    return AdaptGBRT(**{"n_rounds": 1, "trees_per_round": 5, **settings})
-
-
-def make_problem(n_classes: int = 3, n: int = 150, seed: int = 0, missing: float = 0.1) -> Problem:
+def make_problem(
+    n_classes: int = 3, n: int = 150, seed: int = 0, missing: float = 0.1, effort: Effort = NORMAL
+) -> Problem:
     """Three sensors of two features each; feature 5 may be missing, and so may feature 3 though it is not declared so.
 
     f0 is right in nine rows of ten.
@@ -101,6 +79,7 @@ def make_problem(n_classes: int = 3, n: int = 150, seed: int = 0, missing: float
         valid=parts[1],
         test=parts[2],
         seed=seed,
+        effort=effort,
     )
 
 
@@ -123,7 +102,11 @@ def write_csv(path: Path, columns: dict[str, Any]) -> Path:
 
 
 def toml(folder: Path, text: str = "", *, file: str = "data.csv", target: str = "y", data: str = "") -> Path:
-    """A hardcase.toml with f0 a logistic regression, unless ``text`` has an [hpc] of its own."""
+    """A hardcase.toml with f0 a logistic regression and little effort, unless ``text`` says otherwise."""
+    if "[policy]" not in text:
+        text += "\n[policy]\n"
+    if "effort" not in text:
+        text = text.replace("[policy]\n", '[policy]\neffort = "quick"\n')
     hpc = "" if "[hpc]" in text else '[hpc]\nestimator = "LogisticRegression"\n'
     path = folder / "hardcase.toml"
     path.write_text(f'[data]\nfile = "{file}"\ntarget = "{target}"\n{data}\n{hpc}{text}')
@@ -158,5 +141,5 @@ def legacy_toml(
     costs = "".join(f'[[sensor]]\nname = "{s}"\ncost = {c}\n' for s, c in (("a", 2), ("b", 4), ("c", 8)))
     path = folder / name
     data = '[data]\nfile = "data.csv"\ntarget = "y"\nseed = 9\n'
-    path.write_text(f"{data}[cost.uplink]\nper_request = 30\n[hpc]\n{hpc}\n{costs}")
+    path.write_text(f'{data}[policy]\neffort = "quick"\n[cost.uplink]\nper_request = 30\n[hpc]\n{hpc}\n{costs}')
     return path

@@ -11,22 +11,11 @@ from typing import Any
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["DEFAULT_METHODS", "METHODS", "SIZES", "Config", "SensorConfig", "check_method", "check_size", "read_config"]
+from .effort import effort_of
+
+__all__ = ["DEFAULT_METHODS", "SIZES", "Config", "SensorConfig", "check_size", "read_config"]
 
 DEFAULT_METHODS = ("auto",)
-METHODS = (
-    "auto",
-    "adapt-gbrt",
-    "static",
-    "cascade",
-    "adapt-lin",
-    "adapt-lstsq",
-    "greedy-miser",
-    "l1",
-    "budget-prune",
-    "dag",
-    "lp-tree",
-)
 SIZES = ("auto", "small", "large")
 MAX_CONFIG_BYTES = 1_000_000
 MAX_COST = 1e9
@@ -41,7 +30,7 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "sensor": {"name": str, "features": list, "cost": (int, float)},
     "hpc": {"estimator": str, "params": dict, "table": str, "name": str},
     "lpc": {"tflite": str, "sensors": list},
-    "policy": {"methods": list, "size": str},
+    "policy": {"methods": list, "size": str, "effort": str},
 }
 
 
@@ -75,8 +64,9 @@ class Config:
     legacy_name: str = ""
     own_model: Path | None = None  # a .tflite to be an LPC
     own_sensors: tuple[str, ...] = ()  # whose readings it takes
-    methods: tuple[str, ...] = DEFAULT_METHODS
+    methods: tuple[str, ...] = DEFAULT_METHODS  # names as they stand; ``methods.check_method`` knows them
     size: str = "auto"  # of low-cost models, one of SIZES
+    effort: str = "normal"  # how much is tried, one of ``effort.EFFORTS``
 
 
 def read_config(path: str | Path, *, seed: int | None = None) -> Config:
@@ -131,10 +121,11 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
     out.update(_hpc(path, hpc))
     out.update(_lpc(path, _section(path, tree, "lpc")))
     if "methods" in policy:
-        out["methods"] = tuple(check_method(f"{path}: [policy]", m) for m in policy["methods"])
-        if not out["methods"]:
-            raise InputError(f"{path}: [policy] methods is empty; name at least one of {', '.join(METHODS)}")
+        out["methods"] = tuple(policy["methods"])
+        if not out["methods"] or not all(isinstance(name, str) for name in out["methods"]):
+            raise InputError(f'{path}: [policy] methods is {policy["methods"]!r}; name at least one, such as "auto"')
     out["size"] = check_size(f"{path}: [policy]", policy.get("size", "auto"))
+    out["effort"] = effort_of(f"{path}: [policy]", policy.get("effort", "normal")).name
     names = [s.name for s in out["sensors"]]
     if len(set(names)) != len(names):
         raise InputError(f"{path}: the sensor {next(n for n in names if names.count(n) > 1)!r} stands twice")
@@ -218,31 +209,14 @@ def _sensor(path: Path, entry: Any) -> SensorConfig:
     )
 
 
-def check_method(where: str, name: Any) -> str:
-    """The method's name, if it is one.
-
-    Raises
-    ------
-    InputError
-        It is none; the nearest is said.
-    """
-    return _check_name(where, "method", name, METHODS)
-
-
 def check_size(where: str, name: Any) -> str:
     """The name of a size of low-cost models, if it is one.
 
     Raises
     ------
     InputError
-        It is none; the nearest is said.
+        No size has that name.
     """
-    return _check_name(where, "size", name, SIZES)
-
-
-def _check_name(where: str, what: str, name: Any, known: tuple[str, ...]) -> str:
-    if name not in known:
-        near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-        raise InputError(f"{where} names the {what} {name!r}; {hint}")
+    if name not in SIZES:
+        raise InputError(f"{where} names the size {str(name)[:80]!r}; use one of {', '.join(SIZES)}")
     return str(name)

@@ -14,6 +14,7 @@ from hardcase_edge.program.readings import request_bytes
 
 from .config import MAX_COST, check_size
 from .dtypes import check_declared, declared, held
+from .effort import Effort, effort_of
 from .problem import MIN_ROWS, Problem, Rows, scaled
 from .split import stratified
 
@@ -48,6 +49,7 @@ def make_problem(
     forward_cost: float,
     seed: int,
     size: str = "auto",
+    effort: str | Effort = "normal",
 ) -> Problem:
     """A problem of training and validation rows (3 to 1, by class), f0's probabilities still zero.
 
@@ -56,16 +58,16 @@ def make_problem(
     X : (n, n_features), NaN for missing; a whole number may be so by chance, so no column is declared i32
     y : (n,) class index
     weight : (n,) above 0
-    sensors, costs, forward_cost, size : as of ``PolicyClassifier``
+    sensors, costs, forward_cost, size, effort : as of ``PolicyClassifier``
 
     Raises
     ------
     ValueError
         Sensors or costs do not fit the columns, or no row is left for validation.
     InputError
-        No device could run what is trained on so much, or no size has that name.
+        No device could run what is trained on so much, or no size or effort has that name.
     """
-    size = check_size("the parameter size", size)
+    size, tried = check_size("the parameter size", size), effort_of("the parameter effort", effort)
     split = stratified(y, seed, (0, 1, 0, 0))
     if len(y) < MIN_ROWS or not (split == 1).any():
         raise ValueError(
@@ -84,7 +86,7 @@ def make_problem(
         Rows(X[rows], y[rows], np.zeros((len(rows), n_classes)), rows, weight[rows])
         for rows in (np.flatnonzero(split == k) for k in range(3))
     )
-    return Problem(features, bought, uplink, n_classes, train, valid, test, seed, size_name=size)
+    return Problem(features, bought, uplink, n_classes, train, valid, test, seed, size_name=size, effort=tried)
 
 
 def _sensors(

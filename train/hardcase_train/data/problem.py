@@ -9,6 +9,8 @@ import numpy as np
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import Feature, Sensor, Uplink
 
+from .effort import NORMAL, Effort
+
 __all__ = ["MAX_CLASSES", "MIN_ROWS", "N_FOLDS", "Problem", "Rows", "Subset", "scaled"]
 
 MAX_CLASSES = 200
@@ -68,6 +70,7 @@ class Problem:
     seed: int = 0
     calibration: Rows | None = None
     size_name: str = "auto"  # of low-cost models, one of ``config.SIZES``
+    effort: Effort = NORMAL  # how much methods try
 
     def with_hpc(self, proba: np.ndarray) -> Problem:
         """The same problem, f0's probabilities (n, n_classes) taken by the rows' numbers in the source."""
@@ -88,10 +91,19 @@ class Problem:
         """The sensors that a request carries readings of: what forwarding buys."""
         return tuple(sorted({int(s) for s in self.sensor_of[list(self.uplink.features)]}))
 
+    def sensor_costs(self, size: int = 1) -> np.ndarray:
+        """(n_sensors,) what each sensor costs for an item of this size, in the user's unit."""
+        return np.array([to_unit(cost) for cost in Meter(self, size).sensor_costs])
+
     @property
     def forward_cost(self) -> float:
-        """What a case costs that is forwarded, in the user's unit."""
+        """What a forwarded case costs, in the user's unit."""
         return to_unit(Meter(self).total(self.hpc_sensors, 1))
+
+    @property
+    def cost_unit(self) -> float:
+        """The cost of the most expensive case, in the user's unit; 1 where nothing costs anything."""
+        return max(self.forward_cost, float(self.sensor_costs().sum())) or 1.0
 
     @property
     def dtypes(self) -> tuple[str, ...]:

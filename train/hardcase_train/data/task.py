@@ -17,6 +17,7 @@ from hardcase_edge.program.readings import request_bytes
 
 from .config import Config
 from .dtypes import check_declared, declared, held
+from .effort import effort_of
 from .hpc import N_FOLDS, fit_hpc, make_hpc, out_of_fold, probabilities
 from .legacy_hpc import read_legacy
 from .problem import MAX_CLASSES, MIN_ROWS, Problem, Rows, scaled
@@ -42,15 +43,21 @@ class Task:
     table: Table
 
 
-def make_task(config: Config, *, quiet: bool = True) -> Task:
-    """Read the table, split it, declare sensors and fit f0; ``quiet``: no progress bar on stderr.
+def make_task(config: Config, *, quiet: bool = True, table: Table | None = None, model: Any = None) -> Task:
+    """Read the table, split it, declare sensors and fit f0.
+
+    Parameters
+    ----------
+    quiet : no progress bar on stderr
+    table : the data, where it is not ``config.file``
+    model : f0, an unfitted estimator, where it is not the one that ``config`` names
 
     Raises
     ------
     InputError
         The table does not fit the configuration.
     """
-    whole = read_table(config.file)
+    whole = read_table(config.file) if table is None else table
     y, classes = target_classes(whole, config.target)
     split = _split(whole, config, y)
     weight = _weights(whole, config, split)
@@ -70,22 +77,38 @@ def make_task(config: Config, *, quiet: bool = True) -> Task:
     uplink = _uplink(config, features, tuple(range(len(features))) if legacy is None else legacy.carried(train))
     check_declared(features, sensors, uplink)
     if legacy is None:
-        hpc, said = _fitted(config, (X, y, weight), index, len(classes), quiet)
+        hpc, said = _fitted(config, model, (X, y, weight), index, len(classes), quiet)
     else:
         hpc, said = legacy, legacy.split(index)
     parts = [Rows(X[rows], y[rows], p, rows, weight[rows]) for rows, p in zip(index, said, strict=True)]
     unused = parts[CALIBRATION] if len(parts) > CALIBRATION else None
     problem = Problem(
-        features, sensors, uplink, len(classes), parts[0], parts[1], parts[2], config.seed, unused, config.size
+        features,
+        sensors,
+        uplink,
+        len(classes),
+        parts[0],
+        parts[1],
+        parts[2],
+        config.seed,
+        unused,
+        config.size,
+        effort_of("[policy]", config.effort),
     )
     return Task(problem, table.names, names, classes, _windows(table, names), hpc, config, table)
 
 
 def _fitted(
-    config: Config, rows: tuple[np.ndarray, ...], index: list[np.ndarray], n_classes: int, quiet: bool
+    config: Config,
+    model: Any,
+    rows: tuple[np.ndarray, ...],
+    index: list[np.ndarray],
+    n_classes: int,
+    quiet: bool,
 ) -> tuple[Any, list[np.ndarray]]:
     """f0 fitted to the training rows, and its probabilities of every part's rows: out-of-fold on training rows."""
-    model = make_hpc(config.estimator, config.params, config.seed)
+    if model is None:
+        model = make_hpc(config.estimator, config.params, config.seed)
     X, y, weight = rows
     train, *others = index
     with tqdm(total=1 + N_FOLDS, desc="f0", disable=quiet, leave=False) as bar:

@@ -1,1 +1,74 @@
-"""The methods, a room for each paper; no room imports another."""
+"""The methods, a room for each paper; no room imports another.
+
+A new method is a folder here and one line in ``METHODS``. The order is that of a sweep: methods whose settings take
+longest begin first.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from hardcase_edge.errors import InputError
+
+from ..estimator import MethodClassifier, PolicyClassifier
+from .adapt.gbrt import AdaptGBRT
+from .adapt.greedy_miser import GreedyMiser
+from .adapt.l1_baseline import L1Baseline
+from .adapt.least_squares import AdaptLstsq
+from .adapt.linear import AdaptLin
+from .adapt.stages import StagedAdaptGBRT
+from .baselines.cascade import ConfidenceCascade
+from .baselines.static import StaticSubset
+from .graph.dag import DagClassifier
+from .graph.lp_tree import LpTree
+from .prune.pruned_forest import BudgetPrunedForest
+
+__all__ = ["AUTO", "BASELINES", "ESTIMATORS", "METHODS", "check_method", "register_method"]
+
+AUTO = "auto"  # not a method: a sweep picks among all
+_CLASSES: tuple[type[MethodClassifier], ...] = (
+    ConfidenceCascade,
+    AdaptLin,
+    AdaptLstsq,
+    L1Baseline,
+    BudgetPrunedForest,
+    DagClassifier,
+    StagedAdaptGBRT,
+    StaticSubset,
+    GreedyMiser,
+    LpTree,
+)
+METHODS = {cls.method.name: cls for cls in _CLASSES}
+BASELINES = tuple(name for name, cls in METHODS.items() if cls.method.is_baseline)  # no result is shown without them
+ESTIMATORS: dict[str, type[PolicyClassifier]] = {"AdaptGBRT": AdaptGBRT, **{cls.__name__: cls for cls in _CLASSES}}
+
+
+def register_method(cls: type[MethodClassifier]) -> type[MethodClassifier]:
+    """Make a method of one's own known to sweeps by its name; usable as a class decorator.
+
+    Raises
+    ------
+    ValueError
+        Another method has that name.
+    """
+    name = cls.method.name
+    if name == AUTO or METHODS.get(name, cls).__qualname__ != cls.__qualname__:
+        raise ValueError(f"a method named {name!r} exists; give {cls.__name__}.method another name")
+    METHODS[name] = ESTIMATORS[cls.__name__] = cls
+    return cls
+
+
+def check_method(where: str, name: Any) -> str:
+    """The method's name, if it is one.
+
+    Raises
+    ------
+    InputError
+        No method has that name; the message names the nearest.
+    """
+    if name == AUTO or name in METHODS:
+        return str(name)
+    near = difflib.get_close_matches(str(name), [AUTO, *METHODS], n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]!r}?" if near else f"methods are {', '.join([AUTO, *METHODS])}"
+    raise InputError(f"{where} names the method {str(name)[:80]!r}; {hint}")

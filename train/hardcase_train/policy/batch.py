@@ -33,6 +33,7 @@ from hardcase_edge.program.definition import (
 )
 
 from .codes import affine_codes
+from .quality import ACCURACY
 from .tournament import play
 from .tree_scores import add_tree
 
@@ -61,9 +62,9 @@ class Outcome:
         return Outcome(*(np.concatenate([getattr(p, f.name) for p in parts])[order] for f in fields(Outcome)))
 
     def summary(self, y: np.ndarray, weight: np.ndarray | None = None) -> dict[str, float]:
-        """Accuracy, mean cost and forward rate, each row as ``weight`` (n,) counts it, all alike unless given."""
+        """Quality, mean cost and forward rate, each row as ``weight`` (n,) counts it, all alike unless given."""
         return {
-            "accuracy": float(np.average(self.label == y, weights=weight)),
+            "quality": ACCURACY(y, self.label, weight),
             "cost": float(np.average(self.cost, weights=weight)),
             "forward_rate": float(np.average(self.forwarded, weights=weight)),
         }

@@ -23,7 +23,7 @@ from .compile import Policy
 
 __all__ = ["Figures", "Point", "best_points", "with_test"]
 
-Figures = dict[str, float]  # accuracy, cost (user's unit), forward_rate; on judged rows also loss_se, local_*
+Figures = dict[str, float]  # quality, cost (user's unit), forward_rate; on judged rows also loss_se, local_*
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ def best_points(points: Sequence[Point]) -> list[Point]:
     """
     out: list[Point] = []
     most = surest = -np.inf
-    for point in sorted(points, key=lambda p: (p.valid["cost"], -p.valid["accuracy"], p.valid["loss_se"])):
-        accuracy = point.valid["accuracy"]
-        sure = accuracy - point.valid["loss_se"]
-        if accuracy > most or sure > surest:
+    for point in sorted(points, key=lambda p: (p.valid["cost"], -p.valid["quality"], p.valid["loss_se"])):
+        quality = point.valid["quality"]
+        sure = quality - point.valid["loss_se"]
+        if quality > most or sure > surest:
             out.append(point)
-        most, surest = max(most, accuracy), max(surest, sure)
+        most, surest = max(most, quality), max(surest, sure)
     return out
 
 

@@ -17,6 +17,7 @@ from hardcase_edge.program.definition import Node, Program
 from ..data.problem import N_FOLDS, Problem
 from .batch import Batch, Outcome
 from .compile import Part
+from .quality import ACCURACY
 
 __all__ = ["Judge", "Trained"]
 
@@ -74,13 +75,13 @@ class Judge:
         return Batch(program, self.X, [t.scores for t in trained])
 
     def summary(self, outcome: Outcome) -> dict[str, float]:
-        """Weighted accuracy, mean cost, forward rate, and the standard error of the loss of accuracy against f0.
+        """Weighted quality, mean cost, forward rate, and the standard error of the loss against f0's.
 
         And shares of the rows answered locally, 0 where there are none: ``local_error``, ``local_worse`` (wrong where
         f0 is right), ``local_better`` (right where f0 is wrong).
         """
         right, f0_right = outcome.label == self.y, self.hpc_label == self.y
-        lost = f0_right.astype(float) - right
+        lost = ACCURACY.loss(self.y, outcome.label) - ACCURACY.loss(self.y, self.hpc_label)
         away = self.weight * (lost - np.average(lost, weights=self.weight))
         local = self.weight * ~outcome.forwarded
         shares = {"local_error": ~right, "local_worse": f0_right & ~right, "local_better": right & ~f0_right}

@@ -16,16 +16,15 @@ import numpy as np
 
 from ..data.problem import Subset
 from ..policy.error_model import chance_wrong, cloud_chance
+from ..policy.prices import prices
 from .subset_search import SubsetSearch
 from .thresholds import Choices, Meeting, mean_value, priced_cuts
 
-__all__ = ["MAX_STAGES", "Chains"]
+__all__ = ["Chains"]
 
-MAX_STAGES = 12
-PRICE = 0.2  # error for the price of forwarding, at which orders are compared
+PRICE = 0.2  # error for the cost unit, at which orders are compared
 SPREAD = (0.25, 1.0, 4.0)  # times that: prices at one of which a stage must be of use
 REACH = 14  # sensors at the front of an order that are moved
-MAX_PROBES = 400  # classifiers that a climb may train
 
 Order = tuple[int, ...]
 
@@ -39,7 +38,7 @@ class Chains:
         self._weight = judge.weight[rows]
         self._cloud_cost = np.full(len(rows), judge.problem.forward_cost)
         self._cloud_wrong = cloud_chance(judge.hpc[rows], judge.y[rows], self._weight)
-        self._price = PRICE / (judge.problem.forward_cost or 1.0)
+        (self._price,) = prices(judge.problem, 1, PRICE, PRICE)
         self._meetings: dict[Subset, Meeting] = {}
 
     @cached_property
@@ -50,7 +49,7 @@ class Chains:
     @cached_property
     def climbed(self) -> list[Subset]:
         """The chain of the order that moves and swaps lead to from the best greedy one."""
-        order, most = self._greedy(), self.search.n_probes + MAX_PROBES
+        order, most = self._greedy(), self.search.n_probes + self.search.problem.effort.max_probes
         least, is_better = self._value(order), True
         while is_better:
             is_better = False
@@ -72,10 +71,12 @@ class Chains:
         return mean_value(choices, priced_cuts(choices, self._price), self._price)
 
     def _stages(self, order: Order) -> list[Subset]:
-        """The prefixes of use at some price, at most a dozen."""
+        """The prefixes of use at some price, at most as many as the effort allows."""
         choices, sets = self._choices(order), _prefixes(order)
         used = sorted({k for times in SPREAD for k in priced_cuts(choices, times * self._price)}) or [len(sets) - 1]
-        keep = np.unique(np.linspace(0, len(used) - 1, min(MAX_STAGES, len(used))).round().astype(int))
+        keep = np.unique(
+            np.linspace(0, len(used) - 1, min(self.search.problem.effort.max_stages, len(used))).round().astype(int)
+        )
         return [sets[used[k]] for k in keep]
 
     def _choices(self, order: Order) -> Choices:

@@ -1,8 +1,9 @@
-"""A staged policy: nested sensor sets, each with a model of its own, and cuts that say where a row ends.
+"""Staged policies (early exit): nested sensor sets, each with a model of its own, and cuts that say where a row leaves.
 
 Stage k buys what its set lacks. It answers if the margin of its low-cost model is wide enough, or if its gate (where
 it has one) calls the row easy; otherwise the next stage goes on, and behind the last is the cloud. The confidence
-cascade and ADAPT with several stages are both this; they differ in how stages are trained and how cuts are chosen.
+cascade, graphs of nested sets and ADAPT in stages are all this: they differ in how the models of their stages are
+trained and in the rule by which a stage answers (``rules``).
 """
 
 from __future__ import annotations
@@ -27,20 +28,19 @@ from ..policy.losses import class_outputs
 from ..policy.selection import Judge, Trained
 from .thresholds import Choices, Cut, Cuts, Meeting, expected
 
-__all__ = ["Staged"]
+__all__ = ["StagedPolicy"]
 
 
 Rated = tuple[float, float, dict[str, Any], Cuts]
 
 
-class Staged:
+class StagedPolicy:
     """Stages run once on the judged rows: what becomes of a row that ends at each of them, or is forwarded.
 
     Parameters
     ----------
     chain : sensor sets, smaller ones first, none twice; those of a policy's cuts nested
     models : one per set: class scores first, then the gate's score if it has a gate
-    met : per stage, the stages whose margins its chances know beside its own; None: no other's
 
     Attributes
     ----------
@@ -54,9 +54,7 @@ class Staged:
         judge: Judge,
         chain: Sequence[Subset],
         models: Sequence[Trained],
-        met: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        self.met = met
         self.judge, self.chain, self.models = judge, list(chain), list(models)
         self.width = class_outputs(judge.problem.n_classes)
         everything = tuple(sorted({s for subset in chain for s in subset}))
@@ -75,16 +73,20 @@ class Staged:
 
     @cached_property
     def choices(self) -> Choices:
-        """What the judged rows meet at each stage, errors calibrated."""
+        """What the judged rows meet at each stage, with calibrated chances of an error.
+
+        A stage's chances know its gate's score and the margins of the smaller sets: a row comes to a stage because
+        those before it were not sure. docs/math.md (64).
+        """
         judge = self.judge
         meetings = []
         for k, (stop, gate) in enumerate(zip(self.stops, self.gates, strict=True)):
             right = stop.label == judge.y
-            known = gate if self.met is None else self._margins(self.met[k], right)
-            meetings.append(
-                Meeting(stop.margin, gate, chance_wrong(stop.margin, known, right, judge.weight), stop.cost)
-            )
-        every = None if self.met is None else self._margins(range(len(self.chain)), judge.hpc_label == judge.y)
+            smaller = [t for t in range(k) if set(self.chain[t]) < set(self.chain[k])]
+            known = [part for part in (gate, self._margins(smaller, right)) if part is not None]
+            wrong = chance_wrong(stop.margin, np.column_stack(known) if known else None, right, judge.weight)
+            meetings.append(Meeting(stop.margin, gate, wrong, stop.cost))
+        every = self._margins(range(len(self.chain)), judge.hpc_label == judge.y)
         cloud = cloud_chance(judge.hpc, judge.y, judge.weight, every)
         return Choices(meetings, cloud, self.forwarded.cost, judge.weight)
 

@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 import numpy as np
 from joblib import Parallel, delayed
 
-from hardcase_edge.program.cost import to_unit
-
 from ..data.problem import N_FOLDS, Subset
 from ..policy.batch import margins_of
 from ..policy.losses import log_probability
@@ -59,7 +57,7 @@ class SubsetSearch:
     def __post_init__(self) -> None:
         p = self.problem = self.judge.problem
         self.size = size_of(p)
-        self.costs = np.array([max(to_unit(s.cost[0]), 1e-9) for s in p.sensors])
+        self.costs = np.maximum(p.sensor_costs(), 1e-9)
         seen = self.judge.fold >= N_FOLDS // 2 if self.judge.is_crossed else np.ones(len(p.train.y), dtype=bool)
         self.probe_train = _sample(np.flatnonzero(seen), self.size.probe_rows, p.seed)
         judged = np.ones(len(self.judge.y), dtype=bool)

@@ -1,8 +1,8 @@
-"""The method ``auto``: which families are worth a whole sweep, by a race on few rows.
+"""The method ``auto``: choose methods by a race on few rows, as the first rung of successive halving.
 
-ADAPT-GBRT and both baselines always are, and graph policies where sensors are many: on chains they take no longer than
-the cascade. Another family is where its runners, on few training rows, save something that theirs do not: where the
-front of all becomes cheaper by its points. The judged rows decide.
+Methods marked "always" are taken: ADAPT-GBRT, both baselines and graphs of sensor sets. One marked "raced" is taken
+where its runners, trained on a subsample, lower the cost of the Pareto front that those of the others make; the judged
+rows decide.
 """
 
 from __future__ import annotations
@@ -11,46 +11,36 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..methods.graph.dag import has_few
+from ..methods import METHODS
 from ..policy.front import Figures, Point
 from .halving import savings
-from .methods import settings_of
-from .rungs import Job, Ladder
+from .rungs import Job, Ladder, settings_of
 
-__all__ = ["DEFAULT", "families"]
+__all__ = ["chosen_methods"]
 
-DEFAULT = ("adapt-gbrt", "static", "cascade")
-OTHERS = ("greedy-miser", "budget-prune", "l1", "adapt-lin", "dag")  # adapt-lstsq is near the last and slower: by name
-RUNNERS = {  # of each family's grid; whole paths of the linear ones, so one of them is enough
-    "adapt-gbrt": slice(1, None, 4),
-    "static": slice(0, None, 3),
-    "cascade": slice(0, 1),
-    "greedy-miser": slice(1, None, 2),
-    "budget-prune": slice(1, 2),
-    "l1": slice(0, 1),
-    "adapt-lin": slice(1, 2),
-    "dag": slice(0, 1),
-}
 RACE_ROWS = 400  # about so many training rows
-WORTH = 0.05  # mean logarithm of cost: a family enters if it makes the front about so much cheaper
+WORTH = 0.05  # mean logarithm of cost: a method enters if it makes the front about so much cheaper
 
 
-def families(ladder: Ladder, hpc: Figures, run: Callable[[Sequence[Job], str], list[list[Point]]]) -> tuple[str, ...]:
+def chosen_methods(
+    ladder: Ladder, hpc: Figures, run: Callable[[Sequence[Job], str], list[list[Point]]]
+) -> tuple[str, ...]:
     """The methods that a sweep should take, those that always are the first.
 
     Parameters
     ----------
-    hpc : f0's ``accuracy`` and ``cost``
+    hpc : f0's ``quality`` and ``cost``
     run : trains jobs; their points
     """
+    always, raced = (tuple(m for m, cls in METHODS.items() if cls.method.auto == how) for how in ("always", "raced"))
+    if not ladder.problem.effort.races:
+        return always
     rung = max(1, round(len(ladder.problem.train.y) / RACE_ROWS))
-    always = DEFAULT if has_few(ladder.problem) else (*DEFAULT, "dag")
-    others = tuple(m for m in OTHERS if m not in always)
-    jobs = [Job(s, rung) for m in (*always, *others) for s in settings_of(m, ladder.at(1))[RUNNERS[m]]]
-    saved = {m: np.zeros(1) for m in (*always, *others)}  # at least nothing
+    jobs = [Job(s, rung) for m in (*always, *raced) for s in settings_of(m, ladder)[METHODS[m].method.runners]]
+    saved = {m: np.zeros(1) for m in (*always, *raced)}  # at least nothing
     for job, points in zip(jobs, run(jobs, "race"), strict=True):
-        mine = job.setting.method
-        saved[mine] = np.maximum(saved[mine], savings(points, hpc["accuracy"], hpc["cost"]))
+        method = job.setting.method
+        saved[method] = np.maximum(saved[method], savings(points, hpc["quality"], hpc["cost"]))
     base = np.max([saved[m] for m in always], axis=0)
-    gain = {m: float(np.maximum(saved[m] - base, 0).mean()) for m in others}
-    return (*always, *(m for m in others if gain[m] > WORTH))
+    gain = {m: float(np.maximum(saved[m] - base, 0).mean()) for m in raced}
+    return (*always, *(m for m in raced if gain[m] > WORTH))

@@ -17,21 +17,21 @@ __all__ = ["FEW_SETTINGS", "MIN_ROWS", "RUNG", "climbers", "savings"]
 RUNG = 4  # the first rung trains on one row in so many; then all rows
 MIN_ROWS = 10_000  # of training: below, a rung saves no time, and few rows say too little
 FEW_SETTINGS = 4  # below, all of them climb
-LOSSES = (0.0, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)  # of accuracy, below the reference
+LOSSES = (0.0, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)  # of quality, below the reference
 LEAST = 1e-3  # of the cost of f0 for every case: cheaper counts no more
 
 
-def savings(points: Sequence[Point], accuracy: float, cost: float) -> np.ndarray:
+def savings(points: Sequence[Point], quality: float, cost: float) -> np.ndarray:
     """Logarithm of how many times cheaper than ``cost`` the cheapest point is at each of LOSSES, from 0, (n_losses,).
 
     Parameters
     ----------
-    accuracy : that the losses are below
+    quality : that the losses are below
     cost : of f0 for every case, in the user's unit
     """
     out = np.zeros(len(LOSSES))
     for k, loss in enumerate(LOSSES):
-        fit = [p.valid["cost"] for p in points if p.valid["accuracy"] >= accuracy - loss - 1e-12]
+        fit = [p.valid["cost"] for p in points if p.valid["quality"] >= quality - loss - 1e-12]
         if fit and cost > 0:
             out[k] = max(0.0, -np.log(max(min(fit) / cost, LEAST)))
     return out
@@ -46,10 +46,10 @@ def climbers(found: Sequence[Sequence[Point]], hpc: dict[str, float]) -> list[in
     Parameters
     ----------
     found : per setting its points
-    hpc : ``accuracy`` and ``cost`` of f0 on the rows that the points were judged on
+    hpc : ``quality`` and ``cost`` of f0 on the rows that the points were judged on
     """
-    best = max((p.valid["accuracy"] for points in found for p in points), default=0.0)
-    saved = np.array([savings(points, min(best, hpc["accuracy"]), hpc["cost"]) for points in found])
+    best = max((p.valid["quality"] for points in found for p in points), default=0.0)
+    saved = np.array([savings(points, min(best, hpc["quality"]), hpc["cost"]) for points in found])
     left = list(range(len(found)))
     chosen: list[int] = []
     reached = np.zeros(len(LOSSES))

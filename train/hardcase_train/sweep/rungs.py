@@ -11,12 +11,13 @@ import numpy as np
 
 from ..data.problem import Problem, Rows
 from ..data.split import stratified
+from ..method import Setting
+from ..methods import METHODS
 from ..policy.front import Point
 from ..policy.selection import Judge
 from ..stages.subset_search import SubsetSearch
-from .methods import Setting, run_setting
 
-__all__ = ["ALL", "Job", "Ladder", "run_job"]
+__all__ = ["ALL", "Job", "Ladder", "run_job", "settings_of"]
 
 ALL = 1  # the rung of all rows
 
@@ -58,8 +59,14 @@ class Ladder:
 
 def run_job(ladder: Ladder, job: Job) -> list[Point]:
     """The setting's points on its rung; below the last only figures count, and policies are left out."""
-    points = run_setting(ladder.at(job.rung), job.setting)
+    method = METHODS[job.setting.method]
+    points = method.run(ladder.at(job.rung), job.setting.params)
     return points if job.rung == ALL else [replace(p, policy=None) for p in points]
+
+
+def settings_of(method: str, ladder: Ladder) -> list[Setting]:
+    """The method's grid for the ladder's problem, on all rows."""
+    return [Setting(method, params) for params in METHODS[method].grid(ladder.at(ALL))]
 
 
 def _take(rows: Rows, kept: np.ndarray) -> Rows:

@@ -11,20 +11,18 @@ from dataclasses import dataclass
 
 from tqdm import tqdm
 
-from ..methods.graph.dag import has_few
+from ..method import Setting
+from ..methods import AUTO, METHODS
+from ..methods.baselines.static import StaticSubset
 from ..policy.front import Point, best_points
 from ..stages.nested_sets import Chains
-from .auto import families
+from .auto import chosen_methods
 from .executors import Pool
 from .halving import FEW_SETTINGS, MIN_ROWS, RUNG, climbers
 from .job_cache import Kept
-from .methods import Setting, settings_of
-from .rungs import ALL, Job, Ladder, run_job
+from .rungs import ALL, Job, Ladder, run_job, settings_of
 
 __all__ = ["Sweep"]
-
-SUBSETS = ("static", "cascade", "adapt-gbrt", "dag", "auto")  # they ask the search over sensor subsets
-SWEPT_WHOLE = ("static", "cascade", "budget-prune")  # their settings are few, or sets of sensors that are all wanted
 
 
 @dataclass(frozen=True)
@@ -49,19 +47,18 @@ class Sweep:
 
         Parameters
         ----------
-        methods : of ``config.METHODS``; "auto" stands for those that ``auto.families`` picks
+        methods : of ``methods.METHODS``; "auto" stands for those that ``auto.chosen_methods`` picks
         """
-        if set(methods) & set(SUBSETS):
-            self._walk("dag" in methods)
+        if any(m == AUTO or METHODS[m].method.searches_subsets for m in methods):
+            self._search_subsets()
         chosen = self._chosen(methods)
-        grids = {m: settings_of(m, self.ladder.at(1)) for m in chosen}
-        grids = self._halved(grids)
-        jobs = [Job(setting) for m in sorted(grids, key=_longest) for setting in grids[m]]
-        found = self.run(jobs)
+        order = [m for m in METHODS if m in chosen]  # those that take longest first
+        grids = self._halved({m: settings_of(m, self.ladder) for m in order})
+        jobs = [Job(setting) for settings in grids.values() for setting in settings]
         by_method: dict[str, list[Point]] = {m: [] for m in chosen}
-        for job, points in zip(jobs, found, strict=True):
+        for job, points in zip(jobs, self.run(jobs), strict=True):
             by_method[job.setting.method] += points
-        return [p for m in chosen for p in _kept_of(m, by_method[m])]
+        return [p for m in chosen for p in _front_of(m, by_method[m])]
 
     def run(self, jobs: Sequence[Job], title: str = "sweep") -> list[list[Point]]:
         """The points of each job; those kept from an earlier run are not run again."""
@@ -80,42 +77,34 @@ class Sweep:
 
     def _chosen(self, methods: Sequence[str]) -> list[str]:
         """The methods by name, each once, in their order; "auto" resolved."""
-        if "auto" not in methods:
+        if AUTO not in methods:
             return list(dict.fromkeys(methods))
-        others = families(self.ladder, self.hpc.valid, self.run)
-        return list(dict.fromkeys(x for m in methods for x in (others if m == "auto" else [m])))
+        automatic = chosen_methods(self.ladder, self.hpc.valid, self.run)
+        return list(dict.fromkeys(x for m in methods for x in (automatic if m == AUTO else [m])))
 
-    def _walk(self, climbs: bool) -> None:
+    def _search_subsets(self) -> None:
         """The search over sensor subsets, one step after another, is done here, before the jobs that share it."""
-        search = self.ladder.at(ALL)
         with tqdm(total=1, desc="subsets", disable=self.quiet, leave=False) as bar:
-            chains = search.once(Chains)
-            _ = chains.climbed if climbs and not has_few(search.problem) else chains.greedy
+            _ = self.ladder.at(ALL).once(Chains).climbed
             bar.update(1)
 
     def _halved(self, grids: dict[str, list[Setting]]) -> dict[str, list[Setting]]:
         """The settings that climb to the last rung."""
-        tried = {m: g for m, g in grids.items() if m not in SWEPT_WHOLE and len(g) >= FEW_SETTINGS}
+        tried = {m: g for m, g in grids.items() if METHODS[m].method.is_halved and len(g) >= FEW_SETTINGS}
         if len(self.ladder.problem.train.y) < MIN_ROWS or not tried:
             return grids
-        found = iter(self.run([Job(s, RUNG) for g in tried.values() for s in g], "first rung"))
+        trained = iter(self.run([Job(s, RUNG) for g in tried.values() for s in g], "first rung"))
         out = dict(grids)
         for method, grid in tried.items():
-            points = [next(found) for _ in grid]
+            points = [next(trained) for _ in grid]
             out[method] = [grid[k] for k in climbers(points, self.hpc.valid)]
         return out
 
 
-def _longest(method: str) -> int:
-    """Jobs that take longest begin first."""
-    order = ("cascade", "adapt-lin", "adapt-lstsq", "l1", "budget-prune")
-    return order.index(method) if method in order else len(order)
-
-
-def _kept_of(method: str, points: list[Point]) -> list[Point]:
-    """The best by validation; of fixed sets also the one of all sensors, for comparison."""
+def _front_of(method: str, points: list[Point]) -> list[Point]:
+    """The best on judged rows; of fixed sets also the one of all sensors, for comparison."""
     best = best_points(points)
-    if method != "static":
+    if method != StaticSubset.method.name:
         return best
-    everything = max(points, key=lambda p: len(p.params["sensors"]))
-    return best if everything in best else [*best, everything]
+    largest = max(points, key=lambda p: (len(p.params["sensors"]), p.valid["quality"]))
+    return best if largest in best else [*best, largest]

@@ -9,10 +9,12 @@ import numpy as np
 from hardcase_edge.program.definition import Answer, Forward, Slice
 
 from ..data.problem import Problem
+from ..methods import METHODS
 from ..policy.compile import compile_program
-from ..policy.front import Point, with_test
+from ..policy.front import Point, best_points, with_test
 from ..policy.losses import ClassLoss
 from ..policy.selection import Judge
+from ..stages.subset_search import SubsetSearch
 from ..trees.binning import Bins
 from ..trees.boosting import Ensemble
 from .executors import Pool, n_threads, open_pool
@@ -20,7 +22,7 @@ from .job_cache import Kept
 from .rungs import Ladder
 from .sweep import Sweep
 
-__all__ = ["hpc_point", "learn"]
+__all__ = ["hpc_point", "learn", "points_of"]
 
 
 def learn(
@@ -36,7 +38,7 @@ def learn(
 
     Parameters
     ----------
-    methods : of ``config.METHODS``
+    methods : of ``methods.METHODS``, or "auto"
     quiet : bool
         No progress bars on stderr.
     pool : where jobs run; threads of this machine unless given
@@ -58,3 +60,10 @@ def hpc_point(judge: Judge) -> Point:
     program = compile_program(problem, [Ensemble(Bins(()), np.empty(0, dtype=np.int64), base)], nodes)
     figures = judge.summary(judge.run(program, []))
     return with_test(problem, [Point("hpc", {}, figures, {}, program)])[0]
+
+
+def points_of(method: str, judge: Judge) -> list[Point]:
+    """The points that the judged rows keep over all settings of a method, one after another on this thread."""
+    search, run = SubsetSearch(judge, 1), METHODS[method].run
+    points = [point for params in METHODS[method].grid(search) for point in run(search, params)]
+    return with_test(judge.problem, best_points(points))

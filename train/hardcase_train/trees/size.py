@@ -52,6 +52,8 @@ def size_of(problem: Problem) -> Size:
 
     "auto" is large from ``MANY_ROWS`` training rows on; below, boosted trees are small, and there may be forests.
     """
-    if problem.size_name == "auto":
-        return LARGE if len(problem.train.y) >= MANY_ROWS else replace(SMALL, forest=FOREST)
-    return {"small": SMALL, "large": LARGE}[problem.size_name]
+    is_large = problem.size_name == "large" or (problem.size_name == "auto" and len(problem.train.y) >= MANY_ROWS)
+    size, effort = LARGE if is_large else SMALL, problem.effort
+    forest = replace(FOREST, n_trees=effort.forest_trees) if problem.size_name == "auto" and not is_large else None
+    n_trees, probe_trees = (max(1, round(effort.tree_share * n)) for n in (size.n_trees, size.probe_trees))
+    return replace(size, n_trees=n_trees, probe_trees=probe_trees, forest=forest)

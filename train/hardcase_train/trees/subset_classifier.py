@@ -18,9 +18,14 @@ from .boosting import Ensemble, TreeSettings, boost
 from .forest import ForestSettings, fit_forest, forest_ensemble
 from .size import size_of
 
-__all__ = ["FOREST", "TREES", "Learner", "fit_classifier", "fit_drawn", "make_learner"]
+__all__ = ["FOREST", "TREES", "Learner", "classifier_kinds", "fit_classifier", "fit_drawn", "make_learner"]
 
 TREES, FOREST = "trees", "forest"  # kinds
+
+
+def classifier_kinds(problem: Problem) -> tuple[str, ...]:
+    """The kinds of classifier that the problem's size offers: every method on sensor subsets tries each."""
+    return (TREES,) if size_of(problem).forest is None else (FOREST, TREES)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,6 @@ from ...policy.selection import Judge, Trained
 
 __all__ = ["NEVER", "Gated", "adapt_nodes", "gated_points", "path_points"]
 
-FORWARD_RATES = (0.0, 0.003, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7)
-
 
 class Gated(Protocol):
     """A fitted gate and low-cost model: class scores first, the gate's score last, and the sensors they read."""
@@ -81,8 +79,9 @@ def _sweep(judge: Judge, method: str, model: Gated, params: dict[str, Any], gate
     here = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, NEVER, -NEVER))
     there = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, -NEVER, NEVER))
     gate, margin = scores[:, -1], margins_of(scores[:, :-1])
-    belows = dict.fromkeys(_threshold(margin, 1 - rate) for rate in FORWARD_RATES)
-    aboves = dict.fromkeys([-NEVER, *(_threshold(gate, rate) for rate in FORWARD_RATES[1:])])
+    rates = problem.effort.forward_rates
+    belows = dict.fromkeys(_threshold(margin, 1 - rate) for rate in rates)
+    aboves = dict.fromkeys([-NEVER, *(_threshold(gate, rate) for rate in rates[1:])])
     pairs = [(above, below) for above in aboves for below in belows]
     points = []
     for above, below in pairs + [(_threshold(gate, rate), NEVER) for rate in gate_rates]:

@@ -15,8 +15,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from hardcase_edge.program.cost import to_unit
-
 from ...data.problem import Problem
 from ...estimator import Limits, PolicyClassifier
 from ...policy.front import Point
@@ -97,7 +95,7 @@ class AdaptGBRT(PolicyClassifier):
         n = len(rows.y)
         if forward is None:
             forward = -np.log(np.maximum(rows.hpc[np.arange(n), rows.y], FLOOR))
-        costs = np.array([to_unit(s.cost[0]) for s in problem.sensors])
+        costs = problem.sensor_costs()
         model = Twin(problem, bins, codes, np.arange(n), self.gamma * costs)
         fold = judge.fold if judge.is_crossed else judge.fold % 2  # twins then serve the q-step alone
         twins = [

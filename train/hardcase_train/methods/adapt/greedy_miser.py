@@ -11,22 +11,23 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from hardcase_edge.program.cost import to_unit
-
-from ...estimator import Limits, PolicyClassifier
+from ...estimator import Limits, MethodClassifier
+from ...method import Method, Params
 from ...policy.answers import answer_point
 from ...policy.front import Point
 from ...policy.selection import Judge
+from ...stages.subset_search import SubsetSearch
 from ...trees.binning import Bins, make_bins
 from ...trees.boosting import Ensemble, TreeSettings
 from ...trees.size import size_of
 from .gbrt import Twin
+from .stages import gammas
 
 __all__ = ["GreedyMiser"]
 
 
 @dataclass(eq=False, repr=False)
-class GreedyMiser(PolicyClassifier):
+class GreedyMiser(MethodClassifier):
     """A boosted low-cost model, without gate.
 
     Parameters
@@ -48,7 +49,20 @@ class GreedyMiser(PolicyClassifier):
     gamma: float = 0.0
     n_trees: int = 80
     settings: TreeSettings | None = None
+    method: ClassVar[Method] = Method(name="greedy-miser", colour="#27ae60", auto="raced", runners=slice(1, None, 2))
     _limits: ClassVar[Limits] = {"gamma": (0, np.inf), "n_trees": (1, np.inf)}
+
+    @classmethod
+    def grid(cls, search: SubsetSearch) -> list[Params]:
+        """ADAPT's gammas, and as many trees as its first round and alternations grow."""
+        effort = search.problem.effort
+        n_trees = effort.gate_trees * (1 + effort.gate_rounds)
+        return [{"gamma": gamma, "n_trees": n_trees} for gamma in gammas(search.problem)]
+
+    @classmethod
+    def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
+        """The one point of a model."""
+        return cls(**params).points(search.judge)
 
     def points(self, judge: Judge) -> list[Point]:
         """The one policy: buy what the trees read, and answer."""
@@ -61,7 +75,7 @@ class GreedyMiser(PolicyClassifier):
         problem, settings = judge.problem, self.settings or size_of(judge.problem).model
         bins = bins or make_bins(problem.train.X, problem.dtypes, settings.max_bins)
         codes = bins.transform(problem.train.X)
-        prices = self.gamma * np.array([to_unit(s.cost[0]) for s in problem.sensors])
+        prices = self.gamma * problem.sensor_costs()
         model = Twin(problem, bins, codes, np.arange(len(problem.train.y)), prices)
         model.boost(None, settings, self.n_trees)
         self.sensors_ = model.sensors()

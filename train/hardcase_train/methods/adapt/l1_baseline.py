@@ -7,22 +7,24 @@ solved to its end; nothing is learned jointly, which is what the baseline is the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 
-from hardcase_edge.program.cost import to_unit
-
 from ...data.problem import Problem
-from ...estimator import Limits, PolicyClassifier
+from ...estimator import Limits, MethodClassifier
 from ...linear.part import GATE_RATES, LinearRows, judged, linear_rows
 from ...linear.proximal import Groups, minimise
 from ...linear.standardise import make_standard
+from ...method import Method, Params
 from ...policy.front import Point
 from ...policy.losses import ClassLoss, class_outputs, log_probability
 from ...policy.selection import Judge
-from .gate_thresholds import gated_points
+from ...stages.subset_search import SubsetSearch
+from .gate_thresholds import gated_points, path_points
+from .linear_paths import Fitted, gamma_path
 
 __all__ = ["L1Baseline", "weight_groups"]
 
@@ -30,13 +32,12 @@ __all__ = ["L1Baseline", "weight_groups"]
 def weight_groups(problem: Problem, gamma: float, n_outputs: int) -> Groups:
     """Every weight a group of its own, at gamma times its sensor's cost: the L1 norm."""
     n = len(problem.features)
-    costs = np.array([to_unit(s.cost[0]) for s in problem.sensors])
-    price = np.repeat(gamma * costs[problem.sensor_of], n_outputs)
+    price = np.repeat(gamma * problem.sensor_costs()[problem.sensor_of], n_outputs)
     return Groups(np.arange(n * n_outputs).reshape(n, n_outputs), price)
 
 
 @dataclass(eq=False, repr=False)
-class L1Baseline(PolicyClassifier):
+class L1Baseline(MethodClassifier):
     """Class scores first, the gate's score (the log odds that f1 is wrong) last.
 
     Parameters
@@ -57,7 +58,26 @@ class L1Baseline(PolicyClassifier):
 
     gamma: float = 0.0
     l2: float = 1e-4
+    method: ClassVar[Method] = Method(name="l1", colour="#a569bd", auto="raced")
     _limits: ClassVar[Limits] = {"gamma": (0, np.inf), "l2": (0, np.inf)}
+
+    @classmethod
+    def grid(cls, search: SubsetSearch) -> list[Params]:
+        """One setting: the whole path."""
+        return [{}]
+
+    @classmethod
+    def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
+        """The points of all models on the path."""
+        models = list(cls._path(search.judge, gamma_path(search.problem)))
+        return path_points(search.judge, cls.method.name, models, GATE_RATES)
+
+    @classmethod
+    def _path(cls, judge: Judge, gammas: list[float]) -> Iterator[Fitted]:
+        model = None
+        for gamma in gammas:
+            model = cls(gamma=gamma).learn(judge, model)
+            yield model, {"gamma": gamma}
 
     def points(self, judge: Judge) -> list[Point]:
         """Thresholds of gate and margin, swept."""

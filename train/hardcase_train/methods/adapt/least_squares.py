@@ -7,6 +7,7 @@ Nan and Saligrama (2017) name this distance and leave it to a supplement; the st
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numba import njit
@@ -16,6 +17,7 @@ from hardcase_edge.errors import InputError
 
 from ...linear.part import LinearRows
 from ...linear.proximal import SmoothLoss
+from ...method import Method
 from ...policy.losses import ClassLoss, sigmoid
 from .linear import AdaptLin
 
@@ -160,7 +162,7 @@ class AdaptLstsq(AdaptLin):
     """
 
     stiffness: float = 0.125
-    _method = "adapt-lstsq"
+    method: ClassVar[Method] = Method(name="adapt-lstsq", colour="#b7950b")
 
     def _first(self) -> float:
         if not 0 < self.p_full <= 1 or not self.stiffness > 0:

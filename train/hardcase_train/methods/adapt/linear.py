@@ -16,43 +16,26 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy.special import entr
 
-from hardcase_edge.program.cost import to_unit
-
-from ...data.problem import Problem
-from ...estimator import Limits, PolicyClassifier
+from ...estimator import Limits, MethodClassifier
 from ...linear.part import GATE_RATES, LinearRows, judged, linear_rows
 from ...linear.proximal import MAX_STEPS, Groups, SmoothLoss, minimise
 from ...linear.standardise import make_standard
+from ...method import Method, Params
 from ...policy.front import Point
 from ...policy.losses import AdaptLoss, class_outputs
 from ...policy.selection import Judge
-from .gate_thresholds import gated_points
+from ...stages.subset_search import SubsetSearch
+from .gate_thresholds import gated_points, path_points
+from .linear_paths import gamma_path, models_from_nothing, models_from_single, path_grid, sensor_groups
 from .q_step import q_step
 
-__all__ = ["AdaptLin", "sensor_groups", "step_value"]
+__all__ = ["AdaptLin"]
 
 SETTLED = 1e-5  # an alternation that lowers the objective by less, relatively, is the last
 
 
-def sensor_groups(problem: Problem, gamma: float, n_outputs: int) -> Groups:
-    """A group per sensor: its features' weights for all outputs, at gamma times its cost."""
-    costs = np.array([to_unit(s.cost[0]) for s in problem.sensors])
-    return Groups(np.repeat(problem.sensor_of[:, None], n_outputs, axis=1), gamma * costs)
-
-
-def step_value(problem: Problem, rows: LinearRows) -> np.ndarray:
-    """Slope of f1's loss along each sensor's group, per unit of cost, from a model that reads nothing, (n_sensors,).
-
-    The gamma up to which a sensor's weights leave zero as the first: docs/math.md (11).
-    """
-    loss = rows.classes
-    slope, _ = loss.derivatives(np.tile(loss.base(), (len(rows.Z), 1)))
-    groups = sensor_groups(problem, 1.0, loss.n_outputs)
-    return groups.norms(rows.Z.T @ slope / rows.total) / np.maximum(groups.price, 1e-9)
-
-
 @dataclass(eq=False, repr=False)
-class AdaptLin(PolicyClassifier):
+class AdaptLin(MethodClassifier):
     """Gate and low-cost model as one linear model: class scores first, the gate's score last.
 
     Parameters
@@ -88,7 +71,7 @@ class AdaptLin(PolicyClassifier):
     n_steps: int = 20
     l2: float = 1e-4
     is_refitted: bool = True
-    _method = "adapt-lin"
+    method: ClassVar[Method] = Method(name="adapt-lin", colour="#e67e22", auto="raced", runners=slice(1, 2))
     _limits: ClassVar[Limits] = {
         "p_full": (0, 1),
         "gamma": (0, np.inf),
@@ -97,10 +80,22 @@ class AdaptLin(PolicyClassifier):
         "l2": (0, np.inf),
     }
 
+    @classmethod
+    def grid(cls, search: SubsetSearch) -> list[Params]:
+        """A setting per path: from nothing and from single sensors, for every bound of the share that is forwarded."""
+        return path_grid(search.problem)
+
+    @classmethod
+    def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
+        """The points of all models on one path."""
+        judge, gammas = search.judge, gamma_path(search.problem)
+        models = models_from_single if "start" in params else models_from_nothing
+        return path_points(judge, cls.method.name, list(models(cls, judge, gammas, **params)), GATE_RATES)
+
     def points(self, judge: Judge) -> list[Point]:
         """Thresholds of gate and margin, swept."""
         said = {"gamma": self.gamma, "p_full": self.p_full}
-        return gated_points(judge, self._method, self.learn(judge), said, GATE_RATES)
+        return gated_points(judge, self.method.name, self.learn(judge), said, GATE_RATES)
 
     def learn(self, judge: Judge, start: Self | None = None, only: Sequence[int] | None = None) -> Self:
         """Learn from the training rows and f0's out-of-fold probabilities on them.

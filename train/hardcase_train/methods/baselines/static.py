@@ -1,21 +1,22 @@
-"""The first honest baseline: the best fixed set of sensors, answered locally, chosen by validation."""
+"""The first honest baseline: the best fixed set of sensors, answered locally, chosen on the judged rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
-from ...estimator import PolicyClassifier
+from ...estimator import MethodClassifier
+from ...method import Method, Params
 from ...policy.answers import answer_point
 from ...policy.front import Point
-from ...policy.selection import Judge
 from ...stages.subset_search import SubsetSearch
+from ...trees.subset_classifier import classifier_kinds
 
-__all__ = ["StaticSubset", "static_grid", "static_run"]
+__all__ = ["StaticSubset"]
 
 
 @dataclass(eq=False, repr=False)
-class StaticSubset(PolicyClassifier):
+class StaticSubset(MethodClassifier):
     """The fixed set of sensors that the judged rows pick.
 
     Parameters
@@ -25,22 +26,27 @@ class StaticSubset(PolicyClassifier):
     """
 
     n_jobs: int | None = None
+    method: ClassVar[Method] = Method(
+        name="static", colour="#7f8c8d", is_baseline=True, auto="always", runners=slice(0, None, 3), is_halved=False,
+        searches_subsets=True,
+    )  # fmt: skip
 
-    def points(self, judge: Judge) -> list[Point]:
-        """A policy per promising set."""
-        search = SubsetSearch(judge, self.n_jobs or 1)
-        grid = static_grid(search)
-        search.models(tuple(params["sensors"]) for params in grid)  # side by side
-        return [p for params in grid for p in static_run(search, params)]
+    @classmethod
+    def grid(cls, search: SubsetSearch) -> list[Params]:
+        """The promising sets on the greedy paths, the largest first, each with every kind of classifier."""
+        subsets = sorted(search.walked(), key=len, reverse=True)
+        kinds = classifier_kinds(search.problem)
+        return [{"sensors": list(subset), "classifier": kind} for subset in subsets for kind in kinds]
 
+    @classmethod
+    def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
+        """The one point of a set."""
+        subset = tuple(params["sensors"])
+        (model,) = search.models([subset], params["classifier"])
+        return [answer_point(search.judge, cls.method.name, dict(params), subset, model)]
 
-def static_grid(search: SubsetSearch) -> list[dict[str, Any]]:
-    """The promising sets on the greedy paths, the largest first."""
-    return [{"sensors": list(subset)} for subset in sorted(search.walked(), key=len, reverse=True)]
-
-
-def static_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
-    """The one point of a set."""
-    subset = tuple(params["sensors"])
-    (model,) = search.models([subset])
-    return [answer_point(search.judge, "static", {"sensors": list(subset)}, subset, model)]
+    def _settings(self, search: SubsetSearch) -> list[Params]:
+        settings = self.grid(search)
+        for kind in classifier_kinds(search.problem):
+            search.models((tuple(s["sensors"]) for s in settings if s["classifier"] == kind), kind)  # side by side
+        return settings

@@ -16,25 +16,24 @@ import numpy as np
 from hardcase_edge.program.cost import Meter, to_unit
 
 from ...data.problem import Problem
-from ...estimator import Limits, PolicyClassifier
+from ...estimator import Limits, MethodClassifier
 from ...linear.terms import n_terms
+from ...method import Method, Params
 from ...policy.front import Point, best_points
 from ...policy.selection import Judge
 from ...stages.nested_sets import Chains
 from ...stages.subset_cover import find_subsets
 from ...stages.subset_search import SubsetSearch
-from ...trees.size import size_of
-from ...trees.subset_classifier import FOREST, TREES
-from .nested import cut_points, price_list
+from ...trees.subset_classifier import classifier_kinds
+from .nested import graph_prices, nested_points
 from .program import dag_point
 from .reduce import Graph, all_subsets, inclusion, learn_graph, unions
-from .state_classifiers import BANKS, Classifier, cloud_losses, make_bank, stop_losses
+from .state_classifiers import KINDS, Classifier, cloud_losses, make_bank, stop_losses
 from .state_policy import LEARNERS, StatePolicy, learn_state
 from .state_rows import DagRows
 
-__all__ = ["Dag", "DagClassifier", "chains_grid", "dag_grid", "dag_run", "graph_of", "has_few"]
+__all__ = ["Dag", "DagClassifier", "graph_of", "has_few"]
 
-N_PRICES = 16
 STATES = ("greedy", "chains", "all")
 FEW_SENSORS = 5  # of so many every set is a state
 MAX_VALUES = 10**8  # of terms on training rows: 400 megabytes
@@ -46,7 +45,7 @@ class Dag:
 
     Parameters
     ----------
-    bank : one of ``bank.BANKS``
+    classifier : kind of the states' classifiers, one of ``state_classifiers.KINDS``
     learner : of the matches, one of ``state_policy.LEARNERS``
     is_plain : as in the paper: errors are counted, not their chances; no cut on a classifier's margin, and no tree
         gives way to one that sends all rows the same way
@@ -56,7 +55,7 @@ class Dag:
     """
 
     rows: DagRows
-    bank: str = "polynomial"
+    classifier: str = "polynomial"
     learner: str = "polynomial"
     is_plain: bool = False
     n_passes: int = 2
@@ -66,7 +65,7 @@ class Dag:
 
     def __post_init__(self) -> None:
         rows, p = self.rows, self.rows.problem
-        self.classifiers = self.known or make_bank(rows, self.bank, self.n_jobs)
+        self.classifiers = self.known or make_bank(rows, self.classifier, self.n_jobs)
         rows.prepare(self.learner == "polynomial", self.learner == "trees")
         self.margins = [one.margin for one in self.classifiers]
         self.losses = stop_losses(rows, self.classifiers, self.is_plain)
@@ -75,7 +74,6 @@ class Dag:
         self.costs = np.array([spent[t] - spent[s] for s, edges in enumerate(rows.graph.edges) for t in edges])
         asked = np.array([to_unit(meter.total({*s, *p.hpc_sensors}, 1)) for s in states]) - spent
         self.asked, self.cloud = asked, cloud_losses(rows, self.classifiers, self.is_plain)
-        self.unit = max(p.forward_cost if self.forwards else spent.max(), 1e-9)
 
     def learn(self, price: float) -> list[StatePolicy | None]:
         """All states' policies where a unit of cost is worth ``price`` errors."""
@@ -91,9 +89,9 @@ class Dag:
         """The program that a price leads to, with its figures on the judged rows."""
         return dag_point(self.rows, self.classifiers, self.learn(price), {**params, "price": price})
 
-    def points(self, params: dict[str, Any]) -> list[Point]:
-        """The points that the judged rows keep, over prices at which most is bought to those at which nothing is."""
-        return best_points([self.point(p, params) for p in price_list(self.unit, self.spent.tolist(), N_PRICES)])
+    def points(self, params: Params, prices: Sequence[float]) -> list[Point]:
+        """The points that the judged rows keep over prices."""
+        return best_points([self.point(price, params) for price in prices])
 
 
 def graph_of(search: SubsetSearch, how: str, count: int = 0) -> Graph:
@@ -125,75 +123,69 @@ def graph_of(search: SubsetSearch, how: str, count: int = 0) -> Graph:
 
 
 @dataclass(eq=False, repr=False)
-class DagClassifier(PolicyClassifier):
+class DagClassifier(MethodClassifier):
     """A policy on a graph of sensor sets.
 
     Parameters
     ----------
-    bank : "polynomial", "trees", "forest" (size "auto", few rows), "shared" (one polynomial; a state has a part of it)
+    classifier : "polynomial", "trees", "forest" (size "auto", few rows), "shared" (one polynomial; a state has a part)
     learner : of the policies, "polynomial" or "trees"
     degree : of the polynomials, 1 to 3
-    states : "greedy" subsets' unions, "all" sets of at most 8 sensors, or "chains" of nested sets: with both
-        banks of trees and cuts on their margins, of which this is all there is to say
+    states : "greedy" subsets' unions, "all" sets of at most 8 sensors, or "chains": nested sensor sets, with cuts on
+        margins of every kind of trees; ``classifier``, ``learner`` and ``degree`` then say nothing
     n_subsets : whose unions are states, 1 to 8
     n_passes : 1 as in the paper; with more, rows count less in states that they do not come to
     n_jobs : int or None, threads; None is one
     others : those of ``PolicyClassifier``, by name
     """
 
-    bank: str = "polynomial"
+    classifier: str = "polynomial"
     learner: str = "polynomial"
     degree: int = 2
     states: str = "greedy"
     n_subsets: int = 4
     n_passes: int = 2
     n_jobs: int | None = None
+    method: ClassVar[Method] = Method(name="dag", colour="#117a65", auto="always", searches_subsets=True)
     _limits: ClassVar[Limits] = {"degree": (1, 3), "n_subsets": (1, 8), "n_passes": (1, 10)}
+
+    @classmethod
+    def grid(cls, search: SubsetSearch) -> list[Params]:
+        """States of chains with each kind of trees; of a few sensors, also every set with trees or polynomials."""
+        p = search.problem
+        chains = [{"classifier": kind, "subsets": "chains"} for kind in classifier_kinds(p)]
+        if not has_few(p):
+            return chains
+        shape = {"learner": "polynomial", "subsets": "all", "count": 0, "passes": 2}
+        degrees = [d for d in (2, 1) if d == 1 or n_terms(len(p.features), d) * len(p.train.y) <= MAX_VALUES]
+        kinds = [("trees", degrees[0]), *(("polynomial", degree) for degree in degrees)]
+        return [*chains, *({"classifier": kind, "degree": degree, **shape} for kind, degree in kinds)]
+
+    @classmethod
+    def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
+        """The points of one setting over all prices."""
+        if params["subsets"] == "chains":
+            return nested_points(search, graph_of(search, "chains"), params)
+        graph = graph_of(search, params["subsets"], params["count"])
+        rows = DagRows(search.judge, graph, params["degree"])
+        how = {"n_passes": params["passes"], "is_plain": params.get("plain", False)}
+        dag = Dag(rows, params["classifier"], params["learner"], **how, n_jobs=search.n_jobs)
+        return dag.points(params, graph_prices(search, graph, search.problem.effort.n_graph_prices))
 
     def points(self, judge: Judge) -> list[Point]:
         """Policies over prices."""
-        for name, known in (("bank", BANKS), ("learner", tuple(LEARNERS)), ("states", STATES)):
+        for name, known in (("classifier", KINDS), ("learner", tuple(LEARNERS)), ("states", STATES)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} of DagClassifier is {getattr(self, name)!r}, one of {known} is expected")
-        search = SubsetSearch(judge, self.n_jobs or 1)
+        return super().points(judge)
+
+    def _settings(self, search: SubsetSearch) -> list[Params]:
         if self.states == "chains":
-            return [p for params in chains_grid(search.problem) for p in dag_run(search, params)]
-        params = {"bank": self.bank, "learner": self.learner, "degree": self.degree, "subsets": self.states,
-                  "count": self.n_subsets, "passes": self.n_passes}  # fmt: skip
-        return dag_run(search, params)
+            return [params for params in self.grid(search) if params["subsets"] == "chains"]
+        return [{"classifier": self.classifier, "learner": self.learner, "degree": self.degree, "subsets": self.states,
+                 "count": self.n_subsets, "passes": self.n_passes}]  # fmt: skip
 
 
 def has_few(problem: Problem) -> bool:
     """Whether sensors are so few that every set of them is a state."""
     return len(problem.sensors) <= FEW_SENSORS
-
-
-def chains_grid(problem: Problem) -> list[dict[str, Any]]:
-    """States of chains, with each bank of trees that the problem's size has."""
-    return [{"bank": bank, "subsets": "chains"} for bank in (FOREST, TREES) if bank == TREES or size_of(problem).forest]
-
-
-def dag_grid(search: SubsetSearch) -> list[dict[str, Any]]:
-    """Of a few sensors every set is a state, with each bank and degree; of many those of chains are. A setting has all
-    prices.
-    """
-    p = search.problem
-    if not has_few(p):
-        return chains_grid(p)
-    shape = {"learner": "polynomial", "subsets": "all", "count": 0, "passes": 2}
-    degrees = [d for d in (2, 1) if d == 1 or n_terms(len(p.features), d) * len(p.train.y) <= MAX_VALUES]
-    return [
-        {"bank": "trees", "degree": degrees[0], **shape},
-        *({"bank": "polynomial", "degree": d, **shape} for d in degrees),
-    ]
-
-
-def dag_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
-    """The points of one setting over all prices."""
-    if params["subsets"] == "chains":
-        return cut_points(search, graph_of(search, "chains"), params)
-    graph = graph_of(search, params["subsets"], params["count"])
-    rows = DagRows(search.judge, graph, params["degree"])
-    how = {"n_passes": params["passes"], "is_plain": params.get("plain", False)}
-    dag = Dag(rows, params["bank"], params["learner"], **how, n_jobs=search.n_jobs)
-    return dag.points(params)

@@ -17,60 +17,66 @@ import numpy as np
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import THRESHOLD, Acquire, Answer, Branch, Node, Slice
 
-from ...estimator import Limits, PolicyClassifier
+from ...estimator import Limits, MethodClassifier
+from ...method import Method, Params
 from ...policy.answers import answer_node
 from ...policy.compile import compile_program
 from ...policy.front import Point, best_points
 from ...policy.losses import class_outputs
+from ...policy.prices import prices
 from ...policy.selection import Judge, Trained
 from ...stages.subset_search import SubsetSearch
 from .lp_surrogate import FullTree, Solved, full_tree, solve
 from .reduce import all_subsets
-from .state_classifiers import BANKS, make_bank, stop_losses
+from .state_classifiers import KINDS, make_bank, stop_losses
 from .state_rows import DagRows
 
-__all__ = ["LpTree", "lp_grid", "lp_run"]
+__all__ = ["LpTree"]
 
-PRICES = tuple(np.geomspace(0.01, 1.0, 8).tolist())  # error for all sensors
-MAX_ROWS = 400
+LEAST_PRICE, MOST_PRICE = 0.01, 1.0  # errors for the cost unit
 MAX_CELLS = 60_000  # of the program: rows times the decisions' terms
 L1 = 1e-3  # error for a unit of weight, terms of mean square 1
 
 
 @dataclass(eq=False, repr=False)
-class LpTree(PolicyClassifier):
+class LpTree(MethodClassifier):
     """Decisions over every order of at most four sensors, by the linear-programming surrogate.
 
     Parameters
     ----------
-    bank : of the classifiers, one of ``bank.BANKS``
+    classifier : kind of the states' classifiers, one of ``state_classifiers.KINDS``
     degree : of the polynomials, 1 to 3
     others : those of ``PolicyClassifier``, by name
     """
 
-    bank: str = "polynomial"
+    classifier: str = "polynomial"
     degree: int = 1
+    method: ClassVar[Method] = Method(name="lp-tree", colour="#5d6d7e")
     _limits: ClassVar[Limits] = {"degree": (1, 3)}
+
+    @classmethod
+    def grid(cls, search: SubsetSearch) -> list[Params]:
+        """One setting: all prices share the states' classifiers."""
+        full_tree(len(search.problem.sensors))
+        return [{"classifier": "polynomial", "degree": 1}]
+
+    @classmethod
+    def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
+        """The points that the judged rows keep over prices."""
+        tree = full_tree(len(search.problem.sensors))
+        rows = DagRows(search.judge, all_subsets(len(search.problem.sensors)), params["degree"])
+        lp = _Tree(tree, rows, params["classifier"])
+        tried = prices(search.problem, search.problem.effort.n_lp_prices, LEAST_PRICE, MOST_PRICE)
+        return best_points([lp.point(price, params) for price in tried])
 
     def points(self, judge: Judge) -> list[Point]:
         """Policies over prices of cost."""
-        if self.bank not in BANKS:
-            raise ValueError(f"bank of LpTree is {self.bank!r}, one of {BANKS} is expected")
-        return lp_run(SubsetSearch(judge, 1), {"bank": self.bank, "degree": self.degree})
+        if self.classifier not in KINDS:
+            raise ValueError(f"classifier of LpTree is {self.classifier!r}, one of {KINDS} is expected")
+        return super().points(judge)
 
-
-def lp_grid(search: SubsetSearch) -> list[dict[str, Any]]:
-    """One setting: all prices share a bank."""
-    full_tree(len(search.problem.sensors))
-    return [{"bank": "polynomial", "degree": 1}]
-
-
-def lp_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
-    """The points that the judged rows keep over prices."""
-    tree = full_tree(len(search.problem.sensors))
-    rows = DagRows(search.judge, all_subsets(len(search.problem.sensors)), params["degree"])
-    made = _Tree(tree, rows, params["bank"])
-    return best_points([made.point(price, params) for price in PRICES])
+    def _settings(self, search: SubsetSearch) -> list[Params]:
+        return [{"classifier": self.classifier, "degree": self.degree}]
 
 
 class _Tree:
@@ -89,14 +95,14 @@ class _Tree:
     def samples(self) -> list[np.ndarray]:
         """Rows of the program: of the model, then where rows are judged by copies, of each copy."""
         n_terms = sum(len(self.mine[d.state]) for d in self.tree.decisions)
-        most = min(MAX_ROWS, max(1, MAX_CELLS // max(n_terms, 1)))
+        most = min(self.problem.effort.lp_rows, max(1, MAX_CELLS // max(n_terms, 1)))
         order = np.random.default_rng(self.problem.seed).permutation(self.rows.seen.shape[1])
         models = self.rows.seen if self.rows.judge.is_crossed else self.rows.seen[:1]
         return [order[seen[order] > 0][:most] for seen in models]
 
     def point(self, price: float, params: dict[str, Any]) -> Point:
         """The program that a price leads to, with its figures on the judged rows."""
-        losses = self.errors + price / max(self.costs.max(), 1e-9) * self.costs
+        losses = self.errors + price * self.costs
         solved = [self._solve(sample, losses) for sample in self.samples]
         found = {s: self._decisions(s, solved) for s in sorted({d.state for d in self.tree.decisions})}
         scores = np.hstack([np.empty((len(self.errors), 0)), *(unseen for _, unseen in found.values())])

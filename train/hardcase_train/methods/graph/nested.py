@@ -8,76 +8,49 @@ price, and the policy is a staged one (``staged``). docs/math.md (71).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from ...method import Params
 from ...policy.answers import NEVER
 from ...policy.front import Point, best_points
-from ...stages.staged_policy import Staged
+from ...policy.prices import prices
+from ...stages.rules import near_cuts, shortened_cuts
+from ...stages.staged_policy import StagedPolicy
 from ...stages.subset_search import SubsetSearch
-from ...stages.thresholds import Choices, Cut, Cuts, best_way, priced_cuts
+from ...stages.thresholds import Cut, Cuts, best_way
 from .reduce import Graph, learn_graph
 
-__all__ = ["cut_points", "price_list"]
+__all__ = ["graph_prices", "nested_points"]
 
-N_PRICES = 64
-NEAR = 8  # prices
-LEAST_PRICE = 0.01  # error for what the dearest case costs
-MOST_PRICE = 0.5  # error for what the cheapest state costs: few readings save as much
+LEAST_PRICE = 0.01  # errors for what the most expensive case costs
+MOST_PRICE = 0.5  # errors for what the cheapest state costs: few readings save as much
 
 
-def price_list(unit: float, spent: Sequence[float], n: int) -> list[float]:
-    """Errors for a unit of cost, from what buys most to what buys nothing.
+def graph_prices(search: SubsetSearch, graph: Graph, n: int) -> list[float]:
+    """Errors for a unit of cost, from what buys most to what buys nothing."""
+    unit = search.problem.cost_unit
+    spent = [cost for state in graph.states if (cost := search.problem.sensor_costs()[list(state)].sum()) > 0]
+    highest = MOST_PRICE * unit / min(spent) if spent else LEAST_PRICE
+    return prices(search.problem, n, LEAST_PRICE, max(highest, LEAST_PRICE))
+
+
+def nested_points(search: SubsetSearch, graph: Graph, params: Params) -> list[Point]:
+    """The points that the judged rows keep over prices; cuts are learned on these rows.
 
     Parameters
     ----------
-    unit : what the dearest case costs
-    spent : what each state costs
+    params : with the kind of its "classifier"
     """
-    paid = [c for c in spent if c > 0]
-    most = MOST_PRICE / min(paid) if paid else LEAST_PRICE / unit
-    return np.geomspace(LEAST_PRICE / unit, most, n).tolist()
+    staged = StagedPolicy(search.judge, graph.states, search.models(graph.states, params["classifier"]))
+    tried = graph_prices(search, graph, search.problem.effort.n_prices)
+    chains = [priced_way(staged, graph, price) for price in tried]
+    policies = [(price, cuts) for price, chain in zip(tried, chains, strict=True) for cuts in shortened_cuts(chain)]
+    policies += near_cuts(staged.choices, tried, chains)
+    return best_points(staged.best("dag", [({**params, "price": price}, cuts) for price, cuts in policies]))
 
 
-def cut_points(search: SubsetSearch, graph: Graph, params: dict[str, Any]) -> list[Point]:
-    """The points that the judged rows keep over prices; cuts are learned on these rows. ``params``: with its "bank"."""
-    states = graph.states
-    met = [graph.below(s) for s in range(len(states))]
-    staged = Staged(search.judge, states, search.models(states, params["bank"]), met)
-    spent = [search.cost(s) for s in states]
-    prices = price_list(search.problem.forward_cost or max(spent) or 1.0, spent, N_PRICES)
-    ways = [priced_way(staged, graph, p) for p in prices]
-    found = [(p, cuts) for p, way in zip(prices, ways, strict=True) for cuts in _shortened(way)]
-    found += _near(staged.choices, prices, ways)
-    return best_points(staged.best("dag", [({**params, "price": p}, cuts) for p, cuts in found]))
-
-
-def _shortened(cuts: Cuts) -> list[Cuts]:
-    """These, and for each stage those that end with it: no price leads to what lies between two of its policies."""
-    kept = sorted(cuts)
-    ends = [{**{k: cuts[k] for k in kept[:n]}, last: Cut(-NEVER)} for n, last in enumerate(kept)]
-    return [cuts, *ends] if cuts else []
-
-
-def _near(choices: Choices, prices: Sequence[float], ways: Sequence[Cuts]) -> list[tuple[float, Cuts]]:
-    """The stages of each way, cut for the prices around those that lead to it: another way is better there, by little,
-    and between the two nothing would be.
-    """
-    led: dict[tuple[int, ...], list[int]] = {}
-    for i, way in enumerate(ways):
-        led.setdefault(tuple(sorted(way)), []).append(i)
-    out = []
-    for kept, places in led.items():
-        mine = replace(choices, stages=[choices.stages[k] for k in kept])
-        for price in prices[max(places[0] - NEAR, 0) : places[-1] + NEAR + 1]:
-            cuts = {kept[k]: cut for k, cut in priced_cuts(mine, price).items()}
-            out += [(price, cuts)] if cuts else []
-    return out
-
-
-def priced_way(staged: Staged, graph: Graph, price: float) -> Cuts:
+def priced_way(staged: StagedPolicy, graph: Graph, price: float) -> Cuts:
     """The stages that rows come to where a unit of cost is worth ``price`` errors; none where all are forwarded."""
     choices = staged.choices
     losses = np.column_stack([stage.wrong for stage in choices.stages])
@@ -94,7 +67,7 @@ def priced_way(staged: Staged, graph: Graph, price: float) -> Cuts:
     return _followed(staged, graph, ways)
 
 
-def _followed(staged: Staged, graph: Graph, ways: Sequence[tuple[float, int]]) -> Cuts:
+def _followed(staged: StagedPolicy, graph: Graph, ways: Sequence[tuple[float, int]]) -> Cuts:
     """The cuts of the states that rows come to and end in, from the first on."""
     cuts: Cuts = {}
     here, s = np.ones(len(staged.choices.weight), dtype=bool), 0

@@ -28,10 +28,9 @@ from ...trees.boosting import ensemble_scores
 from ...trees.subset_classifier import FOREST, TREES, Learner, make_learner
 from .state_rows import DagRows
 
-__all__ = ["BANKS", "Classifier", "cloud_losses", "make_bank", "stop_losses"]
+__all__ = ["KINDS", "Classifier", "cloud_losses", "make_bank", "stop_losses"]
 
-BANKS = ("polynomial", TREES, FOREST, "shared")
-RIDGES = (0.3, 3.0, 30.0, 300.0)  # over the number of rows; the best for the last state serves all
+KINDS = ("polynomial", TREES, FOREST, "shared")
 SHARED_RIDGE = 3.0
 N_HIDDEN = 4  # times that a row is shown to the shared classifier, each time as another state sees it
 
@@ -141,11 +140,12 @@ def _ridge(rows: DagRows) -> float:
     design = rows.design.part(mine)
     label = np.broadcast_to(y, rows.seen[1:].shape)
     losses = []
-    for ridge in RIDGES:
+    ridges = rows.problem.effort.ridges  # the best for the last state serves all
+    for ridge in ridges:
         coef = logistic(design, label, rows.seen[1:] * rows.weight, k, ridge / len(y))
         scores = rows.own(np.concatenate([np.zeros((1, k, len(y)), np.float32), _scores(coef, design.values)]))
         losses.append(np.average(_log_loss(scores, y), weights=rows.weight))
-    return RIDGES[int(np.argmin(losses))] / len(y)
+    return ridges[int(np.argmin(losses))] / len(y)
 
 
 def _log_loss(scores: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from joblib import Parallel, delayed
 
-from hardcase_edge.program.cost import to_unit
-
 from ...data.problem import N_FOLDS, Problem
-from ...estimator import PolicyClassifier
+from ...estimator import MethodClassifier
+from ...method import Method, Params
 from ...policy.answers import answer_node
 from ...policy.front import Point, best_points
+from ...policy.prices import prices
 from ...policy.selection import Judge
 from ...stages.subset_search import SubsetSearch
 from ...trees.binning import Bins, make_bins
@@ -22,15 +22,13 @@ from ...trees.forest import ForestSettings, fit_forest, forest_ensemble
 from .budget_prune import BudgetPrune
 from .lazy_program import lazy_program
 
-__all__ = ["FORESTS", "PRICES", "BudgetPrunedForest", "forest_points", "prune_grid", "prune_run"]
+__all__ = ["BudgetPrunedForest", "forest_points"]
 
-# with all features to choose from, trees share sensors and prune well; with a few, they differ and err less together
-FORESTS = (ForestSettings(3), ForestSettings(8), ForestSettings(12), ForestSettings(12, max_features=0.3))
-PRICES = (0.0, 0.03, 0.1, 0.2, 0.3, 0.4, 0.6, 1.0, 3.0, 10.0)  # errors, as a share of rows, for all sensors together
+LEAST_PRICE, MOST_PRICE = 0.03, 10.0  # errors, as a share of rows, for the cost unit
 
 
 @dataclass(eq=False, repr=False)
-class BudgetPrunedForest(PolicyClassifier):
+class BudgetPrunedForest(MethodClassifier):
     """A forest pruned under sensor costs, the size and price that the judged rows pick; never forwards.
 
     Parameters
@@ -40,21 +38,31 @@ class BudgetPrunedForest(PolicyClassifier):
     """
 
     n_jobs: int | None = None
+    method: ClassVar[Method] = Method(
+        name="budget-prune", colour="#6e2c00", auto="raced", runners=slice(1, 2), is_halved=False
+    )
+
+    @classmethod
+    def grid(cls, search: SubsetSearch) -> list[Params]:
+        """A setting per forest, the largest first; all prices belong to one setting.
+
+        With all features to choose from, trees share sensors and prune well; with a few, they differ and err less
+        together.
+        """
+        forests = reversed(search.problem.effort.prune_forests)
+        return [{"trees": n_trees, "max_features": max_features} for n_trees, max_features in forests]
+
+    @classmethod
+    def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
+        """The points of one forest."""
+        return forest_points(search.judge, ForestSettings(params["trees"], max_features=params["max_features"]))
 
     def points(self, judge: Judge) -> list[Point]:
-        """A policy per forest and price."""
-        found = Parallel(n_jobs=self.n_jobs or 1, prefer="threads")(delayed(forest_points)(judge, f) for f in FORESTS)
-        return best_points([p for points in found for p in points])
-
-
-def prune_grid(search: SubsetSearch) -> list[dict[str, Any]]:
-    """A setting per forest, the largest first; its prices are all of one setting."""
-    return [{"trees": f.n_trees, "max_features": f.max_features} for f in reversed(FORESTS)]
-
-
-def prune_run(search: SubsetSearch, params: dict[str, Any]) -> list[Point]:
-    """The points of one forest."""
-    return forest_points(search.judge, ForestSettings(params["trees"], max_features=params["max_features"]))
+        """The best of all forests, which grow side by side."""
+        search = SubsetSearch(judge, 1)
+        jobs = (delayed(self.run)(search, params) for params in self.grid(search))
+        fronts = Parallel(n_jobs=self.n_jobs or 1, prefer="threads")(jobs)
+        return best_points([point for points in fronts for point in points])
 
 
 def forest_points(judge: Judge, settings: ForestSettings) -> list[Point]:
@@ -77,9 +85,8 @@ def forest_points(judge: Judge, settings: ForestSettings) -> list[Point]:
 
 
 def _prices(problem: Problem) -> list[float]:
-    """``PRICES`` for a unit of cost."""
-    total = sum(to_unit(s.cost[0]) for s in problem.sensors) or 1.0
-    return [price / total for price in PRICES]
+    """None first; errors for a unit of cost."""
+    return [0.0, *prices(problem, max(1, problem.effort.n_prune_prices - 1), LEAST_PRICE, MOST_PRICE)]
 
 
 def _pruned(
@@ -88,7 +95,7 @@ def _pruned(
     """A forest of these training rows, pruned for every price."""
     train = problem.train
     mine, y, weights = np.ascontiguousarray(codes[:, rows]), train.y[rows], train.weight[rows]
-    costs = np.array([to_unit(s.cost[0]) for s in problem.sensors])
+    costs = problem.sensor_costs()
     trees = fit_forest(mine, y, problem.n_classes, weights, settings, problem.seed)
     forest = BudgetPrune(trees, mine, y, weights, problem.sensor_of, costs, problem.seed)
     return [forest_ensemble(bins, trees, forest.prune(price)) for price in _prices(problem)]

@@ -1,0 +1,111 @@
+"""Effort: how much a search tries, from a first look to the last tenth of a per cent.
+
+Each constant that decides how long training takes stands here, with its unit and its reason. What a model may become
+(its size on the device) is not effort: that is ``trees.size``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hardcase_edge.errors import InputError
+
+__all__ = ["EFFORTS", "NORMAL", "QUICK", "THOROUGH", "Effort", "effort_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much every method tries; the defaults are those of "normal".
+
+    Prices and gammas lie between bounds that each method states in errors (or loss) for the problem's cost unit
+    (``policy.prices``); here stands how many of them are tried.
+    """
+
+    name: str
+    tree_share: float = 1.0  # of the boosted trees that the model's size has
+    forest_trees: int = 64  # per forest; the votes of fewer are coarser
+    max_stages: int = 12  # of a chain of nested sensor sets
+    max_probes: int = 400  # small classifiers that the climb over orders of sensors may train
+    levels: tuple[float, ...] = (
+        0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995,
+    )  # confidences at which a cascade's stages answer  # fmt: skip
+    n_prices: int = 64  # at which nested sets are cut; where they are few, the front has gaps
+    n_gate_prices: int = 28  # at which gated stages are cut
+    n_graph_prices: int = 16  # at which a graph of all sensor sets is learned; each learns every state anew
+    n_gammas: int = 7  # penalties on sensors in boosting, none included
+    p_fulls: tuple[float, ...] = (0.02, 0.15)  # bounds of the share of rows that q forwards
+    forward_rates: tuple[float, ...] = (
+        0.0, 0.003, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7,
+    )  # shares of rows at which thresholds of gate and margin are tried  # fmt: skip
+    gate_rounds: int = 3  # alternations between q and a gate with its model
+    gate_trees: int = 20  # boosted in each of them; GreedyMiser has as many as a first round and those together
+    n_linear_gammas: int = 8  # along a path of linear models
+    n_linear_starts: int = 2  # single sensors that a path begins from, beside nothing
+    linear_p_fulls: tuple[float, ...] = (0.05, 0.2, 0.6)
+    prune_forests: tuple[tuple[int, float], ...] = ((3, 1.0), (8, 1.0), (12, 1.0), (12, 0.3))  # trees, max_features
+    n_prune_prices: int = 10
+    n_lp_prices: int = 8
+    lp_rows: int = 400  # of a linear program, whose time grows faster than they do
+    ridges: tuple[float, ...] = (0.3, 3.0, 30.0, 300.0)  # of polynomial classifiers, over the number of rows
+    races: bool = True  # whether ``auto`` also tries methods that are seldom worth a whole sweep
+
+
+NORMAL = Effort(name="normal")
+QUICK = Effort(
+    name="quick",
+    tree_share=0.4,
+    forest_trees=24,
+    max_stages=6,
+    max_probes=60,
+    levels=(0.7, 0.8, 0.9, 0.95, 0.98),
+    n_prices=24,
+    n_gate_prices=8,
+    n_graph_prices=5,
+    n_gammas=3,
+    p_fulls=(0.15,),
+    forward_rates=(0.0, 0.01, 0.03, 0.1, 0.3),
+    gate_rounds=1,
+    gate_trees=10,
+    n_linear_gammas=4,
+    n_linear_starts=1,
+    linear_p_fulls=(0.2,),
+    prune_forests=((4, 1.0),),
+    n_prune_prices=4,
+    n_lp_prices=2,
+    lp_rows=60,
+    ridges=(3.0,),
+    races=False,
+)
+THOROUGH = Effort(
+    name="thorough",
+    max_probes=1200,
+    n_prices=128,
+    n_gate_prices=56,
+    n_graph_prices=32,
+    n_gammas=13,
+    p_fulls=(0.01, 0.02, 0.05, 0.15, 0.4),
+    gate_rounds=5,
+    n_linear_gammas=16,
+    n_linear_starts=4,
+    linear_p_fulls=(0.02, 0.05, 0.1, 0.2, 0.4, 0.6),
+    prune_forests=((3, 1.0), (8, 1.0), (12, 1.0), (12, 0.3), (24, 1.0), (24, 0.3)),
+    n_prune_prices=20,
+    n_lp_prices=16,
+    lp_rows=800,
+)
+EFFORTS = {effort.name: effort for effort in (QUICK, NORMAL, THOROUGH)}
+
+
+def effort_of(where: str, name: object) -> Effort:
+    """The effort of this name, one of ``EFFORTS``; an ``Effort`` is itself.
+
+    Raises
+    ------
+    InputError
+        No effort has that name.
+    """
+    if isinstance(name, Effort):
+        return name
+    if not isinstance(name, str) or name not in EFFORTS:
+        raise InputError(f"{where} names the effort {str(name)[:80]!r}; use one of {', '.join(EFFORTS)}")
+    return EFFORTS[name]

@@ -1,0 +1,26 @@
+"""Prices: what a unit of cost is worth in errors, from the cheapest policies to the most accurate."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..data.problem import Problem
+
+__all__ = ["prices"]
+
+
+def prices(problem: Problem, n: int, lowest: float, highest: float) -> list[float]:
+    """Geometric prices, rising: errors (or loss) for a unit of cost.
+
+    Parameters
+    ----------
+    n : how many, from 1
+    lowest, highest : above 0, errors (or loss) for ``problem.cost_unit``, the cost of the most expensive case
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> [f"{price:.5f}" for price in prices(SimpleNamespace(cost_unit=200.0), 3, 0.01, 1.0)]
+    ['0.00005', '0.00050', '0.00500']
+    """
+    return (np.geomspace(lowest, highest, n) / problem.cost_unit).tolist()

@@ -1,0 +1,42 @@
+"""Quality: how good answers are. One signature for every measure, and the one that fronts are made by.
+
+A measure is a loss, one number a row, 0 for the best answer; quality is 1 minus its weighted mean, so 1 is best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["ACCURACY", "Quality"]
+
+
+@dataclass(frozen=True)
+class Quality:
+    """A measure of answers.
+
+    name : of the quality, as reports print it
+    loss : from labels y (n,) and answers (n,) to one loss a row, (n,) float64 from 0
+    """
+
+    name: str
+    loss: Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+    def __call__(self, y: np.ndarray, answer: np.ndarray, weight: np.ndarray | None = None) -> float:
+        """1 minus the weighted mean loss; ``weight`` (n,), one for each row unless given.
+
+        Examples
+        --------
+        >>> ACCURACY(np.array([0, 1, 2, 2]), np.array([0, 1, 1, 2]))
+        0.75
+        """
+        return float(1.0 - np.average(self.loss(y, answer), weights=weight))
+
+
+def _error(y: np.ndarray, answer: np.ndarray) -> np.ndarray:
+    return (np.asarray(y) != np.asarray(answer)).astype(np.float64)
+
+
+ACCURACY = Quality("accuracy", _error)
