@@ -22,35 +22,27 @@ import numpy as np
 from learning_cases import CASES, Case, problem_of, split_of
 from learning_page import PAGE, page, picked_runs, table
 
-from hardcase_train.data.problem import Problem
-from hardcase_train.methods.graph.dag import dag_grid, dag_run
-from hardcase_train.policy.front import Point, with_test
-from hardcase_train.policy.selection import Judge
-from hardcase_train.stages.subset_search import SubsetSearch
-from hardcase_train.sweep.executors import n_threads
 from hardcase_train.sweep.train import learn
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-FIGURES = (("valid", ("accuracy", "cost", "forward_rate", "loss_se")), ("test", ("accuracy", "cost", "forward_rate")))
+FIGURES = (("valid", ("quality", "cost", "forward_rate", "loss_se")), ("test", ("quality", "cost", "forward_rate")))
 
 
 def run_seed(case: Case, seed: int, methods: Sequence[str]) -> dict[str, Any]:
-    """The figures of each method's points, FIGURES end to end; "hpc" is f0's one point."""
+    """Each method's points: FIGURES end to end, then the parameters; "hpc" is f0's one point."""
     problem = problem_of(case, seed)
-    points = learn(problem, tuple(m for m in methods if m != "dag"), quiet=True)
-    if "dag" in methods:
-        points += with_test(problem, graph_points(problem))
     out: dict[str, Any] = {name: [] for name in ("hpc", *methods)}
-    for p in points:
-        out[p.method].append([round(getattr(p, rows)[key], 6) for rows, keys in FIGURES for key in keys])
+    for p in learn(problem, tuple(methods), quiet=True):
+        figures = [round(getattr(p, rows)[key], 6) for rows, keys in FIGURES for key in keys]
+        out[p.method].append([*figures, _brief(p.params)])
     return out
 
 
-def graph_points(problem: Problem) -> list[Point]:
-    """``dag`` on the chains of nested sets, as ``hardcase train`` has it where sensors are many."""
-    search = SubsetSearch(Judge(problem), n_threads(None))
-    return [p for params in dag_grid(search) for p in dag_run(search, params)]
+def _brief(params: dict[str, Any]) -> dict[str, Any]:
+    """How a point was made, without the sets and cuts that make it large."""
+    plain = {k: v for k, v in params.items() if isinstance(v, str | int | float)}
+    return plain | {f"n_{k}": len(params[k]) for k in ("stages", "sensors") if k in params}
 
 
 def save_splits(cases: list[str], seeds: int, path: Path) -> None:

@@ -37,7 +37,7 @@ def picks_of(case: Case, run: dict[str, Any]) -> dict[str, Any]:
 def _points(run: dict[str, Any], method: str) -> list[Point]:
     out = []
     for figures in run[method]:
-        valid, test = Measured(*figures[:4]), Measured(*figures[4:])
+        valid, test = Measured(*figures[:4]), Measured(*figures[4:7])
         out.append(Point(method, {}, valid, test, ""))
     return out
 

@@ -7,9 +7,8 @@ A run that was stopped goes on where it was: finished seeds are in the JSON; ``-
 
 For each target and seed: split, train, pick on the judged rows as ``hardcase export --max-loss 0.005`` does, report on
 test rows. Rows of the table: f0, each method picked by itself, and "hardcase", picked among all of METHODS; where no
-policy of a method is good enough on the judged rows, f0 is picked, and the row says in how many seeds. Beside them, and
-never picked by "hardcase": the cascade with a forest at each stage, as "dag" may have. Intervals are 95 % (Student's t
-over the seeds) of the paired difference to f0.
+policy of a method is good enough on the judged rows, f0 is picked, and the row says in how many seeds. The JSON keeps
+the parameters of every pick. Intervals are 95 % (Student's t over the seeds) of the paired difference to f0.
 """
 
 from __future__ import annotations
@@ -23,21 +22,13 @@ from typing import Any
 from hardcase.training import seeds
 from hardcase.training.seeds import picked, summarise
 from hardcase_train.data.config import read_config
-from hardcase_train.data.problem import Problem
 from hardcase_train.data.task import make_task
-from hardcase_train.methods.baselines.cascade import cascade_grid, cascade_run
-from hardcase_train.policy.front import Point, with_test
-from hardcase_train.policy.selection import Judge
-from hardcase_train.stages.subset_search import SubsetSearch
-from hardcase_train.sweep.executors import n_threads
 from hardcase_train.sweep.train import learn
-from hardcase_train.trees.subset_classifier import FOREST
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
 TARGETS = ("cooler_condition_pct", "valve_condition_pct", "pump_leakage", "accumulator_bar", "stable_flag")
 METHODS = ("static", "cascade", "adapt-gbrt", "dag")
-CONTROL = "cascade of forests"
 MAX_LOSS = 0.005
 RATIO = 0.9  # of the cheaper baseline's cost, to reach
 DAG_RATIO = 0.85  # the same by "dag"
@@ -48,8 +39,8 @@ Written by `make bench-learning` (`benchmarks/rig.py`). For each target and seed
 extremely randomised trees), every method trained; policies are picked on the judged rows as
 `hardcase export --max-loss 0.005` does ([how](../decisions/judged-rows.md)), and these are their figures on test rows.
 Where no policy of a method is good enough on the judged rows, f0 is picked. `hardcase` is picked among all methods.
-`cascade of forests` is no method: it is the cascade with the same forests at its stages that `dag` may have
-([why](../decisions/forest-bank.md)), and says how much of what `dag` saves is due to them. Intervals are 95 %, over
+Every method has the kinds of classifier that the problem's size offers: forests and boosted trees.
+Intervals are 95 %, over
 seeds, of the paired difference.
 """
 
@@ -57,17 +48,7 @@ seeds, of the paired difference.
 def run_seed(target: str, seed: int) -> dict[str, dict[str, Any]]:
     """Test figures of each row of the table, by name."""
     task = make_task(replace(read_config(EXAMPLE, seed=seed), target=target))
-    unit, points = task.config.unit, learn(task.problem, METHODS, quiet=True)
-    control = [p for p in points if p.method == "hpc"] + forest_cascade(task.problem)
-    rows = picked(unit, points, MAX_LOSS)
-    return {**rows, CONTROL: picked(unit, control, MAX_LOSS)[CONTROL]}
-
-
-def forest_cascade(problem: Problem) -> list[Point]:
-    """The cascade's points with a forest at each stage."""
-    search = SubsetSearch(Judge(problem), n_threads(None))
-    points = cascade_run(search, {**cascade_grid(search)[0], "bank": FOREST})
-    return with_test(problem, [replace(p, method=CONTROL) for p in points])
+    return picked(task.config.unit, learn(task.problem, METHODS, quiet=True), MAX_LOSS)
 
 
 def table(target: str, rows: dict[str, dict[str, Any]], n_seeds: int) -> str:
@@ -84,7 +65,7 @@ def verdict(good: dict[str, dict[str, Any]]) -> str:
     """Our rows beside the cheaper baseline, of those that are near enough to f0."""
     theirs = [r["cost"] for n, r in good.items() if n in ("static", "cascade")]
     if not theirs:
-        return f"No baseline is that near. {_beside(good)}"
+        return "No baseline is that near."
     said = [
         f"{name} costs {good[name]['cost'] / min(theirs):.2f} of the cheaper baseline, to reach: {ratio}."
         if name in good
@@ -92,14 +73,7 @@ def verdict(good: dict[str, dict[str, Any]]) -> str:
         for name, ratio in (("hardcase", RATIO), ("dag", DAG_RATIO))
     ]
     floor = min(s.cost for s in read_config(EXAMPLE).sensors) / min(theirs)
-    return " ".join([*said, f"Every case answered by the cheapest sensor alone would be {floor:.2f}.", _beside(good)])
-
-
-def _beside(good: dict[str, dict[str, Any]]) -> str:
-    """What of it is due to forests."""
-    if "dag" in good and CONTROL in good:
-        return f"dag costs {good['dag']['cost'] / good[CONTROL]['cost']:.2f} of the {CONTROL}."
-    return f"dag and the {CONTROL} are not both that near."
+    return " ".join([*said, f"Every case answered by the cheapest sensor alone would be {floor:.2f}."])
 
 
 def page(results: dict[str, Any]) -> str:
@@ -111,7 +85,7 @@ def page(results: dict[str, Any]) -> str:
 def main() -> None:
     """Run, print each table as it is done, write JSON and Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--targets", nargs="+", default=TARGETS)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "rig.json")
     parser.add_argument("--fresh", action="store_true", help="run again what is there")

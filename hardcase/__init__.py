@@ -1,1 +1,40 @@
+"""hardcase: decide easy cases on the device, forward hard ones, at a stated quality and cost.
 
+    train(X, y, sensors=..., costs=..., forward_cost=..., max_loss=...)   -> Policy: front, export, export_c, save
+    load("x.hcb")                                                         -> Loaded: decide(readings)
+    export(fitted_estimator, "x.hcb", X, y)                               a bundle of any estimator of hardcase_train
+    evaluate("x.hcb", X, y)                                               quality, cost and forward rate on rows
+
+These names are imported when they are first used, so ``import hardcase`` is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .api.evaluating import evaluate
+    from .api.exporting import export
+    from .api.front import Front
+    from .api.loaded import Decided, Loaded, load
+    from .api.policy import Policy
+    from .api.training import train
+
+__all__ = ["Decided", "Front", "Loaded", "Policy", "__version__", "evaluate", "export", "load", "train"]
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Decided": "loaded",
+    "Front": "front",
+    "Loaded": "loaded",
+    "Policy": "policy",
+    "evaluate": "evaluating",
+    "export": "exporting",
+    "load": "loaded",
+    "train": "training",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(f".api.{_HOMES[name]}", __name__), name)

@@ -41,6 +41,7 @@ def picked(unit: str, points: Sequence[Point], max_loss: float) -> dict[str, Row
             "forward_rate": p.test.forward_rate,
             "loss": f0.test.quality - p.test.quality,
             "method": p.method,
+            "params": p.params,
         }
         for name, p in rows.items()
     }

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hardcase_edge.errors import InputError
 
 from .effort import effort_of
 
-__all__ = ["DEFAULT_METHODS", "SIZES", "Config", "SensorConfig", "check_size", "read_config"]
+__all__ = ["DEFAULT_METHODS", "SIZES", "Config", "SensorConfig", "check_amount", "check_size", "read_config"]
 
 DEFAULT_METHODS = ("auto",)
 SIZES = ("auto", "small", "large")
@@ -188,10 +190,23 @@ def _check_params(path: Path, params: dict[str, Any]) -> None:
         raise InputError(f"{path}: [hpc.params] must be numbers, strings, arrays and tables: {error}") from error
 
 
-def _amount(path: Path, what: str, value: float) -> float:
-    if not 0 <= value <= MAX_COST:  # not a number is not in between
-        raise InputError(f"{path}: {what} is {str(value)[:40]}, a cost from 0 to {MAX_COST:g} is expected")
+def check_amount(what: str, value: Any) -> float:
+    """A cost in the user's unit.
+
+    Raises
+    ------
+    InputError
+        It is not a number from 0 to 1e9.
+    """
+    if (
+        isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 <= value <= MAX_COST
+    ):  # NaN is not in between
+        raise InputError(f"{what} is {str(value)[:40]}, a cost from 0 to {MAX_COST:g} is expected")
     return float(value)
+
+
+def _amount(path: Path, what: str, value: float) -> float:
+    return check_amount(f"{path}: {what}", value)
 
 
 def _sensor(path: Path, entry: Any) -> SensorConfig:

@@ -32,6 +32,7 @@ class Effort:
     n_prices: int = 64  # at which nested sets are cut; where they are few, the front has gaps
     n_gate_prices: int = 28  # at which gated stages are cut
     n_graph_prices: int = 16  # at which a graph of all sensor sets is learned; each learns every state anew
+    max_degree: int = 2  # of polynomials over a few sensors
     n_gammas: int = 7  # penalties on sensors in boosting, none included
     p_fulls: tuple[float, ...] = (0.02, 0.15)  # bounds of the share of rows that q forwards
     forward_rates: tuple[float, ...] = (
@@ -61,6 +62,7 @@ QUICK = Effort(
     n_prices=24,
     n_gate_prices=8,
     n_graph_prices=5,
+    max_degree=1,
     n_gammas=3,
     p_fulls=(0.15,),
     forward_rates=(0.0, 0.01, 0.03, 0.1, 0.3),

@@ -17,9 +17,11 @@ from sklearn.utils.validation import has_fit_parameter
 
 from hardcase_edge.errors import InputError, one_line
 
+from .problem import N_FOLDS
+
 __all__ = ["fit_hpc", "imputed", "make_hpc", "out_of_fold", "probabilities"]
 
-N_FOLDS = 4  # of f0; policies are judged by as many, so that both sides see the same share of the rows
+
 TAKES_MISSING = ("HistGradientBoostingClassifier",)  # natively, and converts to ONNX exactly so
 
 

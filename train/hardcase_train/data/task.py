@@ -18,9 +18,9 @@ from hardcase_edge.program.readings import request_bytes
 from .config import Config
 from .dtypes import check_declared, declared, held
 from .effort import effort_of
-from .hpc import N_FOLDS, fit_hpc, make_hpc, out_of_fold, probabilities
+from .hpc import fit_hpc, make_hpc, out_of_fold, probabilities
 from .legacy_hpc import read_legacy
-from .problem import MAX_CLASSES, MIN_ROWS, Problem, Rows, scaled
+from .problem import MAX_CLASSES, MIN_ROWS, N_FOLDS, Problem, Rows, scaled
 from .split import CALIBRATION, random_split
 from .table import Table, read_table
 

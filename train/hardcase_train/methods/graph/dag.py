@@ -157,7 +157,11 @@ class DagClassifier(MethodClassifier):
         if not has_few(p):
             return chains
         shape = {"learner": "polynomial", "subsets": "all", "count": 0, "passes": 2}
-        degrees = [d for d in (2, 1) if d == 1 or n_terms(len(p.features), d) * len(p.train.y) <= MAX_VALUES]
+        degrees = [
+            d
+            for d in range(p.effort.max_degree, 0, -1)
+            if d == 1 or n_terms(len(p.features), d) * len(p.train.y) <= MAX_VALUES
+        ]
         kinds = [("trees", degrees[0]), *(("polynomial", degree) for degree in degrees)]
         return [*chains, *({"classifier": kind, "degree": degree, **shape} for kind, degree in kinds)]
 

@@ -1,0 +1,59 @@
+"""``hardcase.evaluate``: quality, cost and forward rate of a bundle on labelled rows, by the device's evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hardcase_edge.errors import InputError
+
+from .loaded import load
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    bundle: str | Path, X: Any, y: Any, *, hpc: Sequence[Any] | None = None, budget: float | None = None
+) -> dict[str, float]:
+    """Decide every row and measure.
+
+    Parameters
+    ----------
+    bundle : path of the ``.hcb`` file
+    X : (n, n_features) numbers in the bundle's order of features, NaN for missing; a DataFrame is taken by column name
+    y : (n,) labels
+    hpc : (n,) the labels that f0 gives; without them there is no cloud
+    budget : the most that a decision may cost
+
+    Returns
+    -------
+    dict with ``quality`` (accuracy), ``cost`` (mean), ``forward_rate`` and ``n``
+
+    Raises
+    ------
+    InputError
+        The rows do not fit the bundle.
+    """
+    import numpy as np
+
+    from hardcase_edge.program.cost import to_micro
+    from hardcase_export.integers.decide import decisions, figures
+
+    loaded = load(bundle)
+    program = loaded._loaded.bundle.program
+    columns = getattr(X, "columns", None)
+    if columns is not None:
+        absent = [name for name in loaded.features if name not in set(columns)]
+        if absent:
+            raise InputError(f"X lacks the column {absent[0]!r}; the bundle reads {len(loaded.features)} features")
+        X = X[list(loaded.features)]
+    number = {label: k for k, label in enumerate(loaded.classes)}
+    strange = [label for label in [*y, *(hpc if hpc is not None else ())] if label not in number]
+    if strange:
+        raise InputError(f"the label {strange[0]!r} is not one of the bundle's classes")
+    answers = None if hpc is None else [number[label] for label in hpc]
+    ends = decisions(
+        program, np.asarray(X, dtype=np.float64), answers, budget=None if budget is None else to_micro(budget)
+    )
+    return figures(ends, np.array([number[label] for label in y])).to_json()

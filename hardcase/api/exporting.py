@@ -1,0 +1,146 @@
+"""``hardcase.export``: a fitted estimator of hardcase_train becomes a bundle."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from hardcase_edge.errors import InputError
+
+from ..training.build import HPC_FILE, save_hpc, write_build
+from ..training.seeds import MAX_LOSSES, picked
+from .training import column_names
+
+if TYPE_CHECKING:
+    from hardcase_export.bundle import Exported
+    from hardcase_train.data.task import Task
+    from hardcase_train.estimator import PolicyClassifier
+    from hardcase_train.policy.front import Point
+
+__all__ = ["export"]
+
+METHOD = "estimator"
+
+
+def export(
+    estimator: PolicyClassifier,
+    path: str | Path,
+    X: Any,
+    y: Any,
+    *,
+    key: str | Path | None = None,
+    sensors: Sequence[str] | None = None,
+    unit: str = "unit",
+    **options: Any,
+) -> Exported:
+    """Quantise, verify, compare and write the program of a fitted estimator; f0 goes beside it where it is asked.
+
+    Parameters
+    ----------
+    estimator : fitted, of ``hardcase_train``
+    path : of the bundle; a program that forwards also gets ``<path>.hpc.onnx``, for ``hardcase cloud``
+    X, y : rows that the estimator has not seen, at least 10: floats and integers are compared on them, golden cases
+        are chosen among them, and their figures stand in the bundle's claims
+    key : a private key to sign with
+    sensors : names, in the estimator's order; None: "sensor 0", "sensor 1", ...
+    unit : of costs
+    options : of ``hardcase_export.export_point``, such as ``min_agreement``
+
+    Raises
+    ------
+    InputError, BundleError
+        The rows do not fit, the program forwards to an f0 that was given as probabilities, or it cannot be proved.
+
+    Examples
+    --------
+    >>> import numpy as np, hardcase, hardcase_train, tempfile
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 300)
+    >>> X = y[:, None] + rng.normal(size=(300, 2)) * (1.0, 0.3)
+    >>> model = hardcase_train.StaticSubset(effort="quick", random_state=0).fit(X[:200], y[:200])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     hardcase.export(model, f"{folder}/x.hcb", X[200:], y[200:]).is_signed
+    False
+    """
+    from hardcase_edge.program.definition import Forward
+    from hardcase_export.bundle import export_point
+    from hardcase_export.drafts.front import read_front
+
+    out = Path(path)
+    task, points = _task(estimator, X, y, sensors, unit)
+    forwards = any(isinstance(node, Forward) for node in estimator.program_.nodes)
+    if estimator.hpc_ is None:
+        what = "forwards to an f0 that was given as probabilities" if forwards else "was fitted without f0"
+        raise InputError(f"the estimator {what}, which no worker could run; fit it with hpc=")
+    with TemporaryDirectory(prefix="hardcase-") as holder:
+        build = Path(holder)
+        hpc = save_hpc(task, build)
+        seeds = {0: {loss: picked(unit, points, loss) for loss in MAX_LOSSES}}
+        write_build(build, task, points, hpc, seeds)
+        front = read_front(build / "front.json")
+        (point,) = (p for p in front.points if p.method == METHOD)
+        report = export_point(build, front, point, out, key=key, **options)
+        if forwards:
+            shutil.copyfile(build / HPC_FILE, out.with_name(f"{out.name}.{HPC_FILE}"))
+    return report
+
+
+def _task(
+    estimator: PolicyClassifier, X: Any, y: Any, sensors: Sequence[str] | None, unit: str
+) -> tuple[Task, list[Point]]:
+    """The rows as a task, half of them for comparison and half for figures, and two points: f0's and the program's."""
+    import numpy as np
+
+    from hardcase_train.data.config import Config
+    from hardcase_train.data.dtypes import held
+    from hardcase_train.data.problem import MIN_ROWS, Problem, Rows
+    from hardcase_train.data.table import Labels, Table
+    from hardcase_train.data.task import Task
+    from hardcase_train.policy.front import Point, with_test
+    from hardcase_train.policy.selection import Judge
+    from hardcase_train.sweep.train import hpc_point
+
+    program, classes = estimator.program_, estimator.classes_.tolist()
+    values = np.asarray(X, dtype=np.float64)
+    if values.ndim != 2 or values.shape[1] != len(program.features) or len(values) < MIN_ROWS:
+        n_features = len(program.features)
+        raise InputError(f"X has the shape {values.shape}; at least {MIN_ROWS} rows of {n_features} are needed")
+    strange = sorted({str(label) for label in np.asarray(y).tolist() if label not in classes})
+    if len(y) != len(values) or strange:
+        raise InputError(f"y has {len(y)} labels for {len(values)} rows, or one that fit did not see: {strange[:1]}")
+    if sensors is not None and len(sensors) != len(program.sensors):
+        raise InputError(f"sensors has {len(sensors)} names for {len(program.sensors)} sensors; give each one")
+    values = held(values, program.features)
+    index = np.array([classes.index(label) for label in np.asarray(y).tolist()])
+    proba = _probabilities(estimator, values)
+    half = len(values) // 2
+    parts = [
+        Rows(values[rows], index[rows], proba[rows], np.arange(len(values))[rows])
+        for rows in (slice(0, half), slice(half, None))
+    ]
+    problem = Problem(program.features, program.sensors, program.uplink, len(classes), parts[0], parts[0], parts[1])
+    judge = Judge(problem, is_alone=True)
+    point = Point(
+        METHOD, {"estimator": type(estimator).__name__}, judge.summary(judge.run_each([program])), {}, program
+    )
+    names = column_names(X, None, values.shape[1])
+    called = tuple(sensors or (f"sensor {k}" for k in range(len(program.sensors))))
+    config = Config(file=Path("arrays"), target="y", unit=unit, estimator=type(estimator.hpc_).__name__)
+    table = Table(names, values, Labels({}), "")
+    task = Task(problem, names, called, tuple(classes), {}, estimator.hpc_, config, table)
+    return task, [hpc_point(judge), *with_test(problem, [point])]
+
+
+def _probabilities(estimator: PolicyClassifier, X: Any) -> Any:
+    """f0's probabilities; even ones where it is not there."""
+    import numpy as np
+
+    from hardcase_train.data.hpc import probabilities
+
+    n_classes = len(estimator.classes_)
+    if estimator.hpc_ is None:
+        return np.full((len(X), n_classes), 1 / n_classes)
+    return probabilities(estimator.hpc_, X, n_classes)

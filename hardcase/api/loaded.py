@@ -1,0 +1,155 @@
+"""``hardcase.load``: a bundle as a device would load it, and decisions from readings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardcase_edge.errors import InputError
+from hardcase_edge.program.cost import to_micro, to_unit
+from hardcase_edge.session.drive import drive
+
+if TYPE_CHECKING:
+    from hardcase_edge.bundle import load as _load
+
+__all__ = ["Decided", "Loaded", "load"]
+
+Reply = Any  # a label, or (label, confidence from 0 to 1)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """One decision.
+
+    label : of the case, as in training
+    confidence : that it is right, from 0 to 1
+    route : "local", "cloud" or "degraded" (it wanted the cloud and had no reply)
+    cost : in the bundle's unit, as the meter counted it
+    sensors : names of those that were bought, in their order
+    """
+
+    label: Any
+    confidence: float
+    route: str
+    cost: float
+    sensors: tuple[str, ...]
+
+
+def load(path: str | Path, *, trust: str | Path | None = None) -> Loaded:
+    """Load a bundle as a device does: signature, checksum, proof and golden cases come first.
+
+    Parameters
+    ----------
+    path : of the ``.hcb`` file
+    trust : a public key; without that key's signature the bundle is then refused
+
+    Raises
+    ------
+    InputError, BundleError
+        The file cannot be read, or must not be used.
+
+    Examples
+    --------
+    >>> import hardcase
+    >>> device = hardcase.load("tests/golden/v1.hcb")
+    >>> device.sensors
+    ('sensor 0', 'sensor 1', 'sensor 2')
+    """
+    from hardcase_edge.bundle.load import load_bundle
+
+    return Loaded(load_bundle(path, trust=trust))
+
+
+class Loaded:
+    """A bundle that has passed every check.
+
+    Attributes
+    ----------
+    sensors, features : names
+    classes : labels
+    unit : of costs
+    """
+
+    def __init__(self, loaded: _load.Loaded) -> None:
+        self._loaded = loaded
+        manifest = loaded.manifest
+        self.sensors, self.features = tuple(manifest.sensors), tuple(manifest.features)
+        self.classes, self.unit = tuple(manifest.classes), manifest.unit
+
+    def decide(
+        self,
+        readings: Mapping[str, Any],
+        *,
+        ask: Callable[[dict[str, Any]], Reply | None] | None = None,
+        budget: float | None = None,
+    ) -> Decided:
+        """Decide one case; only the sensors that the policy asks for are looked at and paid.
+
+        Parameters
+        ----------
+        readings : numbers by feature, or a sequence of numbers by sensor; None or NaN is missing, and a sensor of which
+            nothing is given has failed
+        ask : the cloud: from the readings that a request carries, by feature, to a label or (label, confidence), or
+            None where no reply came. Without it there is no cloud: hard cases are answered here
+        budget : the most that this decision may cost, in the bundle's unit
+
+        Raises
+        ------
+        InputError
+            A name is neither a feature nor a sensor, a sensor has another number of readings, or the reply is not one
+            of the classes.
+        """
+        by_feature = self._by_feature(readings)
+        program, names = self._loaded.bundle.program, self.features
+
+        def read(asked: tuple[int, ...]) -> dict[int, list[Any] | None]:
+            values = {s: [by_feature.get(names[f]) for f in program.sensors[s].features] for s in asked}
+            return {s: None if all(v is None for v in row) else row for s, row in values.items()}
+
+        def reply(_: object) -> tuple[int, int] | None:
+            answer = ask({names[f]: by_feature.get(names[f]) for f in program.uplink.features}) if ask else None
+            return None if answer is None else self._reply(answer)
+
+        micro = None if budget is None else to_micro(budget)
+        end = drive(self._loaded.machine.session(cloud=ask is not None, budget=micro), read, reply)
+        return Decided(
+            label=self.classes[int(end.result)] if self.classes else end.result,
+            confidence=end.confidence / 10_000,
+            route=end.route,
+            cost=to_unit(end.cost),
+            sensors=tuple(self.sensors[s] for s in end.sensors),
+        )
+
+    def _by_feature(self, readings: Mapping[str, Any]) -> dict[str, Any]:
+        program = self._loaded.bundle.program
+        out: dict[str, Any] = {}
+        for name, given in readings.items():
+            if isinstance(given, Sequence) or hasattr(given, "__len__"):
+                if name not in self.sensors:
+                    raise InputError(f"{name!r} is not a sensor; sensors are {', '.join(self.sensors[:20])}")
+                features = program.sensors[self.sensors.index(name)].features
+                if len(given) != len(features):
+                    raise InputError(f"sensor {name!r} gives {len(given)} readings, {len(features)} are expected")
+                out.update(zip((self.features[f] for f in features), map(_number, given), strict=True))
+            elif name in self.features:
+                out[name] = _number(given)
+            else:
+                raise InputError(f"{name!r} is not a feature; features are {', '.join(self.features[:20])}")
+        return out
+
+    def _reply(self, answer: Reply) -> tuple[int, int]:
+        label, confidence = answer if isinstance(answer, tuple) else (answer, 1.0)
+        if label not in self.classes:
+            classes = ", ".join(map(str, self.classes[:20]))
+            raise InputError(f"ask replied {label!r}, which is not a class; classes are {classes}")
+        return self.classes.index(label), round(10_000 * min(max(float(confidence), 0.0), 1.0))
+
+
+def _number(value: Any) -> Any:
+    """A plain number, or None where it is missing."""
+    if value is None:
+        return None
+    plain = value.item() if hasattr(value, "item") else value
+    return None if plain != plain else plain

@@ -1,0 +1,102 @@
+"""A trained policy: its front, and its ways to a device."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from ..exports.c import export_c
+from ..training.build import check_out
+from ..training.folders import whole_folder
+from .front import Front
+
+if TYPE_CHECKING:
+    from hardcase_export.bundle import Exported
+    from hardcase_export.to_c.folder import ExportedC
+
+__all__ = ["Policy"]
+
+
+class Policy:
+    """What ``hardcase.train`` gives: a build folder, and the point of its front that was asked for.
+
+    Parameters
+    ----------
+    build : a folder as ``hardcase train`` writes it
+    max_loss, budget : the wish that picks a point; ``budget`` wins
+    holder : removes the folder when the policy is gone
+
+    Attributes
+    ----------
+    front : Front
+
+    Examples
+    --------
+    ``Policy("build")`` opens what the command line trained; ``policy.export("pump.hcb", key="key.pem")`` signs it.
+    """
+
+    def __init__(
+        self,
+        build: str | Path,
+        *,
+        max_loss: float = 0.01,
+        budget: float | None = None,
+        holder: TemporaryDirectory[str] | None = None,
+    ) -> None:
+        from hardcase_export.drafts.front import read_front
+        from hardcase_export.picking.pick import pick
+
+        self._build, self._holder = Path(build), holder
+        self._wish: dict[str, Any] = {"max_loss": max_loss} if budget is None else {"budget": budget}
+        front = read_front(self._build / "front.json")
+        svg = (self._build / "front.svg").read_text()
+        self.front = Front(front, pick(front, **self._wish), svg[max(svg.find("<svg"), 0) :])
+
+    def export(self, path: str | Path, *, key: str | Path | None = None, **options: Any) -> Exported:
+        """Quantise, verify, compare with the floats, sign, and write the bundle; the report of it.
+
+        Parameters
+        ----------
+        path : of the bundle, such as "pump.hcb"
+        key : a private key of ``hardcase keygen``, or None for a bundle without a signature
+        options : of ``hardcase_export.export_bundle``; a wish there wins over the policy's
+
+        Raises
+        ------
+        InputError, BundleError
+            The file cannot be written, or the program cannot be proved.
+        """
+        from hardcase_export.bundle import export_bundle
+
+        wish = {} if {"max_loss", "budget", "terms"} & options.keys() else self._wish
+        return export_bundle(self._build, path, key=key, **wish, **options)
+
+    def export_c(self, folder: str | Path, *, inline: bool = False, key: str | Path | None = None) -> ExportedC:
+        """Write C99 sources for a microcontroller, with the bundle beside them; ``inline``: trees as code."""
+        return export_c(self._build, Path(folder), inline, lambda path: self.export(path, key=key))[1]
+
+    def save(self, folder: str | Path) -> Path:
+        """Keep the build: drafts, rows, front and f0 (``hpc.onnx``), for ``hardcase export`` and ``hardcase cloud``.
+
+        Raises
+        ------
+        InputError
+            The folder holds something that is not a build, or cannot be written.
+        """
+        out = Path(folder)
+        check_out(out)
+        with whole_folder(out) as new:
+            shutil.copytree(self._build, new, dirs_exist_ok=True)
+        return out
+
+    def __repr__(self) -> str:
+        figures = self.front.picked.test
+        return (
+            f"<Policy {self.front.picked.method}: {self.front.quality} {figures.quality:.4f}, "
+            f"cost {figures.cost:g} {self.front.unit}, {figures.forward_rate:.1%} forwarded>"
+        )
+
+    def _repr_html_(self) -> str:
+        return self.front._repr_html_()

@@ -1,0 +1,205 @@
+"""``hardcase.train``: arrays or a DataFrame, sensors and costs become a policy."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardcase_edge.errors import InputError
+
+from ..training.build import build
+from .policy import Policy
+
+if TYPE_CHECKING:
+    from hardcase_train.data.config import Config
+    from hardcase_train.data.table import Table
+
+__all__ = ["column_names", "train"]
+
+
+def train(
+    X: Any,
+    y: Any,
+    *,
+    sensors: Mapping[str, Sequence[str | int] | str | int] | None = None,
+    costs: Mapping[str, float] | float = 1.0,
+    forward_cost: float = 0.0,
+    max_loss: float = 0.01,
+    budget: float | None = None,
+    hpc: Any = None,
+    methods: Sequence[str] = ("auto",),
+    effort: str = "normal",
+    names: Sequence[str] | None = None,
+    weight: Any = None,
+    unit: str = "unit",
+    seed: int = 0,
+    jobs: int | None = None,
+    quiet: bool = True,
+) -> Policy:
+    """Train gates, low-cost models, sensor policies and the honest baselines; pick one point of their Pareto front.
+
+    Rows are split 60/10/10/20 by ``seed``, as ``hardcase train`` does: models learn on the first part, choices are made
+    on rows that no chosen model has seen, and the last part is only reported.
+
+    Parameters
+    ----------
+    X : (n, n_features) numbers, NaN for missing: an array, or a DataFrame, whose column names are taken
+    y : (n,) labels of 2 to 200 classes, numbers or text
+    sensors : the columns that each sensor gives, by name or number; a column that none names is a sensor of its own
+    costs : of each sensor by name, those not named cost 1; or one number for all
+    forward_cost : of one request, beside the sensors that f0 reads
+    max_loss : the cheapest policy at most this far below f0 in accuracy, with a standard error to spare
+    budget : instead: the most accurate policy of at most this mean cost
+    hpc : f0, an unfitted scikit-learn classifier with ``predict_proba``; None: gradient boosting
+    methods : names of methods, or "auto"; both baselines are always trained
+    effort : "quick", "normal" or "thorough"
+    names : of the columns of an array
+    weight : (n,) what each row counts, from 0
+    unit : of all costs, for reports
+    jobs : threads, one per core unless given
+    quiet : without progress bars on stderr
+
+    Raises
+    ------
+    InputError
+        The data, a name or a cost cannot be used; the line says which and what to do.
+
+    Examples
+    --------
+    >>> import numpy as np, hardcase
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 400)
+    >>> X = y[:, None] + rng.normal(size=(400, 3)) * (1.5, 0.7, 0.2)
+    >>> policy = hardcase.train(X, y, sensors={"cheap": [0, 1], "good": [2]}, costs={"good": 20}, effort="quick")
+    >>> policy.front.quality
+    'accuracy'
+    """
+    from hardcase_train.data.effort import effort_of
+    from hardcase_train.methods import BASELINES, check_method
+
+    table = _table(X, y, names, weight)
+    config = _config(table, sensors, costs, forward_cost, hpc, unit, seed, effort_of("effort", effort).name, weight)
+    chosen = tuple(check_method("methods", name) for name in methods)
+    holder = tempfile.TemporaryDirectory(prefix="hardcase-")
+    build(
+        config, (*chosen, *BASELINES), Path(holder.name) / "build", table=table, model=_model(hpc, seed), jobs=jobs,
+        quiet=quiet,
+    )  # fmt: skip
+    return Policy(Path(holder.name) / "build", max_loss=max_loss, budget=budget, holder=holder)
+
+
+def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]:
+    """What the columns are called: as given, as the DataFrame says, or x0, x1, ...
+
+    Raises
+    ------
+    InputError
+        Names are too few, too many or not distinct.
+    """
+    own = names if names is not None else getattr(X, "columns", None)
+    called = tuple(f"x{k}" for k in range(n)) if own is None else tuple(str(name) for name in own)
+    if len(called) != n or len(set(called)) != n:
+        raise InputError(f"names has {len(set(called))} distinct names for {n} columns; give each column one")
+    return called
+
+
+def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any) -> Table:
+    import numpy as np
+
+    from hardcase_train.data.table import Labels, Table
+
+    try:
+        values = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"X holds something that is not a number ({error}); code text as numbers first") from error
+    labels = np.asarray(y)
+    if values.ndim != 2 or labels.shape != (len(values),):
+        raise InputError(f"X has the shape {values.shape} and y {labels.shape}; (n, n_features) and (n,) are expected")
+    called = column_names(X, names, values.shape[1])
+    columns = {_free("y", called): labels.tolist}
+    if weight is not None:
+        columns[_free("weight", called)] = np.asarray(weight, dtype=np.float64).tolist
+    values = np.where(np.isfinite(values), values, np.nan)
+    digest = sha256(np.ascontiguousarray(values).tobytes() + "\n".join(map(str, labels.tolist())).encode())
+    return Table(called, values, Labels(columns), digest.hexdigest())
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    """The name, or one like it that no feature has."""
+    return name if name not in taken else _free(f"{name}_", taken)
+
+
+def _config(
+    table: Table,
+    sensors: Mapping[str, Any] | None,
+    costs: Mapping[str, float] | float,
+    forward_cost: float,
+    hpc: Any,
+    unit: str,
+    seed: int,
+    effort: str,
+    weight: Any,
+) -> Config:
+    from hardcase_train.data.config import Config, SensorConfig, check_amount
+
+    price = dict(costs) if isinstance(costs, Mapping) else {}
+    rest = 1.0 if isinstance(costs, Mapping) else check_amount("costs", costs)
+
+    def sensor(name: str, features: Sequence[str]) -> SensorConfig:
+        cost = check_amount(f"the cost of {name!r}", price.pop(name, rest))
+        return SensorConfig(name=name, features=tuple(features), cost=cost)
+
+    made = []
+    for name, given in (sensors or {}).items():
+        columns = [given] if isinstance(given, str | int) else list(given)
+        made.append(sensor(str(name), [_column(table.names, str(name), column) for column in columns]))
+    named = {feature for one in made for feature in one.features}
+    made += [sensor(name, [name]) for name in table.names if name not in named and name in price]
+    if price:
+        raise InputError(f"costs names {next(iter(price))!r}, which is neither a sensor nor a column of its own")
+    return Config(
+        file=Path("arrays"),
+        target=next(iter(table.labels)),
+        weight=None if weight is None else list(table.labels)[1],
+        seed=seed,
+        unit=unit,
+        default_sensor=rest,
+        per_request=check_amount("forward_cost", forward_cost),
+        sensors=tuple(made),
+        estimator="HistGradientBoostingClassifier" if hpc is None else type(hpc).__name__,
+        effort=effort,
+    )
+
+
+def _column(names: Sequence[str], sensor: str, column: Any) -> str:
+    import numpy as np
+
+    if isinstance(column, int | np.integer):
+        if 0 <= column < len(names):
+            return names[int(column)]
+        raise InputError(f"sensor {sensor!r} names column {column}; columns are numbered 0 to {len(names) - 1}")
+    if str(column) not in names:
+        raise InputError(
+            f"sensor {sensor!r} names {column!r}, which is not a column; columns are {', '.join(names[:20])}"
+        )
+    return str(column)
+
+
+def _model(hpc: Any, seed: int) -> Any:
+    """f0 as it is to be fitted; None leaves it to the configuration."""
+    if hpc is None:
+        return None
+    from sklearn.base import clone
+    from sklearn.utils import get_tags
+
+    from hardcase_train.data.hpc import imputed
+
+    model = clone(hpc)
+    if not hasattr(model, "predict_proba"):
+        raise InputError(f"hpc is {type(hpc).__name__}, which gives no probabilities; use one with predict_proba")
+    if model.get_params().get("random_state", 0) is None:
+        model.set_params(random_state=seed)
+    return model if get_tags(model).input_tags.allow_nan else imputed(model)
