@@ -64,8 +64,11 @@ class Runs:
 
         kept = Kept(self.folder, task_key(task))
         if len(kept) and not self.quiet:
-            print(f"{self.folder} holds {len(kept)} finished jobs of an earlier run; going on", file=sys.stderr)
-        return learn(task.problem, methods, quiet=self.quiet, pool=self.pool, jobs=self.jobs, kept=kept)
+            _say(f"{self.folder} holds {len(kept)} finished jobs of an earlier run; going on")
+        return learn(
+            task.problem, methods, quiet=self.quiet, pool=self.pool, jobs=self.jobs, kept=kept,
+            say=None if self.quiet else _say,
+        )  # fmt: skip
 
 
 @contextmanager
@@ -82,11 +85,21 @@ def open_runs(
         try:
             folder.mkdir(exist_ok=True)
             yield Runs(pool, folder, jobs, quiet), folder
+        except KeyboardInterrupt:
+            n_jobs = len(list(folder.glob("*.json")))
+            if n_jobs and not quiet:
+                _say(f"interrupted; {folder} keeps {n_jobs} finished jobs, and the same command goes on from there")
+            raise
         except OSError as error:
             raise InputError(f"{out} cannot be written: {error.strerror or error}; name another folder") from error
         finally:
             _tidy(folder)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _say(line: str) -> None:
+    """A line for whoever waits, beside what is piped."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def _tidy(folder: Path) -> None:

@@ -28,7 +28,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("device",), ("cli",),
     ),
     "hardcase_train": (
-        ("data",), ("policy",), ("trees", "linear", "estimator"), ("stages", "checks"),
+        ("data", "method"), ("policy",), ("trees", "linear"), ("stages",), ("estimator",), ("checks",),
         ("methods.baselines", "methods.adapt", "methods.prune", "methods.graph"), ("sweep",),
     ),
     "hardcase_export": (
@@ -36,7 +36,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("picking", "scorers", "import_model"), ("bundle", "to_onnx", "to_tflite"), ("runtimes",),
     ),
     "hardcase_cloud": (("broker", "answering", "fleet"),),
-    "hardcase": (("options",), ("demo", "training"), ("exports",), ("verbs",), ("cli",)),
+    "hardcase": (("options",), ("demo", "training"), ("exports",), ("verbs", "api"), ("cli",)),
 }  # fmt: skip
 
 Graph = dict[str, set[str]]

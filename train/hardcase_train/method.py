@@ -22,6 +22,7 @@ class Method:
     auto : "always": ``auto`` sweeps it; "raced": where it wins a race on few rows; "named": only by name
     runners : those of its settings that run the race
     is_halved : whether weak settings are stopped early (successive halving); not where all of a few are wanted
+    work : how long a setting takes, in classifiers of all sensors
     searches_subsets : whether its settings share the search over sensor subsets
     """
 
@@ -31,6 +32,7 @@ class Method:
     auto: str = "named"
     runners: slice = field(default_factory=lambda: slice(0, 1))
     is_halved: bool = True
+    work: float = 1.0
     searches_subsets: bool = False
 
 

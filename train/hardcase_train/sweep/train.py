@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import numpy as np
@@ -19,6 +20,7 @@ from ..trees.binning import Bins
 from ..trees.boosting import Ensemble
 from .executors import Pool, n_threads, open_pool
 from .job_cache import Kept
+from .plan import make_plan
 from .rungs import Ladder
 from .sweep import Sweep
 
@@ -33,6 +35,7 @@ def learn(
     pool: Pool | None = None,
     jobs: int | None = None,
     kept: Kept | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> list[Point]:
     """Points of f0 and of every method, each method's best on validation rows, and the fixed set of all sensors.
 
@@ -44,10 +47,14 @@ def learn(
     pool : where jobs run; threads of this machine unless given
     jobs : threads here, one per core unless given
     kept : finished jobs of an earlier run
+    say : takes one line, before the long work: what is about to be done, and about how long it takes
     """
     hpc = hpc_point(Judge(problem))
     with open_pool("threads", jobs=jobs) if pool is None else nullcontext(pool) as opened:
-        sweep = Sweep(Ladder(problem, n_threads(jobs)), hpc, opened, kept, quiet)
+        ladder = Ladder(problem, n_threads(jobs))
+        if say is not None:
+            say(str(make_plan(ladder, methods, n_threads(jobs))))
+        sweep = Sweep(ladder, hpc, opened, kept, quiet)
         points = sweep.points(methods)
     return [hpc, *with_test(problem, points, n_threads(jobs))]
 

@@ -58,7 +58,7 @@ class L1Baseline(MethodClassifier):
 
     gamma: float = 0.0
     l2: float = 1e-4
-    method: ClassVar[Method] = Method(name="l1", colour="#a569bd", auto="raced")
+    method: ClassVar[Method] = Method(name="l1", work=4, colour="#a569bd", auto="raced")
     _limits: ClassVar[Limits] = {"gamma": (0, np.inf), "l2": (0, np.inf)}
 
     @classmethod

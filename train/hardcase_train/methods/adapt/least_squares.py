@@ -162,7 +162,7 @@ class AdaptLstsq(AdaptLin):
     """
 
     stiffness: float = 0.125
-    method: ClassVar[Method] = Method(name="adapt-lstsq", colour="#b7950b")
+    method: ClassVar[Method] = Method(name="adapt-lstsq", work=16, colour="#b7950b")
 
     def _first(self) -> float:
         if not 0 < self.p_full <= 1 or not self.stiffness > 0:

@@ -71,7 +71,7 @@ class AdaptLin(MethodClassifier):
     n_steps: int = 20
     l2: float = 1e-4
     is_refitted: bool = True
-    method: ClassVar[Method] = Method(name="adapt-lin", colour="#e67e22", auto="raced", runners=slice(1, 2))
+    method: ClassVar[Method] = Method(name="adapt-lin", work=8, colour="#e67e22", auto="raced", runners=slice(1, 2))
     _limits: ClassVar[Limits] = {
         "p_full": (0, 1),
         "gamma": (0, np.inf),

@@ -60,7 +60,7 @@ class StagedAdaptGBRT(MethodClassifier):
     settings: TreeSettings | None = None
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
-        name="adapt-gbrt", colour="#c0392b", auto="always", runners=slice(1, None, 4), searches_subsets=True
+        name="adapt-gbrt", work=3, colour="#c0392b", auto="always", runners=slice(1, None, 4), searches_subsets=True
     )
     _limits: ClassVar[Limits] = {"n_rounds": (1, np.inf)}
 

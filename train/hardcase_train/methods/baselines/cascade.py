@@ -33,8 +33,8 @@ class ConfidenceCascade(MethodClassifier):
 
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
-        name="cascade", colour="#2471a3", is_baseline=True, auto="always", runners=slice(-1, None), is_halved=False,
-        searches_subsets=True,
+        name="cascade", work=5, colour="#2471a3", is_baseline=True, auto="always", runners=slice(-1, None),
+        is_halved=False, searches_subsets=True,
     )  # fmt: skip
 
     @classmethod

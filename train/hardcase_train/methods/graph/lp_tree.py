@@ -51,7 +51,7 @@ class LpTree(MethodClassifier):
 
     classifier: str = "polynomial"
     degree: int = 1
-    method: ClassVar[Method] = Method(name="lp-tree", colour="#5d6d7e")
+    method: ClassVar[Method] = Method(name="lp-tree", work=20, colour="#5d6d7e")
     _limits: ClassVar[Limits] = {"degree": (1, 3)}
 
     @classmethod

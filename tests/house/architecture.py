@@ -1,0 +1,63 @@
+"""The tables of ARCHITECTURE.md: a table for every room, a row for every module, from the modules' own first lines.
+
+    python tests/house/architecture.py        writes them into the page
+
+A test compares, so the page is never older than the code.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(HERE))
+
+from tests.house.rooms import FLOORS, FOLDERS, module_graph, room_graph, room_of  # noqa: E402
+
+PAGE = HERE / "ARCHITECTURE.md"
+BEGIN, END = "<!-- rooms -->\n", "<!-- /rooms -->"
+
+
+def first_line(path: Path) -> str:
+    """The first line of a module's docstring."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0]
+
+
+def tables() -> str:
+    """Markdown: for each distribution its rooms from the lowest floor up, for each room its modules."""
+    lines = []
+    for distribution, folder in FOLDERS.items():
+        root = HERE / folder
+        lines += [f"### {distribution}", "", first_line(root / "__init__.py"), ""]
+        modules = module_graph(root, distribution)
+        rooms = room_graph(modules)
+        for k, floor in enumerate(FLOORS[distribution], start=1):
+            for room in floor:
+                path = root / room.replace(".", "/")
+                below = ", ".join(f"`{r}`" for r in sorted(rooms[room])) or "nothing"
+                if not path.is_dir():
+                    lines += [f"**`{room}.py`** (floor {k}, imports {below}): {first_line(path.with_suffix('.py'))}", ""]
+                    continue
+                lines += [f"**`{room.replace('.', '/')}/`** (floor {k}, imports {below}): {first_line(path / '__init__.py')}"]
+                lines += ["", "| module | what lives there |", "|---|---|"]
+                files = sorted(m for m in modules if room_of(m) == room and m not in (room, ""))
+                for module in files:
+                    file = root / f"{module.replace('.', '/')}.py"
+                    if file.exists():
+                        lines.append(f"| `{file.relative_to(path)}` | {first_line(file)} |")
+                lines.append("")
+    return "\n".join(lines)
+
+
+def page() -> str:
+    """ARCHITECTURE.md as it should be."""
+    text = PAGE.read_text(encoding="utf-8")
+    return re.sub(f"{BEGIN}.*{END}", lambda _: BEGIN + tables() + END, text, flags=re.S)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
