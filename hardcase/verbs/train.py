@@ -13,7 +13,7 @@ from hardcase_edge.errors import InputError
 from ..options import add_json, report
 from ..training.folders import whole_folder
 from ..training.own_model import own_points_of
-from ..training.runs import BASELINES, add_backend, open_runs
+from ..training.runs import BASELINES, add_pool, open_runs
 
 if TYPE_CHECKING:
     from hardcase_train.data.config import Config
@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--no-baselines", action="store_true", help="leave static and cascade out if they are not named"
     )
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
-    add_backend(parser)
+    add_pool(parser)
     add_json(parser)
 
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     config = read_config(args.config, seed=args.seed)
     named = tuple(check_method("--method", m) for m in args.method) if args.method else config.methods
     methods = named if args.no_baselines else (*named, *BASELINES)
-    where = {"backend": args.backend, "address": args.address, "jobs": args.jobs, "quiet": args.quiet or args.json}
+    where = {"dask": args.dask, "jobs": args.jobs, "quiet": args.quiet or args.json}
     front = build(config, methods, args.out, n_seeds=args.seeds, **where)
     report(args, {"out": str(args.out), "front": front}, _text(args.out, front))
     return 0

@@ -44,7 +44,7 @@ def learn(
     kept : finished jobs of an earlier run
     """
     hpc = hpc_point(Judge(problem))
-    with open_pool("threads", jobs=jobs) if pool is None else nullcontext(pool) as opened:
+    with open_pool(jobs=jobs) if pool is None else nullcontext(pool) as opened:
         sweep = Sweep(Ladder(problem, n_threads(jobs)), hpc, opened, kept, quiet)
         points = sweep.points(methods)
     return [hpc, *with_test(problem, points, n_threads(jobs))]
