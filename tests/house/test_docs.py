@@ -58,9 +58,9 @@ def test_a_python_example_runs(source: str) -> None:
 
 
 def commands(source: str) -> Iterator[list[str]]:
-    """The words of each command of ours in a shell block."""
+    """The words of each command of ours in a shell block, without a redirection of its output."""
     for line in source.replace("\\\n", " ").splitlines():
-        words = shlex.split(line.removeprefix("$ "), comments=True)
+        words = shlex.split(line.removeprefix("$ ").partition(" > ")[0], comments=True)
         if words and words[0].rpartition("/")[2] in PARSERS:
             yield [words[0].rpartition("/")[2], *words[1:]]
 
