@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError
 
 __all__ = ["DEFAULT_METHODS", "METHODS", "SIZES", "Config", "SensorConfig", "check_method", "check_size", "read_config"]
@@ -30,7 +31,6 @@ METHODS = (
 SIZES = ("auto", "small", "large")
 MAX_CONFIG_BYTES = 1_000_000
 MAX_COST = 1e9
-MAX_NAME = 200  # characters, as in a bundle's manifest
 KINDS = {dict: "a table", list: "an array", str: "a string", int: "a whole number", float: "a number"}
 
 KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
