@@ -6,13 +6,12 @@ import the heavy packages inside ``run``, so that ``hardcase --help`` imports no
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
 
+from hardcase_edge.cli import Parser
 from hardcase_edge.errors import HardcaseError
 
 __all__ = ["main"]
@@ -20,16 +19,9 @@ __all__ = ["main"]
 VERBS = ("init", "train", "export", "inspect", "evaluate", "keygen", "cloud", "demo")
 
 
-class _Parser(argparse.ArgumentParser):
-    """Tells a wrong argument in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"hardcase: {' '.join(message.split())}; see {self.prog} --help\n")
-
-
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> Parser:
     """The parser of all verbs."""
-    parser = _Parser(prog="hardcase", description="Answer easy cases on the device, forward the hard ones.")
+    parser = Parser(prog="hardcase", description="Answer easy cases on the device, forward the hard ones.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb in VERBS:
         module = import_module(f"hardcase.verbs.{verb}")

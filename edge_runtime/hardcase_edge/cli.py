@@ -23,28 +23,30 @@ if TYPE_CHECKING:
     from .device.device import Device
     from .link.link import Link
 
-__all__ = ["main"]
+__all__ = ["Parser", "main"]
 
 FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither answers nor refuses
 
 
-class _Parser(argparse.ArgumentParser):
-    """Tells a wrong argument in one line, and asks how wide the terminal is for help only: that takes 0.6 MB."""
+class Parser(argparse.ArgumentParser):
+    """Reports a wrong argument in one line, and asks how wide the terminal is for help only: that takes 0.6 MB."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings, formatter_class=lambda prog: argparse.HelpFormatter(prog, width=80))
 
     def format_help(self) -> str:
+        """The help, as wide as the terminal."""
         self.formatter_class = argparse.HelpFormatter
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"hardcase-edge: {' '.join(message.split())}; see {self.prog} --help\n")
+        """End with exit status 2 and one line that begins with the program's name."""
+        self.exit(2, f"{self.prog.split()[0]}: {' '.join(message.split())}; see {self.prog} --help\n")
 
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all verbs."""
-    parser = _Parser(prog="hardcase-edge", description="Decide on the device, forward the hard cases.")
+    parser = Parser(prog="hardcase-edge", description="Decide on the device, forward the hard cases.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", prog=parser.prog)
     _run_arguments(verbs.add_parser("run", help="decide, one JSON line per decision, until stopped"))
     verify = verbs.add_parser("verify", help="check a bundle and say what was proved")

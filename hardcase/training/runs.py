@@ -22,17 +22,16 @@ if TYPE_CHECKING:
     from hardcase_train.policy.front import Point
     from hardcase_train.sweep.executors import Pool
 
-__all__ = ["Runs", "add_backend", "open_runs"]
+__all__ = ["Runs", "add_pool", "open_runs"]
 
 MAX_JOBS = 1024
 
 
-def add_backend(parser: argparse.ArgumentParser) -> None:
+def add_pool(parser: argparse.ArgumentParser) -> None:
     """Where a sweep runs."""
     parser.add_argument(
-        "--backend", choices=("threads", "dask", "ray"), default="threads", help="what runs the sweep (default threads)"
+        "--dask", metavar="HOST:PORT", help="scheduler of the cluster that runs the sweep (default: threads here)"
     )
-    parser.add_argument("--address", metavar="HOST:PORT", help="of the scheduler of a Dask or Ray cluster")
     parser.add_argument("--jobs", type=int, metavar="N", help="threads on this machine (default: one per core)")
 
 
@@ -73,7 +72,7 @@ class Runs:
 
 @contextmanager
 def open_runs(
-    out: Path, *, backend: str = "threads", address: str | None = None, jobs: int | None = None, quiet: bool = False
+    out: Path, *, dask: str | None = None, jobs: int | None = None, quiet: bool = False
 ) -> Iterator[tuple[Runs, Path]]:
     """Runs for a build at ``out``, and the folder of their unfinished work, which goes when all went well."""
     from hardcase_train.sweep.executors import open_pool
@@ -81,7 +80,7 @@ def open_runs(
     if jobs is not None and not 1 <= jobs <= MAX_JOBS:
         raise InputError(f"--jobs is {jobs}, 1 to {MAX_JOBS} threads are expected")
     folder = _sweep_folder(out)
-    with open_pool(backend, address, jobs) as pool, terminable():
+    with open_pool(dask, jobs) as pool, terminable():
         try:
             folder.mkdir(exist_ok=True)
             yield Runs(pool, folder, jobs, quiet), folder

@@ -1,4 +1,4 @@
-"""``hardcase cloud``: a broker and its worker (``up``), a worker alone (``worker``), passwords (``user``)."""
+"""``hardcase cloud``: a broker and its worker (``up``), a worker alone (``worker``), access rules (``rules``)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _up_arguments(commands.add_parser("up", help="Start a broker (unless one is named) and its worker."))
     _worker_arguments(commands.add_parser("worker", help="Answer the requests of a broker's devices."))
-    user = commands.add_parser("user", help="Add a device to the embedded broker's users.")
-    user.add_argument("name", help="the device's id")
-    user.add_argument("--users", required=True, metavar="FILE", help="file to write; its owner alone can read it")
-    user.set_defaults(act=_user)
+    _rules_arguments(commands.add_parser("rules", help="Print access rules for a broker of your own."))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,18 +53,17 @@ def _model_arguments(parser: argparse.ArgumentParser) -> None:
         "--linger-ms", type=_milliseconds, default=2.0, metavar="MS", help="how long the first of a batch waits"
     )
     parser.add_argument("--group", metavar="NAME", help="workers that share the requests (default: those of this HPC)")
-    parser.add_argument("--ca", metavar="PEM", help="who signs the broker's certificate")
+    parser.add_argument("--ca", metavar="PEM", help="who signs the certificate of --broker")
+    parser.add_argument("--cert", metavar="PEM", help="our certificate, if --broker asks for one")
+    parser.add_argument("--key", metavar="PEM", help="its private key")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
 def _up_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--broker", metavar="URL", help="your broker, mqtt[s]://host:port; none: the embedded one")
-    where.add_argument("--bind", metavar="HOST:PORT", help="where the embedded broker listens (127.0.0.1:1883)")
+    where.add_argument("--bind", metavar="HOST:PORT", help="loopback address of the embedded broker (127.0.0.1:1883)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="worker processes (0: the broker alone)")
-    parser.add_argument("--cert", metavar="PEM", help="the embedded broker's certificate, or ours for --broker")
-    parser.add_argument("--key", metavar="PEM", help="its private key")
-    parser.add_argument("--users", metavar="FILE", help="who may use the embedded broker; see hardcase cloud user")
     _model_arguments(parser)
     parser.set_defaults(act=_up)
 
@@ -77,14 +73,19 @@ def _worker_arguments(parser: argparse.ArgumentParser) -> None:
         "--broker", required=True, metavar="URL", help="mqtt[s]://host:port; user and password may also stand in "
         "HARDCASE_MQTT_USER and HARDCASE_MQTT_PASSWORD",
     )  # fmt: skip
-    parser.add_argument("--cert", metavar="PEM", help="our certificate, if the broker asks for one")
-    parser.add_argument("--key", metavar="PEM", help="its private key")
     parser.add_argument("--count", type=_positive, metavar="N", help="end after this many answers")
     parser.add_argument(
         "--until-stdin-closes", action="store_true", help="end when whoever started us is gone (cloud up uses it)"
     )
     _model_arguments(parser)
     parser.set_defaults(act=_worker)
+
+
+def _rules_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--broker", required=True, choices=("mosquitto", "emqx"), help="whose rules to print")
+    parser.add_argument("--worker", default="worker", metavar="USER", help="user name of all workers (default worker)")
+    parser.add_argument("--watcher", metavar="USER", help="a user who may read the devices' statuses (default: nobody)")
+    parser.set_defaults(act=_rules)
 
 
 def _positive(text: str) -> int:
@@ -167,10 +168,10 @@ def _up(args: argparse.Namespace) -> int:
     stop = threading.Event()
     _on_stop_signals(stop.set)
     if args.broker is not None:
-        if args.users:
-            raise InputError("--users is for the embedded broker; a broker of your own has its own users")
         address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
-        return _supervise(args, address.url, address.url, _secret(address.user, address.password), stop)
+        return _supervise(args, address.url, _secret(address.user, address.password), stop)
+    if args.ca or args.cert or args.key:
+        raise InputError("--ca, --cert and --key go with --broker; the embedded broker does not use TLS")
     if args.workers > 1:
         raise InputError(
             f"--workers {args.workers} was given; the embedded broker cannot share work between workers: name a "
@@ -181,13 +182,10 @@ def _up(args: argparse.Namespace) -> int:
 
 def _up_embedded(args: argparse.Namespace, stop: threading.Event) -> int:
     from hardcase_cloud.broker.embedded import EmbeddedBroker
-    from hardcase_cloud.broker.listen import DEFAULT_BIND, Listen, parse_bind
+    from hardcase_cloud.broker.listen import DEFAULT_BIND, parse_bind
 
-    host, port = parse_bind(args.bind or DEFAULT_BIND)
-    listen = Listen(host=host, port=port, cert=args.cert, key=args.key, users=args.users)
-    with EmbeddedBroker(listen) as broker:
-        secret = _secret(broker.worker_user, broker.worker_password)
-        return _supervise(args, broker.url, broker.worker_url, secret, stop)
+    with EmbeddedBroker(*parse_bind(args.bind or DEFAULT_BIND)) as broker:
+        return _supervise(args, broker.url, _secret("", ""), stop)
 
 
 def _secret(user: str, password: str) -> dict[str, str]:
@@ -195,12 +193,10 @@ def _secret(user: str, password: str) -> dict[str, str]:
     return {**os.environ, "HARDCASE_MQTT_USER": user, "HARDCASE_MQTT_PASSWORD": password}
 
 
-def _supervise(
-    args: argparse.Namespace, url: str, worker_url: str, environment: dict[str, str], stop: threading.Event
-) -> int:
+def _supervise(args: argparse.Namespace, url: str, environment: dict[str, str], stop: threading.Event) -> int:
     from hardcase_cloud.answering.supervisor import Supervisor
 
-    command = [sys.executable, "-m", "hardcase.cli", "cloud", "worker", *_worker_flags(args, worker_url)]
+    command = [sys.executable, "-m", "hardcase.cli", "cloud", "worker", *_worker_flags(args, url)]
     workers = [Supervisor(command, environment, lambda event: _relay(args.json, event)) for _ in range(args.workers)]
     try:
         for worker in workers:
@@ -218,14 +214,9 @@ def _supervise(
 def _worker_flags(args: argparse.Namespace, url: str) -> list[str]:
     flags = ["--until-stdin-closes", "--json", "--broker", url, "--hpc", args.hpc, "--threads", str(args.threads)]
     flags += ["--max-batch", str(args.max_batch), "--linger-ms", str(args.linger_ms)]
-    if args.bundle is not None:
-        flags += ["--bundle", args.bundle]
-    if args.group:
-        flags += ["--group", args.group]
-    if args.broker is not None:  # to the embedded broker the worker goes by loopback, without TLS
-        for name in ("ca", "cert", "key"):
-            if getattr(args, name):
-                flags += [f"--{name}", getattr(args, name)]
+    for name in ("bundle", "group", "ca", "cert", "key"):
+        if getattr(args, name):
+            flags += [f"--{name}", getattr(args, name)]
     return flags
 
 
@@ -242,16 +233,13 @@ def _relay(as_json: bool, event: dict[str, Any]) -> None:
     _say(as_json, name if name.startswith("worker") else f"worker-{name}", event)
 
 
-# ---------------------------------------------------------------- user
+# ---------------------------------------------------------------- rules
 
 
-def _user(args: argparse.Namespace) -> int:
-    from getpass import getpass
+def _rules(args: argparse.Namespace) -> int:
+    from hardcase_cloud.broker.rules import rules_for
 
-    from hardcase_cloud.broker.users import add_user
-
-    password = getpass(f"password of {args.name}: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
-    add_user(args.users, args.name, password)
+    sys.stdout.write(rules_for(args.broker, worker=args.worker, watcher=args.watcher))
     return 0
 
 

@@ -10,7 +10,7 @@ from hardcase_edge.errors import InputError
 
 from ..options import add_json, report
 from ..training.build import build, check_out, configure
-from ..training.runs import add_backend
+from ..training.runs import add_pool
 
 MAX_SEEDS = 1000
 HELP = "Train gates, low-cost models and baselines; write policies, front and f0."
@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_effort(parser)
     parser.add_argument("--quiet", action="store_true", help="no plan and no progress bars")
-    add_backend(parser)
+    add_pool(parser)
     add_json(parser)
 
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_train.methods import BASELINES
 
     methods = config.methods if args.no_baselines else (*config.methods, *BASELINES)
-    where = {"backend": args.backend, "address": args.address, "jobs": args.jobs, "quiet": args.quiet or args.json}
+    where = {"dask": args.dask, "jobs": args.jobs, "quiet": args.quiet or args.json}
     front = build(config, methods, args.out, n_seeds=args.seeds, **where)[1]
     report(args, {"out": str(args.out), "front": front}, _text(args.out, front))
     return 0

@@ -40,9 +40,14 @@ def tables() -> str:
                 path = root / room.replace(".", "/")
                 below = ", ".join(f"`{r}`" for r in sorted(rooms[room])) or "nothing"
                 if not path.is_dir():
-                    lines += [f"**`{room}.py`** (floor {k}, imports {below}): {first_line(path.with_suffix('.py'))}", ""]
+                    lines += [
+                        f"**`{room}.py`** (floor {k}, imports {below}): {first_line(path.with_suffix('.py'))}",
+                        "",
+                    ]
                     continue
-                lines += [f"**`{room.replace('.', '/')}/`** (floor {k}, imports {below}): {first_line(path / '__init__.py')}"]
+                lines += [
+                    f"**`{room.replace('.', '/')}/`** (floor {k}, imports {below}): {first_line(path / '__init__.py')}"
+                ]
                 lines += ["", "| module | what lives there |", "|---|---|"]
                 files = sorted(m for m in modules if room_of(m) == room and m not in (room, ""))
                 for module in files:

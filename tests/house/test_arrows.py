@@ -17,11 +17,11 @@ MAY_IMPORT = {
     "edge_runtime/hardcase_edge": set(),
     "train/hardcase_train": {
         "hardcase_edge", "numpy", "scipy", "sklearn", "llvmlite", "numba", "joblib", "pyarrow", "tqdm", "threadpoolctl",
-        "distributed", "ray",
+        "distributed",
     },
     "export/hardcase_export": {"hardcase_edge", "numpy", "onnx", "skl2onnx", "onnxruntime", "flatbuffers", "sklearn",
                                "ai_edge_litert", "skops"},
-    "cloud_stub/hardcase_cloud": {"hardcase_edge", "numpy", "onnxruntime", "amqtt", "paho"},
+    "cloud_stub/hardcase_cloud": {"hardcase_edge", "numpy", "onnxruntime", "amqtt"},
 }  # fmt: skip
 # what single modules of the device may import
 DEVICE_EXTRAS = {
@@ -31,7 +31,7 @@ DEVICE_EXTRAS = {
     "session/tflite.py": {"ai_edge_litert", "tflite_runtime", "numpy"},
 }
 HEAVY = {"numpy", "scipy", "sklearn", "onnx", "onnxruntime", "skl2onnx", "llvmlite", "numba", "matplotlib", "pyarrow",
-         "pandas", "joblib", "paho", "amqtt", "cryptography", "tqdm", "distributed", "ray"}  # fmt: skip
+         "pandas", "joblib", "paho", "amqtt", "cryptography", "tqdm", "distributed"}  # fmt: skip
 
 
 def imported_roots(path: Path) -> set[str]:

@@ -27,11 +27,12 @@ from hardcase_edge.sensors.plugin import load_function
 from hardcase_edge.sensors.timeout import TimedCall
 from hardcase_edge.verifier.verify import verify
 
+from .onnx_model import BASIS_POINTS, rounded
+
 __all__ = ["FunctionHpc", "function_for"]
 
 Array = NDArray[Any]
 LIMIT_S = 30.0  # of one call; devices wait 2 s unless told otherwise
-BASIS_POINTS = 10_000
 
 
 class FunctionHpc:
@@ -116,8 +117,7 @@ class FunctionHpc:
         if not ((p >= 0) & (p <= 1)).all():  # NaN is not in between
             raise self._wrong("gives probabilities that are not from 0 to 1")
         best = p.argmax(axis=1)
-        confidence = np.rint(p[np.arange(n), best].astype(np.float64) * BASIS_POINTS)
-        return [(int(k), int(c)) for k, c in zip(best, confidence, strict=True)]
+        return rounded(best, p[np.arange(n), best])
 
     def _wrong(self, what: str) -> InputError:
         return InputError(f"HPC {self._name} {what}")

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.program.format import DTYPES
 from hardcase_edge.program.readings import Reading
+from hardcase_edge.verifier.verify import MAX_CLASSES
 
-__all__ = ["MAX_HPC_BYTES", "Hpc"]
+__all__ = ["BASIS_POINTS", "MAX_HPC_BYTES", "Hpc", "rounded"]
 
 MAX_HPC_BYTES = 1024**3  # checked before a byte is parsed; a large forest has tens of MB
 MAX_FEATURES = 16_384
-MAX_CLASSES = 32_768
-DTYPES = ("i32", "f32", "f64")
 INPUT_TYPES: dict[str, type[np.floating[Any]]] = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 BASIS_POINTS = 10_000
 
@@ -88,8 +88,7 @@ class Hpc:
         if labels.min() < 0 or labels.max() >= self.n_classes:
             raise InputError(f"HPC {self.path.name} gives a label outside its {self.n_classes} classes")
         chosen = np.nan_to_num(probabilities[np.arange(n), labels].astype(np.float64), nan=0.0)
-        confidence = np.rint(np.clip(chosen, 0.0, 1.0) * BASIS_POINTS)
-        return [(int(k), int(c)) for k, c in zip(labels, confidence, strict=True)]
+        return rounded(labels, np.clip(chosen, 0.0, 1.0))
 
     # ------------------------------------------------------------ what the file says
 
@@ -126,6 +125,12 @@ class Hpc:
                 f"{self.path} gives {', '.join(sorted(found))}; label and probabilities are expected: use an "
                 "hpc.onnx that hardcase train wrote"
             )
+
+
+def rounded(labels: Any, probabilities: Any) -> list[tuple[int, int]]:
+    """Class indices (n,) and their probabilities (n,), as a reply carries them: the latter in basis points."""
+    confidences = np.rint(probabilities.astype(np.float64) * BASIS_POINTS)
+    return [(int(k), int(c)) for k, c in zip(labels, confidences, strict=True)]
 
 
 def _read(path: Path) -> bytes:

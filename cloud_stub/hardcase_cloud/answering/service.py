@@ -31,7 +31,7 @@ Key = tuple[str, bytes]  # device, request id
 
 
 class Answerer(Protocol):
-    """What the service needs of a model; ``hpc.Hpc`` is one."""
+    """What the service needs of a model; ``onnx_model.Hpc`` is one."""
 
     sha256: str
     dtypes: tuple[str, ...]

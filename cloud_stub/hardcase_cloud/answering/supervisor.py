@@ -38,8 +38,8 @@ class Supervisor:
     Parameters
     ----------
     command : sequence of str
-    environment : mapping or None
-        The worker's; ours if None.
+    environment : mapping
+        The worker's.
     on_event : callable
         Called with each event, from a thread: the worker's own, and ``{"event": "worker-died", "status",
         "again_in_s"}``.
@@ -48,12 +48,12 @@ class Supervisor:
     def __init__(
         self,
         command: Sequence[str],
-        environment: Mapping[str, str] | None = None,
-        on_event: Callable[[Event], None] = lambda event: None,
+        environment: Mapping[str, str],
+        on_event: Callable[[Event], None],
     ) -> None:
         self.restarts = 0
         self._command = list(command)
-        self._environment = None if environment is None else dict(environment)
+        self._environment = dict(environment)
         self._on_event = on_event
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = threading.Event()

@@ -1,1 +1,1 @@
-"""The embedded MQTT broker, for demonstrations and tests on loopback."""
+"""The embedded MQTT broker, for demonstrations and tests on loopback, and access rules for real brokers."""

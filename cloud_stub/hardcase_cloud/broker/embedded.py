@@ -1,7 +1,6 @@
-"""The embedded broker: amqtt behind a door, in a thread of its own. MQTT 3.1.1, one worker, small fleets, demos.
+"""The embedded broker: amqtt with bounds, in a thread of its own. MQTT 3.1.1, one worker, demonstrations and tests.
 
-For more, name a real broker. Loopback only, unless it has a TLS certificate and users; then a second listener on
-loopback, which asks for a password that changes with every start, serves our own worker.
+It listens on loopback only and asks nobody for a password. Everything else needs a real broker.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import secrets
-import ssl
 import threading
 from collections.abc import Coroutine
 from types import TracebackType
@@ -20,15 +17,12 @@ from typing import Any
 from amqtt.adapters import StreamWriterAdapter
 from amqtt.broker import Broker
 from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
-from amqtt.plugins.base import BaseAuthPlugin
 from amqtt.session import Session
 
 from hardcase_edge.errors import InputError
 
-from .access import Door, DoorReader, RefusedError
-from .listen import Listen, tls_context
-from .packets import PacketError, refusal
-from .users import SALT_BYTES, WORKER, hash_password, read_users
+from .listen import check_loopback
+from .packet_reader import PacketError, PacketReader
 
 __all__ = ["EmbeddedBroker"]
 
@@ -36,16 +30,9 @@ log = logging.getLogger(__name__)
 
 START_S, STOP_S = 15.0, 15.0
 MAX_CONNECTIONS = 1024  # more are closed at once
+MQTT_3_1_1 = 4
+WRONG_VERSION = b"\x20\2\0\1"  # a CONNACK that refuses; clients then try 3.1.1
 MAX_BACKLOG = 4096  # messages on their way; publishers wait while there are more
-
-
-class Admitted(BaseAuthPlugin):  # type: ignore[misc]  # amqtt ships no types
-    """amqtt's view: whoever has passed the door may come in, and leaves no session behind."""
-
-    async def authenticate(self, *, session: Session) -> bool:
-        """Always; the door has asked already."""
-        session.is_anonymous = True
-        return True
 
 
 class DiscreetBroker(Broker):  # type: ignore[misc]  # amqtt ships no types
@@ -64,30 +51,28 @@ class DiscreetBroker(Broker):  # type: ignore[misc]  # amqtt ships no types
 class EmbeddedBroker:
     """``start`` it, ``stop`` it; or use it as a context manager.
 
+    Parameters
+    ----------
+    host, port : a loopback address; port 0 takes a free one
+
     Attributes
     ----------
     url : str
-        For devices.
-    worker_url, worker_user, worker_password : str
-        For our own worker; user and password are empty where none are needed.
+        For clients.
+
+    Raises
+    ------
+    InputError
+        The host is not a loopback address.
     """
 
-    def __init__(self, listen: Listen | None = None) -> None:
-        self.listen = listen or Listen()
-        self.port = self.listen.port
+    def __init__(self, host: str = "127.0.0.1", port: int = 1883) -> None:
+        self.host = check_loopback(host)
+        self.port = port
         self.url = ""
-        self.worker_url = ""
-        users = None if self.listen.users is None else read_users(self.listen.users)
-        self.worker_user = self.worker_password = ""
-        if users is not None:
-            salt = secrets.token_bytes(SALT_BYTES)
-            self.worker_user, self.worker_password = WORKER, secrets.token_urlsafe(24)
-            users[WORKER] = salt, hash_password(self.worker_password.encode(), salt)
-        self._door = Door(users, self.listen.max_packet_bytes)
-        self._tls = tls_context(self.listen)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._servers: list[asyncio.Server] = []
+        self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
         self._broker: Any = None
 
@@ -97,7 +82,7 @@ class EmbeddedBroker:
         Raises
         ------
         InputError
-            The port is in use, or the address is none of this machine's.
+            The port is in use, or the address is not one of this machine's.
         """
         _quieten()
         self._loop = asyncio.new_event_loop()
@@ -108,10 +93,9 @@ class EmbeddedBroker:
             self._call(self._open(), START_S)
         except OSError as error:
             self.stop()
-            where = f"{self.listen.host}:{self.listen.port}"
             raise InputError(
-                f"the broker cannot listen on {where}: {_reason(error)}; stop what does, or choose another place with "
-                "--bind"
+                f"the broker cannot listen on {self.host}:{self.port}: {_reason(error)}; stop what does, or choose "
+                "another place with --bind"
             ) from error
 
     def stop(self) -> None:
@@ -143,23 +127,13 @@ class EmbeddedBroker:
     async def _open(self) -> None:
         config = BrokerConfig(
             listeners={"default": ListenerConfig(type=ListenerType.EXTERNAL)},
-            plugins={f"{__name__}.{Admitted.__name__}": {}},
+            plugins={"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
         )
         self._broker = DiscreetBroker(config)
         await self._broker.start()
-        listen = self.listen
-        self.port = await self._serve(listen.host, listen.port, self._tls)
-        host = f"[{listen.host}]" if ":" in listen.host else listen.host
-        self.url = f"{'mqtts' if self._tls else 'mqtt'}://{host}:{self.port}"
-        port = self.port
-        if self._tls is not None:
-            port = await self._serve("127.0.0.1", 0, None)
-        self.worker_url = f"mqtt://{host if self._tls is None else '127.0.0.1'}:{port}"
-
-    async def _serve(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
-        server = await asyncio.start_server(self._accept, host, port, ssl=tls)
-        self._servers.append(server)
-        return int(server.sockets[0].getsockname()[1])
+        self._server = await asyncio.start_server(self._accept, self.host, self.port)
+        self.port = int(self._server.sockets[0].getsockname()[1])
+        self.url = f"mqtt://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -167,28 +141,23 @@ class EmbeddedBroker:
         self._clients.add(task)
         try:
             if len(self._clients) <= MAX_CONNECTIONS:
-                await self._client(DoorReader(reader, self._door, self._is_busy), writer)
-        except (PacketError, RefusedError, EOFError, OSError) as error:  # TimeoutError is an OSError
+                packets = PacketReader(reader, self._is_busy)
+                if await packets.connect() == MQTT_3_1_1:
+                    await self._broker.external_connected(packets, StreamWriterAdapter(writer), "default")
+                else:
+                    writer.write(WRONG_VERSION)
+        except (PacketError, EOFError, OSError) as error:  # TimeoutError is an OSError
             log.debug("a client is turned away: %s", error)
         finally:
             self._clients.discard(task)
             writer.close()
 
-    async def _client(self, reader: DoorReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await reader.connect()
-        except RefusedError as error:
-            writer.write(refusal(error.code))
-            await writer.drain()
-            raise
-        await self._broker.external_connected(reader, StreamWriterAdapter(writer), "default")
-
     def _is_busy(self) -> bool:
         return bool(self._broker._broadcast_queue.qsize() + len(self._broker._tasks_queue) > MAX_BACKLOG)
 
     async def _close(self) -> None:
-        for server in self._servers:
-            server.close()
+        if self._server is not None:
+            self._server.close()
         if self._broker is not None and self._broker.transitions.state == "started":
             await self._broker.shutdown()
         for task in list(self._clients):

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError
 
 __all__ = ["HPC_METHOD", "Front", "Measured", "Point", "read_front"]
 
 MAX_FRONT_BYTES = 16 * 1024 * 1024
 MAX_POINTS = 100_000
-MAX_NAME = 200
 HPC_METHOD = "hpc"  # f0 itself: everything forwarded
 LOCAL = ("local_error", "local_worse", "local_better")
 SLACK = 1e-12  # accuracies are ratios of counts; a float's last bit decides nothing

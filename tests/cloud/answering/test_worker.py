@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import queue
 import signal
-import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 from typing import Any
@@ -22,8 +20,6 @@ from hardcase_cloud.answering.onnx_model import Hpc
 from hardcase_cloud.answering.service import Service, ServiceConfig
 from hardcase_cloud.answering.worker import MAX_INBOX, Worker, default_group
 from hardcase_cloud.broker.embedded import EmbeddedBroker
-from hardcase_cloud.broker.listen import Listen
-from hardcase_cloud.broker.users import add_user, is_password, read_users
 from hardcase_edge.errors import LinkError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Message
@@ -98,7 +94,7 @@ def test_on_mqtt_5_a_reply_echoes_the_correlation_and_expires_with_the_request(m
 
 def test_on_the_embedded_broker_it_works_with_mqtt_3(hpc):
     with (
-        EmbeddedBroker(Listen(port=0)) as broker,
+        EmbeddedBroker(port=0) as broker,
         working(hpc, broker.url) as worker,
         asking(broker.url, "w-1", 4) as (client, heard),
     ):
@@ -227,11 +223,11 @@ def test_a_worker_without_a_broker_ends_with_one_line(hpc):
     [
         pytest.param(["worker", "--broker", "http://x"], "MQTT URL", id="no-mqtt-url"),
         pytest.param(["up", "--bind", "127.0.0.1"], "is not host:port", id="no-bind"),
-        pytest.param(["up", "--bind", "0.0.0.0:0"], "--cert, --key and --users", id="open-to-the-world"),
+        pytest.param(["up", "--bind", "0.0.0.0:0"], "run mosquitto or EMQX there", id="open-to-the-world"),
         pytest.param(["up", "--bind", "127.0.0.1:0", "--workers", "2"], "cannot share work", id="two-workers"),
-        pytest.param(["up", "--bind", "127.0.0.1:0", "--users", "none"], "users file none cannot", id="no-users"),
+        pytest.param(["up", "--bind", "127.0.0.1:0", "--cert", "c"], "go with --broker", id="tls-without-a-broker"),
         pytest.param(["up", "--bind", "127.0.0.1:0", "--workers", "-1"], "0 to 64 are possible", id="negative"),
-        pytest.param(["up", "--broker", "mqtt://h", "--users", "u"], "own users", id="users-of-another"),
+        pytest.param(["up", "--broker", "mqtt://h", "--cert", "c"], "not encrypted", id="tls-without-encryption"),
     ],
 )
 def test_flags_that_cannot_be_used_end_with_one_line(hpc, flags, message):
@@ -278,15 +274,12 @@ def test_a_worker_does_not_outlive_an_up_that_was_killed(hpc):
         wait_until(lambda: not psutil.pid_exists(worker), "the worker has ended", 20)
 
 
-def test_up_asks_for_names_where_there_are_users_and_its_own_worker_has_one(tmp_path, hpc):
-    users = tmp_path / "users"
-    add_user(users, "pi-1", "secret of pi-1")
-    flags = ("--bind", "127.0.0.1:0", "--users", str(users), "--hpc", str(hpc.path), "--json")
+def test_up_shows_no_password_in_a_command_line(mosquitto, hpc):
+    flags = ("--broker", mosquitto.url.replace("//", "//worker:secret@"), "--hpc", str(hpc.path), "--json")
     with command("cloud", "up", *flags) as run:
-        ready = run.wait_for("ready")
-        assert run.wait_for("worker-ready")["mqtt"] == "3.1.1"
-        shown = " ".join(psutil.Process(ready["workers"][0]).cmdline())
-        assert "@" not in shown
+        shown = " ".join(psutil.Process(run.wait_for("ready")["workers"][0]).cmdline())
+        assert mosquitto.url in shown
+        assert "secret" not in shown
         assert run.finish() == 0
 
 
@@ -302,26 +295,6 @@ def test_up_can_be_stopped_before_it_is_ready(hpc):
         wait_until(lambda: psutil.Process(run.process.pid).children(), "the worker has been started", 20)
         assert run.finish() == 0
         assert [e["event"] for e in run.events if e["event"] == "ready"] == []
-
-
-def test_the_user_command_writes_who_may_come_in(tmp_path):
-    for name, password in (("pi-1", "a good password"), ("pi-2", "short")):
-        ended = subprocess.run(
-            [sys.executable, "-m", "hardcase.cli", "cloud", "user", name, "--users", str(tmp_path / "users")],
-            input=password + "\n",
-            text=True,
-            capture_output=True,
-            timeout=30,
-        )
-        if name == "pi-1":
-            assert (ended.returncode, ended.stderr) == (0, "")
-        else:
-            assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1)
-            assert "choose one of 8" in ended.stderr
-    users = read_users(tmp_path / "users")
-    assert set(users) == {"pi-1"}
-    assert is_password(users, "pi-1", b"a good password")
-    assert not is_password(users, "pi-1", b"a bad password")
 
 
 def test_up_without_workers_is_a_broker_alone(hpc):

@@ -21,8 +21,7 @@ from hardcase_train.data.config import METHODS
 from hardcase_train.methods.graph import dag as dag_policy
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
-from hardcase_train.sweep import auto, halving, sweep
-from hardcase_train.sweep import executors as backends
+from hardcase_train.sweep import auto, executors, halving, sweep
 from hardcase_train.sweep import rungs as ladder
 from hardcase_train.sweep.executors import open_pool
 from hardcase_train.sweep.halving import climbers, savings
@@ -293,29 +292,17 @@ def dask_cluster():
         yield cluster.scheduler_address
 
 
-@contextmanager
-def ray_cluster():
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-    try:
-        yield cluster.address
-    finally:
-        cluster.shutdown()
-
-
-@pytest.mark.parametrize(("backend", "cluster"), [("dask", dask_cluster), ("ray", ray_cluster)])
 @pytest.mark.filterwarnings("default")  # theirs
-def test_a_cluster_of_two_processes_gives_what_threads_give(monkeypatch, backend, cluster):
+def test_a_cluster_of_two_processes_gives_what_threads_give(monkeypatch):
     monkeypatch.setattr("hardcase_train.methods.prune.pruned_forest.FORESTS", (ForestSettings(3),))
     problem = make_problem(n=60)
     here = plain(learn(problem, CLUSTER, quiet=True))
-    with cluster() as address, open_pool(backend, address) as pool:
+    with dask_cluster() as address, open_pool(address) as pool:
         assert plain(learn(problem, CLUSTER, quiet=True, pool=pool)) == here
         pids = {pid for _, pid in pool(process_id, None, range(12))}
         assert os.getpid() not in pids
         assert len(pids) == 2
-        monkeypatch.setattr(backends, "code_here", lambda: "another")
+        monkeypatch.setattr(executors, "code_here", lambda: "another")
         with pytest.raises(InputError, match="another hardcase"):
             list(pool(process_id, None, [0]))
 
@@ -328,31 +315,26 @@ def process_id(_, item):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--backend", "dask"), "needs --address"),
-        (("--backend", "ray"), "needs --address"),
-        (("--address", "127.0.0.1:1"), "is for a cluster; name its kind"),
-        (("--backend", "dask", "--address", "127.0.0.1:1"), "no dask cluster answers at 127.0.0.1:1"),
-        (("--backend", "ray", "--address", "127.0.0.1:1"), "no ray cluster answers at 127.0.0.1:1"),
+        (("--dask", "127.0.0.1:1"), "no Dask scheduler answers at 127.0.0.1:1"),
+        (("--dask", ""), "no Dask scheduler answers at"),
         (("--jobs", "0"), "1 to 1024 threads"),
         (("--seeds", "0"), "1 to 1000"),
     ],
 )
 @pytest.mark.filterwarnings("default")
 def test_a_cluster_that_cannot_be_used_is_one_line(tmp_path, data, capsys, monkeypatch, flags, said):
-    monkeypatch.setattr(backends, "CONNECT_S", 1.0)
+    monkeypatch.setattr(executors, "CONNECT_S", 1.0)
     status, _, err = run(capsys, "train", data, "--out", tmp_path / "build", *flags)
     assert (status, err.count("\n")) == (2, 1), err
     assert said in err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["data.csv", "hardcase.toml"]
 
 
-@pytest.mark.parametrize(("backend", "module"), [("dask", "distributed"), ("ray", "ray")])
-def test_a_missing_package_is_one_line(tmp_path, data, capsys, monkeypatch, backend, module):
-    monkeypatch.setitem(sys.modules, module, None)
-    flags = ("--backend", backend, "--address", "127.0.0.1:1")
-    status, _, err = run(capsys, "train", data, "--out", tmp_path / "build", *flags)
+def test_a_missing_package_is_one_line(tmp_path, data, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    status, _, err = run(capsys, "train", data, "--out", tmp_path / "build", "--dask", "127.0.0.1:1")
     assert (status, err.count("\n")) == (2, 1)
-    assert f"pip install 'hardcase-train[{backend}]'" in err
+    assert "pip install 'hardcase-train[dask]'" in err
 
 
 def test_settings_are_plain_json():

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError
 
 from .effort import effort_of
@@ -21,7 +22,6 @@ DEFAULT_METHODS = ("auto",)
 SIZES = ("auto", "small", "large")
 MAX_CONFIG_BYTES = 1_000_000
 MAX_COST = 1e9
-MAX_NAME = 200  # characters, as in a bundle's manifest
 KINDS = {dict: "a table", list: "an array", str: "a string", int: "a whole number", float: "a number"}
 
 KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {

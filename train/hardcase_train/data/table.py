@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
+from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.window import WINDOW_FEATURES, window_features
 
 __all__ = ["Labels", "Table", "read_table"]
 
 FORMATS = (".csv", ".parquet", ".npz")
-MAX_NAME = 200  # characters, as in a bundle's manifest
 MAX_UNPACKED_BYTES = 16 * 1024**3  # of an .npz, checked before it is unpacked
 
 

@@ -1,15 +1,13 @@
-"""Where the jobs of a sweep run: threads of this machine, or the processes of a Dask or Ray cluster.
+"""Where the jobs of a sweep run: threads of this machine, or the processes of a Dask cluster.
 
 A pool takes a function, what all jobs share (sent once), and the jobs; it gives (number, result) as they are done. A
-cluster runs what it is sent, so it must be one that you trust. Its machines must have the same code as this one, and
-say so: what they compute is then the same too.
+cluster runs what it is sent, so it must be one that you trust. Its machines must have the same code as this one; each
+job checks that they do, because only then are its results the same.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -23,7 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["BACKENDS", "Pool", "code_here", "n_threads", "open_pool"]
+__all__ = ["Pool", "code_here", "n_threads", "open_pool"]
 
 CONNECT_S = 10.0
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
@@ -37,30 +35,20 @@ def n_threads(jobs: int | None) -> int:
     return jobs or os.cpu_count() or 1
 
 
-def open_pool(backend: str, address: str | None = None, jobs: int | None = None) -> AbstractContextManager[Pool]:
+def open_pool(dask: str | None = None, jobs: int | None = None) -> AbstractContextManager[Pool]:
     """A pool for as long as it is needed.
 
     Parameters
     ----------
-    backend : of ``BACKENDS``
-    address : of the cluster's scheduler; none for threads
+    dask : ``host:port`` of a Dask cluster's scheduler; None: threads of this machine
     jobs : threads; one per core unless given
 
     Raises
     ------
     InputError
-        A package is missing, the address is, or nobody answers there.
+        The package is missing, no scheduler answers there, or it has no workers.
     """
-    if backend == "threads":
-        if address is not None:
-            raise InputError(f"--address {address} is for a cluster; name its kind with --backend dask or ray")
-        return _threads(n_threads(jobs))
-    if address is None:
-        raise InputError(f"--backend {backend} needs --address: that of the cluster's scheduler, such as host:port")
-    return {"dask": _dask, "ray": _ray}[backend](address)
-
-
-BACKENDS = ("threads", "dask", "ray")
+    return _threads(n_threads(jobs)) if dask is None else _dask(dask)
 
 
 @contextmanager
@@ -80,11 +68,11 @@ def _dask(address: str) -> Iterator[Pool]:
     try:
         from distributed import Client, as_completed
     except ImportError as error:
-        raise _absent("dask") from error
+        raise InputError("--dask needs a package that is not here; pip install 'hardcase-train[dask]'") from error
     try:
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise _unreachable("dask", address) from error
+        raise InputError(f"no Dask scheduler answers at {address}; check --dask, and that it runs") from error
     with client:
         try:
             client.wait_for_workers(1, timeout=CONNECT_S)
@@ -102,52 +90,6 @@ def _dask(address: str) -> Iterator[Pool]:
                 yield result
 
         yield run
-
-
-@contextmanager
-def _ray(address: str) -> Iterator[Pool]:
-    try:
-        import ray
-    except ImportError as error:
-        raise _absent("ray") from error
-    _knock(address)
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise _unreachable("ray", address) from error
-    try:
-        far = ray.remote(_far)
-
-        def run(function: Function, shared: Any, items: Sequence[Any]) -> Results:
-            there, code = ray.put(shared), code_here()
-            left = [far.remote(code, function, there, k, item) for k, item in enumerate(items)]
-            while left:
-                (done,), left = ray.wait(left)
-                try:
-                    yield ray.get(done)
-                except ray.exceptions.RayTaskError as error:
-                    raise (error.cause or error) from error
-
-        yield run
-    finally:
-        ray.shutdown()
-
-
-def _knock(address: str) -> None:
-    """Ray waits minutes for a head that is not there; so ask first whether anybody listens."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
-    except (OSError, ValueError, OverflowError) as error:
-        raise _unreachable("ray", address) from error
-
-
-def _absent(backend: str) -> InputError:
-    return InputError(f"--backend {backend} needs a package that is not here; pip install 'hardcase-train[{backend}]'")
-
-
-def _unreachable(backend: str, address: str) -> InputError:
-    return InputError(f"no {backend} cluster answers at {address}; check --address, and that its scheduler runs")
 
 
 def _numbered(function: Function, shared: Any, number: int, item: Any) -> tuple[int, Any]:

@@ -50,7 +50,7 @@ def learn(
     say : takes one line, before the long work: what is about to be done, and about how long it takes
     """
     hpc = hpc_point(Judge(problem))
-    with open_pool("threads", jobs=jobs) if pool is None else nullcontext(pool) as opened:
+    with open_pool(jobs=jobs) if pool is None else nullcontext(pool) as opened:
         ladder = Ladder(problem, n_threads(jobs))
         if say is not None:
             say(str(make_plan(ladder, methods, n_threads(jobs))))

@@ -1,0 +1,109 @@
+"""One client's bytes as amqtt may read them: whole packets of bounded length, the first a CONNECT that comes in time.
+
+amqtt itself reads a packet of any length, waits for ever for a first one, and misreads an MQTT 5 CONNECT. What other
+packets say is left to amqtt: on loopback every process may be any device or the worker, and a malformed packet costs
+only the connection that sent it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from amqtt.adapters import ReaderAdapter
+
+from hardcase_edge.program.readings import MAX_REQUEST_BYTES
+
+__all__ = ["MAX_PACKET_BYTES", "PacketError", "PacketReader"]
+
+log = logging.getLogger(__name__)
+
+MAX_PACKET_BYTES = MAX_REQUEST_BYTES + 1024  # the largest request, its topic and header
+CONNECT_TIMEOUT_S = 10.0  # a connection that sends nothing is closed
+BUSY_POLL_S = 0.01
+FAREWELL_S = 0.01  # amqtt waits for ever for the end of a client that ended before amqtt had begun to wait for it
+CONNECT, PUBLISH = 0x10, 0x30  # first bytes; a PUBLISH has flags in its lower four bits
+PROTOCOL = b"\0\4MQTT"  # in a CONNECT, between its length, which ends within 5 bytes, and the level
+
+
+class PacketError(Exception):
+    """No client of ours sends these bytes; close the connection."""
+
+
+class PacketReader(ReaderAdapter):  # type: ignore[misc]  # amqtt ships no types
+    """One client's packets.
+
+    Parameters
+    ----------
+    reader : the connection's bytes
+    is_busy : whether so many messages are on their way that a publisher has to wait
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, is_busy: Callable[[], bool] = lambda: False) -> None:
+        self._reader = reader
+        self._is_busy = is_busy
+        self._is_closed = False
+        self._head = bytearray()  # stays when amqtt's keep-alive timer cancels a read
+        self._packet = memoryview(b"")
+
+    async def connect(self) -> int:
+        """Read the first packet; the protocol level that it asks for: 4 is MQTT 3.1.1, 5 is MQTT 5.
+
+        Raises
+        ------
+        PacketError, TimeoutError, EOFError, OSError
+            It is too long or not a CONNECT, or there is none.
+        """
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            self._head += await self._reader.readexactly(1)
+            if self._head[0] != CONNECT:
+                raise PacketError(f"the first packet begins with {self._head[0]:#04x}, not with a CONNECT's")
+            packet = await self._next_packet()
+        _, _, level = packet[:12].partition(PROTOCOL)
+        if not level:
+            raise PacketError("the first packet does not name MQTT as its protocol")
+        self._packet = memoryview(packet)
+        return level[0]
+
+    async def read(self, n: int = -1) -> bytes:
+        """Up to ``n`` bytes of the present packet; ``IncompleteReadError`` at its end or the connection's."""
+        if not self._packet:
+            await self._admit_packet(n)
+        if n > len(self._packet):  # a length inside the packet reaches beyond it
+            self._packet = memoryview(b"")
+            raise asyncio.IncompleteReadError(b"", n)
+        part = bytes(self._packet[:n] if n >= 0 else self._packet)
+        self._packet = self._packet[len(part) :]
+        return part
+
+    def feed_eof(self) -> None:
+        """Read no more."""
+        self._is_closed = True
+
+    async def _admit_packet(self, n: int) -> None:
+        try:
+            if self._is_closed:
+                raise PacketError("it has been closed already")
+            self._packet = memoryview(await self._next_packet())
+        except (PacketError, EOFError) as error:
+            log.debug("a connection ends: %s", error)
+            self._is_closed = True
+            await asyncio.sleep(FAREWELL_S)
+            raise asyncio.IncompleteReadError(b"", n) from error
+        while self._packet[0] & 0xF0 == PUBLISH and self._is_busy():
+            await asyncio.sleep(BUSY_POLL_S)
+
+    async def _next_packet(self) -> bytes:
+        """All bytes of the next packet."""
+        head = self._head
+        while len(head) < 2 or head[-1] & 0x80:
+            head += await self._reader.readexactly(1)
+            if len(head) == 5 and head[-1] & 0x80:
+                raise PacketError("a length of more than four bytes")
+        length = sum((byte & 0x7F) << (7 * k) for k, byte in enumerate(head[1:]))
+        if length > MAX_PACKET_BYTES:
+            raise PacketError(f"a packet of {length} bytes, {MAX_PACKET_BYTES} are allowed")
+        packet = bytes(head) + await self._reader.readexactly(length)
+        head.clear()
+        return packet
