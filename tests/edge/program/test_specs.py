@@ -221,3 +221,5 @@ def test_every_invariant_names_a_test_that_exists() -> None:
     invariants = re.findall(r"^\*\*I\d+\.\*\*.*?(?=^\*\*I|\Z|^#)", text, re.M | re.S)
     assert invariants
     assert all(".py::test_" in one for one in invariants)
+    numbers = re.findall(r"^\*\*I(\d+)\.\*\*", text, re.M)
+    assert len(numbers) == len(set(numbers)), "an invariant has its number alone"
