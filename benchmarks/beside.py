@@ -203,7 +203,7 @@ def _marginal(rows: list[Row]) -> list[str]:
 
 def _page(rows: list[Row], ratios: list[Row]) -> str:
     lines = [
-        "# The kernel beside its peers",
+        "# The kernel compared with its peers",
         "",
         f"`make bench-edge` wrote this page on {_machine()}.",
         "The models are boosted trees on digits (odd or even), and each call has one row of 64 whole numbers.",
