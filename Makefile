@@ -1,4 +1,4 @@
-# make demo · make test · make check · make wheels · make toolchains · make bench-edge · make bench-learning ·
+# make demo · make test · make check · make docs · make wheels · make toolchains · make bench-edge · make bench-learning ·
 # make bench-booster · make bench-promise · make bench-exports · make bench-import · make bench-mcu · make fuzz · make stack
 #
 # Everything lives in .venv. What only a system package can give (mosquitto, for the system tests) is installed by apt
@@ -9,9 +9,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PACKAGES := edge_runtime train export cloud_stub .
-SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks
+SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks docs
 
-.PHONY: demo test check wheels golden toolchains tflite-runtime bench-edge bench-learning bench-booster bench-promise bench-exports \
+.PHONY: demo test check docs wheels golden toolchains tflite-runtime bench-edge bench-learning bench-booster bench-promise bench-exports \
 	bench-import bench-mcu fuzz stack clean mosquitto
 
 demo: $(READY)
@@ -25,6 +25,15 @@ check: $(READY)
 	@$(BIN)/ruff format --check --quiet $(SOURCES) || { echo "run: $(BIN)/ruff format $(SOURCES)"; exit 1; }
 	@$(BIN)/mypy edge_runtime/hardcase_edge train/hardcase_train export/hardcase_export cloud_stub/hardcase_cloud hardcase
 	@$(BIN)/python -m pytest tests/house/test_arrows.py tests/house/test_rules.py
+
+# The site, in build/site. Warnings are errors: a link or an anchor that leads nowhere, a page without a place.
+docs: $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@rm -rf build/site
+	@$(BIN)/sphinx-build -b html -n -W --keep-going -q -c docs -d build/site-cache . build/site
+	@! grep -rlE '<(script|img|link|iframe)[^>]* (src|href)="(https?:)?//' --include='*.html' build/site || \
+		{ echo "these pages load something from elsewhere"; exit 1; }
+	@echo build/site/index.html
 
 wheels: $(READY)
 	@rm -rf dist && mkdir dist

@@ -12,7 +12,6 @@ import json
 import platform
 import statistics
 import tempfile
-import textwrap
 import time
 import warnings
 from array import array
@@ -192,27 +191,30 @@ def _marginal(rows: list[Row]) -> list[str]:
 
     (ours, _), (theirs, large) = ns(OURS, "c_ns"), ns(ORT, "python_ns")
     fixed = large - theirs * visits["300x5"]
-    said = (
+    return [
         f"From 400 to 1,500 nodes visited, a visit takes {ours:.2f} ns here and {theirs:.1f} ns in onnxruntime, whose "
-        f"`run()` has {fixed / 1000:.1f} us that do not depend on the trees. So the ratio grows with the model to "
-        f"{ours / theirs:.3f}: the more of `run()` is fixed, the lower it is. 0.035 of {large / 1000:.1f} us would be "
-        f"{0.035 * large / visits['300x5']:.2f} ns a visit, to load a node and a reading's code and compare them."
-    )
-    return textwrap.wrap(said, 116)
+        f"`run()` has {fixed / 1000:.1f} us that do not depend on the trees.",
+        f"The ratio therefore grows with the model to {ours / theirs:.3f}: the larger the fixed part of `run()`, the "
+        "lower the ratio.",
+        f"0.035 of {large / 1000:.1f} us would be {0.035 * large / visits['300x5']:.2f} ns a visit, to load a node and "
+        "a reading's code and compare them.",
+    ]
 
 
 def _page(rows: list[Row], ratios: list[Row]) -> str:
     lines = [
-        "# The kernel beside its peers",
+        "# The kernel compared with its peers",
         "",
-        f"Written by `make bench-edge` on {_machine()}. Boosted trees on digits (odd or even), one row of 64 whole",
-        "numbers at a time. Ours is a whole decision, from raw readings through the session's protocol to class and",
-        "confidence; the peers' is their prediction. Rows lie ready in the type that each of them wants. A figure is",
-        "a median over passes of 1,000 varied rows, all peers in turn, in the thread's own time.",
+        f"`make bench-edge` wrote this page on {_machine()}.",
+        "The models are boosted trees on digits (odd or even), and each call has one row of 64 whole numbers.",
+        "The figure of hardcase is a whole decision, from raw readings through the session's protocol to class and "
+        "confidence; the peers' is their prediction.",
+        "Rows are prepared in the type that each of them needs.",
+        "A figure is a median over passes of 1,000 varied rows, all peers in turn, in the thread's own time.",
         "",
         "- `c`: called and timed in C, all compiled with `-O2`.",
-        "- `Python`: one call from Python: the peers' C through cffi's compiled modules, ours through the extension,",
-        "  onnxruntime's `run()` on one thread.",
+        "- `Python`: one call from Python: the peers' C through cffi's compiled modules, ours through the extension, "
+        "onnxruntime's `run()` on one thread.",
         "- `bytes`: constant data; code, where a model is code; the model's file (LightGBM, onnxruntime).",
         "- `labels`: of 100,000 random, real and on-threshold rows, those that differ from LightGBM's own in double.",
         "",
@@ -224,14 +226,15 @@ def _page(rows: list[Row], ratios: list[Row]) -> str:
         lines.append(
             f"| {r['case']} | {r['peer']} | {c} | {r['python_ns']:,.0f} | {r['bytes']:,} | {r['label_differences']} |"
         )
-    lines += ["", "Against what was to be reached:", "", "| trees x depth | | ratio | at most |", "|---|---|---|---|"]
+    lines += ["", "These are the goals:", "", "| trees x depth | | ratio | at most |", "|---|---|---|---|"]
     for r in ratios:
         missed = " (missed)" if r["ratio"] > r["target"] else ""
         lines.append(f"| {r['case']} | {r['what']} | {r['ratio']:.3g}{missed} | {r['target']:g} |")
     lines += ["", *_marginal(rows)]
     lines += [
         "",
-        "emlearn has no boosted trees; its loadable trees were filled by hand, with thresholds mended to",
-        "`x < floor(threshold) + 1`, where its own converter emits `x < (int)threshold`.",
+        "emlearn does not have boosted trees.",
+        "Its loadable trees were filled by hand, with thresholds corrected to `x < floor(threshold) + 1`, where its "
+        "own converter emits `x < (int)threshold`.",
     ]
     return "\n".join(lines) + "\n"

@@ -218,13 +218,19 @@ CASES: dict[str, Callable[[int], dict[str, Any]]] = {
 
 HEAD = """# Policies on a graph of sensor sets
 
-Written by `benchmarks/dag.py` from `benchmarks/results/dag.json`. Figures are those of test rows, means over splits
-that are drawn by their seeds. `dag` and `lp-tree` give one policy for each price of a list, `static` the sensor sets
-that judged rows keep, with the same classifiers; between two policies curves are linear. `dag, as in the paper`:
-errors counted, one pass, filter trees of polynomials alone; `dag`: with
-[all of this](../math.md#12-policies-on-a-graph). `lp-tree` decides by linear functions here: with all terms its program
-would have room for a dozen rows of satimage, and it has six prices where graphs have eleven. `trees`: a bank of boosted
-trees. Where splits are fewer than ten, the command goes on where it was.
+`benchmarks/dag.py` writes this page from `benchmarks/results/dag.json`.
+Figures are errors on test rows, means over splits that are drawn by their seeds.
+`dag` and `lp-tree` give one policy for each price of a list.
+`static` gives the sensor sets that the judged rows keep, with the same classifiers.
+Between two policies the curves are linear.
+
+- `dag, as in the paper`: errors counted, one pass, filter trees of polynomials alone.
+- `dag`: with [everything in this section](../math.md#12-policies-on-a-graph).
+- `lp-tree`: decides by linear functions here, because with all terms its linear program would have room for a dozen \
+rows of satimage; it has six prices where graphs have eleven.
+- `trees`: a bank of boosted trees.
+
+If there are fewer than ten splits, the command resumes and adds the missing ones.
 """
 
 
@@ -270,9 +276,9 @@ def speed_table(s: dict[str, Any]) -> str:
     lines = [
         "## Time and memory",
         "",
-        f"A graph of {s['states']} states on {s['rows']:,} rows of Covertype: 12 sensors of 54 features, 8 subsets,",
-        f"7 classes, degree 2 ({s['terms of all sensors']} terms), {s['threads']} thread(s), one price. Other work",
-        "shared the machine, so seconds of the processor stand beside those of the clock.",
+        f"A graph of {s['states']} states on {s['rows']:,} rows of Covertype: 12 sensors of 54 features, 8 subsets, "
+        f"7 classes, degree 2 ({s['terms of all sensors']} terms), {s['threads']} thread(s), one price.",
+        "Other work shared the machine, so the table has processor seconds beside seconds of the clock.",
         "",
         "| part | seconds | processor seconds |",
         "|---|---|---|",

@@ -364,10 +364,10 @@ def page(said: dict[str, Any]) -> str:
     lines = [
         "# Files of other runtimes: bytes and times",
         "",
-        f"Written by `make bench-exports` (`benchmarks/exports.py`) on {said['machine']}, one thread; onnxruntime "
-        f"{said['onnxruntime']}, ai-edge-litert {said['ai-edge-litert']}.",
-        f"Microseconds of one row from Python, the best of several passes over {said['n_rows']} rows. Rows that differ "
-        "have another score than the program;",
+        f"`make bench-exports` (`benchmarks/exports.py`) wrote this page on {said['machine']}, with one thread, "
+        f"onnxruntime {said['onnxruntime']} and ai-edge-litert {said['ai-edge-litert']}.",
+        f"Times are microseconds of one row from Python, the best of several passes over {said['n_rows']} rows.",
+        "Rows that differ have another score than the program.",
         "skl2onnx gives float probabilities, which are not compared.",
         "",
         "| case | file | bytes | us | rows that differ |",
@@ -381,13 +381,13 @@ def page(said: dict[str, Any]) -> str:
         lines.append(f"| {r['case']} | {r['file']} | {r['bytes']:,} | {r['us']:.1f} | {differ} |")
     old = said.get("old")
     if old:
-        lines += ["", f"The same TFLite files in {' with '.join(o.replace('==', ' ') for o in OLD)}:", ""]
+        lines += ["", f"These are the same TFLite files in {' with '.join(o.replace('==', ' ') for o in OLD)}:", ""]
         lines += ["| case | us | rows that differ |", "|---|---|---|"]
         lines += [f"| {case} | {v['us']:.1f} | {v['differ']} of {v['rows']} |" for case, v in old["cases"].items()]
         r = old["random"]
         lines += [
             "",
-            f"And the {r['files']} files of the tests' random programs: {r['differ']} of {r['rows']} rows differ.",
+            f"Of the {r['files']} files of the tests' random programs, {r['differ']} of {r['rows']} rows differ.",
         ]
     return "\n".join(lines) + "\n"
 

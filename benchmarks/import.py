@@ -300,17 +300,22 @@ def compiled(code: str, n_features: int, body: str) -> tuple[Labels, int]:
 def page(found: list[dict[str, Any]], n_rows: int) -> str:
     """docs/benchmarks/import.md."""
     lines = [
-        "# Imported models beside emlearn and m2cgen",
+        "# Imported models compared with emlearn and m2cgen",
         "",
-        f"Made by `benchmarks/import.py`. Labels that differ from the source model's, of {n_rows:,} rows at "
-        "thresholds, one beside them and between them. Readings are whole numbers, as both data sets have; *any* is "
-        "the same for numbers of the source's own type, next to thresholds by its last bit, with gaps where the source "
-        "takes them. After a plus: labels that differ where the source's two best scores are nearer than the rounding "
-        f"of its own sums, as equal votes are. emlearn {version('emlearn')}, m2cgen {version('m2cgen')}; an empty cell:"
-        " it does not know the model, or its C is larger than 0.5 MB.",
+        "`benchmarks/import.py` writes this page.",
+        f"The first table counts labels that differ from the source model's, of {n_rows:,} rows at thresholds, one "
+        "beside them and between them.",
+        "Readings are whole numbers, as both data sets have.",
+        "*any* is the same for numbers of the source's own type, next to thresholds by its last bit, with missing "
+        "readings where the source accepts them.",
+        "After a plus: labels that differ where the source's two best scores are nearer than the rounding of its own "
+        "sums, as equal votes are.",
+        f"The peers are emlearn {version('emlearn')} and m2cgen {version('m2cgen')}.",
+        "A cell is empty if the peer does not support the model, or its C is larger than 0.5 MB.",
         "",
-        'emlearn writes `x < (int)threshold` where scikit-learn means `x <= threshold`; with `dtype="float"` it '
-        "keeps the threshold. Both are asked for shares in leaves of 8 bits (its default is one vote per tree).",
+        "emlearn writes `x < (int)threshold` where scikit-learn means `x <= threshold`.",
+        'With `dtype="float"` it keeps the threshold.',
+        "Both are asked for shares in leaves of 8 bits (its default is one vote per tree).",
         "",
         "| data | source | way | leaves | ours | any | emlearn | emlearn, float | m2cgen |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -322,9 +327,9 @@ def page(found: list[dict[str, Any]], n_rows: int) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     lines += [
         "",
-        "Accuracy on test rows in percent, bytes (theirs: code and data at -Os on x86-64; ours: the program's data, in "
-        "brackets with leaves of 16 bits where the labels asked for 31), and processor seconds of a whole conversion "
-        "(of the run shown, on two cores that others used as well).",
+        "The second table has accuracy on test rows in percent, bytes (theirs: code and data at -Os on x86-64; ours: "
+        "the program's data, in brackets with leaves of 16 bits where the labels needed 31), and processor seconds of "
+        "a whole conversion (of the run shown, on two cores that others used as well).",
         "",
         "| data | source | way | accuracy: source | ours | emlearn | emlearn, float | m2cgen | bytes: ours | emlearn | "
         "emlearn, float | m2cgen | seconds |",

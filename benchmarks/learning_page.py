@@ -121,19 +121,19 @@ def table(case: Case, runs: list[dict[str, Any]]) -> str:
         cells = ["" if np.isnan(c) else f"{c:.1f} %" for c in cuts.values()]
         lines.append(f"| {100 * loss:.2f} | " + " | ".join([*cells, "" if np.isnan(ahead) else f"{ahead:+.1f}"]) + " |")
     reached = max(100 * within(runs, m)["cut"] for m in runs[0]["picks"] if m != "dag")
-    lines += ["", f"To reach: a cut of {100 * case.cut:.0f} % within a point; reached: {reached:.1f} %."]
+    lines += ["", f"The goal is a cut of {100 * case.cut:.0f} % within a point; reached: {reached:.1f} %."]
     if case.ahead is not None:
         enough = [x for x in np.arange(0.0025, 0.02, 0.0001) if _ahead(curves, x) >= case.ahead]
         said = (
             f"reached from {100 * enough[0]:.2f} to {100 * enough[-1]:.2f} points below f0" if enough else "not reached"
         )
         lines += [
-            f"Ahead of the best baseline at equal accuracy, to reach: {100 * case.ahead:.0f} points of cut; "
+            f"The goal at equal accuracy is {100 * case.ahead:.0f} points of cut ahead of the best baseline; "
             f"{said}; at a point: {100 * _ahead(curves, WITHIN):.1f}."
         ]
     if case.graph_cut is not None and "dag" in shown:
         cut = 100 * cut_at(curves["dag"], WITHIN)
-        lines += [f"By `dag`, to reach: {100 * case.graph_cut:.0f} % within a point; at a point: {cut:.1f} %."]
+        lines += [f"The goal of `dag` is {100 * case.graph_cut:.0f} % within a point; at a point: {cut:.1f} %."]
     return "\n".join(lines)
 
 
@@ -153,8 +153,9 @@ def budget_tables(case: Case, runs: Sequence[dict[str, Any]]) -> str:
         away = [each["dag"][k] - each[least[k]][k] for k in range(len(BUDGETS))]
         under = [str(b) for b, a in zip(BUDGETS, away, strict=True) if a.mean() < 0]
         above = [_above(b, n, a) for b, n, a in zip(BUDGETS, least, away, strict=True) if a.mean() >= 0]
-        reach = "to reach: at every budget; reached at: " if case.every_budget else "at: "
-        lines += ["", f"`dag` is under both baselines, {reach}{', '.join([', '.join(under) or 'none', *above])}.", ""]
+        goal = " (the goal: every budget)" if case.every_budget else ""
+        budgets = "; ".join([", ".join(under) or "none", *above])
+        lines += ["", f"`dag` is under both baselines at the budgets{goal}: {budgets}.", ""]
     return "\n".join(lines[:-1])
 
 
@@ -197,11 +198,14 @@ def _slope(a: Point, b: Point) -> float:
 
 HEAD = """# Letters and Covertype
 
-Written by `make bench-learning` (`benchmarks/learning.py`) from `benchmarks/results/learning.json`. Each split is drawn
-by its seed (rows: `benchmarks/results/splits.npz`), f0 is fitted on its training rows, all choices are made on
-its training and validation rows, and test rows are only reported. Costs are by the one meter; a forwarded case buys
-every sensor. `dag` stands on the nested sets of two chains. A loss is f0's accuracy on the split's test rows less the
-policy's. The rig's tables are [here](rig.md), those of the small sets of the paper on graphs [here](dag.md).
+`make bench-learning` (`benchmarks/learning.py`) writes this page from `benchmarks/results/learning.json`.
+Each split is drawn by its seed (rows: `benchmarks/results/splits.npz`).
+f0 is fitted on the training rows of the split, all choices are made on its training and validation rows, and test \
+rows are only reported.
+The one meter counts all costs; a forwarded case buys every sensor.
+The states of `dag` are the nested sets of two chains.
+A loss is f0's accuracy on the split's test rows less the policy's.
+[The rig](rig.md) and [the small data sets of the paper on graphs](dag.md) have pages of their own.
 """
 
 

@@ -208,14 +208,17 @@ def page(rows: list[Row], forms: list[dict[str, Any]]) -> str:
     lines = [
         "# Instructions and bytes on a Cortex-M",
         "",
-        "Written by `make bench-mcu` (`benchmarks/mcu.py`): 100 boosted trees of depth 4 (LightGBM, digits, odd or",
-        "even), as a program with int16 leaves and 64 integer readings, exported by `hardcase export --c` and",
-        f"`--c --inline`. Compiler: {compiler}.",
-        "Instructions are counted by `qemu-system-arm -icount shift=0` and SysTick, means over 50 rows; every answer",
-        "was that of Python. An instruction is not a cycle: loads and taken branches take more.",
+        "`make bench-mcu` (`benchmarks/mcu.py`) writes this page.",
+        "The model is 100 boosted trees of depth 4 (LightGBM, digits, odd or even), as a program with int16 leaves and "
+        "64 integer readings, exported by `hardcase export --c` and `--c --inline`.",
+        f"The compiler is {compiler}.",
+        "`qemu-system-arm -icount shift=0` and SysTick count instructions, as means over 50 rows; every answer was "
+        "that of Python.",
+        "An instruction is not a cycle: loads and taken branches take more.",
         "",
-        "*Scores*: from the last reading to the decision: trees, answer, confidence. *Decision*: the whole session,",
-        "its start and 64 readings included. Flash: tables, kernel and loop; code: flash without the tables.",
+        "- *Scores*: from the last reading to the decision: trees, answer, confidence.",
+        "- *Decision*: the whole session, including its start and 64 readings.",
+        "- Flash: tables, kernel and loop; code: flash without the tables.",
         "",
         "| core | form | level | scores | decision | flash, bytes | code, bytes |",
         "|---|---|---|---|---|---|---|",
@@ -223,12 +226,12 @@ def page(rows: list[Row], forms: list[dict[str, Any]]) -> str:
     for row in rows:
         figures = [row.scores, row.decision, row.flash, row.code]
         lines.append(f"| {row.core} | {row.form} | {row.level} | " + " | ".join(f"{x:,.0f}" for x in figures) + " |")
-    lines += ["", "| asked for | at most | is |", "|---|---|---|"]
+    lines += ["", "| goal | at most | measured |", "|---|---|---|"]
     lines += [f"| {name} | {most:,} | {is_:,}{'' if is_ <= most else ': more'} |" for name, is_, most in verdicts(rows)]
     lines += [
         "",
-        "Ways to unroll the same trees, on the Cortex-M4F (scores, and flash at -O2). Together, trees that ask the",
-        "same question at their roots ask it once, and so on below.",
+        "These are ways to unroll the same trees, on the Cortex-M4F (scores, and flash at -O2).",
+        "Together, trees with the same comparison at their roots make it once, and so do their subtrees.",
         "",
         "| form | scores, -O2 | scores, -Os | flash, bytes |",
         "|---|---|---|---|",

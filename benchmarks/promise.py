@@ -33,18 +33,20 @@ EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
 PAGE = ROOT / "docs" / "benchmarks" / "promise.md"
 HEAD = """# How often a promise holds
 
-Written by `make bench-promise` (`benchmarks/promise.py`). A population is a table of what every policy does on every
-case, so the truth is known exactly. Calibration rows are drawn from it with replacement, again and again; each time
-`hardcase export --risk` picks by [Learn-then-Test](../math.md), and the naive rule takes the cheapest policy whose
-figures on the same rows are within the terms. "Broken": the policy picked is outside the terms in the population. A
-promise may be broken in a share delta of all draws; where nothing can be promised, nothing is picked. Cost and forward
-rate are means over picks, in the population.
+`make bench-promise` (`benchmarks/promise.py`) writes this page.
+A population is a table of what every policy does on every case, so the truth is known exactly.
+The benchmark draws calibration rows from it with replacement, again and again.
+Each time `hardcase export --risk` picks by [Learn-then-Test](../math.md#8-a-promise), and the naive rule takes the \
+cheapest policy whose figures on the same rows are within the terms.
+"Broken" means that the picked policy is outside the terms in the population.
+A promise may be broken in a share delta of all draws; if nothing can be promised, nothing is picked.
+Cost and forward rate are means over picks, in the population.
 
-* *One gate*: 100,000 invented cases, one gate at 40 thresholds, whose risk crosses the terms between two of them; its
-  cost is 1 and 99 for a forwarded case.
+* *One gate*: 100,000 synthetic cases and one gate at 40 thresholds, whose risk crosses the terms between two of them.
+  Every case costs 1, and a forwarded case 99 more.
 * *Flattered*: 20 policies whose true risk is 1.05 times the terms, and whose judged rows showed no error at all.
-* *Rig*: the integers of every policy that one training run on the hydraulic rig gives, all methods; the population is
-  its 661 calibration and test rows, pooled. Cost in mJ.
+* *Rig*: the integers of every policy that one training run on the hydraulic rig gives, all methods.
+  The population is its 661 calibration and test rows, pooled; the cost is in mJ.
 """
 N_CASES = 100_000  # of an invented population
 N_JUDGED = 2_000  # of these cases, on which its policies are judged

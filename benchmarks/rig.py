@@ -35,13 +35,15 @@ DAG_RATIO = 0.85  # the same by "dag"
 PAGE = ROOT / "docs" / "benchmarks" / "rig.md"
 HEAD = """# The hydraulic rig: every target
 
-Written by `make bench-learning` (`benchmarks/rig.py`). For each target and seed: a random split of 60/10/10/20, f0 (300
-extremely randomised trees), every method trained; policies are picked on the judged rows as
-`hardcase export --max-loss 0.005` does ([how](../decisions/judged-rows.md)), and these are their figures on test rows.
-Where no policy of a method is good enough on the judged rows, f0 is picked. `hardcase` is picked among all methods.
-Every method has the kinds of classifier that the problem's size offers: forests and boosted trees.
-Intervals are 95 %, over
-seeds, of the paired difference.
+`make bench-learning` (`benchmarks/rig.py`) writes this page.
+
+Each target and seed has a random split of 60/10/10/20, f0 (300 extremely randomised trees), and every method trained.
+Policies are picked on the judged rows as `hardcase export --max-loss 0.005` picks them \
+([how](../decisions/judged-rows.md)); the tables have their figures on test rows.
+If no policy of a method is good enough on the judged rows, f0 is picked.
+`hardcase` is picked among all methods.
+Every method on sensor subsets tries forests and boosted trees ([why](../decisions/rooms.md)).
+Intervals are 95 %, over seeds, of the paired difference.
 """
 
 
@@ -53,27 +55,27 @@ def run_seed(target: str, seed: int) -> dict[str, dict[str, Any]]:
 
 def table(target: str, rows: dict[str, dict[str, Any]], n_seeds: int) -> str:
     """The target's table as Markdown."""
-    lines = [f"### {target}: {n_seeds} seeds", "", *seeds.table(rows, "mJ")]
+    lines = [f"## {target}: {n_seeds} seeds", "", *seeds.table(rows, "mJ")]
     good = {n: r for n, r in rows.items() if r["loss"] <= MAX_LOSS}
     least = min(r["cost"] for r in good.values())
     cheapest = " and ".join(n for n, r in good.items() if r["cost"] <= least + 1e-9)
-    lines += ["", f"Cheapest at most {MAX_LOSS} below f0: {cheapest}. {verdict(good)}"]
+    lines += ["", f"Cheapest at most {MAX_LOSS} below f0: {cheapest}.", *verdict(good)]
     return "\n".join(lines)
 
 
-def verdict(good: dict[str, dict[str, Any]]) -> str:
-    """Our rows beside the cheaper baseline, of those that are near enough to f0."""
+def verdict(good: dict[str, dict[str, Any]]) -> list[str]:
+    """Our rows compared with the cheaper baseline, of those that are near enough to f0: a sentence each."""
     theirs = [r["cost"] for n, r in good.items() if n in ("static", "cascade")]
     if not theirs:
-        return "No baseline is that near."
-    said = [
-        f"{name} costs {good[name]['cost'] / min(theirs):.2f} of the cheaper baseline, to reach: {ratio}."
+        return ["No baseline is that near."]
+    ratios = [
+        f"{name} costs {good[name]['cost'] / min(theirs):.2f} of the cheaper baseline; the goal is {ratio}."
         if name in good
         else f"{name} is not that near."
         for name, ratio in (("hardcase", RATIO), ("dag", DAG_RATIO))
     ]
     floor = min(s.cost for s in read_config(EXAMPLE).sensors) / min(theirs)
-    return " ".join([*said, f"Every case answered by the cheapest sensor alone would be {floor:.2f}."])
+    return [*ratios, f"Answering every case by the cheapest sensor alone would cost {floor:.2f} of it."]
 
 
 def page(results: dict[str, Any]) -> str:

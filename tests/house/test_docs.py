@@ -1,8 +1,12 @@
-"""The pages say what is there: examples run, commands parse, links lead somewhere, no flag and no key is left out."""
+"""The pages say what is there: examples run, commands parse, links lead somewhere, no flag and no key is left out.
+
+`make docs` builds the site and checks links and anchors once more; what the site needs is checked here without Sphinx.
+"""
 
 from __future__ import annotations
 
 import argparse
+import ast
 import re
 import shlex
 import subprocess
@@ -136,6 +140,7 @@ def test_every_method_is_named_and_explained() -> None:
     for method in (AUTO, *METHODS):
         assert f"`{method}`" in text_of(ROOT / "README.md")
         assert f"- `{method}`:" in text_of(ROOT / "docs" / "training.md")
+        assert f"\n| `{method}` |" in text_of(ROOT / "docs" / "glossary.md")
 
 
 def test_the_keys_of_a_decision_are_the_loops() -> None:
@@ -160,6 +165,64 @@ def test_the_architecture_names_only_what_is_there() -> None:
     there = {p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.[pc]*") if ".venv" not in p.parts}
     assert len(paths) > 30
     assert not {path for path in paths if not any(other == path or other.endswith(f"/{path}") for other in there)}
+
+
+MODULES = {p.as_posix() for top in sorted(ROOT.iterdir()) if top.name[0] != "." and top.name != "build"
+           for p in (top.rglob("*.py") if top.is_dir() else [top])}  # fmt: skip
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.parts[len(ROOT.parts)] == "docs"], ids=name)
+def test_a_module_that_a_page_names_exists(page: Path) -> None:
+    named = set(re.findall(r"`([\w/]+\.py)`", BLOCK.sub("", text_of(page))))
+    assert not [n for n in sorted(named) if not any(m.endswith(f"/{n}") for m in MODULES)]
+
+
+# ---------------------------------------------------------------- the site and the style
+
+
+def navigation() -> dict[str, tuple[str, ...]]:
+    """``NAV`` of docs/conf.py, which cannot be imported without Sphinx."""
+    for node in ast.parse(text_of(ROOT / "docs" / "conf.py")).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "NAV":
+            nav: dict[str, tuple[str, ...]] = ast.literal_eval(node.value)
+            return nav
+    raise AssertionError("docs/conf.py has no NAV")
+
+
+def test_every_page_has_its_place_in_the_sites_navigation() -> None:
+    shown = [page for pages in navigation().values() for page in pages]
+    docs = {f"docs/{p.stem}" for p in (ROOT / "docs").glob("*.md")} - {"docs/index"}
+    assert docs <= set(shown)
+    assert all((ROOT / f"{page}.md").exists() for page in shown)
+    assert len(shown) == len(set(shown))
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "decisions"])
+def test_the_list_of_a_folder_links_to_each_of_its_pages(folder: str) -> None:
+    pages = {p.name for p in (ROOT / "docs" / folder).glob("*.md")}
+    assert set(LINK.findall(text_of(ROOT / "docs" / folder / "README.md"))) == pages - {"README.md"}
+
+
+def prose(text: str) -> Iterator[str]:
+    """Lines of a page but for code, tables and headings; without the bold words and numbers that begin a paragraph."""
+    for line in re.sub(r"^```.*?^```$|<!--.*?-->", "", text, flags=re.M | re.S).splitlines():
+        if not line.startswith(("|", "    ", "#")):
+            yield re.sub(r"^(?:[-*] |\d\. )?(?:\*\*[^*]+\*\* |\(\d\) )?", "", line.strip())
+
+
+SENTENCES = re.compile(r"(?<!et al)(?<!\d)[.!?]\)? (?=[A-Z`*\[(])")
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.parts[len(ROOT.parts)] == "docs"], ids=name)
+def test_prose_has_one_sentence_on_a_line(page: Path) -> None:
+    assert not [line for line in prose(text_of(page)) if SENTENCES.search(line)]
+
+
+def test_a_second_sentence_on_a_line_would_be_seen() -> None:
+    lines = list(
+        prose("**Found.** One thing.\n- `a`: two. Three things.\n| a. B |\n```text\nA. B\n```\nSee B et al. (2020).\n")
+    )
+    assert [bool(SENTENCES.search(line)) for line in lines] == [False, True, False, False]
 
 
 # ---------------------------------------------------------------- links and pictures

@@ -127,7 +127,7 @@ def test_the_kinds_of_nodes_and_scorers_are_the_first_words_of_their_records() -
         (PROGRAM, f"more than {paths.MAX_STATES} states"),
         (PROGRAM, f"at most {decoder.MAX_ELEMENTS} numbers"),
         (PROGRAM, f"at most {wire.MAX_REQUEST_BYTES}."),
-        (PROGRAM, f"is {program.MISSING}. Other codes lie\nin -{program.CODE_MAX} to {program.CODE_MAX}"),
+        (PROGRAM, f"is {program.MISSING}.\nOther codes lie in -{program.CODE_MAX} to {program.CODE_MAX}"),
         (BUNDLE, f"at most {bundle.MAX_HEADER_BYTES} |"),
         (BUNDLE, f"A file has at most {bundle.MAX_BUNDLE_BYTES} bytes"),
         (BUNDLE, f'(decimal digits: "{bundle.BUNDLE_VERSION}")'),
@@ -221,3 +221,5 @@ def test_every_invariant_names_a_test_that_exists() -> None:
     invariants = re.findall(r"^\*\*I\d+\.\*\*.*?(?=^\*\*I|\Z|^#)", text, re.M | re.S)
     assert invariants
     assert all(".py::test_" in one for one in invariants)
+    numbers = re.findall(r"^\*\*I(\d+)\.\*\*", text, re.M)
+    assert len(numbers) == len(set(numbers)), "an invariant has its number alone"

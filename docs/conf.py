@@ -1,0 +1,68 @@
+"""The site: `make docs` builds README.md, ARCHITECTURE.md, CHANGELOG.md and docs/ into build/site, strictly.
+
+The source folder is the repository, so a link is right on the site if it is right in the repository. The pages stay
+plain Markdown: the navigation is NAV below, and the build adds it to docs/index.md and to the two lists of pages.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).resolve().parent.parent
+NAV = {
+    "Start": ("README", "examples/hydraulic/README", "CHANGELOG"),
+    "Guides": ("docs/training", "docs/devices", "docs/microcontrollers", "docs/exports", "docs/import", "docs/cloud"),
+    "How it works": ("ARCHITECTURE", "docs/math", "docs/glossary", "docs/style"),
+    "Formats": ("docs/SPEC-program-v1", "docs/SPEC-bundle-v1", "docs/SPEC-image-v1", "docs/SPEC-wire-v1"),
+    "Threats": ("docs/THREATS",),
+    "Benchmarks": ("docs/benchmarks/README",),
+    "Decisions": ("docs/decisions/README",),
+}
+LISTS = (*NAV["Benchmarks"], *NAV["Decisions"])  # each is followed by all pages of its folder
+FOLDER_LINK = re.compile(r"(\]\((?!https?:)[\w./-]*[\w/])(#[\w-]+)?\)")
+
+project = "hardcase"
+html_title = "hardcase"
+extensions = ["myst_parser"]
+source_suffix = {".md": "markdown"}
+root_doc = "docs/index"
+include_patterns = [f"{page}.md" for pages in NAV.values() for page in pages] + ["docs/**.md"]
+exclude_patterns = [".*", "build", "dist", "**/__pycache__"]  # folders that need not be searched
+myst_heading_anchors = 4  # of all headings, named as on code hosts: #a-promise
+nitpicky = True  # `make docs` turns every warning into an error, and suppresses none
+
+html_theme = "furo"  # its fonts are the reader's own; nothing is loaded from elsewhere
+html_copy_source = False
+html_show_sourcelink = False
+html_extra_path = ["site"]  # index.html, which leads to docs/index.html
+
+
+def toctree(pages: tuple[str, ...], caption: str = "", hidden: bool = True) -> str:
+    """The directive that puts pages into the navigation."""
+    options = [":hidden:"] * hidden + [f":caption: {caption}"] * bool(caption) + [":glob:"]
+    return "\n".join(["", "```{toctree}", *options, "", *(f"/{page}" for page in pages), "```", ""])
+
+
+def complete(app: Sphinx, docname: str, source: list[str]) -> None:
+    """A page as the site has it: with its part of the navigation, and links to folders as links to their README.md."""
+    folder = (ROOT / docname).parent
+
+    def to_readme(link: re.Match[str]) -> str:
+        path = link[1].removeprefix("](")
+        return f"{link[1].rstrip('/')}/README.md{link[2] or ''})" if (folder / path).is_dir() else link[0]
+
+    text = FOLDER_LINK.sub(to_readme, source[0])
+    if docname == root_doc:
+        text += "".join(toctree(pages, caption) for caption, pages in NAV.items())
+    if docname in LISTS:
+        text += toctree((f"{docname.rpartition('/')[0]}/*",))
+    source[0] = text
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Called by Sphinx."""
+    app.connect("source-read", complete)
+    return {"parallel_read_safe": True}
