@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from hardcase_edge.errors import InputError, one_line
-from hardcase_edge.program.readings import Reading
+from hardcase_edge.program.readings import DTYPES, Reading
 
 __all__ = ["MAX_HPC_BYTES", "Hpc"]
 
 MAX_HPC_BYTES = 1024**3  # checked before a byte is parsed; a large forest has tens of MB
 MAX_FEATURES = 16_384
 MAX_CLASSES = 32_768
-DTYPES = ("i32", "f32", "f64")
 INPUT_TYPES: dict[str, type[np.floating[Any]]] = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 BASIS_POINTS = 10_000
 

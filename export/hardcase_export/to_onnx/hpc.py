@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hardcase_edge.base.files import write_whole
 from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.program.readings import DTYPES
 
 from .from_sklearn import REMEDY, convert_hpc, name_of
 
@@ -25,7 +26,6 @@ logger = logging.getLogger(__name__)
 
 MAX_APART = 0.002  # share of labels that may differ from scikit-learn's
 PUNCHED, PUNCH_SEED = 0.1, 20_170  # share of cells made missing in the second replay
-DTYPES = ("i32", "f32", "f64")
 
 
 def export_hpc(
