@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hardcase_edge.program.cost import Meter, to_unit
-from hardcase_edge.program.definition import Feature, Sensor, Uplink
+from hardcase_edge.program.definition import Feature, Sensor, Uplink, sensors_of_features
 
 __all__ = ["MAX_CLASSES", "MIN_ROWS", "N_FOLDS", "Problem", "Rows", "Subset", "scaled"]
 
@@ -78,10 +78,7 @@ class Problem:
     @property
     def sensor_of(self) -> np.ndarray:
         """(n_features,) the sensor of each feature."""
-        out = np.empty(len(self.features), dtype=np.int64)
-        for s, sensor in enumerate(self.sensors):
-            out[list(sensor.features)] = s
-        return out
+        return np.array(sensors_of_features(self.sensors), dtype=np.int64)
 
     @property
     def hpc_sensors(self) -> tuple[int, ...]:
