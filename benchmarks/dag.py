@@ -41,6 +41,7 @@ from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.front import Point, best_points
 from hardcase_train.policy.losses import class_outputs
+from hardcase_train.policy.quality import figures_of
 from hardcase_train.policy.selection import Judge
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -151,8 +152,8 @@ def tested(problem: Problem, points: list[Point]) -> list[list[float]]:
     found = []
     for point in points:
         outcome = Batch(point.program, problem.test.X).run(problem.test.hpc_label)
-        s = outcome.summary(problem.test.y)
-        found.append([round(s["cost"], 5), round(1 - s["accuracy"], 5)])
+        s = figures_of(outcome, problem.test.y)
+        found.append([round(s["cost"], 5), round(1 - s["quality"], 5)])
     return sorted(found)
 
 

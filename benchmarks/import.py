@@ -48,10 +48,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.program.definition import Feature
 from hardcase_edge.program.encode import encode
 from hardcase_export.import_model import Imported, import_model, import_parts, read_model
-from hardcase_export.importing.batch_scores import scores_of
 from hardcase_export.importing.sensor_layout import make_layout
 from hardcase_export.sources.reference import labels_of_scores
 from hardcase_export.sources.source import Source

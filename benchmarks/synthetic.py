@@ -82,11 +82,11 @@ def figure_3(out: Path) -> dict[str, float]:
     said = {}
     for method, colour in METHODS.items():
         points = points_of(method, judge)
-        right.plot([p.test["cost"] for p in points], [p.test["accuracy"] for p in points], ".-", color=colour,
+        right.plot([p.test["cost"] for p in points], [p.test["quality"] for p in points], ".-", color=colour,
                    label=method, linewidth=1)  # fmt: skip
-        said[method] = min(p.test["cost"] for p in points if p.test["accuracy"] == p.valid["accuracy"] == 1.0)
+        said[method] = min(p.test["cost"] for p in points if p.test["quality"] == p.valid["quality"] == 1.0)
     f0 = hpc_point(judge).test
-    right.plot([f0["cost"]], [f0["accuracy"]], "*", color="#111111", markersize=10, label="f0 for every case")
+    right.plot([f0["cost"]], [f0["quality"]], "*", color="#111111", markersize=10, label="f0 for every case")
     right.set_xlabel("mean cost of a decision")
     right.set_ylabel("accuracy on test rows")
     right.legend(loc="lower right")

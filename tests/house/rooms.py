@@ -24,8 +24,8 @@ FOLDERS = {
 }
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
-        ("errors",), ("base",), ("program",), ("verifier", "session"), ("kernel",), ("bundle",), ("sensors", "link"),
-        ("device",), ("cli",),
+        ("errors",), ("base",), ("program",), ("verifier", "session", "batch"), ("kernel",), ("bundle",),
+        ("sensors", "link"), ("device",), ("cli",),
     ),
     "hardcase_train": (
         ("data", "method"), ("policy",), ("trees", "linear"), ("stages",), ("estimator",), ("checks",),

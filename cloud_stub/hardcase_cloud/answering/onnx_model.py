@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from hardcase_edge.errors import InputError, one_line
-from hardcase_edge.program.format import DTYPES
-from hardcase_edge.program.readings import Reading
+from hardcase_edge.program.readings import DTYPES, Reading
 from hardcase_edge.verifier.verify import MAX_CLASSES
 
 __all__ = ["BASIS_POINTS", "MAX_HPC_BYTES", "Hpc", "rounded"]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["field", "record"]
+__all__ = ["cached", "field", "record"]
 
 _NONE: Any = object()
 
@@ -24,6 +24,24 @@ class _Field:
         self.may_be_left_out = default is not _NONE or default_factory is not None
         self.make = default_factory or (lambda: default)
         self.is_shown = repr
+
+
+class _Cached:
+    """A property that a record works out once. It is not a field: nothing compares, prints, copies or pickles it."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+        self.slot = f"_{make.__name__}"
+
+    def __get__(self, instance: object, owner: object = None) -> Any:
+        if instance is None:
+            return self
+        value = getattr(instance, self.slot, _NONE)
+        if value is _NONE:
+            value = self._make(instance)
+            object.__setattr__(instance, self.slot, value)
+        return value
 
 
 class _Shape:
@@ -133,7 +151,8 @@ def _record(*, frozen: bool, slots: bool, kw_only: bool = False) -> Callable[[ty
         body = {k: v for k, v in vars(cls).items() if k not in ("__dict__", "__weakref__")}
         fields = {name: body.pop(name, _NONE) for name in cls.__annotations__}
         shape = _Shape({k: v if isinstance(v, _Field) else _Field(default=v) for k, v in fields.items()}, kw_only)
-        body |= {"__qualname__": cls.__qualname__, "__slots__": shape.names, "_shape": shape}
+        slots = shape.names + tuple([value.slot for value in body.values() if isinstance(value, _Cached)])
+        body |= {"__qualname__": cls.__qualname__, "__slots__": slots, "_shape": shape}
         body |= {"__dataclass_fields__": _DataclassFields(shape), "__match_args__": () if kw_only else shape.names}
         made: Any = type(cls.__name__, (_Record,), body)
         shape.puts = [vars(made)[name].__set__ for name in shape.names]
@@ -146,5 +165,6 @@ def _record(*, frozen: bool, slots: bool, kw_only: bool = False) -> Callable[[ty
 if TYPE_CHECKING:
     from dataclasses import dataclass as record
     from dataclasses import field
+    from functools import cached_property as cached
 else:
-    record, field = _record, _Field
+    record, field, cached = _record, _Field, _Cached

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from ..base.record import record
 from ..errors import ImageError
 from ..program.definition import CODE_MAX, Affine, Program, Rank
-from ..program.format import DTYPES, to_key
+from ..program.format import to_key
+from ..program.readings import DTYPES
 from .sections import Sections
 
 __all__ = ["SMALL_CELLS", "SMALL_VALUES", "Cell", "Cells", "Splits"]
@@ -152,7 +153,7 @@ class Cells:
             )
 
         def made(kind: int, a: int, b: int) -> bytes:
-            flags = cell.is_wide | 2 * DTYPES.index(dtype)
+            flags = cell.is_wide | 2 * DTYPES[dtype].number
             return struct.pack("<BBHIHH", kind, flags, self._number[cell], a & 0xFFFF_FFFF, b, at_reading // 4)
 
         before = self.of_feature(column.feature)

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _kernel  # type: ignore[attr-defined]
 from ..errors import SessionError
 from ..program.definition import Program
-from ..program.format import DTYPES
-from ..program.readings import Reading, normalise
+from ..program.readings import DTYPES, Reading, normalise
 from ..session.session import CLOUD, DEGRADED, LOCAL, NOT_READINGS, Decision, NeedReply, NeedSensors
+from . import _kernel  # type: ignore[attr-defined]
 from .image import make_image
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class CompiledMachine:
             except Exception:  # as in session: whatever a foreign number raises, its sensor has failed
                 return None
 
-        codes = {name: k for k, name in enumerate(DTYPES)}
+        codes = {name: dtype.number for name, dtype in DTYPES.items()}
         image = _kernel.Image(
             make_image(program, outlines),
             len(program.features),

@@ -13,7 +13,8 @@ from operator import add
 
 from ..base.record import record
 from ..program.definition import Number, Tree, Trees
-from ..verifier.tree_shapes import Outline, Shape, children_of
+from ..program.stored_trees import children_of
+from ..verifier.tree_shapes import Outline, Shape
 from .cells import Cells, Splits
 from .sections import Sections, packed
 

@@ -27,7 +27,8 @@ from ..program.definition import (
     Trees,
     targets_of,
 )
-from ..program.format import DTYPES, KINDS, RULES
+from ..program.format import KINDS, RULES
+from ..program.readings import DTYPES
 from ..verifier.tree_shapes import Outline, outline_of
 from .cells import DIRECT, Cells, Splits
 from .ensembles import Ensemble, plan_ensemble
@@ -42,7 +43,6 @@ HEADER_BYTES = 128
 SESSION_BYTES = 64  # of hc_session
 NOT_SENT = 0xFFFF
 MAX_COST = 2**62
-_SIZE = {"i32": 4, "f32": 4, "f64": 8}
 
 
 def make_image(program: Program, outlines: Sequence[Outline] | None = None) -> bytes:
@@ -96,7 +96,7 @@ class Image:
         at_nodes = out.i32([self._node(node) for node in p.nodes])
         steps = _longest_path(p.nodes)
         entrants = max((2 * len(n.targets) - 1 for n in p.nodes if isinstance(n, Branch) and n.bracket), default=0)
-        request = sum(_SIZE[p.features[f].dtype] for f in p.uplink.features)
+        request = sum(DTYPES[p.features[f].dtype].size for f in p.uplink.features)
         small_left, small, wide_left, wide = self.cells.counts
         memory = Memory()
         memory.take(self.keys.n_bytes, 8)
@@ -130,21 +130,21 @@ class Image:
         sent, n_sent = {}, 0
         for f in p.uplink.features:
             sent[f] = n_sent
-            n_sent += _SIZE[p.features[f].dtype]
+            n_sent += DTYPES[p.features[f].dtype].size
         records: list[int] = []
         features, columns, n_features, n_columns = bytearray(), bytearray(), 0, 0
         for k, s in enumerate(p.sensors):
             n_bytes, before, is_direct = 0, n_columns, True
             for f in s.features:
-                feature, size = p.features[f], _SIZE[p.features[f].dtype]
-                features += struct.pack("<HBB", sent.get(f, NOT_SENT), DTYPES.index(feature.dtype), feature.nullable)
-                n_bytes += -n_bytes % size
+                feature, dtype = p.features[f], DTYPES[p.features[f].dtype]
+                features += struct.pack("<HBB", sent.get(f, NOT_SENT), dtype.number, feature.nullable)
+                n_bytes += -n_bytes % dtype.size
                 for cell in self.cells.of_feature(f):
                     record = self.cells.record(cell, n_bytes, out)
                     columns += record
                     is_direct = is_direct and record[:2] == bytes([DIRECT, 0])
                     n_columns += 1
-                n_bytes += size
+                n_bytes += dtype.size
             scorers = self._scorers_of(k)
             records += [n_features, len(s.features), before, n_columns - before, self._cost(s.cost), len(s.cost)]
             records += [out.i16(scorers), len(scorers), n_bytes, self._plain(s, is_direct), self._keys(k)]

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 
 from ..program.definition import CODE_MAX, Program, Rank, Trees
 from ..program.format import to_key
+from ..program.readings import DTYPES
 
 __all__ = ["MAX_SENSOR_BYTES", "Keys"]
 
 MAX_SENSOR_BYTES = 4096  # of readings; a sensor that gives more has codes as in tables, which take less memory
-_SIZE = {"i32": 4, "f32": 4, "f64": 8}
 
 
 class Keys:
@@ -24,10 +24,9 @@ class Keys:
     def __init__(self, program: Program, inlined: Iterable[int]) -> None:
         self._p = program
         self._place: dict[int, int] = {}  # of a feature, in bytes from the first key
-        self._owner = {f: k for k, s in enumerate(program.sensors) for f in s.features}
         self.sensors: dict[int, int] = {}  # where the keys of a sensor begin
         self.n_bytes = 0
-        read = {self._owner[program.columns[c].feature] for k in inlined for c in self._ranks(k)}
+        read = {program.sensor_of[program.columns[c].feature] for k in inlined for c in self._ranks(k)}
         for sensor in sorted(read):
             self._lay(sensor)
 
@@ -35,7 +34,7 @@ class Keys:
         """Keys lie as the readings in their struct do, which begins at a multiple of 8."""
         places, end = {}, 0
         for f in self._p.sensors[sensor].features:
-            size = _SIZE[self._p.features[f].dtype]
+            size = DTYPES[self._p.features[f].dtype].size
             places[f] = end + -end % size
             end = places[f] + size
         if end > MAX_SENSOR_BYTES:
@@ -71,5 +70,5 @@ class Keys:
 
     def sensors_of(self, scorer: int) -> list[int]:
         """Sensors whose keys an ensemble reads."""
-        owners = {self._owner[self._p.columns[c].feature] for c in self._ranks(scorer)}
+        owners = {self._p.sensor_of[self._p.columns[c].feature] for c in self._ranks(scorer)}
         return sorted(owners & self.sensors.keys())

@@ -13,10 +13,11 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Sequence
+from math import isfinite
 
 from ..base.record import record
 from ..errors import InputError, WireError
-from ..program.readings import _REQUEST, MAX_REQUEST_BYTES, Reading, request_bytes
+from ..program.readings import _REQUEST, DTYPES, MAX_REQUEST_BYTES, Reading, request_bytes
 
 __all__ = [
     "ID_BYTES",
@@ -43,9 +44,6 @@ ROOT = "hardcase/v1"
 OK, REFUSED = 0, 1
 
 _REPLY = struct.Struct("<BBBBHHq16s32s")
-_FORMAT = {"i32": "i", "f32": "f", "f64": "d"}
-_MISSING_I32 = -(2**31)
-_NAN = float("nan")
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -72,12 +70,9 @@ class Reply:
 
 def pack_request(request: Request, dtypes: Sequence[str]) -> bytes:
     """A request's bytes; readings must be as ``columns.normalise`` leaves them."""
-    values = [
-        (_MISSING_I32 if d == "i32" else _NAN) if x is None else x
-        for x, d in zip(request.readings, dtypes, strict=True)
-    ]
+    values = [DTYPES[d].missing if x is None else x for x, d in zip(request.readings, dtypes, strict=True)]
     head = _REQUEST.pack(WIRE_VERSION, 1, len(values), request.deadline_ms, request.id, request.hpc)
-    return head + struct.pack("<" + "".join(_FORMAT[d] for d in dtypes), *values)
+    return head + struct.pack("<" + "".join([DTYPES[d].code for d in dtypes]), *values)
 
 
 def unpack_request(payload: bytes, dtypes: Sequence[str], hpc: bytes) -> Request:
@@ -102,10 +97,9 @@ def unpack_request(payload: bytes, dtypes: Sequence[str], hpc: bytes) -> Request
         raise WireError("malformed", f"{n} readings in {len(payload)} bytes; {len(dtypes)} in {wanted} are expected")
     if not 1 <= deadline_ms <= MAX_DEADLINE_MS:
         raise WireError("malformed", f"a deadline of {deadline_ms} ms; 1 to {MAX_DEADLINE_MS} are allowed")
-    raw = struct.unpack_from("<" + "".join(_FORMAT[d] for d in dtypes), payload, _REQUEST.size)
+    raw = struct.unpack_from("<" + "".join([DTYPES[d].code for d in dtypes]), payload, _REQUEST.size)
     readings = tuple(
-        None if x != x or x in (float("inf"), float("-inf")) or (d == "i32" and x == _MISSING_I32) else x
-        for x, d in zip(raw, dtypes, strict=True)
+        [None if not isfinite(x) or x == DTYPES[d].missing else x for x, d in zip(raw, dtypes, strict=True)]
     )
     return Request(id_, model, deadline_ms, readings)
 

@@ -38,7 +38,6 @@ from .definition import (
 from .format import (
     CANDIDATE,
     COLUMN,
-    DTYPES,
     FEATURE,
     HEADER,
     KINDS,
@@ -54,6 +53,7 @@ from .format import (
     Tensor,
     from_keys,
 )
+from .readings import DTYPES
 from .stored_trees import StoredTrees
 
 __all__ = ["decode"]
@@ -147,10 +147,10 @@ def decode(tensors: Pools) -> tuple[Program, bool]:
     if min(head[2:7]) < 0 or sum(head[2:7]) > len(r.words):
         raise ProgramError(f"the program's counts {head[2:7]} do not fit its {len(r.words)} words")
     money = r.get("i64", head[9], 3)
-    features = []
+    features, names = [], tuple(DTYPES)
     for _ in range(n_features):
         dtype, nullable = r.record(FEATURE)
-        features.append(Feature(_one_of(DTYPES, dtype, "reading type"), _flag(nullable)))
+        features.append(Feature(_one_of(names, dtype, "reading type"), _flag(nullable)))
     sensors = []
     for _ in range(n_sensors):
         f, n_f, c, n_c = r.record(SENSOR)

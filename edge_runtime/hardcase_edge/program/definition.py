@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..base.record import field, record
+from ..base.record import cached, field, record
 
 __all__ = [
     "ARGMAX",
@@ -44,6 +44,7 @@ __all__ = [
     "Tree",
     "Trees",
     "Uplink",
+    "sensors_of_features",
     "targets_of",
 ]
 
@@ -278,6 +279,17 @@ class Program:
     nodes: tuple[Node, ...]
     n_classes: int
     max_item_size: int = 1
+
+    @cached
+    def sensor_of(self) -> tuple[int, ...]:
+        """The sensor of each feature."""
+        return sensors_of_features(self.sensors)
+
+
+def sensors_of_features(sensors: Sequence[Sensor]) -> tuple[int, ...]:
+    """The sensor of each feature, where every feature belongs to exactly one: (n_features,) numbers of sensors."""
+    owner = {f: k for k, sensor in enumerate(sensors) for f in sensor.features}
+    return tuple([owner[f] for f in range(len(owner))])
 
 
 def targets_of(node: Node) -> tuple[int, ...]:

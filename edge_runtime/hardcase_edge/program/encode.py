@@ -25,7 +25,6 @@ from .definition import (
     Trees,
 )
 from .format import (
-    DTYPES,
     HEADER,
     KINDS,
     NODE,
@@ -38,6 +37,7 @@ from .format import (
     are_held,
     to_key,
 )
+from .readings import DTYPES
 
 __all__ = ["encode"]
 
@@ -92,7 +92,7 @@ def encode(program: Program, *, is_draft: bool = False) -> dict[str, array]:  # 
     ]
     words += [0] * (HEADER - len(words))
     for f in program.features:
-        words += [DTYPES.index(f.dtype), int(f.nullable)]
+        words += [DTYPES[f.dtype].number, int(f.nullable)]
     for s in program.sensors:
         words += [w.put("i32", s.features), len(s.features), w.put("i64", s.cost), len(s.cost)]
     for c in program.columns:

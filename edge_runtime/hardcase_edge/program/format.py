@@ -13,9 +13,9 @@ from array import array
 from collections.abc import Sequence
 
 from .definition import ARGMAX, MARGIN, THRESHOLD, TOURNAMENT, Number
+from .readings import DTYPES, I32_MIN
 
 __all__ = [
-    "DTYPES",
     "KINDS",
     "PACKED",
     "PACKED_COLUMNS",
@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 PROGRAM_VERSION = 1
-DTYPES = ("i32", "f32", "f64")
 RULES = (THRESHOLD, MARGIN, ARGMAX, TOURNAMENT)
 KINDS = ("class", "value")
 POOLS = {"f64": "d", "i64": "q", "i32": "i", "i16": "h", "i8": "b"}  # widest first: all aligned in the file
@@ -42,36 +41,36 @@ PACKED_COLUMNS = 127  # at most: a position fits a byte
 Tensor = array | memoryview  # type: ignore[type-arg]
 Pools = dict[str, Tensor]  # read only; who writes has arrays
 
-_CODES = {"i32": "i", "f32": "f", "f64": "d"}
-_BITS = {"f32": ("<f", "<i", 0x7FFF_FFFF), "f64": ("<d", "<q", 0x7FFF_FFFF_FFFF_FFFF)}
+_FLIP = {4: 0x7FFF_FFFF, 8: 0x7FFF_FFFF_FFFF_FFFF}  # all bits but the sign, by a float's bytes
 
 
 def to_key(value: Number, dtype: str) -> int:
     """A signed integer that orders as the reading does; minus zero has zero's key."""
     if dtype == "i32":
         return int(value)
-    number, integer, flip = _BITS[dtype]
-    (bits,) = struct.unpack(integer, struct.pack(number, value + 0.0))
-    return int(bits) if bits >= 0 else bits ^ flip
+    held = DTYPES[dtype]
+    (bits,) = struct.unpack(f"<{held.key}", struct.pack(f"<{held.code}", value + 0.0))
+    return int(bits) if bits >= 0 else bits ^ _FLIP[held.size]
 
 
 def from_keys(keys: Sequence[int], dtype: str) -> tuple[Number, ...]:
     """The readings with these keys."""
     if dtype == "i32":
         return tuple(keys)
-    _, _, flip = _BITS[dtype]
-    bits = array("i" if dtype == "f32" else "q", [key if key >= 0 else key ^ flip for key in keys])
-    return tuple(array(_CODES[dtype], bits.tobytes()))
+    held = DTYPES[dtype]
+    flip = _FLIP[held.size]
+    bits = array(held.key, [key if key >= 0 else key ^ flip for key in keys])
+    return tuple(array(held.code, bits.tobytes()))
 
 
 def are_held(values: Sequence[Number], dtype: str) -> bool:
     """Whether this type holds exactly each of these numbers; no i32 is INT32_MIN, the mark for missing."""
     wanted = list(values)
     try:
-        held = array(_CODES[dtype], map(int, wanted) if dtype == "i32" else wanted).tolist()
+        held = array(DTYPES[dtype].code, map(int, wanted) if dtype == "i32" else wanted).tolist()
     except (OverflowError, ValueError):
         return False
-    return held == wanted and (dtype != "i32" or -(2**31) not in held)
+    return held == wanted and (dtype != "i32" or I32_MIN not in held)
 
 
 assert sys.byteorder == "little", "hardcase-edge runs on little-endian machines only"

@@ -13,9 +13,10 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
+from ..base.record import record
 from .definition import CODE_MAX, Affine, Column, Number, Rank
 
-__all__ = ["MAX_REQUEST_BYTES", "Coder", "fixed", "make_coder", "normalise", "request_bytes"]
+__all__ = ["DTYPES", "MAX_REQUEST_BYTES", "Coder", "Dtype", "fixed", "make_coder", "normalise", "request_bytes"]
 
 MAX_REQUEST_BYTES = 65_536
 _REQUEST = struct.Struct("<BBHI16s32s")
@@ -24,6 +25,26 @@ Coder = Callable[[Number], int]
 Reading = Number | None
 
 I32_MIN, I32_MAX = -(2**31), 2**31 - 1
+
+
+@record(frozen=True, slots=True)
+class Dtype:
+    """How a declared type holds a reading, on the wire, in memory and in C."""
+
+    number: int  # in bundles and images
+    size: int  # bytes
+    code: str  # for ``struct`` and ``array``
+    key: str  # the same of an integer of this size: of a reading's order-preserving key
+    numpy: str
+    c: str
+    missing: Number  # stands for a missing reading in requests, C structs and models of other runtimes
+
+
+DTYPES = {
+    "i32": Dtype(0, 4, "i", "i", "i4", "int32_t", I32_MIN),
+    "f32": Dtype(1, 4, "f", "i", "f4", "float", math.nan),
+    "f64": Dtype(2, 8, "d", "q", "f8", "double", math.nan),
+}
 
 
 def normalise(values: Sequence[Reading], dtypes: Sequence[str]) -> list[Reading]:
@@ -95,4 +116,4 @@ def _affine(rule: Affine) -> Coder:
 
 def request_bytes(dtypes: Sequence[str]) -> int:
     """Length of a request that carries readings of these types, in bytes."""
-    return _REQUEST.size + sum(8 if d == "f64" else 4 for d in dtypes)
+    return _REQUEST.size + sum([DTYPES[d].size for d in dtypes])

@@ -2,6 +2,7 @@
 
 Trees are most of a bundle, and as Python's integers they would take ten times its bytes. Who proves them safe, lays
 them out for the kernel or prepares them for Python goes over them one by one. ``decoder`` has checked every record.
+``children_of`` and ``depth_of`` read a tree of either layout, in heap order or with pointers.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import overload
 
+from ..errors import ProgramError
 from .definition import Tree
 from .format import TREE, Tensor
 
-__all__ = ["StoredTrees"]
+__all__ = ["StoredTrees", "children_of", "depth_of", "longest_way"]
 
 _RECORD, _PAIR = Struct(f"{TREE}i"), Struct("2h")
 
@@ -76,3 +78,33 @@ class StoredTrees(Sequence[Tree]):
 
     def __reduce__(self) -> tuple[type[tuple[Tree, ...]], tuple[tuple[Tree, ...]]]:
         return tuple, (tuple(self),)  # a copy stands without the bundle
+
+
+def children_of(tree: Tree) -> Sequence[tuple[int, int]]:
+    """Left and right of every node: a node, or -1-k for leaf k."""
+    if tree.children:
+        return tree.children
+    n = len(tree.splits)
+    both = [c if c < n else n - 1 - c for c in range(1, 2 * n + 1)]
+    return list(zip(both[::2], both[1::2], strict=True))
+
+
+def depth_of(tree: Tree) -> int:
+    """Most steps from root to leaf of a tree whose nodes and leaves are each one child; errors as ``longest_way``."""
+    return longest_way(tree.children) if tree.children else len(tree.splits).bit_length()
+
+
+def longest_way(children: Sequence[tuple[int, int]]) -> int:
+    """Most steps from node 0 to a leaf by these pairs, (left, right) per node; 0 without nodes.
+
+    Raises
+    ------
+    ProgramError
+        A node leads back.
+    """
+    depths = [0] * (2 * len(children) + 1)  # of nodes from the front, of leaves (-1 - k) from the end
+    for i, (left, right) in enumerate(children):
+        if 0 <= left <= i or 0 <= right <= i:
+            raise ProgramError(f"node {i} leads back to {left}, {right}")
+        depths[left] = depths[right] = depths[i] + 1
+    return max(depths)

@@ -13,6 +13,7 @@ from operator import mul
 from typing import Any
 
 from ..program.definition import MISSING, Number, Opaque, Polynomial, Program, Stack, Tree, Trees
+from ..program.stored_trees import children_of
 
 __all__ = ["ScoreFunction", "prepare", "prepare_tree", "walk"]
 
@@ -51,14 +52,10 @@ def prepare_tree(tree: Tree, columns: Sequence[int]) -> Any:
     leaves = [list(tree.leaves[k : k + width]) for k in range(0, len(tree.leaves), width)]
     if n == 0:
         return leaves[0]
-    made: list[Any] = [None] * n
+    made, children = list[Any]([None] * n), children_of(tree)
     for i in range(n - 1, -1, -1):
-        if tree.children:
-            left, right = tree.children[i]
-        else:  # heap order: positions from n on are leaves
-            left, right = (c if c < n else n - 1 - c for c in (2 * i + 1, 2 * i + 2))
         slot = 2 * columns[tree.splits[i]] + (0 if tree.missing_left[i] else 1)
-        pair = [made[c] if c >= 0 else leaves[-1 - c] for c in (left, right)]
+        pair = [made[c] if c >= 0 else leaves[-1 - c] for c in children[i]]
         made[i] = (slot, tree.thresholds[i], *pair)
     return made[0]
 

@@ -119,7 +119,7 @@ def _rank_or_coder(column: Column) -> tuple[list[Number], Coder]:
 
 
 def _sensors_of_scorers(program: Program) -> list[set[int]]:
-    owner = {f: s for s, sensor in enumerate(program.sensors) for f in sensor.features}
+    owner = program.sensor_of
     out: list[set[int]] = []
     for scorer in program.scorers:
         if isinstance(scorer, Opaque):

@@ -38,8 +38,8 @@ from ..program.definition import (
     Trees,
     targets_of,
 )
-from ..program.format import DTYPES, are_held
-from ..program.readings import MAX_REQUEST_BYTES, request_bytes
+from ..program.format import are_held
+from ..program.readings import DTYPES, MAX_REQUEST_BYTES, request_bytes
 from .costs import bits_of, cost_range, lengths
 from .require import I32, SAFE, in_range, integers, need
 from .scorers import Proved, prove_scorer
@@ -259,10 +259,9 @@ def _check_fallbacks(p: Program) -> None:
 
 def _check_flow(p: Program) -> None:
     """Each node's sets over all paths to it: sensors tried on some, sensors surely tried, sensors surely at hand."""
-    owner = {f: s for s, sensor in enumerate(p.sensors) for f in sensor.features}
     reads: list[tuple[int, int, int]] = []
     for s in p.scorers:
-        reads.append(reads[s.trees] if isinstance(s, Stack) else _reads(p, s, owner))
+        reads.append(reads[s.trees] if isinstance(s, Stack) else _reads(p, s))
     everything = (1 << len(p.sensors)) - 1
     offered = [0] * len(p.nodes)
     tried = [everything] * len(p.nodes)
@@ -291,16 +290,16 @@ def _check_bits(sensors: int, node: int, scorer: int, why: str) -> None:
         raise ProgramError(f"node {node}: scorer {scorer} reads sensor {first}, which {why}")
 
 
-def _reads(p: Program, s: Polynomial | Trees | Opaque, owner: dict[int, int]) -> tuple[int, int, int]:
+def _reads(p: Program, s: Polynomial | Trees | Opaque) -> tuple[int, int, int]:
     """Sensors, as bits, that a scorer reads; those that every path must have tried; those that it must have.
 
     Trees ask only for the first: each split says where a missing reading goes, and a row's own splits may have been
     bought while the others were not.
     """
     if isinstance(s, Opaque):
-        everything = bits_of({owner[f] for f in s.features})
+        everything = bits_of({p.sensor_of[f] for f in s.features})
         return everything, everything, everything
-    sensors = [owner[p.columns[c].feature] for c in s.columns]
+    sensors = [p.sensor_of[p.columns[c].feature] for c in s.columns]
     read = bits_of(set(sensors))
     if isinstance(s, Trees):
         return read, 0, 0

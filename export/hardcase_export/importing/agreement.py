@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardcase_edge.batch.choices import margins_of
+from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.program.definition import Program
 
 from ..sources.reference import labels_of_scores
 from ..sources.source import CLASS, Source
-from .batch_scores import scores_of
 from .leaves import Summed
 
-__all__ = ["Match", "compare", "float_bound", "margins", "score_size"]
+__all__ = ["Match", "compare", "float_bound", "score_size"]
 
 NEAR = 50  # rows next to a tie that say how dense they lie
 
@@ -78,7 +79,7 @@ def compare(
     if source.kind == CLASS:
         said = labels_of_scores(exact, ties_up=source.ties_up) if said is None else said
         differ = labels_of_scores(found) != said
-        close = margins(exact) <= 2 * slack
+        close = margins_of(exact) <= 2 * slack
         counts = int((differ & ~close).sum()), int((differ & close).sum())
         return Match(
             len(X), *counts, float(off.max()), _expected(exact[~close], (steps / summed.scale)[~close]), beside
@@ -87,14 +88,6 @@ def compare(
     apart = np.abs(steps[:, 0] / summed.scale - said)
     differ = apart > float(summed.off.max()) / summed.scale + slack
     return Match(len(X), int(differ.sum()), 0, float(apart.max()), 0.0, beside)
-
-
-def margins(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Best score minus second of each row, (n,); of one score its size."""
-    if scores.shape[1] == 1:
-        return np.abs(scores[:, 0])
-    top = np.partition(scores, -2, axis=1)
-    return np.asarray(top[:, -1] - top[:, -2])
 
 
 def float_bound(source: Source, X: NDArray[np.float64]) -> float:
@@ -126,7 +119,7 @@ def _expected(exact: NDArray[np.float64], found: NDArray[np.float64]) -> float:
     else:
         best = np.argpartition(exact, -2, axis=1)[:, -2:]
         moved = np.abs(np.diff(np.take_along_axis(found - exact, best, axis=1), axis=1))[:, 0]
-    margin = margins(exact)
+    margin = margins_of(exact)
     near = min(NEAR, len(margin)) - 1
     width = float(np.partition(margin, near)[near])
     density = (near + 1) / len(margin) / width

@@ -22,6 +22,7 @@ from hardcase_edge.program.definition import (
     Stack,
     Trees,
     Uplink,
+    sensors_of_features,
 )
 from hardcase_edge.program.readings import request_bytes
 
@@ -104,7 +105,7 @@ def gated(
 
 def _sensors(sensors: Sequence[Sensor], columns: Sequence[Column]) -> tuple[int, ...]:
     """The sensors that give these columns' features."""
-    owner = {f: k for k, sensor in enumerate(sensors) for f in sensor.features}
+    owner = sensors_of_features(sensors)
     return tuple(sorted({owner[c.feature] for c in columns}))
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import CODE_MAX, Column, Number, Rank
 from hardcase_edge.program.readings import I32_MAX, I32_MIN
+from hardcase_edge.program.stored_trees import longest_way
 from hardcase_edge.verifier.scorers import MAX_TREE_NODES
 
 from ..sources.source import MAX_NODES, Source, SourceTree, Split
@@ -223,13 +224,9 @@ def _shape(
     width: int,
 ) -> Shape:
     """Complete in heap order where that takes no more bytes, else with pointers."""
-    depths = [0] * len(nodes)
-    for k in range(len(nodes) - 1, -1, -1):
-        depths[k] = 1 + max(depths[c] if c > 0 else 0 for c in nodes[k][3:])
-    depth = depths[0] if depths else 0
     made = [(place[f], code[f, cut], missing_left) for f, cut, missing_left, _, _ in nodes]
     children = [(left, right) for *_, left, right in nodes]
-    n = len(nodes)
+    n, depth = len(nodes), longest_way(children)
     if depth <= HEAP_DEPTH and 2 * (2**depth - 1) + 2**depth * width <= 4 * n + (n + 1) * width:
         made, leaf_of, children = _heap(made, leaf_of, children, depth)
     splits, thresholds, missing_left = zip(*made, strict=True) if made else ((), (), ())

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardcase_edge.batch.choices import margins_of
+from hardcase_edge.batch.polynomials import products, score_products
 from hardcase_edge.program.definition import (
     MARGIN,
     MISSING,
@@ -29,7 +31,6 @@ from hardcase_edge.session.session import Machine, margin_of
 from hardcase_edge.verifier.verify import verify
 
 from .decide import codes_of, readings_of
-from .uses import margins, products, scores_of
 
 __all__ = ["align", "code_table"]
 
@@ -75,12 +76,12 @@ def _can_move(node: Node, program: Program) -> bool:
 
 
 def code_table(program: Program, X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Every column's codes of rows X, (n, n_columns), all sensors read."""
+    """Every column's codes of rows X, (n_columns, n), all sensors read."""
     return _table(codes_of(program, readings_of(program, X)))
 
 
 def _table(codes: Sequence[list[int]]) -> NDArray[np.float64]:
-    return np.array(codes, dtype=np.float64).reshape(len(codes), -1)[:, ::2]
+    return np.array(codes, dtype=np.float64).reshape(len(codes), -1)[:, ::2].T
 
 
 def _align(old: Branch, node: Branch, floats: NDArray[Any], integers: NDArray[Any]) -> Node:
@@ -104,12 +105,12 @@ def _values(machine: Machine, node: Branch, codes: Sequence[list[int]], table: N
     here = np.ones(len(codes), dtype=bool)
     if isinstance(scorer, Polynomial):
         needed = [c for c, sub in zip(scorer.columns, scorer.substitutes, strict=True) if sub is None]
-        here = (table[:, needed] != MISSING).all(axis=1)
-        values = products(scorer, table[here])
+        here = (table[needed] != MISSING).all(axis=0)
+        values = products(scorer, table[:, here])
         largest = np.abs(values) @ np.abs(np.array(scorer.weights, dtype=np.float64)).T if len(values) else values
         if largest.max(initial=0.0) + max(map(abs, scorer.bias)) < EXACT:
-            mine = scores_of(scorer, values)[:, part.start : part.stop]
-            return margins(mine) if node.rule == MARGIN else mine[:, 0]
+            mine = score_products(scorer, values)[:, part.start : part.stop]
+            return margins_of(mine) if node.rule == MARGIN else mine[:, 0]
     score, out = machine.score[part.scorer], []
     for row in (codes[k] for k in np.flatnonzero(here).tolist()):
         scores = score(row)[part.start : part.stop]

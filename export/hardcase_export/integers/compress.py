@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hardcase_edge.batch.choices import margins_of
+from hardcase_edge.batch.polynomials import products, score_products
 from hardcase_edge.program.definition import MARGIN, THRESHOLD, TOURNAMENT, Answer, Branch, Node, Polynomial, Program
 
 from .rounding import Kept, Rounder, drop_path
-from .uses import Use, margins, outcome, products, scores_of, uses_of
+from .uses import Use, outcome, uses_of
 
 __all__ = ["Size", "n_weights", "shrink", "sizes_of"]
 
@@ -56,10 +58,10 @@ def sizes_of(parted: Program, codes: Array, traces: Sequence[Sequence[int]]) -> 
     Parameters
     ----------
     parted : as ``parts.split`` makes it of a draft
-    codes : (n, n_columns) of unlabelled rows, every sensor read
+    codes : (n_columns, n) of unlabelled rows, every sensor read
     traces : the nodes that the draft visits on these rows; parting does not renumber them
     """
-    half = np.random.default_rng(0).permutation(len(codes)) % 2 == 0
+    half = np.random.default_rng(0).permutation(codes.shape[1]) % 2 == 0
     uses = uses_of(parted, traces)
     return {k: _sizes(parted, k, mine, codes, half) for k, mine in uses.items() if _can(parted, k, mine)}
 
@@ -116,7 +118,7 @@ def _sizes(draft: Program, k: int, uses: Sequence[Use], codes: Array, half: NDAr
     inputs = np.column_stack([values / unit, np.ones(len(values))])
     weights = _centred(np.array(s.weights, dtype=np.float64), uses)
     full = np.column_stack([weights * unit, np.array(s.bias, dtype=np.float64)])
-    scores = scores_of(s, values)
+    scores = score_products(s, values)
     paths = []
     for o, counts in enumerate(_weights(uses, scores)):
         form = (inputs * (counts * half)[:, None]).T @ inputs
@@ -129,7 +131,7 @@ def _sizes(draft: Program, k: int, uses: Sequence[Use], codes: Array, half: NDAr
         rounders = [Rounder(form, one, unit[one.inputs[:-1]]) for (form, _), one in zip(paths, kept, strict=True)]
         for bits in BITS:
             scorer, scale = _whole(s, rounders, kept, unit, bits, is_free)
-            changed = _expected(uses, scores, scores_of(scorer, values), scale, half)
+            changed = _expected(uses, scores, score_products(scorer, values), scale, half)
             found.append(Size(_thinned(scorer), scale, _bytes(scorer), changed))
     return found
 
@@ -159,7 +161,7 @@ def _weights(uses: Sequence[Use], scores: Array) -> Array:
             far = (
                 np.abs(scores[:, o] - _threshold(use.node))
                 if is_pairs
-                else np.abs(margins(mine) - _threshold(use.node))
+                else np.abs(margins_of(mine) - _threshold(use.node))
             )
             near = np.quantile(far[use.rows] if len(use.rows) else far, NEAR) + 1e-12
             counts = 1 / (1 + np.square(far / near))

@@ -11,22 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.program.definition import (
-    ARGMAX,
-    MARGIN,
-    MISSING,
-    THRESHOLD,
-    TOURNAMENT,
-    Answer,
-    Branch,
-    Node,
-    Polynomial,
-    Program,
-    Scorer,
-    Slice,
-)
+from hardcase_edge.batch.choices import choose, classes_of
+from hardcase_edge.program.definition import Answer, Branch, Node, Polynomial, Program, Scorer, Slice
 
-__all__ = ["Use", "margins", "outcome", "products", "scores_of", "split", "uses_of"]
+__all__ = ["Use", "outcome", "split", "uses_of"]
 
 Array = NDArray[np.float64]
 
@@ -106,47 +94,10 @@ def uses_of(draft: Program, traces: Sequence[Sequence[int]]) -> dict[int, list[U
     return out
 
 
-def products(s: Polynomial, codes: Array) -> Array:
-    """Values of a polynomial's terms, (n, n_terms), by codes (n, n_columns); 0 for what may not be missing and is."""
-    x = np.empty((len(codes), len(s.columns) + 1))
-    x[:, -1] = s.constant
-    for k, (column, substitute) in enumerate(zip(s.columns, s.substitutes, strict=True)):
-        code = codes[:, column]
-        x[:, k] = np.where(code == MISSING, 0 if substitute is None else substitute, code)
-    out = np.empty((len(codes), len(s.terms)))
-    for t, term in enumerate(s.terms):
-        out[:, t] = x[:, list(term)].prod(axis=1)
-    return out
-
-
-def scores_of(s: Polynomial, values: Array) -> Array:
-    """(n, n_outputs) of its terms' values."""
-    return values @ np.array(s.weights, dtype=np.float64).T + np.array(s.bias, dtype=np.float64)
-
-
 def outcome(node: Branch | Answer, scores: Array, threshold: float) -> NDArray[np.int64]:
     """What the node makes of rows by the scorer's scores, (n,), nothing passed over: a class, or a target's place.
 
     A value answer is not looked at: its polynomial is never thinned.
     """
     mine = scores[:, node.scores.start : node.scores.stop]
-    if isinstance(node, Branch) and node.rule == TOURNAMENT:
-        who = [np.full(len(mine), k) for k in range(len(node.targets))]
-        for m, (a, b) in enumerate(node.bracket):
-            who.append(np.where(mine[:, m] > 0, who[b], who[a]))
-        return np.asarray(who[-1], dtype=np.int64)
-    if isinstance(node, Branch) and node.rule == THRESHOLD:
-        return np.asarray(mine[:, 0] > threshold, dtype=np.int64)
-    pair = np.column_stack([np.zeros(len(mine)), mine]) if mine.shape[1] == 1 else mine
-    if isinstance(node, Branch) and node.rule == MARGIN:
-        return np.asarray(margins(mine) >= threshold, dtype=np.int64)
-    assert isinstance(node, Answer) or node.rule == ARGMAX
-    return np.asarray(pair.argmax(axis=1), dtype=np.int64)
-
-
-def margins(scores: Array) -> Array:
-    """Best minus second, (n,); of one score, its distance from 0."""
-    if scores.shape[1] == 1:
-        return np.abs(scores[:, 0])
-    top = np.partition(scores, -2, axis=1)
-    return np.asarray(top[:, -1] - top[:, -2])
+    return classes_of(mine) if isinstance(node, Answer) else choose(replace(node, threshold=threshold), mine)

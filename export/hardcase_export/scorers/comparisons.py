@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hardcase_edge.program.definition import CODE_MAX, Column, Number, Program, Rank, Slice, Stack, Tree, Trees
+from hardcase_edge.program.stored_trees import children_of, longest_way
 
 __all__ = ["Splits", "splits_of", "stacked_splits"]
 
@@ -39,10 +40,7 @@ class Splits:
     @property
     def depth(self) -> int:
         """Comparisons on the longest path."""
-        depths = [0] * len(self.children)
-        for i in range(len(depths) - 1, -1, -1):
-            depths[i] = 1 + max(depths[c] if c > 0 else 0 for c in self.children[i])
-        return depths[0] if depths else 0
+        return longest_way(self.children)
 
 
 def splits_of(program: Program, part: Slice) -> list[Splits]:
@@ -65,24 +63,18 @@ def _split(program: Program, scorer: Trees, trees: Iterable[Tree], part: Slice) 
 
 
 def _one(tree: Tree, columns: list[tuple[int, Column]], part: Slice) -> Splits:
-    n = len(tree.splits)
     first, last = max(tree.output, part.start), min(tree.output + tree.width, part.stop)
-    heap = tuple((_place(2 * i + 1, n), _place(2 * i + 2, n)) for i in range(n))
     return Splits(
         output=first - part.start,
         columns=tuple(columns[s][0] for s in tree.splits),
         bounds=tuple(_bound(columns[s][1], t) for s, t in zip(tree.splits, tree.thresholds, strict=True)),
         missing_left=tree.missing_left,
-        children=tree.children or heap,
+        children=tuple(children_of(tree)),
         leaves=tuple(
             tuple(int(v) for v in tree.leaves[k + first - tree.output : k + last - tree.output])
             for k in range(0, len(tree.leaves), tree.width)
         ),
     )
-
-
-def _place(child: int, n: int) -> int:
-    return child if child < n else n - 1 - child
 
 
 def _bound(column: Column, code: int) -> Number:

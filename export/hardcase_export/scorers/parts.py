@@ -13,11 +13,10 @@ from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Answer, Branch, Opaque, Program, Slice, Stack
 
-__all__ = ["GATE", "LPC", "MISSING_I32", "Part", "parts_of"]
+__all__ = ["GATE", "LPC", "Part", "parts_of"]
 
 GATE, LPC = "gate", "lpc"
 MAX_PARTS = 64
-MISSING_I32 = -(2**31)  # stands for NaN in an i32 input, as on the wire
 
 
 @dataclass(frozen=True, slots=True)

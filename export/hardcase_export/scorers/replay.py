@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program.definition import MISSING, Opaque, Polynomial, Program
-from hardcase_edge.program.readings import Reading
+from hardcase_edge.program.readings import DTYPES, Reading
 from hardcase_edge.session.session import Machine
 
 from ..integers.decide import codes_of
-from .parts import MISSING_I32, Part
+from .parts import Part
 
 __all__ = ["Replayed", "Runner", "feeds_of", "onnx_runner", "open_onnx", "replay", "tflite_runner", "wanted_scores"]
 
-NUMPY_TYPES = {"f32": np.float32, "f64": np.float64, "i32": np.int32}
 Runner = Callable[[dict[str, NDArray[Any]]], NDArray[Any]]  # inputs by name, (n, k), to scores (n, width)
 
 
@@ -58,10 +57,10 @@ def feeds_of(part: Part, readings: Sequence[Sequence[Reading]]) -> dict[str, NDA
     """Readings (n rows, all features) as the inputs of a part's model."""
     out = {}
     for dtype, features in part.inputs.items():
-        none = MISSING_I32 if dtype == "i32" else np.nan
+        none = DTYPES[dtype].missing
         rows = [[none if row[f] is None else row[f] for f in features] for row in readings]
         with np.errstate(over="ignore"):  # an f64 reading for a user's model of float32
-            out[dtype] = np.array(rows, dtype=NUMPY_TYPES[dtype]).reshape(len(rows), len(features))
+            out[dtype] = np.array(rows, dtype=DTYPES[dtype].numpy).reshape(len(rows), len(features))
     return out
 
 

@@ -12,7 +12,7 @@ import hardcase_edge
 from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.kernel.image import Image
 from hardcase_edge.program.definition import Program, Stack, Trees
-from hardcase_edge.verifier.tree_shapes import depth_of
+from hardcase_edge.program.stored_trees import depth_of
 
 from .boards import FILES
 from .config import config_header

@@ -8,11 +8,11 @@ from string import Template
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.kernel.image import Image
 from hardcase_edge.program.definition import Program
-from hardcase_edge.program.readings import Reading
+from hardcase_edge.program.readings import DTYPES, Reading
 
 from .config import parts_of
 from .names import array, identifiers, literal
-from .readings import C_TYPES, held
+from .readings import held
 
 __all__ = ["model_header", "sensors_header", "words"]
 
@@ -147,7 +147,7 @@ def words(data: bytes) -> list[str]:
 
 
 def _struct(member: str, fields: Sequence[tuple[int, str]], program: Program) -> str:
-    lines = [f"    {C_TYPES[program.features[f].dtype]} {field};" for f, field in fields] or ["    char none;"]
+    lines = [f"    {DTYPES[program.features[f].dtype].c} {field};" for f, field in fields] or ["    char none;"]
     return "\n".join([f"typedef struct model_{member} {{", *lines, f"}} model_{member};"])
 
 

@@ -14,7 +14,7 @@ from string import Template
 
 from hardcase_edge.kernel.image import Image
 from hardcase_edge.program.definition import Tree, Trees
-from hardcase_edge.verifier.tree_shapes import children_of
+from hardcase_edge.program.stored_trees import children_of
 
 from .conditions import Question, question, readers
 

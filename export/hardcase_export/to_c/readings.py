@@ -6,19 +6,15 @@ import struct
 from collections.abc import Sequence
 
 from hardcase_edge.program.definition import Program, Sensor
-from hardcase_edge.program.readings import Reading, normalise
+from hardcase_edge.program.readings import DTYPES, Reading, normalise
 
-__all__ = ["C_TYPES", "held", "pack_readings", "reading_offsets"]
-
-C_TYPES = {"i32": "int32_t", "f32": "float", "f64": "double"}
-CODES = {"i32": "i", "f32": "f", "f64": "d"}
-MISSING = {"i32": -(2**31), "f32": float("nan"), "f64": float("nan")}
+__all__ = ["held", "pack_readings", "reading_offsets"]
 
 
 def held(program: Program, readings: Sequence[Reading]) -> list[float | int]:
     """One reading per feature as its type holds it; None and what the type cannot hold as its mark for missing."""
     dtypes = [f.dtype for f in program.features]
-    return [MISSING[t] if x is None else x for x, t in zip(normalise(readings, dtypes), dtypes, strict=True)]
+    return [DTYPES[t].missing if x is None else x for x, t in zip(normalise(readings, dtypes), dtypes, strict=True)]
 
 
 def reading_offsets(program: Program) -> list[int]:
@@ -39,8 +35,8 @@ def _layout(program: Program, sensor: Sensor) -> str:
     """The struct's format: fields aligned as compilers for these targets align them, filled up to 8 bytes."""
     form, size = "<", 0
     for f in sensor.features:
-        code = CODES[program.features[f].dtype]
-        gap = -size % struct.calcsize(code)
-        form += f"{gap}x{code}"
-        size += gap + struct.calcsize(code)
+        dtype = DTYPES[program.features[f].dtype]
+        gap = -size % dtype.size
+        form += f"{gap}x{dtype.code}"
+        size += gap + dtype.size
     return f"{form}{-size % 8}x"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hardcase_edge.base.files import write_whole
 from hardcase_edge.errors import InputError, one_line
-from hardcase_edge.program.format import DTYPES
+from hardcase_edge.program.readings import DTYPES
 
 from .from_sklearn import REMEDY, convert_hpc, name_of
 

@@ -18,9 +18,10 @@ import numpy as np
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import CODE_MAX, Affine, Opaque, Polynomial, Program, Rank, Stack, Trees
+from hardcase_edge.program.readings import DTYPES
 
 from ..scorers.comparisons import Splits, splits_of, stacked_splits
-from ..scorers.parts import MISSING_I32, Part
+from ..scorers.parts import Part
 from .graph import Graph
 
 __all__ = ["onnx_of"]
@@ -68,8 +69,8 @@ class _Maker:
         g, values, places = self.g, [], dict[int, int]()
         for name, features in self.part.inputs.items():
             value = name if name == dtype else g.cast(name, dtype)
-            none = g.op("Equal", name, g.const(MISSING_I32, "i4")) if name == "i32" else g.op("IsInf", value)
-            values.append(g.op("Where", none, g.const(np.nan, dtype.replace("f32", "f4").replace("f64", "f8")), value))
+            none = g.op("Equal", name, g.const(DTYPES[name].missing, "i4")) if name == "i32" else g.op("IsInf", value)
+            values.append(g.op("Where", none, g.const(np.nan, DTYPES[dtype].numpy), value))
             places |= {f: len(places) + k for k, f in enumerate(features)}
         return (values[0] if len(values) == 1 else g.op("Concat", *values, axis=1)), places
 
@@ -191,8 +192,8 @@ class _Maker:
         affine = [c for c in columns if c not in places]
         if affine:
             codes, missing = self.codes(affine)
-            numpy_type = "f4" if kind == "f32" else "f8"
-            codes = self.g.op("Where", missing, self.g.const(np.nan, numpy_type), self.g.cast(codes, kind))
+            none = self.g.const(np.nan, DTYPES[kind].numpy)
+            codes = self.g.op("Where", missing, none, self.g.cast(codes, kind))
             value = self.g.op("Concat", value, codes, axis=1)
             places |= {c: len(features) + k for k, c in enumerate(affine)}
         return (value, places), kind
@@ -202,7 +203,7 @@ class _Maker:
     ) -> str:
         """TreeEnsemble of ai.onnx.ml 5: (n, n_targets) sums of the ``weights`` of all leaves, tree after tree."""
         g, (value, places) = self.g, values
-        dtype = np.dtype("f4" if kind == "f32" else "f8")
+        dtype = np.dtype(DTYPES[kind].numpy)
         nodes = [node for t in _offset(trees) for node in t]
         columns, bounds, left_if_missing, left, right = zip(*nodes, strict=True)
         leaf_targets = [target for t, target in zip(trees, targets, strict=True) for _ in t.leaves]

@@ -14,13 +14,13 @@ import numpy as np
 
 from hardcase_edge.program.definition import CODE_MAX, Affine, Number, Program, Rank
 from hardcase_edge.program.format import to_key
+from hardcase_edge.program.readings import DTYPES
 
-from ..scorers.parts import MISSING_I32, Part
+from ..scorers.parts import Part
 from .graph import Tensor, TfliteGraph
 
 __all__ = ["HIGH", "LOW", "Columns"]
 
-FLOAT_TYPES = {"f32": "f4", "f64": "f8", "i32": "i4"}
 LOW, HIGH = -(2**63), 2**63 - 1
 F32_MAX = float(np.finfo(np.float32).max)
 
@@ -30,7 +30,7 @@ class Columns:
 
     def __init__(self, program: Program, part: Part) -> None:
         self.program, self.part, self.g = program, part, TfliteGraph()
-        self.raw = {d: self.g.input(d, FLOAT_TYPES[d], (1, len(fs))) for d, fs in part.inputs.items()}
+        self.raw = {d: self.g.input(d, DTYPES[d].numpy, (1, len(fs))) for d, fs in part.inputs.items()}
         self._keys: dict[str, tuple[Tensor, Tensor]] = {}
 
     def reading(self, column: int) -> tuple[str, int]:
@@ -53,7 +53,7 @@ class Columns:
         g, raw = self.g, self.raw[dtype]
         if dtype == "i32":
             key = g.cast(raw, "i8")
-            self._keys[dtype] = key, g.compare("GREATER", key, g.const([MISSING_I32], "i8"))
+            self._keys[dtype] = key, g.compare("GREATER", key, g.const([DTYPES["i32"].missing], "i8"))
             return self._keys[dtype]
         bits = self._bits(dtype)
         lowest = LOW if dtype == "f64" else -(2**31)

@@ -36,7 +36,7 @@ from hardcase_edge.program.definition import (
     Trees,
     Uplink,
 )
-from hardcase_edge.program.format import DTYPES
+from hardcase_edge.program.readings import DTYPES
 from hardcase_edge.verifier.verify import verify
 from tests.golden.make_golden import golden_program
 from tests.helpers.edge.evaluators import needs_kernel
@@ -145,9 +145,9 @@ def open_image(image: bytes, p: Program) -> Any:
     """The extension's own object, of bytes that claim to be this program's image."""
     from hardcase_edge.kernel import _kernel
 
-    codes = [bytes(DTYPES.index(p.features[f].dtype) for f in s.features) for s in p.sensors]
+    codes = [bytes(DTYPES[p.features[f].dtype].number for f in s.features) for s in p.sensors]
     sensors = tuple(zip(codes, [s.features for s in p.sensors], strict=True))
-    uplink = bytes(DTYPES.index(p.features[f].dtype) for f in p.uplink.features)
+    uplink = bytes(DTYPES[p.features[f].dtype].number for f in p.uplink.features)
     helpers = (object, object, object, ValueError, lambda *_: None, ("local", "cloud", "degraded"), p.n_classes)
     return _kernel.Image(image, len(p.features), sensors, uplink, helpers)
 

@@ -53,6 +53,17 @@ def test_a_program_survives_its_encoding(program: Program) -> None:
     assert decode(encode(program)) == (program, False)
 
 
+@given(programs(5))
+@many
+def test_every_feature_has_the_sensor_that_names_it(program: Program) -> None:
+    before = replace(program)
+    assert len(program.sensor_of) == len(program.features)
+    assert all(f in program.sensors[s].features for f, s in enumerate(program.sensor_of))
+    assert program == before
+    assert encode(program) == encode(before)
+    assert decode(encode(program))[0].sensor_of == program.sensor_of
+
+
 @given(programs(5), seeds)
 @many
 def test_a_draft_survives_its_encoding(program: Program, seed: int) -> None:

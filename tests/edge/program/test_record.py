@@ -8,6 +8,7 @@ import pickle
 
 import pytest
 
+from hardcase_edge.base.record import cached, record
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.device.device import RuntimeConfig
 from hardcase_edge.errors import InputError
@@ -78,6 +79,40 @@ def test_nothing_can_be_set_or_deleted():
         del COLUMN.feature
     with pytest.raises(AttributeError, match="other"):
         COLUMN.other = 1
+
+
+@record(frozen=True, slots=True)
+class Sum:
+    """Two numbers, and how often they were added."""
+
+    parts: tuple[int, ...]
+    calls: list[int]
+
+    @cached
+    def total(self) -> int:
+        """All parts together."""
+        self.calls.append(1)
+        return sum(self.parts)
+
+
+def test_a_cached_property_is_worked_out_once_and_is_not_a_field():
+    one, other = Sum((1, 2), []), Sum((1, 2), [])
+    assert (one.total, one.total, one.calls) == (3, 3, [1])
+    other.calls.append(1)
+    assert one == other
+    assert repr(one) == repr(other) == "Sum(parts=(1, 2), calls=[1])"
+    assert [f.name for f in dataclasses.fields(one)] == ["parts", "calls"]
+    assert Sum.total.__doc__ == "All parts together."
+    with pytest.raises(AttributeError):
+        one.total = 4
+
+
+def test_a_copy_works_its_cached_properties_out_anew():
+    one = Sum((1, 2), [])
+    assert one.total == 3
+    assert dataclasses.replace(one, parts=(4,)).total == 4
+    assert copy.copy(one).total == 3
+    assert len(one.calls) == 3
 
 
 def test_a_field_that_is_not_for_printing_is_not_printed():

@@ -17,6 +17,7 @@ from hardcase_edge.program import decode as decoder
 from hardcase_edge.program import definition as program
 from hardcase_edge.program import format as layout
 from hardcase_edge.program.encode import encode
+from hardcase_edge.program.readings import DTYPES
 from hardcase_edge.program.window import WINDOW_FEATURES
 from hardcase_edge.verifier import costs as paths
 from hardcase_edge.verifier import scorers as bounds
@@ -98,7 +99,8 @@ def test_the_words_in_use_are_those_the_decoder_reads() -> None:
 
 def test_the_numbers_of_kinds_are_the_codes() -> None:
     assert f"version of the program: {layout.PROGRAM_VERSION}" in PROGRAM
-    assert "type: " + ", ".join(f"{k} {d}" for k, d in enumerate(layout.DTYPES)) in PROGRAM
+    assert [d.number for d in DTYPES.values()] == [0, 1, 2], "the decoder counts them"
+    assert "type: " + ", ".join(f"{d.number} {name}" for name, d in DTYPES.items()) in PROGRAM
     assert "rule: " + ", ".join(f"{k} {r}" for k, r in enumerate(layout.RULES)) in PROGRAM
     assert "kind of answer: " + ", ".join(f"{k} {r}" for k, r in enumerate(layout.KINDS)) in PROGRAM
     assert "up to five pools: " + ", ".join(f"`{p}`" for p in layout.POOLS) in PROGRAM

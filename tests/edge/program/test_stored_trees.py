@@ -31,7 +31,7 @@ from hardcase_edge.program.definition import (
 )
 from hardcase_edge.program.encode import encode
 from hardcase_edge.program.format import TREE
-from hardcase_edge.program.stored_trees import StoredTrees
+from hardcase_edge.program.stored_trees import StoredTrees, children_of, depth_of, longest_way
 from hardcase_edge.verifier.tree_shapes import Shape, outline_of
 from hardcase_edge.verifier.verify import verify
 
@@ -109,6 +109,21 @@ def test_an_image_is_the_same_by_the_outlines_of_the_verifier():
     assert outlines[0].splits == {(0, True), (1, False)}
     assert not outlines[1].shapes
     assert make_image(program, outlines) == make_image(program)
+
+
+def test_children_and_depth_are_the_same_of_both_layouts():
+    assert children_of(HEAP) == [(1, 2), (-1, -2), (-3, -4)]
+    assert depth_of(HEAP) == longest_way(children_of(HEAP)) == 2
+    assert children_of(CHAIN) == CHAIN.children
+    assert depth_of(CHAIN) == 2
+    assert list(children_of(LEAF)) == []
+    assert depth_of(LEAF) == longest_way([]) == 0
+
+
+@pytest.mark.parametrize("children", [[(0, -1)], [(1, -1), (-2, 0)], [(1, -1), (1, -2)]])
+def test_a_node_that_leads_back_has_no_depth(children):
+    with pytest.raises(ProgramError, match="leads back"):
+        longest_way(children)
 
 
 def test_no_tree_of_a_bundle_is_kept(monkeypatch):

@@ -33,6 +33,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
+from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.program.definition import Opaque, Rank, Stack, Trees, Uplink
@@ -40,7 +41,6 @@ from hardcase_edge.program.readings import I32_MAX, normalise
 from hardcase_edge.session.session import CLOUD, LOCAL, Machine
 from hardcase_edge.verifier.verify import verify
 from hardcase_export.import_model import Imported, import_model, import_parts, read_model
-from hardcase_export.importing.batch_scores import scores_of
 from hardcase_export.importing.leaves import sum_exactly, sum_in_16, sum_in_31
 from hardcase_export.importing.probe_rows import probe_rows
 from hardcase_export.importing.program import gated

@@ -36,10 +36,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from hardcase.cli import main
+from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_export.import_model import import_parts, read_model
-from hardcase_export.importing.batch_scores import scores_of
 from hardcase_export.sources.from_lightgbm import read_lightgbm
 from hardcase_export.sources.from_onnx import read_onnx
 from hardcase_export.sources.from_skops import read_skops

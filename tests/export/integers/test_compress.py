@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hardcase_edge.batch.polynomials import products, score_products
 from hardcase_edge.program.definition import MARGIN, THRESHOLD, Answer, Branch, Polynomial, Program, Slice
 from hardcase_edge.session.session import Machine
 from hardcase_edge.verifier.verify import verify
@@ -22,7 +23,7 @@ from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.parity import parity
 from hardcase_export.integers.quantise import quantise
 from hardcase_export.integers.rounding import Rounder, drop_path
-from hardcase_export.integers.uses import outcome, products, scores_of, split, uses_of
+from hardcase_export.integers.uses import outcome, split, uses_of
 from tests.helpers.edge.strategies import as_draft, programs, random_program, seeds
 from tests.helpers.train.graph_drafts import random_dag, trained_dag
 
@@ -158,8 +159,8 @@ def test_an_outcome_is_the_devices_own(rule: str) -> None:
             if not isinstance(s, Polynomial) or not s.terms:
                 continue
             mine = [machine.score[node.scores.scorer](np.repeat(row, 2).tolist()) for row in codes]
-            values = products(s, codes.astype(float))
-            np.testing.assert_allclose(scores_of(s, values), np.array(mine, dtype=float), rtol=1e-9, atol=1.0)
+            values = products(s, codes.T)
+            np.testing.assert_allclose(score_products(s, values), np.array(mine, dtype=float), rtol=1e-9, atol=1.0)
             found = outcome(node, np.array(mine, dtype=float), getattr(node, "threshold", 0))
             assert found.tolist() == [_alone(node, row) for row in mine]
             seen += 1
@@ -233,7 +234,7 @@ def test_weights_are_whole_numbers_of_their_width_and_quantising_leaves_them(mad
 def test_what_is_no_polynomial_of_products_is_left_alone() -> None:
     program = next(p for p in map(random_program, range(99)) if not uses_of(p, []))
     draft = as_draft(program, random.Random(0))
-    assert sizes_of(split(draft), np.zeros((4, len(draft.columns))), [(0,)] * 4) == {}
+    assert sizes_of(split(draft), np.zeros((len(draft.columns), 4)), [(0,)] * 4) == {}
     assert split(draft).scorers[: len(draft.scorers)] == draft.scorers
 
 
@@ -243,7 +244,7 @@ def test_a_draft_with_numbers_that_are_not_finite_is_left_to_quantising() -> Non
     assert isinstance(s, Polynomial)
     scorers = (*draft.scorers[:3], replace(s, bias=(float("nan"), *s.bias[1:])))
     parted = split(replace(draft, scorers=scorers))
-    sizes = sizes_of(parted, np.zeros((20, 2)), [(0,)] * 20)
+    sizes = sizes_of(parted, np.zeros((2, 20)), [(0,)] * 20)
     assert len(sizes) == len(parted.scorers) - 1
 
 

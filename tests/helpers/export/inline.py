@@ -30,13 +30,14 @@ from hardcase_edge.program.definition import (
     Uplink,
 )
 from hardcase_edge.program.format import from_keys, to_key
+from hardcase_edge.program.readings import DTYPES
 from hardcase_edge.verifier.verify import verify
 from hardcase_export.to_c.config import config_header
 from hardcase_export.to_c.folder import KERNEL
 from hardcase_export.to_c.header import words
 from hardcase_export.to_c.inline import inline_source, unrolled
 from hardcase_export.to_c.names import array, int64
-from hardcase_export.to_c.readings import MISSING, _layout, reading_offsets
+from hardcase_export.to_c.readings import _layout, reading_offsets
 from tests.helpers.edge.c_programs import write_programs
 from tests.helpers.edge.oracle import Case, scores_of
 from tests.helpers.edge.strategies import _rank, _trees, random_program, random_reading
@@ -158,7 +159,7 @@ def _missing(rng: random.Random, dtype: str) -> Any:
 
 def pack_raw(program: Program, row: Sequence[Any]) -> bytes:
     """Readings as a driver may leave them: with minus zero, infinities and every sign of a NaN."""
-    held = [MISSING[f.dtype] if x is None else x for x, f in zip(row, program.features, strict=True)]
+    held = [DTYPES[f.dtype].missing if x is None else x for x, f in zip(row, program.features, strict=True)]
     return b"".join(struct.pack(_layout(program, s), *[held[f] for f in s.features]) for s in program.sensors)
 
 

@@ -118,5 +118,4 @@ def state_of(program: Program, answer: int) -> set[int]:
 def _reads(program: Program, node: Answer) -> set[int]:
     scorer = program.scorers[node.scores.scorer]
     assert isinstance(scorer, Polynomial)
-    owner = {f: k for k, s in enumerate(program.sensors) for f in s.features}
-    return {owner[program.columns[c].feature] for c in scorer.columns}
+    return {program.sensor_of[program.columns[c].feature] for c in scorer.columns}

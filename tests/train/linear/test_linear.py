@@ -7,6 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from hardcase_edge.batch.codes import affine_codes
+from hardcase_edge.batch.scores import score_codes
 from hardcase_edge.bundle.file import Bundle, pack_bundle, unpack_bundle
 from hardcase_edge.program.definition import (
     CODE_MAX,
@@ -30,8 +32,6 @@ from hardcase_export.integers.quantise import quantise
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.linear.part import Linear
 from hardcase_train.linear.standardise import STEPS, affine_rule, make_standard
-from hardcase_train.policy.batch import score_codes
-from hardcase_train.policy.codes import affine_codes
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.losses import ClassLoss
 from hardcase_train.trees.binning import make_bins
@@ -175,4 +175,4 @@ def test_trees_and_lines_over_one_feature_share_a_program_but_no_column(case):
     assert machine_scores(program, 0, X) == pytest.approx(first_scores)
     assert machine_scores(program, 2, X) == pytest.approx(second_scores)
     assert machine_scores(program, 3, X) == pytest.approx(line.scores(line.standard.transform(X)))
-    assert score_codes(program.scorers[1], np.zeros((6, 1), dtype=np.int32)).tolist() == [[0.0] * 3]
+    assert score_codes(program.scorers, 1, np.zeros((6, 1), dtype=np.int32)).tolist() == [[0.0] * 3]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from hardcase_edge.batch.polynomials import score_polynomial
 from hardcase_edge.program.definition import MISSING, Program, Uplink
 from hardcase_edge.program.readings import make_coder
 from hardcase_edge.session.scoring import prepare
@@ -13,7 +14,6 @@ from hardcase_train.linear.logistic import Design, logistic
 from hardcase_train.linear.polynomial import PolynomialPart
 from hardcase_train.linear.standardise import BYTE_MAX, BYTE_STEPS, make_standard
 from hardcase_train.linear.terms import make_terms
-from hardcase_train.policy.batch import score_codes
 from tests.helpers.train.problems import make_problem
 
 
@@ -136,7 +136,7 @@ def test_a_scorer_says_what_the_part_was_trained_to(degree):
                 codes[k, i] = coder(x)
             slots += [int(codes[k, i])] * 2
         np.testing.assert_allclose(said(slots), expected[i], rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(score_codes(scorer, codes), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(score_polynomial(scorer, codes), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_codes_of_a_polynomial_fit_a_byte():

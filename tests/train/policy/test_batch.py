@@ -8,13 +8,14 @@ from functools import cache
 import numpy as np
 import pytest
 
+from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.program.cost import to_unit
-from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Program, Slice
+from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Program, Slice, Trees
 from hardcase_edge.session.session import CLOUD
 from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.quantise import quantise
 from hardcase_train.data.canonical_order import content_order
-from hardcase_train.policy.batch import Batch, Outcome, margins_of
+from hardcase_train.policy.batch import Batch, Outcome
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.front import with_test
 from hardcase_train.policy.selection import Judge
@@ -94,6 +95,18 @@ def test_a_branch_passes_over_a_sensor_that_has_failed(rule):
     assert 0.2 < outcome.forwarded[~failed].mean() < 0.8
 
 
+@pytest.mark.parametrize("method", ["cascade", "adapt-gbrt"])
+def test_compiled_code_scores_trees_bit_for_bit_as_numpy_does(method):
+    seen = 0
+    for point in points(3):
+        for k, scorer in enumerate(point.program.scorers if point.method == method else ()):
+            if isinstance(scorer, Trees) and scorer.trees:
+                rows = problem(3).test.X
+                assert Batch(point.program, rows).scores(k).tobytes() == scores_of(point.program, k, rows).tobytes()
+                seen += 1
+    assert seen > 1
+
+
 def test_scores_that_are_given_stand_in_only_where_all_sensors_work():
     p = problem(3)
     (model,) = SubsetSearch(Judge(p), 1).models([(0, 1, 2)])
@@ -134,11 +147,6 @@ def test_outcomes_are_chosen_row_by_row():
         "cost": pytest.approx(2 / 3),
         "forward_rate": pytest.approx(2 / 3),
     }
-
-
-def test_a_margin_is_best_minus_second():
-    assert margins_of(np.array([[1.0, 4.0, 2.5]])).tolist() == [1.5]
-    assert margins_of(np.array([[-3.0], [2.0]])).tolist() == [3.0, 2.0]
 
 
 def test_figures_of_a_point_are_those_of_its_program_on_test_rows():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hardcase_edge.program.cost import Meter, to_unit
-from hardcase_edge.program.definition import Feature, Sensor, Uplink
+from hardcase_edge.program.definition import Feature, Sensor, Uplink, sensors_of_features
 
 from .effort import NORMAL, Effort
 
@@ -81,10 +81,7 @@ class Problem:
     @property
     def sensor_of(self) -> np.ndarray:
         """(n_features,) the sensor of each feature."""
-        out = np.empty(len(self.features), dtype=np.int64)
-        for s, sensor in enumerate(self.sensors):
-            out[list(sensor.features)] = s
-        return out
+        return np.array(sensors_of_features(self.sensors), dtype=np.int64)
 
     @property
     def hpc_sensors(self) -> tuple[int, ...]:

@@ -14,9 +14,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from hardcase_edge.batch.codes import affine_codes
 from hardcase_edge.program.definition import CODE_MAX, Affine, Column
-
-from ..policy.codes import I32_MAX, I32_MIN, affine_codes
+from hardcase_edge.program.readings import I32_MAX, I32_MIN
 
 __all__ = ["BYTE_MAX", "BYTE_STEPS", "STEPS", "Standard", "affine_rule", "make_standard"]
 

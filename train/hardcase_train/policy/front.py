@@ -20,6 +20,7 @@ from hardcase_edge.program.definition import Program
 from ..data.problem import Problem
 from .batch import Batch
 from .compile import Policy
+from .quality import figures_of
 
 __all__ = ["Figures", "Point", "best_points", "with_test"]
 
@@ -73,7 +74,7 @@ def with_test(problem: Problem, points: Sequence[Point], n_jobs: int = 1) -> lis
         policies = [p for k in group if (p := points[k].policy) is not None]
         batch = Batch(policies[0].with_all_parts() if isinstance(policies[0], Policy) else policies[0], rows.X)
         return [
-            replace(points[k], test=batch.run(rows.hpc_label, policy.nodes).summary(rows.y, rows.weight))
+            replace(points[k], test=figures_of(batch.run(rows.hpc_label, policy.nodes), rows.y, rows.weight))
             for k, policy in zip(group, policies, strict=True)
         ]
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["ACCURACY", "Quality"]
+from hardcase_edge.batch.evaluate import Outcome
+
+__all__ = ["ACCURACY", "Quality", "figures_of"]
 
 
 @dataclass(frozen=True)
@@ -40,3 +42,12 @@ def _error(y: np.ndarray, answer: np.ndarray) -> np.ndarray:
 
 
 ACCURACY = Quality("accuracy", _error)
+
+
+def figures_of(outcome: Outcome, y: np.ndarray, weight: np.ndarray | None = None) -> dict[str, float]:
+    """Quality, mean cost and forward rate; each row counts as ``weight`` (n,) says, all alike unless given."""
+    return {
+        "quality": ACCURACY(y, outcome.label, weight),
+        "cost": float(np.average(outcome.cost, weights=weight)),
+        "forward_rate": float(np.average(outcome.forwarded, weights=weight)),
+    }

@@ -17,7 +17,7 @@ from hardcase_edge.program.definition import Node, Program
 from ..data.problem import N_FOLDS, Problem
 from .batch import Batch, Outcome
 from .compile import Part
-from .quality import ACCURACY
+from .quality import ACCURACY, figures_of
 
 __all__ = ["Judge", "Trained"]
 
@@ -86,7 +86,7 @@ class Judge:
         local = self.weight * ~outcome.forwarded
         shares = {"local_error": ~right, "local_worse": f0_right & ~right, "local_better": right & ~f0_right}
         return {
-            **outcome.summary(self.y, self.weight),
+            **figures_of(outcome, self.y, self.weight),
             "loss_se": float(np.sqrt(np.square(away).sum()) / self.weight.sum()),
             **{name: float(np.average(which, weights=local)) if local.any() else 0.0 for name, which in shares.items()},
         }

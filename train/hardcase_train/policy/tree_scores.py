@@ -5,9 +5,31 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["BLOCK", "add_tree"]
+from hardcase_edge.program.definition import MISSING, Trees
+from hardcase_edge.program.stored_trees import children_of
+
+__all__ = ["BLOCK", "add_tree", "score_trees"]
 
 BLOCK = 1024  # rows that go down a tree together
+
+
+def score_trees(scorer: Trees, codes: np.ndarray) -> np.ndarray:
+    """Scores of an ensemble, (n, n_outputs) float64, for codes of shape (n_columns, n)."""
+    out = np.tile(np.array(scorer.base, dtype=np.float64), (codes.shape[1], 1))
+    columns = np.array(scorer.columns, dtype=np.int64)
+    for tree in scorer.trees:
+        n = len(tree.splits)
+        add_tree(
+            codes,
+            MISSING,
+            columns[np.array(tree.splits, dtype=np.int64)].astype(np.int32),
+            np.array(tree.thresholds, dtype=np.int32),
+            np.array(tree.missing_left, dtype=np.bool_),
+            np.array(children_of(tree), dtype=np.int32).reshape(n, 2),
+            np.array(tree.leaves, dtype=np.float64).reshape(n + 1, tree.width),
+            out[:, tree.output : tree.output + tree.width],
+        )
+    return out
 
 
 @njit(nogil=True, cache=True)

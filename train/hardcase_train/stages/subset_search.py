@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 from joblib import Parallel, delayed
 
+from hardcase_edge.batch.choices import margins_of
+
 from ..data.problem import N_FOLDS, Subset
-from ..policy.batch import margins_of
 from ..policy.losses import log_probability
 from ..policy.selection import Judge, Trained
 from ..trees.binning import Bins, make_bins

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hardcase_edge.batch.choices import play
 from hardcase_edge.program.definition import TOURNAMENT
 from hardcase_train.methods.graph.filter_tree import bracket_of, learn_matches, rounds, without
-from hardcase_train.policy.tournament import play
 
 N = st.integers(2, 11)
 

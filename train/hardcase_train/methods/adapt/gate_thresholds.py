@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hardcase_edge.batch.choices import margins_of
 from hardcase_edge.program.definition import MARGIN, THRESHOLD, Answer, Branch, Forward, Node, Slice
 
 from ...data.problem import Problem
 from ...policy.acquire import buy
 from ...policy.answers import NEVER, answer_node
-from ...policy.batch import margins_of
 from ...policy.compile import compile_program, policy_of
 from ...policy.front import Point, best_points
 from ...policy.losses import class_outputs

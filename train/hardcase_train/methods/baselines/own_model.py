@@ -22,6 +22,7 @@ from ...policy.batch import Batch
 from ...policy.compile import Part, compile_program
 from ...policy.front import Point, best_points
 from ...policy.losses import ClassLoss, class_outputs
+from ...policy.quality import figures_of
 from ...policy.selection import Judge, Trained
 from ...trees.binning import Bins
 from ...trees.boosting import Ensemble
@@ -87,7 +88,7 @@ def own_points(
     rows = problem.test
     tested = Batch(start, rows.X, [test.astype(np.float64)])
     return [
-        replace(p, test=tested.run(rows.hpc_label, p.policy.nodes).summary(rows.y, rows.weight))
+        replace(p, test=figures_of(tested.run(rows.hpc_label, p.policy.nodes), rows.y, rows.weight))
         for p in best_points(points)
         if p.policy is not None
     ]

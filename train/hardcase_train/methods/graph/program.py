@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hardcase_edge.batch.choices import Bracket
 from hardcase_edge.program.definition import MARGIN, TOURNAMENT, Acquire, Answer, Branch, Forward, Node, Slice
 
 from ...linear.polynomial import PolynomialPart
@@ -22,7 +23,6 @@ from ...policy.compile import compile_program
 from ...policy.front import Point
 from ...policy.losses import class_outputs
 from ...policy.selection import Trained
-from ...policy.tournament import Bracket
 from .filter_tree import without
 from .state_classifiers import Classifier
 from .state_policy import StatePolicy

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
+from hardcase_edge.batch.choices import margins_of
+
 from ...data.problem import N_FOLDS
 from ...linear.logistic import Design, logistic
-from ...policy.batch import margins_of
 from ...policy.error_model import chance_wrong, cloud_chance, met_margins
 from ...policy.losses import class_outputs
 from ...policy.selection import Trained

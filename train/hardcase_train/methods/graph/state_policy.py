@@ -14,12 +14,13 @@ from typing import Protocol
 
 import numpy as np
 
+from hardcase_edge.batch.choices import Bracket, play
+
 from ...linear.logistic import logistic
 from ...linear.polynomial import PolynomialPart
 from ...policy.answers import NEVER
 from ...policy.losses import ClassLoss
 from ...policy.selection import Trained
-from ...policy.tournament import Bracket, play
 from ...stages.thresholds import best_bound, best_way
 from ...trees.binning import Bins
 from ...trees.boosting import Ensemble, TreeSettings, boost, ensemble_scores

@@ -1,0 +1,212 @@
+"""Runs a program on many rows at once: the same decisions and costs as the session, row by row.
+
+Drafts too, whose numbers are floats. Sensors fail where a reading is missing that may not be; there is no budget, an
+item has size 1, and every request is answered. A test compares each outcome with the session's decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..program.cost import Meter, to_unit
+from ..program.definition import MISSING, Acquire, Answer, Branch, Node, Opaque, Program, Select, Slice, Stack, Trees
+from .choices import choose, classes_of, margins_of
+from .codes import codes_of
+from .scores import score_codes
+from .trees import score_trees
+
+__all__ = ["Batch", "Outcome"]
+
+Array = NDArray[Any]
+Flags = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the rows."""
+
+    label: Array  # (n,) class index, or value
+    cost: NDArray[np.float64]  # (n,) in the user's unit
+    forwarded: Flags  # (n,)
+    margin: NDArray[np.float64]  # (n,) of the answering scorer; NaN where forwarded
+    node: Numbers  # (n,) where each row ended
+
+    def where(self, mask: Flags, other: Outcome) -> Outcome:
+        """These outcomes where the mask is set, the other's elsewhere."""
+        return Outcome(*(np.where(mask, getattr(self, f.name), getattr(other, f.name)) for f in fields(Outcome)))
+
+    @staticmethod
+    def joined(parts: Sequence[Outcome], order: Numbers) -> Outcome:
+        """The outcomes of several batches as one, its row k the one at ``order[k]`` of all rows laid end to end."""
+        return Outcome(*(np.concatenate([getattr(p, f.name) for p in parts])[order] for f in fields(Outcome)))
+
+
+class Batch:
+    """Rows made ready for programs that share columns and scorers; scores are computed once.
+
+    Parameters
+    ----------
+    program : Program
+    X : ndarray of shape (n, n_features), NaN for missing, values as the declared types hold them
+    scores : per scorer an ndarray of shape (n, n_outputs) to use instead of the scorer's own, such as out-of-fold
+        scores, for rows on which all its sensors work; an Opaque scorer needs them
+    """
+
+    def __init__(self, program: Program, X: NDArray[np.float64], scores: Sequence[Array] = ()) -> None:
+        self.program = program
+        self.X = X
+        self._meter = Meter(program)
+        self._codes = codes_of(program.columns, X)
+        works = [_works(program, s.features, X) for s in program.sensors]
+        self._works = np.array(works, dtype=np.bool_).reshape(len(works), len(X))
+        self._full: dict[int, Array] = dict(enumerate(scores))
+
+    # ------------------------------------------------------------ scores
+
+    def score_trees(self, s: Trees, codes: Array) -> Array:
+        """Scores of an ensemble: a subclass may have a faster way."""
+        return score_trees(s, codes)
+
+    def scores(self, scorer: int, rows: Numbers | None = None, bought: Flags | None = None) -> Array:
+        """Scores of one scorer, (n, n_outputs), on full codes or on what ``rows`` have ``bought``."""
+        if scorer not in self._full:
+            self._full[scorer] = self._score(scorer, self._codes)
+        full = self._full[scorer]
+        if rows is None or bought is None:
+            return full
+        columns, out = self._columns_of(scorer), full[rows]
+        sensors = [self.program.sensor_of[self.program.columns[c].feature] for c in columns]
+        lacking = ~self._is_read(bought, sorted(set(sensors)), rows).all(axis=0)
+        if lacking.any():
+            part = rows[lacking]
+            codes = self._codes[:, part]
+            for c, is_read in zip(columns, self._is_read(bought, sensors, part), strict=True):
+                codes[c, ~is_read] = MISSING
+            out[lacking] = self._score(scorer, codes)
+        return out
+
+    def _score(self, scorer: int, codes: Array) -> Array:
+        s = self.program.scorers[scorer]
+        return self.score_trees(s, codes) if isinstance(s, Trees) else score_codes(self.program.scorers, scorer, codes)
+
+    def _columns_of(self, scorer: int) -> tuple[int, ...]:
+        """Columns that a scorer reads; none of an Opaque one, which is asked only where its sensors are at hand."""
+        s = self.program.scorers[scorer]
+        below = self.program.scorers[s.trees] if isinstance(s, Stack) else s
+        return () if isinstance(below, Opaque | Stack) else below.columns
+
+    def _is_read(self, bought: Flags, sensors: Sequence[int], rows: Numbers) -> Flags:
+        """Which of these sensors gave readings, (n_sensors, n)."""
+        cells = _cells(sensors, rows)
+        return np.asarray(bought[cells] & self._works[cells])
+
+    # ------------------------------------------------------------ the walk
+
+    def run(self, hpc_label: Array, nodes: Sequence[Node] | None = None) -> Outcome:
+        """Walk all rows through the nodes (the program's own, or others over the same scorers).
+
+        Parameters
+        ----------
+        hpc_label : ndarray of shape (n,), class index or value
+            What f0 answers where a row is forwarded.
+        """
+        return self.walk(hpc_label, nodes)[0]
+
+    def walk(self, hpc_label: Array, nodes: Sequence[Node] | None = None) -> tuple[Outcome, Flags]:
+        """As ``run``, with the sensors that each row bought, (n_sensors, n) bool."""
+        nodes = self.program.nodes if nodes is None else nodes
+        n = len(self.X)
+        at = np.zeros(n, dtype=np.int64)
+        arrived = {0: [np.arange(n)]}
+        bought = np.zeros((len(self.program.sensors), n), dtype=np.bool_)
+        label = np.zeros(n, dtype=self._label_type(nodes))
+        margin = np.full(n, np.nan)
+        forwarded = np.zeros(n, dtype=np.bool_)
+        for k, node in enumerate(nodes):
+            if k not in arrived:
+                continue
+            rows = np.concatenate(arrived.pop(k))
+            at[rows] = k
+            if isinstance(node, Acquire):
+                _send(rows, self._acquire(node, rows, bought), arrived)
+            elif isinstance(node, Branch):
+                _send(rows, self._branch(nodes, node, rows, bought), arrived)
+            elif isinstance(node, Select):
+                arrived.setdefault(node.candidates[0].target, []).append(rows)  # size 1 and no budget: it fits
+            elif isinstance(node, Answer):
+                label[rows], margin[rows] = self._answer(node, rows, bought)
+            else:
+                bought[_cells(node.sensors, rows)] = True
+                label[rows], forwarded[rows] = hpc_label[rows], True
+        return Outcome(label, self._costs(bought, forwarded), forwarded, margin, at), bought
+
+    def _label_type(self, nodes: Sequence[Node]) -> np.dtype[Any]:
+        """Class indices are integers, values what their scores are."""
+        values = [n.scores.scorer for n in nodes if isinstance(n, Answer) and n.kind == "value"]
+        return np.result_type(np.int64, *(self.scores(k) for k in values))
+
+    def _acquire(self, node: Acquire, rows: Numbers, bought: Flags) -> Numbers:
+        can = self._can_have(node, rows, bought)
+        bought[_cells(node.sensors, rows[can])] = True
+        works = self._works[_cells(node.sensors, rows)].all(axis=0)
+        return np.where(works & can, node.then, node.otherwise)
+
+    def _branch(self, nodes: Sequence[Node], node: Branch, rows: Numbers, bought: Flags) -> Numbers:
+        can = np.array([self._can_have(nodes[t], rows, bought) for t in node.targets])
+        return np.array(node.targets)[choose(node, self._slice(node.scores, rows, bought), can)]
+
+    def _can_have(self, node: Node, rows: Numbers, bought: Flags) -> Flags:
+        """Not an Acquire of a sensor that has failed."""
+        if not isinstance(node, Acquire):
+            return np.ones(len(rows), dtype=np.bool_)
+        cells = _cells(node.sensors, rows)
+        return np.asarray(~(bought[cells] & ~self._works[cells]).any(axis=0))
+
+    def _answer(self, node: Answer, rows: Numbers, bought: Flags) -> tuple[Array, Array]:
+        scores = self._slice(node.scores, rows, bought)
+        return (scores[:, 0], scores[:, 0]) if node.kind == "value" else (classes_of(scores), margins_of(scores))
+
+    def _slice(self, part: Slice, rows: Numbers, bought: Flags) -> Array:
+        return self.scores(part.scorer, rows, bought)[:, part.start : part.stop]
+
+    def _costs(self, bought: Flags, forwarded: Flags) -> NDArray[np.float64]:
+        """One call of the meter per distinct path."""
+        _, first, which = np.unique(_path_of([*bought, forwarded]), return_index=True, return_inverse=True)
+        costs = [to_unit(self._meter.total(np.flatnonzero(bought[:, i]).tolist(), int(forwarded[i]))) for i in first]
+        return np.array(costs)[which]
+
+
+def _works(program: Program, features: Sequence[int], X: NDArray[np.float64]) -> Flags:
+    """Rows, (n,), on which a sensor of these features gives all that may not be missing."""
+    needed = [f for f in features if not program.features[f].nullable]
+    return np.asarray(~np.isnan(X[:, needed]).any(axis=1))
+
+
+def _path_of(flags: Sequence[Flags]) -> Numbers:
+    """A number for each row, (n,) int64, the same where all flags, each (n,) bool, are."""
+    path = np.zeros(len(flags[0]), dtype=np.int64)
+    for k in range(0, len(flags), 32):
+        bits = sum(flag.astype(np.int64) << j for j, flag in enumerate(flags[k : k + 32]))
+        path = np.unique(path << 32 | bits, return_inverse=True)[1]
+    return path
+
+
+def _send(rows: Numbers, targets: Numbers, arrived: dict[int, list[Numbers]]) -> None:
+    """Note which rows arrive at which node next."""
+    left = np.ones(len(rows), dtype=np.bool_)
+    while left.any():
+        t = int(targets[left.argmax()])
+        here = targets == t
+        arrived.setdefault(t, []).append(rows[here])
+        left &= ~here
+
+
+def _cells(sensors: Sequence[int], rows: Numbers) -> tuple[Any, ...]:
+    """Where a (sensor, row) table holds these sensors of these rows."""
+    return np.ix_(np.array(sensors, dtype=np.int64), rows)

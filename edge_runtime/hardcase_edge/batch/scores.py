@@ -1,0 +1,43 @@
+"""Scores of one scorer of a program, whatever its kind: floats of a draft, integers of what is exported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..program.definition import Opaque, Polynomial, Program, Scorer, Trees
+from .codes import codes_of
+from .polynomials import score_polynomial
+from .trees import score_stack, score_trees
+
+__all__ = ["score_codes", "scores_of"]
+
+Array = NDArray[Any]
+
+
+def scores_of(program: Program, scorer: int, X: NDArray[np.float64]) -> Array:
+    """Scores, (n, n_outputs), of readings (n, n_features) as the declared types hold them, NaN for missing."""
+    return score_codes(program.scorers, scorer, codes_of(program.columns, X))
+
+
+def score_codes(scorers: Sequence[Scorer], k: int, codes: Array) -> Array:
+    """Scores, (n, n_outputs), of scorer ``k`` for codes (n_columns, n).
+
+    Raises
+    ------
+    ValueError
+        The scorer is a TFLite model.
+    """
+    s = scorers[k]
+    if isinstance(s, Polynomial):
+        return score_polynomial(s, codes)
+    if isinstance(s, Trees):
+        return score_trees(s, codes)
+    if isinstance(s, Opaque):
+        raise ValueError(f"scorer {k} is a TFLite model, which numpy cannot run; give its scores")
+    below = scorers[s.trees]
+    assert isinstance(below, Trees)
+    return score_stack(s, below, codes)
