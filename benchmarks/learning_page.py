@@ -26,7 +26,7 @@ def picks_of(case: Case, run: dict[str, Any]) -> dict[str, Any]:
     """Test figures of the policy picked for each loss, by method; "hardcase" is picked among all."""
     (f0,) = _points(run, "hpc")
     names = [m for m in case.methods if m in run]
-    out: dict[str, Any] = {"f0": f0.test.accuracy, "picks": {}}
+    out: dict[str, Any] = {"f0": f0.test.quality, "picks": {}}
     for name in (*names, "hardcase"):
         mine = [p for m in (names if name == "hardcase" else [name]) for p in _points(run, m)]
         front = Front("unit", (f0, *mine))
@@ -51,7 +51,7 @@ def _picked(front: Front, f0: Point, loss: float, total: int) -> dict[str, Any]:
     return {
         "method": point.method,
         "cut": 1 - point.test.cost / total,
-        "loss": f0.test.accuracy - point.test.accuracy,
+        "loss": f0.test.quality - point.test.quality,
         "forward_rate": point.test.forward_rate,
     }
 
@@ -173,7 +173,7 @@ def _half_width(values: np.ndarray) -> float:
 
 def _picked_error(points: Sequence[Point], budget: float) -> float:
     try:
-        return 1 - pick(Front("unit", tuple(points)), budget=budget).test.accuracy
+        return 1 - pick(Front("unit", tuple(points)), budget=budget).test.quality
     except InputError:
         return float("nan")
 
@@ -181,19 +181,19 @@ def _picked_error(points: Sequence[Point], budget: float) -> float:
 def _mixed_error(points: Sequence[Point], budget: float) -> float:
     """Of a fleet of which a part runs one policy and the rest another: those on the hull of the judged rows."""
     hull: list[Point] = []
-    for p in sorted(points, key=lambda p: (p.valid.cost, -p.valid.accuracy)):
-        if hull and p.valid.accuracy <= hull[-1].valid.accuracy:
+    for p in sorted(points, key=lambda p: (p.valid.cost, -p.valid.quality)):
+        if hull and p.valid.quality <= hull[-1].valid.quality:
             continue
         while len(hull) > 1 and _slope(hull[-2], hull[-1]) <= _slope(hull[-1], p):
             hull.pop()
         hull.append(p)
-    costs, errors = [p.valid.cost for p in hull], [1 - p.test.accuracy for p in hull]
+    costs, errors = [p.valid.cost for p in hull], [1 - p.test.quality for p in hull]
     return float(np.interp(budget, costs, errors, left=np.nan))
 
 
 def _slope(a: Point, b: Point) -> float:
     """Accuracy gained per unit of cost, on the judged rows."""
-    return (b.valid.accuracy - a.valid.accuracy) / max(b.valid.cost - a.valid.cost, 1e-12)
+    return (b.valid.quality - a.valid.quality) / max(b.valid.cost - a.valid.cost, 1e-12)
 
 
 HEAD = """# Letters and Covertype

@@ -99,7 +99,7 @@ def measure(name: str, prices: list[float], min_agreement: float) -> None:
             f"{n_weights(made.program):,}",
             f"{on_valid.labels:.2%} / {on_valid.agreement:.2%}",
             f"{found.labels:.2%} / {found.agreement:.2%}",
-            f"{found.before.accuracy:.4f} / {found.after.accuracy:.4f}",
+            f"{found.before.quality:.4f} / {found.after.quality:.4f}",
             f"{found.before.cost:.3f} / {found.after.cost:.3f}",
             f"{seconds:.0f}",
         ]
