@@ -219,7 +219,7 @@ def test_a_time_split_keeps_row_order_and_classes_that_training_has_not_seen(tmp
     assert rows_of(tmp_path, "valid")["index"].tolist() == list(range(60, 70))
     assert rows_of(tmp_path, "calibration")["index"].tolist() == list(range(70, 80))
     assert rows_of(tmp_path, "test")["index"].tolist() == list(range(80, 100))
-    assert max(p["test"]["accuracy"] for p in front["points"]) <= 0.25  # nothing can know class 2
+    assert max(p["test"]["quality"] for p in front["points"]) <= 0.25  # nothing can know class 2
     bundle = tmp_path / "build" / "m.hcb"
     argv = ("export", tmp_path / "build", "--budget", 1e6, "--method", "hpc", "--out", bundle)
     assert run(capsys, *argv, "--min-agreement", 0)[0] == 0
@@ -446,8 +446,8 @@ def test_f0_may_be_of_any_kind_and_meet_missing_values(tmp_path, capsys, name, p
     assert (front["hpc"]["apart"], front["hpc"]["apart_missing"]) == (0, 0)
     f0 = next(p for p in front["points"] if p["method"] == "hpc")
     test = rows_of(tmp_path, "test")
-    assert f0["test"]["accuracy"] == pytest.approx(np.mean(test["hpc"] == test["y"]))
-    assert f0["test"]["accuracy"] > 0.5
+    assert f0["test"]["quality"] == pytest.approx(np.mean(test["hpc"] == test["y"]))
+    assert f0["test"]["quality"] > 0.5
     assert f0["test"]["forward_rate"] == 1.0
 
 
@@ -483,17 +483,17 @@ def test_the_front_is_what_the_issue_says_and_every_program_can_be_read(tmp_path
     assert front["unit"] == "mJ"
     for point in front["points"]:
         for rows in ("valid", "test"):
-            assert {"accuracy", "cost", "forward_rate"} <= set(point[rows])
-            assert 0 <= point[rows]["accuracy"] <= 1
+            assert {"quality", "cost", "forward_rate"} <= set(point[rows])
+            assert 0 <= point[rows]["quality"] <= 1
         draft = unpack_bundle((tmp_path / "build" / point["program"]).read_bytes(), allow_draft=True)
         assert draft.manifest["trained"]["method"] == point["method"]
         assert draft.manifest["hpc"] == front["hpc"]["sha256"]
     assert [p["method"] for p in front["points"]].count("hpc") == 1
     for method in ("static", "cascade", "adapt-gbrt"):  # a front: dearer is better, all sensors apart
         mine = [p["valid"] for p in front["points"] if p["method"] == method]
-        mine = mine[:-1] if method == "static" and mine[-1]["accuracy"] <= mine[-2]["accuracy"] else mine
+        mine = mine[:-1] if method == "static" and mine[-1]["quality"] <= mine[-2]["quality"] else mine
         assert mine == sorted(mine, key=lambda v: v["cost"])
-        assert mine == sorted(mine, key=lambda v: v["accuracy"])
+        assert mine == sorted(mine, key=lambda v: v["quality"])
     assert next(p for p in front["points"] if p["method"] == "static")["params"]["sensors"] == []
     assert any("a" in p["params"]["sensors"] for p in front["points"] if p["method"] == "static")
 

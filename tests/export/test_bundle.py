@@ -70,8 +70,8 @@ def change_front(build, change):
 # ---------------------------------------------------------------- picking
 
 
-def point(method, accuracy, cost, test_accuracy=0.5):
-    return Point(method, {}, Measured(accuracy, cost, 0.1), Measured(test_accuracy, cost, 0.1), f"policies/{method}")
+def point(method, quality, cost, test_quality=0.5):
+    return Point(method, {}, Measured(quality, cost, 0.1), Measured(test_quality, cost, 0.1), f"policies/{method}")
 
 
 FRONT = Front(
@@ -145,7 +145,7 @@ def test_the_loss_that_the_line_names_is_enough():
         pytest.param(lambda d: d["points"][1]["valid"].pop("cost"), "cost", id="no-cost"),
         pytest.param(lambda d: d["points"][1]["valid"].update(cost=-1), "at least 0", id="negative-cost"),
         pytest.param(lambda d: d["points"][1]["valid"].update(cost=True), "number", id="a-cost-of-true"),
-        pytest.param(lambda d: d["points"][1]["valid"].update(accuracy=1.5), "shares of 1", id="too-accurate"),
+        pytest.param(lambda d: d["points"][1]["valid"].update(quality=1.5), "shares of 1", id="too-accurate"),
         pytest.param(lambda d: d["points"][1].update(program="/etc/passwd"), "inside the build", id="absolute-path"),
         pytest.param(lambda d: d["points"][1].update(program="../x"), "inside the build", id="path-outside"),
         pytest.param(lambda d: d["points"][1].update(program="a\0b"), "inside the build", id="path-of-zero-bytes"),
@@ -424,7 +424,7 @@ def test_figures_are_right_on_rows_counted_by_hand():
     said = np.array([d.result for d in made])
     said[:3] = (said[:3] + 1) % 3
     found = figures(made, said)
-    assert (found.accuracy, found.cost, found.forward_rate, found.n) == (0.7, 40.0, 0.0, 10)
+    assert (found.quality, found.cost, found.forward_rate, found.n) == (0.7, 40.0, 0.0, 10)
 
 
 def test_no_rows_have_no_figures():
@@ -464,7 +464,7 @@ def test_export_reports_what_became_of_the_weights(build, tmp_path, capsys):
     said = capsys.readouterr().out
     assert f"weights    {weights['after']} of 45 kept; with all of them {weights['bytes_before']} bytes" in said
     assert f"{parts['labels']:.2%} answered alike" in said
-    assert f"floats {parts['before']['accuracy']:.4f}, {parts['before']['cost']:.2f} mJ" in said
+    assert f"floats {parts['before']['quality']:.4f}, {parts['before']['cost']:.2f} mJ" in said
 
 
 def test_export_reports_what_it_picked(build, tmp_path, capsys):

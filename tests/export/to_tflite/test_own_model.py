@@ -118,7 +118,7 @@ def test_a_users_model_goes_from_a_file_to_a_bundle_that_forwards_what_it_is_not
     status, said, err = run(capsys, "export", build, "--budget", budget, "--method", "own", "--out", bundle)
     assert status == 0, err
     assert said["test"]["forward_rate"] == pytest.approx(chosen["test"]["forward_rate"])
-    assert said["test"]["accuracy"] == pytest.approx(chosen["test"]["accuracy"])
+    assert said["test"]["quality"] == pytest.approx(chosen["test"]["quality"])
     assert said["agreement"] == {"valid": 1.0, "test": 1.0}
     loaded = load_bundle(bundle)
     assert loaded.report.unproved == (0,)

@@ -185,7 +185,7 @@ def make_build(folder: Path) -> Path:
             "program": None,
             **{
                 name: {
-                    "accuracy": float(np.mean(r.hpc == r.y)),
+                    "quality": float(np.mean(r.hpc == r.y)),
                     "cost": 170 + 0.02 * UPLINK.request_bytes,
                     "forward_rate": 1.0,
                 }
@@ -196,7 +196,7 @@ def make_build(folder: Path) -> Path:
     drafts = {"cascade": cascade_draft(), "static": static_draft(), "near": static_draft((0,))}
     for name, draft in drafts.items():
         points.append({"method": name, "params": {"n": len(points)}, **save_draft(folder, name, draft, splits)})
-    (folder / "front.json").write_text(json.dumps({"unit": "mJ", "points": points}))
+    (folder / "front.json").write_text(json.dumps({"unit": "mJ", "quality": "accuracy", "points": points}))
     return folder
 
 

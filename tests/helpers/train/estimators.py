@@ -1,4 +1,4 @@
-"""Every estimator with few rounds, a quick f0, and data for them."""
+"""Every estimator with few rounds and little effort, a quick f0, and data for them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-import hardcase_train
 from hardcase_train.estimator import PolicyClassifier
+from hardcase_train.methods import ESTIMATORS
 from hardcase_train.methods.graph.lp_surrogate import MAX_SENSORS
 from hardcase_train.methods.graph.lp_tree import LpTree
+from tests.helpers.train.problems import BRIEF
 
 __all__ = ["NAMES", "few", "table"]
 
@@ -20,9 +21,8 @@ ROUNDS: dict[str, dict[str, Any]] = {
     "AdaptLstsq": {"n_rounds": 2, "n_steps": 10},
     "DagClassifier": {"degree": 1, "n_subsets": 2},
     "GreedyMiser": {"n_trees": 8},
-    "StagedAdaptGBRT": {"n_rounds": 1},
 }
-NAMES = [name for name in hardcase_train.__all__ if name != "PolicyClassifier"]
+NAMES = sorted(ESTIMATORS)
 
 
 class Grouped(LpTree):
@@ -39,10 +39,10 @@ class Grouped(LpTree):
 
 
 def few(name: str, **params: Any) -> PolicyClassifier:
-    """The estimator of this name, quick to fit."""
+    """The estimator of this name, quick to fit; ``params`` win, ``effort`` among them."""
     hpc = DecisionTreeClassifier(max_depth=5, random_state=0)
-    made = Grouped if name == "LpTree" else getattr(hardcase_train, name)
-    return made(**{"hpc": hpc, "random_state": 0, **ROUNDS.get(name, {}), **params})
+    made = Grouped if name == "LpTree" else ESTIMATORS[name]
+    return made(**{"hpc": hpc, "effort": BRIEF, "random_state": 0, **ROUNDS.get(name, {}), **params})
 
 
 def table(n: int = 300, n_classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

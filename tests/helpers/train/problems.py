@@ -32,13 +32,13 @@ __all__ = [
 # less than "quick": few settings, small ensembles and few levels, for tests of the plumbing and not of the learning
 BRIEF = replace(
     QUICK,
-    tree_share=0.1,
+    tree_share=0.16,
     forest_trees=4,
     max_stages=3,
     max_probes=5,
     levels=(0.7, 0.9),
     n_prices=6,
-    n_gate_prices=2,
+    n_gate_prices=4,
     n_graph_prices=3,
     n_gammas=2,
     forward_rates=(0.0, 0.1, 0.3),

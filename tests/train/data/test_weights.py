@@ -23,7 +23,7 @@ from hardcase_train.policy.selection import Judge
 from hardcase_train.trees.binning import make_bins
 from hardcase_train.trees.boosting import TreeSettings, ensemble_scores
 from hardcase_train.trees.subset_classifier import fit_classifier
-from tests.helpers.train.problems import brief, make_problem, run, toml, weighted, write_csv
+from tests.helpers.train.problems import make_problem, run, toml, weighted, write_csv
 
 N = 100
 SMALL = TreeSettings(learning_rate=0.3, max_leaves=6, max_depth=3, min_rows=1, l2=0.1, max_bins=255)
@@ -121,7 +121,7 @@ def test_what_may_be_forwarded_is_a_share_of_the_weight(monkeypatch):
     step = module.q_step
     monkeypatch.setattr(module, "q_step", watched)
     weight = np.linspace(0.01, 3, N)
-    brief(p_full=0.1).learn(Judge(weighted(make_problem(n=N), weight)))
+    AdaptGBRT(p_full=0.1, n_rounds=1, trees_per_round=5).learn(Judge(weighted(make_problem(n=N), weight)))
     assert seen == pytest.approx([0.1] * 2)
 
 

@@ -21,21 +21,19 @@ from hardcase_train.policy.front import with_test
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.train import learn
-from tests.helpers.train.problems import make_problem, quick
+from tests.helpers.train.problems import BRIEF, make_problem
 
 METHODS = ("static", "cascade", "adapt-gbrt", "budget-prune")
 
 
 @cache
 def problem(n_classes):
-    return make_problem(n_classes, n=120, seed=n_classes)
+    return make_problem(n_classes, n=120, seed=n_classes, effort=BRIEF)
 
 
 @cache
 def points(n_classes):
-    with pytest.MonkeyPatch.context() as patch:
-        quick(patch)
-        return learn(problem(n_classes), METHODS, quiet=True)
+    return learn(problem(n_classes), METHODS, quiet=True)
 
 
 def agree(program: Program, X: np.ndarray, hpc: np.ndarray) -> Outcome:
@@ -143,7 +141,7 @@ def test_outcomes_are_chosen_row_by_row():
     assert mixed.margin.tolist() == [0.5, 0.0, 0.5]
     assert mixed.node.tolist() == [10, 0, 10]
     assert mixed.summary(np.array([1, 1, 1])) == {
-        "accuracy": pytest.approx(2 / 3),
+        "quality": pytest.approx(2 / 3),
         "cost": pytest.approx(2 / 3),
         "forward_rate": pytest.approx(2 / 3),
     }
@@ -153,7 +151,7 @@ def test_figures_of_a_point_are_those_of_its_program_on_test_rows():
     p = problem(3)
     for point in points(3):
         made = decisions(point.program, p.test.X, p.test.hpc_label)
-        assert point.test["accuracy"] == pytest.approx(
+        assert point.test["quality"] == pytest.approx(
             np.mean([d.result == y for d, y in zip(made, p.test.y, strict=True)])
         )
         assert point.test["cost"] == pytest.approx(np.mean([to_unit(d.cost) for d in made]))
@@ -163,9 +161,8 @@ def test_figures_of_a_point_are_those_of_its_program_on_test_rows():
 # ---------------------------------------------------------------- choices never see test rows
 
 
-def test_poisoned_test_rows_change_neither_choices_nor_programs(monkeypatch):
+def test_poisoned_test_rows_change_neither_choices_nor_programs():
     """All that learning decides stays the same when test and calibration rows and their labels are nonsense."""
-    quick(monkeypatch)
     p = problem(3)
     rng = np.random.default_rng(9)
     n = len(p.test.y)

@@ -17,7 +17,6 @@ from hardcase_train.methods.adapt.gbrt import AdaptGBRT
 from hardcase_train.methods.baselines.static import StaticSubset
 from hardcase_train.policy.batch import Batch
 from tests.helpers.train.estimators import NAMES, few
-from tests.helpers.train.problems import quick
 
 FAILS = {
     "check_sample_weight_equivalence_on_dense_data": "validation rows and folds are drawn by row, and trees ask for a "
@@ -28,11 +27,6 @@ SKIPPED = {
     "check_sample_weights_pandas_series": "pandas is no dependency",
     "check_classifier_data_not_an_array": "pandas is no dependency",  # its part without pandas has run by then
 }  # all pass where they can run
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    quick(monkeypatch)
 
 
 @pytest.mark.filterwarnings("ignore")  # the checks look at those that matter

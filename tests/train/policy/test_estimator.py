@@ -19,18 +19,12 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Acquire, Forward
 from hardcase_edge.verifier.verify import verify
 from hardcase_export.integers.quantise import quantise
-from hardcase_train.data.config import METHODS
 from hardcase_train.estimator import PolicyClassifier
+from hardcase_train.methods import ESTIMATORS, METHODS
 from tests.helpers.train.estimators import NAMES, few, table
-from tests.helpers.train.problems import quick
 
 SENSORS = [[4, 0], [2]]  # columns 1 and 3 are sensors of their own
 COSTS = [6, 2, 1, 3]
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    quick(monkeypatch)
 
 
 def fitted(name: str = "AdaptGBRT", **params: Any) -> PolicyClassifier:
@@ -41,7 +35,13 @@ def fitted(name: str = "AdaptGBRT", **params: Any) -> PolicyClassifier:
 
 
 def test_every_method_is_an_estimator_of_the_package() -> None:
-    assert len(NAMES) == len(METHODS)  # "auto" is none, and adapt-gbrt is two: one stage, and several
+    assert set(ESTIMATORS.values()) == {hardcase_train.AdaptGBRT, *METHODS.values()}  # adapt-gbrt of one stage is two
+    assert set(hardcase_train.__all__) - set(NAMES) == {
+        "MethodClassifier",
+        "PolicyClassifier",
+        "Problem",
+        "register_method",
+    }
     assert all(issubclass(getattr(hardcase_train, name), PolicyClassifier) for name in NAMES)
     with pytest.raises(AttributeError, match="'hardcase_train' has no attribute 'AdaptForest'"):
         _ = hardcase_train.AdaptForest
@@ -116,8 +116,9 @@ def test_what_cannot_be_used_is_a_value_error_of_one_line(params: dict[str, Any]
         ("AdaptGBRT", {"p_full": 1.5}, "p_full of AdaptGBRT is 1.5, a number from 0 to 1 is expected"),
         ("AdaptGBRT", {"n_rounds": 1.0}, "n_rounds of AdaptGBRT is 1.0, a whole number from 0 to inf is expected"),
         ("AdaptGBRT", {"gamma": float("nan")}, "gamma of AdaptGBRT is nan, a number from 0 to inf is expected"),
-        ("StagedAdaptGBRT", {"n_rounds": -1}, "n_rounds of StagedAdaptGBRT is -1, a whole number from 0 to inf"),
-        ("StaticSubset", {"size": "smal"}, "the parameter size names the size 'smal'; did you mean 'small'?"),
+        ("StagedAdaptGBRT", {"n_rounds": 0}, "n_rounds of StagedAdaptGBRT is 0, a whole number from 1 to inf"),
+        ("StaticSubset", {"size": "smal"}, "the parameter size names the size 'smal'; use one of auto, small, large"),
+        ("StaticSubset", {"effort": "quik"}, "effort names the effort 'quik'; use one of quick, normal, thorough"),
         ("AdaptLstsq", {"n_steps": 0}, "n_steps of AdaptLstsq is 0, a whole number from 1"),
         ("GreedyMiser", {"n_trees": "many"}, "n_trees of GreedyMiser is 'many', a whole number from 1"),
         ("L1Baseline", {"l2": -1}, "l2 of L1Baseline is -1, a number from 0"),
@@ -172,7 +173,7 @@ def test_a_budget_takes_the_best_that_it_pays() -> None:
     model = [fitted("ConfidenceCascade", budget=b, costs=[1, 2, 3, 4, 5], forward_cost=10) for b in (7, 10, 30)]
     found = [m.figures_ for m in model]
     assert all(f["cost"] <= b for f, b in zip(found, (7, 10, 30), strict=True))
-    assert found[0]["accuracy"] < found[1]["accuracy"] <= found[2]["accuracy"]
+    assert found[0]["quality"] < found[1]["quality"] <= found[2]["quality"]
 
 
 def test_max_loss_takes_the_cheapest_that_is_good_enough() -> None:
@@ -180,8 +181,8 @@ def test_max_loss_takes_the_cheapest_that_is_good_enough() -> None:
     model = [fitted("ConfidenceCascade", max_loss=m, costs=[1, 2, 3, 4, 5], forward_cost=10) for m in losses]
     found = [m.figures_ for m in model]
     assert found[0]["cost"] > found[1]["cost"] > found[2]["cost"]
-    assert found[0]["accuracy"] > found[1]["accuracy"] > found[2]["accuracy"]
-    lost = found[0]["accuracy"] - found[2]["accuracy"]
+    assert found[0]["quality"] > found[1]["quality"] > found[2]["quality"]
+    lost = found[0]["quality"] - found[2]["quality"]
     assert 0.02 < lost <= 0.3
 
 
@@ -190,7 +191,7 @@ def test_where_nothing_will_do_the_nearest_is_taken_and_it_is_said() -> None:
         best = fitted("StaticSubset", max_loss=0.0)
     with pytest.warns(UserWarning, match=r"no policy of GreedyMiser costs at most 0\.5; the cheapest costs 5, and is"):
         dear = fitted("GreedyMiser", budget=0.5)
-    assert best.figures_["accuracy"] >= fitted("StaticSubset").figures_["accuracy"]
+    assert best.figures_["quality"] >= fitted("StaticSubset").figures_["quality"]
     assert dear.figures_["cost"] == 5
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hardcase_train.policy.front import Point, best_points
 
 
-def point(cost, accuracy, se=0.0):
-    return Point("m", {}, {"cost": cost, "accuracy": accuracy, "forward_rate": 0.0, "loss_se": se}, {}, None)
+def point(cost, quality, se=0.0):
+    return Point("m", {}, {"cost": cost, "quality": quality, "forward_rate": 0.0, "loss_se": se}, {}, None)
 
 
 def test_a_point_that_is_no_more_accurate_but_surer_stays():
@@ -29,7 +29,7 @@ def test_whatever_is_asked_for_the_front_has_the_cheapest(points):
     for spare in (0.0, 1.0):
 
         def said(p, spare=spare):
-            return p.valid["accuracy"] - spare * p.valid["loss_se"]
+            return p.valid["quality"] - spare * p.valid["loss_se"]
 
         for floor in {said(p) for p in points}:
             cheapest = min(p.valid["cost"] for p in points if said(p) >= floor)

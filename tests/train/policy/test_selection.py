@@ -15,14 +15,14 @@ from hardcase_train.policy.selection import ENOUGH_ROWS, Judge
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.train import hpc_point
 from hardcase_train.trees.boosting import TreeSettings
-from tests.helpers.train.problems import make_problem, quick
+from tests.helpers.train.problems import BRIEF, make_problem
 
 PART = object()  # a judge only hands it on
 
 
 def with_valid(n):
     """A problem with so many validation rows, each of those there in turn."""
-    p = make_problem(3)
+    p = make_problem(3, effort=BRIEF)
     rows = np.arange(n) % len(p.valid.y)
     return replace(p, valid=Rows(*(getattr(p.valid, k)[rows] for k in ("X", "y", "hpc", "index", "weight"))))
 
@@ -81,8 +81,7 @@ def test_where_they_are_not_each_fold_is_scored_by_a_copy_fitted_to_the_others()
     assert trained.scores[n:].tolist() == np.zeros((n, 2)).tolist()
 
 
-def test_a_search_fits_one_classifier_a_set_where_validation_rows_are_enough(monkeypatch):
-    quick(monkeypatch)
+def test_a_search_fits_one_classifier_a_set_where_validation_rows_are_enough():
     search = SubsetSearch(Judge(with_valid(ENOUGH_ROWS)), 1)
     (trained,) = search.models([(0, 2)])
     assert trained.scores.shape == (3000, 3)
@@ -91,9 +90,8 @@ def test_a_search_fits_one_classifier_a_set_where_validation_rows_are_enough(mon
     assert len(search.probes([(0,)])[0].margin) == 3000
 
 
-def test_sets_are_compared_on_training_rows_held_back_and_all_validation_rows(monkeypatch):
-    quick(monkeypatch)
-    judge = Judge(make_problem(3, n=200))
+def test_sets_are_compared_on_training_rows_held_back_and_all_validation_rows():
+    judge = Judge(make_problem(3, n=200, effort=BRIEF))
     search = SubsetSearch(judge, 1)
     n = len(judge.fold)
     held_back = search.probed[search.probed < n]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from hardcase_train.data.effort import NORMAL
 from hardcase_train.data.from_arrays import make_problem as arrays_problem
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages import nested_sets as module
@@ -14,24 +16,19 @@ from hardcase_train.stages.nested_sets import Chains
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.stages.thresholds import priced_cuts
 from hardcase_train.sweep.train import hpc_point
-from tests.helpers.train.problems import make_problem, quick
-
-
-@pytest.fixture
-def _short(monkeypatch):
-    quick(monkeypatch)
+from tests.helpers.train.problems import BRIEF, make_problem
 
 
 def chains_of(problem):
     return Chains(SubsetSearch(Judge(problem), 1))
 
 
-def many_sensors(n_sensors=14, n=600):
+def many_sensors(n_sensors=14, n=600, **effort):
     """A sensor per column, each telling a little of the class; a request costs twice as much as all of them."""
     rng = np.random.default_rng(4)
     y = rng.integers(0, 2, n)
     X = rng.normal(size=(n, n_sensors)) + 0.6 * y[:, None]
-    p = arrays_problem(X, y, np.ones(n), 2, None, None, n_sensors, 0)
+    p = arrays_problem(X, y, np.ones(n), 2, None, None, n_sensors, 0, effort=replace(BRIEF, **effort))
     return p.with_hpc(np.where(np.arange(2) == y[:, None], 0.98, 0.02))
 
 
@@ -51,10 +48,9 @@ def misleading(n=1600):
 # ---------------------------------------------------------------- stages
 
 
-@pytest.mark.usefixtures("_short")
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_stages_are_nested_and_each_buys_something(n_classes):
-    chains = chains_of(make_problem(n_classes))
+    chains = chains_of(make_problem(n_classes, effort=BRIEF))
     for chain in (chains.greedy, chains.climbed):
         assert chain
         assert chain[0] != ()
@@ -63,25 +59,21 @@ def test_stages_are_nested_and_each_buys_something(n_classes):
 
 
 def test_there_are_a_dozen_stages_at_most_from_the_first_of_use_to_the_last(monkeypatch):
-    quick(monkeypatch)
-    monkeypatch.setattr(module, "MAX_STAGES", 12)
     monkeypatch.setattr(module, "priced_cuts", lambda choices, price: range(len(choices.stages)))  # all of use
-    chains = chains_of(many_sensors())
+    chains = chains_of(many_sensors(max_stages=NORMAL.max_stages))
     stages = chains._stages(tuple(range(14)))
     assert len(stages) == 12
     assert (stages[0], stages[-1]) == ((0,), tuple(range(14)))
     assert all(set(a) < set(b) for a, b in pairwise(stages))
 
 
-@pytest.mark.usefixtures("_short")
 def test_where_no_stage_is_of_use_the_one_of_all_sensors_is_left(monkeypatch):
     monkeypatch.setattr(module, "priced_cuts", lambda choices, price: {})
-    assert chains_of(make_problem())._stages((2, 0, 1)) == [(0, 1, 2)]
+    assert chains_of(make_problem(effort=BRIEF))._stages((2, 0, 1)) == [(0, 1, 2)]
 
 
-@pytest.mark.usefixtures("_short")
 def test_stages_of_no_use_at_any_price_are_left_out():
-    chains = chains_of(make_problem())
+    chains = chains_of(make_problem(effort=BRIEF))
     order = chains._greedy()
     choices = chains._choices(order)
     used = {k for times in module.SPREAD for k in priced_cuts(choices, times * chains._price)}
@@ -105,11 +97,9 @@ def test_only_the_front_of_a_long_order_is_moved(monkeypatch):
     assert {order[3:] for order in module._neighbours((5, 4, 3, 2, 1, 0))} == {(2, 1, 0)}
 
 
-@pytest.mark.usefixtures("_short")
 @pytest.mark.parametrize("seed", range(4))
 def test_a_climb_never_raises_the_value(seed, monkeypatch):
-    monkeypatch.setattr(module, "MAX_PROBES", 400)
-    chains = chains_of(make_problem(3, seed=seed))
+    chains = chains_of(make_problem(3, seed=seed, effort=replace(BRIEF, max_probes=400)))
     seen = []
     value = chains._value
     monkeypatch.setattr(chains, "_value", lambda order: seen.append((order, value(order))) or seen[-1][1])
@@ -119,18 +109,15 @@ def test_a_climb_never_raises_the_value(seed, monkeypatch):
     assert stages in [chains._stages(order) for order, v in seen if v <= best + 1e-6]
 
 
-@pytest.mark.usefixtures("_short")
 def test_the_same_problem_has_the_same_chains():
-    first, second = (chains_of(make_problem(3)) for _ in range(2))
+    first, second = (chains_of(make_problem(3, effort=BRIEF)) for _ in range(2))
     assert first.greedy == second.greedy
     assert first.climbed == second.climbed
 
 
-@pytest.mark.usefixtures("_short")
 @pytest.mark.parametrize("most", [0, 10, 40])
-def test_a_climb_probes_at_most_one_order_more_than_it_may(most, monkeypatch):
-    monkeypatch.setattr(module, "MAX_PROBES", most)
-    chains = chains_of(many_sensors(8))
+def test_a_climb_probes_at_most_one_order_more_than_it_may(most):
+    chains = chains_of(many_sensors(8, max_probes=most))
     chains._greedy()
     before = chains.search.n_probes
     _ = chains.climbed

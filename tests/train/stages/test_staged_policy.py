@@ -16,12 +16,13 @@ from hardcase_train.methods.adapt.stages import adapt_chain
 from hardcase_train.methods.baselines.cascade import ConfidenceCascade
 from hardcase_train.policy import selection as judging
 from hardcase_train.policy.answers import NEVER, confidence_table
+from hardcase_train.policy.error_model import chance_wrong, met_margins
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.nested_sets import Chains
-from hardcase_train.stages.staged_policy import Staged
+from hardcase_train.stages.staged_policy import StagedPolicy
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.stages.thresholds import Cut, mean_value
-from tests.helpers.train.problems import make_problem, quick, weighted
+from tests.helpers.train.problems import BRIEF, make_problem, weighted
 
 CHAIN = [(1,), (0, 1), (0, 1, 2)]  # sensor 1 fails in some of the judged rows
 HERE = Cut(-NEVER)
@@ -31,13 +32,12 @@ HERE = Cut(-NEVER)
 def staged(n_classes=3, has_gates=False, is_crossed=True):
     """Three stages, judged on out-of-fold rows too, or on validation rows alone."""
     with pytest.MonkeyPatch.context() as patch:
-        quick(patch)
         if not is_crossed:
             patch.setattr(judging, "ENOUGH_ROWS", 0)
-        p = make_problem(n_classes, n=120, seed=n_classes)
+        p = make_problem(n_classes, n=120, seed=n_classes, effort=BRIEF)
         judge = Judge(weighted(p, 0.5 + np.arange(120) % 3))
         models = adapt_chain(judge, CHAIN, 1) if has_gates else SubsetSearch(judge, 1).models(CHAIN)
-        return Staged(judge, CHAIN, models)
+        return StagedPolicy(judge, CHAIN, models)
 
 
 def middle(s, k, share=0.5, gate=None):
@@ -158,7 +158,7 @@ def test_the_value_that_cuts_are_chosen_by_is_that_of_the_outcome(has_gates):
         figures = s.point("adapt-gbrt", {}, cuts).valid
         spent = mean_value(choices, cuts, 0.7) - mean_value(choices, cuts, 0.0)
         assert spent == pytest.approx(0.7 * figures["cost"])
-        assert mean_value(counted, cuts, 0.0) == pytest.approx(1 - figures["accuracy"])
+        assert mean_value(counted, cuts, 0.0) == pytest.approx(1 - figures["quality"])
 
 
 def test_chances_are_those_of_the_stages_own_rows():
@@ -167,6 +167,21 @@ def test_chances_are_those_of_the_stages_own_rows():
         errors = np.average(stop.label != s.judge.y, weights=s.judge.weight)
         assert np.average(stage.wrong, weights=s.judge.weight) == pytest.approx(errors, abs=1e-3)
     assert (s.choices.cloud_cost == s.judge.problem.forward_cost).all()
+
+
+def test_a_stages_chances_know_the_margins_of_the_smaller_sets_and_of_no_other():
+    """Rows that a smaller set is unsure of are wrong more often than their margin in the larger one says."""
+    judge = Judge(make_problem(3, n=3000, effort=BRIEF))
+    chain = [(0,), (1,), (0, 1)]
+    s = StagedPolicy(judge, chain, SubsetSearch(judge, 1).models(chain))
+    first, second, both = ((o.margin, o.label == judge.y) for o in s.stops)
+    for k, (margin, right), beside in ((0, first, []), (1, second, []), (2, both, [first[0], second[0]])):
+        met = met_margins(beside, int((~right).sum()))
+        assert s.choices.stages[k].wrong.tolist() == chance_wrong(margin, met, right, judge.weight).tolist()
+    unsure, wrong = first[0] < np.quantile(first[0], 0.2), ~both[1]
+    alone = chance_wrong(both[0], None, both[1], judge.weight)
+    knowing = s.choices.stages[2].wrong
+    assert abs(knowing[unsure].mean() - wrong[unsure].mean()) < abs(alone[unsure].mean() - wrong[unsure].mean())
 
 
 def test_a_point_says_its_stages_and_cuts_in_plain_values():
@@ -180,13 +195,14 @@ def test_a_point_says_its_stages_and_cuts_in_plain_values():
     }
 
 
-def test_no_cut_of_a_cascade_lies_on_a_row(monkeypatch):
+@pytest.mark.parametrize("kind", ["trees", "forest"])
+def test_no_cut_of_a_cascade_lies_on_a_row(kind):
     """On a row's own margin, the last digit of a sum would decide: a device adds trees in an order of its own."""
-    quick(monkeypatch)
-    judge = Judge(make_problem(3))
+    judge = Judge(make_problem(3, effort=BRIEF))
     search = SubsetSearch(judge, 1)
     chain = Chains(search).greedy
-    s, points = Staged(judge, chain, search.models(chain)), ConfidenceCascade().points(judge)
+    s = StagedPolicy(judge, chain, search.models(chain, kind))
+    points = [p for p in ConfidenceCascade().points(judge) if p.params["classifier"] == kind]
     pairs = [pair for p in points for pair in zip(p.params["stages"], p.params["cuts"], strict=True)]
     between = [(stage, cut["margin"]) for stage, cut in pairs if 0 < cut["margin"] < NEVER]
     assert len(between) > 3

@@ -12,12 +12,7 @@ from hardcase_train.data.problem import Rows, Subset
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import Probe, SubsetSearch
 from hardcase_train.trees import size as sizes
-from tests.helpers.train.problems import make_problem, quick
-
-
-@pytest.fixture(autouse=True)
-def _short(monkeypatch):
-    quick(monkeypatch)
+from tests.helpers.train.problems import BRIEF, make_problem
 
 
 def probes(losses: dict[Subset, float]) -> dict[Subset, Probe]:
@@ -32,7 +27,7 @@ def by_class(rows: Rows) -> Rows:
 def test_a_table_sorted_by_class_is_searched_on_rows_of_every_class(monkeypatch):
     """Long tables are probed on a part of their rows; the first of them would all be of one class."""
     monkeypatch.setattr(sizes, "SMALL", replace(sizes.SMALL, probe_rows=50))
-    problem = make_problem(3, n=150)
+    problem = make_problem(3, n=150, effort=BRIEF)
     problem = replace(problem, train=by_class(problem.train), valid=by_class(problem.valid))
     search = SubsetSearch(Judge(problem), 1)
     for rows, y in ((search.probe_train, problem.train.y), (search.probed, search.judge.y)):
@@ -43,7 +38,7 @@ def test_a_table_sorted_by_class_is_searched_on_rows_of_every_class(monkeypatch)
 
 
 def test_paths_go_from_nothing_to_everything_one_sensor_at_a_time():
-    search = SubsetSearch(Judge(make_problem()), 1)
+    search = SubsetSearch(Judge(make_problem(effort=BRIEF)), 1)
     for path in (search.forward(0.0), search.forward(1.0), search.backward((0, 1, 2))[::-1]):
         assert path[0] == ()
         assert path[-1] == (0, 1, 2)
@@ -51,7 +46,7 @@ def test_paths_go_from_nothing_to_everything_one_sensor_at_a_time():
 
 
 def test_gain_per_cost_begins_with_the_cheap_sensor_where_the_dear_one_is_hardly_better():
-    search = SubsetSearch(Judge(make_problem()), 1)
+    search = SubsetSearch(Judge(make_problem(effort=BRIEF)), 1)
     search._probes = probes({(): 1.0, (0,): 0.6, (1,): 0.5, (2,): 0.45})  # costs 1, 5 and 20
     search._probes |= probes({(0, 1): 0.4, (0, 2): 0.3, (1, 2): 0.3, (0, 1, 2): 0.2})
     assert search.forward(1.0)[1] == (0,)
@@ -60,13 +55,13 @@ def test_gain_per_cost_begins_with_the_cheap_sensor_where_the_dear_one_is_hardly
 
 
 def test_promising_subsets_are_the_front_by_the_probe_and_the_dearest():
-    search = SubsetSearch(Judge(make_problem()), 1)
+    search = SubsetSearch(Judge(make_problem(effort=BRIEF)), 1)
     search._probes = probes({(): 1.0, (0,): 0.6, (1,): 0.7, (2,): 0.5, (0, 1, 2): 0.5})
     assert search.promising([(), (0,), (1,), (2,), (0, 1, 2)]) == [(), (0,), (0, 1, 2), (2,)]
 
 
 def test_a_classifier_reads_its_own_sensors_only():
-    search = SubsetSearch(Judge(make_problem()), 1)
+    search = SubsetSearch(Judge(make_problem(effort=BRIEF)), 1)
     for subset, trained in zip([(), (1,), (0, 2)], search.models([(), (1,), (0, 2)]), strict=True):
         used = {int(trained.part.features[f]) // 2 for tree in trained.part.trees for f in tree.features}
         assert used <= set(subset)

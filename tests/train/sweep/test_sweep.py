@@ -33,11 +33,11 @@ from hardcase_train.trees.forest import ForestSettings
 from tests.helpers.places import ROOT
 from tests.helpers.train.problems import make_problem, plain, quick, run, toml, write_csv
 
-HPC = {"accuracy": 0.9, "cost": 100.0}
+HPC = {"quality": 0.9, "cost": 100.0}
 
 
-def point(cost, accuracy):
-    return Point("m", {}, {"accuracy": accuracy, "cost": cost, "forward_rate": 0.0, "loss_se": 0.0}, {}, None)
+def point(cost, quality):
+    return Point("m", {}, {"quality": quality, "cost": cost, "forward_rate": 0.0, "loss_se": 0.0}, {}, None)
 
 
 # ---------------------------------------------------------------- successive halving
@@ -100,7 +100,7 @@ def test_only_the_climbers_is_trained_on_all_rows_and_the_front_keeps_its_points
     assert [p for p in plain(whole) if p in plain(points)] == plain(points)
     everything = Judge(problem)
     f0 = hpc_point(everything).valid
-    lost = savings(whole, f0["accuracy"], f0["cost"]) - savings(points, f0["accuracy"], f0["cost"])
+    lost = savings(whole, f0["quality"], f0["cost"]) - savings(points, f0["quality"], f0["cost"])
     assert lost.mean() < 0.1
 
 
@@ -377,7 +377,7 @@ def test_seeds_give_a_table_with_intervals_and_one_seed_says_that_it_has_none(tm
         rows = both["seeds"]["max_loss"][max_loss]
         assert set(rows) == {"f0", "greedy-miser", "static", "cascade", "hardcase"}
         for name, row in rows.items():
-            for key in ("accuracy", "loss", "cost"):
+            for key in ("quality", "loss", "cost"):
                 a, b = one[name][key], two[name][key]
                 assert row[key] == pytest.approx((a + b) / 2)
                 assert row[f"{key}_pm"] == pytest.approx(12.7062047 * abs(a - b) / 2)  # t(0.975, 1) of two values

@@ -10,6 +10,7 @@ import pytest
 
 from hardcase_edge.errors import InputError
 from hardcase_train.data.config import SIZES, read_config
+from hardcase_train.data.effort import NORMAL
 from hardcase_train.data.from_arrays import make_problem as arrays_problem
 from hardcase_train.data.problem import Problem
 from hardcase_train.data.task import make_task
@@ -19,12 +20,12 @@ from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.trees.size import FOREST, LARGE, MANY_ROWS, SMALL, Size
 from hardcase_train.trees.size import size_of as size_of_problem
 from tests.helpers.train.estimators import few, table
-from tests.helpers.train.problems import make_problem, quick, toml, write_csv
+from tests.helpers.train.problems import make_problem, toml, write_csv
 
 
 def size_of(name: str, n_rows: int) -> Size:
     """The size of a problem that has this name for it and so many training rows."""
-    return size_of_problem(SimpleNamespace(size_name=name, train=SimpleNamespace(y=range(n_rows))))
+    return size_of_problem(SimpleNamespace(size_name=name, train=SimpleNamespace(y=range(n_rows)), effort=NORMAL))
 
 
 def test_auto_is_large_from_many_rows_on_and_a_name_wins():
@@ -45,7 +46,6 @@ def test_the_tomls_size_is_the_problems(tmp_path, text, expected):
 @pytest.mark.filterwarnings("ignore:no policy of")
 @pytest.mark.parametrize("name", SIZES)
 def test_an_estimators_size_is_the_problems(name, monkeypatch):
-    quick(monkeypatch)
     seen: list[Problem] = []
     points = StaticSubset.points
     monkeypatch.setattr(StaticSubset, "points", lambda self, judge: seen.append(judge.problem) or points(self, judge))
@@ -56,7 +56,7 @@ def test_an_estimators_size_is_the_problems(name, monkeypatch):
 
 def test_a_size_that_is_none_is_refused_before_anything_is_made():
     X, y = table(100)
-    with pytest.raises(InputError, match="the parameter size names the size 'xyz'; known are auto, small, large"):
+    with pytest.raises(InputError, match="the parameter size names the size 'xyz'; use one of auto, small, large"):
         arrays_problem(X, y, np.ones(100), 3, None, None, 0.0, 0, "xyz")
 
 

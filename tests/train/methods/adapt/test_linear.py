@@ -22,7 +22,8 @@ from hardcase_train.linear.part import linear_rows
 from hardcase_train.linear.proximal import Groups, minimise
 from hardcase_train.linear.standardise import make_standard
 from hardcase_train.methods.adapt.gate_thresholds import adapt_nodes, gated_points
-from hardcase_train.methods.adapt.linear import AdaptLin, sensor_groups, step_value
+from hardcase_train.methods.adapt.linear import AdaptLin
+from hardcase_train.methods.adapt.linear_paths import sensor_groups, step_value
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.losses import AdaptLoss, ClassLoss

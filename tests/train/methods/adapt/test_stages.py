@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from hardcase_edge.program.definition import THRESHOLD, Branch
 from hardcase_train.data.from_arrays import make_problem as arrays_problem
-from hardcase_train.methods.adapt import stages as adapt_stages
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT
 from hardcase_train.methods.adapt.stages import TRAIN_PRICE, StagedAdaptGBRT, adapt_chain
 from hardcase_train.policy.answers import NEVER
 from hardcase_train.policy.losses import sigmoid
 from hardcase_train.policy.selection import Judge
-from tests.helpers.train.problems import make_problem, quick
+from tests.helpers.train.problems import BRIEF, make_problem
 
 CHAIN = [(0,), (0, 2), (0, 1, 2)]  # cost 1, 21 and 26
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    quick(monkeypatch)
 
 
 def test_a_stages_f0_is_the_composite_of_those_behind_it_and_what_that_still_costs(monkeypatch):
@@ -32,7 +28,7 @@ def test_a_stages_f0_is_the_composite_of_those_behind_it_and_what_that_still_cos
         seen.append((within, forward, sigmoid(self.unseen_[:, -1]), self.answer_loss_))
 
     monkeypatch.setattr(AdaptGBRT, "learn", watched)
-    p = make_problem(3)
+    p = make_problem(3, effort=BRIEF)
     models = adapt_chain(Judge(p), CHAIN, 1)
     (third, b3, q3, a3), (second, b2, q2, a2), (first, b1, _, _) = seen
     assert [first, second, third] == CHAIN
@@ -49,29 +45,31 @@ def test_a_stages_f0_is_the_composite_of_those_behind_it_and_what_that_still_cos
         assert model.scores.shape == (300, 4)
 
 
-@pytest.mark.parametrize("n_rounds", [0, 1])
-def test_gates_are_there_with_alternations_and_not_without(n_rounds, monkeypatch):
-    monkeypatch.setattr(adapt_stages, "PRICES", tuple(np.geomspace(0.01, 1, 12).tolist()))
-    points = StagedAdaptGBRT(n_rounds=n_rounds).points(Judge(make_problem(3)))
+@pytest.mark.parametrize("n_rounds", [1, 2])
+def test_stages_have_gates_and_points_are_a_front(n_rounds):
+    problem = make_problem(3, effort=replace(BRIEF, n_gate_prices=12))
+    points = StagedAdaptGBRT(n_rounds=n_rounds).points(Judge(problem))
     assert points
-    has_gate = any(cut["gate"] > -NEVER for p in points for cut in p.params["cuts"])
-    branches = [n for p in points for n in p.program.nodes if isinstance(n, Branch) and n.rule == THRESHOLD]
-    assert has_gate == bool(branches) == bool(n_rounds)
-    costs, accuracies = ([p.valid[k] for p in points] for k in ("cost", "accuracy"))
+    assert {p.params["rounds"] for p in points} == {n_rounds}
+    assert any(cut["gate"] > -NEVER for p in points for cut in p.params["cuts"])
+    assert any(isinstance(n, Branch) and n.rule == THRESHOLD for p in points for n in p.program.nodes)
+    costs = [p.valid["cost"] for p in points]
     assert costs == sorted(costs)
-    assert accuracies == sorted(accuracies)
+    sure = [(p.valid["quality"], p.valid["quality"] - p.valid["loss_se"]) for p in points]
+    for k in range(1, len(sure)):  # better than all that are cheaper, or surer
+        assert any(now > max(before) for now, before in zip(sure[k], zip(*sure[:k], strict=True), strict=True))
 
 
 def test_more_alternations_than_trees_leave_one_tree_each():
-    (model,) = adapt_chain(Judge(make_problem(2)), [(0, 1)], 8)  # of six trees
-    assert len(model.part.trees) == 9
+    (model,) = adapt_chain(Judge(make_problem(2, effort=BRIEF)), [(0, 1)], 14)  # of eleven trees
+    assert len(model.part.trees) == 15
 
 
 def test_where_forwarding_is_always_worth_it_the_last_stage_answers_all():
     """Forwarding costs what the only sensor does, and f0 is never wrong: no cut is worth anything."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 200)
-    p = arrays_problem(rng.normal(size=(200, 1)), y, np.ones(200), 2, None, [1], 0.0, 0)
+    p = arrays_problem(rng.normal(size=(200, 1)), y, np.ones(200), 2, None, [1], 0.0, 0, effort=BRIEF)
     p = p.with_hpc(np.where(np.arange(2) == y[:, None], 0.99, 0.01))
     (point,) = StagedAdaptGBRT().points(Judge(p))
     assert point.params["cuts"] == [{"margin": -NEVER, "gate": -NEVER}]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -9,22 +11,23 @@ from sklearn.linear_model import LogisticRegression
 from benchmarks.synthetic_data import synthetic_1, synthetic_2, toy_problem
 from hardcase_edge.program.definition import Acquire, Answer
 from hardcase_export.integers.quantise import quantise
-from hardcase_train.data.config import DEFAULT_METHODS, METHODS, Config
+from hardcase_train.data.config import DEFAULT_METHODS, Config
+from hardcase_train.data.effort import NORMAL
 from hardcase_train.linear.part import linear_rows
 from hardcase_train.linear.proximal import minimise
 from hardcase_train.linear.standardise import make_standard
-from hardcase_train.methods.adapt import grid as adapt_points
-from hardcase_train.methods.adapt import linear_paths as linear_points
+from hardcase_train.methods import AUTO, METHODS
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT
 from hardcase_train.methods.adapt.greedy_miser import GreedyMiser
 from hardcase_train.methods.adapt.l1_baseline import L1Baseline, weight_groups
 from hardcase_train.policy.acquire import n_nodes
 from hardcase_train.policy.losses import log_probability
 from hardcase_train.policy.selection import Judge
-from hardcase_train.sweep.methods import points_of
-from hardcase_train.sweep.train import learn
+from hardcase_train.sweep.train import learn, points_of
 from hardcase_train.trees.boosting import TreeSettings
-from tests.helpers.train.problems import make_problem, plain, quick
+from tests.helpers.train.problems import BRIEF, make_problem, plain
+
+SHORT = replace(BRIEF, n_linear_gammas=1)  # and with it paths of linear models
 
 # ---------------------------------------------------------------- GreedyMiser
 
@@ -52,9 +55,8 @@ def test_greedy_miser_is_adapt_gbrt_where_nothing_may_be_forwarded_tree_for_tree
     assert miser.trained_.scores[200:] == pytest.approx(adapt.trained_.scores[200:, :-1])
 
 
-def test_greedy_miser_buys_and_answers_and_never_forwards(monkeypatch):
-    monkeypatch.setattr(adapt_points, "GAMMAS", (0.0, 3.0, 1e6))
-    points = learn(make_problem(), ("greedy-miser",), quiet=True)[1:]
+def test_greedy_miser_buys_and_answers_and_never_forwards():
+    points = learn(make_problem(effort=replace(NORMAL, n_gammas=3)), ("greedy-miser",), quiet=True)[1:]
     assert {p.method for p in points} == {"greedy-miser"}
     assert {len(p.params["sensors"]) for p in points} >= {0, 3}
     for p in points:
@@ -123,19 +125,17 @@ def figure_3():
 
 def without_error(method, problem):
     """The cheapest policy without error on the judged rows."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(linear_points, "P_FULLS", (0.6,))
-        patch.setattr(linear_points, "N_GAMMAS", 5)
-        points = points_of(method, Judge(problem))
-    return next(p for p in points if p.valid["accuracy"] == 1.0)  # by rising cost
+    effort = replace(NORMAL, linear_p_fulls=(0.6,), n_linear_gammas=5)
+    points = points_of(method, Judge(replace(problem, effort=effort)))
+    return next(p for p in points if p.valid["quality"] == 1.0)  # by rising cost
 
 
 def test_the_l1_baseline_stays_at_cost_1_75_where_adapt_lin_reaches_1_5(figure_3):
     """Feature 0 parts cluster 1 from the rest: three clusters are forwarded. Feature 1 parts 1 and 2 from 3 and 4."""
     l1 = without_error("l1", figure_3)
-    assert (l1.params["sensors"], l1.test["accuracy"], l1.test["cost"]) == ([0], 1.0, 1.75)
+    assert (l1.params["sensors"], l1.test["quality"], l1.test["cost"]) == ([0], 1.0, 1.75)
     lin = without_error("adapt-lin", figure_3)
-    assert (lin.params["sensors"], lin.test["accuracy"], lin.test["cost"]) == ([1], 1.0, 1.5)
+    assert (lin.params["sensors"], lin.test["quality"], lin.test["cost"]) == ([1], 1.0, 1.5)
 
 
 def test_no_line_parts_the_classes_of_figure_3(figure_3):
@@ -158,27 +158,17 @@ def test_figure_2_has_two_easy_sides_that_want_opposite_lines():
 # ---------------------------------------------------------------- all methods, by name
 
 
-@pytest.fixture
-def short_paths(monkeypatch):
-    monkeypatch.setattr(linear_points, "N_GAMMAS", 1)
-    monkeypatch.setattr(linear_points, "N_SINGLES", 1)
-    monkeypatch.setattr(linear_points, "P_FULLS", (0.2,))
-
-
-@pytest.mark.usefixtures("short_paths")
-def test_every_method_has_points_and_auto_is_the_default(monkeypatch):
-    quick(monkeypatch)
-    methods = tuple(m for m in METHODS if m != "auto")
-    points = learn(make_problem(n=90), methods, quiet=True)
+def test_every_method_has_points_and_auto_is_the_default():
+    methods = tuple(METHODS)
+    points = learn(make_problem(n=90, effort=SHORT), methods, quiet=True)
     assert {p.method for p in points} == {"hpc", *methods}
-    assert Config.__dataclass_fields__["methods"].default == DEFAULT_METHODS == ("auto",)
+    assert Config.__dataclass_fields__["methods"].default == DEFAULT_METHODS == (AUTO,)
     for p in points:
         quantise(p.program)
-        assert {"accuracy", "cost", "forward_rate"} <= set(p.test)
+        assert {"quality", "cost", "forward_rate"} <= set(p.test)
 
 
-@pytest.mark.usefixtures("short_paths")
-@pytest.mark.parametrize("method", linear_points.LINEAR_METHODS)
+@pytest.mark.parametrize("method", ["adapt-lin", "adapt-lstsq", "l1"])
 def test_the_same_seed_gives_the_same_programs(method):
-    problem = make_problem(n=60)
+    problem = make_problem(n=60, effort=SHORT)
     assert plain(points_of(method, Judge(problem))) == plain(points_of(method, Judge(problem)))

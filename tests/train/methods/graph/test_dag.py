@@ -18,7 +18,7 @@ from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.quantise import quantise
 from hardcase_train.methods.graph import dag as dag_policy
 from hardcase_train.methods.graph import state_classifiers as bank
-from hardcase_train.methods.graph.dag import Dag, dag_grid, dag_run, graph_of
+from hardcase_train.methods.graph.dag import Dag, DagClassifier, graph_of
 from hardcase_train.methods.graph.reduce import all_subsets
 from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.batch import Batch
@@ -26,33 +26,30 @@ from hardcase_train.policy.error_model import chance_wrong
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.nested_sets import Chains
 from hardcase_train.stages.subset_search import SubsetSearch
-from tests.helpers.train.problems import make_problem, quick
+from tests.helpers.train.problems import BRIEF, make_problem
 from tests.train.policy.test_batch import agree
 
 KINDS = {
-    "polynomials": {"bank": "polynomial", "learner": "polynomial", "degree": 2},
-    "plain": {"bank": "polynomial", "learner": "polynomial", "degree": 2, "plain": True},
-    "forest": {"bank": "forest", "learner": "trees", "degree": 1},
-    "plain trees": {"bank": "trees", "learner": "trees", "degree": 1, "plain": True},
-    "trees": {"bank": "trees", "learner": "trees", "degree": 1},
-    "trees and lines": {"bank": "trees", "learner": "polynomial", "degree": 1},
-    "shared": {"bank": "shared", "learner": "polynomial", "degree": 2},
-    "shared and trees": {"bank": "shared", "learner": "trees", "degree": 1},
+    "polynomials": {"classifier": "polynomial", "learner": "polynomial", "degree": 2},
+    "plain": {"classifier": "polynomial", "learner": "polynomial", "degree": 2, "plain": True},
+    "forest": {"classifier": "forest", "learner": "trees", "degree": 1},
+    "plain trees": {"classifier": "trees", "learner": "trees", "degree": 1, "plain": True},
+    "trees": {"classifier": "trees", "learner": "trees", "degree": 1},
+    "trees and lines": {"classifier": "trees", "learner": "polynomial", "degree": 1},
+    "shared": {"classifier": "shared", "learner": "polynomial", "degree": 2},
+    "shared and trees": {"classifier": "shared", "learner": "trees", "degree": 1},
 }
 
 
 @cache
 def problem(n_classes=3):
-    return make_problem(n_classes, n=200, seed=n_classes)
+    return make_problem(n_classes, n=200, seed=n_classes, effort=replace(BRIEF, n_graph_prices=4))
 
 
 @cache
 def points(kind, n_classes=3):
-    with pytest.MonkeyPatch.context() as patch:
-        quick(patch)
-        patch.setattr(dag_policy, "N_PRICES", 4)
-        search = SubsetSearch(Judge(problem(n_classes)), 1)
-        return dag_run(search, {**KINDS[kind], "subsets": "all", "count": 0, "passes": 2})
+    search = SubsetSearch(Judge(problem(n_classes)), 1)
+    return DagClassifier.run(search, {**KINDS[kind], "subsets": "all", "count": 0, "passes": 2})
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -81,7 +78,7 @@ def test_policies_differ_from_case_to_case_and_some_forward():
 def test_judged_figures_are_near_those_of_test_rows():
     for point in points("polynomials"):
         said = Batch(point.program, problem().test.X).run(problem().test.hpc_label).summary(problem().test.y)
-        assert abs(said["accuracy"] - point.valid["accuracy"]) < 0.1
+        assert abs(said["quality"] - point.valid["quality"]) < 0.1
         assert abs(said["cost"] - point.valid["cost"]) < 0.25 * point.valid["cost"] + 1
 
 
@@ -155,7 +152,7 @@ def _needs(program, answer, sensor):
 def test_a_dead_sensor_leaves_most_of_the_accuracy():
     """Without its first sensor the policy goes on with others, and does better than with none."""
     rows = problem().test
-    point = max(points("polynomials"), key=lambda p: p.valid["accuracy"] - (p.valid["forward_rate"] > 0.5))
+    point = max(points("polynomials"), key=lambda p: p.valid["quality"] - (p.valid["forward_rate"] > 0.5))
     machine = Machine(point.program)
     whole = np.isfinite(rows.X).all(axis=1)
     X, y = rows.X[whole], rows.y[whole]
@@ -207,8 +204,7 @@ def test_classes_and_matches_of_a_polynomial_state_share_their_terms():
     assert seen
 
 
-def test_states_of_a_shared_bank_have_parts_of_one_polynomial(monkeypatch):
-    quick(monkeypatch)
+def test_states_of_a_shared_bank_have_parts_of_one_polynomial():
     classifiers = bank.make_bank(DagRows(Judge(problem()), all_subsets(3), 2), "shared")
     whole = classifiers[-1].trained.part
     weights = {tuple(t): w.tolist() for t, w in zip(whole.factors.tolist(), whole.weights, strict=True)}
@@ -221,20 +217,18 @@ def test_states_of_a_shared_bank_have_parts_of_one_polynomial(monkeypatch):
 # ---------------------------------------------------------------- the bank
 
 
-def test_losses_of_training_rows_come_from_copies_that_have_not_seen_them(monkeypatch):
+def test_losses_of_training_rows_come_from_copies_that_have_not_seen_them():
     """Labels at random: who has seen them would be right on most, a copy is right as chance has it."""
-    quick(monkeypatch)
     p = make_problem(3, n=200)
     noise = np.random.default_rng(7).integers(0, 3, len(p.train.y))
     p = replace(p, train=replace(p.train, y=noise))
     rows = DagRows(Judge(p), all_subsets(3), 2)
-    for kind in bank.BANKS:
+    for kind in bank.KINDS:
         losses = bank.stop_losses(rows, bank.make_bank(rows, kind), is_counted=True)
         assert losses.mean() == pytest.approx(2 / 3, abs=0.06)
 
 
-def test_calibrated_losses_have_the_mean_of_counted_ones(monkeypatch):
-    quick(monkeypatch)
+def test_calibrated_losses_have_the_mean_of_counted_ones():
     rows = DagRows(Judge(problem()), all_subsets(3), 1)
     classifiers = bank.make_bank(rows, "polynomial")
     soft, hard = bank.stop_losses(rows, classifiers), bank.stop_losses(rows, classifiers, is_counted=True)
@@ -242,10 +236,9 @@ def test_calibrated_losses_have_the_mean_of_counted_ones(monkeypatch):
     assert soft.std(axis=0).max() < hard.std(axis=0).max()
 
 
-def test_a_chance_knows_the_margins_that_a_row_met_before(monkeypatch):
+def test_a_chance_knows_the_margins_that_a_row_met_before():
     """Rows that the smaller state is unsure of are wrong more often than their margin in the larger one says."""
-    quick(monkeypatch)
-    rows = DagRows(Judge(make_problem(3, n=3000)), all_subsets(3), 1)
+    rows = DagRows(Judge(make_problem(3, n=3000, effort=BRIEF)), all_subsets(3), 1)
     classifiers = bank.make_bank(rows, "polynomial")
     state = rows.graph.states.index((0, 1))
     before = classifiers[rows.graph.states.index((0,))].margin
@@ -257,18 +250,16 @@ def test_a_chance_knows_the_margins_that_a_row_met_before(monkeypatch):
     assert abs(knowing[unsure].mean() - wrong[unsure].mean()) < abs(alone[unsure].mean() - wrong[unsure].mean())
 
 
-def test_a_price_of_nothing_buys_what_helps_and_a_high_one_buys_nothing(monkeypatch):
-    quick(monkeypatch)
+def test_a_price_of_nothing_buys_what_helps_and_a_high_one_buys_nothing():
     dag = Dag(DagRows(Judge(problem()), all_subsets(3), 1), forwards=False)
     free, dear = dag.point(0.0, {}), dag.point(100.0, {})
-    assert free.valid["accuracy"] > dear.valid["accuracy"]
+    assert free.valid["quality"] > dear.valid["quality"]
     assert dear.valid["cost"] == 0
     assert dear.params["states"] == 1
 
 
-def test_a_bank_that_is_known_by_its_losses_alone_has_policies_too(monkeypatch):
+def test_a_bank_that_is_known_by_its_losses_alone_has_policies_too():
     """No label is asked for once losses are there."""
-    quick(monkeypatch)
     dag = Dag(DagRows(Judge(problem()), all_subsets(3), 1), forwards=False)
     dag.losses = np.tile([1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0], (len(dag.losses), 1))  # only sensor 2 alone is good
     policies = dag.learn(0.001)
@@ -281,10 +272,13 @@ def test_a_bank_that_is_known_by_its_losses_alone_has_policies_too(monkeypatch):
 
 
 def test_states_are_all_sets_of_few_sensors_and_unions_of_subsets_of_many(monkeypatch):
-    quick(monkeypatch)
     search = SubsetSearch(Judge(problem()), 1)
     assert graph_of(search, "all", 0) == all_subsets(3)
-    assert all(params["subsets"] == "all" for params in dag_grid(search))
+    settings = [(params["classifier"], params["subsets"]) for params in DagClassifier.grid(search)]
+    chains = [("forest", "chains"), ("trees", "chains")]
+    assert settings == [*chains, ("trees", "all"), ("polynomial", "all"), ("polynomial", "all")]
+    monkeypatch.setattr(dag_policy, "FEW_SENSORS", 2)
+    assert [(params["classifier"], params["subsets"]) for params in DagClassifier.grid(search)] == chains
     greedy = graph_of(search, "greedy", 3)
     assert greedy.states[-1] == (0, 1, 2)
     assert len(greedy.states) <= 8

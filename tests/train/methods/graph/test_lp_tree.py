@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -16,12 +17,12 @@ from hardcase_export.integers.quantise import quantise
 from hardcase_train.data.problem import Problem
 from hardcase_train.methods.graph import lp_tree
 from hardcase_train.methods.graph.lp_surrogate import FullTree, full_tree, solve
-from hardcase_train.methods.graph.lp_tree import LpTree, lp_grid, lp_run
+from hardcase_train.methods.graph.lp_tree import LpTree
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
 from tests.helpers.train.estimators import table
-from tests.helpers.train.problems import make_problem, quick
+from tests.helpers.train.problems import BRIEF, make_problem
 
 many = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -182,11 +183,8 @@ def test_with_two_it_finds_the_policy_that_asks_the_second_where_the_first_says_
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Problem:
-    quick(monkeypatch)
-    monkeypatch.setattr(lp_tree, "PRICES", (0.02, 0.2))
-    monkeypatch.setattr(lp_tree, "MAX_ROWS", 60)
-    return make_problem(3, n=120)
+def small() -> Problem:
+    return make_problem(3, n=120, effort=replace(BRIEF, n_lp_prices=2, lp_rows=60))
 
 
 def test_the_program_buys_and_answers_as_the_solved_decisions_say(
@@ -199,9 +197,9 @@ def test_the_program_buys_and_answers_as_the_solved_decisions_say(
         return kept[-1]
 
     monkeypatch.setattr(lp_tree, "solve", spy)
-    monkeypatch.setattr(lp_tree, "PRICES", (0.05,))
-    judge = Judge(small)
-    (point,) = lp_run(SubsetSearch(judge, 1), {"bank": "polynomial", "degree": 2})
+    monkeypatch.setattr(lp_tree, "LEAST_PRICE", 0.1)
+    judge = Judge(replace(small, effort=replace(small.effort, n_lp_prices=1)))
+    (point,) = LpTree.run(SubsetSearch(judge, 1), {"classifier": "polynomial", "degree": 2})
     tree, rows = full_tree(3), small.valid
     made = lp_tree._Tree(tree, lp_tree.DagRows(judge, lp_tree.all_subsets(3), 2), "polynomial")
     whole = ~np.isnan(rows.X[:, [f for f, one in enumerate(small.features) if not one.nullable]]).any(axis=1)
@@ -217,8 +215,8 @@ def test_the_program_buys_and_answers_as_the_solved_decisions_say(
 
 
 def test_points_never_forward_and_pass_the_verifier(small: Problem) -> None:
-    for bank in ("polynomial", "trees"):
-        for point in lp_run(SubsetSearch(Judge(small), 1), {"bank": bank, "degree": 1}):
+    for kind in ("polynomial", "trees"):
+        for point in LpTree.run(SubsetSearch(Judge(small), 1), {"classifier": kind, "degree": 1}):
             assert point.valid["forward_rate"] == 0
             assert {type(n) for n in point.program.nodes} <= {Acquire, Branch, Answer}
             verify(quantise(point.program).program)
@@ -227,14 +225,15 @@ def test_points_never_forward_and_pass_the_verifier(small: Problem) -> None:
 def test_at_a_high_price_nothing_is_bought_and_without_one_nearly_all_is(
     small: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lp_tree, "PRICES", (1e-4, 20.0))
-    low, high = lp_run(SubsetSearch(Judge(small), 1), {"bank": "polynomial", "degree": 1})
+    monkeypatch.setattr(lp_tree, "LEAST_PRICE", 2e-4)
+    monkeypatch.setattr(lp_tree, "MOST_PRICE", 45.0)
+    low, high = LpTree.run(SubsetSearch(Judge(small), 1), {"classifier": "polynomial", "degree": 1})
     assert low.valid["cost"] == 0
     assert [type(n) for n in low.program.nodes] == [Answer]
-    assert high.valid["accuracy"] > low.valid["accuracy"] + 0.2
+    assert high.valid["quality"] > low.valid["quality"] + 0.2
 
 
 def test_the_grid_refuses_what_it_cannot_order(small: Problem) -> None:
-    assert lp_grid(SubsetSearch(Judge(small), 1)) == [{"bank": "polynomial", "degree": 1}]
-    with pytest.raises(ValueError, match="bank of LpTree is 'wood'"):
-        LpTree(bank="wood").fit(table()[0][:, :3], table()[1])
+    assert LpTree.grid(SubsetSearch(Judge(small), 1)) == [{"classifier": "polynomial", "degree": 1}]
+    with pytest.raises(ValueError, match="classifier of LpTree is 'wood'"):
+        LpTree(classifier="wood").fit(table()[0][:, :3], table()[1])

@@ -9,36 +9,35 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hardcase_train.methods.graph import nested as dag_cuts
-from hardcase_train.methods.graph.dag import DagClassifier, chains_grid, graph_of
-from hardcase_train.methods.graph.nested import cut_points, price_list, priced_way
+from hardcase_train.data.from_arrays import make_problem as arrays_problem
+from hardcase_train.methods.graph.dag import DagClassifier, graph_of
+from hardcase_train.methods.graph.nested import graph_prices, nested_points, priced_way
+from hardcase_train.methods.graph.reduce import Graph
 from hardcase_train.policy.answers import NEVER
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.error_model import WRONG_PER_MARGIN, met_margins
 from hardcase_train.policy.selection import Judge
+from hardcase_train.stages import rules
 from hardcase_train.stages.nested_sets import Chains
-from hardcase_train.stages.staged_policy import Staged
+from hardcase_train.stages.rules import near_cuts
+from hardcase_train.stages.staged_policy import StagedPolicy
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.stages.thresholds import best_way, mean_value
-from tests.helpers.train.problems import make_problem, quick
+from tests.helpers.train.problems import BRIEF, make_problem
 from tests.train.policy.test_batch import agree
 
 
 @cache
-def made(bank="trees"):
-    with pytest.MonkeyPatch.context() as patch:
-        quick(patch)
-        patch.setattr(dag_cuts, "N_PRICES", 10)
-        search = SubsetSearch(Judge(make_problem(3, n=1200)), 1)
-        graph = graph_of(search, "chains")
-        met = [graph.below(s) for s in range(len(graph.states))]
-        staged = Staged(search.judge, graph.states, search.models(graph.states, bank), met)
-        return search, graph, staged, cut_points(search, graph, {"subsets": "chains", "bank": bank})
+def made(kind="trees"):
+    search = SubsetSearch(Judge(make_problem(3, n=1200, effort=replace(BRIEF, n_prices=10))), 1)
+    graph = graph_of(search, "chains")
+    staged = StagedPolicy(search.judge, graph.states, search.models(graph.states, kind))
+    return search, graph, staged, nested_points(search, graph, {"subsets": "chains", "classifier": kind})
 
 
-@pytest.mark.parametrize("bank", ["trees", "forest"])
-def test_the_session_decides_as_the_batch_on_every_row(bank):
-    search, _, _, points = made(bank)
+@pytest.mark.parametrize("kind", ["trees", "forest"])
+def test_the_session_decides_as_the_batch_on_every_row(kind):
+    search, _, _, points = made(kind)
     rows = search.problem.test
     assert len(points) > 2
     for point in points:
@@ -116,44 +115,48 @@ def test_a_chance_knows_no_more_margins_than_wrong_rows_can_tell():
 
 
 def test_prices_go_from_little_to_what_no_reading_is_worth():
-    prices = price_list(980.0, [0.0, 1.2, 30.0], 8)
+    search = SubsetSearch(
+        Judge(arrays_problem(np.eye(40)[:, :2], np.arange(40) % 2, np.ones(40), 2, None, [1.2, 30.0], 948.8, 0)), 1
+    )
+    graph = Graph(((), (0,), (0, 1)), ((1, 2), (2,), ()))
+    prices = graph_prices(search, graph, 8)
+    assert len(prices) == 8
     assert prices == sorted(prices)
     assert prices[0] * 980 == pytest.approx(0.01)
     assert prices[-1] * 1.2 == pytest.approx(0.5)
-    assert len(price_list(10.0, [0.0], 4)) == 4
+    assert len(graph_prices(search, Graph(((),), ((),)), 4)) == 4
 
 
 def test_each_chain_is_cut_for_the_prices_around_those_that_lead_to_it(monkeypatch):
-    monkeypatch.setattr(dag_cuts, "NEAR", 1)
+    monkeypatch.setattr(rules, "NEAR", 1)
     _, graph, staged, _ = made()
-    prices = price_list(80.0, [1.0, 30.0], 9)
+    prices = np.geomspace(0.01 / 80, 0.5, 9).tolist()
     ways = [priced_way(staged, graph, p) for p in prices]
     several = np.flatnonzero([len(way) > 1 for way in ways])
     assert len(several)
     for i in several:
         alone = [way if k == i else {} for k, way in enumerate(ways)]
-        near = dag_cuts._near(staged.choices, prices, alone)
+        near = near_cuts(staged.choices, prices, alone)
         assert prices[i] in {p for p, _ in near} <= set(prices[max(i - 1, 0) : i + 2])
         for price, cuts in near:
             assert set(cuts) <= set(ways[i])
             before = mean_value(staged.choices, ways[i], price)
             assert mean_value(staged.choices, cuts, price) <= before + 1e-9
-    assert dag_cuts._near(staged.choices, prices, [{} for _ in prices]) == []
+    assert near_cuts(staged.choices, prices, [{} for _ in prices]) == []
 
 
 def test_a_size_without_a_forest_has_boosted_trees_alone():
-    p = make_problem(3)
-    assert [params["bank"] for params in chains_grid(p)] == ["forest", "trees"]
-    for size in ("small", "large"):
-        assert chains_grid(replace(p, size_name=size)) == [{"bank": "trees", "subsets": "chains"}]
+    for size, kinds in (("auto", ["forest", "trees"]), ("small", ["trees"]), ("large", ["trees"])):
+        grid = DagClassifier.grid(SubsetSearch(Judge(replace(make_problem(3), size_name=size)), 1))
+        chains = [params for params in grid if params["subsets"] == "chains"]
+        assert chains == [{"classifier": kind, "subsets": "chains"} for kind in kinds]
 
 
-def test_the_estimator_takes_chains(monkeypatch):
-    quick(monkeypatch)
+def test_the_estimator_takes_chains():
     search, *_ = made()
     rows = search.problem.train
     X = np.nan_to_num(rows.X)
-    model = DagClassifier(states="chains").fit(X, rows.y)
+    model = DagClassifier(states="chains", effort=BRIEF).fit(X, rows.y)
     assert (model.predict(X) == rows.y).mean() > 0.5
     with pytest.raises(ValueError, match="states of DagClassifier is 'chain'"):
         DagClassifier(states="chain").fit(X, rows.y)

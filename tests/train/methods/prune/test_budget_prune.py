@@ -21,17 +21,16 @@ from hardcase_edge.verifier.verify import MAX_NODES, verify
 from hardcase_export.integers.align import align
 from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.quantise import quantise
+from hardcase_train.data.effort import NORMAL
 from hardcase_train.data.problem import N_FOLDS
 from hardcase_train.methods.prune import budget_prune
-from hardcase_train.methods.prune import pruned_forest as prune_points
 from hardcase_train.methods.prune.budget_prune import UNIT, BudgetPrune, splits_on_paths
 from hardcase_train.methods.prune.lazy_program import lazy_program
 from hardcase_train.methods.prune.max_closure import Closure, Needs
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.selection import Judge
-from hardcase_train.sweep.methods import points_of
-from hardcase_train.sweep.train import learn
+from hardcase_train.sweep.train import learn, points_of
 from hardcase_train.trees import forest as forest_module
 from hardcase_train.trees.binning import MISSING_BIN, Bins, make_bins
 from hardcase_train.trees.boosting import Ensemble, ensemble_scores
@@ -385,9 +384,8 @@ def test_each_fold_is_judged_by_the_program_that_has_not_seen_it():
     assert outcome.cost.tolist() == [0.0] * 80
 
 
-def test_points_say_what_they_are_and_never_forward(monkeypatch):
-    monkeypatch.setattr(prune_points, "FORESTS", (ForestSettings(2), ForestSettings(5)))
-    problem = make_problem(3, n=200)
+def test_points_say_what_they_are_and_never_forward():
+    problem = make_problem(3, n=200, effort=replace(NORMAL, prune_forests=((2, 1.0), (5, 1.0))))
     points = learn(problem, ("budget-prune",), quiet=True)[1:]
     assert len(points) > 3
     assert {p.method for p in points} == {"budget-prune"}
@@ -398,7 +396,7 @@ def test_points_say_what_they_are_and_never_forward(monkeypatch):
         assert p.params["trees"] == len(p.program.scorers[0].trees)
         test = Batch(p.program, problem.test.X).run(problem.test.hpc_label)
         assert p.test == test.summary(problem.test.y)
-    assert points[-1].valid["accuracy"] > points[0].valid["accuracy"] + 0.2
+    assert points[-1].valid["quality"] > points[0].valid["quality"] + 0.2
     again = learn(problem, ("budget-prune",), quiet=True)[1:]
     assert again == points
 
@@ -410,5 +408,5 @@ def test_judged_rows_are_not_those_a_forest_has_fitted():
     problem.train.y[:], problem.valid.y[:] = rng.integers(0, 2, 300), rng.integers(0, 2, 300)
     (point, *_) = sorted(points_of("budget-prune", Judge(problem)), key=lambda p: -p.params["splits"])
     fitted_rows = Batch(point.program, problem.train.X).run(problem.train.hpc_label)
-    assert fitted_rows.summary(problem.train.y)["accuracy"] > 0.75
-    assert abs(point.valid["accuracy"] - 0.5) < 0.1
+    assert fitted_rows.summary(problem.train.y)["quality"] > 0.75
+    assert abs(point.valid["quality"] - 0.5) < 0.1
