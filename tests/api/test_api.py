@@ -1,0 +1,279 @@
+"""``import hardcase``: from arrays to a decision, and from any fitted estimator to a bundle."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import hardcase
+import hardcase_train
+from hardcase.cli import main
+from hardcase_edge.errors import InputError, SignatureError
+from hardcase_edge.session.session import Decision
+from hardcase_export.integers.decide import decisions
+from tests.helpers.train.estimators import few
+from tests.helpers.train.problems import BRIEF
+
+NAMES = ["light", "sound", "heat", "motion"]
+SENSORS = {"near": ["light", "sound"], "far": ["heat"]}
+
+
+def rows(n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Three classes that the later columns tell better; some cells of the second column are missing."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    X = y[:, None] + rng.normal(size=(n, 4)) * (1.2, 0.9, 0.5, 0.3)
+    X[rng.random(n) < 0.1, 1] = np.nan
+    return X, np.array(["low", "middle", "high"])[y]
+
+
+class Frame:
+    """A table by name, as far as hardcase looks at a DataFrame."""
+
+    def __init__(self, X: np.ndarray, columns: list[str]) -> None:
+        self.X, self.columns = X, columns
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.X, dtype=dtype)
+
+    def __getitem__(self, names: list[str]) -> Frame:
+        return Frame(self.X[:, [self.columns.index(name) for name in names]], names)
+
+
+@pytest.fixture(scope="module")
+def policy() -> hardcase.Policy:
+    X, y = rows()
+    return hardcase.train(
+        Frame(X, NAMES), y, sensors=SENSORS, costs={"near": 1, "far": 4, "motion": 20}, forward_cost=50, max_loss=0.05,
+        hpc=LogisticRegression(), effort=BRIEF, unit="mJ",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bundle(policy: hardcase.Policy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("api") / "x.hcb"
+    policy.export(path, min_agreement=0.5)
+    return path
+
+
+def test_importing_hardcase_imports_nothing_heavy() -> None:
+    code = "import sys, hardcase; print(sorted({'numpy', 'sklearn', 'onnx', 'numba'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_every_name_of_the_facade_is_there_and_no_other() -> None:
+    assert all(getattr(hardcase, name) is not None for name in hardcase.__all__)
+    with pytest.raises(AttributeError, match="it has Decided, Front"):
+        _ = hardcase.nothing
+
+
+def test_the_front_is_a_table_and_a_picture(policy: hardcase.Policy) -> None:
+    table = policy.front.table().splitlines()
+    assert table[0].split() == ["policy", "accuracy", "cost/mJ", "forwarded"]
+    assert {"f0", "picked", "static", "cascade"} <= {line.split()[0] for line in table}
+    assert policy.front._repr_html_().startswith("<svg")
+    assert policy._repr_html_() == policy.front._repr_html_()
+    assert sum(row["is_picked"] for row in policy.front.rows()) == 1
+    assert len(policy.front.rows()) == len(policy.front.points)
+    assert str(policy.front) == policy.front.table()
+    assert policy.front.picked.method in repr(policy)
+
+
+def test_the_picked_point_is_the_cheapest_that_is_near_enough(policy: hardcase.Policy) -> None:
+    f0 = next(p for p in policy.front.points if p.method == "hpc").valid.quality
+    near = [p for p in policy.front.points if f0 - p.valid.quality + p.valid.loss_se <= 0.05]
+    assert policy.front.picked.valid.cost == min(p.valid.cost for p in near)
+
+
+def test_a_decision_is_the_devices(policy: hardcase.Policy, bundle: Path) -> None:
+    device = hardcase.load(bundle)
+    X, _ = rows(60, seed=1)
+    ends: list[Decision] = decisions(device._loaded.bundle.program, X, None)
+    for row, end in zip(X, ends, strict=True):
+        decided = device.decide(dict(zip(NAMES, row, strict=True)))
+        assert decided.label == device.classes[int(end.result)]
+        assert (decided.cost, decided.route) == (end.cost / 1e6, end.route)
+        assert decided.sensors == tuple(device.sensors[s] for s in end.sensors)
+        assert 0 <= decided.confidence <= 1
+
+
+def test_readings_by_sensor_are_those_by_feature(bundle: Path) -> None:
+    device = hardcase.load(bundle)
+    row = dict(zip(NAMES, rows(1)[0][0], strict=True))
+    by_sensor = {"near": [row["light"], row["sound"]], "far": [row["heat"]], "motion": [row["motion"]]}
+    assert device.decide(by_sensor) == device.decide(row)
+
+
+def test_a_sensor_of_which_nothing_is_given_has_failed(bundle: Path) -> None:
+    device = hardcase.load(bundle)
+    decided = device.decide({})
+    assert decided.label in device.classes
+    assert set(decided.sensors) <= set(device.sensors)
+
+
+@pytest.mark.parametrize(
+    ("readings", "message"),
+    [
+        pytest.param({"heta": 1.0}, "'heta' is not a feature; features are light", id="feature"),
+        pytest.param({"nera": [1.0]}, "'nera' is not a sensor; sensors are near", id="sensor"),
+        pytest.param({"near": [1.0]}, "sensor 'near' gives 1 readings, 2 are expected", id="length"),
+    ],
+)
+def test_readings_that_do_not_fit_are_named(bundle: Path, readings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        hardcase.load(bundle).decide(readings)
+
+
+def test_the_cloud_is_asked_with_readings_and_answers_with_a_label() -> None:
+    device = hardcase.load("tests/golden/v1.hcb")
+    readings = {"sensor 0": [0.25], "sensor 1": [1.5, 7], "sensor 2": [-0.75]}
+    asked: list[dict[str, Any]] = []
+
+    def ask(request: dict[str, Any]) -> tuple[Any, float]:
+        asked.append(request)
+        return device.classes[-1], 0.5
+
+    routes = {device.decide(readings, ask=ask).route, device.decide(readings, ask=lambda _: None).route}
+    if asked:
+        assert set(asked[0]) <= set(device.features)
+        assert routes == {"cloud", "degraded"}
+    assert device.decide(readings).route in ("local", "degraded")
+
+
+def test_a_reply_that_is_not_a_class_is_refused() -> None:
+    device = hardcase.load("tests/golden/v1.hcb")
+    with pytest.raises(InputError, match="which is not a class"):
+        device._reply("nonsense")
+
+
+def test_evaluate_counts_what_the_device_decides(bundle: Path) -> None:
+    X, y = rows(120, seed=2)
+    device = hardcase.load(bundle)
+    figures = hardcase.evaluate(bundle, X, y)
+    ends = [device.decide(dict(zip(NAMES, row, strict=True))) for row in X]
+    assert figures["n"] == 120
+    assert figures["quality"] == pytest.approx(
+        np.mean([end.label == label for end, label in zip(ends, y, strict=True)])
+    )
+    assert figures["cost"] == pytest.approx(np.mean([end.cost for end in ends]))
+    shuffled = Frame(X[:, ::-1], NAMES[::-1])
+    assert hardcase.evaluate(bundle, shuffled, y) == figures
+    with pytest.raises(InputError, match="the label 'odd'"):
+        hardcase.evaluate(bundle, X[:1], ["odd"])
+    with pytest.raises(InputError, match="X lacks the column 'light'"):
+        hardcase.evaluate(bundle, Frame(X[:, 1:], NAMES[1:]), y)
+
+
+def test_a_saved_policy_serves_the_command_line(
+    policy: hardcase.Policy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build = policy.save(tmp_path / "build")
+    assert (
+        main(["export", str(build), "--max-loss", "0.05", "--min-agreement", "0.5", "--out", str(tmp_path / "x.hcb")])
+        == 0
+    )
+    assert "picked" in capsys.readouterr().out
+    assert hardcase.Policy(build, max_loss=0.05).front.picked == policy.front.picked
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep")
+    with pytest.raises(InputError, match="is no build folder|is not a build folder"):
+        policy.save(tmp_path / "mine")
+    assert (tmp_path / "mine" / "notes.txt").read_text() == "keep"
+
+
+def test_a_signed_bundle_is_loaded_with_its_key_only(policy: hardcase.Policy, tmp_path: Path) -> None:
+    assert main(["keygen", str(tmp_path / "a.key"), str(tmp_path / "a.pub")]) == 0 or True
+    from hardcase_edge.bundle.signature import make_keys
+
+    private, public = make_keys()
+    (tmp_path / "key").write_bytes(private)
+    (tmp_path / "pub").write_bytes(public)
+    report = policy.export(tmp_path / "s.hcb", key=tmp_path / "key", min_agreement=0.5)
+    assert report.is_signed
+    assert hardcase.load(tmp_path / "s.hcb", trust=tmp_path / "pub").sensors == ("near", "far", "motion")
+    (tmp_path / "pub").write_bytes(make_keys()[1])
+    with pytest.raises(SignatureError):
+        hardcase.load(tmp_path / "s.hcb", trust=tmp_path / "pub")
+
+
+def test_c_sources_stand_beside_their_bundle(policy: hardcase.Policy, tmp_path: Path) -> None:
+    policy._wish = {"max_loss": 1.0}
+    policy.export_c(tmp_path / "firmware")
+    assert {"hardcase.c", "main.c", "Makefile", "model.hcb"} <= {p.name for p in (tmp_path / "firmware").iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param({"sensors": {"a": ["hat"]}}, "sensor 'a' names 'hat', which is not a column", id="column"),
+        pytest.param({"sensors": {"a": [9]}}, "sensor 'a' names column 9; columns are numbered 0 to 3", id="number"),
+        pytest.param({"costs": {"b": 1}}, "costs names 'b', which is neither a sensor nor a column", id="cost's name"),
+        pytest.param({"costs": {"light": -1}}, "the cost of 'light' is -1, a cost from 0", id="cost"),
+        pytest.param({"costs": "free"}, "costs is free, a cost from 0", id="costs"),
+        pytest.param({"forward_cost": float("nan")}, "forward_cost is nan, a cost from 0", id="forward cost"),
+        pytest.param({"methods": ["cascad"]}, "methods names the method 'cascad'; did you mean 'cascade'", id="method"),
+        pytest.param(
+            {"effort": "much"}, "effort names the effort 'much'; use one of quick, normal, thorough", id="effort"
+        ),
+        pytest.param({"names": ["a"]}, "names has 1 distinct names for 4 columns", id="names"),
+        pytest.param({"hpc": object()}, "Cannot clone|hpc is object", id="hpc"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_in_one_line(change: dict[str, Any], message: str) -> None:
+    X, y = rows(60)
+    with pytest.raises((InputError, TypeError), match=message):
+        hardcase.train(X, y, **{"names": NAMES, **change})
+
+
+@pytest.mark.parametrize(("X", "y"), [([["a"]], [0]), (np.zeros((3, 2)), np.zeros(2)), (np.zeros(3), np.zeros(3))])
+def test_rows_that_are_not_a_table_are_refused(X: Any, y: Any) -> None:
+    with pytest.raises(InputError, match="X h"):
+        hardcase.train(X, y)
+
+
+def test_weights_and_a_column_called_y_do_not_meet() -> None:
+    X, y = rows(200)
+    policy = hardcase.train(X, y, names=["y", "weight", "a", "b"], weight=np.arange(1.0, 201.0), methods=["static"],
+                            effort=BRIEF, hpc=LogisticRegression())  # fmt: skip
+    assert {p.method for p in policy.front.points} == {"hpc", "static", "cascade"}
+
+
+@pytest.mark.parametrize("name", ["StaticSubset", "ConfidenceCascade", "AdaptGBRT", "GreedyMiser"])
+def test_a_fitted_estimator_becomes_a_bundle(name: str, tmp_path: Path) -> None:
+    X, y = rows(400)
+    model = few(name, forward_cost=3.0, max_loss=0.02).fit(X[:250], y[:250])
+    report = hardcase.export(model, tmp_path / "x.hcb", X[250:], y[250:], min_agreement=0.9, sensors=NAMES, unit="mJ")
+    device = hardcase.load(tmp_path / "x.hcb")
+    assert (device.sensors, device.unit) == (tuple(NAMES), "mJ")
+    forwards = "Forward" in {type(node).__name__ for node in model.program_.nodes}
+    assert (tmp_path / "x.hcb.hpc.onnx").exists() == forwards
+    same = [
+        device.decide(dict(zip(device.features, row, strict=True))).label == label
+        for row, label in zip(X[250:], model.predict(X[250:]), strict=True)
+    ]
+    assert np.mean(same) >= (0.9 if not forwards else 0.5)
+    assert report.n_golden > 0
+
+
+def test_an_estimator_whose_f0_was_only_probabilities_is_refused(tmp_path: Path) -> None:
+    X, y = rows(300)
+    proba = np.full((300, 3), 1 / 3)
+    model = hardcase_train.StaticSubset(effort=BRIEF, random_state=0).fit(X, y, hpc_proba=proba)
+    with pytest.raises(InputError, match="fit it with hpc="):
+        hardcase.export(model, tmp_path / "x.hcb", X, y)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_that_do_not_fit_the_estimator_are_refused(tmp_path: Path) -> None:
+    X, y = rows(300)
+    model = few("StaticSubset").fit(X, y)
+    for bad in ((X[:, :2], y, {}), (X[:5], y[:5], {}), (X, y[:9], {}), (X, y, {"sensors": ["one"]})):
+        with pytest.raises(InputError):
+            hardcase.export(model, tmp_path / "x.hcb", *bad[:2], **bad[2])
