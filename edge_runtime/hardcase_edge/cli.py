@@ -1,8 +1,8 @@
-"""The command ``hardcase-edge``: ``run`` decides until it is stopped, ``verify`` says what a bundle is, ``doctor`` what
-this machine has.
+"""The command ``hardcase-edge`` with its verbs ``run``, ``verify`` and ``doctor``.
 
-Decisions are JSON lines on stdout, everything else goes to stderr. Exit status: 0 after a clean end (SIGTERM and
-Ctrl-C included), 2 with one line where something given cannot be used.
+``run`` makes decisions until it is stopped, ``verify`` checks a bundle and prints what was proved, ``doctor`` reports
+what the machine has installed. Decisions are JSON lines on stdout; everything else goes to stderr. The exit status is
+0 after a clean end, SIGTERM and Ctrl-C included, and 2 after an error, which is printed on one line.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Parser", "main"]
 
-FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither answers nor refuses
+FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither accepts nor refuses
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports a wrong argument in one line, and asks how wide the terminal is for help only: that takes 0.6 MB."""
+    """Reports a wrong argument on one line. Measures the terminal only for ``--help``, because that takes 0.6 MB."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings, formatter_class=lambda prog: argparse.HelpFormatter(prog, width=80))
@@ -49,25 +49,27 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="hardcase-edge", description="Decide on the device, forward the hard cases.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", prog=parser.prog)
     _run_arguments(verbs.add_parser("run", help="decide, one JSON line per decision, until stopped"))
-    verify = verbs.add_parser("verify", help="check a bundle and say what was proved")
-    verify.add_argument("--json", action="store_true", help="as one JSON object")
-    doctor = verbs.add_parser("doctor", help="say what this machine has, and what to do for what it lacks")
+    verify = verbs.add_parser("verify", help="check a bundle and print what was proved")
+    verify.add_argument("--json", action="store_true", help="print one JSON object")
+    doctor = verbs.add_parser("doctor", help="report what this machine has installed and how to install the rest")
     doctor.add_argument("--build", action="store_true", help="compile the kernel into the installed package")
-    doctor.add_argument("--json", action="store_true", help="as one JSON object")
+    doctor.add_argument("--json", action="store_true", help="print one JSON object")
     for verb in (verbs.choices["run"], verify):
-        verb.add_argument("bundle", help="the .hcb file; its signature lies beside it as .hcb.sig")
-        verb.add_argument("--trust", metavar="KEY", help="Ed25519 public key (PEM); without its signature: refused")
+        verb.add_argument("bundle", help="the .hcb file; with --trust, its signature is read from BUNDLE.sig")
+        verb.add_argument("--trust", metavar="KEY", help="Ed25519 public key (PEM) that must have signed the bundle")
     return parser
 
 
 def _run_arguments(run: argparse.ArgumentParser) -> None:
     link = run.add_argument_group("the cloud")
-    link.add_argument("--broker", metavar="URL", help="mqtt://host:port or mqtts://host:port; none: decide alone")
-    link.add_argument("--ca", help="PEM file: who may have signed the broker's certificate")
-    link.add_argument("--cert", help="PEM file: this device's certificate")
-    link.add_argument("--key", help="PEM file: its private key")
-    link.add_argument("--device-id", metavar="ID", help="name in topics (default: the host's name)")
-    link.add_argument("--deadline-ms", type=int, default=2_000, help="wait so long for the cloud (default %(default)s)")
+    link.add_argument("--broker", metavar="URL", help="mqtt://host:port or mqtts://host:port (default: stay offline)")
+    link.add_argument("--ca", help="PEM file of the authorities that may sign the broker's certificate")
+    link.add_argument("--cert", help="PEM file of this device's certificate")
+    link.add_argument("--key", help="PEM file of the certificate's private key")
+    link.add_argument("--device-id", metavar="ID", help="this device's name in topics (default: the host's name)")
+    link.add_argument(
+        "--deadline-ms", type=int, default=2_000, help="how long to wait for the cloud (default %(default)s)"
+    )
     item = run.add_argument_group("the decisions")
     item.add_argument(
         "--sensors",
@@ -76,17 +78,21 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
         required=True,
         help="[NAME=]replay:FILE.csv, [NAME=]thermal:ZONE, [NAME=]MODULE:FUNCTION or NAME=none; repeatable",
     )
-    item.add_argument("--sensor-timeout-ms", type=int, default=1_000, help="then it has failed (default %(default)s)")
-    item.add_argument("--budget", type=float, help="most a decision may cost, in the bundle's unit")
-    item.add_argument("--interval", type=float, default=0.0, help="seconds between decisions (default: none)")
-    item.add_argument("--count", type=int, help="end after so many decisions")
-    item.add_argument("--item-size", type=int, default=1, help="where sensor costs depend on it (default %(default)s)")
+    item.add_argument(
+        "--sensor-timeout-ms", type=int, default=1_000, help="when a read counts as failed (default %(default)s)"
+    )
+    item.add_argument("--budget", type=float, help="highest cost of a decision, in the bundle's unit")
+    item.add_argument("--interval", type=float, default=0.0, help="seconds between decisions (default: no pause)")
+    item.add_argument("--count", type=int, help="number of decisions after which to end")
+    item.add_argument(
+        "--item-size", type=int, default=1, help="size of the items, for costs that depend on it (default %(default)s)"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; the exit status."""
+    """Run one verb; returns the exit status."""
     args = make_parser().parse_args(argv)
-    gc.disable()  # nothing is garbage yet: 3 % of the time to the first answer
+    gc.disable()  # there is no garbage yet, and collections would take 3 % of the time to the first answer
     try:
         status = {"run": _run, "verify": _verify, "doctor": _doctor}[args.verb](args)
         sys.stdout.flush()
@@ -94,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except HardcaseError as error:
         print(f"hardcase-edge: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # whoever read our lines has had enough
+    except BrokenPipeError:  # the reader of stdout has closed it: a clean end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -123,7 +129,7 @@ def _run(args: argparse.Namespace) -> int:
     timeout_s = _timeout_s(args.sensor_timeout_ms)
     with open_bank(args.sensors, loaded.machine.program, loaded.manifest, timeout_s=timeout_s) as bank:
         for k in sorted(bank.dead):
-            _say(f"sensor {loaded.manifest.sensors[k]} has no source: it is dead")
+            _print_note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
         link = _connect(args, loaded)
         device = Device(loaded, bank, link, config)
         gc.freeze()
@@ -140,7 +146,7 @@ def _run(args: argparse.Namespace) -> int:
 def _decide(device: Device) -> None:
     def stop(number: int, frame: object) -> None:
         device.stop()
-        if device.is_idle:  # nothing is half done: wait for no time and no item
+        if device.is_idle:  # no decision is under way: do not wait for the interval or the next item
             raise KeyboardInterrupt
 
     _on_signals(stop)
@@ -172,7 +178,7 @@ def _timeout_s(ms: int) -> float:
     from .errors import InputError
 
     if not 1 <= ms <= 3_600_000:
-        raise InputError(f"a sensor timeout of {ms} ms was given; 1 to 3600000 is expected")
+        raise InputError(f"the sensor timeout is {ms} ms; use 1 to 3600000")
     return ms / 1000
 
 
@@ -185,7 +191,7 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _say(line: str) -> None:
+def _print_note(line: str) -> None:
     print(f"hardcase-edge: {line}", file=sys.stderr)
 
 
@@ -195,11 +201,12 @@ def _say(line: str) -> None:
 def _verify(args: argparse.Namespace) -> int:
     from .bundle.load import load_bundle
 
-    _show(_report(load_bundle(args.bundle, trust=args.trust), is_signed=args.trust is not None), as_json=args.json)
+    report = _report(load_bundle(args.bundle, trust=args.trust), is_signed=args.trust is not None)
+    _print_report(report, as_json=args.json)
     return 0
 
 
-def _show(report: dict[str, Any], *, as_json: bool) -> None:
+def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(report, ensure_ascii=False))
         return
@@ -240,8 +247,8 @@ def _doctor(args: argparse.Namespace) -> int:
     from .device.doctor import build_kernel, examine
 
     if args.build:
-        _say(f"built {build_kernel()}")
-    _show(examine(), as_json=args.json)
+        _print_note(f"built {build_kernel()}")
+    _print_report(examine(), as_json=args.json)
     return 0
 
 

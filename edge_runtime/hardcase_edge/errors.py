@@ -1,7 +1,7 @@
-"""Every error hardcase raises on purpose, named for what the caller must do next.
+"""Every error that hardcase raises on purpose, named for what the caller must do next.
 
-A message is one line: what was found, what was expected, what to do. Foreign exceptions (struct, OSError, paho)
-are translated where they enter, with ``raise ... from``.
+A message is one line: what is wrong, where, and what to do. A module that calls foreign code (struct, the operating
+system, paho) translates its exceptions into these with ``raise ... from``.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ __all__ = [
 
 
 class HardcaseError(Exception):
-    """Base of all errors below; the command line prints it as one line and exits with status 2."""
+    """Base of all errors below; the command line prints the message on one line and exits with status 2."""
 
 
 class InputError(HardcaseError):
-    """The caller gave something that cannot be used: correct the file, the flag or the argument."""
+    """The caller passed something unusable: correct the file, the flag or the argument."""
 
 
 class BundleError(HardcaseError):
-    """This bundle must not be used: keep running the previous one."""
+    """The bundle must not be used: keep running the previous one."""
 
 
 class BundleVersionError(BundleError):
-    """The bundle's format version is outside what this runtime reads: update the runtime or re-export."""
+    """This runtime does not read the bundle's format version: update hardcase-edge or export the bundle again."""
 
     def __init__(self, found: int, oldest: int, newest: int) -> None:
         super().__init__(
@@ -48,7 +48,7 @@ class BundleVersionError(BundleError):
 
 
 class SignatureError(BundleError):
-    """The signature is missing, wrong or cannot be checked: do not parse the bundle."""
+    """The signature is missing, wrong, or cannot be checked on this machine: do not parse the bundle."""
 
 
 class ProgramError(BundleError):
@@ -56,7 +56,7 @@ class ProgramError(BundleError):
 
 
 class ImageError(HardcaseError):
-    """The kernel in C cannot run this program: run it in Python."""
+    """The C kernel cannot run this program: run it in Python."""
 
 
 class SessionError(HardcaseError):
@@ -64,25 +64,29 @@ class SessionError(HardcaseError):
 
 
 class SensorError(HardcaseError):
-    """A sensor did not give a usable reading: it counts as failed."""
+    """A sensor gave no usable reading: the session treats it as failed."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(detail or reason)
-        self.reason = reason  # the counter's name: sensors.FAILURES
+        self.reason = reason  # name of the counter: a key of sensors.bank.FAILURES
 
 
 class WireError(HardcaseError):
-    """A message from outside is not one of ours: count it and drop it."""
+    """A received message does not follow the wire format: count it and drop it."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
-        self.reason = reason  # the counter's name: malformed, oversized, late, unknown, other_hpc
+        self.reason = reason  # name of the counter: malformed, oversized, late, unknown or other_hpc
 
 
 class LinkError(HardcaseError):
-    """The broker cannot be used as named: correct its URL, certificates or credentials, or start it."""
+    """The broker cannot be reached or refuses us: start it, or correct its URL, certificates or credentials."""
 
 
 def one_line(error: BaseException) -> str:
-    """A foreign error's message, short and on one line."""
+    """The message of a foreign error on one line, cut at 200 characters.
+
+    >>> one_line(ValueError("bad\\n  value"))
+    'bad value'
+    """
     return " ".join(str(error).split())[:200]

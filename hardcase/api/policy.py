@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import weakref
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ..exports.c import export_c
@@ -26,7 +26,7 @@ class Policy:
     ----------
     build : a folder as ``hardcase train`` writes it
     max_loss, budget : the wish that picks a point; ``budget`` wins
-    holder : removes the folder when the policy is gone
+    is_temporary : the folder goes when the policy goes
 
     Attributes
     ----------
@@ -43,12 +43,14 @@ class Policy:
         *,
         max_loss: float = 0.01,
         budget: float | None = None,
-        holder: TemporaryDirectory[str] | None = None,
+        is_temporary: bool = False,
     ) -> None:
         from hardcase_export.drafts.front import read_front
         from hardcase_export.picking.pick import pick
 
-        self._build, self._holder = Path(build), holder
+        self._build = Path(build)
+        if is_temporary:
+            weakref.finalize(self, shutil.rmtree, self._build, ignore_errors=True)
         self._wish: dict[str, Any] = {"max_loss": max_loss} if budget is None else {"budget": budget}
         front = read_front(self._build / "front.json")
         svg = (self._build / "front.svg").read_text()

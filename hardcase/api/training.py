@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -83,12 +84,14 @@ def train(
     table = _table(X, y, names, weight)
     config = _config(table, sensors, costs, forward_cost, hpc, unit, seed, effort_of("effort", effort).name, weight)
     chosen = tuple(check_method("methods", name) for name in methods)
-    holder = tempfile.TemporaryDirectory(prefix="hardcase-")
-    build(
-        config, (*chosen, *BASELINES), Path(holder.name) / "build", table=table, model=_model(hpc, seed), jobs=jobs,
-        quiet=quiet,
-    )  # fmt: skip
-    return Policy(Path(holder.name) / "build", max_loss=max_loss, budget=budget, holder=holder)
+    folder = Path(tempfile.mkdtemp(prefix="hardcase-"))
+    where = {"jobs": jobs, "quiet": quiet}
+    try:
+        build(config, (*chosen, *BASELINES), folder / "build", table=table, model=_model(hpc, seed), **where)
+        (folder / "build").rename(folder.with_name(f"{folder.name}-build"))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return Policy(folder.with_name(f"{folder.name}-build"), max_loss=max_loss, budget=budget, is_temporary=True)
 
 
 def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]:

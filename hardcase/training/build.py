@@ -52,7 +52,7 @@ def check_out(out: Path) -> None:
     out = out.absolute()
     is_build = out.is_dir() and not out.is_symlink() and ((out / "front.json").exists() or not any(out.iterdir()))
     if out.exists() and not is_build:
-        raise InputError(f"{out} exists and is no build folder; name another with --out")
+        raise InputError(f"{out} exists and is not a build folder; name another")
     if not out.parent.is_dir():
         raise InputError(f"the folder {out.parent} does not exist; make it first")
 

@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 import hardcase
 import hardcase_train
 from hardcase.cli import main
+from hardcase_edge.bundle.signature import make_keys
 from hardcase_edge.errors import InputError, SignatureError
 from hardcase_edge.session.session import Decision
 from hardcase_export.integers.decide import decisions
@@ -183,15 +184,12 @@ def test_a_saved_policy_serves_the_command_line(
     assert hardcase.Policy(build, max_loss=0.05).front.picked == policy.front.picked
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep")
-    with pytest.raises(InputError, match="is no build folder|is not a build folder"):
+    with pytest.raises(InputError, match="is not a build folder"):
         policy.save(tmp_path / "mine")
     assert (tmp_path / "mine" / "notes.txt").read_text() == "keep"
 
 
 def test_a_signed_bundle_is_loaded_with_its_key_only(policy: hardcase.Policy, tmp_path: Path) -> None:
-    assert main(["keygen", str(tmp_path / "a.key"), str(tmp_path / "a.pub")]) == 0 or True
-    from hardcase_edge.bundle.signature import make_keys
-
     private, public = make_keys()
     (tmp_path / "key").write_bytes(private)
     (tmp_path / "pub").write_bytes(public)
@@ -204,7 +202,7 @@ def test_a_signed_bundle_is_loaded_with_its_key_only(policy: hardcase.Policy, tm
 
 
 def test_c_sources_stand_beside_their_bundle(policy: hardcase.Policy, tmp_path: Path) -> None:
-    policy._wish = {"max_loss": 1.0}
+    policy = hardcase.Policy(policy._build, max_loss=1.0)
     policy.export_c(tmp_path / "firmware")
     assert {"hardcase.c", "main.c", "Makefile", "model.hcb"} <= {p.name for p in (tmp_path / "firmware").iterdir()}
 

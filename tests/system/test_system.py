@@ -147,7 +147,7 @@ def test_reconcile_sees_what_does_not_add_up(hpc, monkeypatch):
     del kept[-1], kept[0]
     assert any("never decided" in problem for problem in fleet.reconcile())
     fleet._members[1].device.counters["asked"] += 1
-    assert any("asked, but" in problem for problem in fleet.reconcile())
+    assert any("were asked for, but" in problem for problem in fleet.reconcile())
 
 
 @pytest.mark.parametrize("n_devices", [0, 301])

@@ -1,1 +1,1 @@
-"""Workers: requests in, answers of f0 out."""
+"""The answering side of the cloud: workers take requests from a broker and reply with the HPC's answers."""

@@ -1,11 +1,12 @@
-"""The HPC as your own Python function, ``MODULE:FUNCTION``, for a system that is no ONNX file.
+"""The HPC as a user's Python function, ``MODULE:FUNCTION``, for systems that are not ONNX files.
 
     # legacy.py, in the folder where the worker is started
     def answer(X, names):    # (n, n_features) float64, NaN for missing; the columns' names
-        return [...]         # (n, n_classes) probabilities, classes as the bundle has them; or n labels
+        return [...]         # (n, n_classes) probabilities, classes in the bundle's order; or n labels
 
-A bundle says what such an HPC is known by, what a request carries and which classes there are. The function is called
-on a thread of its own. What it does wrong, and whatever it raises, costs the requests of that batch their answer.
+A bundle gives the SHA-256 that identifies the HPC, the features that a request carries, and the classes. The worker
+calls the function on a thread of its own. If the function raises an exception, takes too long or returns something
+unusable, the requests of that batch are refused.
 """
 
 from __future__ import annotations
@@ -32,24 +33,26 @@ from .onnx_model import BASIS_POINTS, rounded
 __all__ = ["FunctionHpc", "function_for"]
 
 Array = NDArray[Any]
-LIMIT_S = 30.0  # of one call; devices wait 2 s unless told otherwise
+LIMIT_S = 30.0  # for one call; devices wait 2 s by default
 
 
 class FunctionHpc:
-    """A function that answers for the HPC of a bundle.
+    """A function in the place of a bundle's HPC.
 
     Parameters
     ----------
     name : ``MODULE:FUNCTION``
     program, manifest : of a bundle that forwards
+    limit_s : seconds that one call may take
 
     Attributes
     ----------
     sha256 : str
-        What the bundle knows its HPC by.
+        The HPC's identity in the bundle and in requests, in hex.
     dtypes, names : tuple of str
         Type and name of each reading in a request.
-    classes : tuple of label
+    classes : tuple of str, int or float
+        The label of each class index.
 
     Raises
     ------
@@ -59,7 +62,9 @@ class FunctionHpc:
 
     def __init__(self, name: str, program: Program, manifest: Manifest, *, limit_s: float = LIMIT_S) -> None:
         if not manifest.hpc:
-            raise InputError(f"the bundle {manifest.name!r} never forwards: there is nothing for {name} to answer")
+            raise InputError(
+                f"the bundle {manifest.name!r} never forwards, so {name} has nothing to answer; use another"
+            )
         self.sha256 = manifest.hpc
         self.names = tuple(manifest.features[f] for f in program.uplink.features)
         self.dtypes = tuple(program.features[f].dtype for f in program.uplink.features)
@@ -71,51 +76,55 @@ class FunctionHpc:
         self._call = TimedCall(lambda X: np.asarray(function(X, self.names)))
 
     def answer(self, rows: Sequence[Sequence[Reading]]) -> list[tuple[int, int]]:
-        """Class index and confidence in basis points of each row, all in one call.
+        """The class index and the confidence in basis points of each row, from one call of the function.
 
         Raises
         ------
         InputError
-            The function fails on these rows, takes too long, or says what it must not.
+            The function raises an exception, takes too long, or returns something unusable.
         """
         if not rows:
             return []
         nan = float("nan")
-        found = self._ask(np.array([[nan if x is None else x for x in row] for row in rows], dtype=np.float64))
-        return self._from_labels(found, len(rows)) if found.ndim == 1 else self._from_probabilities(found, len(rows))
+        X = np.array([[nan if x is None else x for x in row] for row in rows], dtype=np.float64)
+        output = self._ask(X)
+        return self._from_labels(output, len(rows)) if output.ndim == 1 else self._from_probabilities(output, len(rows))
 
     # ------------------------------------------------------------ parts
 
     def _ask(self, X: Array) -> Array:
         ticket = self._call.begin(X)
         if ticket is None:
-            raise self._wrong("has not come back from an earlier call")
+            raise self._wrong("has not returned from an earlier call")
         try:
-            found = ticket.result(monotonic() + self._limit_s)
+            output = ticket.result(monotonic() + self._limit_s)
         except SensorError as error:
             if error.__cause__ is None:
                 raise self._wrong(f"took more than {self._limit_s:g} s for {len(X)} rows") from error
             cause = error.__cause__
             raise self._wrong(f"fails on a batch of {len(X)}: {type(cause).__name__}: {one_line(cause)}") from cause
-        assert isinstance(found, np.ndarray)
-        return found
+        assert isinstance(output, np.ndarray)
+        return output
 
     def _from_labels(self, labels: Array, n: int) -> list[tuple[int, int]]:
-        """Labels are sure of themselves, as a table of ones and zeros is."""
+        """Answers from labels, each with full confidence."""
         if labels.shape != (n,):
-            raise self._wrong(f"gives {len(labels)} labels for {n} rows")
+            raise self._wrong(f"returns {len(labels)} labels for {n} rows")
         try:
             return [(self._number[label], BASIS_POINTS) for label in labels.tolist()]
         except (KeyError, TypeError) as error:
-            known = ", ".join(map(repr, self.classes[:8]))
-            raise self._wrong(f"gives a label that is no class: {one_line(error)}; classes are {known}") from error
+            classes = ", ".join(map(repr, self.classes[:8]))
+            raise self._wrong(
+                f"returns a label that is not a class: {one_line(error)}; classes are {classes}"
+            ) from error
 
     def _from_probabilities(self, p: Array, n: int) -> list[tuple[int, int]]:
-        wanted = (n, len(self.classes))
-        if p.shape != wanted or p.dtype.kind not in "fiub":
-            raise self._wrong(f"gives {p.dtype} of shape {p.shape}, probabilities of shape {wanted} are expected")
-        if not ((p >= 0) & (p <= 1)).all():  # NaN is not in between
-            raise self._wrong("gives probabilities that are not from 0 to 1")
+        """Answers from probabilities of shape (n, n_classes): the most likely class of each row."""
+        expected = (n, len(self.classes))
+        if p.shape != expected or p.dtype.kind not in "fiub":
+            raise self._wrong(f"returns {p.dtype} of shape {p.shape}, probabilities of shape {expected} are expected")
+        if not ((p >= 0) & (p <= 1)).all():  # refuses NaN too
+            raise self._wrong("returns probabilities that are not from 0 to 1")
         best = p.argmax(axis=1)
         return rounded(best, p[np.arange(n), best])
 
@@ -124,15 +133,20 @@ class FunctionHpc:
 
 
 def function_for(name: str, bundle: str | Path) -> FunctionHpc:
-    """The function that answers for the HPC of this bundle.
+    """The function of this name in the place of a bundle's HPC.
+
+    Parameters
+    ----------
+    name : ``MODULE:FUNCTION``
+    bundle : path of the ``.hcb`` file
 
     Raises
     ------
     InputError
         There is no such function, the bundle cannot be read, or it never forwards.
     BundleError
-        The file is damaged or no bundle.
+        The file is damaged or is not a bundle.
     """
-    read = unpack_bundle(read_bundle_bytes(bundle))
-    verify(read.program)
-    return FunctionHpc(name, read.program, Manifest.from_json(read.manifest, read.program))
+    contents = unpack_bundle(read_bundle_bytes(bundle))
+    verify(contents.program)
+    return FunctionHpc(name, contents.program, Manifest.from_json(contents.manifest, contents.program))

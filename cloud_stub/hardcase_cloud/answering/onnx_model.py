@@ -1,8 +1,9 @@
-"""The HPC: the high prediction cost model that answers forwarded cases, as an ONNX file run by onnxruntime.
+"""The HPC as an ONNX file: onnxruntime runs the high-cost model that answers forwarded cases.
 
-The file says how a request is laid out: its metadata ``hardcase.dtypes`` ("f32,f32,i32") and ``hardcase.classes``
-("4"). It has one input, (n, n_features) float32 or float64 with NaN for missing, and two outputs, ``label``
-(n,) int64 class index and ``probabilities`` (n, n_classes).
+The file's metadata describe a request: ``hardcase.dtypes``, such as "f32,f32,i32", gives the types of its readings, and
+``hardcase.classes``, such as "4", the number of classes. The model has one input of shape (n, n_features), float32 or
+float64 with NaN for missing, and two outputs: ``label`` of shape (n,), int64 class indices, and ``probabilities`` of
+shape (n, n_classes).
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ BASIS_POINTS = 10_000
 
 
 class Hpc:
-    """A loaded model.
+    """A loaded ONNX model.
 
     Parameters
     ----------
     path : path of the ONNX file
     threads : int
-        Threads that one batch may use; more pay only for very large models.
+        Threads that one batch may use; more than one is faster only for very large models.
 
     Attributes
     ----------
     sha256 : str
-        Of the file's bytes, in hex: the model's name in bundles and requests.
+        SHA-256 of the file's bytes, in hex: the model's identity in bundles and requests.
     dtypes : tuple of str
         Type of each reading in a request, in the order of the model's features.
     n_classes : int
@@ -46,7 +47,7 @@ class Hpc:
     Raises
     ------
     InputError
-        The file cannot be read, is no ONNX model, or not one that hardcase exported.
+        The file cannot be read, is not an ONNX model, or lacks the metadata, input or outputs described above.
     """
 
     def __init__(self, path: str | Path, *, threads: int = 1) -> None:
@@ -59,12 +60,12 @@ class Hpc:
         self._check_outputs()
 
     def answer(self, rows: Sequence[Sequence[Reading]]) -> list[tuple[int, int]]:
-        """Class index and confidence in basis points of each row, all in one run.
+        """The class index and the confidence in basis points of each row, from one run of the model.
 
         Raises
         ------
         InputError
-            The model fails on these rows, or says what it must not.
+            The model fails on these rows, or returns other shapes or classes than declared.
         """
         if not rows:
             return []
@@ -81,15 +82,17 @@ class Hpc:
         labels, probabilities = np.asarray(labels), np.asarray(probabilities)
         if labels.shape != (n,) or probabilities.shape != (n, self.n_classes):
             raise InputError(
-                f"HPC {self.path.name} gives labels {labels.shape} and probabilities {probabilities.shape} for {n} "
+                f"HPC {self.path.name} returns labels {labels.shape} and probabilities {probabilities.shape} for {n} "
                 f"rows of {self.n_classes} classes; export it again"
             )
         if labels.min() < 0 or labels.max() >= self.n_classes:
-            raise InputError(f"HPC {self.path.name} gives a label outside its {self.n_classes} classes")
+            raise InputError(
+                f"HPC {self.path.name} returns a label outside its {self.n_classes} classes; export it again"
+            )
         chosen = np.nan_to_num(probabilities[np.arange(n), labels].astype(np.float64), nan=0.0)
         return rounded(labels, np.clip(chosen, 0.0, 1.0))
 
-    # ------------------------------------------------------------ what the file says
+    # ------------------------------------------------------------ checks of the file
 
     def _metadata(self) -> tuple[tuple[str, ...], int]:
         meta = self._session.get_modelmeta().custom_metadata_map
@@ -97,12 +100,12 @@ class Hpc:
         classes = meta.get("hardcase.classes", "")
         if not set(dtypes) <= set(DTYPES) or not 1 <= len(dtypes) <= MAX_FEATURES:
             raise InputError(
-                f"{self.path} does not say the types of its readings (hardcase.dtypes); use an hpc.onnx that "
+                f"{self.path} does not declare the types of its readings (hardcase.dtypes); use an hpc.onnx that "
                 "hardcase train wrote"
             )
         if not (classes.isascii() and classes.isdigit() and len(classes) < 8 and 2 <= int(classes) <= MAX_CLASSES):
             raise InputError(
-                f"{self.path} does not say how many classes it has (hardcase.classes); use an hpc.onnx that "
+                f"{self.path} does not declare its number of classes (hardcase.classes); use an hpc.onnx that "
                 "hardcase train wrote"
             )
         return dtypes, int(classes)
@@ -111,18 +114,20 @@ class Hpc:
         inputs = self._session.get_inputs()
         n = len(self.dtypes)
         if len(inputs) != 1 or inputs[0].type not in INPUT_TYPES or len(inputs[0].shape) != 2:
-            raise InputError(f"{self.path} has other inputs than one table of numbers; use an hpc.onnx of hardcase")
+            raise InputError(
+                f"{self.path} has other inputs than one table of floats; use an hpc.onnx that hardcase train wrote"
+            )
         width = inputs[0].shape[1]
         if isinstance(width, int) and width != n:
             raise InputError(f"{self.path} takes {width} features, its hardcase.dtypes name {n}; export it again")
         return inputs[0].name, INPUT_TYPES[inputs[0].type]
 
     def _check_outputs(self) -> None:
-        found = {o.name for o in self._session.get_outputs()}
-        if not {"label", "probabilities"} <= found:
+        outputs = {o.name for o in self._session.get_outputs()}
+        if not {"label", "probabilities"} <= outputs:
             raise InputError(
-                f"{self.path} gives {', '.join(sorted(found))}; label and probabilities are expected: use an "
-                "hpc.onnx that hardcase train wrote"
+                f"{self.path} has the outputs {', '.join(sorted(outputs))}, label and probabilities are expected; use "
+                "an hpc.onnx that hardcase train wrote"
             )
 
 
@@ -150,9 +155,9 @@ def _open(data: bytes, path: Path, threads: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # only what is fatal: errors come as exceptions
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting must not burn a core
+    options.log_severity_level = 4  # fatal messages only, because errors are raised as exceptions
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads must not use a core
     try:
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has no common base for its own errors
-        raise InputError(f"{path} is not an ONNX model that can be run here: {one_line(error)}") from error
+        raise InputError(f"{path} is not an ONNX model that onnxruntime can run: {one_line(error)}") from error

@@ -1,12 +1,13 @@
-"""The service: requests in, replies out, without a network or a clock (as h11 does for HTTP).
+"""The service: turns requests into replies in batches, without network or clock, in the way h11 treats HTTP.
 
-    service.receive(topic, payload, now)   a request joins the queue, or is counted and dropped, or, if it has been
-                                           answered before, its reply comes back at once
-    service.due(now)                       seconds until a batch should run; None while nothing waits
-    service.run(now)                       answers one batch; returns the replies to send
+    service.receive(topic, payload, now)   queues a request, or counts and drops it; if it repeats an answered request,
+                                           returns the reply to send
+    service.due(now)                       seconds until a batch should run; None if the queue is empty
+    service.run(now)                       answers one batch and returns the replies to send
 
-What it promises, whatever it is fed: it never raises; one (device, id) has one answer, however often it is asked; it
-answers nobody but the device that the request's topic names, and nothing after its deadline; its memory is bounded.
+Whatever it receives, the service never raises an exception; it answers a repeated (device, id) with the remembered
+reply; it replies only to the device that the request's topic names, and never after the request's deadline; its memory
+is bounded.
 """
 
 from __future__ import annotations
@@ -25,60 +26,60 @@ __all__ = ["Answerer", "Counters", "Outgoing", "Service", "ServiceConfig"]
 
 log = logging.getLogger(__name__)
 
-MAX_CORRELATION_BYTES = 256  # MQTT 5 allows 65,535; a device of ours sends 16
+MAX_CORRELATION_BYTES = 256  # MQTT 5 allows 65,535; hardcase's devices send 16
 
 Key = tuple[str, bytes]  # device, request id
 
 
 class Answerer(Protocol):
-    """What the service needs of a model; ``onnx_model.Hpc`` is one."""
+    """What the service needs of a model; ``onnx_model.Hpc`` and ``function.FunctionHpc`` implement it."""
 
     sha256: str
     dtypes: tuple[str, ...]
 
     def answer(self, rows: Sequence[Sequence[Reading]]) -> list[tuple[int, int]]:
-        """Class index and confidence (basis points) per row; ``InputError`` if there is none."""
+        """The class index and the confidence in basis points of each row; raises InputError if it has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceConfig:
-    """Every knob of the service. Units are in the names."""
+    """Every setting of the service, with its unit in its name."""
 
     max_batch: int = 32  # rows in one run of the model
-    linger_ms: float = 2.0  # how long the first of a batch waits for company
-    max_waiting: int = 4096  # requests queued; more are dropped, their devices ask again
-    max_waiting_per_device: int = 64  # one device cannot fill the queue for all
-    max_remembered: int = 16_384  # replies kept for devices that ask again
+    linger_ms: float = 2.0  # how long the first request of a batch waits for others
+    max_waiting: int = 4096  # queued requests; further ones are dropped, and their devices send them again
+    max_waiting_per_device: int = 64  # keeps one device from filling the queue
+    max_remembered: int = 16_384  # replies remembered for requests that are sent again
 
 
 @dataclass(slots=True)
 class Counters:
     """What has happened to requests since the start."""
 
-    received: int = 0
-    served: int = 0  # answered, first time
-    refused: int = 0  # answered with REFUSED: the HPC could not
-    repeated: int = 0  # asked again: the remembered reply, or still waiting
-    expired: int = 0  # deadline passed while waiting
-    overloaded: int = 0  # queue full
-    malformed: int = 0
-    oversized: int = 0
-    other_hpc: int = 0
-    batches: int = 0
+    received: int = 0  # messages of any kind
+    served: int = 0  # answered for the first time
+    refused: int = 0  # answered with REFUSED, because the HPC failed
+    repeated: int = 0  # sent again: answered from memory, or still in the queue
+    expired: int = 0  # dropped: the deadline passed in the queue
+    overloaded: int = 0  # dropped: the queue was full
+    malformed: int = 0  # dropped: not a request
+    oversized: int = 0  # dropped: too long
+    other_hpc: int = 0  # dropped: for another model
+    batches: int = 0  # runs of the model, without those that isolate a failing row
 
     def as_dict(self) -> dict[str, int]:
-        """Plain JSON values."""
+        """The counters as plain JSON values."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A reply to send. ``expires_s``: after that the device no longer waits."""
+    """A reply to send."""
 
     device: str
     payload: bytes
-    expires_s: float
-    correlation: bytes
+    expires_s: float  # seconds from now after which the device no longer waits
+    correlation: bytes  # MQTT 5 correlation data of the request
 
 
 @dataclass(slots=True)
@@ -89,7 +90,36 @@ class _Waiting:
 
 
 class Service:
-    """Answers the requests of any number of devices with one HPC."""
+    """Answers the requests of any number of devices with one HPC.
+
+    Parameters
+    ----------
+    hpc : Answerer
+    config : ServiceConfig or None
+
+    Attributes
+    ----------
+    config : ServiceConfig
+    counters : Counters
+
+    Examples
+    --------
+    >>> from hardcase_edge.link.wire import Request, pack_request, request_topic
+    >>> class Thermostat:
+    ...     sha256, dtypes = "ab" * 32, ("f32",)
+    ...
+    ...     def answer(self, rows):
+    ...         return [(int(degrees > 20), 9_000) for (degrees,) in rows]
+    >>> service = Service(Thermostat())
+    >>> request = Request(id=bytes(16), hpc=bytes.fromhex("ab" * 32), deadline_ms=2_000, readings=(21.5,))
+    >>> service.receive(request_topic("pump-7"), pack_request(request, ["f32"]), now=0.0)
+    >>> service.due(now=0.0)
+    0.002
+    >>> [(reply.device, reply.expires_s) for reply in service.run(now=0.5)]
+    [('pump-7', 1.5)]
+    >>> service.counters.served
+    1
+    """
 
     def __init__(self, hpc: Answerer, config: ServiceConfig | None = None) -> None:
         self.config = config or ServiceConfig()
@@ -102,14 +132,15 @@ class Service:
         self._first_at = 0.0
 
     def receive(self, topic: str, payload: bytes, now: float, correlation: bytes = b"") -> Outgoing | None:
-        """Take one message; a reply only if it repeats what has been answered.
+        """Take one message; returns a reply if the message repeats an answered request, otherwise None.
 
         Parameters
         ----------
+        topic, payload : of the message
         now : float, seconds
-            When it was received, on the clock that ``due`` and ``run`` are asked by.
+            When the message arrived, on the same clock as in ``due`` and ``run``.
         correlation : bytes
-            MQTT 5 correlation data, echoed.
+            The message's MQTT 5 correlation data, which the reply repeats.
         """
         self.counters.received += 1
         try:
@@ -124,12 +155,12 @@ class Service:
         return self._admit((device, request.id), _Waiting(request.readings, now + left_s, correlation), left_s, now)
 
     def drop(self, reason: str, detail: str) -> None:
-        """Count a message that is not answered, under one of the counters' names."""
+        """Count a message that is not answered; ``reason`` is the name of a counter."""
         setattr(self.counters, reason, getattr(self.counters, reason) + 1)
         log.debug("dropped (%s): %s", reason, detail)
 
     def due(self, now: float) -> float | None:
-        """Seconds until ``run`` should be called, at least 0; None while nothing waits."""
+        """Seconds until ``run`` should be called, at least 0; None if the queue is empty."""
         if not self._waiting:
             return None
         if len(self._waiting) >= self.config.max_batch:
@@ -137,9 +168,9 @@ class Service:
         return max(0.0, self._first_at + self.config.linger_ms / 1000 - now)
 
     def run(self, now: float) -> list[Outgoing]:
-        """Answer up to ``max_batch`` of those that have waited longest."""
+        """Answer the requests that have waited longest, at most ``max_batch``; returns their replies."""
         batch = self._take_batch(now)
-        self._first_at = now  # those left over linger anew, unless they are a full batch already
+        self._first_at = now  # the requests left over linger again, unless they are a full batch already
         if not batch:
             return []
         self.counters.batches += 1
@@ -149,6 +180,7 @@ class Service:
     # ------------------------------------------------------------ parts
 
     def _admit(self, key: Key, waiting: _Waiting, left_s: float, now: float) -> Outgoing | None:
+        """Queue a valid request, unless it is answered or queued already or the queue is full."""
         device = key[0]
         remembered = self._replies.get(key)
         if remembered is not None:
@@ -157,9 +189,9 @@ class Service:
             return Outgoing(device, remembered, left_s, waiting.correlation)
         if key in self._waiting:
             self.counters.repeated += 1
-            old = self._waiting[key]
-            old.deadline = max(old.deadline, waiting.deadline)
-            old.correlation = waiting.correlation
+            queued = self._waiting[key]
+            queued.deadline = max(queued.deadline, waiting.deadline)
+            queued.correlation = waiting.correlation
         elif (
             len(self._waiting) >= self.config.max_waiting
             or self._per_device[device] >= self.config.max_waiting_per_device
@@ -173,6 +205,7 @@ class Service:
         return None
 
     def _take_batch(self, now: float) -> list[tuple[Key, _Waiting]]:
+        """Remove the oldest requests from the queue, dropping those whose deadline has passed."""
         batch: list[tuple[Key, _Waiting]] = []
         while self._waiting and len(batch) < self.config.max_batch:
             key, waiting = self._waiting.popitem(last=False)
@@ -186,7 +219,7 @@ class Service:
         return batch
 
     def _answer(self, rows: list[tuple[Reading, ...]]) -> list[tuple[int, int] | None]:
-        """Answers per row; None where the HPC has none. One bad row must not cost its neighbours their answer."""
+        """An answer per row, None if the HPC has none. If a batch fails, each of its rows is answered separately."""
         try:
             return list(self._hpc.answer(rows))
         except InputError as error:
@@ -194,6 +227,7 @@ class Service:
             return [None] if len(rows) == 1 else [self._answer([row])[0] for row in rows]
 
     def _reply(self, key: Key, waiting: _Waiting, answer: tuple[int, int] | None, now: float) -> Outgoing:
+        """Pack a reply and remember it for requests that are sent again."""
         device, id_ = key
         if answer is None:
             self.counters.refused += 1

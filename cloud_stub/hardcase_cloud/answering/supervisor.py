@@ -1,8 +1,9 @@
-"""Keeps worker processes running: starts them, starts them again when they die, with growing pauses, stops them.
+"""Keeps a worker process running: starts it, restarts it with growing pauses when it dies, and stops it.
 
-A worker says that it is ready by one JSON line on its standard output, ``{"event": "ready", ...}``; every event of
-every worker is passed on. What it says on standard error goes where ours goes. Its standard input is a pipe that
-closes when we are gone, however that came, so that it can end too; signals of our terminal do not reach it.
+A worker reports that it is ready by one JSON line on its standard output, ``{"event": "ready", ...}``. The supervisor
+passes every event of every worker on. The worker shares the supervisor's standard error. Its standard input is a pipe
+that closes when the supervisor's process ends, for whatever reason, so that the worker can end too. Signals of the
+supervisor's terminal do not reach it.
 """
 
 from __future__ import annotations
@@ -24,25 +25,30 @@ log = logging.getLogger(__name__)
 
 Event = dict[str, Any]
 
-READY_S = 60.0  # a large model takes its time to load
+READY_S = 60.0  # for the worker to become ready; a large model takes long to load
 POLL_S = 0.02
 STOP_S = 10.0  # a worker that has not ended by then is killed
-FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0
-STABLE_S = 10.0  # who lived this long is started again after the first pause
-MAX_LINE = 65_536
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0  # before a restart; the pause doubles from the first to the last
+STABLE_S = 10.0  # a worker that has run this long is restarted after the first pause
+MAX_LINE = 65_536  # bytes of an event
 
 
 class Supervisor:
-    """One worker process at a time.
+    """Runs one worker process at a time.
 
     Parameters
     ----------
     command : sequence of str
+        The worker's command line.
     environment : mapping
-        The worker's.
-    on_event : callable
-        Called with each event, from a thread: the worker's own, and ``{"event": "worker-died", "status",
-        "again_in_s"}``.
+        The worker's environment.
+    on_event : function of an event
+        Called on the supervisor's thread with each event of the worker, and with ``{"event": "worker-died", "status":
+        ..., "again_in_s": ...}`` when it has died.
+
+    Attributes
+    ----------
+    restarts : int
     """
 
     def __init__(
@@ -63,32 +69,32 @@ class Supervisor:
 
     @property
     def pid(self) -> int:
-        """Of the worker that runs now, 0 if none does."""
+        """The process id of the running worker; 0 if none is running."""
         process = self._process
         return process.pid if process is not None and process.poll() is None else 0
 
     def start(self, is_cancelled: Callable[[], bool] = lambda: False) -> None:
-        """Start the worker; returns when it is ready, or as soon as that is no longer wanted.
+        """Start the worker; returns when it is ready, or soon after ``is_cancelled`` returns True.
 
         Raises
         ------
         LinkError
-            It ended before it was ready (it has said why on standard error), or took too long.
+            The worker ended before it was ready, after writing the reason to standard error, or it took too long.
         """
         self._thread.start()
         until = time.monotonic() + READY_S
         while not self._ready.is_set() and time.monotonic() < until:
-            if is_cancelled():  # asked, not told: a signal handler must not touch what we wait on
+            if is_cancelled():  # polled, because a signal handler must not touch the event that this loop waits for
                 return
             time.sleep(POLL_S)
         if not self._ready.is_set():
             self.stop()
-            raise LinkError(f"the worker was not ready within {READY_S:g} s; see what it says above")
+            raise LinkError(f"the worker was not ready within {READY_S:g} s; see its output above")
         if self._ended.is_set():
-            raise LinkError("the worker could not start; its own line above says why")
+            raise LinkError("the worker could not start; see its error message above")
 
     def stop(self) -> None:
-        """Let the worker finish what it has, and end it; safe to call twice."""
+        """Let the worker finish its requests and end; safe to call twice."""
         self._stop.set()
         process = self._process
         if process is not None and process.poll() is None:
@@ -109,7 +115,7 @@ class Supervisor:
             status = self._run()
             if self._stop.is_set():
                 return
-            if not self._ready.is_set():  # never worked: starting it again would not help
+            if not self._ready.is_set():  # it was never ready, so a restart would not help
                 self._ended.set()
                 self._ready.set()
                 return
@@ -121,7 +127,7 @@ class Supervisor:
             self.restarts += 1
 
     def _run(self) -> int:
-        """One worker's life; its exit status."""
+        """Run one worker to its end; returns its exit status."""
         self._process = process = subprocess.Popen(
             self._command,
             env=self._environment,
@@ -129,22 +135,22 @@ class Supervisor:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        if self._stop.is_set():  # stopped meanwhile: nobody else will
+        if self._stop.is_set():  # stop was called before the process existed, so it could not terminate it
             process.terminate()
         assert process.stdout is not None
         assert process.stdin is not None
         with process.stdin, process.stdout as lines:
             while line := lines.readline(MAX_LINE):
-                self._hear(line)
+                self._pass_on(line)
         return process.wait()
 
-    def _hear(self, line: bytes) -> None:
+    def _pass_on(self, line: bytes) -> None:
         try:
             event = json.loads(line)
         except ValueError:
             event = None
         if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-            log.warning("the worker says %r", line[:200])
+            log.warning("the worker wrote %r, which is not an event", line[:200])
             return
         if event["event"] == "ready":
             self._ready.set()

@@ -1,7 +1,8 @@
-"""The worker: takes requests from a broker, has the service answer them, sends the replies.
+"""The worker: takes requests from a broker, lets the service answer them, and sends the replies.
 
-The connection's thread only puts messages into a bounded inbox; one loop of ours does the rest, so that no lock is
-needed. On MQTT 5 the workers of one HPC share a subscription and so the work; on 3.1.1 there can be only one.
+The connection's thread only puts messages into a bounded inbox, and the loop of ``run`` does everything else on its
+caller's thread, so no lock is needed. On MQTT 5, the workers of one HPC share a subscription and thereby the work; on
+3.1.1 there can be only one worker.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ __all__ = ["Worker", "default_group"]
 
 log = logging.getLogger(__name__)
 
-MAX_PACKET_BYTES = 1024 * 1024  # what is longer an MQTT 5 broker keeps to itself; on 3.1.1 it costs the connection
+MAX_PACKET_BYTES = 1024 * 1024  # an MQTT 5 broker withholds longer messages; on 3.1.1 they end the connection
 MAX_INBOX = 1024  # messages, normally under 1 KB each
-START_S = 15.0  # for the first connection
-POLL_S = 0.2  # how soon a stop is seen
-LAST_CALL_S = 0.3  # what the broker still sends after we have unsubscribed
-FLUSH_S = 3.0  # for the last reply to be acknowledged
-FULL_PAUSE_S = 0.002  # while as many replies are on their way as may be
+START_S = 15.0  # how long to wait for the first connection
+POLL_S = 0.2  # how often the loop looks whether to stop
+LAST_CALL_S = 0.3  # how long to take messages that the broker still sends after the unsubscription
+FLUSH_S = 3.0  # how long to wait for the last reply's acknowledgement
+FULL_PAUSE_S = 0.002  # pause while the connection has as many unacknowledged replies as it may
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,34 +43,45 @@ class _Incoming:
 
 
 def default_group(sha256: str) -> str:
-    """Workers of one HPC are one group: the first 16 digits of its SHA-256."""
+    """The name of the group that the workers of one HPC share: the first 16 digits of its SHA-256.
+
+    >>> default_group("ba7816bf8f01cfea414140de5dae2223")
+    'ba7816bf8f01cfea'
+    """
     return sha256[:16]
 
 
 class Worker:
-    """One worker process's work.
+    """Serves one HPC's requests from one broker.
 
     Parameters
     ----------
     service : Service
     address : Address
-        The broker.
+        The broker's address.
     group : str
         Name of the shared subscription.
-    clock : function that gives monotonic seconds
+    clock : function that returns monotonic seconds
+
+    Attributes
+    ----------
+    unsent : int
+        Replies that could not be sent; their devices ask again and get the same replies.
+    lost : int
+        Messages dropped because the inbox was full.
     """
 
     def __init__(
         self, service: Service, address: Address, group: str, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.service = service
-        self.unsent = 0  # replies that found no broker; their devices ask again and get the same
-        self.lost = 0  # messages that found the inbox full
+        self.unsent = 0
+        self.lost = 0
         self._clock = clock
         self._address = address
         self._inbox: queue.Queue[_Incoming] = queue.Queue(MAX_INBOX)
         self._stop = threading.Event()
-        plain = request_topic("+")
+        all_requests = request_topic("+")
         self._connection = Connection(
             ConnectionConfig(
                 address=address,
@@ -77,31 +89,31 @@ class Worker:
                 max_packet_bytes=MAX_PACKET_BYTES,
                 max_in_flight=256,
             ),
-            subscribe=plain,  # never shared on 3.1.1: amqtt grants that and delivers nothing
-            subscribe_v5=f"$share/{group}/{plain}",
+            subscribe=all_requests,  # not shared on 3.1.1: amqtt would grant that and deliver nothing
+            subscribe_v5=f"$share/{group}/{all_requests}",
             on_message=self._take,
         )
 
     @property
     def protocol(self) -> str:
-        """The protocol that the broker speaks: "5" or "3.1.1"."""
+        """The MQTT version in use: "5" or "3.1.1"."""
         return "5" if self._connection.protocol == 5 else "3.1.1"
 
     def start(self) -> None:
-        """Connect and subscribe; from then on the connection is kept up for ever.
+        """Connect and subscribe; from then on the connection's thread reconnects whenever the connection breaks.
 
         Raises
         ------
         LinkError
-            No broker can be reached, or it refuses us or our subscription.
+            The broker cannot be reached, or it refuses the connection or the subscription.
         """
         if not self._connection.start(START_S):
             trouble = self._connection.trouble or f"no answer in {START_S:g} s"
             self._connection.stop()
-            raise LinkError(f"broker {self._address.url}: {trouble}; start it, or correct its URL or our credentials")
+            raise LinkError(f"broker {self._address.url}: {trouble}; start it, or correct its URL or the credentials")
 
     def run(self, count: int | None = None) -> None:
-        """Serve until ``stop``, or until ``count`` requests have been answered; then finish what waits and close."""
+        """Serve until ``stop``, or until ``count`` requests are answered; then answer what is queued and close."""
         while not self._stop.is_set() and not self._has_served(count):
             self._step()
         self._close()
@@ -120,7 +132,7 @@ class Worker:
         return count is not None and self.service.counters.served + self.service.counters.refused >= count
 
     def _step(self) -> None:
-        """Wait for a message or for a batch to fall due, then do what can be done."""
+        """Wait for a message or until a batch is due, take what else has arrived, and run the batch if it is due."""
         due = self.service.due(self._clock())
         self._receive(POLL_S if due is None else min(due, POLL_S))
         for _ in range(self.service.config.max_batch - 1):
@@ -130,7 +142,7 @@ class Worker:
             self._run_batch()
 
     def _receive(self, wait_s: float) -> bool:
-        """Hand one message to the service; False if none came in this time."""
+        """Pass one message to the service; False if none arrived in this time."""
         try:
             incoming = self._inbox.get(timeout=wait_s) if wait_s > 0 else self._inbox.get_nowait()
         except queue.Empty:
@@ -159,7 +171,7 @@ class Worker:
             time.sleep(FULL_PAUSE_S)
 
     def _close(self) -> None:
-        """Take no more, answer what is here, wait for the broker to have it, go."""
+        """Unsubscribe, answer all that has arrived, wait for the last acknowledgement, and disconnect."""
         self._connection.unsubscribe()
         until = self._clock() + LAST_CALL_S
         while self._receive(max(0.0, until - self._clock())):
@@ -170,7 +182,7 @@ class Worker:
         self._connection.stop()
 
     def _take(self, message: Message) -> None:
-        """On the connection's thread."""
+        """Put a message into the inbox; runs on the connection's thread."""
         try:
             self._inbox.put_nowait(_Incoming(message, self._clock()))
         except queue.Full:

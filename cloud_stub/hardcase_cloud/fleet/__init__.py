@@ -1,1 +1,1 @@
-"""Many simulated devices."""
+"""A simulated fleet: many devices that decide at once over a real broker."""

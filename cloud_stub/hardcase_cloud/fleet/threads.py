@@ -1,10 +1,11 @@
-"""A simulated fleet: many real devices (session, loop, link) in one process, replaying given rows over a real broker.
+"""A simulated fleet in one process: device loops on threads, which replay rows of a table over a real broker.
 
     fleet = Fleet(load_bundle("model.hcb"), X, "mqtt://127.0.0.1:1883", n_devices=20)
     outcomes = fleet.run()
     assert not fleet.reconcile()
 
-Only the sensors are simulated: row i is item i, decided once, by device i mod n_devices.
+Sessions, loops and links are those of a real device; only the sensors are simulated. Row i is item i, and device
+i mod n_devices decides it, once.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL
 
 __all__ = ["Fleet", "Outcome", "RowBank"]
 
-MAX_DEVICES = 300  # a device has two threads and a socket; beyond this, use more processes
-CONNECT_S = 10.0
-JOIN_S = 5.0
+MAX_DEVICES = 300  # a device has two threads and a socket; run more devices in several processes
+CONNECT_S = 10.0  # how long ``start`` waits for all devices to connect
+JOIN_S = 5.0  # how long ``stop`` waits for each device's thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +40,26 @@ class Outcome:
     """One decision of one device."""
 
     device: str
-    item: int  # row
+    item: int  # number of the row
     route: str
     label: Label
-    confidence: float
+    confidence: float  # 0 to 1
     cost: float  # in the bundle's unit
-    sensors: tuple[str, ...]
-    began: float  # time.monotonic(), seconds
+    sensors: tuple[str, ...]  # names of the sensors bought
+    began: float  # time.monotonic() at its beginning, seconds
     latency_ms: float
-    uplink_bytes: int  # payloads of its requests, those sent again included
+    uplink_bytes: int  # payloads of its requests, repeated transmissions included
 
 
 class RowBank:
-    """Sensors that read rows of a table; NaN is missing, and the session says which sensors have failed by it.
+    """Simulated sensors that read rows of a table.
+
+    NaN is a missing reading; the session treats the sensor as failed if the feature must not be missing.
 
     Parameters
     ----------
-    sensors : the program's
-    rows : (row number, readings) of the items to come
+    sensors : sequence of Sensor, of the program
+    rows : iterator of (row number, readings), one per item
     """
 
     dead: frozenset[int] = frozenset()
@@ -69,7 +72,7 @@ class RowBank:
         self._row: Sequence[float] = ()
 
     def next_item(self) -> bool:
-        """Move on to the next row; False after the last."""
+        """Move on to the next row; False after the last row."""
         try:
             self.item, self._row = next(self._rows)
         except StopIteration:
@@ -77,7 +80,7 @@ class RowBank:
         return True
 
     def read(self, sensors: Sequence[int]) -> Mapping[int, Sequence[Reading] | None]:
-        """Readings of these sensors, from the present row."""
+        """The readings of these sensors in the current row."""
         return {s: self._read(self._sensors[s]) for s in sensors}
 
     def _read(self, sensor: Sensor) -> Sequence[Reading]:
@@ -95,10 +98,10 @@ class _Member:
     outcomes: list[Outcome] = field(default_factory=list)
 
     def run(self) -> None:
-        """Decide on every item; keep what came of it."""
-        sent = 0
+        """Decide on every item and append each outcome."""
+        bytes_before = 0
         for record in self.device.run():
-            now, total = time.monotonic(), self.link.counters["sent_bytes"]
+            now, bytes_sent = time.monotonic(), self.link.counters["sent_bytes"]
             self.outcomes.append(
                 Outcome(
                     device=self.name,
@@ -110,29 +113,34 @@ class _Member:
                     sensors=tuple(record["sensors"]),
                     began=now - record["latency_ms"] / 1000,
                     latency_ms=record["latency_ms"],
-                    uplink_bytes=total - sent,
+                    uplink_bytes=bytes_sent - bytes_before,
                 )
             )
-            sent = total
+            bytes_before = bytes_sent
 
 
 class Fleet:
-    """Devices that share the rows among them.
+    """A number of devices that share the rows of a table.
 
     Parameters
     ----------
     loaded : Loaded
-        The bundle that all run.
+        The bundle that all devices run.
     rows : ndarray of shape (n_items, n_features), float, NaN for missing
     url : str
-        The broker.
-    n_devices : int
+        The broker's URL.
+    n_devices : int, 1 to 300
     config : RuntimeConfig or None
-        Of every device; its interval paces them.
+        The settings of every device; its interval paces them.
     prefix : str
-        Device k is ``<prefix>-<k>``.
+        Device k is named ``<prefix>-<k>``.
     resend_every_s : float
-        See ``LinkConfig``.
+        As in ``LinkConfig``, seconds.
+
+    Raises
+    ------
+    InputError
+        The number of devices, the shape of the rows or the URL is unusable.
     """
 
     def __init__(
@@ -147,16 +155,17 @@ class Fleet:
         resend_every_s: float = 1.0,
     ) -> None:
         if not 1 <= n_devices <= MAX_DEVICES:
-            raise InputError(f"a fleet of {n_devices} devices was asked for; 1 to {MAX_DEVICES} fit one process")
+            raise InputError(f"a fleet of {n_devices} devices does not fit one process; use 1 to {MAX_DEVICES}")
         if rows.ndim != 2 or rows.shape[1] != len(loaded.machine.program.features):
-            raise InputError(f"rows of shape {rows.shape} do not fit {len(loaded.machine.program.features)} features")
+            n_features = len(loaded.machine.program.features)
+            raise InputError(f"rows of shape {rows.shape} do not fit {n_features} features; pass a column per feature")
         self._rows = rows
         links = [LinkConfig.to_broker(url, f"{prefix}-{k}", resend_every_s=resend_every_s) for k in range(n_devices)]
         self._members = [self._make(loaded, k, links, config or RuntimeConfig()) for k in range(n_devices)]
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Connect all devices and let them decide; those that cannot connect in time begin alone."""
+        """Connect all devices and start their loops; devices that cannot connect in time start offline."""
         for member in self._members:
             member.link.start()
         until = time.monotonic() + CONNECT_S
@@ -167,7 +176,7 @@ class Fleet:
             thread.start()
 
     def join(self, timeout_s: float = 600.0) -> list[Outcome]:
-        """Wait for every device to finish its items, then stop; all outcomes, in order of their beginning."""
+        """Wait for every device to finish its items and stop it; returns all outcomes in order of their beginning."""
         until = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
@@ -175,16 +184,16 @@ class Fleet:
         return self.outcomes()
 
     def run(self, timeout_s: float = 600.0) -> list[Outcome]:
-        """``start`` and ``join``."""
+        """Call ``start`` and ``join``; returns all outcomes."""
         self.start()
         return self.join(timeout_s)
 
     def connected(self) -> int:
-        """How many devices are connected now."""
+        """The number of devices that are connected now."""
         return sum(m.link.is_connected for m in self._members)
 
     def stop(self) -> None:
-        """End every device after the decision at hand, and disconnect it."""
+        """End every device after its current decision and disconnect it."""
         for member in self._members:
             member.device.stop()
         for thread in self._threads:
@@ -193,31 +202,31 @@ class Fleet:
             member.link.stop()
 
     def outcomes(self) -> list[Outcome]:
-        """What has been decided so far, in order of its beginning."""
+        """The outcomes so far, in order of their beginning."""
         return sorted((o for m in self._members for o in list(m.outcomes)), key=lambda o: o.began)
 
     def counters(self) -> Counter[str]:
-        """All devices' counters, added up: ``asked``, the routes, and those of the links."""
+        """The sums of all devices' counters: ``asked``, the routes, and the counters of the links."""
         return sum((m.device.counters + m.link.counters for m in self._members), Counter())
 
     def reconcile(self) -> list[str]:
-        """What does not add up, in words; nothing if every item was asked and decided exactly once."""
+        """Sentences on what does not add up; empty if every item was decided exactly once, by its device."""
         problems = []
-        counted, outcomes = self.counters(), self.outcomes()
-        said = Counter(o.route for o in outcomes)
-        if counted["asked"] != sum(counted[route] for route in (LOCAL, CLOUD, DEGRADED)):
-            problems.append(f"{counted['asked']} asked, but {dict(said)} decided")
+        counters, outcomes = self.counters(), self.outcomes()
+        routes = Counter(o.route for o in outcomes)
+        if counters["asked"] != sum(counters[route] for route in (LOCAL, CLOUD, DEGRADED)):
+            problems.append(f"{counters['asked']} decisions were asked for, but {dict(routes)} were made")
         problems += [
-            f"{said[route]} decisions say {route}, {counted[route]} were counted"
+            f"{routes[route]} outcomes have the route {route}, but {counters[route]} were counted"
             for route in (LOCAL, CLOUD, DEGRADED)
-            if said[route] != counted[route]
+            if routes[route] != counters[route]
         ]
-        times = Counter((o.device, o.item) for o in outcomes)
+        n_decisions = Counter((o.device, o.item) for o in outcomes)
         expected = {(self._members[k % len(self._members)].name, k) for k in range(len(self._rows))}
-        if missing := expected - set(times):
-            problems.append(f"{len(missing)} items were never decided, {min(missing)} among them")
-        if odd := [key for key, n in times.items() if n != 1 or key not in expected]:
-            problems.append(f"{len(odd)} items were decided twice or by another device, {min(odd)} among them")
+        if missing := expected - set(n_decisions):
+            problems.append(f"{len(missing)} items were never decided, for example {min(missing)}")
+        if wrong := [key for key, n in n_decisions.items() if n != 1 or key not in expected]:
+            problems.append(f"{len(wrong)} items were decided twice or by another device, for example {min(wrong)}")
         return problems
 
     def _make(self, loaded: Loaded, k: int, links: list[LinkConfig], config: RuntimeConfig) -> _Member:

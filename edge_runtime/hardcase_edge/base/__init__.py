@@ -1,1 +1,1 @@
-"""What every room stands on: records and files."""
+"""What every other room builds on: records, and files written whole or not at all."""

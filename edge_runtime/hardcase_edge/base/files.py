@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: written beside their place, flushed, then renamed into it."""
+"""Files written whole or not at all: to a temporary file in the same folder, flushed, then renamed."""
 
 from __future__ import annotations
 
@@ -13,18 +13,32 @@ __all__ = ["write_whole"]
 
 
 def write_whole(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Write a file so that a crash or a power cut leaves the old one or the new one, never a part.
+    """Write a file so that a crash or a power cut leaves the old file or the new one, never a part of either.
+
+    Parameters
+    ----------
+    path : where the file goes; its folder must exist
+    data : all bytes of the file
+    mode : the file's permission bits
 
     Raises
     ------
     InputError
         The folder cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_whole(f"{folder}/state.json", b"{}")
+    ...     Path(f"{folder}/state.json").read_bytes()
+    b'{}'
     """
     target = Path(path)
     temporary = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with os.fdopen(handle, "wb") as file:
+        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -35,12 +49,12 @@ def write_whole(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        raise InputError(f"{target} cannot be written: {error.strerror}; name a folder that can be") from error
+        raise InputError(f"{target} cannot be written: {error.strerror}; choose a writable folder") from error
 
 
 def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        os.fsync(descriptor)
     finally:
-        os.close(handle)
+        os.close(descriptor)

@@ -1,9 +1,19 @@
-"""Records: what a device needs of ``dataclasses``, which takes a fifth of its start and a tenth of its memory.
+"""Records: frozen dataclasses without importing ``dataclasses``, which costs a device start-up time and memory.
 
-``record`` takes ``dataclass``'s words and makes what ``dataclass(frozen=True, slots=True)`` would: values that compare,
-hash, print, copy and pickle by their fields. Where that one compiles functions for each class, these share theirs. To
-a type checker they are dataclasses, and to ``dataclasses.replace``, ``fields`` and ``asdict``, too: a class says its
-fields once somebody asks, which nobody does on a device.
+``dataclasses`` takes a fifth of a device's start and a tenth of its memory, because it compiles functions for each
+class; records share theirs. ``record`` takes the arguments of ``dataclass(frozen=True, slots=True)`` and makes an
+equivalent class: its values compare, hash, print, copy and pickle by their fields. Type checkers treat records as
+dataclasses, and so do ``dataclasses.replace``, ``fields`` and ``asdict``: a class builds its ``__dataclass_fields__``
+when one of them reads it, which never happens on a device.
+
+>>> @record(frozen=True, slots=True)
+... class Reading:
+...     sensor: str
+...     value: float = 0.0
+>>> Reading("TS1", 21.5)
+Reading(sensor='TS1', value=21.5)
+>>> Reading("TS1") == Reading("TS1", 0.0)
+True
 """
 
 from __future__ import annotations
@@ -18,11 +28,11 @@ _NONE: Any = object()
 
 
 class _Field:
-    """What is said of one field."""
+    """The settings of one field: its default, and whether ``repr`` shows it."""
 
     def __init__(self, *, default: Any = _NONE, default_factory: Any = None, repr: bool = True) -> None:
-        self.may_be_left_out = default is not _NONE or default_factory is not None
-        self.make = default_factory or (lambda: default)
+        self.has_default = default is not _NONE or default_factory is not None
+        self.make_default = default_factory or (lambda: default)
         self.is_shown = repr
 
 
@@ -45,35 +55,35 @@ class _Cached:
 
 
 class _Shape:
-    """All fields of one class, in order, and how to reach them."""
+    """All fields of one class in order, with the setters and the getter of their values."""
 
     def __init__(self, fields: dict[str, _Field], kw_only: bool) -> None:
         self.fields = fields
         self.names = tuple(fields)
         self.kw_only = kw_only
-        self.count = -1 if kw_only else len(fields)  # of values without a name, where they are all
-        self.puts: list[Callable[[object, object], None]] = []
+        self.count = -1 if kw_only else len(fields)  # positional values that make a whole record; -1: never
+        self.setters: list[Callable[[object, object], None]] = []
         self.values_of = attrgetter(*fields)
 
     def complete(self, cls: type, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-        """All values in order, from those given by place and by name, and the defaults."""
+        """All values in order: the positional ones, then those given by name, and defaults for the rest."""
         if len(values) > max(self.count, 0):
-            raise TypeError(f"{cls.__name__} takes {max(self.count, 0)} values without a name, not {len(values)}")
-        out = list(values)
+            raise TypeError(f"{cls.__name__} takes {max(self.count, 0)} positional values, {len(values)} were given")
+        complete = list(values)
         for name in self.names[len(values) :]:
             if name in named:
-                out.append(named.pop(name))
-            elif self.fields[name].may_be_left_out:
-                out.append(self.fields[name].make())
+                complete.append(named.pop(name))
+            elif self.fields[name].has_default:
+                complete.append(self.fields[name].make_default())
             else:
                 raise TypeError(f"{cls.__name__} needs a value for {name}")
         if named:
-            raise TypeError(f"{cls.__name__} has no field {next(iter(named))}, or has its value already")
-        return tuple(out)
+            raise TypeError(f"{cls.__name__} has no field {next(iter(named))}, or its value was given twice")
+        return tuple(complete)
 
 
 class _DataclassFields:
-    """A class's ``__dataclass_fields__``, made when it is first looked at."""
+    """Descriptor of a class's ``__dataclass_fields__``, which are built when they are first read."""
 
     def __init__(self, shape: _Shape) -> None:
         self._shape = shape
@@ -82,17 +92,17 @@ class _DataclassFields:
         import dataclasses
 
         fields: list[Any] = []
-        for name, said in self._shape.fields.items():
-            given: dict[str, Any] = {"default_factory": said.make} if said.may_be_left_out else {}
-            made = dataclasses.field(repr=said.is_shown, kw_only=self._shape.kw_only, **given)
-            fields.append((name, owner.__annotations__[name], made))
+        for name, settings in self._shape.fields.items():
+            default: dict[str, Any] = {"default_factory": settings.make_default} if settings.has_default else {}
+            dataclass_field = dataclasses.field(repr=settings.is_shown, kw_only=self._shape.kw_only, **default)
+            fields.append((name, owner.__annotations__[name], dataclass_field))
         twin: Any = dataclasses.make_dataclass(owner.__name__, fields)
         owner.__dataclass_fields__ = twin.__dataclass_fields__
         return twin.__dataclass_fields__
 
 
 class _Record:
-    """What all records do."""
+    """The base class of all records: comparison, hash, ``repr``, pickling, and no assignment."""
 
     __slots__ = ()
     _shape: _Shape
@@ -100,14 +110,14 @@ class _Record:
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
-        of = self._shape.values_of
-        return bool(of(self) == of(other))
+        values_of = self._shape.values_of
+        return bool(values_of(self) == values_of(other))
 
     def __hash__(self) -> int:
         return hash(self._shape.values_of(self))
 
     def __repr__(self) -> str:
-        shown = [name for name, said in self._shape.fields.items() if said.is_shown]
+        shown = [name for name, settings in self._shape.fields.items() if settings.is_shown]
         return f"{self.__class__.__qualname__}({', '.join([f'{name}={getattr(self, name)!r}' for name in shown])})"
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -120,18 +130,18 @@ class _Record:
         return [getattr(self, name) for name in self._shape.names]
 
     def __setstate__(self, state: list[Any]) -> None:
-        for put, value in zip(self._shape.puts, state, strict=True):
-            put(self, value)
+        for setter, value in zip(self._shape.setters, state, strict=True):
+            setter(self, value)
 
 
 def _init_of(shape: _Shape) -> Callable[..., None]:
-    count, puts = shape.count, shape.puts
+    count, setters = shape.count, shape.setters
 
     def init(self: Any, *values: Any, **named: Any) -> None:
         if named or len(values) != count:
             values = shape.complete(self.__class__, values, named)
-        for put, value in zip(puts, values):  # noqa: B905 - as many, and decisions are made of these
-            put(self, value)
+        for setter, value in zip(setters, values):  # noqa: B905 - lengths are equal, and every decision runs this
+            setter(self, value)
 
     return init
 
@@ -145,7 +155,7 @@ def _checked(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _record(*, frozen: bool, slots: bool, kw_only: bool = False) -> Callable[[type], type]:
-    assert (frozen, slots) == (True, True), "a record is both"
+    assert (frozen, slots) == (True, True), "a record is always frozen and has slots"
 
     def make(cls: type) -> type:
         body = {k: v for k, v in vars(cls).items() if k not in ("__dict__", "__weakref__")}
@@ -154,10 +164,10 @@ def _record(*, frozen: bool, slots: bool, kw_only: bool = False) -> Callable[[ty
         slots = shape.names + tuple([value.slot for value in body.values() if isinstance(value, _Cached)])
         body |= {"__qualname__": cls.__qualname__, "__slots__": slots, "_shape": shape}
         body |= {"__dataclass_fields__": _DataclassFields(shape), "__match_args__": () if kw_only else shape.names}
-        made: Any = type(cls.__name__, (_Record,), body)
-        shape.puts = [vars(made)[name].__set__ for name in shape.names]
-        made.__init__ = _checked(_init_of(shape)) if "__post_init__" in body else _init_of(shape)
-        return made  # type: ignore[no-any-return]
+        new_class: Any = type(cls.__name__, (_Record,), body)
+        shape.setters = [vars(new_class)[name].__set__ for name in shape.names]
+        new_class.__init__ = _checked(_init_of(shape)) if "__post_init__" in body else _init_of(shape)
+        return new_class  # type: ignore[no-any-return]
 
     return make
 

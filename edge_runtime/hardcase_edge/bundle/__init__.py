@@ -1,1 +1,1 @@
-"""Bundles: a program and all it needs in one file, loaded only when all of it is proved."""
+"""The bundle: a program and all it needs in one file, used only after every check has passed."""

@@ -1,8 +1,9 @@
-"""The bundle: a program and all it needs, in one safetensors file. docs/SPEC-bundle-v1.md defines every byte.
+"""The bundle file: program, manifest and golden cases as one safetensors file with a checksum.
 
-Layout: 8-byte length, JSON header, tensors widest first, and as the last tensor ``checksum``: the SHA-256 of every
-byte before it, so that a cut or a flipped byte is always seen. The JSON metadata holds the manifest. Reading is
-strict: anything that a writer of ours would not have written is refused, before it is used.
+docs/SPEC-bundle-v1.md defines every byte. In short: the header's length in 8 bytes, the header in JSON, the tensors
+with the widest type first, and ``checksum`` as the last tensor. The checksum is the SHA-256 of every byte before it,
+so a reader always notices a truncated file or a flipped byte. The header's metadata holds the manifest. Reading is
+strict: a reader refuses everything that ``pack_bundle`` would not have written, before it uses any of it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _ENTRY = {"dtype", "shape", "data_offsets"}
 
 @record(frozen=True, slots=True)
 class Bundle:
-    """A bundle in memory. ``sha256`` names its bytes; ``is_draft``: floats inside, not for a device."""
+    """A bundle in memory. ``sha256`` identifies its bytes; a draft holds floats and does not run on a device."""
 
     manifest: dict[str, Any]
     program: Program
@@ -50,12 +51,14 @@ class Bundle:
 
 
 def pack_bundle(bundle: Bundle) -> bytes:
-    """The file's bytes; the same bundle always gives the same bytes.
+    """The bytes of a bundle's file; equal bundles give equal bytes.
 
     Raises
     ------
     BundleError
-        It would be larger than a reader accepts, or its manifest is not plain JSON.
+        The file would be larger than a reader accepts, or the manifest is not plain JSON.
+    ProgramError
+        A number does not fit its field.
     """
     tensors = encode(bundle.program, is_draft=bundle.is_draft)
     tensors |= encode_golden(bundle.golden, bundle.program)
@@ -75,15 +78,15 @@ def pack_bundle(bundle: Bundle) -> bytes:
     text += b" " * (-len(text) % 8)
     if len(text) > MAX_HEADER_BYTES or offset > MAX_BUNDLE_BYTES - len(text) - 40:
         raise BundleError(
-            f"the bundle would have {len(text)} bytes of header and {offset} of tensors, at most {MAX_HEADER_BYTES} "
-            f"and {MAX_BUNDLE_BYTES} together are read; use a smaller model or shorter names"
+            f"the bundle would have {len(text)} bytes of header and {offset} of tensors, more than the limits of "
+            f"{MAX_HEADER_BYTES} for the header and {MAX_BUNDLE_BYTES} in all; use a smaller model or shorter names"
         )
     body = struct.pack("<Q", len(text)) + text + b"".join(values.tobytes() for _, values in ordered)
     return body + sha256(body)
 
 
 def _in_order(tensors: Mapping[str, Tensor]) -> list[str]:
-    """Names as they lie in the file: widest first, so that every tensor is aligned."""
+    """The names in the order of the file: widest type first, so that every tensor is aligned."""
     return sorted(tensors, key=lambda name: (-tensors[name].itemsize, _ORDER.index(name)))
 
 
@@ -101,68 +104,68 @@ def _json(value: object) -> str:
 
 
 def read_bundle_bytes(path: str | Path) -> bytes:
-    """A file's bytes, if it is of a size that a bundle may have.
+    """The bytes of a file whose size a bundle may have.
 
     Raises
     ------
     InputError
-        There is no such file, or it cannot be read.
+        The file does not exist or cannot be read.
     BundleError
-        It is empty or too large.
+        The file is empty or too large.
     """
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_BUNDLE_BYTES + 1)
     except OSError as error:
-        raise InputError(f"bundle {path} cannot be read: {error.strerror}") from error
+        raise InputError(f"bundle {path} cannot be read: {error.strerror}; check the path") from error
     if not 0 < len(data) <= MAX_BUNDLE_BYTES:
         size = "no bytes" if not data else f"more than {MAX_BUNDLE_BYTES} bytes"
-        raise BundleError(f"bundle {path} has {size}; write it again with hardcase export")
+        raise BundleError(f"bundle {path} has {size}; export it again with hardcase export")
     return data
 
 
 def unpack_bundle(data: bytes, *, allow_draft: bool = False) -> Bundle:
-    """The bundle in these bytes: checked for damage and shape, not yet verified.
+    """The bundle in these bytes. Damage and shape are checked here; ``verifier.verify`` has yet to prove the program.
 
     Raises
     ------
     BundleError
-        Cut, damaged or not a bundle.
+        The bytes are truncated, damaged or not a bundle, or they hold a draft and ``allow_draft`` is False.
     BundleVersionError
-        Of a format this runtime does not read.
+        This runtime does not read the bundle's format.
     """
     if len(data) < 8 + 2 + 32:
         raise BundleError(f"the file has {len(data)} bytes, too few for a bundle; copy it again")
-    checksum, name = sha256_twice(data, len(data) - 32)
+    checksum, file_digest = sha256_twice(data, len(data) - 32)
     if checksum != data[-32:]:
         raise BundleError("the bundle is damaged (its checksum does not match its bytes); copy it again")
     header, start = _header(data)
     meta = header.pop("__metadata__", None)
     if not isinstance(meta, dict) or not isinstance(meta.get("format"), str) or not _FORMAT.fullmatch(meta["format"]):
-        raise BundleError("the file is safetensors, but not a bundle: it has no format number")
+        raise BundleError("the file is safetensors but not a bundle: it has no format number; name a .hcb file")
     if int(meta["format"]) != BUNDLE_VERSION:
         raise BundleVersionError(int(meta["format"]), BUNDLE_VERSION, BUNDLE_VERSION)
     if set(meta) != {"format", "manifest"} or not isinstance(meta["manifest"], str):
-        raise BundleError("the bundle's metadata are not its format and its manifest")
+        raise BundleError("the bundle's metadata must hold exactly format and manifest; export it again")
     tensors = _tensors(header, data, start)
     if "program" not in tensors:
-        raise BundleError("the bundle has no program")
+        raise BundleError("the bundle has no program; export it again")
     program, is_draft = decode(tensors)
     if is_draft and not allow_draft:
-        raise BundleError("this is a draft with floating-point numbers; make a bundle of it with hardcase export")
+        raise BundleError("this file is a draft with floating-point numbers; make a bundle of it with hardcase export")
     manifest = _parse(meta["manifest"], "manifest")
     golden = decode_golden(tensors, program)
-    return Bundle(manifest, program, golden, name.hex(), is_draft)
+    return Bundle(manifest, program, golden, file_digest.hex(), is_draft)
 
 
 def _parse(text: str, what: str) -> dict[str, Any]:
-    """A JSON object in the one form that we write: no key twice, none out of order, no NaN, nothing beyond UTF-8."""
+    """A JSON object in hardcase's one form: each key once and in order, no NaN, only valid UTF-8."""
     try:
         value = json.loads(text)
-        is_ours = isinstance(value, dict) and _json(value) == text
+        is_canonical = isinstance(value, dict) and _json(value) == text
     except (ValueError, RecursionError) as error:
         raise BundleError(f"the bundle's {what} is not readable JSON: {error}") from error
-    if not is_ours:
+    if not is_canonical:
         raise BundleError(f"the bundle's {what} is not a JSON object as hardcase writes it")
     return dict(value)
 
@@ -170,7 +173,7 @@ def _parse(text: str, what: str) -> dict[str, Any]:
 def _header(data: bytes) -> tuple[dict[str, Any], int]:
     (length,) = struct.unpack_from("<Q", data)
     if length > min(MAX_HEADER_BYTES, len(data) - 8):
-        raise BundleError(f"the header says {length} bytes, the file has {len(data)}; copy it again")
+        raise BundleError(f"the header claims {length} bytes, but the file has {len(data)}; copy it again")
     try:
         text = data[8 : 8 + length].decode()
     except UnicodeDecodeError as error:
@@ -181,33 +184,33 @@ def _header(data: bytes) -> tuple[dict[str, Any], int]:
 
 
 def _tensors(header: dict[str, Any], data: bytes, start: int) -> Pools:
-    """All tensors but the checksum, as views of the file's bytes."""
+    """All tensors except the checksum, as views of the file's bytes."""
     checksum = header.pop("checksum", None)
     end = len(data) - start - 32
     if checksum != {"dtype": "U8", "shape": [32], "data_offsets": [end, end + 32]}:
         raise BundleError("the bundle's checksum is not its last tensor")
-    out: Pools = {}
+    tensors: Pools = {}
     spans = {}
-    tensors = memoryview(data)[start:]
+    body = memoryview(data)[start:]
     for name, entry in header.items():
         if name not in _ORDER or not isinstance(entry, dict) or set(entry) != _ENTRY:
-            raise BundleError(f"the bundle has an entry {name[:40]!r} that is not one of ours")
-        said, allowed = _TYPES.get(str(entry["dtype"]), ""), POOLS.get(name) or _CODES[name]
-        code = said if said and said in allowed else allowed[0]
+            raise BundleError(f"the bundle has an unknown or malformed entry {name[:40]!r}; export it again")
+        declared, allowed = _TYPES.get(str(entry["dtype"]), ""), POOLS.get(name) or _CODES[name]
+        code = declared if declared and declared in allowed else allowed[0]
         shape, offsets = entry["shape"], entry["data_offsets"]
         numbers = [*shape, *offsets] if isinstance(shape, list) and isinstance(offsets, list) else []
         if len(numbers) != 3 or not all(type(x) is int for x in numbers) or str(entry["dtype"]) != _NAMES[code]:
-            raise BundleError(f"tensor {name} has the type {entry['dtype']!r} and shape {shape!r}")
+            raise BundleError(f"tensor {name} has the wrong type {entry['dtype']!r} or shape {shape!r}")
         count, first, last = numbers
         if not 0 <= first <= last <= end or last - first != count * struct.calcsize(code):
-            raise BundleError(f"tensor {name} lies at {first} to {last} of {end} bytes")
+            raise BundleError(f"tensor {name} claims bytes {first} to {last} of {end}, which do not fit its shape")
         spans[name] = (first, last)
-        out[name] = tensors[first:last].cast(code)  # type: ignore[call-overload]
+        tensors[name] = body[first:last].cast(code)  # type: ignore[call-overload]
     at = 0
-    for name in _in_order(out):
+    for name in _in_order(tensors):
         if spans[name][0] != at:
             raise BundleError(f"tensor {name} begins at byte {spans[name][0]}, {at} is expected")
         at = spans[name][1]
     if at != end:
-        raise BundleError(f"the bundle's tensors end at byte {at} of {end}")
-    return out
+        raise BundleError(f"the bundle's tensors end at byte {at}, {end} is expected")
+    return tensors

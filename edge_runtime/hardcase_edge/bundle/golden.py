@@ -1,6 +1,8 @@
-"""Golden cases: raw readings and the whole expected trace. A device proves by them that it computes as the exporter.
+"""Golden cases: recorded decisions that a device replays to prove that it computes what the exporter computed.
 
-A case fixes everything a session depends on: readings, failed sensors, budget, item size, cloud and the HPC's reply.
+A case fixes everything that a session depends on (raw readings, failed sensors, budget, item size, cloud and the
+HPC's reply) and holds the whole decision that must come of it, trace included. docs/SPEC-bundle-v1.md section 4
+defines the bytes.
 """
 
 from __future__ import annotations
@@ -30,23 +32,19 @@ NAN = float("nan")
 
 @record(frozen=True, slots=True)
 class GoldenCase:
-    """One session from outside and what must come of it.
+    """All inputs of one session, and the decision that must come of them."""
 
-    ``readings``: one per feature, None for missing. ``failed``: sensors that fail when read, in order of index.
-    ``reply``: the HPC's (result, confidence), None when none comes.
-    """
-
-    readings: tuple[Reading, ...]
-    failed: tuple[int, ...]
-    budget: int | None
+    readings: tuple[Reading, ...]  # one per feature of the program; None: missing
+    failed: tuple[int, ...]  # sensors that fail when they are read, in order of index
+    budget: int | None  # micro-units; None: no limit
     item_size: int
-    cloud: bool
-    reply: tuple[int, int] | None
+    cloud: bool  # False: the cloud cannot be reached
+    reply: tuple[int, int] | None  # the HPC's class index (or value) and confidence; None: no reply comes
     expected: Decision
 
 
 def run_case(machine: Machine | CompiledMachine, case: GoldenCase) -> Decision:
-    """What this machine decides in that case."""
+    """The decision that this machine makes on the inputs of a case."""
     sensors = machine.program.sensors
 
     def read(asked: tuple[int, ...]) -> dict[int, Sequence[Reading] | None]:
@@ -57,24 +55,34 @@ def run_case(machine: Machine | CompiledMachine, case: GoldenCase) -> Decision:
 
 
 def check_golden(machine: Machine | CompiledMachine, cases: Sequence[GoldenCase]) -> None:
-    """Replay all cases.
+    """Replay all cases on a machine.
 
     Raises
     ------
     BundleError
-        One came out differently: this runtime does not compute what the exporter did.
+        A decision differs from the expected one: this runtime does not compute what the exporter computed.
     """
     for k, case in enumerate(cases):
-        found = run_case(machine, case)
-        if found != case.expected:
-            raise BundleError(f"golden case {k} gives {found}, expected {case.expected}; do not use this bundle here")
+        decision = run_case(machine, case)
+        if decision != case.expected:
+            raise BundleError(
+                f"golden case {k} gives {decision}, expected {case.expected}; do not use this bundle on this machine"
+            )
 
 
 # ---------------------------------------------------------------- bytes: SPEC-bundle-v1 section 4
 
 
 def encode_golden(cases: Sequence[GoldenCase], program: Program) -> dict[str, array]:  # type: ignore[type-arg]
-    """Tensors ``golden.words`` and ``golden.readings``, each of the narrowest type that holds it; none for no case."""
+    """Tensors ``golden.words`` and ``golden.readings``, each of the narrowest type that holds its numbers.
+
+    An empty sequence of cases gives no tensors.
+
+    Raises
+    ------
+    BundleError
+        A case has a negative budget.
+    """
     if not cases:
         return {}
     words = [len(cases)]
@@ -82,7 +90,7 @@ def encode_golden(cases: Sequence[GoldenCase], program: Program) -> dict[str, ar
     for k, c in enumerate(cases):
         d = c.expected
         if c.budget is not None and c.budget < 0:
-            raise BundleError(f"golden case {k} has a budget of {c.budget}; from 0 on is written")
+            raise BundleError(f"golden case {k} has a budget of {c.budget}; use 0 or more, or None for no limit")
         words.extend([NO_BUDGET if c.budget is None else c.budget, c.item_size, int(c.cloud), int(c.reply is not None)])
         words.extend(c.reply or (0, 0))
         words.extend(_masks(c.failed, len(program.sensors)))
@@ -93,17 +101,19 @@ def encode_golden(cases: Sequence[GoldenCase], program: Program) -> dict[str, ar
 
 
 def _masks(sensors: Sequence[int], n_sensors: int) -> list[int]:
-    """A bit per sensor, 15 to a word."""
-    held = set(sensors)
-    return [sum(1 << k for k in range(15) if at + k in held) for at in range(0, n_sensors, 15)]
+    """A set of sensors as bits, 15 sensors to a word."""
+    members = set(sensors)
+    return [sum(1 << k for k in range(15) if first + k in members) for first in range(0, n_sensors, 15)]
 
 
 def _unmasked(words: Sequence[int], n_sensors: int) -> tuple[int, ...]:
-    """The sensors, in order of index."""
-    held = tuple([s for s in range(n_sensors) if words[s // 15] >> s % 15 & 1])
-    if min(words, default=0) < 0 or sum(map(int.bit_count, words)) != len(held):  # bits beyond the sensors
-        raise BundleError(f"a golden case names sensors by {list(words)}, there are {n_sensors}")
-    return held
+    """The sensors whose bits are set, in order of index."""
+    sensors = tuple([s for s in range(n_sensors) if words[s // 15] >> s % 15 & 1])
+    if min(words, default=0) < 0 or sum(map(int.bit_count, words)) != len(sensors):  # bits beyond the sensors
+        raise BundleError(
+            f"a golden case names sensors by the bits {list(words)}, but the program has {n_sensors}; export it again"
+        )
+    return sensors
 
 
 def _is_reply(result: int, confidence: int, program: Program) -> bool:
@@ -111,25 +121,25 @@ def _is_reply(result: int, confidence: int, program: Program) -> bool:
 
 
 def _word_type(words: Sequence[int]) -> Literal["h", "i", "q"]:
-    """The narrowest of 16, 32 and 64 bits."""
-    most = max(max(words, default=0), -1 - min(words, default=0))
-    return "h" if most < 2**15 else "i" if most < 2**31 else "q"
+    """The array type code of the narrowest integers that hold all words: 16, 32 or 64 bits."""
+    largest = max(max(words, default=0), -1 - min(words, default=0))
+    return "h" if largest < 2**15 else "i" if largest < 2**31 else "q"
 
 
 def _narrow(readings: Sequence[float]) -> array:  # type: ignore[type-arg]
-    """As whole numbers of 16 bits where all are, else as floats of 32 bits where that is exact, else of 64."""
+    """Readings as int16 if all are whole and fit, else as float32 if that is exact, else as float64."""
     if all(x != x or (-CODE_MAX <= x <= CODE_MAX and x == int(x)) for x in readings):
         return array("h", [MISSING if x != x else int(x) for x in readings])
     return array("f" if are_held([x for x in readings if x == x], "f32") else "d", readings)
 
 
 def decode_golden(tensors: Mapping[str, Tensor], program: Program) -> tuple[GoldenCase, ...]:
-    """The cases in these tensors.
+    """The cases in these tensors; none if ``golden.words`` is not among them.
 
     Raises
     ------
     BundleError
-        They are cut, too many or of the wrong shape.
+        The tensors are truncated, have the wrong shape, or hold too many cases.
     """
     if "golden.words" not in tensors:
         return ()
@@ -144,14 +154,17 @@ def decode_golden(tensors: Mapping[str, Tensor], program: Program) -> tuple[Gold
         or words.format != _word_type(words)
         or stored.format != _narrow(readings).typecode
     ):
-        raise BundleError(f"{count} golden cases of {width} readings do not fit {len(readings)} numbers of their type")
+        raise BundleError(
+            f"{count} golden cases of {width} readings do not fit {len(readings)} numbers of their type; "
+            "export the bundle again"
+        )
     at, n_sensors = 1, len(program.sensors)
     n_masks = -(-n_sensors // 15)
 
     def take(n: int) -> tuple[int, ...]:
         nonlocal at
         if not 0 <= n <= len(words) - at:
-            raise BundleError("the golden cases are cut")
+            raise BundleError("the golden cases are truncated; export the bundle again")
         at += n
         return tuple(words[at - n : at].tolist())
 
@@ -160,12 +173,14 @@ def decode_golden(tensors: Mapping[str, Tensor], program: Program) -> tuple[Gold
     for k in range(count):
         budget, item_size, cloud, has_reply, result, confidence = take(6)
         failed = _unmasked(take(n_masks), n_sensors)
-        route, answer, said, cost = take(4)
+        route, answer, answer_confidence, cost = take(4)
         sensors, trace = _unmasked(take(n_masks), n_sensors), take(take(1)[0])
         if not 0 <= route < len(ROUTES) or not 1 <= item_size <= program.max_item_size:
-            raise BundleError(f"golden case {k} has route {route} and item size {item_size}")
+            raise BundleError(f"golden case {k} has route {route} or item size {item_size} out of range")
         if budget < NO_BUDGET or {cloud, has_reply} - {0, 1} or not _is_reply(result, confidence, program):
-            raise BundleError(f"golden case {k} has budget {budget} and a reply of {result}, {confidence}")
+            raise BundleError(
+                f"golden case {k} has a flag, budget {budget} or a reply of {result}, {confidence} out of range"
+            )
         row = readings[k * width : (k + 1) * width]
         cases.append(
             GoldenCase(
@@ -175,15 +190,15 @@ def decode_golden(tensors: Mapping[str, Tensor], program: Program) -> tuple[Gold
                 item_size,
                 cloud == 1,
                 (result, confidence) if has_reply == 1 else None,
-                Decision(answer, said, ROUTES[route], cost, sensors, trace),
+                Decision(answer, answer_confidence, ROUTES[route], cost, sensors, trace),
             )
         )
     if at != len(words):
-        raise BundleError(f"the golden cases have {len(words) - at} words too many")
+        raise BundleError(f"the golden cases have {len(words) - at} words too many; export the bundle again")
     return tuple(cases)
 
 
 def _typed(row: Sequence[float], are_i32: Sequence[bool]) -> tuple[Reading, ...]:
-    """Readings as their features have them: None for missing, integers where an i32 is whole."""
+    """Readings in their features' types: None for NaN, an int for a whole i32 reading."""
     pairs = zip(row, are_i32, strict=True)
     return tuple([None if x != x else int(x) if is_i32 and x == x // 1 else x for x, is_i32 in pairs])

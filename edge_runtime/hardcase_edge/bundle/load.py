@@ -1,4 +1,8 @@
-"""From a bundle's file to a machine that may run: signature, damage, program, manifest, golden cases, in that order."""
+"""Loads a bundle: signature, checksum, proof, manifest and golden cases, each passed before the next is tried.
+
+The signature is checked if the caller names a trusted key; the checksum comes with the shape of the file, the proof is
+the verifier's, and every golden case is replayed. ``load_bundle`` returns only what has passed all of these checks.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Loaded", "load_bundle", "load_bytes"]
 
-MAX_GOLDEN_OPERATIONS = 256_000_000  # 64 cases of the costliest program; more would keep a device from starting
+MAX_GOLDEN_OPERATIONS = 256_000_000  # 64 cases of the costliest program; more would delay a device's start for long
 
 
 @record(frozen=True, slots=True)
@@ -30,8 +34,8 @@ class Loaded:
 
     bundle: Bundle
     manifest: Manifest
-    report: Report
-    machine: Machine | CompiledMachine
+    report: Report  # what the verifier proved: worst-case cost, operations, memory
+    machine: Machine | CompiledMachine  # runs the program
 
 
 def load_bundle(path: str | Path, *, trust: str | Path | None = None) -> Loaded:
@@ -39,16 +43,46 @@ def load_bundle(path: str | Path, *, trust: str | Path | None = None) -> Loaded:
 
     Parameters
     ----------
-    path : path of the ``.hcb`` file; its signature is looked for beside it, as ``<path>.sig``
+    path : path of the ``.hcb`` file
     trust : path of an Ed25519 public key in PEM, or None
-        With a key, a bundle without that key's signature is refused before it is parsed.
+        With a key, the file ``<path>.sig`` must hold that key's signature; otherwise the bundle is refused before
+        it is parsed. None skips this check.
 
     Raises
     ------
     InputError
-        A file cannot be read.
+        A file cannot be read, or the key is not an Ed25519 public key.
     BundleError
-        The bundle must not be used; its subclasses say why.
+        The bundle must not be used; its subclasses name the reason.
+
+    Examples
+    --------
+    A program with one sensor, which answers class 1 above 20 degrees, written as a bundle and loaded again:
+
+    >>> import tempfile
+    >>> from hardcase_edge.bundle.file import pack_bundle
+    >>> from hardcase_edge.program.definition import *
+    >>> program = Program(
+    ...     features=(Feature("f32"),),
+    ...     sensors=(Sensor(features=(0,), cost=(2_000_000,)),),
+    ...     uplink=Uplink(),
+    ...     columns=(Column(0, Rank((20.0,))),),
+    ...     scorers=(Trees((0,), (0,), (Tree(0, 1, (0,), (-CODE_MAX,), (True,), (), (-5, 5)),)),),
+    ...     nodes=(Acquire((0,), then=1, otherwise=1), Answer(Slice(0, 0, 1))),
+    ...     n_classes=2,
+    ... )
+    >>> manifest = Manifest("heater", "mJ", ("degrees",), ("thermometer",), ("cold", "warm"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = f"{folder}/heater.hcb"
+    ...     with open(path, "wb") as file:
+    ...         _ = file.write(pack_bundle(Bundle(manifest.to_json(), program, golden=())))
+    ...     loaded = load_bundle(path)
+    >>> loaded.report.worst_cost
+    2000000
+    >>> session = loaded.machine.session()
+    >>> session.feed({s: [21.5] for s in session.next_action().sensors})
+    >>> loaded.manifest.classes[session.next_action().result]
+    'warm'
     """
     data = read_bundle_bytes(path)
     if trust is not None:
@@ -57,7 +91,13 @@ def load_bundle(path: str | Path, *, trust: str | Path | None = None) -> Loaded:
 
 
 def load_bytes(data: bytes) -> Loaded:
-    """As ``load_bundle``, for bytes whose origin is already trusted."""
+    """As ``load_bundle``, for bytes whose origin the caller has checked already.
+
+    Raises
+    ------
+    BundleError
+        The bundle must not be used; its subclasses name the reason.
+    """
     bundle = unpack_bundle(data)
     report = verify(bundle.program)
     manifest = Manifest.from_json(bundle.manifest, bundle.program)
@@ -76,13 +116,13 @@ def _check_trust(data: bytes, path: str | Path, trust: str | Path) -> None:
         with open(trust, "rb") as file:
             key = file.read(MAX_KEY_BYTES)
     except OSError as error:
-        raise InputError(f"trusted key {trust} cannot be read: {error.strerror}") from error
+        raise InputError(f"trusted key {trust} cannot be read: {error.strerror}; check the path") from error
     try:
         with open(signature_path(path), "rb") as file:
             signature = file.read(SIGNATURE_BYTES + 1)
     except OSError as error:
         raise SignatureError(
-            f"bundle {path} has no signature ({signature_path(path).name}), and this device trusts only signed "
-            "ones; export it with --key"
+            f"bundle {path} has no signature file {signature_path(path).name}, and only signed bundles are trusted; "
+            "export it with --key"
         ) from error
     check_signature(data, signature, key)

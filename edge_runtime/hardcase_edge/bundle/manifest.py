@@ -1,6 +1,7 @@
-"""The manifest: what a bundle says about itself to people and to the rest of the device. Checked field by field.
+"""The manifest: a bundle's names, units, HPC, claims and provenance, checked field by field.
 
-The program has no names; the manifest has. Keys: docs/SPEC-bundle-v1.md section 3.
+A program has no names, only indices; the manifest gives them names for people, sources and status messages.
+docs/SPEC-bundle-v1.md section 3 lists the keys.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ class Manifest:
     Parameters
     ----------
     name : str
-        What the bundle decides, for people and status messages.
+        Name of the decision, for people and status messages.
     unit : str
         Unit of cost, such as "mJ".
     features, sensors : tuple of str
         One name per feature and per sensor of the program, in its order.
     windows : dict of str to int
-        Sensors whose reading is a window of that many samples; their features are ``window.WINDOW_FEATURES``.
-    classes : tuple of label
-        The label of each class index; empty for a program of values.
+        Sensors that give a window of samples, with its length; their features are ``window.WINDOW_FEATURES``.
+    classes : tuple of str, int or float
+        The label of each class index; empty for a program whose answers are values.
     target : str
         Name of what is predicted.
     hpc : str
         SHA-256 of the model that answers forwarded cases, in hex; empty if the program never forwards.
     claims : dict
-        What was measured when the bundle was made: accuracy, cost and forward rate, on named rows.
+        What the exporter measured: accuracy, cost and forward rate, on named rows.
     trained : dict
-        Provenance: data hash, seed, method, parameters, versions.
+        Provenance: hash of the data, seed, method, parameters, versions.
     """
 
     name: str
@@ -56,51 +57,53 @@ class Manifest:
     trained: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        from dataclasses import asdict  # no device writes one
+        """The manifest as plain JSON values, which ``from_json`` reads."""
+        from dataclasses import asdict  # imported here, because no device writes a manifest
 
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any], program: Program) -> Manifest:
-        """A manifest that fits its program.
+        """The manifest in these JSON values, checked against its program.
 
         Raises
         ------
         BundleError
             A key is missing, unknown, of the wrong type, or does not fit the program.
         """
-        known = set(cls.__match_args__)
-        if set(data) != known:
-            odd = sorted(set(data) ^ known)
-            raise BundleError(f"the manifest's keys are not those of this format: {', '.join(odd)[:200]}")
+        keys = set(cls.__match_args__)
+        if set(data) != keys:
+            wrong_keys = sorted(set(data) ^ keys)
+            raise BundleError(
+                f"the manifest has missing or unknown keys: {', '.join(wrong_keys)[:200]}; export it again"
+            )
         for key in ("name", "unit", "target", "hpc"):
             if not isinstance(data[key], str) or len(data[key]) > MAX_NAME:
-                raise BundleError(f"the manifest's {key} is not a short string")
+                raise BundleError(f"the manifest's {key} is not a string of at most {MAX_NAME} characters")
         features = _names(data["features"], len(program.features), "features")
         sensors = _names(data["sensors"], len(program.sensors), "sensors")
         classes = data["classes"]
         if not isinstance(classes, list) or len(classes) != program.n_classes:
-            raise BundleError(f"the manifest does not name the program's {program.n_classes} classes")
+            raise BundleError(f"the manifest does not name the program's {program.n_classes} classes; export it again")
         if not all(type(c) in (str, int, float) for c in classes) or len(set(classes)) != len(classes):
-            raise BundleError("the class labels in the manifest are not different strings or numbers")
+            raise BundleError("the class labels in the manifest are not distinct strings or numbers")
         hpc = data["hpc"]
         if hpc and (len(hpc) != 64 or set(hpc) - set("0123456789abcdef")):
-            raise BundleError("the manifest's hpc is not a SHA-256 in hex")
+            raise BundleError("the manifest's hpc is not a SHA-256 in lower-case hex")
         if not hpc and any(isinstance(node, Forward) for node in program.nodes):
-            raise BundleError("the program forwards, and the manifest does not say to which HPC")
+            raise BundleError("the program forwards, but the manifest names no HPC; export the bundle with its HPC")
         windows = data["windows"]
         if not isinstance(windows, dict) or not all(type(n) is int and 2 <= n <= 1_000_000 for n in windows.values()):
-            raise BundleError("the manifest's windows are not sensors with a number of samples, 2 to 1000000")
+            raise BundleError("the manifest's windows do not map sensors to numbers of samples, 2 to 1000000")
         lengths = {name: len(s.features) for name, s in zip(sensors, program.sensors, strict=True)}
         for name in windows:
             if lengths.get(name) != len(WINDOW_FEATURES):
                 raise BundleError(
-                    f"window {name[:40]!r} in the manifest is no sensor of {len(WINDOW_FEATURES)} features"
+                    f"window {name[:40]!r} in the manifest is not a sensor of {len(WINDOW_FEATURES)} features"
                 )
         for key in ("claims", "trained"):
             if not isinstance(data[key], dict):
-                raise BundleError(f"the manifest's {key} is not an object")
+                raise BundleError(f"the manifest's {key} is not a JSON object")
         return cls(
             name=data["name"],
             unit=data["unit"],
@@ -118,7 +121,7 @@ class Manifest:
 def _names(value: object, count: int, what: str) -> tuple[str, ...]:
     ok = isinstance(value, list) and len(value) == count and all(isinstance(x, str) and x for x in value)
     if not ok or not isinstance(value, list) or len(set(value)) != count:
-        raise BundleError(f"the manifest's {what} are not {count} different names")
+        raise BundleError(f"the manifest's {what} are not {count} distinct names")
     if any(len(x) > MAX_NAME for x in value):
-        raise BundleError(f"a name in the manifest's {what} is longer than {MAX_NAME}")
+        raise BundleError(f"a name in the manifest's {what} is longer than {MAX_NAME} characters")
     return tuple(value)

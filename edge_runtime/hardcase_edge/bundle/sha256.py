@@ -1,4 +1,4 @@
-"""SHA-256 without OpenSSL: ``hashlib`` loads libcrypto, a fifth of the device's memory, for a few checksums."""
+"""SHA-256 without OpenSSL, because ``hashlib`` loads libcrypto, which takes a fifth of a device's memory."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ __all__ = ["sha256", "sha256_twice"]
 
 
 def sha256(data: bytes | memoryview) -> bytes:
-    """The 32 bytes of the digest."""
+    """The digest of these bytes, 32 bytes long.
+
+    >>> sha256(b"abc").hex()[:16]
+    'ba7816bf8f01cfea'
+    """
     digest: bytes = _new(data).digest()
     return digest
 
 
 def sha256_twice(data: bytes, end: int) -> tuple[bytes, bytes]:
-    """The digests of the bytes before ``end`` and of all, each byte looked at once."""
+    """The digests of ``data[:end]`` and of ``data``, computed in one pass."""
     view = memoryview(data)
     digest = _new(view[:end])
-    before: bytes = digest.digest()
+    head_digest: bytes = digest.digest()
     digest.update(view[end:])
-    return before, digest.digest()
+    return head_digest, digest.digest()
 
 
 def _find() -> Any:
-    for name in ("_sha2", "_sha256", "hashlib"):  # Python 3.12 and later, 3.11, any
+    for name in ("_sha2", "_sha256", "hashlib"):  # in Python 3.12 and later, in 3.11, and in any version
         try:
             return import_module(name).sha256
         except ImportError:

@@ -1,7 +1,8 @@
-"""Ed25519 signatures of bundles, detached in ``<bundle>.sig``, checked before a byte of the bundle is parsed.
+"""Signs bundles with Ed25519, and checks the signature of a bundle before the bundle is parsed.
 
-The signature is over ``b"hardcase-bundle-v1\\0"`` and the file's bytes; the .sig file is its 64 raw bytes. Keys are
-PEM. Needs the ``cryptography`` package: ``pip install hardcase-edge[signed]``.
+A bundle's signature is detached: the file ``<bundle>.sig`` holds its 64 raw bytes. It covers
+``b"hardcase-bundle-v1\\0"`` followed by the bundle file's bytes. Keys are PEM files. This module needs the
+``cryptography`` package: ``pip install hardcase-edge[signed]``.
 """
 
 from __future__ import annotations
@@ -23,21 +24,27 @@ _MISSING = "the cryptography package is missing; pip install 'hardcase-edge[sign
 
 
 def signature_path(bundle: str | Path) -> Path:
-    """Where the signature of a bundle lies."""
-    from pathlib import Path  # 6 ms of a device's start, for those who do without
+    """The path of a bundle's signature file."""
+    from pathlib import Path  # imported here: it takes 6 ms, and a device without --trust does not need it
 
     return Path(f"{bundle}.sig")
 
 
 def check_signature(data: bytes, signature: bytes, public_pem: bytes) -> None:
-    """Return if the signature is this key's, over these bytes.
+    """Return if the holder of the key has signed these bytes; raise an error if not.
+
+    Parameters
+    ----------
+    data : the bundle file's bytes
+    signature : the 64 bytes of the ``.sig`` file
+    public_pem : an Ed25519 public key in PEM
 
     Raises
     ------
     SignatureError
-        It is not, or it cannot be checked here.
+        The signature does not match, or the cryptography package is missing.
     InputError
-        The key is no Ed25519 public key.
+        The key is not an Ed25519 public key.
     """
     try:
         from cryptography.exceptions import InvalidSignature
@@ -50,9 +57,13 @@ def check_signature(data: bytes, signature: bytes, public_pem: bytes) -> None:
     except Exception as error:  # cryptography raises ValueError, TypeError and its own
         raise InputError("the trusted key is not a PEM public key; make a pair with hardcase keygen") from error
     if not isinstance(key, Ed25519PublicKey):
-        raise InputError(f"the trusted key is a {type(key).__name__}, an Ed25519 public key is needed")
+        raise InputError(
+            f"the trusted key is a {type(key).__name__}, not an Ed25519 public key; make a pair with hardcase keygen"
+        )
     if len(signature) != SIGNATURE_BYTES:
-        raise SignatureError(f"the signature has {len(signature)} bytes, {SIGNATURE_BYTES} are expected")
+        raise SignatureError(
+            f"the signature has {len(signature)} bytes, {SIGNATURE_BYTES} are expected; copy the .sig file again"
+        )
     try:
         key.verify(signature, _CONTEXT + data)
     except InvalidSignature as error:
@@ -60,12 +71,12 @@ def check_signature(data: bytes, signature: bytes, public_pem: bytes) -> None:
 
 
 def sign(data: bytes, private_pem: bytes) -> bytes:
-    """The signature of these bytes.
+    """The signature of these bytes, 64 bytes long.
 
     Raises
     ------
     InputError
-        The key is no Ed25519 private key, or nothing can be signed here.
+        The key is not an Ed25519 private key, or the cryptography package is missing.
     """
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -74,15 +85,17 @@ def sign(data: bytes, private_pem: bytes) -> bytes:
         raise InputError(f"bundles cannot be signed here: {_MISSING}") from error
     try:
         key = load_pem_private_key(private_pem, password=None)
-    except Exception as error:  # as above
+    except Exception as error:  # cryptography raises ValueError, TypeError and its own
         raise InputError("the signing key is not a PEM private key; make a pair with hardcase keygen") from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise InputError(f"the signing key is a {type(key).__name__}, an Ed25519 private key is needed")
+        raise InputError(
+            f"the signing key is a {type(key).__name__}, not an Ed25519 private key; make a pair with hardcase keygen"
+        )
     return key.sign(_CONTEXT + data)
 
 
 def make_keys() -> tuple[bytes, bytes]:
-    """A new pair: private and public PEM.
+    """A new key pair: the private key and the public key, both in PEM.
 
     Raises
     ------

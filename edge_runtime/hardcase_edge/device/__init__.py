@@ -1,1 +1,1 @@
-"""The device: the loop that owns the clocks, and what it has to run with."""
+"""The device: the loop that makes decisions, and the report on what a machine has installed."""

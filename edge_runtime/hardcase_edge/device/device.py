@@ -1,10 +1,11 @@
-"""The loop: one decision after the other. It owns the clocks, and joins sensors, session and link.
+"""The device's loop: one decision after another, made by joining sensors, session and link.
 
     device = Device(load_bundle("model.hcb"), bank, link, RuntimeConfig(budget=400.0))
     for record in device.run():
         print(json.dumps(record))
 
-The session decides what happens next; nothing here knows what a node is.
+The loop owns the clocks, the interval, the deadline and the counters. The session decides what happens next; nothing
+here knows what a node is.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Record = dict[str, Any]
 
 
 class Bank(Protocol):
-    """Where readings come from; ``sensors.SensorBank`` is one."""
+    """Where readings come from; ``sensors.bank.SensorBank`` implements it."""
 
     counters: Counter[str]
 
@@ -40,14 +41,14 @@ class Bank(Protocol):
         """Sensors without a source."""
 
     def next_item(self) -> bool:
-        """Move on to the next item; False at the end."""
+        """Move on to the next item; False if there are no more items."""
 
     def read(self, sensors: Sequence[int]) -> Mapping[int, Sequence[Reading] | None]:
-        """Readings of these sensors, None for one that failed."""
+        """The readings of each of these sensors; None for a sensor that failed."""
 
 
 class Cloud(Protocol):
-    """Who is asked when a case is hard; ``mqtt.Link`` is one."""
+    """What the device asks about hard cases; ``link.link.Link`` implements it."""
 
     counters: Counter[str]
 
@@ -56,61 +57,71 @@ class Cloud(Protocol):
         """Whether a request can go out now."""
 
     def ask(self, readings: Sequence[Reading], deadline_s: float, may_resend: Callable[[], bool]) -> Reply | None:
-        """The reply, or None."""
+        """The HPC's reply; None if none came within ``deadline_s`` seconds."""
 
     def publish_status(self, fields: Mapping[str, Any]) -> bool:
-        """Set the retained status."""
+        """Replace the device's retained status."""
 
     def cancel(self) -> None:
-        """End a wait for a reply."""
+        """End a wait for a reply at once."""
 
 
 @record(frozen=True, slots=True, kw_only=True)
 class RuntimeConfig:
-    """Every knob of the loop. Units are in the names.
+    """Every setting of the loop, with its unit in its name.
 
     Raises
     ------
     InputError
-        A knob is out of range.
+        A setting is out of range.
     """
 
     budget: float | None = None  # hard limit per decision, in the bundle's unit of cost; None: no limit
     deadline_ms: int = 2_000  # how long to wait for the cloud before the device answers alone
-    interval_s: float = 0.0  # from the start of one decision to the start of the next; 0: as fast as sensors give
-    count: int | None = None  # decisions before the run ends; None: until the items end
-    item_size: int = 1  # where sensor costs depend on the item
-    status_every_s: float = 60.0  # the retained status is not sent more often: it costs radio energy too
+    interval_s: float = 0.0  # from the start of one decision to the start of the next; 0: as fast as sensors read
+    count: int | None = None  # decisions before the run ends; None: run until the items end
+    item_size: int = 1  # size of every item, for sensors whose cost depends on it
+    status_every_s: float = 60.0  # least time between two status messages, because each costs radio energy
 
     def __post_init__(self) -> None:
         if self.budget is not None and not 0 <= self.budget <= 1e12:
-            raise InputError(f"a budget of {self.budget} was given; 0 or more is expected")
+            raise InputError(f"the budget is {self.budget}; use 0 to 1e12")
         if not 1 <= self.deadline_ms <= MAX_DEADLINE_MS:
-            raise InputError(f"a deadline of {self.deadline_ms} ms was given; 1 to {MAX_DEADLINE_MS} is expected")
+            raise InputError(f"the deadline is {self.deadline_ms} ms; use 1 to {MAX_DEADLINE_MS}")
         if not 0 <= self.interval_s <= 1e6 or not 0 <= self.status_every_s <= 1e6:
-            raise InputError("an interval was given that is negative or longer than a million seconds")
+            raise InputError("an interval is negative or longer than a million seconds; use 0 to 1e6 seconds")
         if self.count is not None and self.count < 1:
-            raise InputError(f"a count of {self.count} was given; at least 1 is expected")
+            raise InputError(f"the count is {self.count}; use 1 or more")
 
 
 class Device:
-    """Decides, again and again.
+    """Makes decisions, one per item, until the items end.
 
     Parameters
     ----------
     loaded : Loaded
         A bundle that has passed every check.
     bank : Bank
+        The sensors.
     link : Cloud or None
-        None: nobody to ask; hard cases are answered here, marked degraded.
+        None: offline; hard cases are answered locally and marked degraded.
     config : RuntimeConfig
-    now, monotonic : clocks, in seconds; wall time is only reported, never computed with
-    wait : called with seconds to sleep; returns early once ``stop`` was called
+    now, monotonic : functions that give seconds
+        ``now`` is wall time, which is only reported; all waiting goes by ``monotonic``.
+    wait : function of seconds
+        Sleeps that long, and returns early once ``stop`` has been called.
 
     Attributes
     ----------
     counters : Counter
-        ``asked`` = ``local`` + ``cloud`` + ``degraded``.
+        Decisions by route: ``asked`` = ``local`` + ``cloud`` + ``degraded``.
+    is_idle : bool
+        True between two decisions, while the loop waits for time to pass or for the next item.
+
+    Raises
+    ------
+    InputError
+        The configured item size is outside what the bundle supports.
     """
 
     def __init__(
@@ -134,30 +145,34 @@ class Device:
         self._wait = wait or self._stopping.wait
         self._budget = None if self._config.budget is None else to_micro(self._config.budget)
         self._next_status = float("-inf")
-        self.is_idle = False  # between decisions: waiting for time or for the next item
+        self.is_idle = False
         self.counters: Counter[str] = Counter(asked=0, local=0, cloud=0, degraded=0)
         if not 1 <= self._config.item_size <= loaded.machine.program.max_item_size:
-            most = loaded.machine.program.max_item_size
-            raise InputError(f"an item size of {self._config.item_size} was given; this bundle takes 1 to {most}")
+            largest = loaded.machine.program.max_item_size
+            raise InputError(f"the item size is {self._config.item_size}; this bundle supports 1 to {largest}")
 
     def run(self) -> Iterator[Record]:
-        """Decide on item after item, at the interval, until the items end, the count is reached or ``stop``."""
-        made = 0
-        begin = self._monotonic()
-        while not self._stopping.is_set() and made != self._config.count:
+        """Yield the record of one decision per item, at the interval.
+
+        Ends when the items end, when the count is reached, or after ``stop``.
+        """
+        n_decisions = 0
+        start_at = self._monotonic()
+        while not self._stopping.is_set() and n_decisions != self._config.count:
             self.is_idle = True
-            self._wait(max(0.0, begin - self._monotonic()))
+            self._wait(max(0.0, start_at - self._monotonic()))
             has_item = not self._stopping.is_set() and self._bank.next_item()
             self.is_idle = False
             if not has_item:
                 return
             yield self.decide()
-            made += 1
-            begin = max(begin + self._config.interval_s, self._monotonic())  # a late one is not caught up with
+            n_decisions += 1
+            # missed intervals are skipped, not made up
+            start_at = max(start_at + self._config.interval_s, self._monotonic())
             self._report()
 
     def decide(self) -> Record:
-        """One decision on the bank's present item, as one JSON object: the keys are the README's."""
+        """The record of one decision on the bank's current item, ready for JSON; docs/devices.md lists its keys."""
         began = self._monotonic()
         session = self._loaded.machine.session(
             budget=self._budget,
@@ -171,7 +186,7 @@ class Device:
         return self._record(decision, self._monotonic() - began)
 
     def stop(self) -> None:
-        """End the run after the decision at hand, which waits for the cloud no longer. Safe in a signal handler."""
+        """End the run after the current decision, which stops waiting for the cloud. Safe in a signal handler."""
         self._stopping.set()
         if self._link is not None:
             self._link.cancel()
@@ -183,7 +198,7 @@ class Device:
         reply = self._link.ask(need.readings, self._config.deadline_ms / 1000, session.resend)
         return None if reply is None or reply.status != OK else (reply.result, reply.confidence)
 
-    def _record(self, decision: Decision, took_s: float) -> Record:
+    def _record(self, decision: Decision, elapsed_s: float) -> Record:
         manifest = self._loaded.manifest
         label: Label = decision.result
         if manifest.classes:
@@ -195,7 +210,7 @@ class Device:
             "route": decision.route,
             "cost": to_unit(decision.cost),
             "sensors": [manifest.sensors[s] for s in decision.sensors],
-            "latency_ms": round(took_s * 1000, 3),
+            "latency_ms": round(elapsed_s * 1000, 3),
         }
 
     def _report(self) -> None:
@@ -205,7 +220,7 @@ class Device:
         self._link.publish_status(self.status())
 
     def status(self) -> dict[str, Any]:
-        """What the retained status says beside the state: the bundle, and everything counted so far."""
+        """The fields of the retained status: the bundle's SHA-256 and all counters of device, sensors and link."""
         return {
             "bundle": self._loaded.bundle.sha256,
             **self.counters,

@@ -1,7 +1,7 @@
-"""What this machine has for hardcase-edge, what it lacks, and what to do about it: ``hardcase-edge doctor``.
+"""``hardcase-edge doctor``: what this machine has for hardcase-edge, what it lacks, and how to install it.
 
-With ``--build`` the kernel is compiled from the C sources that every installation carries, into the package's own
-folder: for a machine whose wheel was made without a compiler.
+``--build`` compiles the C kernel from the sources that every installation contains, into the package's own folder. A
+machine whose wheel was built without a compiler gets the kernel that way.
 """
 
 from __future__ import annotations
@@ -32,21 +32,22 @@ NEEDS = "install a C compiler and Python's headers (Debian: apt install gcc pyth
 
 
 def examine() -> dict[str, Any]:
-    """Each part by name: what there is, or what to do to have it.
+    """A report on this machine: each part by name, with its version or with the command that installs it.
 
     Returns
     -------
-    dict
-        ``evaluator`` is ``kernel`` or ``python``; all values are text of one line.
+    dict of str to str
+        Every value is one line. The value of ``evaluator`` begins with ``kernel`` or ``python``.
     """
     compiler, headers = _compiler(), _headers()
     forced = os.environ.get(VARIABLE)
     evaluator = KERNEL if has_kernel() else PYTHON
     if forced in (KERNEL, PYTHON):
-        evaluator = f"{forced} ({VARIABLE} says so)"
+        evaluator = f"{forced} (set by {VARIABLE})"
     elif evaluator == PYTHON:
-        ready = compiler and headers
-        evaluator = f"{PYTHON}; for the kernel, {'' if ready else NEEDS + ', then '}run: hardcase-edge doctor --build"
+        can_build = compiler and headers
+        install = "" if can_build else f"{NEEDS}, then "
+        evaluator = f"{PYTHON}; for the kernel, {install}run: hardcase-edge doctor --build"
     return {
         "hardcase-edge": _version("hardcase-edge") or "not installed",
         "python": f"{platform.python_version()} on {platform.machine()}",
@@ -61,32 +62,32 @@ def examine() -> dict[str, Any]:
 
 
 def build_kernel() -> Path:
-    """Compile the kernel into this package's folder; the file.
+    """Compile the kernel into this package's folder; returns the path of the compiled file.
 
     Raises
     ------
     InputError
-        There is no compiler, no header, or no right to write; or it does not compile.
+        The compiler or Python.h is missing, the folder is not writable, or the compilation fails.
     """
     compiler, headers = _compiler(), _headers()
     if compiler is None or headers is None:
         raise InputError(f"the kernel needs {'Python.h' if compiler else 'a C compiler'}: {NEEDS}")
     if not os.access(BUILT.parent, os.W_OK):
-        raise InputError(f"{BUILT.parent} cannot be written: run this as the user who installed hardcase-edge")
-    made = BUILT.with_name("_kernel.new")
+        raise InputError(f"{BUILT.parent} cannot be written; run this as the user who installed hardcase-edge")
+    output = BUILT.with_name("_kernel.new")
     command = [*shlex.split(compiler), *FLAGS, f"-I{headers}", f"-I{SOURCES}", *[str(SOURCES / m) for m in MODULES]]
-    done = subprocess.run([*command, "-o", str(made)], capture_output=True, text=True, timeout=BUILD_S, check=False)
-    if done.returncode != 0:
-        made.unlink(missing_ok=True)
-        raise InputError(f"the kernel does not compile here: {' '.join(done.stderr.split())[:300]}")
-    made.replace(BUILT)
+    run = subprocess.run([*command, "-o", str(output)], capture_output=True, text=True, timeout=BUILD_S, check=False)
+    if run.returncode != 0:
+        output.unlink(missing_ok=True)
+        raise InputError(f"the kernel does not compile on this machine: {' '.join(run.stderr.split())[:300]}")
+    output.replace(BUILT)
     return BUILT
 
 
 def _compiler() -> str | None:
-    named = os.environ.get("CC")
-    if named and shutil.which(shlex.split(named)[0]):
-        return named
+    chosen = os.environ.get("CC")
+    if chosen and shutil.which(shlex.split(chosen)[0]):
+        return chosen
     return next((path for name in ("cc", "gcc", "clang") if (path := shutil.which(name))), None)
 
 

@@ -1,1 +1,1 @@
-"""The evaluator in C, the image it runs, and the machine that chooses between it and pure Python."""
+"""The C kernel, the image of a program that it runs, and the choice between it and pure Python."""

@@ -1,9 +1,10 @@
-"""Cells: where a session keeps codes, and how a reading becomes one.
+"""The cells of an image: where a kernel's session stores codes, and how a reading becomes a code.
 
-A cell is one column as one kind of reader wants it: *small* (a byte, counted from 1) for trees whose columns have few
-values, *wide* (16 bits) for polynomials and all other trees; and missing as less than everything (*left*) or more
-than everything (*right*), so that a step in a tree is one comparison. Only cells that are read exist. A threshold of
-a tree moves with its cell: ``threshold`` says which one means the same there.
+A cell holds one column in the form that one kind of scorer reads. A *small* cell is a byte, counted from 1, for trees
+whose columns have few values; a *wide* cell has 16 bits, for polynomials and all other trees. A cell stores a missing
+reading either as less than every code (*left*) or as more than every code (*right*), so that one comparison decides a
+step in a tree. Only cells that some scorer reads exist. Where a cell stores other numbers than the program's codes, the
+thresholds of trees are translated too: ``Cells.split`` gives the cell and the threshold that a node compares with.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ from .sections import Sections
 
 __all__ = ["SMALL_CELLS", "SMALL_VALUES", "Cell", "Cells", "Splits"]
 
-SMALL_CELLS = 256  # a tree names one in a byte
-SMALL_VALUES = 254  # 1 to 254; 0 and 255 are missing
+SMALL_CELLS = 256  # a tree names a small cell by one byte
+SMALL_VALUES = 254  # 1 to 254; 0 and 255 stand for missing
 AFFINE, RANK, DIRECT, COPY = range(4)
 
 
 @record(frozen=True, slots=True)
 class Cell:
-    """A column as its readers want it. ``is_exact``: its wide code is the program's own (a polynomial reads it)."""
+    """A column in the form that scorers of one kind read.
+
+    ``is_right``: missing is more than every code. ``is_exact``: a wide cell that holds the program's own code, for
+    polynomials.
+    """
 
     column: int
     is_wide: bool
@@ -35,13 +40,12 @@ class Cell:
     is_exact: bool = False
 
     def is_as(self, other: Cell) -> bool:
-        """Whether both hold the same codes, but for what is missing."""
-        mine, its = (self.column, self.is_wide, self.is_exact), (other.column, other.is_wide, other.is_exact)
-        return mine == its
+        """Whether both cells hold equal codes for every reading that is not missing."""
+        return (self.column, self.is_wide, self.is_exact) == (other.column, other.is_wide, other.is_exact)
 
 
 class Cells:
-    """All cells of a program; ``want`` first, then ``number``."""
+    """All cells of a program: first announce every scorer by ``want_...``, then call ``number``, then ask for cells."""
 
     def __init__(self, program: Program) -> None:
         self._p = program
@@ -49,17 +53,20 @@ class Cells:
         self._small: set[tuple[int, bool]] = set()
         self._wide: set[tuple[int, bool]] = set()
         self._number: dict[Cell, int] = {}
-        self._moved: dict[tuple[int, bool, bool], tuple[int, Callable[[int], int]]] = {}
+        self._translations: dict[tuple[int, bool, bool], tuple[int, Callable[[int], int]]] = {}
         self.columns: list[Cell] = []
 
-    # ------------------------------------------------------------ wanting
+    # ------------------------------------------------------------ what scorers read
 
     def want_polynomial(self, columns: tuple[int, ...]) -> None:
-        """A polynomial reads these columns."""
+        """Announce the columns that a polynomial reads."""
         self._exact.update(columns)
 
     def want_trees(self, splits: set[tuple[int, bool]]) -> bool:
-        """Trees read these columns, each with missing to the left (False) or right; whether they are small."""
+        """Announce what an ensemble reads: pairs of a column and whether missing goes right.
+
+        Returns whether the ensemble's cells are small.
+        """
         is_small = all(self.n_values(c) <= SMALL_VALUES for c, _ in splits) and len(self._small | splits) <= SMALL_CELLS
         (self._small if is_small else self._wide).update(splits)
         return is_small
@@ -74,48 +81,49 @@ class Cells:
     # ------------------------------------------------------------ numbers
 
     def number(self) -> None:
-        """Give every wanted cell its number: those with missing to the left first, small and wide for themselves."""
-        wanted = [Cell(c, True, False, True) for c in self._exact]
-        wanted += [Cell(c, False, right) for c, right in self._small]
-        wanted += [Cell(c, True, right) for c, right in self._wide]
+        """Give every announced cell its number, small and wide cells separately, each with left cells first."""
+        cells = [Cell(c, True, False, True) for c in self._exact]
+        cells += [Cell(c, False, right) for c, right in self._small]
+        cells += [Cell(c, True, right) for c, right in self._wide]
         by_feature: dict[int, list[Cell]] = {}
-        for cell in sorted(wanted, key=lambda c: (c.column, c.is_wide, c.is_exact, c.is_right)):
+        for cell in sorted(cells, key=lambda c: (c.column, c.is_wide, c.is_exact, c.is_right)):
             by_feature.setdefault(self._p.columns[cell.column].feature, []).append(cell)
         self._by_feature = by_feature
         self.columns = [c for s in self._p.sensors for f in s.features for c in by_feature.get(f, [])]
         counts = []
         for is_wide in (False, True):
-            ours = [c for c in self.columns if c.is_wide == is_wide]
-            ours.sort(key=lambda c: c.is_right)  # stable: else in the order in which they are fed
-            self._number.update((c, k) for k, c in enumerate(ours))
-            counts += [sum(not c.is_right for c in ours), len(ours)]
-        self.counts: tuple[int, ...] = tuple(counts)  # small left, small, wide left, wide
+            of_width = [c for c in self.columns if c.is_wide == is_wide]
+            of_width.sort(key=lambda c: c.is_right)  # a stable sort: otherwise cells keep the order of feeding
+            self._number.update((c, k) for k, c in enumerate(of_width))
+            counts += [sum(not c.is_right for c in of_width), len(of_width)]
+        self.counts: tuple[int, ...] = tuple(counts)  # small left, all small, wide left, all wide
 
     def of_feature(self, feature: int) -> list[Cell]:
-        """Cells that a reading of this feature fills, in order."""
+        """The cells that a reading of this feature fills, in order."""
         return self._by_feature.get(feature, [])
 
     def wide(self, column: int) -> int:
-        """The cell that a polynomial reads."""
+        """The number of the cell that a polynomial reads for this column."""
         return self._number[Cell(column, True, False, True)]
 
     def split(self, column: int, threshold: int, is_right: bool, is_small: bool) -> tuple[int, int]:
-        """Cell and threshold of a tree's node: right is where the cell is above that threshold."""
+        """Cell number and threshold of a tree's node: a row goes right if the cell is above the threshold."""
         kind = column, is_right, is_small
-        if kind not in self._moved:
-            self._moved[kind] = self._number[Cell(column, not is_small, is_right)], self._thresholds(column, is_small)
-        cell, move = self._moved[kind]
-        return cell, move(threshold)
+        if kind not in self._translations:
+            cell = self._number[Cell(column, not is_small, is_right)]
+            self._translations[kind] = cell, self._thresholds(column, is_small)
+        cell, translate = self._translations[kind]
+        return cell, translate(threshold)
 
     # ------------------------------------------------------------ rules
 
     def _is_direct(self, column: int) -> bool:
-        """An i32 feature's thresholds lie so close together that the reading itself, cut off, orders as its rank."""
-        column_ = self._p.columns[column]
-        if self._p.features[column_.feature].dtype != "i32" or not isinstance(column_.rule, Rank):
+        """Whether the clipped reading itself can stand for its rank: an i32 whose thresholds lie close together."""
+        feature, rule = self._p.columns[column].feature, self._p.columns[column].rule
+        if self._p.features[feature].dtype != "i32" or not isinstance(rule, Rank):
             return False
-        return bool(column_.rule.thresholds) and self._span(column) < (
-            SMALL_VALUES if len(column_.rule.thresholds) < SMALL_VALUES else 65_534
+        return bool(rule.thresholds) and self._span(column) < (
+            SMALL_VALUES if len(rule.thresholds) < SMALL_VALUES else 65_534
         )
 
     def _span(self, column: int) -> int:
@@ -124,52 +132,62 @@ class Cells:
         return int(rule.thresholds[-1]) - int(rule.thresholds[0]) + 1
 
     def _thresholds(self, column: int, is_small: bool) -> Callable[[int], int]:
+        """The function from a threshold on the program's codes to the threshold on the cell's numbers."""
         rule = self._p.columns[column].rule
         if isinstance(rule, Affine):
-            least = rule.low - 1
-            return (lambda t: max(0, min(SMALL_VALUES, t - least))) if is_small else int
+            below_low = rule.low - 1
+            return (lambda t: max(0, min(SMALL_VALUES, t - below_low))) if is_small else int
         is_direct = self._is_direct(column)
         if not is_small and not is_direct:
             return int
-        most = SMALL_VALUES if is_small else CODE_MAX - 1
-        least = 1 if is_small else -CODE_MAX
-        above: Sequence[int] = range(len(rule.thresholds))
+        highest = SMALL_VALUES if is_small else CODE_MAX - 1
+        lowest = 1 if is_small else -CODE_MAX
+        offsets: Sequence[int] = range(len(rule.thresholds))
         if is_direct:
-            above = [int(t) - int(rule.thresholds[0]) for t in rule.thresholds]
+            offsets = [int(t) - int(rule.thresholds[0]) for t in rule.thresholds]
 
-        def move(threshold: int) -> int:
-            rank = threshold + CODE_MAX  # left are those with at most so many thresholds below
-            return above[rank] + least if rank < len(above) else most
+        def translate(threshold: int) -> int:
+            rank = threshold + CODE_MAX  # a reading goes left if at most this many thresholds are below it
+            return offsets[rank] + lowest if rank < len(offsets) else highest
 
-        return move
+        return translate
 
     def record(self, cell: Cell, at_reading: int, out: Sections) -> bytes:
-        """The column's record of an image; ``at_reading``: where its reading lies among its sensor's, in bytes."""
+        """A cell's column record in the image.
+
+        ``at_reading`` is the offset in bytes of its reading among its sensor's readings.
+
+        Raises
+        ------
+        ImageError
+            The offset does not fit the record.
+        """
         column = self._p.columns[cell.column]
         rule, dtype = column.rule, self._p.features[column.feature].dtype
         if at_reading // 4 > 0xFFFF:
             raise ImageError(
-                f"column {cell.column} reads at byte {at_reading} of its sensor's readings, at most 262140 do"
+                f"column {cell.column} reads at byte {at_reading} of its sensor's readings, the limit is 262140; "
+                "run the program in Python"
             )
 
-        def made(kind: int, a: int, b: int) -> bytes:
+        def record_of(kind: int, a: int, b: int) -> bytes:
             flags = cell.is_wide | 2 * DTYPES[dtype].number
             return struct.pack("<BBHIHH", kind, flags, self._number[cell], a & 0xFFFF_FFFF, b, at_reading // 4)
 
-        before = self.of_feature(column.feature)
-        k = before.index(cell)
-        if k > 0 and before[k - 1].is_as(cell):
-            return made(COPY, 0, 0)
+        cells = self.of_feature(column.feature)
+        k = cells.index(cell)
+        if k > 0 and cells[k - 1].is_as(cell):
+            return record_of(COPY, 0, 0)
         if isinstance(rule, Affine):
-            return made(AFFINE, out.i64([rule.frac, rule.mul, rule.add, rule.shift, rule.low, rule.high]), 0)
+            return record_of(AFFINE, out.i64([rule.frac, rule.mul, rule.add, rule.shift, rule.low, rule.high]), 0)
         if self._is_direct(cell.column) and not cell.is_exact:
-            return made(DIRECT, int(rule.thresholds[0]), self._span(cell.column))
+            return record_of(DIRECT, int(rule.thresholds[0]), self._span(cell.column))
         keys = [to_key(t, dtype) for t in rule.thresholds]
-        return made(RANK, out.i64(keys) if dtype == "f64" else out.i32(keys), len(keys))
+        return record_of(RANK, out.i64(keys) if dtype == "f64" else out.i32(keys), len(keys))
 
 
 class Splits(dict[tuple[int, int, bool], tuple[int, int]]):
-    """Cell and threshold of nodes, by column, threshold and whether missing goes left: many nodes are alike."""
+    """Cell and threshold of a tree's node, remembered by (column, threshold, missing left): many nodes are equal."""
 
     def __init__(self, cells: Cells, is_small: bool) -> None:
         super().__init__()
@@ -178,5 +196,5 @@ class Splits(dict[tuple[int, int, bool], tuple[int, int]]):
 
     def __missing__(self, node: tuple[int, int, bool]) -> tuple[int, int]:
         column, threshold, missing_left = node
-        self[node] = found = self._cells.split(column, threshold, not missing_left, self._is_small)
-        return found
+        self[node] = split = self._cells.split(column, threshold, not missing_left, self._is_small)
+        return split

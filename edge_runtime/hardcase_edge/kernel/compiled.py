@@ -1,6 +1,6 @@
-"""The compiled evaluator: the kernel in C behind the interface of ``session.Machine`` and ``session.Session``.
+"""The compiled evaluator: the C kernel behind the interface of ``session.Machine`` and ``session.Session``.
 
-Only ``evaluator`` imports this module; importing it fails where the extension was not built.
+Only ``kernel.machine`` imports this module; the import fails where the extension was not built.
 """
 
 from __future__ import annotations
@@ -23,11 +23,17 @@ __all__ = ["CompiledMachine"]
 
 
 class CompiledMachine:
-    """A program made ready to run in C; immutable, shared by any number of sessions.
+    """A program made ready to run in C; immutable, and shared by any number of sessions.
 
-    ``session`` and ``decide`` are the image's own methods, as a call of Python's would take as long as a decision. A
-    row for ``decide`` may be a list or, where all features have one type and sensors name them in order, any buffer of
-    that type that is aligned to 8: ``array("f", ...)``, a row of a numpy array. ``outlines`` as for ``make_image``.
+    ``session`` and ``decide`` are methods of the C object itself, because a Python call around them would take as long
+    as a decision. A row for ``decide`` is a list of readings. If all features have one type and the sensors name them
+    in order, it may also be any buffer of that type that is aligned to 8 bytes: ``array("f", ...)`` or a row of a numpy
+    array.
+
+    Parameters
+    ----------
+    program : a verified, quantised program
+    outlines : as for ``image.make_image``
 
     Raises
     ------
@@ -40,14 +46,14 @@ class CompiledMachine:
         dtypes = [tuple(program.features[f].dtype for f in s.features) for s in program.sensors]
 
         def held(sensor: int, values: Any, is_row: bool) -> list[Reading] | None:
-            """What the sensor's types hold of what it gave; None if it failed."""
+            """A sensor's readings as its declared types hold them; None if the sensor failed."""
             if values is None or (values.__class__ is not list and isinstance(values, NOT_READINGS)):
                 return None
             try:
                 if is_row:
                     values = [values[f] for f in program.sensors[sensor].features]
                 return normalise(values, dtypes[sensor])
-            except Exception:  # as in session: whatever a foreign number raises, its sensor has failed
+            except Exception:  # as in the session: a foreign number may raise anything, and then its sensor has failed
                 return None
 
         codes = {name: dtype.number for name, dtype in DTYPES.items()}
@@ -62,4 +68,4 @@ class CompiledMachine:
         )
 
         self.session: Callable[..., Session] = image.session  # as session.Machine.session
-        self.decide: Callable[..., Decision] = image.decide  # as evaluator.decide, and rows in buffers, too
+        self.decide: Callable[..., Decision] = image.decide  # as machine.decide, and takes rows in buffers too

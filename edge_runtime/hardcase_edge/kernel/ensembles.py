@@ -1,8 +1,9 @@
-"""Ensembles in an image: trees regrouped by layout, outputs and depth, so that a kernel walks many alike at a time.
+"""Tree ensembles in an image: grouped by layout, outputs and depth, so that the kernel walks trees together.
 
-A shallow tree becomes a complete one in heap order (node i has the children 2i and 2i+1, the root is 1), padded where
-it has fewer levels; a deep, leaf-wise one keeps pointers. Either way a row reaches leaves of the same values, and sums
-of integers do not depend on the order of trees.
+A shallow tree becomes a complete tree in heap order (the root is node 1, node i has the children 2i and 2i + 1), padded
+where it has fewer levels. A deep tree, as leaf-wise growth makes them, keeps a pair of child indices per node. In both
+layouts a row reaches a leaf with the same values as in the program, and the order of trees does not matter, because
+sums of integers do not depend on it.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ __all__ = ["Ensemble", "plan_ensemble"]
 
 SMALL_HEAP, WIDE_HEAP, SMALL_POINTERS, WIDE_POINTERS = range(4)
 MAX_HEAP_DEPTH = 10
-HEAP_GROWTH = 2.0  # a heap may be so many times larger than pointers
-PADDING_GROWTH = 1.25  # heaps of one depth may be so many times larger than heaps of their own depths
+HEAP_GROWTH = 2.0  # a heap may be this many times larger than the same tree with pointers
+PADDING_GROWTH = 1.25  # heaps padded to one depth may be this many times larger than heaps of the trees' own depths
 
 
 @record(frozen=True, slots=True)
 class Group:
-    """Trees of one layout, first output, width and (heaps) depth."""
+    """Trees with one layout, first output and width, and one depth if they are heaps."""
 
     is_heap: bool
     output: int
     width: int
-    depth: int
-    trees: tuple[int, ...]
+    depth: int  # 0 for trees with pointers
+    trees: tuple[int, ...]  # their numbers in the ensemble
 
 
 @record(frozen=True, slots=True)
 class Ensemble:
-    """An ensemble's groups. ``place``: each tree's group and number in it."""
+    """An ensemble divided into groups. ``place`` maps a tree's number to its group and its number in the group."""
 
     scorer: Trees
     is_small: bool
@@ -47,7 +48,7 @@ class Ensemble:
     place: dict[int, tuple[int, int]]
 
     def records(self, splits: Splits, out: Sections) -> list[int]:
-        """Words of all groups."""
+        """The words of all groups; their trees are appended to ``out``."""
         words: list[int] = []
         for g in self.groups:
             layout = (SMALL_HEAP if g.is_heap else SMALL_POINTERS) + (not self.is_small)
@@ -83,15 +84,18 @@ class Ensemble:
 
 
 def plan_ensemble(scorer: Trees, outline: Outline, cells: Cells, keyed: Collection[int] = ()) -> Ensemble:
-    """Group an ensemble's trees, and want the cells that they read: those of columns that are not read as keys."""
+    """Group an ensemble's trees, and announce the cells that they read to ``cells``.
+
+    Columns in ``keyed`` are read as keys of readings and need no cell.
+    """
     shapes = outline.shapes
     columns = [(scorer.columns[position], left) for position, left in outline.splits]
     is_small = cells.want_trees({(column, not left) for column, left in columns if column not in keyed})
     heaps: dict[tuple[int, int], list[int]] = {}
     pointers: dict[tuple[int, int], list[int]] = {}
     for k, shape in enumerate(shapes):
-        into = heaps if _is_shallow(shape, is_small) else pointers
-        into.setdefault((shape.output, shape.width), []).append(k)
+        trees_by_output = heaps if _is_shallow(shape, is_small) else pointers
+        trees_by_output.setdefault((shape.output, shape.width), []).append(k)
     depths = [shape.depth for shape in shapes]
     groups = [g for key, trees in heaps.items() for g in _by_depth(*key, trees, depths, is_small)]
     groups += [Group(False, *key, 0, tuple(trees)) for key, trees in pointers.items()]
@@ -100,19 +104,20 @@ def plan_ensemble(scorer: Trees, outline: Outline, cells: Cells, keyed: Collecti
 
 
 def _is_shallow(shape: Shape, is_small: bool) -> bool:
-    """Whether a heap is not much larger than pointers."""
-    pointers = shape.nodes * (6 if is_small else 8) + 2 * (shape.nodes + 1) * shape.width
-    heap = _heap_bytes(shape.depth, shape.width, is_small)
-    return shape.depth == 0 or (shape.depth <= MAX_HEAP_DEPTH and heap <= HEAP_GROWTH * pointers)
+    """Whether the tree as a heap is not much larger than with pointers."""
+    pointer_bytes = shape.nodes * (6 if is_small else 8) + 2 * (shape.nodes + 1) * shape.width
+    heap_bytes = _heap_bytes(shape.depth, shape.width, is_small)
+    return shape.depth == 0 or (shape.depth <= MAX_HEAP_DEPTH and heap_bytes <= HEAP_GROWTH * pointer_bytes)
 
 
 def _by_depth(output: int, width: int, trees: Sequence[int], depths: Sequence[int], is_small: bool) -> list[Group]:
-    own = sum(_heap_bytes(depths[k], width, is_small) for k in trees)
+    """One group with all trees padded to the deepest, unless that takes too many bytes; else a group per depth."""
+    unpadded_bytes = sum(_heap_bytes(depths[k], width, is_small) for k in trees)
     deepest = max(depths[k] for k in trees)
-    if len(trees) * _heap_bytes(deepest, width, is_small) <= PADDING_GROWTH * own:
+    if len(trees) * _heap_bytes(deepest, width, is_small) <= PADDING_GROWTH * unpadded_bytes:
         return [Group(True, output, width, deepest, tuple(trees))]
-    found = sorted({depths[k] for k in trees})
-    return [Group(True, output, width, d, tuple(k for k in trees if depths[k] == d)) for d in found]
+    distinct_depths = sorted({depths[k] for k in trees})
+    return [Group(True, output, width, d, tuple(k for k in trees if depths[k] == d)) for d in distinct_depths]
 
 
 def _heap_bytes(depth: int, width: int, is_small: bool) -> int:
@@ -120,14 +125,14 @@ def _heap_bytes(depth: int, width: int, is_small: bool) -> int:
 
 
 def _complete(tree: Tree, splits: Sequence[tuple[int, int]], depth: int) -> tuple[list[tuple[int, int]], list[Number]]:
-    """Nodes 0 (unused) to 2^depth - 1 of the complete tree, and its leaves' values."""
+    """Nodes 0 (unused) to 2^depth - 1 of the complete tree, and the values of its leaves."""
     n, children = 1 << depth, children_of(tree)
     nodes = [(0, 0)] * n
-    at = [0 if tree.splits else -1] * 2 * n  # the source's node, or -1-leaf, at each position
+    sources = [0 if tree.splits else -1] * 2 * n  # at each position: a node of ``tree``, or -1 - k for its leaf k
     for k in range(1, n):
-        here = at[k]
-        if here >= 0:
-            nodes[k] = splits[here]
-        at[2 * k], at[2 * k + 1] = children[here] if here >= 0 else (here, here)
-    leaves = [v for here in at[n:] for v in tree.leaves[(-1 - here) * tree.width : -here * tree.width]]
+        source = sources[k]
+        if source >= 0:
+            nodes[k] = splits[source]
+        sources[2 * k], sources[2 * k + 1] = children[source] if source >= 0 else (source, source)
+    leaves = [v for leaf in sources[n:] for v in tree.leaves[(-1 - leaf) * tree.width : -leaf * tree.width]]
     return nodes, leaves

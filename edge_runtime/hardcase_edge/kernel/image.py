@@ -1,8 +1,28 @@
-"""The image: a verified program as one flat, aligned, little-endian array that the kernel in C executes in place.
+"""The image: a verified program as one flat, aligned array of bytes that the C kernel executes in place.
 
-docs/SPEC-image-v1.md defines every word; ``kernel/hardcase.c`` reads them. An image decides as its program does, but is
-no exchange format: it is made of a bundle where it is used, for the kernel of the same version. Parts are renumbered so
-that what is read together lies together; sensors, nodes, scorers and outputs keep their numbers.
+docs/SPEC-image-v1.md defines every word, and ``hardcase.c`` reads them. An image makes the same decisions as its
+program, but it is not an exchange format: each machine makes it from the bundle, for its own version of the kernel.
+
+``Image`` works in two passes. The first, in ``__init__``, looks at every scorer: it groups the trees of ensembles and
+collects the cells that scorers read (``cells.py``), because a cell's number and width depend on all of its readers. The
+second, ``pack``, appends sections (``sections.py``) in this order:
+
+    header       128 bytes, reserved first and filled in last, when all offsets are known
+    sensors      rules of their columns, coefficients of their costs and the numbers of the scorers that read them;
+                 then all features, all columns, and all sensor records
+    scorers      trees, weights and biases, each scorer's words after the data that they refer to; then the table of
+                 the scorers' offsets
+    nodes        the same: the numbers of each node, its words, and the table of offsets
+
+Data come before the records that refer to them, so every offset is known when it is written and points backwards; equal
+runs are stored once. The kernel addresses everything by offset and follows no pointer, so an image can lie in flash or
+in a file. Features, columns and cells are renumbered so that what a feed or a scorer reads together lies together;
+sensors, nodes, scorers and outputs keep the program's numbers, because sessions report them.
+
+The image also fixes the memory of a session (``Memory``): the keys of readings that inlined ensembles compare, then
+scores, the request, wide cells, the trace, winners of a tournament, flags and small cells. The widest types come first,
+which leaves little padding, and cells with missing to the left precede those with missing to the right, so that the
+kernel resets each kind by filling one range.
 """
 
 from __future__ import annotations
@@ -38,11 +58,11 @@ from .sections import Sections
 __all__ = ["IMAGE_VERSION", "Image", "make_image"]
 
 IMAGE_VERSION = 1
-MAGIC = 0x31494348  # HCI1
+MAGIC = 0x31494348  # "HCI1" in ASCII
 HEADER_BYTES = 128
-SESSION_BYTES = 64  # of hc_session
-NOT_SENT = 0xFFFF
-MAX_COST = 2**62
+SESSION_BYTES = 64  # size of the struct hc_session, which begins a session's memory
+NOT_SENT = 0xFFFF  # a feature that requests do not carry
+MAX_COST = 2**62  # micro-units; the kernel adds costs in 64 bits
 
 
 def make_image(program: Program, outlines: Sequence[Outline] | None = None) -> bytes:
@@ -51,26 +71,26 @@ def make_image(program: Program, outlines: Sequence[Outline] | None = None) -> b
     Parameters
     ----------
     program : Program
-    outlines : those of the verifier's report; None: looked for again
+    outlines : the outlines of the verifier's report; None: they are computed again
 
     Raises
     ------
     ImageError
-        The kernel cannot run this program (an opaque scorer, a sensor whose readings take more than 256 KB, a
-        candidate's cost beyond 62 bits): it runs in Python.
+        The kernel cannot run this program, which then runs in Python: it has an opaque scorer, a sensor whose readings
+        take more than 256 KB, a cost of 2^62 micro-units or more, or it is a draft.
     """
     return Image(program, outlines=outlines).pack()
 
 
 class Image:
-    """A program on its way to bytes. ``inlined``: ensembles that are code beside the kernel, not tables here."""
+    """A program on its way to bytes. ``inlined``: ensembles that are exported as C code instead of tables."""
 
     def __init__(
         self, program: Program, inlined: Iterable[int] = (), outlines: Sequence[Outline] | None = None
     ) -> None:
         self.p = program
         self.inlined = frozenset(inlined)
-        self.session_bytes = 0  # known once packed
+        self.session_bytes = 0  # known after pack
         self.out = Sections(HEADER_BYTES)
         self.cells = Cells(program)
         self.keys = Keys(program, sorted(self.inlined))
@@ -88,6 +108,7 @@ class Image:
         self._splits = [Splits(self.cells, is_small) for is_small in (False, True)]
 
     def pack(self) -> bytes:
+        """All bytes of the image; sets ``session_bytes``."""
         p, out = self.p, self.out
         widths = [_width(s) for s in p.scorers]
         first = [0, *accumulate(widths)]
@@ -153,18 +174,22 @@ class Image:
         return out.i32(records)
 
     def _plain(self, sensor: Sensor, is_direct: bool) -> int:
-        """1 or 2: all readings are i32, or f32, and none may be missing; 3: i32, into direct small cells; 0: other."""
+        """How the kernel may feed a sensor faster.
+
+        1: all readings are i32 and never missing; 2: the same with f32; 3: as 1, and all its cells are direct and
+        small; 0: none of these.
+        """
         kinds = {(self.p.features[f].dtype, self.p.features[f].nullable) for f in sensor.features}
         if kinds == {("i32", False)}:
             return 3 if is_direct else 1
         return 2 if kinds == {("f32", False)} else 0
 
     def _keys(self, sensor: int) -> int:
-        """Where a session has the keys of a sensor's readings; 0: it keeps none."""
+        """The offset of the keys of a sensor's readings in a session; 0: the session stores no keys of this sensor."""
         return SESSION_BYTES + self.keys.sensors[sensor] if sensor in self.keys.sensors else 0
 
     def _scorers_of(self, sensor: int) -> list[int]:
-        """Scorers that read a column of this sensor: their scores are computed again once it is fed."""
+        """The scorers that read a column of this sensor: feeding it invalidates their scores."""
         p = self.p
         own = set(p.sensors[sensor].features)
         found: list[int] = []
@@ -228,19 +253,19 @@ class Image:
 
 
 class Memory:
-    """Where the parts of a session lie, after its struct."""
+    """Assigns places to the parts of a session's memory, after its struct."""
 
     def __init__(self) -> None:
         self._end = SESSION_BYTES
 
     def take(self, size: int, alignment: int) -> int:
-        """The offset of ``size`` bytes more."""
+        """Reserve ``size`` more bytes, aligned; returns their offset."""
         at = -(-self._end // alignment) * alignment
         self._end = at + size
         return at
 
     def total(self) -> int:
-        """All bytes, a multiple of 8."""
+        """The number of all bytes, rounded up to a multiple of 8."""
         return -(-self._end // 8) * 8
 
 

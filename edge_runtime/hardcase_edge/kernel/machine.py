@@ -1,7 +1,7 @@
-"""Which evaluator serves: the kernel in C where it was built and can run the program, pure Python everywhere else.
+"""Chooses the evaluator: the C kernel if it was built and can run the program, otherwise pure Python.
 
-``HARDCASE_EVALUATOR`` in the environment, or an argument, says ``python`` or ``kernel`` to have just that one. Both
-decide alike, bit for bit; everything but their speed is the same.
+The environment variable ``HARDCASE_EVALUATOR``, or an argument, forces ``python`` or ``kernel``. Both evaluators make
+the same decisions bit for bit and differ only in speed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _compiled() -> type[CompiledMachine] | None:
 
 
 def has_kernel() -> bool:
-    """Whether the kernel was built when this package was installed."""
+    """Whether the compiled kernel is there to import."""
     return _compiled() is not None
 
 
@@ -51,38 +51,39 @@ def open_machine(
     ----------
     program : Program
     evaluator : "kernel", "python" or None
-        None: as the environment says, else the kernel if it can, else Python.
-    outlines : those of the verifier's report, which the kernel's image is made by; None: looked for again
+        None: the environment decides; where it does not, the kernel if it can run the program, otherwise Python.
+    outlines : the outlines of the verifier's report, from which the kernel's image is made
+        None: they are computed again.
 
     Raises
     ------
     InputError
-        There is no such evaluator, or the kernel is asked for and not here.
+        There is no such evaluator, or the kernel was demanded and was not built.
     ImageError
-        The kernel is asked for and cannot run this program.
+        The kernel was demanded and cannot run this program.
     """
-    wanted = evaluator or os.environ.get(VARIABLE) or None
-    if wanted not in (None, *EVALUATORS):
-        raise InputError(f"{VARIABLE} is {wanted!r}; {' or '.join(EVALUATORS)} is expected")
-    if wanted == PYTHON:
+    choice = evaluator or os.environ.get(VARIABLE) or None
+    if choice not in (None, *EVALUATORS):
+        raise InputError(f"{VARIABLE} is {choice!r}; set it to {' or '.join(EVALUATORS)}")
+    if choice == PYTHON:
         return Machine(program)
     compiled = _compiled()
     if compiled is None:
-        if wanted == KERNEL:
+        if choice == KERNEL:
             raise InputError(
-                "the kernel is asked for and was not built: install a C compiler, then run hardcase-edge doctor --build"
+                "the kernel was demanded but was not built; install a C compiler, then run hardcase-edge doctor --build"
             )
         return Machine(program)
     try:
         return compiled(program, outlines)
     except ImageError:
-        if wanted == KERNEL:
+        if choice == KERNEL:
             raise
         return Machine(program)
 
 
 def name_of(machine: Machine | CompiledMachine) -> str:
-    """Which evaluator this is."""
+    """The evaluator of this machine: "kernel" or "python"."""
     return PYTHON if isinstance(machine, Machine) else KERNEL
 
 
@@ -96,14 +97,30 @@ def decide(
     dead: Iterable[int] = (),
     cloud: bool = True,
 ) -> Decision:
-    """One whole decision over a row that is already known.
+    """A whole decision on a row whose readings are all known in advance.
 
     Parameters
     ----------
-    machine : what ``open_machine`` gave
-    row : (n_features,) readings in the program's order, None for missing
-    reply : (result, confidence) of the HPC where it is asked, None where it does not answer
-    budget, item_size, dead, cloud : as of a session
+    machine : the machine that ``open_machine`` returned
+    row : sequence of shape (n_features,), readings in the program's order, None for missing
+    reply : the HPC's result and confidence in case it is asked; None: it does not reply
+    budget, item_size, dead, cloud : as for ``session.Session``
+
+    Examples
+    --------
+    >>> from hardcase_edge.program.definition import *
+    >>> program = Program(
+    ...     features=(Feature("f32"),),
+    ...     sensors=(Sensor(features=(0,), cost=(2_000_000,)),),
+    ...     uplink=Uplink(),
+    ...     columns=(Column(0, Rank((20.0,))),),
+    ...     scorers=(Trees((0,), (0,), (Tree(0, 1, (0,), (-CODE_MAX,), (True,), (), (-5, 5)),)),),
+    ...     nodes=(Acquire((0,), then=1, otherwise=1), Answer(Slice(0, 0, 1))),
+    ...     n_classes=2,
+    ... )
+    >>> machine = open_machine(program)
+    >>> [decide(machine, [degrees]).result for degrees in (19.5, 20.0, 20.5)]
+    [0, 0, 1]
     """
     if not isinstance(machine, Machine):
         return machine.decide(row, budget=budget, item_size=item_size, dead=dead, cloud=cloud, reply=reply)

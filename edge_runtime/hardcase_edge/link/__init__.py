@@ -1,1 +1,1 @@
-"""The way to the cloud: requests and replies in bytes, and MQTT."""
+"""The link to the cloud: requests and replies as bytes, and the MQTT connection that carries them."""

@@ -1,10 +1,10 @@
-"""Where a broker is and how to be let in: a URL, certificates, a user. Everything is checked before it is used.
+"""The address of an MQTT broker: its URL, user and certificates, all checked before the first connection.
 
     mqtt://[user:password@]host[:port]     plain TCP, port 1883
     mqtts://[user:password@]host[:port]    TLS, port 8883
 
-A password in a URL is seen by everyone who can list processes: ``HARDCASE_MQTT_USER`` and ``HARDCASE_MQTT_PASSWORD``
-in the environment are used where the URL names no user.
+Everyone who can list processes can read a password in a URL. If the URL names no user, the environment variables
+``HARDCASE_MQTT_USER`` and ``HARDCASE_MQTT_PASSWORD`` supply the credentials.
 """
 
 from __future__ import annotations
@@ -26,27 +26,30 @@ __all__ = ["Address", "parse_address", "tls_context"]
 PORTS = {"mqtt": 1883, "mqtts": 8883}
 SHAPE = "mqtt://host:port or mqtts://host:port"
 MAX_URL = 1000  # characters
-MAX_SECRET = 500  # characters of a user or a password: MQTT allows more, nobody types more
-_ODD = re.compile(r"[\s\x00-\x1f\x7f]")  # urlsplit drops some of these without a word
+MAX_SECRET = 500  # characters of a user or a password; MQTT allows more, but nobody types more
+_BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f]")  # urlsplit silently drops some of these
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{2,45}")
 
 
 @record(frozen=True, slots=True, kw_only=True)
 class Address:
-    """One broker, and what to show it. ``is_tls`` without ``ca`` trusts the system's certificate authorities."""
+    """A broker's address and this client's credentials.
+
+    ``is_tls`` without ``ca`` trusts the system's certificate authorities.
+    """
 
     host: str
     port: int
     is_tls: bool = False
     user: str = ""
     password: str = field(default="", repr=False)
-    ca: str | Path | None = None  # PEM: who may have signed the broker's certificate
-    cert: str | Path | None = None  # PEM: this client's certificate
-    key: str | Path | None = None  # PEM: its private key; None if it lies in ``cert``
+    ca: str | Path | None = None  # PEM file of the authorities that may sign the broker's certificate
+    cert: str | Path | None = None  # PEM file of this client's certificate
+    key: str | Path | None = None  # PEM file of its private key; None: the key is in ``cert``
 
     @property
     def url(self) -> str:
-        """For messages: no user, no password."""
+        """The URL for messages, without user and password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'mqtts' if self.is_tls else 'mqtt'}://{host}:{self.port}"
 
@@ -61,10 +64,27 @@ def parse_address(
 ) -> Address:
     """The address in a URL.
 
+    Parameters
+    ----------
+    url : ``mqtt://`` or ``mqtts://``, a host, and optionally a user, a password and a port
+    ca, cert, key : paths of PEM files, for ``mqtts://`` only; see ``Address``
+    environment : where to look up credentials if the URL names no user
+
     Raises
     ------
     InputError
-        The URL is none of ours, or certificates are named for a broker without TLS.
+        The URL is not an MQTT URL, a certificate is named for a broker without TLS, or the credentials are unusable.
+
+    Examples
+    --------
+    >>> address = parse_address("mqtts://pump-7:secret@broker.example", environment={})
+    >>> address.host, address.port, address.is_tls, address.user
+    ('broker.example', 8883, True, 'pump-7')
+    >>> address.url
+    'mqtts://broker.example:8883'
+    >>> parse_address("http://broker.example")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    hardcase_edge.errors.InputError: broker 'http://broker.example' is not an MQTT URL; use mqtt://host:port ...
     """
     from urllib.parse import unquote, urlsplit
 
@@ -73,11 +93,11 @@ def parse_address(
         parts = urlsplit(url if len(url) <= MAX_URL else "")
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise InputError(f"broker {shown} is no URL ({error}); {SHAPE} is expected") from error
-    if parts.scheme not in PORTS or not _HOST.fullmatch(host) or _ODD.search(url):
-        raise InputError(f"broker {shown} is no MQTT URL; {SHAPE} is expected")
+        raise InputError(f"broker {shown} is not a URL ({error}); use {SHAPE}") from error
+    if parts.scheme not in PORTS or not _HOST.fullmatch(host) or _BLANK_OR_CONTROL.search(url):
+        raise InputError(f"broker {shown} is not an MQTT URL; use {SHAPE}")
     if parts.path not in ("", "/") or parts.query or parts.fragment or port == 0:
-        raise InputError(f"broker {shown} has more than a host and a port; {SHAPE} is expected")
+        raise InputError(f"broker {shown} has more than a host and a valid port; use {SHAPE}")
     is_tls = parts.scheme == "mqtts"
     if not is_tls and (ca or cert or key):
         raise InputError(f"certificates are named, but broker {shown} is not encrypted; use mqtts://")
@@ -86,7 +106,10 @@ def parse_address(
     user = unquote(parts.username or "") or environment.get("HARDCASE_MQTT_USER", "")
     password = unquote(parts.password or "") if parts.username else environment.get("HARDCASE_MQTT_PASSWORD", "")
     if max(len(user), len(password)) > MAX_SECRET or ((password or parts.password) and not user):
-        raise InputError(f"the user or password for broker {shown} is too long, or a password has no user")
+        raise InputError(
+            f"the user or password for broker {shown} exceeds {MAX_SECRET} characters, or a password has no user; "
+            "correct them"
+        )
     return Address(
         host=host,
         port=port or PORTS[parts.scheme],
@@ -100,7 +123,7 @@ def parse_address(
 
 
 def tls_context(address: Address) -> ssl.SSLContext | None:
-    """The TLS settings of an address (1.2 or newer, names checked); None without TLS.
+    """The TLS settings of an address (TLS 1.2 or newer, host names checked); None for a plain ``mqtt://`` address.
 
     Raises
     ------
@@ -116,7 +139,7 @@ def tls_context(address: Address) -> ssl.SSLContext | None:
         context = ssl.create_default_context(cafile=address.ca)
         if address.cert is not None:
             what, path = "client certificate or key", address.cert
-            context.load_cert_chain(address.cert, address.key, password="")  # never asks on a terminal
+            context.load_cert_chain(address.cert, address.key, password="")  # never prompts on a terminal
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "not readable PEM"
         raise InputError(f"{what} {path} cannot be used: {reason}; name a PEM file") from error

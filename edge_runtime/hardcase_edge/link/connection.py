@@ -1,9 +1,10 @@
-"""A connection to a broker that is kept up for ever, on one thread: with ``client`` the only module that imports paho.
+"""One MQTT connection with one subscription, kept up by a thread of its own that reconnects for ever.
 
-Each attempt has a client of its own. paho's queue would send again after a reconnect, and a request that nobody
-waits for costs energy that no budget was asked for; with a new client only the caller decides what is sent twice.
-MQTT 5 comes first; a broker that refuses it, or hangs up before it answers, is asked again with 3.1.1.
-A broker that cannot be reached is tried again with growing, jittered pauses; one that refuses us, slowly.
+The thread makes a new paho client for each attempt. paho's queue would send messages again after a reconnect, and a
+request that nobody waits for any more costs energy that no budget allowed; with a new client, only the caller decides
+what is sent twice. The thread tries MQTT 5 first, and 3.1.1 if the broker refuses version 5 or hangs up without an
+answer. If a broker cannot be reached, the pauses between attempts grow and are jittered; if it refuses the connection,
+the next attempt comes after a long pause. Only this module and ``paho_client`` import paho.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ __all__ = ["Connection", "ConnectionConfig", "Message", "Will"]
 
 logger = logging.getLogger(__name__)
 
-UNSUPPORTED_VERSION = 132  # CONNACK reason, also what paho makes of a 3.1.1 broker's "1"
-POLL_S = 1.0  # paho looks after keepalive this often
-STABLE_S = 5.0  # a connection that lived so long resets the pause before the next
+UNSUPPORTED_VERSION = 132  # CONNACK reason; paho also translates the return code 1 of a 3.1.1 broker into it
+POLL_S = 1.0  # how often paho checks its keepalive timer
+STABLE_S = 5.0  # a connection that lasted this long resets the pause before the next attempt
 
 
 @record(frozen=True, slots=True)
 class Message:
-    """What came in. ``correlation`` and ``response_topic`` are None on 3.1.1."""
+    """A received message. ``correlation`` and ``response_topic`` are None on MQTT 3.1.1."""
 
     topic: str
     payload: bytes
@@ -51,10 +52,15 @@ class Connection:
     ----------
     config : ConnectionConfig
     subscribe : topic filter; the connection counts as up once the broker has granted it
-    subscribe_v5 : the filter on MQTT 5 where that is another, such as a shared one
-    on_up : called on the connection's thread, each time it is up
-    on_message : called on the connection's thread; what it raises is logged and dropped
-    will : retained last message, or None
+    subscribe_v5 : another filter for MQTT 5, such as a shared subscription; empty: the same filter
+    on_up : called on the connection's thread each time the connection comes up
+    on_message : called on the connection's thread with each message; its exceptions are logged and dropped
+    will : the retained message that the broker sends if the connection breaks, or None
+
+    Attributes
+    ----------
+    connects : int
+        How many times the connection has come up.
 
     Raises
     ------
@@ -87,34 +93,34 @@ class Connection:
         self._up = threading.Event()
         self._trouble = ""
         self._pause_s = config.retry_first_s
-        self.connects = 0  # times it came up
+        self.connects = 0
 
-    # ------------------------------------------------------------ what the owner uses
+    # ------------------------------------------------------------ for the owner, from any thread
 
     @property
     def is_up(self) -> bool:
-        """Connected and subscribed."""
+        """Whether the connection is made and its subscription granted."""
         return self._up.is_set()
 
     @property
     def protocol(self) -> int:
-        """The protocol in use, or tried next: 5 or 4 (3.1.1)."""
+        """The MQTT version in use, or the one to try next: 5, or 4 for MQTT 3.1.1."""
         return int(self._protocol)
 
     @property
     def trouble(self) -> str:
-        """Why it is not up, in one line; empty when it is."""
+        """Why the connection is not up, in one line; empty while it is up."""
         return self._trouble
 
     def start(self, wait_s: float = 0.0) -> bool:
-        """Begin; wait until it is up or the first attempt has failed, at most ``wait_s``. Whether it is up."""
+        """Start the thread, wait at most ``wait_s`` seconds for the first attempt, and return whether it is up."""
         self._thread = threading.Thread(target=self._run, name="hardcase-mqtt", daemon=True)
         self._thread.start()
         self._tried.wait(wait_s)
         return self.is_up
 
     def stop(self, wait_s: float = 2.0) -> None:
-        """Disconnect in order (the will is not sent) and end the thread."""
+        """Disconnect cleanly, so that the broker does not send the will, and end the thread."""
         self._stopping.set()
         if self._client is not None:
             self._client.disconnect()
@@ -132,9 +138,15 @@ class Connection:
         expiry_s: int | None = None,
         wait_s: float = 0.0,
     ) -> bool:
-        """Send at QoS 1; False if it is not up or too much waits already. Never queues for a later connection.
+        """Send a message at QoS 1, over the present connection only; returns whether it was sent.
 
-        The three MQTT 5 arguments are left out on 3.1.1. ``wait_s``: how long to wait for the acknowledgement.
+        It is not sent if the connection is down or too many messages wait for their acknowledgement.
+
+        Parameters
+        ----------
+        topic, payload, retain : as in MQTT
+        response_topic, correlation, expiry_s : MQTT 5 properties, dropped on 3.1.1
+        wait_s : if positive, wait this long for the acknowledgement, and return whether it came
         """
         client = self._client
         if client is None or not self.is_up:
@@ -154,12 +166,12 @@ class Connection:
         return not wait_s or _is_acknowledged(info, wait_s)
 
     def unsubscribe(self) -> None:
-        """Ask the broker to send nothing more; what it has sent already still comes in."""
+        """Ask the broker to send nothing more; messages that are already on their way still arrive."""
         if self._client is not None and self.is_up:
             self._client.unsubscribe(self._filters[self._client.protocol])
 
     def flush(self, wait_s: float) -> bool:
-        """Wait for the broker to acknowledge the message published last; whether it has."""
+        """Wait until the broker acknowledges the last published message; returns whether it has."""
         return self._last is None or _is_acknowledged(self._last, wait_s)
 
     # ------------------------------------------------------------ the thread
@@ -174,11 +186,11 @@ class Connection:
         self._tried.set()
 
     def _attempt(self) -> float:
-        """One connection, from its first byte to its last; seconds to pause before the next."""
+        """One connection, from its first byte to its last; returns the seconds to pause before the next."""
         client = self._client = self._make_client()
         try:
             self._serve(client)
-        except Exception as error:  # no network, no such host, TLS, or a packet that paho chokes on
+        except Exception as error:  # no network, unknown host, TLS, or a packet that paho cannot read
             client.end = f"cannot be reached: {error}"
         if self._stopping.is_set() or self._changes_protocol(client):
             return 0.0
@@ -186,8 +198,8 @@ class Connection:
         return self._config.refused_retry_s if client.is_refused else self._next_pause(client)
 
     def _changes_protocol(self, client: Client) -> bool:
-        """Take the other version where this one is not understood; True if that is worth an attempt at once."""
-        was_hung_up = client.was_hung_up and not self.connects  # some brokers do not say why
+        """Switch the MQTT version if the broker refuses this one; returns whether to try the other one at once."""
+        was_hung_up = client.was_hung_up and not self.connects  # some brokers hang up instead of refusing
         if self._config.protocol is not None or not (client.is_refused_version or was_hung_up):
             return False
         self._protocol = V311 if client.protocol == V5 else V5
@@ -202,10 +214,10 @@ class Connection:
             config.keepalive_s,
             properties=make_properties(PacketTypes.CONNECT, limit) if client.protocol == V5 else None,
         )
-        client.was_hung_up = True  # until it says why
-        patience = monotonic() + 2 * config.connect_timeout_s
+        client.was_hung_up = True  # until its CONNACK arrives
+        give_up_at = monotonic() + 2 * config.connect_timeout_s
         while (code := client.loop(POLL_S)) == MQTTErrorCode.MQTT_ERR_SUCCESS:
-            if self._stopping.is_set() or (client.up_since is None and monotonic() > patience):
+            if self._stopping.is_set() or (client.up_since is None and monotonic() > give_up_at):
                 client.disconnect()
         if not client.end:
             client.end = f"connection lost: {paho.error_string(code).lower().rstrip('.')}"
@@ -218,12 +230,12 @@ class Connection:
         return pause_s
 
     def _note(self, trouble: str) -> None:
-        """Log what is wrong, once until it changes."""
+        """Log why the connection is not up, once for each new reason."""
         if trouble != self._trouble:
             logger.warning("broker %s: %s; trying again", self._config.address.url, " ".join(trouble.split())[:300])
         self._trouble = trouble
 
-    # ------------------------------------------------------------ paho's callbacks
+    # ------------------------------------------------------------ paho's callbacks, on the connection's thread
 
     def _make_client(self) -> Client:
         client = Client(self._config, self._protocol, self._tls, self._will)
@@ -236,11 +248,11 @@ class Connection:
         client.was_hung_up = False
         if reason.is_failure:
             client.is_refused_version = reason.value == UNSUPPORTED_VERSION
-            self._refuse(client, f"refused us: {str(reason).lower()}")
+            self._refuse(client, f"refused the connection: {str(reason).lower()}")
             return
         topic = self._filters[client.protocol]
         if client.protocol == V5:
-            client.subscribe(topic, options=SubscribeOptions(qos=1, retainHandling=2))  # no old, retained messages
+            client.subscribe(topic, options=SubscribeOptions(qos=1, retainHandling=2))  # 2: send no retained messages
         else:
             client.subscribe(topic, qos=1)
 
@@ -273,7 +285,7 @@ class Connection:
     def _guard(self, call: Callable[[], None]) -> None:
         try:
             call()
-        except Exception:  # the connection outlives a bug in its owner
+        except Exception:  # a bug in the owner must not end the connection
             logger.exception("a message could not be handled")
 
 
@@ -281,5 +293,5 @@ def _is_acknowledged(info: paho.MQTTMessageInfo, wait_s: float) -> bool:
     try:
         info.wait_for_publish(wait_s)
         return info.is_published()
-    except (RuntimeError, ValueError):  # the connection was lost meanwhile
+    except (RuntimeError, ValueError):  # the connection was lost in the meantime
         return False

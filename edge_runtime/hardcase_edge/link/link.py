@@ -1,9 +1,26 @@
-"""The link to the cloud: asks the HPC over MQTT and waits for its reply, and keeps the device's status standing there.
+"""The link: sends a hard case to the HPC over MQTT, waits for its reply, and publishes the device's status.
 
-A request has a random id of 128 bits. It is sent again under that id where no reply comes, or at once on a new
-connection (a reply to the old one is lost), as long as the budget pays for it and the deadline is not over; workers
-answer a repeated id from memory. A reply counts only for the id that is waited for: everything else is counted and
-dropped. docs/SPEC-wire-v1.md defines the bytes and the topics.
+The device's loop calls ``ask`` on its own thread, for one request at a time, and ``ask`` blocks until one of these:
+
+    a reply to this request arrives                 ask returns the Reply, whose status may be REFUSED
+    the deadline passes, or ``cancel`` is called    ask returns None
+    the link is down when ``ask`` is called         ask returns None at once; no request is queued
+
+While it waits, ``ask`` sends the request again under the same random id of 128 bits
+
+- when ``resend_every_s`` have passed without a reply, and
+- at once on a new connection, because a reply to the old one is lost,
+
+but only if more than ``WORTHWHILE_S`` are left and ``may_resend`` agrees. ``may_resend`` is the session's ``resend``,
+which charges the budget; the session has charged the first transmission already. Once it declines, ``ask`` only waits.
+Each transmission carries the time that is left as its deadline. A worker answers a repeated id from memory.
+
+Two threads meet here. ``Connection`` runs a thread that keeps the connection up and calls ``_received`` for each
+message and ``_came_up`` for each new connection. Under the lock of ``_changed``, ``_received`` hands the reply to the
+waiting ``ask`` if it bears the id that is waited for; it counts and drops all other messages. ``_came_up`` publishes
+the retained status and wakes ``ask``. ``cancel`` may be called on any thread and in a signal handler.
+
+docs/SPEC-wire-v1.md defines the bytes and the topics.
 """
 
 from __future__ import annotations
@@ -39,17 +56,17 @@ from .wire import (
 
 __all__ = ["Link", "LinkConfig"]
 
-OLD_IDS = 64  # ids kept to tell a late reply from an unknown one
-WORTHWHILE_S = 0.05  # with less time left, sending again only costs
+OLD_IDS = 64  # ids of finished requests, remembered to tell a late reply from an unknown one
+WORTHWHILE_S = 0.05  # with less time left, a reply to another transmission would come too late
 
 
 @record(frozen=True, slots=True, kw_only=True)
 class LinkConfig:
-    """Every knob of the link. Units are in the names."""
+    """Every setting of the link, with its unit in its name."""
 
     connection: ConnectionConfig  # its client_id is the device's id
-    resend_every_s: float = 1.0  # a request without a reply goes out again; each time costs radio energy
-    stop_wait_s: float = 1.0  # for the broker to acknowledge the last status
+    resend_every_s: float = 1.0  # time without a reply before a request is sent again, which costs radio energy
+    stop_wait_s: float = 1.0  # how long ``stop`` waits for the broker to acknowledge the last status
 
     @classmethod
     def to_broker(
@@ -63,12 +80,12 @@ class LinkConfig:
         resend_every_s: float = 1.0,
         **connection_knobs: Any,
     ) -> LinkConfig:
-        """Settings for a broker's URL; ``connection_knobs`` are fields of ``ConnectionConfig``.
+        """The settings for a broker's URL; ``connection_knobs`` are further fields of ``ConnectionConfig``.
 
         Raises
         ------
         InputError
-            The URL or the device's id cannot be used.
+            The URL or the device's id is unusable.
         """
         address = parse_address(url, ca=ca, cert=cert, key=key)
         client_id = check_device_id(device_id)
@@ -77,20 +94,20 @@ class LinkConfig:
 
 
 class Link:
-    """One device's way to its HPC; one request at a time.
+    """One device's link to its HPC, for one request at a time.
 
     Parameters
     ----------
     config : LinkConfig
     program : Program
-        What a request carries, and how many classes a reply may name.
+        Gives the types of a request's readings and the number of classes that a reply may name.
     manifest : Manifest
         Names the HPC that must answer.
 
     Attributes
     ----------
     counters : Counter
-        ``sent``, ``resent``, ``sent_bytes`` (payloads), ``replies``, and what was dropped: ``malformed``,
+        ``sent``, ``resent``, ``sent_bytes`` (payloads only), ``replies``, and the messages dropped: ``malformed``,
         ``oversized``, ``late``, ``unknown``, ``other_hpc``.
     """
 
@@ -122,42 +139,48 @@ class Link:
 
     @property
     def trouble(self) -> str:
-        """Why it is not connected, in one line; empty when it is."""
+        """Why the link is not connected, in one line; empty while it is connected."""
         return self._connection.trouble
 
     def start(self, wait_s: float = 0.0) -> bool:
-        """Begin to connect, and keep at it; wait for the first attempt, at most ``wait_s``. Whether connected."""
+        """Start to connect, wait at most ``wait_s`` seconds for the first attempt, and return whether it succeeded.
+
+        The connection's thread goes on trying in any case.
+        """
         return self._connection.start(wait_s)
 
     def stop(self, fields: Mapping[str, Any] | None = None) -> None:
-        """Say "offline" with these last fields, and disconnect; a request being waited for ends without a reply."""
+        """Publish the status "offline" with these last fields and disconnect; a waiting ``ask`` returns None."""
         self.cancel()
         if fields is not None:
             self._status = dict(fields)
-        self._say("offline", wait_s=self._config.stop_wait_s)
+        self._publish_state("offline", wait_s=self._config.stop_wait_s)
         self._connection.stop()
 
     def cancel(self) -> None:
-        """End the wait for a reply, now and for ever: the device is about to stop. Safe in a signal handler."""
+        """End this and every later wait for a reply, because the device is about to stop. Safe in a signal handler."""
         self._is_cancelled = True
         with self._changed:
             self._changed.notify_all()
 
     def publish_status(self, fields: Mapping[str, Any]) -> bool:
-        """Set the retained status: ``{"state": "online", **fields}``; it is said again on every new connection."""
+        """Publish the retained status ``{"state": "online", **fields}``, now and on every new connection.
+
+        Returns whether it was sent now.
+        """
         self._status = dict(fields)
-        return self._say("online")
+        return self._publish_state("online")
 
     def ask(
         self, readings: Sequence[Reading], deadline_s: float, may_resend: Callable[[], bool] = lambda: True
     ) -> Reply | None:
-        """The HPC's reply, or None when the link is down now or none came in time.
+        """The HPC's reply; None if the link is down, no reply comes in time, or ``cancel`` is called.
 
         Parameters
         ----------
         readings : raw readings in the uplink's order, None for missing
-        deadline_s : seconds to wait
-        may_resend : asked before each repeated transmission: may, and does, pay for it (``Session.resend``)
+        deadline_s : seconds to wait for the reply
+        may_resend : called before each repeated transmission: pays for it, or returns False (``Session.resend``)
         """
         if not self.is_connected or self._is_cancelled:
             return None
@@ -177,22 +200,23 @@ class Link:
         self, id_: bytes, readings: tuple[Reading, ...], until: float, may_resend: Callable[[], bool]
     ) -> Reply | None:
         every_s = self._config.resend_every_s
-        sent, may_send = 0, True
-        again_at, sent_on = 0.0, 0  # when to send next; the connection that the last one went out on
+        n_sent, may_send = 0, True
+        next_at, sent_on = 0.0, 0  # when the next transmission is due; the connection that carried the last one
         while (now := monotonic()) < until and not self._is_cancelled:
-            connect, left_s = self._connection.connects, until - now
-            is_due = now >= again_at or connect != sent_on
-            if is_due and self.is_connected and may_send and (not sent or left_s > WORTHWHILE_S):
-                may_send = not sent or may_resend()
+            connection, left_s = self._connection.connects, until - now
+            is_due = now >= next_at or connection != sent_on
+            if is_due and self.is_connected and may_send and (not n_sent or left_s > WORTHWHILE_S):
+                may_send = not n_sent or may_resend()
                 if may_send:
-                    sent += self._send(Request(id_, self._hpc, ceil(left_s * 1000), readings), is_again=sent > 0)
-                    again_at, sent_on = now + every_s, connect
-            if reply := self._wait(min(left_s, again_at - now if again_at > now else every_s)):
+                    request = Request(id_, self._hpc, ceil(left_s * 1000), readings)
+                    n_sent += self._send(request, is_again=n_sent > 0)
+                    next_at, sent_on = now + every_s, connection
+            if reply := self._wait(min(left_s, next_at - now if next_at > now else every_s)):
                 return reply
         return None
 
     def _wait(self, seconds: float) -> Reply | None:
-        """Until a reply, a new connection, or the end of these seconds."""
+        """Wait for a reply, a new connection, or the end of these seconds; returns the reply if there is one."""
         with self._changed:
             if self._reply is None and not self._is_cancelled:
                 self._changed.wait(seconds)
@@ -231,10 +255,10 @@ class Link:
                 self.counters["late" if reply.id == self._waiting or reply.id in self._old else "unknown"] += 1
 
     def _came_up(self) -> None:
-        self._say("online")
+        self._publish_state("online")
         with self._changed:
             self._changed.notify_all()
 
-    def _say(self, state: str, wait_s: float = 0.0) -> bool:
+    def _publish_state(self, state: str, wait_s: float = 0.0) -> bool:
         payload = json.dumps({"state": state, **self._status}, separators=(",", ":")).encode()
         return self._connection.publish(status_topic(self._device), payload, retain=True, wait_s=wait_s)

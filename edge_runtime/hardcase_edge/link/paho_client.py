@@ -1,4 +1,4 @@
-"""One attempt's client: paho, set up as we need it, and what is known of the attempt. See ``connection``."""
+"""The paho client of one connection attempt: bounded reads and queues, TLS, and the state of the attempt."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ V5, V311 = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
 
 @record(frozen=True, slots=True, kw_only=True)
 class ConnectionConfig:
-    """Every knob of a connection. Units are in the names."""
+    """Every setting of a connection, with its unit in its name."""
 
     address: Address
     client_id: str
-    protocol: int | None = None  # 5 or 4 (3.1.1) to insist; None: 5, then 4 where 5 is refused
-    keepalive_s: int = 30  # a dead link is noticed within 1.5 of these; shorter wakes the radio for nothing
-    connect_timeout_s: float = 5.0  # for a host that does not even refuse
-    retry_first_s: float = 0.5  # pause after the first failure, doubled each time ...
-    retry_most_s: float = 30.0  # ... up to this; each pause is cut by up to half at random, so that fleets spread
-    refused_retry_s: float = 30.0  # bad credentials do not heal by trying fast
-    max_packet_bytes: int = 65_536  # anything longer ends the connection, unread
-    max_in_flight: int = 16  # QoS 1 messages without an acknowledgement, and as many waiting behind them
+    protocol: int | None = None  # 5, or 4 for MQTT 3.1.1, and no other; None: try 5 first, then 4
+    keepalive_s: int = 30  # a dead link is noticed within 1.5 times this; a shorter time wakes the radio needlessly
+    connect_timeout_s: float = 5.0  # for a host that neither accepts nor refuses
+    retry_first_s: float = 0.5  # pause after the first failure; it doubles with each further failure ...
+    retry_most_s: float = 30.0  # ... up to this; each pause is shortened at random by up to half, so that fleets spread
+    refused_retry_s: float = 30.0  # pause after a refusal: retrying sooner does not repair credentials
+    max_packet_bytes: int = 65_536  # a longer packet ends the connection before it is read
+    max_in_flight: int = 16  # QoS 1 messages that await an acknowledgement; as many more may wait behind them
 
 
 @record(frozen=True, slots=True)
 class Will:
-    """What the broker says for us, retained, when we are gone without a word."""
+    """The retained message that the broker publishes if the client disappears without disconnecting."""
 
     topic: str
     payload: bytes
 
 
 class Client(paho.Client):
-    """paho's client, with no retries of its own and bounds on what it reads and keeps."""
+    """paho's client without its own retries, and with bounds on what it reads and queues."""
 
     def __init__(
         self, config: ConnectionConfig, protocol: MQTTProtocolVersion, tls: ssl.SSLContext | None, will: Will | None
@@ -58,12 +58,12 @@ class Client(paho.Client):
             clean_session=None if protocol == V5 else True,
             reconnect_on_failure=False,
         )
-        self.up_since: float | None = None  # monotonic seconds, once subscribed
-        self.was_hung_up = False  # the broker closed before it answered
+        self.up_since: float | None = None  # monotonic seconds at which the subscription was granted
+        self.was_hung_up = False  # the broker closed the connection before it answered
         self.is_refused = False
         self.is_refused_version = False
-        self.end = ""  # why it ended, in one line
-        self._most_bytes = config.max_packet_bytes
+        self.end = ""  # why the attempt ended, in one line
+        self._max_bytes = config.max_packet_bytes
         self._tls = tls
         self.connect_timeout = config.connect_timeout_s
         self.max_inflight_messages_set(config.max_in_flight)
@@ -79,27 +79,27 @@ class Client(paho.Client):
         self.on_disconnect = _disconnected
 
     def _sock_recv(self, bufsize: int) -> bytes:
-        """As paho's, which would read up to 256 MB if a packet claims to be so long."""
-        if bufsize > self._most_bytes:
-            self.end = f"a packet claims {bufsize} bytes, at most {self._most_bytes} are read"
+        """As paho's method, which alone would read up to 256 MB if a packet claims that length."""
+        if bufsize > self._max_bytes:
+            self.end = f"a packet claims {bufsize} bytes, at most {self._max_bytes} are read"
             raise ConnectionError(self.end)
         return super()._sock_recv(bufsize)
 
     def _ssl_wrap_socket(self, tcp_sock: socket.socket) -> ssl.SSLSocket:
-        """As paho's, but a socket whose handshake fails is closed."""
+        """As paho's method, but closes the socket if the handshake fails."""
         assert self._tls is not None
-        wrapped = self._tls.wrap_socket(tcp_sock, server_hostname=self.host, do_handshake_on_connect=False)
+        tls_sock = self._tls.wrap_socket(tcp_sock, server_hostname=self.host, do_handshake_on_connect=False)
         try:
-            wrapped.settimeout(self.connect_timeout)
-            wrapped.do_handshake()
+            tls_sock.settimeout(self.connect_timeout)
+            tls_sock.do_handshake()
         except BaseException:
-            wrapped.close()
+            tls_sock.close()
             raise
-        return wrapped
+        return tls_sock
 
 
 def make_properties(kind: int, fields: dict[str, Any]) -> Properties:
-    """MQTT 5 properties of a packet of this kind, without those that are None."""
+    """MQTT 5 properties of a packet of this kind; fields that are None are left out."""
     properties = Properties(kind)  # type: ignore[no-untyped-call]
     for name, value in fields.items():
         if value is not None:
@@ -113,8 +113,8 @@ def _disconnected(client: Any, _data: Any, _flags: Any, reason: ReasonCode, _pro
 
 
 def _set_no_delay(_client: Any, _data: Any, sock: Any) -> None:
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or a lone request waits 44 ms for an old ACK
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # otherwise a request waits 44 ms for an earlier ACK
 
 
 def _leave_writing_to_the_loop(_client: Any, _data: Any, _sock: Any) -> None:
-    """That this exists keeps ``publish`` from writing to the socket on the caller's thread."""
+    """Does nothing: because this callback is set, ``publish`` never writes to the socket on the caller's thread."""

@@ -1,11 +1,12 @@
-"""Requests and replies: fixed little-endian layouts, lengths checked first. docs/SPEC-wire-v1.md defines every byte.
+"""The wire format: requests and replies as bytes in fixed little-endian layouts, and the topics they go to.
 
     request: version u8 | kind u8 = 1 | n_values u16 | deadline_ms u32 | id 16 bytes | HPC sha256 32 bytes | values
     reply:   version u8 | kind u8 = 2 | status u8 | reserved u8 | confidence u16 | reserved u16 | result i64
              | id 16 bytes | HPC sha256 32 bytes
 
-Values are raw readings, each in its declared type; missing is NaN, for i32 the smallest integer. Topics carry the
-device's name: a worker answers to the device named by the request's *topic*, never by its payload.
+docs/SPEC-wire-v1.md defines every byte. Values are raw readings, each in its declared type; a missing one is NaN, or
+the smallest integer for i32. Readers check a message's length before anything else. Topics carry the device's name: a
+worker replies to the device that the request's *topic* names, because a broker can enforce topics but not payloads.
 """
 
 from __future__ import annotations
@@ -49,27 +50,42 @@ _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @record(frozen=True, slots=True)
 class Request:
-    """One hard case on its way to the HPC. ``deadline_ms``: how long from now on the device will wait."""
+    """One hard case on its way to the HPC."""
 
-    id: bytes
+    id: bytes  # 16 random bytes; the same for every transmission of a request
     hpc: bytes  # SHA-256 of the model that must answer
-    deadline_ms: int
-    readings: tuple[Reading, ...]
+    deadline_ms: int  # how long the device will wait from now on
+    readings: tuple[Reading, ...]  # in the uplink's order, None for missing
 
 
 @record(frozen=True, slots=True)
 class Reply:
-    """The HPC's answer. ``result``: a class index, or a value; ``confidence`` in basis points."""
+    """The HPC's answer to the request with this id."""
 
     id: bytes
     hpc: bytes
-    status: int
-    result: int
-    confidence: int
+    status: int  # OK or REFUSED
+    result: int  # a class index, or a value in a program of values
+    confidence: int  # basis points
 
 
 def pack_request(request: Request, dtypes: Sequence[str]) -> bytes:
-    """A request's bytes; readings must be as ``columns.normalise`` leaves them."""
+    """The bytes of a request.
+
+    Parameters
+    ----------
+    request : readings as ``readings.normalise`` returns them
+    dtypes : the type of each reading: "i32", "f32" or "f64"
+
+    Examples
+    --------
+    >>> request = Request(id=bytes(16), hpc=bytes(32), deadline_ms=2_000, readings=(21.5, None))
+    >>> payload = pack_request(request, ["f32", "i32"])
+    >>> len(payload)
+    64
+    >>> unpack_request(payload, ["f32", "i32"], hpc=bytes(32)) == request
+    True
+    """
     values = [DTYPES[d].missing if x is None else x for x, d in zip(request.readings, dtypes, strict=True)]
     head = _REQUEST.pack(WIRE_VERSION, 1, len(values), request.deadline_ms, request.id, request.hpc)
     return head + struct.pack("<" + "".join([DTYPES[d].code for d in dtypes]), *values)
@@ -78,10 +94,16 @@ def pack_request(request: Request, dtypes: Sequence[str]) -> bytes:
 def unpack_request(payload: bytes, dtypes: Sequence[str], hpc: bytes) -> Request:
     """The request in these bytes.
 
+    Parameters
+    ----------
+    payload : the message
+    dtypes : the type of each reading
+    hpc : SHA-256 of the model that answers here
+
     Raises
     ------
     WireError
-        ``oversized``, ``malformed`` or ``other_hpc`` (its ``reason``): drop the message.
+        Drop the message; ``reason`` is ``oversized``, ``malformed`` or ``other_hpc``.
     """
     if len(payload) > MAX_REQUEST_BYTES:
         raise WireError("oversized", f"a request has {len(payload)} bytes, at most {MAX_REQUEST_BYTES} are read")
@@ -89,14 +111,19 @@ def unpack_request(payload: bytes, dtypes: Sequence[str], hpc: bytes) -> Request
         raise WireError("malformed", f"a request has {len(payload)} bytes, at least {_REQUEST.size} are needed")
     version, kind, n, deadline_ms, id_, model = _REQUEST.unpack_from(payload)
     if version != WIRE_VERSION or kind != 1:
-        raise WireError("malformed", f"message version {version}, kind {kind}; {WIRE_VERSION} and 1 are expected")
+        raise WireError(
+            "malformed", f"a request has version {version} and kind {kind}, {WIRE_VERSION} and 1 are expected"
+        )
     if model != hpc:
-        raise WireError("other_hpc", f"the request is for HPC {model.hex()[:12]}, this is {hpc.hex()[:12]}")
-    wanted = request_bytes(dtypes)
-    if n != len(dtypes) or len(payload) != wanted:
-        raise WireError("malformed", f"{n} readings in {len(payload)} bytes; {len(dtypes)} in {wanted} are expected")
+        raise WireError("other_hpc", f"a request is for HPC {model.hex()[:12]}, but {hpc.hex()[:12]} answers here")
+    expected = request_bytes(dtypes)
+    if n != len(dtypes) or len(payload) != expected:
+        raise WireError(
+            "malformed",
+            f"a request has {n} readings in {len(payload)} bytes, {len(dtypes)} in {expected} are expected",
+        )
     if not 1 <= deadline_ms <= MAX_DEADLINE_MS:
-        raise WireError("malformed", f"a deadline of {deadline_ms} ms; 1 to {MAX_DEADLINE_MS} are allowed")
+        raise WireError("malformed", f"a request has a deadline of {deadline_ms} ms, 1 to {MAX_DEADLINE_MS} is allowed")
     raw = struct.unpack_from("<" + "".join([DTYPES[d].code for d in dtypes]), payload, _REQUEST.size)
     readings = tuple(
         [None if not isfinite(x) or x == DTYPES[d].missing else x for x, d in zip(raw, dtypes, strict=True)]
@@ -105,29 +132,41 @@ def unpack_request(payload: bytes, dtypes: Sequence[str], hpc: bytes) -> Request
 
 
 def pack_reply(reply: Reply) -> bytes:
-    """A reply's bytes."""
+    """The bytes of a reply.
+
+    >>> reply = Reply(id=bytes(16), hpc=bytes(32), status=OK, result=1, confidence=9_700)
+    >>> payload = pack_reply(reply)
+    >>> len(payload), unpack_reply(payload, hpc=bytes(32), n_classes=2) == reply
+    (64, True)
+    """
     return _REPLY.pack(WIRE_VERSION, 2, reply.status, 0, reply.confidence, 0, reply.result, reply.id, reply.hpc)
 
 
 def unpack_reply(payload: bytes, hpc: bytes, n_classes: int) -> Reply:
-    """The reply in these bytes; a class index is checked where ``n_classes`` is not 0.
+    """The reply in these bytes.
+
+    Parameters
+    ----------
+    payload : the message
+    hpc : SHA-256 of the model that was asked
+    n_classes : number of classes, by which the result is checked; 0 in a program of values
 
     Raises
     ------
     WireError
-        ``oversized``, ``malformed`` or ``other_hpc``: drop the message.
+        Drop the message; ``reason`` is ``oversized``, ``malformed`` or ``other_hpc``.
     """
     if len(payload) != _REPLY.size:
         reason = "oversized" if len(payload) > _REPLY.size else "malformed"
         raise WireError(reason, f"a reply has {len(payload)} bytes, {_REPLY.size} are expected")
     version, kind, status, zero, confidence, zero2, result, id_, model = _REPLY.unpack(payload)
     if (version, kind, zero, zero2) != (WIRE_VERSION, 2, 0, 0) or status not in (OK, REFUSED):
-        raise WireError("malformed", f"message version {version}, kind {kind}, status {status} is no reply of ours")
+        raise WireError("malformed", f"a reply has an unknown version {version}, kind {kind} or status {status}")
     if model != hpc:
-        raise WireError("other_hpc", f"the reply is of HPC {model.hex()[:12]}, {hpc.hex()[:12]} was asked")
+        raise WireError("other_hpc", f"a reply is from HPC {model.hex()[:12]}, but {hpc.hex()[:12]} was asked")
     if confidence > 10_000 or (status == OK and n_classes and not 0 <= result < n_classes):
         raise WireError(
-            "malformed", f"a reply of class {result}, confidence {confidence}; there are {n_classes} classes"
+            "malformed", f"a reply has class {result} of {n_classes} and confidence {confidence} of at most 10000"
         )
     return Reply(id_, model, status, result, confidence)
 
@@ -136,30 +175,37 @@ def unpack_reply(payload: bytes, hpc: bytes, n_classes: int) -> Reply:
 
 
 def check_device_id(device: str) -> str:
-    """The name itself, if it may stand in a topic.
+    """The name itself, if it is valid in a topic.
 
     Raises
     ------
     InputError
-        Anything but 1 to 64 of letters, digits, ``.``, ``_`` and ``-``.
+        The name is not 1 to 64 letters, digits, ``.``, ``_`` and ``-`` that begin with a letter or digit.
     """
     if not _DEVICE.fullmatch(device):
-        raise InputError(f"device id {device[:80]!r} is not 1 to 64 letters, digits, '.', '_' or '-'; choose another")
+        raise InputError(
+            f"device id {device[:80]!r} is not 1 to 64 letters, digits, '.', '_' or '-' that begin with a letter or "
+            "digit; choose another"
+        )
     return device
 
 
 def request_topic(device: str) -> str:
-    """Where a device asks; ``+`` for all devices."""
+    """The topic on which a device sends requests; ``+`` stands for all devices.
+
+    >>> request_topic("pump-7")
+    'hardcase/v1/pump-7/request'
+    """
     return f"{ROOT}/{device}/request"
 
 
 def reply_topic(device: str) -> str:
-    """Where it is answered."""
+    """The topic on which a device receives replies."""
     return f"{ROOT}/{device}/reply"
 
 
 def status_topic(device: str) -> str:
-    """Where its retained status and its last will stand."""
+    """The topic of a device's retained status and of its last will."""
     return f"{ROOT}/{device}/status"
 
 
@@ -169,7 +215,7 @@ def device_of_topic(topic: str) -> str:
     Raises
     ------
     WireError
-        ``malformed``: not a request topic.
+        The topic is not a request topic; ``reason`` is ``malformed``.
     """
     parts = topic.split("/")
     if len(parts) != 4 or "/".join(parts[:2]) != ROOT or parts[3] != "request" or not _DEVICE.fullmatch(parts[2]):

@@ -1,1 +1,1 @@
-"""The program: a policy as data. Its nodes and scorers, its readings, its costs, its bytes."""
+"""The program, which is a policy as data: its nodes, scorers, readings, costs and bytes."""

@@ -1,9 +1,10 @@
-"""The one cost meter. Everything that claims a cost, in training, reports and on the device, asks it.
+"""The cost meter: the one definition of feature-acquisition and forwarding costs, in exact integers.
 
-    cost = sum of the sensors bought (each once, gate and HPC included)
-         + per request sent: radio per request + radio per byte * bytes + cloud
+    cost = sum of the costs of the sensors bought (each once, for the gate and the HPC alike)
+         + for each request sent: radio per request + radio per byte * bytes + cloud per request
 
-All amounts are integers in micro-units (``program.MICRO`` to a unit).
+Training, reports and the device all compute costs here. All amounts are integers in micro-units: ``definition.MICRO``
+of them make one unit of the user's.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ __all__ = ["Meter", "evaluate_polynomial", "to_micro", "to_unit"]
 
 
 def evaluate_polynomial(coefficients: tuple[int, ...], size: int) -> int:
-    """Value of ``c[0] + c[1] size + c[2] size^2 ...`` by Horner's rule, exactly."""
+    """The exact value of ``c[0] + c[1] size + c[2] size^2 ...``, by Horner's rule.
+
+    >>> evaluate_polynomial((5, 0, 2), size=10)
+    205
+    """
     value = 0
     for c in reversed(coefficients):
         value = value * size + c
@@ -25,17 +30,25 @@ def evaluate_polynomial(coefficients: tuple[int, ...], size: int) -> int:
 
 
 def to_micro(amount: float) -> int:
-    """User's unit to micro-units, to the nearest."""
+    """An amount in the user's unit as micro-units, rounded to the nearest integer.
+
+    >>> to_micro(0.25)
+    250000
+    """
     return round(float(amount) * MICRO)
 
 
 def to_unit(micro: float) -> float:
-    """Micro-units to the user's unit."""
+    """An amount of micro-units in the user's unit.
+
+    >>> to_unit(250_000)
+    0.25
+    """
     return micro / MICRO
 
 
 class Priced(Protocol):
-    """What has sensors and an uplink: a program, and whatever is to become one."""
+    """Anything with sensors and an uplink: a program, or what training compiles into one."""
 
     @property
     def sensors(self) -> tuple[Sensor, ...]: ...
@@ -44,13 +57,41 @@ class Priced(Protocol):
 
 
 class Meter:
-    """Costs of one program for items of one size.
+    """The costs of one program for items of one size.
 
     Parameters
     ----------
-    program : Program
-    item_size : int
-        1 where costs do not depend on the item.
+    program : Program, or anything with ``sensors`` and an ``uplink``
+    item_size : int, from 1
+        Sensor costs may be polynomials in it; 1 if they are constants.
+
+    Attributes
+    ----------
+    sensor_costs : list of int
+        Cost of each sensor, in micro-units.
+    request_cost : int
+        Cost of one request, in micro-units.
+
+    Examples
+    --------
+    A microphone costs 2 units, a camera 1 unit and 0.5 per unit of size; a request has 100 bytes:
+
+    >>> from hardcase_edge.program.definition import Feature, Program
+    >>> program = Program(
+    ...     features=(Feature("f32"), Feature("f32")),
+    ...     sensors=(Sensor((0,), cost=(2_000_000,)), Sensor((1,), cost=(1_000_000, 500_000))),
+    ...     uplink=Uplink(per_request=3_000_000, per_byte=10_000, request_bytes=100),
+    ...     columns=(),
+    ...     scorers=(),
+    ...     nodes=(),
+    ...     n_classes=2,
+    ...     max_item_size=8,
+    ... )
+    >>> meter = Meter(program, item_size=4)
+    >>> meter.sensor_costs, meter.request_cost
+    ([2000000, 3000000], 4000000)
+    >>> to_unit(meter.total(bought=[0, 1, 1], requests=2))
+    13.0
     """
 
     __slots__ = ("request_cost", "sensor_costs")
@@ -61,10 +102,16 @@ class Meter:
         self.request_cost = up.per_request + up.per_byte * up.request_bytes + up.cloud_per_request
 
     def buy(self, sensors: Iterable[int]) -> int:
-        """Cost of buying these sensors, in micro-units; each must be named once."""
+        """The cost of buying these sensors, in micro-units; the caller names each sensor once."""
         costs = self.sensor_costs
         return sum([costs[s] for s in sensors])
 
     def total(self, bought: Iterable[int], requests: int) -> int:
-        """Cost of one decision: the *set* of sensors bought on its path and the requests it sent, in micro-units."""
+        """The cost of one decision, in micro-units.
+
+        Parameters
+        ----------
+        bought : sensors bought on the decision's path; one named twice is paid once
+        requests : number of requests sent, repeated ones included
+        """
         return self.buy(set(bought)) + requests * self.request_cost

@@ -1,7 +1,7 @@
-"""Tensors as a program: the way back from ``encoder``.
+"""Reads a program back from a bundle's tensors: the inverse of ``encode``, for untrusted input.
 
-Everything read here is hostile: every offset is checked before use, the total work is bounded, and what no encoder
-of ours writes is refused.
+Every number read here may be hostile: ``decode`` checks each offset before it uses it, bounds the total work, and
+refuses whatever ``encode`` would not have written. docs/SPEC-program-v1.md section 6 defines every word.
 """
 
 from __future__ import annotations
@@ -58,84 +58,93 @@ from .stored_trees import StoredTrees
 
 __all__ = ["decode"]
 
-MAX_ELEMENTS = 4_000_000  # numbers a decoder will read before it refuses
+MAX_ELEMENTS = 4_000_000  # numbers of one program that are read at most
 NOTHING: Tensor = array("b")
-MINUS_ZERO = -1  # its key
-NODE_WORDS = (4, 9, 3, 7, 3)  # words in use after the kind
+MINUS_ZERO = -1  # the key that minus zero would have
+NODE_WORDS = (4, 9, 3, 7, 3)  # words in use after the kind, by kind
 
 
 class _Reader:
+    """A cursor in the program's words, with bounded access to the pools of numbers."""
+
     def __init__(self, tensors: Pools) -> None:
         self.pools = tensors
         self.words = tensors["program"]
         self.at = 0
-        self.left = MAX_ELEMENTS
+        self.left = MAX_ELEMENTS  # numbers that may still be read
         self.is_draft = False
 
     def record(self, size: int) -> list[int]:
-        out: list[int] = self.words[self.at : self.at + size].tolist()
-        if len(out) < size:
+        """The next ``size`` words."""
+        words: list[int] = self.words[self.at : self.at + size].tolist()
+        if len(words) < size:
             raise ProgramError(f"the program ends at word {len(self.words)}, inside a record of {size} words")
         self.at += size
-        return out
+        return words
 
     def unused(self, words: Sequence[int]) -> None:
-        """Words without a meaning must be zero: a later version may give them one."""
+        """Check that unused words are zero, because a later version may give them a meaning."""
         if any(words):
-            raise ProgramError(f"the record before word {self.at} has something in words that are not used")
+            raise ProgramError(f"the record before word {self.at} has a word that is not used and not zero")
 
     def look(self, pool: str, offset: int, count: int) -> Tensor:
-        """These numbers as they lie there."""
+        """These numbers of a pool, as a view without a copy."""
         values = self.pools.get(pool, NOTHING)
         if count == 0:
             return NOTHING
         if offset < 0 or count < 0 or offset + count > len(values):
-            raise ProgramError(f"{count} numbers at {offset} of the {pool} pool are asked for, it has {len(values)}")
+            raise ProgramError(
+                f"a record names {count} numbers at {offset} of the {pool} pool, which has {len(values)}"
+            )
         self.left -= count
         if self.left < 0:
             raise ProgramError(f"the program has more than {MAX_ELEMENTS} numbers")
         return values[offset : offset + count]
 
     def get(self, pool: str, offset: int, count: int) -> tuple[int, ...]:
+        """These numbers of a pool, as a tuple."""
         return tuple(self.look(pool, offset, count).tolist())
 
     def scores(self, pool: str) -> str:
-        """The pool that numbers of scorers lie in."""
+        """The pool that holds numbers of scorers: ``f64`` in a draft."""
         return "f64" if self.is_draft else pool
 
     def numbers(self, pool: str, offset: int, count: int) -> tuple[Number, ...]:
+        """These numbers of a scorer or node."""
         return self.get(self.scores(pool), offset, count)
 
     def rows(self, pool: str, offset: int, n_rows: int, n_columns: int) -> tuple[tuple[Number, ...], ...]:
-        # bounded by the product before anything is made: a zero row is still a row
-        self.left -= max(n_rows, 0)
+        """A table of numbers of a scorer, row by row."""
+        self.left -= max(n_rows, 0)  # an empty row takes memory too, so rows are bounded before they are made
         if n_rows < 0 or n_columns < 0 or self.left < 0:
-            raise ProgramError(f"a table of {n_rows} by {n_columns} numbers is asked for")
+            raise ProgramError(f"a record names a table of {n_rows} by {n_columns} numbers, which is out of bounds")
         flat = self.numbers(pool, offset, n_rows * n_columns)
         return tuple(flat[k * n_columns : (k + 1) * n_columns] for k in range(n_rows))
 
 
 def _flag(word: int) -> bool:
     if word not in (0, 1):
-        raise ProgramError(f"a yes or no is {word}, not 0 or 1")
+        raise ProgramError(f"a flag is {word}, not 0 or 1")
     return word == 1
 
 
 def _one_of(names: Sequence[str], index: int, what: str) -> str:
     if not 0 <= index < len(names):
-        raise ProgramError(f"{what} {index} is none of 0 to {len(names) - 1}")
+        raise ProgramError(f"{what} {index} is out of range 0..{len(names) - 1}")
     return names[index]
 
 
 def decode(tensors: Pools) -> tuple[Program, bool]:
-    """The program in these tensors, and whether it is a draft. Shapes are checked here, meaning by ``verifier``.
+    """The program in these tensors, and whether it is a draft.
+
+    Shapes and offsets are checked here; ``verifier.verify`` proves that the program is safe to run.
 
     Raises
     ------
     BundleVersionError
-        The program's version is not the one this runtime reads.
+        This runtime does not read the program's version.
     ProgramError
-        Anything is cut, out of range or too large.
+        A record is truncated, out of range or too large.
     """
     r = _Reader(tensors)
     head = r.record(HEADER)
@@ -146,7 +155,7 @@ def decode(tensors: Pools) -> tuple[Program, bool]:
     n_features, n_sensors, n_columns, n_scorers, n_nodes = head[2:7]
     if min(head[2:7]) < 0 or sum(head[2:7]) > len(r.words):
         raise ProgramError(f"the program's counts {head[2:7]} do not fit its {len(r.words)} words")
-    money = r.get("i64", head[9], 3)
+    per_request, per_byte, cloud_per_request = r.get("i64", head[9], 3)
     features, names = [], tuple(DTYPES)
     for _ in range(n_features):
         dtype, nullable = r.record(FEATURE)
@@ -160,7 +169,7 @@ def decode(tensors: Pools) -> tuple[Program, bool]:
     nodes = [_read_node(r) for _ in range(n_nodes)]
     if r.at != len(r.words):
         raise ProgramError(f"the program has {len(r.words) - r.at} words too many")
-    uplink = Uplink(money[0], money[1], money[2], head[10], r.get("i32", head[11], head[12]))
+    uplink = Uplink(per_request, per_byte, cloud_per_request, head[10], r.get("i32", head[11], head[12]))
     program = Program(
         tuple(features), tuple(sensors), uplink, tuple(columns), tuple(scorers), tuple(nodes), head[7], head[8]
     )
@@ -170,13 +179,13 @@ def decode(tensors: Pools) -> tuple[Program, bool]:
 def _read_column(r: _Reader, features: list[Feature]) -> Column:
     feature, rule, offset, count = r.record(COLUMN)
     if not 0 <= feature < len(features):
-        raise ProgramError(f"a column reads feature {feature}, there are {len(features)}")
+        raise ProgramError(f"a column reads feature {feature}, but there are {len(features)} features")
     if rule == 0:
         if count != 6:
             raise ProgramError(f"an affine rule has 6 numbers, not {count}")
         return Column(feature, Affine(*r.get("i64", offset, 6)))
     if rule != 1:
-        raise ProgramError(f"column rule {rule} is none of 0 (affine) and 1 (rank)")
+        raise ProgramError(f"column rule {rule} is neither 0 (affine) nor 1 (rank)")
     dtype = features[feature].dtype
     keys = r.get("i64" if dtype == "f64" else "i32", offset, count)
     thresholds = from_keys(keys, dtype)
@@ -194,20 +203,24 @@ def _read_scorer(r: _Reader) -> Scorer:
         (_read_opaque, 7),
     )
     if not 0 <= kind < len(readers):
-        raise ProgramError(f"scorer kind {kind} is none of 0 to {len(readers) - 1}")
-    read, used = readers[kind]
-    r.unused(f[used:])
+        raise ProgramError(f"scorer kind {kind} is out of range 0..{len(readers) - 1}")
+    read, n_words = readers[kind]
+    r.unused(f[n_words:])
     return read(r, f)
 
 
 def _read_polynomial(r: _Reader, f: list[int]) -> Polynomial:
-    n_columns, columns, substitutes, n_terms, degree, terms, n_out, said, weights, bias, constant = f
-    bits, is_packed = said % PACKED, said >= PACKED
-    if said not in (8, 16, 8 + PACKED, 16 + PACKED) or degree not in (1, 2, 3):
-        raise ProgramError(f"a polynomial of degree {degree} with {said}-bit weights; 1 to 3 and 8 or 16 are read")
+    n_columns, columns, substitutes, n_terms, degree, terms, n_out, weight_form, weights, bias, constant = f
+    bits, is_packed = weight_form % PACKED, weight_form >= PACKED
+    if weight_form not in (8, 16, 8 + PACKED, 16 + PACKED) or degree not in (1, 2, 3):
+        raise ProgramError(
+            f"a polynomial has degree {degree} and {weight_form}-bit weights, 1 to 3 and 8 or 16 are expected"
+        )
     if is_packed:
         if r.is_draft or n_columns > PACKED_COLUMNS:
-            raise ProgramError(f"a packed polynomial of {n_columns} columns; at most {PACKED_COLUMNS}, in no draft")
+            raise ProgramError(
+                f"a packed polynomial of {n_columns} columns; at most {PACKED_COLUMNS} are allowed, and none in a draft"
+            )
         positions, rows = _packed(r, f"i{bits}", terms, n_terms, degree, n_out, weights)
     else:
         positions = _integer_rows(r, "i16", terms, n_terms, degree)
@@ -226,19 +239,22 @@ def _read_polynomial(r: _Reader, f: list[int]) -> Polynomial:
 def _packed(
     r: _Reader, pool: str, terms: int, n_terms: int, degree: int, n_out: int, weights: int
 ) -> tuple[list[tuple[int, ...]], tuple[tuple[Number, ...], ...]]:
-    """Positions in bytes, behind them a bit for each weight, and the weights whose bit is set."""
+    """Terms and weights of a packed polynomial.
+
+    It stores positions in bytes, then a bit per weight, and only the weights whose bit is set; the others are 0.
+    """
     positions = _integer_rows(r, "i8", terms, n_terms, degree)
     count = n_terms * n_out
-    r.left -= max(count, n_out)  # what is made of the bits, before it is made
+    r.left -= max(count, n_out)  # bounded before the weights are made
     if n_out < 0 or r.left < 0:
-        raise ProgramError(f"a table of {n_out} by {n_terms} numbers is asked for")
+        raise ProgramError(f"a record names a table of {n_out} by {n_terms} numbers, which is out of bounds")
     mask = array("b", r.get("i8", terms + n_terms * degree, -(-count // 8))).tobytes()
     bits = [byte >> k & 1 for byte in mask for k in range(8)]
-    kept = r.get(pool, weights, sum(bits))
-    if any(bits[count:]) or 0 in kept:
+    nonzero = r.get(pool, weights, sum(bits))
+    if any(bits[count:]) or 0 in nonzero:
         raise ProgramError("a packed polynomial has bits beyond its weights, or a weight of 0 whose bit is set")
-    left = iter(kept)
-    flat = [next(left) if bit else 0 for bit in bits[:count]]
+    remaining = iter(nonzero)
+    flat = [next(remaining) if bit else 0 for bit in bits[:count]]
     return positions, tuple(tuple(flat[k * n_terms : (k + 1) * n_terms]) for k in range(n_out))
 
 
@@ -259,7 +275,7 @@ def _read_trees(r: _Reader, f: list[int]) -> Trees:
 
 
 def _check_tree(r: _Reader, record: list[int], n_out: int) -> None:
-    """That all of a tree is there; what it means is the verifier's business."""
+    """Check that the pools hold all of a tree; the verifier checks what it means."""
     _, width, n, has_children, slots, thresholds, children, leaves = record
     if n < 0 or not 1 <= width <= n_out:
         raise ProgramError(f"a tree has {n} nodes and leaves of width {width} for {n_out} scores")
@@ -294,7 +310,7 @@ def _read_opaque(r: _Reader, f: list[int]) -> Opaque:
 def _read_node(r: _Reader) -> Node:
     kind, *f = r.record(NODE)
     if not 0 <= kind < len(NODE_WORDS):
-        raise ProgramError(f"node kind {kind} is none of 0 to {len(NODE_WORDS) - 1}")
+        raise ProgramError(f"node kind {kind} is out of range 0..{len(NODE_WORDS) - 1}")
     r.unused(f[NODE_WORDS[kind] :])
     if kind == 0:
         return Acquire(r.get("i32", f[0], f[1]), f[2], f[3])

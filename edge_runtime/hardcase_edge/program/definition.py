@@ -1,11 +1,45 @@
-"""The program: what every policy compiles to and every target executes. Data only, no behaviour.
+"""The program: the data that every policy compiles to and every evaluator executes.
 
-A program is a graph of nodes. A node's targets always have a larger index than the node, so every program ends.
-Node 0 is the entry. Numbers in scorers are integers in a program that runs, floats in a *draft* (what training
-writes and ``hardcase_export`` quantises); everything else is integer in both. docs/SPEC-program-v1.md defines
-the semantics and the bytes; ``verifier`` says what must hold.
+A program is a graph of nodes, entered at node 0. ``Acquire`` buys sensors (feature acquisition), ``Branch`` and
+``Select`` choose where to go, and the path ends at an ``Answer``, which is an early exit wherever sensors remain
+unbought, or at a ``Forward``, which asks the high-cost model in the cloud. Every target of a node has a larger index
+than the node, so every path ends.
 
-Costs are integers in millionths of the user's unit (``MICRO``), so that sums are exact on every machine.
+Branches and answers read scorers; scorers read columns, which are readings turned into int16 codes. Numbers in scorers
+are integers in a program that runs, and floats in a *draft*, which training writes and ``hardcase_export`` quantises.
+Everything else is an integer in both. Costs are integers in millionths of the user's unit (``MICRO``), so that sums are
+exact on every machine.
+
+docs/SPEC-program-v1.md defines the semantics and the bytes; ``verifier.verify`` proves what must hold. A program that
+buys a thermometer for 2 units and answers class 1 above 20 degrees:
+
+>>> thermometer = Program(
+...     features=(Feature("f32"),),
+...     sensors=(Sensor(features=(0,), cost=(2 * MICRO,)),),
+...     uplink=Uplink(),
+...     columns=(Column(feature=0, rule=Rank(thresholds=(20.0,))),),
+...     scorers=(
+...         Trees(
+...             columns=(0,),
+...             base=(0,),
+...             trees=(
+...                 Tree(
+...                     output=0,
+...                     width=1,
+...                     splits=(0,),
+...                     thresholds=(-CODE_MAX,),  # the code of a reading with no threshold below it
+...                     missing_left=(True,),
+...                     children=(),
+...                     leaves=(-5, 5),
+...                 ),
+...             ),
+...         ),
+...     ),
+...     nodes=(Acquire(sensors=(0,), then=1, otherwise=1), Answer(Slice(scorer=0, start=0, stop=1))),
+...     n_classes=2,
+... )
+>>> targets_of(thermometer.nodes[0])
+(1, 1)
 """
 
 from __future__ import annotations
@@ -49,20 +83,20 @@ __all__ = [
 ]
 
 MICRO = 1_000_000  # cost integers per unit of cost
-MISSING = -32768  # the code kept for "no reading"
-CODE_MAX = 32767  # codes lie in [-CODE_MAX, CODE_MAX]
+MISSING = -32768  # the code of a missing reading
+CODE_MAX = 32767  # all other codes lie in [-CODE_MAX, CODE_MAX]
 
 THRESHOLD, MARGIN, ARGMAX, TOURNAMENT = "threshold", "margin", "argmax", "tournament"
 
-Number = int | float  # int in a program, float in a draft
+Number = int | float  # an int in a program, a float in a draft
 
 
-# ---------------------------------------------------------------- what can be bought
+# ---------------------------------------------------------------- sensors, features, uplink
 
 
 @record(frozen=True, slots=True)
 class Feature:
-    """One number a sensor gives. ``nullable``: it may be missing although its sensor works."""
+    """One number of a sensor's reading. ``nullable``: it may be missing although its sensor works."""
 
     dtype: str  # "i32", "f32" or "f64"
     nullable: bool = False
@@ -70,21 +104,21 @@ class Feature:
 
 @record(frozen=True, slots=True)
 class Sensor:
-    """A source of features bought together. ``cost``: coefficients of an integer polynomial in the item's size."""
+    """A source of features that are bought together, once per decision."""
 
     features: tuple[int, ...]
-    cost: tuple[int, ...]  # micro-units; cost(s) = cost[0] + cost[1] s + cost[2] s^2 ..., all >= 0
+    cost: tuple[int, ...]  # micro-units: cost[0] + cost[1] s + cost[2] s^2 ... for items of size s, all >= 0
 
 
 @record(frozen=True, slots=True)
 class Uplink:
-    """What one request to the HPC costs, in micro-units, and how long it is."""
+    """The costs of one request to the HPC, in micro-units, and what the request carries."""
 
-    per_request: int = 0
-    per_byte: int = 0
-    cloud_per_request: int = 0
-    request_bytes: int = 0
-    features: tuple[int, ...] = ()  # what a request carries, in this order
+    per_request: int = 0  # radio, for each request
+    per_byte: int = 0  # radio, for each byte of a request
+    cloud_per_request: int = 0  # the HPC, for each request
+    request_bytes: int = 0  # length of a request
+    features: tuple[int, ...] = ()  # features that a request carries, in this order
 
 
 # ---------------------------------------------------------------- columns: readings as int16 codes
@@ -111,7 +145,7 @@ class Rank:
 
 @record(frozen=True, slots=True)
 class Column:
-    """A feature seen through a rule. A feature may have several columns."""
+    """A feature turned into codes by a rule. A feature may have several columns."""
 
     feature: int
     rule: Affine | Rank
@@ -122,28 +156,30 @@ class Column:
 
 @record(frozen=True, slots=True)
 class Polynomial:
-    """``score[o] = bias[o] + sum_t weights[o][t] * prod_j code[terms[t][j]]``; degree 1 is a linear scorer.
+    """``score[o] = bias[o] + sum_t weights[o][t] * prod_j code[terms[t][j]]``; a linear scorer if the degree is 1.
 
     ``terms`` hold positions in ``columns``; position ``len(columns)`` is the constant column, whose code is
-    ``constant``. ``substitutes[k]`` is used where column k is missing; None says that it never may be.
+    ``constant``. ``substitutes[k]`` is the code of column k when its reading is missing; None means that it is never
+    missing when this scorer is read, which the verifier proves.
     """
 
     columns: tuple[int, ...]
     substitutes: tuple[int | None, ...]
     constant: int
-    terms: tuple[tuple[int, ...], ...]  # one degree for all terms: 1, 2 or 3
+    terms: tuple[tuple[int, ...], ...]  # all terms have the same degree: 1, 2 or 3
     weights: tuple[tuple[Number, ...], ...]  # (n_outputs, n_terms)
     bias: tuple[Number, ...]  # (n_outputs,)
-    weight_bits: int = 16  # 8 or 16: how weights are stored
+    weight_bits: int = 16  # bits of a stored weight: 8 or 16
 
 
 @record(frozen=True, slots=True)
 class Tree:
-    """A tree with vector leaves: adds ``width`` values to the scores from ``output`` on.
+    """A tree with vector leaves: it adds ``width`` values to the scores from ``output`` on.
 
-    A node goes left if its code is at most its threshold, or is missing and ``missing_left`` is set.
-    ``children`` is empty for a complete tree in heap order (children of i: 2i+1, 2i+2). Otherwise it holds (left,
-    right) per node: a larger node index, or -1-k for leaf k. A tree without nodes is leaf 0.
+    At a node, a row goes left if its code is at most the threshold, or if the reading is missing and ``missing_left``
+    is set. ``children`` is empty for a complete tree in heap order (the children of node i are 2i + 1 and 2i + 2).
+    Otherwise it holds (left, right) per node: a larger node index, or -1 - k for leaf k. A tree without nodes consists
+    of leaf 0.
     """
 
     output: int
@@ -161,12 +197,12 @@ class Trees:
 
     columns: tuple[int, ...]
     base: tuple[Number, ...]  # (n_outputs,)
-    trees: Sequence[Tree]  # a tuple, or those of a bundle, made as they are looked at: ``stored``
+    trees: Sequence[Tree]  # a tuple, or a ``StoredTrees`` that reads them from a bundle one by one
 
 
 @record(frozen=True, slots=True)
 class Stack:
-    """Linear over the outputs of single trees of the scorer ``trees``, each of width 1, computed once a session."""
+    """A linear scorer over the outputs of single trees, each of width 1, of the ensemble with number ``trees``."""
 
     trees: int
     members: tuple[int, ...]  # tree numbers in that scorer
@@ -176,7 +212,7 @@ class Stack:
 
 @record(frozen=True, slots=True)
 class Opaque:
-    """A user's TFLite model over raw readings: unproved, declared outputs in [low, high], Python only."""
+    """A user's TFLite model over raw readings: its outputs are declared to lie in [low, high], but not proved to."""
 
     features: tuple[int, ...]
     blob: bytes = field(repr=False)
@@ -189,7 +225,7 @@ Scorer = Polynomial | Trees | Stack | Opaque
 
 @record(frozen=True, slots=True)
 class Slice:
-    """Outputs ``start`` to ``stop`` of a scorer. A slice of width one, s, is read as the pair (0, s)."""
+    """Outputs ``start`` to ``stop`` - 1 of a scorer. Where classes are scored, one output s stands for (0, s)."""
 
     scorer: int
     start: int
@@ -201,7 +237,7 @@ class Slice:
 
 @record(frozen=True, slots=True)
 class Acquire:
-    """Buy a set of sensors; ``otherwise`` when one fails or has failed, or the cost would break the budget."""
+    """Buy a set of sensors and go to ``then``; go to ``otherwise`` if one has failed or they exceed the budget."""
 
     sensors: tuple[int, ...]
     then: int
@@ -210,13 +246,16 @@ class Acquire:
 
 @record(frozen=True, slots=True)
 class Branch:
-    """Score what is bought and go on.
+    """Choose the next node by scores.
 
-    ``threshold``: targets[1] if score > threshold else targets[0]. ``margin``: targets[1] if best - second >=
-    threshold else targets[0]. ``argmax``: the target with the best score. ``tournament``: one score per match of
-    ``bracket``, a match (a, b) is won by b if its score > 0; entrants are targets, then the winners of matches.
-    A target that cannot be had (an Acquire with a failed sensor or over budget, a Forward over budget) is
-    passed over for the next best; if none can be had, the rule's own choice is taken.
+    - ``threshold``: targets[1] if score > threshold, else targets[0].
+    - ``margin``: targets[1] if best score - second best >= threshold, else targets[0].
+    - ``argmax``: the target with the best score.
+    - ``tournament``: one score per match of ``bracket``. In a match (a, b), b wins if the score is above 0. Entrants
+      0 to n - 1 are the targets; after them come the winners of the matches, in order.
+
+    A target is unavailable if it is an Acquire with a failed sensor or over budget, or a Forward over budget. Then the
+    next best target is taken; if all are unavailable, the rule's first choice.
     """
 
     scores: Slice
@@ -228,7 +267,7 @@ class Branch:
 
 @record(frozen=True, slots=True)
 class Candidate:
-    """One model of an index: for items of at most ``max_size``, if ``cost`` (a polynomial) fits the budget left."""
+    """A target for items of at most ``max_size`` whose ``cost``, a polynomial in the size, fits the budget left."""
 
     max_size: int
     cost: tuple[int, ...]
@@ -237,7 +276,7 @@ class Candidate:
 
 @record(frozen=True, slots=True)
 class Select:
-    """The first candidate, best first, that fits the item's size and the budget left; else ``otherwise``."""
+    """Go to the first candidate that fits the item's size and the budget left; if none does, to ``otherwise``."""
 
     candidates: tuple[Candidate, ...]
     otherwise: int
@@ -245,20 +284,20 @@ class Select:
 
 @record(frozen=True, slots=True)
 class Answer:
-    """End here. Kind "class": the best score's class, first wins ties; kind "value": the score itself.
+    """End with a local answer: the class with the best score (the first of equals), or the score itself as a value.
 
-    ``confidences[k]`` (basis points) is said when exactly k of ``margins`` are at most the margin.
+    The answer's confidence is ``confidences[k]``, in basis points, if exactly k of ``margins`` are at most the margin.
     """
 
     scores: Slice
-    kind: str = "class"
-    margins: tuple[Number, ...] = ()
+    kind: str = "class"  # or "value"
+    margins: tuple[Number, ...] = ()  # strictly increasing
     confidences: tuple[int, ...] = (0,)
 
 
 @record(frozen=True, slots=True)
 class Forward:
-    """Ask the HPC: buy what it still needs, send raw readings. ``fallback`` where budget or cloud say no."""
+    """Buy the HPC's missing sensors and ask it; go to ``fallback`` without cloud, over budget, or without a reply."""
 
     sensors: tuple[int, ...]
     fallback: int
@@ -269,7 +308,7 @@ Node = Acquire | Branch | Select | Answer | Forward
 
 @record(frozen=True, slots=True)
 class Program:
-    """A policy as data. See the module's docstring."""
+    """A policy as data; the module's docstring has an example. Elements refer to each other by index."""
 
     features: tuple[Feature, ...]
     sensors: tuple[Sensor, ...]
@@ -277,8 +316,8 @@ class Program:
     columns: tuple[Column, ...]
     scorers: tuple[Scorer, ...]
     nodes: tuple[Node, ...]
-    n_classes: int
-    max_item_size: int = 1
+    n_classes: int  # 0 in a program whose answers are values
+    max_item_size: int = 1  # the largest item whose costs are defined
 
     @cached
     def sensor_of(self) -> tuple[int, ...]:
@@ -293,7 +332,7 @@ def sensors_of_features(sensors: Sequence[Sensor]) -> tuple[int, ...]:
 
 
 def targets_of(node: Node) -> tuple[int, ...]:
-    """Every node this one may lead to."""
+    """The indices of all nodes that may follow this one."""
     if isinstance(node, Acquire):
         return (node.then, node.otherwise)
     if isinstance(node, Branch):

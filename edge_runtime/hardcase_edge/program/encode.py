@@ -1,4 +1,7 @@
-"""A program as tensors. docs/SPEC-program-v1.md section 6 defines every word; ``decoder`` is the way back."""
+"""Writes a program as tensors for a bundle; ``decode`` is the inverse.
+
+docs/SPEC-program-v1.md section 6 defines every word.
+"""
 
 from __future__ import annotations
 
@@ -43,35 +46,42 @@ __all__ = ["encode"]
 
 
 class _Writer:
+    """The pools of numbers, filled run by run."""
+
     def __init__(self, is_draft: bool) -> None:
         self.is_draft = is_draft
         self.pools: dict[str, array] = {name: array(code) for name, code in POOLS.items()}  # type: ignore[type-arg]
-        self._seen: dict[tuple[str, tuple[Number, ...]], int] = {}
+        self._offsets: dict[tuple[str, tuple[Number, ...]], int] = {}
 
     def put(self, pool: str, values: Iterable[Number]) -> int:
-        """Offset of these values in a pool; equal runs are stored once."""
+        """The offset of these values in a pool; equal runs are stored once."""
         run = tuple(values)
         key = (pool, run)
-        if key not in self._seen:
-            self._seen[key] = len(self.pools[pool])
+        if key not in self._offsets:
+            self._offsets[key] = len(self.pools[pool])
             try:
                 self.pools[pool].extend(array(POOLS[pool], run))
             except (OverflowError, TypeError) as error:
                 raise ProgramError(f"a number does not fit the {pool} pool: {error}; quantise it first") from error
-        return self._seen[key]
+        return self._offsets[key]
 
     def numbers(self, pool: str, values: Iterable[Number]) -> int:
-        """Numbers of a scorer: floats in a draft."""
+        """The offset of numbers of a scorer or node, which are floats in a draft."""
         return self.put("f64", [float(v) for v in values]) if self.is_draft else self.put(pool, values)
 
 
 def encode(program: Program, *, is_draft: bool = False) -> dict[str, array]:  # type: ignore[type-arg]
-    """Tensors of a program: ``program`` (32-bit words) and the pools that are not empty.
+    """The tensors of a program: ``program`` (32-bit words) and the pools that are not empty.
+
+    Parameters
+    ----------
+    program : Program
+    is_draft : whether its scorers hold floats
 
     Raises
     ------
     ProgramError
-        When a number does not fit its field.
+        A number does not fit its field.
     """
     w = _Writer(is_draft)
     up = program.uplink
@@ -104,7 +114,7 @@ def encode(program: Program, *, is_draft: bool = False) -> dict[str, array]:  # 
     try:
         tensors = {"program": array("i", words)}
     except (OverflowError, TypeError) as error:
-        raise ProgramError(f"a program word is no integer of 32 bits: {error}") from error
+        raise ProgramError(f"a program word is not a 32-bit integer: {error}; use a smaller program") from error
     return {**{k: p for k, p in w.pools.items() if p}, **tensors}
 
 
@@ -118,8 +128,8 @@ def _column(w: _Writer, column: Column, dtype: str) -> list[int]:
         fields = (rule.frac, rule.mul, rule.add, rule.shift, rule.low, rule.high)
         return [column.feature, 0, w.put("i64", fields), len(fields)]
     if not are_held(rule.thresholds, dtype):
-        odd = next(t for t in rule.thresholds if not are_held([t], dtype))
-        raise ProgramError(f"no {dtype} is exactly the threshold {odd!r}; round it down to one first")
+        inexact = next(t for t in rule.thresholds if not are_held([t], dtype))
+        raise ProgramError(f"the threshold {inexact!r} is not exactly an {dtype}; round it down to one first")
     keys = [to_key(t, dtype) for t in rule.thresholds]
     return [column.feature, 1, w.put("i64" if dtype == "f64" else "i32", keys), len(keys)]
 
@@ -127,7 +137,7 @@ def _column(w: _Writer, column: Column, dtype: str) -> list[int]:
 def _scorer(w: _Writer, s: Scorer) -> list[int]:
     if isinstance(s, Polynomial):
         substitutes = [MISSING if x is None else x for x in s.substitutes]
-        is_packed, terms, kept = _terms(w, s)
+        is_packed, terms, weights = _terms(w, s)
         return [
             0,
             len(s.columns),
@@ -138,7 +148,7 @@ def _scorer(w: _Writer, s: Scorer) -> list[int]:
             terms,
             len(s.bias),
             s.weight_bits + PACKED * is_packed,
-            kept,
+            weights,
             w.numbers("i64", s.bias),
             s.constant,
         ]
@@ -154,14 +164,13 @@ def _scorer(w: _Writer, s: Scorer) -> list[int]:
             w.put("i32", records),
         ]
     if isinstance(s, Stack):
-        weights = [x for row in s.weights for x in row]
         return [
             2,
             s.trees,
             len(s.members),
             w.put("i32", s.members),
             len(s.bias),
-            w.numbers("i16", weights),
+            w.numbers("i16", [x for row in s.weights for x in row]),
             w.numbers("i64", s.bias),
         ]
     blob = array("b", s.blob)
@@ -178,16 +187,16 @@ def _scorer(w: _Writer, s: Scorer) -> list[int]:
 
 
 def _terms(w: _Writer, s: Polynomial) -> tuple[bool, int, int]:
-    """Whether a polynomial's terms and weights are packed (where that is smaller), and the offsets of both."""
+    """Whether a polynomial's terms and weights are packed, and the offsets of both. They are if that is smaller."""
     positions = [x for term in s.terms for x in term]
     weights = [x for row in s.weights for x in row]
-    kept = [x for x in weights if x]
-    saved = len(positions) - len(weights) / 8 + (len(weights) - len(kept)) * s.weight_bits / 8
-    if w.is_draft or len(s.columns) > PACKED_COLUMNS or saved <= 0:
+    nonzero = [x for x in weights if x]
+    saved_bytes = len(positions) - len(weights) / 8 + (len(weights) - len(nonzero)) * s.weight_bits / 8
+    if w.is_draft or len(s.columns) > PACKED_COLUMNS or saved_bytes <= 0:
         return False, w.put("i16", positions), w.numbers(f"i{s.weight_bits}", weights)
     bits = [int(x != 0) for x in weights] + [0] * (-len(weights) % 8)
     mask = array("b", bytes(sum(bits[at + k] << k for k in range(8)) for at in range(0, len(bits), 8)))
-    return True, w.put("i8", [*positions, *mask]), w.put(f"i{s.weight_bits}", kept)
+    return True, w.put("i8", [*positions, *mask]), w.put(f"i{s.weight_bits}", nonzero)
 
 
 def _tree(w: _Writer, t: Tree) -> list[int]:

@@ -1,1 +1,1 @@
-"""Where readings come from: recorded files, thermal zones, functions of the user."""
+"""The sensors: readings from recorded files, thermal zones and the user's own functions."""

@@ -1,12 +1,12 @@
-"""Sensors: where readings come from, and what happens when they do not come.
+"""The sensor bank: reads the sensors that a session asks for, all at once and each within a time limit.
 
-A *source* serves sensors by name. ``SensorBank`` reads the ones a session asks for, all at once, each with a time
-limit: a source that may block is read on a thread of the sensor's own (so there are at most as many threads as
-sensors), and what comes too late is dropped. A failed read is a counter and a None, never an exception.
+A *source* serves sensors by name. If a source may block, the bank reads it on a thread of the sensor's own, so there
+are at most as many threads as sensors, and drops a reading that comes too late. A failed read increments a counter and
+gives None; it never raises an exception.
 
-    replay:FILE        rows of a CSV file                            (replay.py)
-    thermal:ZONE       /sys/class/thermal, degrees Celsius           (thermal.py)
-    MODULE:FUNCTION    your own Python, called with the sensor's name (plugin.py)
+    replay:FILE        rows of a CSV file                                  (csv_replay.py)
+    thermal:ZONE       /sys/class/thermal, degrees Celsius                 (thermal.py)
+    MODULE:FUNCTION    the user's Python, called with the sensor's name    (plugin.py)
     none               no source: the sensor is dead
 """
 
@@ -31,52 +31,52 @@ __all__ = ["FAILURES", "Features", "SensorBank", "Source", "Wanted", "features_o
 FAILURES = {
     "raised": "the source raised an exception",
     "timed_out": "no reading within the time limit",
-    "still_busy": "an earlier read that timed out has not come back yet",
-    "wrong_shape": "another number of values or samples than the bundle says",
-    "not_a_number": "a value is no number, not finite, or missing where none may be",
-    "bad_row": "the replay's row is cut, too long or has too many cells",
+    "still_busy": "an earlier read that timed out has not returned yet",
+    "wrong_shape": "the number of values or samples differs from the bundle's",
+    "not_a_number": "a value is not a finite number, or is missing although it must not be",
+    "bad_row": "the replay's row is truncated, too long or has too many cells",
 }
 
 
 @record(frozen=True, slots=True)
 class Wanted:
-    """What the bundle expects of one sensor: its features, or the samples of a window (0: no window)."""
+    """What the bundle expects a read of one sensor to return."""
 
     name: str
-    features: tuple[str, ...]
-    nullable: tuple[bool, ...]
-    window: int = 0
+    features: tuple[str, ...]  # their names
+    nullable: tuple[bool, ...]  # for each feature, whether it may be missing
+    window: int = 0  # samples per read, from which the features are computed; 0: a read gives the features themselves
 
     @property
     def count(self) -> int:
-        """Numbers per read."""
+        """How many numbers a read returns."""
         return self.window or len(self.features)
 
 
 class Features(list[object]):
-    """What a source returns for the sensor of a window when it has features already, not samples."""
+    """What a source returns for a sensor with a window if it has the features already instead of the samples."""
 
 
 class Source(Protocol):
     """Serves some sensors of a run."""
 
-    is_instant: bool  # never blocks: needs no thread
+    is_instant: bool  # True: ``read`` never blocks and needs no thread
 
     def lacks(self, wanted: Wanted) -> str:
         """Why this source cannot serve that sensor, in one line; empty if it can."""
 
     def read(self, sensor: str) -> object:
-        """A number or a sequence of numbers, None for missing. May raise anything."""
+        """A number or a sequence of numbers, None for a missing one. May raise any exception."""
 
     def next_item(self) -> bool:
-        """Move on to the next item; False when there is none."""
+        """Move on to the next item; False if there is none."""
 
     def close(self) -> None:
-        """Let go of files."""
+        """Close the source's files."""
 
 
 def wanted_of(program: Program, manifest: Manifest) -> list[Wanted]:
-    """What a bundle expects of its sensors, in their order."""
+    """What a bundle expects of each of its sensors, in the program's order."""
     return [
         Wanted(
             name=name,
@@ -94,16 +94,18 @@ class SensorBank:
     Parameters
     ----------
     wanted : sequence of Wanted
-        In the program's order.
+        One per sensor, in the program's order.
     sources : dict of sensor name to Source
-        Sensors that are not named are dead.
+        Sensors without an entry are dead.
     timeout_s : float
-        A sensor that takes longer has failed; all sensors asked for together share the wait.
+        A sensor that takes longer counts as failed. Sensors that are read together share the wait.
 
     Attributes
     ----------
     counters : Counter
         Failed reads by kind; see ``FAILURES``.
+    dead : frozenset of int
+        Sensors without a source.
     """
 
     def __init__(self, wanted: Sequence[Wanted], sources: Mapping[str, Source], *, timeout_s: float = 1.0) -> None:
@@ -121,18 +123,18 @@ class SensorBank:
         self.close()
 
     def close(self) -> None:
-        """Let go of the sources' files and threads. A sensor that hangs keeps its thread until it comes back."""
+        """Close the sources' files and end their threads. A read that hangs keeps its thread until it returns."""
         for call in self._calls.values():
             call.close()
         for source in self._distinct():
             source.close()
 
     def next_item(self) -> bool:
-        """Move the sources on to the next item; False when one has no more."""
+        """Move all sources on to the next item; False if one of them has no more."""
         return all(source.next_item() for source in self._distinct())
 
     def read(self, sensors: Sequence[int]) -> dict[int, list[Reading] | None]:
-        """One reading of each of these sensors: its features, or None where it failed."""
+        """One reading of each of these sensors: its features, or None if it failed."""
         until = monotonic() + self._timeout_s
         slow = {k: self._begin(k) for k in sensors if k not in self.dead and not self._source(k).is_instant}
         return {k: self._finish(k, slow.get(k), until) for k in sensors}
@@ -166,18 +168,24 @@ class SensorBank:
             return features_of(wanted, value)
         except SensorError as error:
             self.counters[error.reason] += 1
-        except Exception:  # a source is not ours: whatever it raises, the sensor has failed
+        except Exception:  # a source is foreign code and may raise anything; then its sensor has failed
             self.counters["raised"] += 1
         return None
 
 
 def features_of(wanted: Wanted, value: object) -> list[Reading]:
-    """A source's value as the sensor's features.
+    """The features of a sensor, from the value that a source returned.
 
     Raises
     ------
     SensorError
-        ``wrong_shape`` or ``not_a_number``.
+        The value does not fit the sensor; ``reason`` is ``wrong_shape`` or ``not_a_number``.
+
+    Examples
+    --------
+    >>> current = Wanted("EPS1", features=("mean", "deviation", "slope", "roughness"), nullable=(False,) * 4, window=3)
+    >>> features_of(current, [1.0, 2.0, 3.0])
+    [2.0, 0.816496580927726, 1.0, 1.0]
     """
     is_window = bool(wanted.window) and not isinstance(value, Features)
     items = _items(value, wanted.window if is_window else len(wanted.features))
@@ -185,27 +193,27 @@ def features_of(wanted: Wanted, value: object) -> list[Reading]:
     if is_window:
         numbers = _window(wanted, numbers)
     if any(x is None and not may for x, may in zip(numbers, wanted.nullable, strict=True)):
-        raise SensorError("not_a_number", f"sensor {wanted.name} has a value that is missing")
+        raise SensorError("not_a_number", f"sensor {wanted.name} has a missing value")
     return numbers
 
 
 def _window(wanted: Wanted, numbers: Sequence[Reading]) -> list[Reading]:
     samples = [x for x in numbers if x is not None]
     if len(samples) != wanted.window:
-        raise SensorError("not_a_number", f"sensor {wanted.name} has a sample that is missing")
-    return [_number(x) for x in window_features(samples)]  # huge samples may leave the numbers
+        raise SensorError("not_a_number", f"sensor {wanted.name} has a missing sample")
+    return [_number(x) for x in window_features(samples)]  # the features of huge samples may be infinite
 
 
 def _items(value: object, count: int) -> Sequence[object]:
-    """The values, if there are as many as there should be; looked at only once their number is known."""
+    """The values as a list of ``count``; a wrong number is refused before any value is read."""
     if isinstance(value, str | bytes | bytearray | Mapping | Set):
-        raise SensorError("wrong_shape", f"a {type(value).__name__} is no reading")
+        raise SensorError("wrong_shape", f"a {type(value).__name__} is not a reading")
     try:
         n = len(value)  # type: ignore[arg-type]
     except TypeError:
         value, n = (value,), 1
     if n != count:
-        raise SensorError("wrong_shape", f"{n} values, {count} are expected")
+        raise SensorError("wrong_shape", f"a reading has {n} values, {count} are expected")
     return [value[k] for k in range(n)]  # type: ignore[index]
 
 
@@ -215,5 +223,5 @@ def _number(x: object) -> Reading:
     try:
         number = float(x)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError) as error:
-        raise SensorError("not_a_number", f"{type(x).__name__} is no number") from error
+        raise SensorError("not_a_number", f"a reading has a {type(x).__name__}, not a number") from error
     return number if isfinite(number) else None

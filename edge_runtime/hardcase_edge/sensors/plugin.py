@@ -1,10 +1,11 @@
-"""Your own Python as a source: ``MODULE:FUNCTION``, from the command line only, never from a bundle.
+"""A user's Python function as a source: ``MODULE:FUNCTION`` on the command line, never in a bundle.
 
     # my_sensors.py, in the folder where hardcase-edge is started
     def read(sensor):            # "PS1", "TS1", ...
         return [...]             # its samples or features; or one number
 
-The function is called on a thread of the sensor's own. It may raise, and may hang: then the sensor has failed.
+The sensor bank calls the function on a thread of the sensor's own. If it raises an exception or hangs, the sensor has
+failed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
-from ..errors import InputError
+from ..errors import InputError, one_line
 from .bank import Wanted
 
 __all__ = ["Plugin", "is_function_name", "load_function"]
@@ -24,32 +25,40 @@ _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*):([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def is_function_name(text: str) -> bool:
-    """Does this read ``MODULE:FUNCTION``?"""
+    """Whether a text has the form ``MODULE:FUNCTION``.
+
+    >>> is_function_name("my_sensors:read"), is_function_name("replay:data.csv")
+    (True, False)
+    """
     return _NAME.fullmatch(text) is not None
 
 
 def load_function(name: str, what: str) -> Callable[..., object]:
-    """The function of this ``MODULE:FUNCTION``; ``what``: what errors call it.
+    """The function that a ``MODULE:FUNCTION`` names; the working directory is searched last.
+
+    Parameters
+    ----------
+    name : ``MODULE:FUNCTION``
+    what : what error messages call it, such as "sensor source"
 
     Raises
     ------
     InputError
-        The module cannot be imported, or has no such function.
+        The name has another form, the module cannot be imported, or it has no such function.
     """
     match = _NAME.fullmatch(name)
     if match is None:
-        raise InputError(f"{what} {name[:80]!r} is no module:function")
-    module, function = match.groups()
+        raise InputError(f"{what} {name[:80]!r} is not a MODULE:FUNCTION; correct its spelling")
+    module, attribute = match.groups()
     if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # last: nothing here may stand in for an installed module
+        sys.path.append(os.getcwd())  # last, so that a file there cannot replace an installed module
     try:
-        found: Callable[..., object] | None = getattr(import_module(module), function, None)
-    except (Exception, SystemExit) as error:  # a module may do anything when imported
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"module {module} cannot be imported: {type(error).__name__}: {reason}") from error
-    if not callable(found):
-        raise InputError(f"module {module} has no function {function}")
-    return found
+        function: Callable[..., object] | None = getattr(import_module(module), attribute, None)
+    except (Exception, SystemExit) as error:  # a module may raise anything when it is imported
+        raise InputError(f"module {module} cannot be imported: {type(error).__name__}: {one_line(error)}") from error
+    if not callable(function):
+        raise InputError(f"module {module} has no function {attribute}; correct the name")
+    return function
 
 
 class Plugin:
@@ -67,16 +76,16 @@ class Plugin:
         self._read = load_function(name, "sensor source")
 
     def lacks(self, wanted: Wanted) -> str:
-        """A function serves every sensor; it sees which from the name."""
+        """Empty: a function serves every sensor, and gets the sensor's name."""
         return ""
 
     def next_item(self) -> bool:
-        """Time goes on by itself."""
+        """True: there is always a next item."""
         return True
 
     def read(self, sensor: str) -> object:
-        """What the function returns."""
+        """The value that the function returns for this sensor."""
         return self._read(sensor)
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing, because no file is open."""

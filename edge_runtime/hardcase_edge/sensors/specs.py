@@ -1,11 +1,12 @@
-"""``--sensors`` in words: which source serves which sensor.
+"""Reads the ``--sensors`` options of the command line: which source serves which sensor.
 
     replay:test.csv                 all sensors from one file
-    replay:test.csv  TS1=none       all but TS1, which is dead
-    my_sensors:read  TS1=thermal:0  TS1 from a thermal zone, the others from your own function
+    replay:test.csv  TS1=none       all sensors but TS1, which is dead
+    my_sensors:read  TS1=thermal:0  TS1 from a thermal zone, the others from the user's function
 
-A spec with ``NAME=`` binds one sensor. The others serve every sensor that is still free and that they can serve, in
-the order given. With a replay among them nothing stays free: a file that lacks a column is a mistake to be told.
+A spec with ``NAME=`` binds one sensor. Each other spec serves all sensors that are not bound and that its source can
+serve; an earlier spec comes before a later one. A sensor that no source can serve is dead, unless a replay is among the
+sources: then a missing column is an error.
 """
 
 from __future__ import annotations
@@ -38,12 +39,20 @@ def open_bank(
     timeout_s: float = 1.0,
     thermal_root: str | Path = ROOT,
 ) -> SensorBank:
-    """The sensors of a run, from the words of the command line.
+    """The sensor bank of a run.
+
+    Parameters
+    ----------
+    specs : the values of ``--sensors``
+    program, manifest : of the bundle that runs
+    timeout_s : seconds after which a read has failed
+    thermal_root : folder of the thermal zones
 
     Raises
     ------
     InputError
-        A spec is none of ours, names no sensor, cannot be opened, or a replay lacks a column.
+        A spec has another form, names no sensor or cannot be opened, a source serves no sensor, or a replay lacks a
+        column.
     """
     opener = _Opener(thermal_root)
     try:
@@ -56,7 +65,7 @@ def open_bank(
 
 def _assign(specs: Sequence[str], wanted: Sequence[Wanted], opener: _Opener) -> dict[str, Source]:
     if len(specs) > MAX_SPECS:
-        raise InputError(f"{len(specs)} sensor specs were given, at most {MAX_SPECS} are read")
+        raise InputError(f"{len(specs)} sensor specs were given; use at most {MAX_SPECS}")
     by_name = {w.name: w for w in wanted}
     bound: dict[str, Source | None] = {}
     free: list[Source] = []
@@ -65,7 +74,7 @@ def _assign(specs: Sequence[str], wanted: Sequence[Wanted], opener: _Opener) -> 
         if not name:
             free.append(opener.open(text))
         elif name in bound:
-            raise InputError(f"sensor {name} is given two sources; give it one")
+            raise InputError(f"sensor {name} has two sources; give it one")
         else:
             bound[name] = _bind(by_name[name], text, opener)
     for w in wanted:
@@ -78,15 +87,15 @@ def _assign(specs: Sequence[str], wanted: Sequence[Wanted], opener: _Opener) -> 
 
 
 def _split(spec: str, by_name: dict[str, Wanted]) -> tuple[str, str]:
-    """(sensor, source); no sensor where the spec is for all."""
+    """The sensor and the source of a spec; the sensor is empty if the spec is for all."""
     name, equals, text = spec.partition("=")
     if equals and name in by_name:
         return name, text
     if equals and ":" not in name:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, by_name, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(by_name)[:200]}"
+        close_names = get_close_matches(name, by_name, 1)
+        hint = f"did you mean {close_names[0]}?" if close_names else f"it has {', '.join(by_name)[:200]}"
         raise InputError(f"sensor spec {spec[:80]!r} names no sensor of this bundle; {hint}")
     return "", spec
 
@@ -95,29 +104,29 @@ def _bind(wanted: Wanted, text: str, opener: _Opener) -> Source | None:
     if text == "none":
         return None
     source = opener.open(text)
-    if why := source.lacks(wanted):
-        raise InputError(why)
+    if reason := source.lacks(wanted):
+        raise InputError(reason)
     return source
 
 
 def _first_that_serves(wanted: Wanted, sources: Sequence[Source]) -> Source | None:
-    whys = [(source.lacks(wanted), source) for source in sources]
-    for why, source in whys:
-        if not why:
+    reasons = [(source.lacks(wanted), source) for source in sources]
+    for reason, source in reasons:
+        if not reason:
             return source
-    for why, source in whys:
+    for reason, source in reasons:
         if isinstance(source, Replay):
-            raise InputError(f"{why}; add it, name another source, or say --sensors {wanted.name}=none")
+            raise InputError(f"{reason}; add it, name another source, or use --sensors {wanted.name}=none")
     return None
 
 
 def _why_idle(source: Source, wanted: Sequence[Wanted]) -> str:
-    whys = [why for w in wanted if (why := source.lacks(w))]
-    return f"a sensor source serves no sensor: {whys[0] if whys else 'all have another source already'}"
+    reasons = [reason for w in wanted if (reason := source.lacks(w))]
+    return f"a sensor source serves no sensor: {reasons[0] if reasons else 'all have another source already'}"
 
 
 class _Opener:
-    """Opens each source once, however many sensors name it: a file goes on one row per item, not per sensor."""
+    """Opens each source once, even if many sensors name it, so that a file advances by one row per item."""
 
     def __init__(self, thermal_root: str | Path) -> None:
         self._root = thermal_root
@@ -140,4 +149,4 @@ class _Opener:
             return Thermal(rest, self._root)
         if colon and kind:
             return Plugin(text)
-        raise InputError(f"sensor source {text[:80]!r} is not known; {KINDS} is expected")
+        raise InputError(f"sensor source {text[:80]!r} is unknown; use {KINDS}")

@@ -1,4 +1,4 @@
-"""Thermal zones of Linux (/sys/class/thermal) as sensors, in degrees Celsius: every Raspberry Pi has one."""
+"""The thermal zones of Linux (/sys/class/thermal) as a source, in degrees Celsius; every Raspberry Pi has one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Thermal"]
 
 ROOT = "/sys/class/thermal"
-MAX_TEXT = 64  # bytes of a file in there
+MAX_TEXT = 64  # bytes that are read of a file there
 
 
 class Thermal:
@@ -21,8 +21,8 @@ class Thermal:
 
     Parameters
     ----------
-    zone : number (``0``), folder (``thermal_zone0``) or type (``cpu-thermal``); empty: the sensor's own name
-    root : where the zones are
+    zone : number (``0``), folder (``thermal_zone0``) or type (``cpu-thermal``); empty: the zone named as the sensor
+    root : folder of the zones
     """
 
     is_instant = False  # a driver may block
@@ -33,43 +33,43 @@ class Thermal:
         self._files: dict[str, str] = {}
 
     def lacks(self, wanted: Wanted) -> str:
-        """Which zone is not there, or why one number is not enough."""
+        """Why a zone cannot serve that sensor: there is no such zone, or one number is not enough."""
         if wanted.count != 1:
             return f"sensor {wanted.name} needs {wanted.count} numbers, a thermal zone gives one"
         zone = self._zone or wanted.name
-        known = self._known()
-        if zone not in known:
-            there = ", ".join(sorted(known)) or "none"
-            return f"there is no thermal zone {zone!r} for sensor {wanted.name}; there are: {there[:200]}"
-        self._files[wanted.name] = known[zone]
+        files = self._temperature_files()
+        if zone not in files:
+            names = ", ".join(sorted(files)) or "none"
+            return f"there is no thermal zone {zone!r} for sensor {wanted.name}; this machine has: {names[:200]}"
+        self._files[wanted.name] = files[zone]
         return ""
 
     def next_item(self) -> bool:
-        """There is always a next temperature."""
+        """True: there is always a next temperature."""
         return True
 
     def read(self, sensor: str) -> float:
-        """Degrees Celsius."""
+        """The temperature in degrees Celsius."""
         return int(_text(self._files[sensor])) / 1000
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing, because no file is open."""
 
-    def _known(self) -> dict[str, str]:
-        """Temperature files under all their names; of two zones of one type, the first."""
-        known: dict[str, str] = {}
+    def _temperature_files(self) -> dict[str, str]:
+        """The temperature file of each zone by number, folder and type; the first zone of a type gets its name."""
+        files: dict[str, str] = {}
         try:
             folders = sorted(f for f in os.listdir(self._root) if f.startswith("thermal_zone"))
         except OSError:
-            return known
+            return files
         for folder in folders:
             file = os.path.join(self._root, folder, "temp")
-            known[folder] = known[folder.removeprefix("thermal_zone")] = file
+            files[folder] = files[folder.removeprefix("thermal_zone")] = file
             try:
-                known.setdefault(_text(os.path.join(self._root, folder, "type")), file)
+                files.setdefault(_text(os.path.join(self._root, folder, "type")), file)
             except OSError:
                 continue
-        return known
+        return files
 
 
 def _text(path: str) -> str:

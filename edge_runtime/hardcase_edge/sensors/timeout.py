@@ -1,4 +1,4 @@
-"""A function that may hang, called on a thread of its own: whoever calls it waits as long as it wants to."""
+"""Calls a function that may hang on a thread of its own, so that the caller can stop waiting for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Ticket", "TimedCall"]
 
 
 class Ticket:
-    """One call: filled by the thread, perhaps after everyone has stopped waiting."""
+    """One call. The thread fills in its outcome, perhaps after the caller has stopped waiting."""
 
     def __init__(self, arguments: tuple[object, ...]) -> None:
         self.arguments = arguments
@@ -21,12 +21,13 @@ class Ticket:
         self.error: BaseException | None = None
 
     def result(self, until: float) -> object:
-        """What the function returned.
+        """The value that the function returned; waits for it until this time of ``time.monotonic``.
 
         Raises
         ------
         SensorError
-            ``timed_out``: not by then; ``raised``, from what it raised.
+            ``reason`` is ``timed_out`` if it has not returned by then, or ``raised`` if it raised an exception, which
+            is the cause.
         """
         if not self.done.wait(max(0.0, until - monotonic())):
             raise SensorError("timed_out")
@@ -36,39 +37,45 @@ class Ticket:
 
 
 class TimedCall:
-    """A function on a daemon thread of its own, one call at a time; the thread starts with the first call."""
+    """Calls a function on a daemon thread of its own, one call at a time; the first call starts the thread.
+
+    >>> double = TimedCall(lambda x: 2 * x)
+    >>> double.begin(21).result(until=monotonic() + 10.0)
+    42
+    >>> double.close()
+    """
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function
-        self._begun = threading.Semaphore(0)
+        self._calls = threading.Semaphore(0)  # counts begun calls that the thread has not taken yet
         self._ticket: Ticket | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
     def begin(self, *arguments: object) -> Ticket | None:
-        """Start a call; None while an earlier one has not come back."""
+        """Start a call; None if an earlier call has not returned yet."""
         if self._ticket is not None and not self._ticket.done.is_set():
             return None
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="hardcase-call", daemon=True)
             self._thread.start()
         self._ticket = Ticket(arguments)
-        self._begun.release()
+        self._calls.release()
         return self._ticket
 
     def close(self) -> None:
-        """End the thread, as soon as it is idle."""
+        """End the thread as soon as it is idle."""
         self._is_closed = True
-        self._begun.release()
+        self._calls.release()
 
     def _run(self) -> None:
         while True:
-            self._begun.acquire()
+            self._calls.acquire()
             ticket = self._ticket
             if self._is_closed or ticket is None:
                 return
             try:
                 ticket.value = self._function(*ticket.arguments)
-            except BaseException as error:  # also SystemExit: a plug-in does not end the device
+            except BaseException as error:  # SystemExit too, because a plug-in must not end the device
                 ticket.error = error
             ticket.done.set()

@@ -1,12 +1,21 @@
-"""The session: one decision, from the first sensor to the answer. No I/O, no clock (as h11 does for HTTP).
+"""The session: one decision as an automaton without I/O or a clock, in the way that h11 treats HTTP.
 
-    session = machine.session(budget=micro_units)
-    while not isinstance(action := session.next_action(), Decision):
-        NeedSensors: read them all, then session.feed({sensor: readings or None if it failed})
-        NeedReply:   send its readings; then session.reply(...), or session.no_reply() when time is up
+The owner calls ``next_action``, does what the action asks for, reports back, and repeats until a ``Decision`` comes.
+``next_action`` walks the program's nodes as far as it can and returns the same action until the owner has reported:
 
-What a session promises, whatever it is fed: it ends; it never asks for a sensor twice; declared costs never pass
-the budget, re-sent requests included.
+    state               next_action returns     the owner may call             and the session is then
+    waiting for sensors NeedSensors(sensors)    feed(a value for each of them) walking on from the same node
+    waiting for a reply NeedReply(readings)     reply(result, confidence)      decided, route CLOUD
+                                                no_reply()                     walking on from the fallback, degraded
+                                                resend()                       still waiting, one more request charged
+    decided             Decision                nothing                        decided
+
+Any other call raises a SessionError and changes nothing. A sensor fed with None, or with anything but the right number
+of numbers, has failed; it is charged all the same. A walk ends at an Answer, with route LOCAL, or DEGRADED if a Forward
+on the way found the cloud out of reach or silent. A Forward beyond the budget goes to its fallback and buys nothing.
+
+Whatever it is fed, a session ends (targets lie ahead of their nodes), never asks for a sensor twice, and keeps declared
+costs within the budget, requests sent again included.
 """
 
 from __future__ import annotations
@@ -45,37 +54,37 @@ from .scoring import ScoreFunction, prepare
 __all__ = ["CLOUD", "DEGRADED", "LOCAL", "Decision", "Machine", "NeedReply", "NeedSensors", "Session", "margin_of"]
 
 LOCAL, CLOUD, DEGRADED = "local", "cloud", "degraded"
-NOT_READINGS = (str, bytes, bytearray, memoryview, Mapping, Set)  # iterable, but no sequence of numbers
+NOT_READINGS = (str, bytes, bytearray, memoryview, Mapping, Set)  # iterable, but not sequences of numbers
 
 
 @record(frozen=True, slots=True)
 class NeedSensors:
-    """Read all these sensors, then ``feed``."""
+    """Read all these sensors, then call ``feed``."""
 
     sensors: tuple[int, ...]
 
 
 @record(frozen=True, slots=True)
 class NeedReply:
-    """Ask the HPC with these readings (in the uplink's order, None for missing), then ``reply`` or ``no_reply``."""
+    """Send these readings (in the uplink's order, None for missing) to the HPC, then ``reply`` or ``no_reply``."""
 
     readings: tuple[Reading, ...]
 
 
 @record(frozen=True, slots=True)
 class Decision:
-    """The end of a session. ``result``: a class index, or the value of a "value" answer."""
+    """The end of a session."""
 
-    result: Number
+    result: Number  # a class index, or the value in a program of values
     confidence: int  # basis points
-    route: str  # LOCAL, CLOUD or DEGRADED (wanted the cloud, had no reply)
-    cost: int  # micro-units, metered
-    sensors: tuple[int, ...]  # bought, failed ones included, in order of index
-    trace: tuple[int, ...]  # nodes visited
+    route: str  # LOCAL, CLOUD, or DEGRADED: the program needed the cloud and got no reply
+    cost: int  # micro-units, as metered
+    sensors: tuple[int, ...]  # sensors bought, failed ones included, in order of index
+    trace: tuple[int, ...]  # nodes visited, in order
 
 
 class Machine:
-    """A program made ready to run; immutable, shared by any number of sessions."""
+    """A verified program made ready to run in Python; immutable, and shared by any number of sessions."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -101,11 +110,11 @@ class Machine:
         self._meters: dict[int, Meter] = {}
 
     def session(self, **settings: Any) -> Session:
-        """A session of this machine; ``Session`` says what may be set."""
+        """A session of this machine; ``settings`` are those of ``Session``."""
         return Session(self, **settings)
 
     def meter(self, item_size: int) -> Meter:
-        """The cost meter for items of this size; only the last one is kept."""
+        """The cost meter for items of this size; the machine remembers only the last one."""
         meter = self._meters.get(item_size)
         if meter is None:
             meter = Meter(self.program, item_size)
@@ -114,7 +123,7 @@ class Machine:
 
 
 def _rank_or_coder(column: Column) -> tuple[list[Number], Coder]:
-    """A rank column's thresholds, which the session looks up itself, and the function for what else a column is."""
+    """A rank column's thresholds, in which the session searches itself, and the function for all other columns."""
     return list(column.rule.thresholds) if isinstance(column.rule, Rank) else [], make_coder(column)
 
 
@@ -132,19 +141,15 @@ def _sensors_of_scorers(program: Program) -> list[set[int]]:
 
 
 class Session:
-    """One decision.
+    """One decision. The room's docstring (``hardcase_edge/session/__init__.py``) has an example.
 
     Parameters
     ----------
     machine : Machine
-    budget : int or None
-        Hard limit of the declared cost, in micro-units; None for none.
-    item_size : int
-        Between 1 and the program's ``max_item_size``; sensor costs may depend on it.
-    dead : iterable of int
-        Sensors known not to work: never asked for, never charged.
-    cloud : bool
-        False when the cloud cannot be reached: forwarding then buys nothing and the fallback answers, degraded.
+    budget : int or None, hard limit of the declared cost in micro-units; None: no limit
+    item_size : int from 1 to the program's ``max_item_size``; sensor costs may depend on it
+    dead : iterable of int, sensors known not to work: never asked for, never charged
+    cloud : bool, False if the cloud cannot be reached: a Forward then buys nothing, and its fallback answers, degraded
     """
 
     def __init__(
@@ -179,7 +184,7 @@ class Session:
     # ------------------------------------------------------------ the protocol
 
     def next_action(self) -> NeedSensors | NeedReply | Decision:
-        """What to do next; the same action again until it has been done."""
+        """What the owner must do next, or the decision; the same action again until the owner has reported."""
         while self._decision is None and self._waiting is None:
             node = self._machine.nodes[self._at]
             if not self._trace or self._trace[-1] != self._at:
@@ -199,10 +204,10 @@ class Session:
         return action
 
     def feed(self, readings: Mapping[int, Sequence[Reading] | None], costs: Mapping[int, int] | None = None) -> None:
-        """Give the readings of every sensor asked for; None (or too few, or not numbers) for one that failed.
+        """Report the readings of every sensor asked for; None, too few or not numbers: the sensor has failed.
 
-        ``costs`` may say what a sensor really cost, in micro-units, where that is less than declared; what is no
-        integer from 0 to the declared cost is not believed.
+        ``costs`` may give a sensor's actual cost, in micro-units, if it is less than declared. A value that is not an
+        integer from 0 to the declared cost is ignored.
         """
         if not isinstance(self._waiting, NeedSensors):
             raise SessionError("readings were fed, but the session did not ask for any; call next_action first")
@@ -223,7 +228,7 @@ class Session:
         self._waiting = None
 
     def reply(self, result: int, confidence: int) -> None:
-        """The HPC's answer: a class index (a value, in a program of values) and its confidence in basis points."""
+        """Report the HPC's answer: a class index (a value, in a program of values) and confidence in basis points."""
         self._needs_reply()
         n_classes = self._machine.program.n_classes
         if not 0 <= confidence <= 10_000 or (n_classes and not 0 <= result < n_classes):
@@ -231,14 +236,14 @@ class Session:
         self._decide(result, confidence, CLOUD)
 
     def no_reply(self) -> None:
-        """Time is up: the fallback answers, marked degraded."""
+        """Report that no reply came in time: the fallback answers, and the decision is marked degraded."""
         node = self._needs_reply()
         self._degraded = True
         self._at = node.fallback
         self._waiting = None
 
     def resend(self) -> bool:
-        """Charge one more transmission of the request; False (and no charge) if the budget forbids it."""
+        """Charge one more transmission of the request; returns False, and charges nothing, if the budget forbids it."""
         self._needs_reply()
         if not self._fits(self._meter.request_cost):
             return False
@@ -252,7 +257,7 @@ class Session:
         if not self._failed.isdisjoint(node.sensors) or not self._fits(self._meter.buy(missing)):
             self._at = node.otherwise
         elif missing:
-            self._waiting = NeedSensors(missing)  # comes back to this node, then with nothing missing
+            self._waiting = NeedSensors(missing)  # after the feed, this node runs again with nothing missing
         else:
             self._at = node.then
 
@@ -324,14 +329,14 @@ class Session:
     # ------------------------------------------------------------ parts of nodes
 
     def _take(self, sensor: int, values: Sequence[Reading] | None) -> bool:
-        """Keep one sensor's readings as codes; False if it failed."""
+        """Store one sensor's readings and their codes; False if it failed."""
         machine = self._machine
         dtypes, nullable = machine.dtypes[sensor], machine.nullable[sensor]
         if values is None or (values.__class__ is not list and isinstance(values, NOT_READINGS)):
             return False
         try:
             held = normalise(values, dtypes)
-        except Exception:  # whatever a foreign number raises when it is looked at, its sensor has failed
+        except Exception:  # a foreign number may raise anything when it is read; then its sensor has failed
             return False
         if None in held and any(x is None and not may for x, may in zip(held, nullable, strict=True)):
             return False
@@ -384,7 +389,7 @@ class Session:
 
 
 def margin_of(scores: Sequence[Number]) -> Number:
-    """Best minus second; of a pair (0, s), its distance."""
+    """The best score minus the second best; |s| for one score s, which stands for the pair (0, s)."""
     if len(scores) == 1:
         return abs(scores[0])
     second, best = sorted(scores)[-2:]

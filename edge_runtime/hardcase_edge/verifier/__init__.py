@@ -1,1 +1,1 @@
-"""The proof, before anything runs, that a program ends, reads only what it has, and costs what it says."""
+"""The verifier: proves, before a program runs, that it ends, reads only what it has, and what it costs at worst."""

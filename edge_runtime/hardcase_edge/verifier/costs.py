@@ -1,8 +1,9 @@
-"""What the paths of a program cost and how long they are. Node targets lie ahead, so one sweep meets every path.
+"""The costs and lengths of a program's paths: worst cost, best cost, most operations, most nodes.
 
-Costs explore (node, sensors bought) states; where those are too many, the answer is a bound and says so. A node that
-buys may also buy nothing (a budget, no cloud), but a path that goes on with less never costs more in the end, so the
-worst needs only those that buy.
+Targets lie ahead of their nodes, so one sweep from the last node to the first gives lengths. Costs depend on the
+sensors that a path has bought already, so ``cost_range`` explores states (node, sensors bought); if there are too many,
+it returns bounds and reports them as inexact. At run time a node may buy nothing, for want of budget or cloud, but a
+path that buys less never costs more in the end, so the search for the worst cost follows only nodes that buy.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from .scorers import Proved
 __all__ = ["bits_of", "cost_range", "lengths"]
 
 MAX_STATES = 50_000
-MAX_WORK = 2_000_000  # sensors looked at over all states
+MAX_WORK = 2_000_000  # sensors visited over all states
 
 
 def bits_of(indices: Iterable[int]) -> int:
-    """A set of small indices as bits."""
+    """A set of small indices as the bits of an integer.
+
+    >>> bin(bits_of([0, 3]))
+    '0b1001'
+    """
     bits = 0
     for i in indices:
         bits |= 1 << i
@@ -28,15 +33,22 @@ def bits_of(indices: Iterable[int]) -> int:
 
 
 def cost_range(p: Program) -> tuple[int, int, bool]:
-    """Worst cost of all paths (failures, budgets, lost replies), best of the healthy ones, and whether both are exact.
+    """The worst and the best cost of a program's paths, and whether both are exact.
 
-    In micro-units, one transmission per request. Not exact: the worst is an upper bound, the best is 0.
+    Returns
+    -------
+    worst : int, micro-units
+        Over all paths: with failed sensors, with budgets, with lost replies, but one transmission per request.
+    best : int, micro-units
+        Over paths on which all sensors work and all replies come.
+    is_exact : bool
+        False: there are too many states; ``worst`` is an upper bound and ``best`` is 0.
     """
-    dear, cheap = Meter(p, p.max_item_size), Meter(p, 1)
+    largest, smallest = Meter(p, p.max_item_size), Meter(p, 1)  # costs of the largest and the smallest items
     bought_at = [bits_of(n.sensors) if isinstance(n, Acquire | Forward) else 0 for n in p.nodes]
     worst, best, work = 0, -1, 0
     seen: set[tuple[int, int, bool, int, int]] = set()
-    todo = [(0, 0, True, 0, 0)]  # node, bought, all sensors and replies came, cost at the largest and smallest size
+    todo = [(0, 0, True, 0, 0)]  # node, sensors bought, no failure so far, cost of the largest and smallest item
     while todo:
         state = todo.pop()
         if state in seen:
@@ -50,25 +62,25 @@ def cost_range(p: Program) -> tuple[int, int, bool]:
         elif isinstance(node, Acquire | Forward):
             work += len(node.sensors) * (1 + len(p.sensors) // 1024)
             new = [s for s in node.sensors if not bought >> s & 1]
-            more_high, more_low = high + dear.buy(new), low + cheap.buy(new)
+            more_high, more_low = high + largest.buy(new), low + smallest.buy(new)
             after = bought | bought_at[k]
             if isinstance(node, Acquire):
                 todo.append((node.then, after, healthy, more_high, more_low))
                 todo.append((node.otherwise, after, False, more_high, more_low))
             else:
-                more_high, more_low = more_high + dear.request_cost, more_low + cheap.request_cost
+                more_high, more_low = more_high + largest.request_cost, more_low + smallest.request_cost
                 worst = max(worst, more_high)
                 best = more_low if healthy and not 0 <= best < more_low else best
                 todo.append((node.fallback, after, False, more_high, more_low))
         else:
             todo.extend([(t, bought, healthy, high, low) for t in targets_of(node)])
         if len(seen) > MAX_STATES or work > MAX_WORK:
-            return dear.total(range(len(p.sensors)), 1), 0, False
+            return largest.total(range(len(p.sensors)), 1), 0, False
     return worst, max(best, 0), True
 
 
 def lengths(p: Program, proved: Sequence[Proved]) -> tuple[int, int]:
-    """Most operations and most nodes on any path."""
+    """The most operations and the most nodes on any path of a program; ``proved`` describes its scorers."""
     operations = [0] * len(p.nodes)
     longest = [1] * len(p.nodes)
     for k in range(len(p.nodes) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""The small questions every proof asks: is it so, is it an index of ours, is it an integer, is it one of that width."""
+"""Checks that all proofs share: a condition, an index in range, an integer, an integer within a limit."""
 
 from __future__ import annotations
 
@@ -10,32 +10,37 @@ from ..program.definition import Number
 __all__ = ["I32", "SAFE", "in_range", "integers", "need", "whole"]
 
 I32 = 2**31 - 1
-SAFE = 2**62  # sums stay below, so that a difference of two fits 64 bits
+SAFE = 2**62  # sums stay below this, so that the difference of two fits 64 bits
 
 
 def need(ok: bool, message: str) -> None:
-    """Raise a ProgramError unless it is so."""
+    """Raise a ProgramError with this message unless ``ok``."""
     if not ok:
         raise ProgramError(message)
 
 
 def in_range(indices: Sequence[int], count: int, what: str) -> None:
-    """Raise a ProgramError if an index is outside 0 to count - 1."""
+    """Raise a ProgramError if an index is outside 0 to ``count`` - 1; ``what`` names it in the message.
+
+    >>> in_range([0, 7], 3, "node 4: sensor")
+    Traceback (most recent call last):
+    hardcase_edge.errors.ProgramError: node 4: sensor 7 is named, but there are 3
+    """
     if indices and not 0 <= min(indices) <= max(indices) < count:
-        bad = next(i for i in indices if not 0 <= i < count)
-        raise ProgramError(f"{what} {bad} is named, there are {count}")
+        outside = next(i for i in indices if not 0 <= i < count)
+        raise ProgramError(f"{what} {outside} is named, but there are {count}")
 
 
 def whole(values: Sequence[Number], what: str) -> None:
-    """Raise a ProgramError unless all are integers."""
+    """Raise a ProgramError unless all values are integers."""
     if [*map(type, values)].count(int) < len(values):
-        odd = next(v for v in values if type(v) is not int)
-        raise ProgramError(f"{what} is {odd!r}: a program holds integers (this is a draft: quantise it)")
+        other = next(v for v in values if type(v) is not int)
+        raise ProgramError(f"{what} is {other!r}, but a program holds integers; quantise this draft first")
 
 
 def integers(values: Sequence[Number], what: str, limit: int = SAFE) -> None:
-    """Raise a ProgramError unless all are integers in +-limit."""
+    """Raise a ProgramError unless all values are integers from -``limit`` to ``limit``."""
     whole(values, what)
     if values and not -limit <= min(values) <= max(values) <= limit:
-        bad = next(v for v in values if not -limit <= v <= limit)
-        raise ProgramError(f"{what} is {bad}, outside +-{limit}")
+        outside = next(v for v in values if not -limit <= v <= limit)
+        raise ProgramError(f"{what} is {outside}, outside +-{limit}")

@@ -1,6 +1,7 @@
-"""What each scorer can reach: a bound per output, so that no sum leaves its integer: rules V11 to V20.
+"""Proves rules V11 to V20: each scorer is well formed, and no sum in it can overflow its integer type.
 
-Bounds are on the sum of absolute values, so they hold for every partial sum in any order, too.
+The bound of an output is a sum of absolute values, so it holds for every partial sum in any order too.
+docs/SPEC-program-v1.md section 5 lists the rules.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ MAX_TREE_NODES = 32_767  # a child is -1 - leaf, in 16 bits
 
 @record(frozen=True, slots=True)
 class Proved:
-    """What is known of a scorer once its rules hold."""
+    """What holds for a scorer that has passed its rules."""
 
-    outputs: tuple[int, ...]  # each output's largest absolute value
+    outputs: tuple[int, ...]  # a bound on each output's absolute value
     operations: int  # tree steps, multiplications and additions
-    leaves: tuple[int, ...] = ()  # each tree's largest absolute leaf
-    outline: Outline = Outline((), frozenset())  # of an ensemble
+    leaves: tuple[int, ...] = ()  # the largest absolute leaf of each tree
+    outline: Outline = Outline((), frozenset())  # shapes and splits of an ensemble's trees
 
 
 def prove_scorer(program: Program, index: int, before: Sequence[Proved]) -> Proved:
-    """Check scorer ``index``; ``before`` holds what was proved of those before it.
+    """Check scorer ``index``; ``before`` holds the proofs of all scorers before it.
 
     Raises
     ------
@@ -58,7 +59,7 @@ def _polynomial(p: Program, s: Polynomial, what: str) -> Proved:
     in_range(s.columns, len(p.columns), f"{what}: column")
     need(len(s.substitutes) == len(s.columns), f"{what}: one substitute per column is needed")
     integers([s.constant], f"{what}: the constant", CODE_MAX)
-    need(s.weight_bits in (8, 16), f"{what}: weights of {s.weight_bits} bits")
+    need(s.weight_bits in (8, 16), f"{what}: weights have {s.weight_bits} bits, 8 or 16 are expected")
     for c, substitute in zip(s.columns, s.substitutes, strict=True):
         if substitute is not None:
             integers([substitute], f"{what}: a substitute", CODE_MAX)
@@ -74,7 +75,7 @@ def _polynomial(p: Program, s: Polynomial, what: str) -> Proved:
 
 
 def _product(term: tuple[int, ...], s: Polynomial, sizes: list[int], what: str) -> int:
-    need(1 <= len(term) <= 3 and len(term) == len(s.terms[0]), f"{what}: terms are not of one degree, 1 to 3")
+    need(1 <= len(term) <= 3 and len(term) == len(s.terms[0]), f"{what}: terms do not all have one degree of 1 to 3")
     in_range(term, len(sizes), f"{what}: term position")
     product = 1
     for j in term:
@@ -92,14 +93,14 @@ def _sums(
 ) -> tuple[int, ...]:
     need(len(rows) == len(bias), f"{what}: {len(rows)} rows of weights for {len(bias)} outputs")
     integers(bias, f"{what}: a bias")
-    reached = []
+    bounds = []
     for row, b in zip(rows, bias, strict=True):
         need(len(row) == len(sizes), f"{what}: {len(row)} weights for {len(sizes)} {inputs}")
         integers(row, f"{what}: a weight", limit)
-        reached.append(int(abs(b) + sum([abs(w) * q for w, q in zip(row, sizes, strict=True)])))
-    top = max(reached, default=0)
-    need(top < SAFE, f"{what}: a sum may reach {top} and leave 64 bits")
-    return tuple(reached)
+        bounds.append(int(abs(b) + sum([abs(w) * q for w, q in zip(row, sizes, strict=True)])))
+    largest = max(bounds, default=0)
+    need(largest < SAFE, f"{what}: a sum may reach {largest} and overflow 64 bits")
+    return tuple(bounds)
 
 
 def _code_bound(column: Column) -> int:
@@ -111,56 +112,59 @@ def _code_bound(column: Column) -> int:
 
 def _trees(p: Program, s: Trees, what: str) -> Proved:
     in_range(s.columns, len(p.columns), f"{what}: column")
-    need(len(s.columns) <= MAX_TREE_COLUMNS, f"{what}: {len(s.columns)} columns, at most {MAX_TREE_COLUMNS}")
+    need(
+        len(s.columns) <= MAX_TREE_COLUMNS, f"{what}: {len(s.columns)} columns, at most {MAX_TREE_COLUMNS} are allowed"
+    )
     integers(s.base, f"{what}: a base score")
     outputs = [int(abs(b)) for b in s.base]
     leaves, shapes = [], []
     splits: set[tuple[int, bool]] = set()
     for t, tree in enumerate(s.trees):
         try:
-            reached = _tree(tree, len(s.columns), len(outputs))
+            bounds = _tree(tree, len(s.columns), len(outputs))
             shapes.append(shape_of(tree))
         except ProgramError as error:
             raise ProgramError(f"{what}, tree {t}: {error}") from None
         splits.update(zip(tree.splits, tree.missing_left, strict=True))
-        leaves.append(max(reached))
-        for j, size in enumerate(reached, tree.output):
-            outputs[j] += size
-    top = max(outputs, default=0)
-    need(top <= I32, f"{what}: a sum may reach {top} and leave 32 bits")
-    work = len(s.base) + sum([shape.depth + shape.width for shape in shapes])
-    return Proved(tuple(outputs), work, tuple(leaves), Outline(tuple(shapes), frozenset(splits)))
+        leaves.append(max(bounds))
+        for j, bound in enumerate(bounds, tree.output):
+            outputs[j] += bound
+    largest = max(outputs, default=0)
+    need(largest <= I32, f"{what}: a sum may reach {largest} and overflow 32 bits")
+    operations = len(s.base) + sum([shape.depth + shape.width for shape in shapes])
+    return Proved(tuple(outputs), operations, tuple(leaves), Outline(tuple(shapes), frozenset(splits)))
 
 
 def _tree(tree: Tree, n_columns: int, n_outputs: int) -> list[int]:
-    """The largest absolute leaf of each of its outputs. That no node leads back is for ``shape_of`` to see.
+    """The largest absolute leaf of each of a tree's outputs. ``shape_of`` checks that no node leads back.
 
-    There may be thousands of trees, so what is said when a rule does not hold is only put in words then.
+    An ensemble may have thousands of trees, so messages are formatted only when a rule does not hold.
     """
     n, width = len(tree.splits), tree.width
     if width < 1 or not 0 <= tree.output <= n_outputs - width:
         raise ProgramError(f"outputs {tree.output} to {tree.output + width} of {n_outputs}")
     if n > MAX_TREE_NODES:
-        raise ProgramError(f"{n} nodes, at most {MAX_TREE_NODES}")
+        raise ProgramError(f"{n} nodes, at most {MAX_TREE_NODES} are allowed")
     if not len(tree.thresholds) == len(tree.missing_left) == n or len(tree.leaves) != (n + 1) * width:
-        raise ProgramError(f"{n} nodes want {n} thresholds and {n + 1} leaves of width {width}")
+        raise ProgramError(f"{n} nodes need {n} thresholds and {n + 1} leaves of width {width}")
     in_range(tree.splits, n_columns, "column position")
     whole(tree.leaves, "a leaf")
     columns = [sorted(tree.leaves[j::width]) for j in range(width)]
-    reached = [int(max(-column[0], column[-1])) for column in columns]
-    if max(reached) > CODE_MAX:
-        odd = next(leaf for leaf in tree.leaves if abs(leaf) > CODE_MAX)
-        raise ProgramError(f"a leaf is {odd}, outside +-{CODE_MAX}")
+    bounds = [int(max(-column[0], column[-1])) for column in columns]
+    if max(bounds) > CODE_MAX:
+        outside = next(leaf for leaf in tree.leaves if abs(leaf) > CODE_MAX)
+        raise ProgramError(f"a leaf is {outside}, outside +-{CODE_MAX}")
     integers(tree.thresholds, "a threshold", CODE_MAX)
+    # evaluators store a missing reading that goes right as +32767, so no threshold may reach it
     if CODE_MAX in tree.thresholds and (CODE_MAX, False) in zip(tree.thresholds, tree.missing_left, strict=True):
-        raise ProgramError(f"the threshold {CODE_MAX} would send missing to the left")  # missing is +32767 there
+        raise ProgramError(f"the threshold {CODE_MAX} would send missing to the left")
     if not tree.children:
-        need((n + 1) & n == 0, f"{n} nodes are no complete tree")
-        return reached
+        need((n + 1) & n == 0, f"{n} nodes are not a complete tree")
+        return bounds
     need(len(tree.children) == n, f"{len(tree.children)} pairs of children for {n} nodes")
     if sorted(chain.from_iterable(tree.children)) != [*range(-n - 1, 0), *range(1, n)]:
         raise ProgramError("every node but the first, and every leaf, must be the child of exactly one node")
-    return reached
+    return bounds
 
 
 def _stack(p: Program, s: Stack, what: str, before: Sequence[Proved]) -> Proved:
@@ -174,13 +178,13 @@ def _stack(p: Program, s: Stack, what: str, before: Sequence[Proved]) -> Proved:
         width = below.trees[m].width
         if width != 1:
             raise ProgramError(f"{what}: tree {m} has leaves of width {width}, not 1")
-    known = before[s.trees]
-    outputs = _sums(s.weights, s.bias, [known.leaves[m] for m in s.members], CODE_MAX, what, "trees")
-    work = sum([known.outline.shapes[m].depth for m in s.members]) + (len(s.members) + 1) * len(s.bias)
-    return Proved(outputs, work)
+    ensemble = before[s.trees]
+    outputs = _sums(s.weights, s.bias, [ensemble.leaves[m] for m in s.members], CODE_MAX, what, "trees")
+    operations = sum([ensemble.outline.shapes[m].depth for m in s.members]) + (len(s.members) + 1) * len(s.bias)
+    return Proved(outputs, operations)
 
 
-# ---------------------------------------------------------------- opaque: declared, not proved
+# ---------------------------------------------------------------- opaque scorers: declared, not proved
 
 
 def _opaque(p: Program, s: Opaque, what: str) -> Proved:

@@ -89,14 +89,14 @@ def test_no_rows_are_not_asked(made):
         pytest.param("[[0.5, 0.5], [0.5, 0.5]]", "shape (2, 2), probabilities of shape (2, 3)", id="two-classes"),
         pytest.param("[[1, 0, 0]]", "shape (1, 3)", id="one-row"),
         pytest.param("[[1, 0, 0], [1, 0]]", "fails on a batch of 2: ValueError", id="ragged"),
-        pytest.param("[['1', '0', '0']] * 2", "gives <U1 of shape (2, 3)", id="text"),
+        pytest.param("[['1', '0', '0']] * 2", "returns <U1 of shape (2, 3)", id="text"),
         pytest.param("[[1, 0, float('nan')]] * 2", "not from 0 to 1", id="nan"),
         pytest.param("[[1, 0, float('inf')]] * 2", "not from 0 to 1", id="infinite"),
         pytest.param("[[1.5, 0, 0]] * 2", "not from 0 to 1", id="beyond-1"),
         pytest.param("[[1, -0.1, 0]] * 2", "not from 0 to 1", id="below-0"),
-        pytest.param("['red']", "gives 1 labels for 2 rows", id="one-label"),
-        pytest.param("['red', 'pink']", "no class: 'pink'; classes are 'red', 'green', 'blue'", id="no-such-class"),
-        pytest.param("[0, 1]", "no class: 0;", id="places-of-classes"),
+        pytest.param("['red']", "returns 1 labels for 2 rows", id="one-label"),
+        pytest.param("['red', 'pink']", "not a class: 'pink'; classes are 'red', 'green', 'blue'", id="no-such-class"),
+        pytest.param("[0, 1]", "not a class: 0;", id="places-of-classes"),
         pytest.param("1 / 0", "fails on a batch of 2: ZeroDivisionError: division by zero", id="raises"),
         pytest.param("exit(3)", "fails on a batch of 2: SystemExit: 3", id="exits"),
         pytest.param("np.zeros((2, 3))[:, names.index('pressure')]", "ValueError", id="no-such-name"),
@@ -118,7 +118,7 @@ def test_a_call_that_hangs_is_left_alone_and_the_next_does_not_wait_for_it(made)
     with pytest.raises(InputError, match=r"took more than 0\.1 s for 2 rows"):
         hpc.answer(ROWS)
     began = time.monotonic()
-    with pytest.raises(InputError, match="has not come back from an earlier call"):
+    with pytest.raises(InputError, match="has not returned from an earlier call"):
         hpc.answer(ROWS)
     assert time.monotonic() - began < 0.1
     sys.modules[hpc._name.partition(":")[0]].free.set()

@@ -168,7 +168,7 @@ def test_dead_sensors_are_named_and_the_rest_decides(bundle, tmp_path):
     status, records, errors = edge("run", bundle, "--sensors", f"replay:{replay}", "--sensors", "x=none")
     assert status == 0
     assert [r["sensors"] for r in records] == [[]]
-    assert errors == "hardcase-edge: sensor x has no source: it is dead\n"
+    assert errors == "hardcase-edge: sensor x has no source and counts as dead\n"
 
 
 def test_a_budget_and_a_count_are_kept(bundle, tmp_path):
@@ -210,14 +210,14 @@ def test_a_device_that_trusts_a_key_runs_only_what_it_signed(bundle, tmp_path):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--broker", "nowhere"], "broker 'nowhere' is no MQTT URL; mqtt://host:port or mqtts://host:port is expected"),
+        (["--broker", "nowhere"], "broker 'nowhere' is not an MQTT URL; use mqtt://host:port or mqtts://host:port"),
         (["--broker", "mqtts://h", "--ca", "/nowhere"], "certificate authority /nowhere cannot be used"),
         (["--broker", "mqtt://h", "--device-id", "a/b"], "device id 'a/b' is not 1 to 64 letters"),
-        (["--budget", "-1"], "a budget of -1.0 was given; 0 or more is expected"),
-        (["--deadline-ms", "0"], "a deadline of 0 ms was given"),
-        (["--count", "0"], "a count of 0 was given; at least 1 is expected"),
-        (["--item-size", "9"], "an item size of 9 was given; this bundle takes 1 to 1"),
-        (["--sensor-timeout-ms", "0"], "a sensor timeout of 0 ms was given"),
+        (["--budget", "-1"], "the budget is -1.0; use 0 to 1e12"),
+        (["--deadline-ms", "0"], "the deadline is 0 ms; use 1"),
+        (["--count", "0"], "the count is 0; use 1 or more"),
+        (["--item-size", "9"], "the item size is 9; this bundle supports 1 to 1"),
+        (["--sensor-timeout-ms", "0"], "the sensor timeout is 0 ms; use 1"),
         (["--sensors", "zzz=none"], "names no sensor of this bundle"),
         (["--budget", "much"], "argument --budget: invalid float value: 'much'; see hardcase-edge run --help"),
         (["--colour"], "unrecognized arguments: --colour"),

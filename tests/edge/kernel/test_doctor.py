@@ -45,7 +45,7 @@ def test_what_is_missing_comes_with_what_to_do(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_forced_evaluator_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "python")
-    assert doctor.examine()["evaluator"] == "python (HARDCASE_EVALUATOR says so)"
+    assert doctor.examine()["evaluator"] == "python (set by HARDCASE_EVALUATOR)"
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="a C compiler is needed: apt install gcc python3-dev")

@@ -195,7 +195,7 @@ def test_a_model_of_the_users_own_is_refused_by_the_kernel() -> None:
 
 def test_an_unknown_evaluator_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "fortran")
-    with pytest.raises(InputError, match=r"HARDCASE_EVALUATOR is 'fortran'; kernel or python is expected"):
+    with pytest.raises(InputError, match=r"HARDCASE_EVALUATOR is 'fortran'; set it to kernel or python"):
         open_machine(golden_program())
 
 

@@ -317,9 +317,9 @@ def test_bad_credentials_are_told_once_and_tried_slowly(tmp_path, caplog):
         where = f"{broker.host}:{broker.port}"
         with linked(f"mqtt://pi:wrong@{where}", refused_retry_s=0.2) as link:
             assert not link.is_connected
-            assert "refused us: not authorized" in link.trouble
+            assert "refused the connection: not authorized" in link.trouble
             until(lambda: broker.log().count("not authorised") >= 3)
-        told = [r.getMessage() for r in caplog.records if "refused us" in r.getMessage()]
+        told = [r.getMessage() for r in caplog.records if "refused the connection" in r.getMessage()]
         assert len(told) == 1
         assert "wrong" not in told[0]
         with linked(f"mqtt://pi:right@{where}") as link:

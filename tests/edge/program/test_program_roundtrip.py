@@ -177,13 +177,13 @@ def test_many_outputs_or_columns_are_not_packed_where_nothing_is_saved() -> None
         pytest.param(8, 264 + 256, "520-bit weights", id="packed-twice"),
         pytest.param(8, 256, "256-bit weights", id="no-bits"),
         pytest.param(1, 128, "packed polynomial of 128 columns", id="columns"),
-        pytest.param(4, 2**31 - 1, "are asked for", id="endless-terms"),
-        pytest.param(4, -1, "are asked for", id="terms-below-0"),
-        pytest.param(7, 2**31 - 1, "is asked for", id="endless-outputs"),
+        pytest.param(4, 2**31 - 1, "numbers at 0 of the i8 pool, which has", id="endless-terms"),
+        pytest.param(4, -1, "-1 numbers at 0 of the i8 pool, which has", id="terms-below-0"),
+        pytest.param(7, 2**31 - 1, "which is out of bounds", id="endless-outputs"),
         pytest.param(7, -1, "a table of -1 by", id="outputs-below-0"),
-        pytest.param(9, 10**6, "are asked for", id="weights-elsewhere"),
-        pytest.param(6, 10**6, "are asked for", id="terms-elsewhere"),
-        pytest.param(6, -1, "are asked for", id="terms-before-the-pool"),
+        pytest.param(9, 10**6, "numbers at 1000000 of the i8 pool, which has", id="weights-elsewhere"),
+        pytest.param(6, 10**6, "numbers at 1000000 of the i8 pool, which has", id="terms-elsewhere"),
+        pytest.param(6, -1, "numbers at -1 of the i8 pool, which has", id="terms-before-the-pool"),
     ],
 )
 def test_a_packed_polynomial_that_makes_no_sense_is_refused(word: int, value: int, said: str) -> None:
@@ -210,7 +210,7 @@ def test_a_draft_is_never_packed() -> None:
     assert decode(tensors)[1]
     assert tensors["program"][scorer_words(tensors) + 8] == 8
     tensors["program"][scorer_words(tensors) + 8] += 256
-    with pytest.raises(ProgramError, match="in no draft"):
+    with pytest.raises(ProgramError, match="none in a draft"):
         decode(tensors)
 
 

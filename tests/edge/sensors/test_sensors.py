@@ -243,7 +243,10 @@ def test_two_bindings_of_one_file_share_its_rows(tmp_path: Path):
     [
         ("", "has no header; its first row must name features"),
         ("\n\n", "has no header; its first row must name features"),
-        ("x,vib[0],vib[1]\n", "has no column 'vib[2]', which sensor vib needs; add it, name another source, or say"),
+        (
+            "x,vib[0],vib[1]\n",
+            "has no column 'vib[2]', which sensor vib needs; add it, name another source, or use --sensors vib=none",
+        ),
         ("X,vib_mean\n", "has no column 'x', which sensor x needs"),
         ("x," + ",".join(f"vib[{k}]" for k in range(6)), "has more than the 5 samples of sensor vib"),
         ("x,x\n", "names column 'x' twice"),
@@ -325,18 +328,18 @@ def test_a_plug_in_serves_sensors_by_name_and_bindings_come_first(tmp_path: Path
     [
         (["replay:/nowhere.csv"], "replay file /nowhere.csv cannot be read: No such file or directory"),
         (["replay:/"], "replay file / cannot be read: Is a directory"),
-        (["nonsense"], "sensor source 'nonsense' is not known; replay:FILE"),
-        (["replay:"], "sensor source 'replay:' is no module:function"),
+        (["nonsense"], "sensor source 'nonsense' is unknown; use replay:FILE"),
+        (["replay:"], "sensor source 'replay:' is not a MODULE:FUNCTION"),
         (["vibe=thermal:0"], "'vibe=thermal:0' names no sensor of this bundle; did you mean vib?"),
-        (["zz=thermal:0"], "names no sensor of this bundle; there are: x, vib"),
-        (["x=none", "x=none"], "sensor x is given two sources; give it one"),
-        (["x=thermal:7"], "there is no thermal zone '7' for sensor x; there are: 0, 1, 2, cpu-thermal"),
+        (["zz=thermal:0"], "names no sensor of this bundle; it has x, vib"),
+        (["x=none", "x=none"], "sensor x has two sources; give it one"),
+        (["x=thermal:7"], "there is no thermal zone '7' for sensor x; this machine has: 0, 1, 2, cpu-thermal"),
         (["vib=thermal:0"], "sensor vib needs 5 numbers, a thermal zone gives one"),
         (["thermal:gone"], "a sensor source serves no sensor: there is no thermal zone 'gone'"),
         (["no_such_module_here:read"], "module no_such_module_here cannot be imported: ModuleNotFoundError"),
         (["json:nothing"], "module json has no function nothing"),
         (["json:decoder"], "module json has no function decoder"),
-        (["os.path:join(1)"], "is no module:function"),
+        (["os.path:join(1)"], "is not a MODULE:FUNCTION"),
     ],
 )
 def test_words_that_name_no_source_are_told_in_one_line(tmp_path: Path, specs, line):

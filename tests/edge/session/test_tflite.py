@@ -152,9 +152,9 @@ def test_a_bundle_carries_the_model_and_says_that_it_is_unproved():
     [
         (scorer(b""), "cannot be opened"),
         (scorer(b"no flatbuffer at all" * 10), "cannot be opened"),
-        (scorer(n=3), r"input has the shape \[1, 2\], \[1, 3\] is expected"),
-        (scorer(low=(0, 0), high=(1, 1)), r"output has the shape \[1, 3\], \[1, 2\] is expected"),
-        (scorer(author(is_twice=True)), "1 inputs and 2 outputs; one of each is read"),
+        (scorer(n=3), r"input has shape \[1, 2\], \[1, 3\] is expected"),
+        (scorer(low=(0, 0), high=(1, 1)), r"output has shape \[1, 3\], \[1, 2\] is expected"),
+        (scorer(author(is_twice=True)), "1 inputs and 2 outputs, one of each is expected"),
     ],
     ids=["empty", "garbage", "inputs", "outputs", "two outputs"],
 )
@@ -168,7 +168,7 @@ def test_without_an_interpreter_the_bundle_is_refused_in_one_line(monkeypatch):
     blob = author()
     for name in tflite.INTERPRETERS:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(BundleError, match="there is no interpreter here; pip install ai-edge-litert"):
+    with pytest.raises(BundleError, match="none is installed; pip install ai-edge-litert"):
         make_loaded(scorer(blob))
 
 
