@@ -85,9 +85,16 @@ def train(
     config = _config(table, sensors, costs, forward_cost, hpc, unit, seed, effort_of("effort", effort).name, weight)
     chosen = tuple(check_method("methods", name) for name in methods)
     folder = Path(tempfile.mkdtemp(prefix="hardcase-"))
-    where = {"jobs": jobs, "quiet": quiet}
     try:
-        build(config, (*chosen, *BASELINES), folder / "build", table=table, model=_model(hpc, seed), **where)
+        build(
+            config,
+            (*chosen, *BASELINES),
+            folder / "build",
+            table=table,
+            model=_model(hpc, seed),
+            jobs=jobs,
+            quiet=quiet,
+        )
         (folder / "build").rename(folder.with_name(f"{folder.name}-build"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -246,7 +246,7 @@ def test_weights_and_a_column_called_y_do_not_meet() -> None:
 @pytest.mark.parametrize("name", ["StaticSubset", "ConfidenceCascade", "AdaptGBRT", "GreedyMiser"])
 def test_a_fitted_estimator_becomes_a_bundle(name: str, tmp_path: Path) -> None:
     X, y = rows(400)
-    model = few(name, forward_cost=3.0, max_loss=0.02).fit(X[:250], y[:250])
+    model = few(name, forward_cost=3.0, max_loss=0.02, hpc=LogisticRegression(max_iter=500)).fit(X[:250], y[:250])
     report = hardcase.export(model, tmp_path / "x.hcb", X[250:], y[250:], min_agreement=0.9, sensors=NAMES, unit="mJ")
     device = hardcase.load(tmp_path / "x.hcb")
     assert (device.sensors, device.unit) == (tuple(NAMES), "mJ")

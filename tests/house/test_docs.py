@@ -125,9 +125,9 @@ def documented_keys() -> set[tuple[str, str]]:
     found, section = set(), ""
     for line in text_of(ROOT / "README.md").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
-        if len(cells) == 4 and re.fullmatch(r"`\w+`", cells[1]):
+        if len(cells) == 4 and re.fullmatch(r"`\w+`(, `\w+`)*", cells[1]):
             section = cells[0].strip("`[]") or section
-            found.add((section, cells[1].strip("`")))
+            found |= {(section, key.strip("`")) for key in cells[1].split(", ")}
     return found
 
 
