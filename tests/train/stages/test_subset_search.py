@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-import pytest
 
 from hardcase_train.data.problem import Rows, Subset
 from hardcase_train.policy.selection import Judge
