@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,23 +18,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardcase_edge.errors import InputError
-from hardcase_train.data.config import METHODS
-from hardcase_train.methods.graph import dag as dag_policy
+from hardcase_train.data.effort import NORMAL
+from hardcase_train.method import Setting
+from hardcase_train.methods import METHODS
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
-from hardcase_train.sweep import auto, executors, halving, sweep
+from hardcase_train.sweep import executors, halving, sweep
 from hardcase_train.sweep import rungs as ladder
-from hardcase_train.sweep.executors import open_pool
+from hardcase_train.sweep.auto import chosen_methods
+from hardcase_train.sweep.executors import code_digest, open_pool
 from hardcase_train.sweep.halving import climbers, savings
 from hardcase_train.sweep.job_cache import Kept
-from hardcase_train.sweep.methods import Setting, settings_of
-from hardcase_train.sweep.rungs import Job, Ladder, run_job
+from hardcase_train.sweep.rungs import Job, Ladder, run_job, settings_of
 from hardcase_train.sweep.train import hpc_point, learn
-from hardcase_train.trees.forest import ForestSettings
 from tests.helpers.places import ROOT
-from tests.helpers.train.problems import make_problem, plain, quick, run, toml, write_csv
+from tests.helpers.train.problems import BRIEF, make_problem, plain, run, toml, write_csv
 
 HPC = {"quality": 0.9, "cost": 100.0}
+ALWAYS = ("cascade", "dag", "adapt-gbrt", "static")
 
 
 def point(cost, quality):
@@ -82,8 +84,7 @@ def test_a_rung_has_every_class_its_share_of_rows_and_never_a_test_row():
 
 @pytest.fixture
 def halved(monkeypatch):
-    """Halving on few rows, of ten settings; the jobs that were run."""
-    monkeypatch.setattr("hardcase_train.methods.adapt.grid.GAMMAS", (0.0, 0.1, 1.0, 3.0, 1e3))
+    """Halving on few rows; the jobs that were run."""
     monkeypatch.setattr(sweep, "MIN_ROWS", 100)
     jobs = []
     monkeypatch.setattr(sweep, "run_job", lambda *args: (jobs.append(args[1]), run_job(*args))[1])
@@ -91,7 +92,7 @@ def halved(monkeypatch):
 
 
 def test_only_the_climbers_is_trained_on_all_rows_and_the_front_keeps_its_points(monkeypatch, halved):
-    problem = make_problem(n=240)
+    problem = make_problem(n=240, effort=replace(NORMAL, n_gammas=5))
     points = learn(problem, ("greedy-miser",), quiet=True, jobs=1)[1:]
     assert [job.rung for job in halved] == [sweep.RUNG] * 5 + [1] * 2
     assert all(p.program is not None and p.test for p in points)
@@ -107,35 +108,36 @@ def test_only_the_climbers_is_trained_on_all_rows_and_the_front_keeps_its_points
 # ---------------------------------------------------------------- auto
 
 
-def test_auto_takes_a_family_that_makes_the_front_cheaper_and_leaves_one_that_does_not():
+def test_auto_takes_a_method_that_makes_the_front_cheaper_and_leaves_one_that_does_not():
     problem = make_problem(n=60)
     good, poor = [point(0.1, 1.0)], [point(90.0, 0.2)]
 
     def race(jobs, title):
         return [good if job.setting.method == "l1" else poor for job in jobs]
 
-    assert auto.families(Ladder(problem), HPC, race) == (*auto.DEFAULT, "l1")
-    assert auto.families(Ladder(problem), HPC, lambda jobs, _: [poor for _ in jobs]) == auto.DEFAULT
-    assert auto.families(Ladder(problem), HPC, lambda jobs, _: [good for _ in jobs]) == auto.DEFAULT
+    assert chosen_methods(Ladder(problem), HPC, race) == (*ALWAYS, "l1")
+    assert chosen_methods(Ladder(problem), HPC, lambda jobs, _: [poor for _ in jobs]) == ALWAYS
+    assert chosen_methods(Ladder(problem), HPC, lambda jobs, _: [good for _ in jobs]) == ALWAYS
+    assert chosen_methods(Ladder(problem), HPC, lambda jobs, _: [[] for _ in jobs]) == ALWAYS
+    assert set(ALWAYS) == {name for name, cls in METHODS.items() if cls.method.auto == "always"}
 
 
-def test_auto_always_takes_graphs_where_sensors_are_many(monkeypatch):
-    monkeypatch.setattr(dag_policy, "FEW_SENSORS", 2)
-    nothing = auto.families(Ladder(make_problem(3, n=200)), HPC, lambda jobs, _: [[] for _ in jobs])
-    assert nothing == (*auto.DEFAULT, "dag")
+def test_with_little_effort_auto_runs_no_race():
+    ladder = Ladder(make_problem(n=60, effort=BRIEF))
+    assert chosen_methods(ladder, HPC, lambda jobs, _: pytest.fail("a race was run")) == ALWAYS
 
 
-def test_auto_races_few_rows_of_each_family_and_never_judges_by_test_rows(monkeypatch):
-    quick(monkeypatch)
-    problem = make_problem(n=900)
+def test_auto_races_few_rows_of_each_method_and_never_judges_by_test_rows():
+    problem = make_problem(n=900, effort=replace(BRIEF, races=True))
     seen = []
 
     def race(jobs, title):
         seen.extend(jobs)
         return [[point(50.0, 0.9)] for _ in jobs]
 
-    auto.families(Ladder(problem), HPC, race)
-    assert {job.setting.method for job in seen} == {*auto.DEFAULT, "greedy-miser"}
+    chosen_methods(Ladder(problem), HPC, race)
+    assert {job.setting.method for job in seen} == {*ALWAYS, "adapt-lin", "budget-prune", "greedy-miser", "l1"}
+    assert set(METHODS) - {job.setting.method for job in seen} == {"adapt-lstsq", "lp-tree"}  # by name only
     assert {job.rung for job in seen} == {2}
     n = len(problem.test.y)
     nonsense = replace(problem.test, y=(problem.test.y + 1) % 3, hpc=np.full((n, 3), 1 / 3))
@@ -210,24 +212,20 @@ def test_a_kept_entry_cannot_point_out_of_its_folder(kept_jobs):
 
 SLOW = """
 import sys, time
-import pytest
 from hardcase.cli import main
 from hardcase_train.sweep import job_cache as kept
-from tests.helpers.train.problems import quick
 add = kept.Kept.add
 def slowly(self, job, points):
     add(self, job, points)
     print("kept", flush=True)
     time.sleep(float(sys.argv[1]))
-with pytest.MonkeyPatch.context() as patch:
-    quick(patch)
-    patch.setattr(kept.Kept, "add", slowly)
-    sys.exit(main(sys.argv[2:]))
+kept.Kept.add = slowly
+sys.exit(main(sys.argv[2:]))
 """
 
 
 def start(pause_s, *argv):
-    command = [sys.executable, "-c", SLOW, str(pause_s), *map(str, argv)]
+    command = [sys.executable, "-c", SLOW, str(pause_s), *map(str, argv), "--effort", "quick"]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -294,8 +292,7 @@ def dask_cluster():
 
 @pytest.mark.filterwarnings("default")  # theirs
 def test_a_cluster_of_two_processes_gives_what_threads_give(monkeypatch):
-    monkeypatch.setattr("hardcase_train.methods.prune.pruned_forest.FORESTS", (ForestSettings(3),))
-    problem = make_problem(n=60)
+    problem = make_problem(n=60, effort=replace(NORMAL, prune_forests=((3, 1.0),)))
     here = plain(learn(problem, CLUSTER, quiet=True))
     with dask_cluster() as address, open_pool(address) as pool:
         assert plain(learn(problem, CLUSTER, quiet=True, pool=pool)) == here
@@ -337,10 +334,44 @@ def test_a_missing_package_is_one_line(tmp_path, data, capsys, monkeypatch):
     assert "pip install 'hardcase-train[dask]'" in err
 
 
+@pytest.fixture
+def sources(tmp_path):
+    """A package with a room, and another package."""
+    for name in ("one/__init__.py", "one/room/a.py", "two/b.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"NAME = {name!r}")
+    return tmp_path
+
+
+CHANGES = {
+    "a file of a package": lambda folder: (folder / "one/__init__.py").write_text("NAME = 1"),
+    "a file in a room": lambda folder: (folder / "one/room/a.py").write_text("NAME = 1"),
+    "a new file in a room": lambda folder: (folder / "one/room/c.py").touch(),
+    "a file renamed": lambda folder: (folder / "two/b.py").rename(folder / "two/c.py"),
+    "a file moved up, out of its room": lambda folder: (folder / "one/room/a.py").rename(folder / "one/a.py"),
+    "a room renamed": lambda folder: (folder / "one/room").rename(folder / "one/hall"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_digest_of_code_knows_each_file_in_each_room_by_its_path(sources, change):
+    folders, versions = [sources / "one", sources / "two"], ["1.0", "2.0"]
+    before = code_digest(folders, versions)
+    (sources / "one" / "notes.txt").write_text("no code")
+    assert code_digest(folders, versions) == before != code_digest(folders, ["1.0", "2.1"])
+    CHANGES[change](sources)
+    assert code_digest(folders, versions) != before
+
+
+def test_the_digest_does_not_depend_on_where_the_packages_lie(sources):
+    shutil.copytree(sources / "one", sources / "elsewhere" / "one")
+    assert code_digest([sources / "one"], []) == code_digest([sources / "elsewhere" / "one"], [])
+
+
 def test_settings_are_plain_json():
-    search = Ladder(make_problem(n=60)).at(1)
-    for method in METHODS[1:]:
-        grid = settings_of(method, search)
+    whole = Ladder(make_problem(n=60))
+    for method in METHODS:
+        grid = settings_of(method, whole)
         assert grid
         assert [json.loads(json.dumps(s.params)) for s in grid] == [s.params for s in grid]
     assert ladder.ALL == 1
@@ -349,8 +380,7 @@ def test_settings_are_plain_json():
 # ---------------------------------------------------------------- seeds and baselines
 
 
-def test_the_baselines_stand_beside_a_method_unless_they_are_refused(tmp_path, data, capsys, monkeypatch):
-    quick(monkeypatch)
+def test_the_baselines_stand_beside_a_method_unless_they_are_refused(tmp_path, data, capsys):
     alone = {"hpc", "greedy-miser"}
     for flags, expected in (((), {*alone, "static", "cascade"}), (("--no-baselines",), alone)):
         argv = ("train", data, "--out", tmp_path / "build", "--method", "greedy-miser", *flags)
@@ -362,8 +392,7 @@ def test_the_baselines_stand_beside_a_method_unless_they_are_refused(tmp_path, d
         assert ">f0 for every case<" in picture
 
 
-def test_seeds_give_a_table_with_intervals_and_one_seed_says_that_it_has_none(tmp_path, data, capsys, monkeypatch):
-    quick(monkeypatch)
+def test_seeds_give_a_table_with_intervals_and_one_seed_says_that_it_has_none(tmp_path, data, capsys):
     argv = ("train", data, "--out", tmp_path / "build", "--method", "greedy-miser")
     fronts = [run(capsys, *argv, "--seed", k)[1]["front"] for k in (3, 4)]
     page = (tmp_path / "build" / "front.md").read_text()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ..method import Setting
 from ..methods import METHODS
 from ..policy.front import Figures, Point
 from .halving import savings
@@ -36,7 +37,7 @@ def chosen_methods(
     if not ladder.problem.effort.races:
         return always
     rung = max(1, round(len(ladder.problem.train.y) / RACE_ROWS))
-    jobs = [Job(s, rung) for m in (*always, *raced) for s in settings_of(m, ladder)[METHODS[m].method.runners]]
+    jobs = [Job(s, rung) for m in (*always, *raced) for s in _runners(m, ladder)]
     saved = {m: np.zeros(1) for m in (*always, *raced)}  # at least nothing
     for job, points in zip(jobs, run(jobs, "race"), strict=True):
         method = job.setting.method
@@ -44,3 +45,9 @@ def chosen_methods(
     base = np.max([saved[m] for m in always], axis=0)
     gain = {m: float(np.maximum(saved[m] - base, 0).mean()) for m in raced}
     return (*always, *(m for m in raced if gain[m] > WORTH))
+
+
+def _runners(method: str, ladder: Ladder) -> list[Setting]:
+    """The settings that run for the method; the first where the effort leaves it none of those."""
+    settings = settings_of(method, ladder)
+    return settings[METHODS[method].method.runners] or settings[:1]
