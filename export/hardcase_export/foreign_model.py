@@ -1,6 +1,7 @@
-"""Bring your own model: from a file or a live estimator to a bundle, compared with its source before a byte is written.
+"""Import a model trained elsewhere: from a file or a live estimator to a bundle that gives the source's labels.
 
-``read_model`` knows the kinds of models, ``imported`` makes scorers of one, ``import_model`` a bundle.
+``read_model`` recognises the kind of model, ``import_parts`` makes columns and scorers of it, and ``import_model``
+compares them with the source on rows and writes a bundle.
 """
 
 from __future__ import annotations
@@ -13,30 +14,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.bundle.file import Bundle, pack_bundle
-from hardcase_edge.bundle.load import load_bytes
+from hardcase_edge.bundle.file import Bundle
 from hardcase_edge.bundle.manifest import Manifest
-from hardcase_edge.bundle.signature import sign
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.verifier.verify import Report
 
 from .importing.parts import LEAVES, Imported, import_parts
 from .importing.sensor_layout import Layout, make_layout
 from .integers.golden_cases import make_golden
-from .publish import read_key, write_signed
+from .publish import publish, read_key
 from .sources.source import CLASS, Source, read_bytes
 
-__all__ = ["LEAVES", "Brought", "Imported", "Rows", "import_model", "import_parts", "read_model"]
+__all__ = ["LEAVES", "Imported", "ImportedBundle", "NamedRows", "import_model", "import_parts", "read_model"]
 
-MIN_AGREEMENT = {"trees": 1.0, "linear": 0.999}
-GOLDEN_ROWS = 64
+MIN_AGREEMENT = {"trees": 1.0, "linear": 0.999}  # share of rows on which program and source must agree
+GOLDEN_ROWS = 64  # rows that golden cases are chosen from
 
-Rows = tuple[tuple[str, ...], NDArray[np.float64]]  # names of columns, (n, n_columns)
+NamedRows = tuple[tuple[str, ...], NDArray[np.float64]]  # names of the columns, values (n, n_columns)
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
-    """What was written."""
+class ImportedBundle:
+    """A bundle that was written, and the model in it."""
 
     path: Path
     sha256: str
@@ -53,7 +52,8 @@ def read_model(model: Any) -> Source:
     Raises
     ------
     InputError
-        It is of no known kind, cannot be read, or holds what a program cannot say. A pickle is refused unread.
+        The model is not of a known kind, cannot be read, or does what a program cannot express. A pickle is refused
+        unread.
     """
     if isinstance(model, str | Path):
         return _read_file(Path(model))
@@ -69,7 +69,7 @@ def read_model(model: Any) -> Source:
 def _read_file(path: Path) -> Source:
     data = read_bytes(str(path))
     if data[:1] == b"\x80" or path.suffix in (".pkl", ".pickle", ".joblib"):
-        raise InputError(f"model {path} is a pickle: it could run anything and is never loaded; write .onnx or .skops")
+        raise InputError(f"model {path} is a pickle, which can run any code and is never loaded; write .onnx or .skops")
     if data[:5] == b"tree\n":
         from .sources.from_lightgbm import read_lightgbm
 
@@ -79,7 +79,7 @@ def _read_file(path: Path) -> Source:
 
         return read_skops(data)
     if path.suffix != ".onnx":
-        raise InputError(f"model {path} is no .onnx, no .skops and no LightGBM text; write it as one of them")
+        raise InputError(f"model {path} is not an .onnx file, a .skops file or LightGBM text; write it as one of them")
     from .sources.from_onnx import read_onnx
 
     return read_onnx(data)
@@ -93,69 +93,83 @@ def import_model(
     out: str | Path,
     *,
     layout: dict[str, Any] | None = None,
-    rows: Rows | NDArray[np.float64] | None = None,
+    rows: NamedRows | NDArray[np.float64] | None = None,
     leaves: str = "auto",
     min_agreement: float | None = None,
     n_check: int = 10_000,
     key: str | Path | None = None,
     seed: int = 0,
-) -> Brought:
+) -> ImportedBundle:
     """Write the bundle of a model that was trained elsewhere; the same model always gives the same bytes.
 
     Parameters
     ----------
     model : path of an .onnx, .skops or LightGBM text file, or a fitted estimator
     out : path of the bundle; its signature goes beside it
-    layout : sensors and costs, as ``layout.read_layout`` gives them; None for one sensor at no cost
-    rows : (n, n_features) in the model's order, or (names of columns, rows), to compare on and for golden cases
+    layout : sensors and costs, as ``sensor_layout.read_layout`` gives them; None for one sensor at no cost
+    rows : (n, n_features) in the model's order, or (names of columns, rows); the program is compared with its source
+        on them, and golden cases are chosen from them
     leaves : "auto", "16" or "31": bits of a leaf
-    min_agreement : share of the compared rows on which the program must say the same; None for all, 0.999 if linear
-    n_check : how many rows to compare on
+    min_agreement : share of the compared rows on which program and source must agree; None for all rows, or 0.999 of
+        them if the model is linear
+    n_check : number of rows to compare on
     key : path of a private key, or None for a bundle without a signature
-    seed : of the rows made up, and of the choice of golden cases
+    seed : seed of the probe rows and of the choice of golden cases
 
     Raises
     ------
     InputError
         The model, the layout or the rows cannot be used.
     BundleError
-        The program says something else than its source on too many rows, or cannot be proved.
+        Program and source differ on too many rows, or the verifier cannot prove the program safe.
     """
-    private = None if key is None else read_key(Path(key))
-    if n_check < 1 or (min_agreement is not None and not 0 <= min_agreement <= 1):
-        raise InputError(f"{n_check} rows and an agreement of {min_agreement} are asked for; 1 and 0 to 1 at least are")
+    private_key = None if key is None else read_key(key)
+    _check_arguments(n_check, min_agreement)
     source = read_model(model)
     names, table = _columns(source, layout, rows)
-    made = make_layout(source, layout, names)
-    found = import_parts(source, made, rows=_ordered(made, table), leaves=leaves, n_check=n_check, seed=seed)
-    _check(found, min_agreement)
-    program = found.program()
-    n = min(GOLDEN_ROWS, len(found.rows))
-    nobody = np.zeros(n, dtype=np.int64)
-    golden = make_golden(program, found.rows[:n], nobody, nobody, seed)
-    data = pack_bundle(Bundle(_manifest(found, model).to_json(), program, golden))
-    loaded = load_bytes(data)  # what a device does
-    write_signed(Path(out), data, None if private is None else sign(data, private))
-    report = loaded.report
-    return Brought(Path(out), loaded.bundle.sha256, len(data), private is not None, len(golden), report, found)
+    sensors = make_layout(source, layout, names)
+    imported = import_parts(source, sensors, rows=_ordered(sensors, table), leaves=leaves, n_check=n_check, seed=seed)
+    _check_agreement(imported, min_agreement)
+    program = imported.program()
+    n = min(GOLDEN_ROWS, len(imported.rows))
+    no_replies = np.zeros(n, dtype=np.int64)  # the program never forwards
+    golden = make_golden(program, imported.rows[:n], no_replies, no_replies, seed)
+    bundle = Bundle(_manifest(imported, model).to_json(), program, golden)
+    loaded, n_bytes = publish(bundle, Path(out), private_key)
+    return ImportedBundle(
+        path=Path(out),
+        sha256=loaded.bundle.sha256,
+        n_bytes=n_bytes,
+        is_signed=private_key is not None,
+        n_golden=len(golden),
+        report=loaded.report,
+        imported=imported,
+    )
+
+
+def _check_arguments(n_check: int, min_agreement: float | None) -> None:
+    if n_check < 1:
+        raise InputError(f"{n_check} rows to compare on are asked for; give at least 1")
+    if min_agreement is not None and not 0 <= min_agreement <= 1:
+        raise InputError(f"an agreement of {min_agreement} is asked for; give a share from 0 to 1")
 
 
 def _columns(
-    source: Source, layout: dict[str, Any] | None, rows: Rows | NDArray[np.float64] | None
-) -> tuple[tuple[str, ...], Rows | None]:
-    """Names of the features where only the rows have them; rows without names are in the model's order."""
+    source: Source, layout: dict[str, Any] | None, rows: NamedRows | NDArray[np.float64] | None
+) -> tuple[tuple[str, ...], NamedRows | None]:
+    """Names of the features, if only the rows have them, and the rows; rows without names are in the model's order."""
     if rows is None:
         return (), None
     n, model = len(source.features), (layout or {}).get("model", {})
     names, X = rows if isinstance(rows, tuple) else ((), np.asarray(rows, dtype=np.float64))
     if X.ndim != 2 or len(X) == 0 or (not names and X.shape[1] != n):
-        raise InputError(f"the rows have the shape {X.shape}, the model reads {n} features of at least one row")
-    mine = tuple(name for name in names if name != model.get("target"))
+        raise InputError(f"the rows have the shape {X.shape}; give at least one row of the model's {n} features")
+    own_names = tuple(name for name in names if name != model.get("target"))
     is_nameless = not all(source.features) and not model.get("features")
-    return (mine if is_nameless and len(mine) == n else ()), (tuple(names), X)
+    return (own_names if is_nameless and len(own_names) == n else ()), (tuple(names), X)
 
 
-def _ordered(layout: Layout, rows: Rows | None) -> NDArray[np.float64] | None:
+def _ordered(layout: Layout, rows: NamedRows | None) -> NDArray[np.float64] | None:
     """The rows' columns in the model's order."""
     if rows is None or not rows[0]:
         return None if rows is None else rows[1]
@@ -164,32 +178,32 @@ def _ordered(layout: Layout, rows: Rows | None) -> NDArray[np.float64] | None:
     if absent:
         raise InputError(
             f"the rows lack {len(absent)} of the model's features, first {absent[0]!r}; add its column, or name the "
-            "model's features in the TOML: [model] features"
+            "model's features in the TOML under [model] features"
         )
     return X[:, [names.index(name) for name in layout.names]]
 
 
-def _check(found: Imported, least: float | None) -> None:
-    kind = "trees" if found.source.linear is None else "linear"
-    least = MIN_AGREEMENT[kind] if least is None else least
-    match = found.match
-    if match.agreement < least:
-        what = "labels differ" if found.source.kind == CLASS else "values are further apart than the bound"
+def _check_agreement(imported: Imported, min_agreement: float | None) -> None:
+    kind = "trees" if imported.source.linear is None else "linear"
+    min_agreement = MIN_AGREEMENT[kind] if min_agreement is None else min_agreement
+    match = imported.match
+    if match.agreement < min_agreement:
+        what = "labels differ" if imported.source.kind == CLASS else "values are further apart than the bound"
         raise BundleError(
-            f"{match.differ} of {match.n} {what} from those of {match.beside} (scores off by {match.off:.3g}), "
-            f"{least:.2%} must agree; take wider leaves with --leaves 31, or lower --min-agreement"
+            f"{match.differ} of {match.n} {what} from those of {match.beside} (scores off by {match.off:.3g}), but "
+            f"{min_agreement:.2%} must agree; take wider leaves with --leaves 31, or lower --min-agreement"
         )
 
 
-def _manifest(found: Imported, model: Any) -> Manifest:
-    layout, source = found.layout, found.source
-    claims: dict[str, Any] = {"import": {**found.match.to_json(), "labels": found.proof, "bound": found.bound}}
-    trained: dict[str, Any] = {"method": "import", "source": source.name, "leaves": found.summed.bits}
+def _manifest(imported: Imported, model: Any) -> Manifest:
+    layout, source = imported.layout, imported.source
+    claims: dict[str, Any] = {"import": {**imported.match.to_json(), "labels": imported.proof, "bound": imported.bound}}
+    trained: dict[str, Any] = {"method": "import", "source": source.name, "leaves": imported.summed.bits}
     if isinstance(model, str | Path):
         trained["sha256"] = hashlib.sha256(read_bytes(str(model))).hexdigest()
     if source.kind != CLASS:
-        scorer = found.parts.answer.scores.scorer
-        trained["scales"] = {str(scorer): found.summed.scale}
+        scorer = imported.parts.answer.scores.scorer
+        trained["scales"] = {str(scorer): imported.summed.scale}
     return Manifest(
         name=layout.name, unit=layout.unit, features=layout.names, sensors=layout.sensor_names, classes=layout.classes,
         target=layout.target, claims=claims, trained=trained,

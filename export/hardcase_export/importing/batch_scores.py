@@ -1,4 +1,4 @@
-"""Trees over many rows at once: the leaves that a program's integers lead to, as ``scoring`` finds them row by row."""
+"""Integer scores of a program for many rows at once, in numpy; the device's ``scoring`` takes one row at a time."""
 
 from __future__ import annotations
 
