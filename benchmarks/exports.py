@@ -48,8 +48,8 @@ from hardcase_edge.session.tflite import open_interpreter
 from hardcase_export.integers.decide import codes_of, readings_of
 from hardcase_export.integers.quantise import quantise
 from hardcase_export.scorers.comparisons import Splits, splits_of
-from hardcase_export.scorers.parts import Part, parts_of
-from hardcase_export.scorers.replay import feeds_of, open_onnx, wanted_scores
+from hardcase_export.scorers.parts import ScorerPart, parts_of
+from hardcase_export.scorers.replay import expected_scores, feeds_of, open_onnx
 from hardcase_export.to_onnx.scorer import onnx_of
 from hardcase_export.to_tflite.graph import OPTIONS, TfliteGraph
 from hardcase_export.to_tflite.int8 import int8_of
@@ -166,7 +166,7 @@ def measure(n_rows: int, n_runs: int, *, has_old: bool) -> dict[str, Any]:
         (part,) = parts_of(program)
         readings = readings_of(program, data()[0][:n_rows])
         feeds = feeds_of(part, readings)
-        wanted, _ = wanted_scores(program, part, readings)
+        wanted, _ = expected_scores(program, part, readings)
         names = [f"x{k}" for k in range(len(program.features))]
         manifest = Manifest(name=case, unit="mJ", features=tuple(names), sensors=("s",), classes=(0, 1))
         made = {"ONNX": onnx_of(program, part, manifest), "TFLite": tflite_of(program, part)}
@@ -180,7 +180,7 @@ def measure(n_rows: int, n_runs: int, *, has_old: bool) -> dict[str, Any]:
         else:
             small = int8_of(program, part, codes_of(program, readings))
             assert small is not None
-            near = small.wanted(codes_of(program, readings))
+            near = small.expected(codes_of(program, readings))
             row = _tflite(case, "TFLite int8", small.data, feeds, near, n_runs, is_near=True)
             rows.append({**row, "allowed": small.allowed, "span": small.range[1] - small.range[0]})
     said: dict[str, Any] = {"rows": rows, "n_rows": n_rows, "machine": platform.machine(), **_versions()}
@@ -252,7 +252,7 @@ class _Product(TfliteGraph):
     options = OPTIONS | {"BATCH_MATMUL": "BatchMatMul", "EQUAL": "Equal"}
 
 
-def matrix_product(program: Program, part: Part) -> bytes:
+def matrix_product(program: Program, part: ScorerPart) -> bytes:
     """All comparisons, then per tree and leaf: how many on its path came out as the path wants."""
     trees, (scorer,) = splits_of(program, part.scores), program.scorers
     assert isinstance(scorer, Trees)
@@ -336,7 +336,7 @@ def old_runtime(files: dict[str, tuple[bytes, Any, np.ndarray]]) -> dict[str, An
             _save(folder / f"case-{k}.tflite", data_, feeds, wanted, np.ones(len(wanted), bool))
         for kind in KINDS:
             for k, case in enumerate(cases(kind)):
-                wanted, able = wanted_scores(case.program, case.part, case.rows)
+                wanted, able = expected_scores(case.program, case.part, case.rows)
                 feeds = feeds_of(case.part, case.rows)
                 _save(folder / f"{kind}-{k}.tflite", tflite_of(case.program, case.part), feeds, wanted, able)
         venv.create(folder / "venv", with_pip=True)

@@ -51,7 +51,7 @@ from sklearn.tree import DecisionTreeClassifier
 from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.program.definition import Feature
 from hardcase_edge.program.encode import encode
-from hardcase_export.import_model import Imported, import_model, import_parts, read_model
+from hardcase_export.foreign_model import Imported, import_model, import_parts, read_model
 from hardcase_export.importing.sensor_layout import make_layout
 from hardcase_export.sources.reference import labels_of_scores
 from hardcase_export.sources.source import Source

@@ -30,7 +30,7 @@ from hardcase_export.to_c import inline as c_inline
 from hardcase_export.to_c.boards import BOARDS, COMPILER, Board
 from hardcase_export.to_c.folder import write_c
 from hardcase_export.to_c.header import words
-from hardcase_export.to_c.inline import Leaf, Split
+from hardcase_export.to_c.inline import Fork, Leaf
 from hardcase_export.to_c.names import array
 from hardcase_export.to_c.readings import pack_readings
 
@@ -149,16 +149,16 @@ def run(data: bytes, readings: list[list[int]], expected: list[int]) -> list[Row
     return rows
 
 
-def one_by_one(trees: Sequence[Split | Leaf], indent: str = "    ") -> Iterator[str]:
+def one_by_one(trees: Sequence[Fork | Leaf], indent: str = "    ") -> Iterator[str]:
     """As ``c_inline.unroll``, every tree for itself."""
     for tree in trees:
         yield from TOGETHER([tree], indent)
 
 
-def expressions(trees: Sequence[Split | Leaf], indent: str = "    ") -> Iterator[str]:
+def expressions(trees: Sequence[Fork | Leaf], indent: str = "    ") -> Iterator[str]:
     """Every tree one conditional expression, of one value."""
 
-    def value(tree: Split | Leaf) -> str:
+    def value(tree: Fork | Leaf) -> str:
         if isinstance(tree, Leaf):
             return str(tree.values[0])
         return f"({tree.question.text()} ? {value(tree.left)} : {value(tree.right)})"

@@ -25,7 +25,7 @@ from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.point import make_integers
 from hardcase_export.picking.pick import candidates
-from hardcase_export.picking.risk_choice import Terms, find
+from hardcase_export.picking.risk_choice import RiskTerms, find
 from hardcase_export.picking.risk_test import Counts
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -101,14 +101,14 @@ def shares(counts: Counts) -> tuple[float, float, float, float]:
     return counts.forwarded / counts.rows, counts.errors / local, counts.worse / local, counts.better / local
 
 
-def breaks(counts: Counts, terms: Terms, max_forward: float | None) -> bool:
+def breaks(counts: Counts, terms: RiskTerms, max_forward: float | None) -> bool:
     """Are these counts outside the terms?"""
     rate, error, worse, better = shares(counts)
     risk = worse - better if terms.is_excess else error
     return risk > terms.risk or (max_forward is not None and rate > max_forward)
 
 
-def naive(population: Population, terms: Terms, drawn: np.ndarray) -> int | None:
+def naive(population: Population, terms: RiskTerms, drawn: np.ndarray) -> int | None:
     """The cheapest policy whose own figures on the drawn rows are within the terms."""
     for point in sorted(population.points, key=lambda p: p.valid.cost):
         counts = population.counts(point.params["k"], drawn)
@@ -117,7 +117,7 @@ def naive(population: Population, terms: Terms, drawn: np.ndarray) -> int | None
     return None
 
 
-def simulate(population: Population, terms: Terms, n: int, draws: int, seed: int = 0) -> dict[str, Any]:
+def simulate(population: Population, terms: RiskTerms, n: int, draws: int, seed: int = 0) -> dict[str, Any]:
     """Both rules on so many draws of n rows: how often each holds, and what its picks cost and forward."""
     rng = np.random.default_rng(seed)
     size = population.local.shape[1]
@@ -209,19 +209,19 @@ def rig(folder: Path) -> Population:
 # ---------------------------------------------------------------- the page
 
 
-def scenarios(rig_population: Population) -> dict[str, tuple[Population, Terms, int]]:
+def scenarios(rig_population: Population) -> dict[str, tuple[Population, RiskTerms, int]]:
     """Name, population, terms, calibration rows."""
     one_gate = gates()
     return {
-        "one gate, 40 thresholds": (one_gate, Terms(0.05), 500),
-        "one gate, many rows": (one_gate, Terms(0.05), 5000),
-        "one gate, at most 75 % forwarded": (one_gate, Terms(0.05, max_forward=0.75), 1000),
-        "one gate, excess": (one_gate, Terms(0.02, is_excess=True), 1000),
-        "all flattered, error": (flattered(0.05), Terms(0.05), 500),
-        "all flattered, excess": (flattered(0.05), Terms(0.05, is_excess=True), 500),
-        "rig": (rig_population, Terms(0.03), 220),
-        "rig, excess": (rig_population, Terms(0.02, is_excess=True), 220),
-        "rig, delta 0.2": (rig_population, Terms(0.03, delta=0.2), 220),
+        "one gate, 40 thresholds": (one_gate, RiskTerms(0.05), 500),
+        "one gate, many rows": (one_gate, RiskTerms(0.05), 5000),
+        "one gate, at most 75 % forwarded": (one_gate, RiskTerms(0.05, max_forward=0.75), 1000),
+        "one gate, excess": (one_gate, RiskTerms(0.02, is_excess=True), 1000),
+        "all flattered, error": (flattered(0.05), RiskTerms(0.05), 500),
+        "all flattered, excess": (flattered(0.05), RiskTerms(0.05, is_excess=True), 500),
+        "rig": (rig_population, RiskTerms(0.03), 220),
+        "rig, excess": (rig_population, RiskTerms(0.02, is_excess=True), 220),
+        "rig, delta 0.2": (rig_population, RiskTerms(0.03, delta=0.2), 220),
     }
 
 
@@ -266,7 +266,7 @@ def main() -> None:
         raise SystemExit(f"broken oftener than delta says, and than chance allows once in 1,000: {', '.join(bad)}")
 
 
-def run(cases: dict[str, tuple[Population, Terms, int]], draws: int) -> dict[str, Any]:
+def run(cases: dict[str, tuple[Population, RiskTerms, int]], draws: int) -> dict[str, Any]:
     """Every scenario, printed as it is done."""
     results = {}
     for name, (population, terms, n) in cases.items():

@@ -1,35 +1,72 @@
-"""A bundle on its way out: the private key, the signature, the file."""
+"""Publishing a bundle: pack it, load it as a device does, sign it with the private key, and write both files."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from hardcase_edge.base.files import write_whole
-from hardcase_edge.bundle.signature import MAX_KEY_BYTES, signature_path
+from hardcase_edge.base.files import read_bounded, write_whole
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.load import Loaded, load_bytes
+from hardcase_edge.bundle.signature import MAX_KEY_BYTES, sign, signature_path
 from hardcase_edge.errors import InputError
 
-__all__ = ["read_key", "write_signed"]
+__all__ = ["publish", "read_key"]
 
 
-def read_key(path: Path) -> bytes:
-    """The private key's file, bounded."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(MAX_KEY_BYTES)
-    except OSError as error:
-        raise InputError(f"signing key {path} cannot be read: {error.strerror}; make one with hardcase keygen") from (
-            error
-        )
+def read_key(path: str | Path) -> bytes:
+    """The bytes of a private key's file.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or it is too large for a key.
+    """
+    return read_bounded(path, MAX_KEY_BYTES, "signing key", remedy="make one with hardcase keygen")
 
 
-def write_signed(out: Path, data: bytes, signature: bytes | None) -> None:
-    """The bundle, then its signature: a crash between them leaves a bundle that a device with a key refuses."""
+def publish(
+    bundle: Bundle, out: Path | None, key: bytes | None, before_writing: Callable[[], None] | None = None
+) -> tuple[Loaded, int]:
+    """Pack a bundle, load it as a device does, and only then sign and write it.
+
+    Parameters
+    ----------
+    out : path of the bundle; the signature goes beside it. None: the bundle is checked, but not written
+    key : a private key in PEM, or None for a bundle without a signature; an older signature is then removed
+    before_writing : called once the bundle has passed every check
+
+    Returns
+    -------
+    loaded : the bundle as a device loads it
+    n_bytes : length of the bundle's file
+
+    Raises
+    ------
+    BundleError
+        A device would refuse the bundle.
+    InputError
+        The key cannot sign, or a file cannot be written.
+    """
+    data = pack_bundle(bundle)
+    loaded = load_bytes(data)
+    if before_writing is not None:
+        before_writing()
+    if out is not None:
+        _write(out, data, None if key is None else sign(data, key))
+    return loaded, len(data)
+
+
+def _write(out: Path, data: bytes, signature: bytes | None) -> None:
+    """Write the bundle, then its signature: a crash between them leaves a bundle that a device with a key refuses."""
     write_whole(out, data)
-    beside = signature_path(out)
+    path = signature_path(out)
     if signature is not None:
-        write_whole(beside, signature)
+        write_whole(path, signature)
         return
     try:
-        beside.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"the old signature {beside} cannot be removed: {error.strerror}") from error
+        raise InputError(
+            f"the old signature {path} cannot be removed: {error.strerror}; remove it, for it no longer fits"
+        ) from error

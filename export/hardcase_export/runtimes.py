@@ -1,4 +1,4 @@
-"""A picked program's parts as files of a target, each replayed on all test rows before a byte is written."""
+"""ONNX and TFLite files of a program's parts and of f0, each compared with the program on all test rows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardcase_edge.base.files import read_bounded
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program.definition import Opaque, Program
 
 from .drafts.rows import Rows
 from .integers.decide import codes_of, readings_of
-from .scorers.parts import Part, parts_of
-from .scorers.replay import Replayed, feeds_of, onnx_runner, open_onnx, replay, tflite_runner, wanted_scores
+from .scorers.parts import ScorerPart, parts_of
+from .scorers.replay import Comparison, compare_scores, expected_scores, feeds_of, onnx_runner, open_onnx, tflite_runner
 from .to_onnx.hpc import MAX_APART, as_held
 from .to_onnx.scorer import onnx_of
 from .to_tflite.int8 import int8_of
@@ -28,24 +29,24 @@ __all__ = ["DESCRIPTION", "Models", "hpc_model", "onnx_models", "tflite_models"]
 
 DESCRIPTION = "models.json"
 HPC_FILE = "hpc.onnx"
-MAX_HPC_BYTES = 2**31 - 1  # what a protobuf holds
-ROUNDED = 0.5  # a user's model says a number, the program the integer nearest to it
+MAX_HPC_BYTES = 2**31 - 1  # the largest protobuf message
+ROUNDED = 0.5  # steps: a user's model gives a float, the program the nearest integer
 
 
 @dataclass
 class Models:
-    """Files by name, and what ``models.json`` says of each."""
+    """Files by name, and the entry of each in ``models.json``."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     entries: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, name: str, data: bytes, found: dict[str, Any]) -> None:
-        """One more file."""
+    def add(self, name: str, data: bytes, entry: dict[str, Any]) -> None:
+        """Add a file; its entry also gets its name, length and SHA-256."""
         self.files[name] = data
-        self.entries.append({"file": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), **found})
+        self.entries.append({"file": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), **entry})
 
     def join(self, others: Iterable[Models]) -> Models:
-        """All of them as one."""
+        """These files and those of the others together."""
         out = Models(dict(self.files), list(self.entries))
         for other in others:
             out.files.update(other.files)
@@ -54,108 +55,111 @@ class Models:
 
 
 def onnx_models(program: Program, manifest: Manifest, rows: Rows) -> Models:
-    """``gate.onnx`` and ``lpc.onnx``, numbered where there are several; exact.
+    """``gate.onnx`` and ``lpc.onnx``, numbered if there are several; their scores equal the program's.
+
+    Parameters
+    ----------
+    rows : test rows, on which each file is compared with the program
 
     Raises
     ------
     InputError
-        A part cannot be made, or differs from the program on a row.
+        A part cannot be converted, or its file differs from the program on a row.
     """
-    made, out = _Parts(program, manifest, rows), Models()
-    for part in made.parts:
+    parts, out = _PartsOnRows(program, manifest, rows), Models()
+    for part in parts.parts:
         name = f"{part.name}.onnx"
         data = onnx_of(program, part, manifest)
-        found = made.replay(part, name, onnx_runner(data)(feeds_of(part, made.readings)), 0.0)
-        out.add(name, data, found)
+        entry = parts.compare(part, name, onnx_runner(data)(feeds_of(part, parts.readings)), 0.0)
+        out.add(name, data, entry)
     return out
 
 
 def tflite_models(program: Program, manifest: Manifest, rows: Rows, valid: Rows) -> Models:
-    """``gate.tflite`` and ``lpc.tflite``, exact; of linear scorers ``.int8.tflite`` too, as near as it says.
+    """``gate.tflite`` and ``lpc.tflite``, equal to the program; for linear scorers also a bounded ``.int8.tflite``.
 
     Parameters
     ----------
-    rows : replayed
-    valid : say which range of scores the int8 form spans
+    rows : test rows, on which each file is compared with the program
+    valid : validation rows, which set the range of scores of the int8 form
+
+    Raises
+    ------
+    InputError
+        A part cannot be converted, or its file differs from the program by more than is allowed on a row.
     """
-    made, out = _Parts(program, manifest, rows), Models()
-    for part in made.parts:
+    parts, out = _PartsOnRows(program, manifest, rows), Models()
+    for part in parts.parts:
         name = f"{part.name}.tflite"
         data = tflite_of(program, part)
-        scores = tflite_runner(data)(feeds_of(part, made.readings))
+        scores = tflite_runner(data)(feeds_of(part, parts.readings))
         is_opaque = isinstance(program.scorers[part.scores.scorer], Opaque)
-        out.add(name, data, made.opaque(part, name, scores) if is_opaque else made.replay(part, name, scores, 0.0))
+        out.add(name, data, parts.opaque(part, name, scores) if is_opaque else parts.compare(part, name, scores, 0.0))
         small = int8_of(program, part, codes_of(program, readings_of(program, valid.X)))
         if small is not None:
             name = f"{part.name}.int8.tflite"
-            scores = tflite_runner(small.data)(feeds_of(part, made.readings))
-            wanted = small.wanted(codes_of(program, made.readings))
-            found = made.replay(part, name, scores, small.allowed, wanted)
-            found["test"]["same_best"] = made.same_best(part, scores)
-            out.add(name, small.data, {**found, "range": list(small.range)})
+            scores = tflite_runner(small.data)(feeds_of(part, parts.readings))
+            expected = small.expected(codes_of(program, parts.readings))
+            entry = parts.compare(part, name, scores, small.allowed, expected)
+            entry["test"]["same_best"] = parts.same_best(part, scores)
+            out.add(name, small.data, {**entry, "range": list(small.range)})
     return out
 
 
-class _Parts:
-    """A program's parts and what they should say of these rows."""
+class _PartsOnRows:
+    """A program's parts, and the rows on which their files are compared with the program."""
 
     def __init__(self, program: Program, manifest: Manifest, rows: Rows) -> None:
         self.program, self.manifest = program, manifest
         self.parts = parts_of(program)
         self.readings = readings_of(program, rows.X)
 
-    def opaque(self, part: Part, name: str, scores: NDArray[Any]) -> dict[str, Any]:
-        """A user's model: its numbers, held within what is declared, are half a step from the program's at most."""
+    def opaque(self, part: ScorerPart, name: str, scores: NDArray[Any]) -> dict[str, Any]:
+        """Entry of a user's model; its scores, clipped to the bounds, must be within half a step of the program's."""
         scorer = self.program.scorers[part.scores.scorer]
         assert isinstance(scorer, Opaque)
-        held = np.where(np.isnan(scores), scorer.low, np.clip(scores, scorer.low, scorer.high))
-        return self.replay(part, name, held[:, part.scores.start : part.scores.stop], ROUNDED)
+        clipped = np.where(np.isnan(scores), scorer.low, np.clip(scores, scorer.low, scorer.high))
+        return self.compare(part, name, clipped[:, part.scores.start : part.scores.stop], ROUNDED)
 
-    def replay(
-        self, part: Part, name: str, scores: NDArray[Any], allowed: float, instead: NDArray[Any] | None = None
+    def compare(
+        self, part: ScorerPart, name: str, scores: NDArray[Any], allowed: float, instead: NDArray[Any] | None = None
     ) -> dict[str, Any]:
-        """What ``models.json`` says of a file; ``instead`` of the program's own scores where it aims at others."""
-        wanted, may_score = wanted_scores(self.program, part, self.readings)
-        found = replay(name, scores, wanted if instead is None else instead, may_score, allowed)
-        return {**part.to_json(self.program, self.manifest), **_said(found, allowed)}
+        """The entry of a file in ``models.json``; ``instead``: scores to compare with, if not the program's own."""
+        expected, may_score = expected_scores(self.program, part, self.readings)
+        comparison = compare_scores(name, scores, expected if instead is None else instead, may_score, allowed)
+        return {**part.to_json(self.program, self.manifest), **_summary(comparison, allowed)}
 
-    def same_best(self, part: Part, scores: NDArray[Any]) -> int:
-        """On how many rows the best score is the program's best, the first of equals."""
-        wanted, may_score = wanted_scores(self.program, part, self.readings)
-        return int((_best(scores) == _best(wanted))[may_score].sum())
+    def same_best(self, part: ScorerPart, scores: NDArray[Any]) -> int:
+        """Number of rows on which the highest score is the program's highest; of equal scores the first counts."""
+        expected, may_score = expected_scores(self.program, part, self.readings)
+        return int((_best(scores) == _best(expected))[may_score].sum())
 
 
 def _best(scores: NDArray[Any]) -> NDArray[np.int64]:
-    """Of one score s, as of the pair (0, s)."""
+    """Index of the highest score of each row, (n,); one score s counts as the pair (0, s)."""
     return np.asarray(scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1), np.int64)
 
 
-def _said(found: Replayed, allowed: float) -> dict[str, Any]:
-    return {"test": {"rows": found.rows, "apart": found.apart, "gap": found.gap}, "allowed": allowed}
+def _summary(comparison: Comparison, allowed: float) -> dict[str, Any]:
+    return {"test": {"rows": comparison.rows, "apart": comparison.apart, "gap": comparison.gap}, "allowed": allowed}
 
 
 # ---------------------------------------------------------------- f0
 
 
 def hpc_model(build: Path, program: Program, manifest: Manifest, rows: Rows) -> Models:
-    """The build's ``hpc.onnx``, checked and replayed: its labels are those that training wrote beside the test rows.
+    """The build's ``hpc.onnx``; it must give the labels that training stored with the test rows.
 
     Raises
     ------
     InputError
-        The file cannot be read or run, is another than the rows were answered by, or more labels differ than training
+        The file cannot be read or run, is not the f0 that answered the rows, or gives more other labels than training
         allows.
     """
     import onnx
 
     path = build / HPC_FILE
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_HPC_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; train again") from error
-    if len(data) > MAX_HPC_BYTES:
-        raise InputError(f"{path} has more than {MAX_HPC_BYTES} bytes, which no ONNX file has; train again")
+    data = read_bounded(path, MAX_HPC_BYTES, "f0's file", remedy="train again")
     if rows.sha256 not in ("", hashlib.sha256(data).hexdigest()):
         raise InputError(f"{path} is not the f0 that answered the rows of {build / 'test.npz'}; train again")
     try:
@@ -168,11 +172,11 @@ def hpc_model(build: Path, program: Program, manifest: Manifest, rows: Rows) -> 
     except InputError:
         raise
     except Exception as error:  # onnx and onnxruntime have no common base for their errors
-        raise InputError(f"{path} does not pass ({one_line(error)}); train again") from error
+        raise InputError(f"{path} cannot be checked or run ({one_line(error)}); train again") from error
     apart = int(np.sum(np.asarray(labels) != rows.hpc))
     if apart > MAX_APART * len(rows.y):
         raise InputError(
-            f"{path} gives {apart} of {len(rows.y)} test rows another label than training did, at most "
+            f"{path} and training disagree on the labels of {apart} of {len(rows.y)} test rows, but at most "
             f"{MAX_APART:.1%} may differ; train again"
         )
     out = Models()

@@ -11,7 +11,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_unit
 
 if TYPE_CHECKING:
-    from hardcase_export.import_model import Brought, Rows
+    from hardcase_export.foreign_model import ImportedBundle, NamedRows
 
 __all__ = ["add_model", "run_model"]
 
@@ -38,7 +38,7 @@ def add_model(parser: argparse.ArgumentParser, wish: argparse._MutuallyExclusive
 
 def run_model(args: argparse.Namespace) -> int:
     """Import and report."""
-    from hardcase_export.import_model import import_model
+    from hardcase_export.foreign_model import import_model
     from hardcase_export.importing.sensor_layout import read_layout
 
     if args.build is not None:
@@ -63,14 +63,14 @@ def run_model(args: argparse.Namespace) -> int:
     return 0
 
 
-def _rows(path: str) -> Rows:
+def _rows(path: str) -> NamedRows:
     from hardcase_train.data.table import read_table
 
     table = read_table(path)
     return table.names, table.X
 
 
-def _report(done: Brought) -> dict[str, Any]:
+def _report(done: ImportedBundle) -> dict[str, Any]:
     found = done.imported
     return {
         "bundle": str(done.path),
@@ -89,7 +89,7 @@ def _report(done: Brought) -> dict[str, Any]:
     }
 
 
-def _text(done: Brought) -> str:
+def _text(done: ImportedBundle) -> str:
     r = _report(done)
     match, what = r["match"], "labels" if done.imported.layout.classes else "values"
     wide = {"exact": "exact shares", "linear": "weights of 16 bits"}.get(r["leaves"], f"leaves of {r['leaves']} bits")

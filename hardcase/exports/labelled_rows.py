@@ -115,7 +115,7 @@ def _open_hpc(
 def _find_hpc(places: list[Path], manifest: Manifest, has_answers: bool) -> Answerer | None:
     """The model that the bundle names, at the first of these places that has it."""
     from hardcase_cloud.answering.onnx_model import Hpc
-    from hardcase_export.describe import legacy_name
+    from hardcase_export.summary import legacy_name
 
     found = [p for p in dict.fromkeys(places) if p.is_file()]
     for path in found:

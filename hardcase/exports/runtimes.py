@@ -14,7 +14,7 @@ from ..training.folders import whole_folder
 
 if TYPE_CHECKING:
     from hardcase_export.drafts.front import Front
-    from hardcase_export.integers.point import Made
+    from hardcase_export.integers.point import IntegerPoint
     from hardcase_export.runtimes import Models
 
 __all__ = ["Targets", "add_targets"]
@@ -41,7 +41,7 @@ class Targets:
         for folder in self.folders:
             _check_folder(folder)
 
-    def __call__(self, front: Front, made: Made) -> None:
+    def __call__(self, front: Front, made: IntegerPoint) -> None:
         """Everything is made and replayed before the first folder is filled."""
         from hardcase_export.runtimes import Models
 
@@ -51,10 +51,10 @@ class Targets:
             _write(folder, models, {"name": made.manifest.name, "classes": list(made.manifest.classes)})
             self.entries[folder] = models.entries
 
-    def _wanted(self) -> list[tuple[Path | None, Callable[[Front, Made], Models]]]:
+    def _wanted(self) -> list[tuple[Path | None, Callable[[Front, IntegerPoint], Models]]]:
         return [(self.onnx, self._make_onnx), (self.tflite, self._make_tflite)]
 
-    def _make_onnx(self, front: Front, made: Made) -> Models:
+    def _make_onnx(self, front: Front, made: IntegerPoint) -> Models:
         from hardcase_export.runtimes import hpc_model, onnx_models
 
         models = onnx_models(made.quantised.program, made.manifest, made.test)
@@ -62,7 +62,7 @@ class Targets:
             return models  # f0 is no file
         return models.join([hpc_model(self.build, made.quantised.program, made.manifest, made.test)])
 
-    def _make_tflite(self, _: Front, made: Made) -> Models:
+    def _make_tflite(self, _: Front, made: IntegerPoint) -> Models:
         from hardcase_export.runtimes import tflite_models
 
         return tflite_models(made.quantised.program, made.manifest, made.test, made.valid)

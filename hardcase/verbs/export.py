@@ -17,7 +17,7 @@ from ..exports.runtimes import Targets, add_targets
 if TYPE_CHECKING:
     from hardcase_export.bundle import Exported
     from hardcase_export.picking.held_out import HeldOut
-    from hardcase_export.picking.risk_choice import Terms
+    from hardcase_export.picking.risk_choice import RiskTerms
 
 __all__ = ["HELP", "arguments", "run"]
 
@@ -137,13 +137,13 @@ def _check_build(args: argparse.Namespace) -> None:
         raise InputError(f"--{given[0]} goes with --model; a build knows its sensors and rows")
 
 
-def _terms(args: argparse.Namespace) -> Terms | None:
-    from hardcase_export.picking.risk_choice import Terms
+def _terms(args: argparse.Namespace) -> RiskTerms | None:
+    from hardcase_export.picking.risk_choice import RiskTerms
 
     if args.hpc is not None and args.calibration is None:
         raise InputError("--hpc answers the rows of --calibration; give both or neither")
     if args.risk is not None:
-        terms = Terms(args.risk, 0.05 if args.delta is None else args.delta, args.max_forward, args.excess)
+        terms = RiskTerms(args.risk, 0.05 if args.delta is None else args.delta, args.max_forward, args.excess)
         terms.check()
         return terms
     extra = {"--delta": args.delta, "--max-forward": args.max_forward, "--calibration": args.calibration}

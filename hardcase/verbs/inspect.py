@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check the bundle as a device would, and print what it is."""
     from hardcase_edge.bundle.load import load_bundle
-    from hardcase_export.describe import describe
+    from hardcase_export.summary import describe
 
     facts = describe(load_bundle(args.bundle, trust=args.trust))
     print(json.dumps(facts) if args.json else "\n".join(_lines(facts)))

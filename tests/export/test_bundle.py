@@ -23,7 +23,6 @@ from hardcase_edge.program.definition import MICRO, Feature
 from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL, Machine
 from hardcase_edge.verifier.verify import verify
 from hardcase_export.bundle import export_bundle
-from hardcase_export.describe import describe
 from hardcase_export.drafts.front import Front, Measured, Point, read_front
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions, figures
@@ -31,6 +30,7 @@ from hardcase_export.integers.golden_cases import MIN_CASES, make_golden
 from hardcase_export.integers.parity import parity
 from hardcase_export.integers.quantise import quantise
 from hardcase_export.picking.pick import pick
+from hardcase_export.summary import describe
 from tests.helpers.export.builds import (
     MANIFEST,
     cascade_draft,
@@ -145,7 +145,9 @@ def test_the_loss_that_the_line_names_is_enough():
         pytest.param(lambda d: d["points"][1]["valid"].pop("cost"), "cost", id="no-cost"),
         pytest.param(lambda d: d["points"][1]["valid"].update(cost=-1), "at least 0", id="negative-cost"),
         pytest.param(lambda d: d["points"][1]["valid"].update(cost=True), "number", id="a-cost-of-true"),
-        pytest.param(lambda d: d["points"][1]["valid"].update(quality=1.5), "shares of 1", id="too-accurate"),
+        pytest.param(
+            lambda d: d["points"][1]["valid"].update(quality=1.5), "must be shares from 0 to 1", id="too-accurate"
+        ),
         pytest.param(lambda d: d["points"][1].update(program="/etc/passwd"), "inside the build", id="absolute-path"),
         pytest.param(lambda d: d["points"][1].update(program="../x"), "inside the build", id="path-outside"),
         pytest.param(lambda d: d["points"][1].update(program="a\0b"), "inside the build", id="path-of-zero-bytes"),
@@ -258,7 +260,7 @@ def draft_of(manifest, program=None):
         pytest.param(draft_of(replace(MANIFEST, hpc="0" * 64)), "not the HPC", id="another-hpc"),
         pytest.param(draft_of(replace(MANIFEST, unit="J")), "'J'", id="another-unit"),
         pytest.param(
-            draft_of(MANIFEST, replace(cascade_draft(float("nan")))), "compares with nan", id="a-threshold-of-nan"
+            draft_of(MANIFEST, replace(cascade_draft(float("nan")))), "compares with NaN", id="a-threshold-of-nan"
         ),
         pytest.param(spoil("valid.npz"), "valid.npz", id="rows-that-are-none"),
         pytest.param(cut("valid.npz"), "valid.npz", id="rows-that-are-cut"),
@@ -267,7 +269,7 @@ def draft_of(manifest, program=None):
         pytest.param(change_rows(y=np.full(300, -1)), "0 to 2", id="a-negative-class"),
         pytest.param(change_rows(y=np.zeros(299, int)), "shape", id="too-few-labels"),
         pytest.param(change_rows(hpc_confidence=np.full(300, 10_001)), "10000", id="too-sure"),
-        pytest.param(change_rows(X=np.zeros((300, 6), int)), "X is int64", id="integer-rows"),
+        pytest.param(change_rows(X=np.zeros((300, 6), int)), "X has type int64 and shape", id="integer-rows"),
         pytest.param(change_rows(feature_names=np.array(list("abcdef"))), "other features", id="other-features"),
         pytest.param(
             change_rows(feature_names=np.array(MANIFEST.features, dtype=object)), "readable", id="a-pickle-inside"
@@ -309,7 +311,7 @@ def coarse(monkeypatch):
 
 def test_too_little_agreement_is_refused_unless_it_is_asked_for(build, tmp_path, coarse):
     out = tmp_path / "model.hcb"
-    with pytest.raises(BundleError, match=r"valid rows .* 99.90% is needed"):
+    with pytest.raises(BundleError, match=r"valid rows .* 99.90% must agree"):
         export_bundle(build, out, max_loss=0.01)
     assert not out.exists()
     assert export_bundle(build, out, max_loss=0.01, min_agreement=0.5).valid.agreement < 0.999
@@ -325,7 +327,7 @@ def test_agreement_is_needed_on_rows_that_alignment_has_not_seen(build, tmp_path
     assert 0 < same.sum() < len(same)
     kept = {k: v if k == "feature_names" else v[same] for k, v in arrays.items()}
     np.savez(build / "valid.npz", **kept)
-    with pytest.raises(BundleError, match=r"test rows .* 99.90% is needed"):
+    with pytest.raises(BundleError, match=r"test rows .* 99.90% must agree"):
         export_bundle(build, tmp_path / "model.hcb", max_loss=0.01)
 
 

@@ -27,7 +27,7 @@ from hardcase_edge.program.readings import normalise
 from hardcase_edge.session.tflite import open_interpreter
 from hardcase_export.integers.decide import codes_of
 from hardcase_export.scorers.parts import parts_of
-from hardcase_export.scorers.replay import feeds_of, onnx_runner, replay, tflite_runner, wanted_scores
+from hardcase_export.scorers.replay import compare_scores, expected_scores, feeds_of, onnx_runner, tflite_runner
 from hardcase_export.to_onnx.scorer import onnx_of
 from hardcase_export.to_tflite.int8 import int8_of
 from hardcase_export.to_tflite.scorer import tflite_of
@@ -66,8 +66,8 @@ CELLS = {
 
 def check(case: Case, found: np.ndarray) -> int:
     """The rows on which it was compared."""
-    wanted, may_score = wanted_scores(case.program, case.part, case.rows)
-    return replay("file", found, wanted, may_score, 0.0).rows
+    wanted, may_score = expected_scores(case.program, case.part, case.rows)
+    return compare_scores("file", found, wanted, may_score, 0.0).rows
 
 
 @pytest.mark.parametrize("kind", SCORERS[:4])
@@ -148,11 +148,11 @@ def test_int8_is_as_near_as_it_says(seed: int) -> None:
     rows = [normalise(row, dtypes) for row in [*X[200:].tolist(), *extremes[:100].tolist()]]
     found = tflite_runner(small.data)(feeds_of(part, rows))
     assert found.dtype == np.float32
-    off = np.abs(found - small.wanted(codes_of(program, rows))).max()
+    off = np.abs(found - small.expected(codes_of(program, rows))).max()
     assert 0 < off <= small.allowed
     span = small.range[1] - small.range[0]
     assert small.allowed < 0.1 * span, "a bound that says nothing is none"
-    wanted, _ = wanted_scores(program, part, rows[:200])
+    wanted, _ = expected_scores(program, part, rows[:200])
     assert (found[:200].argmax(axis=1) == wanted.argmax(axis=1)).mean() > 0.9
 
 
@@ -177,7 +177,7 @@ def test_a_tflite_file_is_known_by_its_signature() -> None:
     interpreter = open_interpreter(tflite_of(case.program, case.part))
     feeds = {name: values[:1] for name, values in feeds_of(case.part, case.rows).items()}
     said = interpreter.get_signature_runner("serving_default")(**feeds)
-    wanted, _ = wanted_scores(case.program, case.part, case.rows[:1])
+    wanted, _ = expected_scores(case.program, case.part, case.rows[:1])
     assert said["scores"].tolist() == wanted.tolist()
 
 

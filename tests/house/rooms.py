@@ -32,8 +32,8 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("methods.baselines", "methods.adapt", "methods.prune", "methods.graph"), ("sweep",),
     ),
     "hardcase_export": (
-        ("drafts", "sources", "publish", "describe", "to_c"), ("integers", "importing"),
-        ("picking", "scorers", "import_model"), ("bundle", "to_onnx", "to_tflite"), ("runtimes",),
+        ("drafts", "sources", "publish", "summary", "to_c"), ("integers", "importing"),
+        ("picking", "scorers", "foreign_model"), ("bundle", "to_onnx", "to_tflite"), ("runtimes",),
     ),
     "hardcase_cloud": (("broker", "answering", "fleet"),),
     "hardcase": (("options",), ("demo", "training"), ("exports",), ("verbs", "api"), ("cli",)),

@@ -9,7 +9,30 @@ from pathlib import Path
 
 from ..errors import InputError
 
-__all__ = ["write_whole"]
+__all__ = ["read_bounded", "write_whole"]
+
+
+def read_bounded(path: str | Path, limit: int, what: str, *, remedy: str) -> bytes:
+    """A file's bytes, at most ``limit`` of them; a larger file is refused before more than that is read.
+
+    Parameters
+    ----------
+    what : the file's role, for error messages, such as "signing key"
+    remedy : what the user should do if the file cannot be used, such as "make one with hardcase keygen"
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or it is larger.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise InputError(f"{what} {path} cannot be read: {error.strerror}; {remedy}") from error
+    if len(data) > limit:
+        raise InputError(f"{what} {path} is larger than {limit} bytes; {remedy}")
+    return data
 
 
 def write_whole(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:

@@ -1,1 +1,1 @@
-"""What training leaves: the front and its rows."""
+"""What training leaves in its build folder: the Pareto front, and labelled rows with f0's answers."""

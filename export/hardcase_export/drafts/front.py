@@ -1,7 +1,7 @@
-"""Read ``build/front.json`` and pick a point from it, by its figures on validation rows alone.
+"""The Pareto front of a training run: ``front.json``, read and checked.
 
-The file is an outside input: its size, keys, types and ranges are checked before anything is used. Unknown keys are
-left alone.
+The file comes from outside. ``read_front`` checks its size, keys, types and ranges before it uses a value, and ignores
+keys that it does not know.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from hardcase_edge.base.files import read_bounded
 from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError
 
@@ -19,18 +20,18 @@ __all__ = ["HPC_METHOD", "Front", "Measured", "Point", "read_front"]
 
 MAX_FRONT_BYTES = 16 * 1024 * 1024
 MAX_POINTS = 100_000
-HPC_METHOD = "hpc"  # f0 itself: everything forwarded
+HPC_METHOD = "hpc"  # f0 itself: every sample is forwarded
 LOCAL = ("local_error", "local_worse", "local_better")
-SLACK = 1e-12  # accuracies are ratios of counts; a float's last bit decides nothing
+SLACK = 1e-12  # accuracies are ratios of counts: a float's last bit must not decide
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Figures on one set of rows; ``cost``: mean, in the user's unit.
+    """Figures of a policy on one set of rows; ``cost`` is a mean in the user's unit.
 
-    Where choices are made: ``loss_se``, standard error of the loss against f0, 0 where unknown; and of
-    the rows answered locally, the shares that are wrong, wrong where f0 is right, right where f0 is wrong; None where
-    unknown.
+    Validation figures also hold ``loss_se``, the standard error of the loss against f0 (0 if unknown), and three shares
+    of the rows answered locally (None if unknown): ``local_error`` are wrong, ``local_worse`` are wrong where f0 is
+    right, ``local_better`` are right where f0 is wrong.
     """
 
     quality: float
@@ -44,7 +45,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One policy. ``program``: its draft's path inside build/, None for f0 itself."""
+    """A policy on the front. ``program``: path of its draft inside the build folder, None for f0 itself."""
 
     method: str
     params: dict[str, Any]
@@ -57,8 +58,8 @@ class Point:
 class Front:
     """All points of a training run, in the file's order.
 
-    ``legacy``: what a legacy f0 is known by, empty where f0 is a file beside the front; ``quality``: the name of what
-    the points' quality measures.
+    ``legacy``: SHA-256 of a legacy f0's declaration; empty if f0 is a file in the build folder. ``quality``: the name
+    of what the points' quality measures.
     """
 
     unit: str
@@ -76,21 +77,21 @@ def read_front(path: str | Path) -> Front:
     Raises
     ------
     InputError
-        The file cannot be read or is not what ``hardcase train`` writes; the line names the place.
+        The file cannot be read, or ``hardcase train`` did not write it so; the message names the place in it.
     """
     data = _parse(Path(path))
     where = str(path)
     unit = _short(_field(data, "unit", str, where), f"{where}: unit")
     points = _field(data, "points", list, where)
     if not 1 <= len(points) <= MAX_POINTS:
-        raise InputError(f"{where} has {len(points)} points, 1 to {MAX_POINTS} are expected; train again")
+        raise InputError(f"{where} has {len(points)} points, but 1 to {MAX_POINTS} are expected; train again")
     quality = _short(_field(data, "quality", str, where), f"{where}: quality")
     read = tuple(_point(p, f"{where}, point {k}") for k, p in enumerate(points))
     return Front(unit, read, _legacy(data, where), quality)
 
 
 def _legacy(data: object, where: str) -> str:
-    """The SHA-256 of a declared f0; a model that lies in the build folder has no name."""
+    """SHA-256 of a declared f0; an f0 that lies in the build folder as a file has no name, and the result is empty."""
     hpc = data.get("hpc") if isinstance(data, dict) else None
     if not isinstance(hpc, dict) or "name" not in hpc:
         return ""
@@ -98,17 +99,11 @@ def _legacy(data: object, where: str) -> str:
 
 
 def _parse(path: Path) -> object:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_FRONT_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; name a folder that hardcase train wrote") from error
-    if len(data) > MAX_FRONT_BYTES:
-        raise InputError(f"{path} has more than {MAX_FRONT_BYTES} bytes; name a folder that hardcase train wrote")
+    data = read_bounded(path, MAX_FRONT_BYTES, "front", remedy="name a folder that hardcase train wrote")
     try:
         value: object = json.loads(data, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not readable JSON ({error}); train again") from error
+        raise InputError(f"front {path} is not valid JSON ({error}); train again") from error
     return value
 
 
@@ -119,13 +114,13 @@ def _refuse(constant: str) -> object:
 def _field(data: object, key: str, kind: type, where: str) -> Any:
     value = data.get(key) if isinstance(data, dict) else None
     if not isinstance(value, kind):
-        raise InputError(f"{where}: {key} is {str(value)[:60]!r}, a {kind.__name__} is expected; train again")
+        raise InputError(f"{where}: {key} is {str(value)[:60]!r}, but a {kind.__name__} is expected; train again")
     return value
 
 
 def _short(value: str, what: str) -> str:
     if not 1 <= len(value) <= MAX_NAME:
-        raise InputError(f"{what} has {len(value)} characters, 1 to {MAX_NAME} are expected; train again")
+        raise InputError(f"{what} has {len(value)} characters, but 1 to {MAX_NAME} are expected; train again")
     return value
 
 
@@ -145,21 +140,18 @@ def _measured(data: dict[str, Any], where: str) -> Measured:
     loss_se = _number(data.get("loss_se", 0.0), f"{where}: loss_se")
     local = [None if key not in data else _number(data[key], f"{where}: {key}") for key in LOCAL]
     if max(quality, rate, *(share or 0.0 for share in local)) > 1:
-        raise InputError(f"{where}: quality, forward_rate and local_* are shares of 1; train again")
+        raise InputError(f"{where}: quality, forward_rate and local_* must be shares from 0 to 1; train again")
     return Measured(quality, cost, rate, loss_se, *local)
 
 
 def _number(value: object, what: str) -> float:
     if type(value) not in (int, float) or not math.isfinite(value) or value < 0:  # type: ignore[arg-type, operator]
-        raise InputError(f"{what} is {str(value)[:60]!r}, a number of at least 0 is expected; train again")
+        raise InputError(f"{what} is {str(value)[:60]!r}, but a finite number of at least 0 is expected; train again")
     return float(value)  # type: ignore[arg-type]
 
 
 def _inside(program: object, where: str) -> str:
     path = PurePosixPath(program) if isinstance(program, str) and 0 < len(program) <= MAX_NAME else None
     if path is None or path.is_absolute() or ".." in path.parts or "\0" in str(path):
-        raise InputError(f"{where}: program {str(program)[:60]!r} is no path inside the build folder; train again")
+        raise InputError(f"{where}: program {str(program)[:60]!r} is not a path inside the build folder; train again")
     return str(path)
-
-
-# ---------------------------------------------------------------- picking

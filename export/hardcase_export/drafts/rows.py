@@ -1,4 +1,7 @@
-"""Read the rows that training leaves in build/, ``valid.npz`` and ``test.npz``: no pickle, bounded before unpacking."""
+"""Labelled rows with f0's answers: ``valid.npz``, ``test.npz`` and ``calibration.npz`` of a build, checked.
+
+The reader bounds the unpacked size before it unpacks, and never loads a pickle.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,17 @@ __all__ = ["KEYS", "Rows", "is_rows", "read_rows"]
 
 KEYS = ("X", "y", "feature_names", "hpc", "hpc_confidence", "index")
 MAX_UNPACKED_BYTES = 4 * 1024**3
-MAX_CONFIDENCE = 10_000
+MAX_CONFIDENCE = 10_000  # basis points
+KINDS = {"f": "floats", "iu": "integers"}  # kinds of numpy types
 
 
 @dataclass(frozen=True)
 class Rows:
     """Labelled rows with f0's answer to each.
 
-    ``X`` (n, n_features) float64, NaN = missing; ``y`` and ``hpc`` (n,) class index; ``confidence`` (n,) basis points;
-    ``sha256`` what that f0 is known by, empty where the file does not say.
+    ``X``: (n, n_features) float64, NaN = missing. ``y``: (n,) class index, the label. ``hpc`` and ``confidence``: (n,)
+    f0's class index and its confidence in basis points. ``sha256`` identifies that f0; empty if the file does not
+    name it.
     """
 
     X: NDArray[np.float64]
@@ -36,7 +41,7 @@ class Rows:
 
 
 def is_rows(path: str | Path) -> bool:
-    """Is this an .npz file of the kind that training leaves in build/?"""
+    """Whether this is an .npz file of rows that training wrote."""
     try:
         with zipfile.ZipFile(path) as archive:
             return {f"{key}.npy" for key in KEYS} <= set(archive.namelist())
@@ -50,13 +55,16 @@ def read_rows(path: str | Path, manifest: Manifest) -> Rows:
     Raises
     ------
     InputError
-        The file cannot be read, is cut, or does not fit.
+        The file cannot be read, is damaged, or does not fit the manifest.
     """
     arrays = _load(Path(path))
     names = tuple(arrays["feature_names"].tolist())
     if names != manifest.features:
         odd = sorted(map(str, set(names) ^ set(manifest.features)))[:3]
-        raise InputError(f"{path} has other features than the bundle ({', '.join(odd) or 'in another order'})")
+        raise InputError(
+            f"{path} has other features than the bundle ({', '.join(odd) or 'in another order'}); "
+            "name rows of the same training run"
+        )
     n = len(arrays["y"]) if arrays["y"].ndim == 1 else 0
     _need(arrays, "X", "f", (n, len(names)), path)
     for key in ("y", "hpc", "hpc_confidence"):
@@ -66,13 +74,16 @@ def read_rows(path: str | Path, manifest: Manifest) -> Rows:
     y, hpc, confidence = (np.asarray(arrays[key], np.int64) for key in ("y", "hpc", "hpc_confidence"))
     sha256 = str(arrays["hpc_sha256"]) if "hpc_sha256" in arrays else ""
     rows = Rows(np.asarray(arrays["X"], np.float64), y, hpc, confidence, sha256)
-    for values, most, what in (
+    for values, highest, what in (
         (rows.y, len(manifest.classes) - 1, "y"),
         (rows.hpc, len(manifest.classes) - 1, "hpc"),
         (rows.confidence, MAX_CONFIDENCE, "hpc_confidence"),
     ):
-        if values.min() < 0 or values.max() > most:
-            raise InputError(f"{path}: {what} holds {values.min()} to {values.max()}, 0 to {most} is expected")
+        if values.min() < 0 or values.max() > highest:
+            raise InputError(
+                f"{path}: {what} has values from {values.min()} to {values.max()}, but 0 to {highest} are expected; "
+                "train again"
+            )
     return rows
 
 
@@ -81,20 +92,27 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
         with zipfile.ZipFile(path) as archive:
             size = sum(info.file_size for info in archive.infolist())
         if size > MAX_UNPACKED_BYTES:
-            raise InputError(f"{path} unpacks to {size} bytes, at most {MAX_UNPACKED_BYTES} are read")
+            raise InputError(
+                f"{path} unpacks to {size} bytes, but at most {MAX_UNPACKED_BYTES} are read; use fewer rows"
+            )
         with np.load(path, allow_pickle=False) as archive:
             missing = [key for key in KEYS if key not in archive.files]
             if missing:
                 raise InputError(f"{path} has no {', '.join(missing)}; name rows that hardcase train wrote")
             return {key: archive[key] for key in (*KEYS, "hpc_sha256") if key in archive.files}
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise InputError(
+            f"{path} cannot be read: {error.strerror or error}; name rows that hardcase train wrote"
+        ) from error
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError) as error:
         line = " ".join(str(error).split())[:120]
         raise InputError(f"{path} is not a readable .npz file ({line}); train again") from error
 
 
 def _need(arrays: dict[str, NDArray[Any]], key: str, kinds: str, shape: tuple[int, ...], path: str | Path) -> None:
-    found = arrays[key]
-    if found.dtype.kind not in kinds or found.shape != shape:
-        raise InputError(f"{path}: {key} is {found.dtype} of shape {found.shape}, shape {shape} is expected")
+    array = arrays[key]
+    if array.dtype.kind not in kinds or array.shape != shape:
+        raise InputError(
+            f"{path}: {key} has type {array.dtype} and shape {array.shape}, but {KINDS[kinds]} of shape {shape} are "
+            "expected; train again"
+        )

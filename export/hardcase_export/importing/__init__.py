@@ -1,1 +1,1 @@
-"""From the plain numbers of a source to a program that gives the same labels."""
+"""From a source model to a program: thresholds become ranks, leaves become integers, and labels are compared."""

@@ -1,4 +1,4 @@
-"""Does the program say what its source says? Counted on rows, and estimated for all others.
+"""Agreement of an imported program with its source: counted on rows, and estimated for other rows.
 
 For classes what counts is the label. Rounding can flip one only where the source's two best scores are nearly alike, so
 the share of flips to expect is how dense rows lie there, times how far scores are apart on average.

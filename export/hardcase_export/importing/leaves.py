@@ -1,10 +1,12 @@
-"""Leaves as integers: exactly where they are shares of small whole numbers, else as fine as 16 or 31 bits allow.
+"""Quantisation of leaves: exact integers if the leaves share a small denominator, else 16 or 31 bits.
 
-A leaf is stored as ``round((leaf - centre) * scale)``; each tree's centre moves into the base. Cheapest first:
+A leaf is stored as ``round((leaf - centre) * scale)``; each tree's centre moves into the base. Three forms, the
+cheapest first:
 
-- *exact*: all leaves are whole multiples of 1/scale, so sums are exact too and so are ties;
-- *16 bits*: one number per leaf, a sum is off by at most ``Summed.off`` steps;
-- *31 bits*: two trees of one shape per output hold the high and the low half, a stack adds them by 32767 and 1.
+- *exact*: all leaves are whole multiples of 1/scale, so sums are exact and ties remain ties;
+- *16 bits*: one integer per leaf; a sum is off by at most ``Summed.off`` steps;
+- *31 bits*: two trees of one shape per output hold the high and the low half; a stack adds them with weights 32767
+  and 1.
 """
 
 from __future__ import annotations
@@ -26,16 +28,20 @@ from .trees import Shape
 __all__ = ["BITS", "Summed", "sum_exactly", "sum_in_16", "sum_in_31"]
 
 BITS = ("exact", "16", "31")
-MANY = {"16": 27_720, "31": 232_792_560}  # every number to 12, and to 22, divides them: shares in such parts stay exact
-HIGH = CODE_MAX  # what a step of the high half counts
-PARTS = {"f32": (1_000, 2.0**-23), "f64": (CODE_MAX, 2.0**-45)}  # smallest share looked for; what its rounding may cost
+MANY = {"16": 27_720, "31": 232_792_560}  # divisible by every number up to 12 and up to 22: such shares stay exact
+HIGH = CODE_MAX  # weight of a step of the high half
+DENOMINATORS = {
+    "f32": (1_000, 2.0**-23),
+    "f64": (CODE_MAX, 2.0**-45),
+}  # largest denominator tried; relative rounding error allowed
 
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """The scorers that sum the leaves; ``scale`` steps make one unit of the source's score.
+    """Scorers that sum a source's leaves; ``scale`` integer steps make one unit of the source's score.
 
-    ``off``: (n_outputs,) how many steps a score can be away from the exact sum of the source's leaves.
+    ``off``: (n_outputs,) bound on the difference, in steps, between a score and the exact sum of the source's leaves.
+    ``bits``: one of ``BITS``, or "linear".
     """
 
     scorers: tuple[Scorer, ...]
@@ -45,64 +51,68 @@ class Summed:
 
 
 def sum_exactly(source: Source, shapes: Sequence[Shape]) -> Summed | None:
-    """Whole numbers that are in the ratios of the source's leaves; None where there are none in 16 bits."""
-    parts = 1
+    """Leaves as integers in the exact ratios of the source's; None if 16 bits do not hold such integers."""
+    denominator = 1
     for values in (np.array(source.base), *(t.leaves for t in source.trees)):
         for v in np.unique(values).tolist():
-            parts = math.lcm(parts, _parts(v, *PARTS[source.sums]))
-            if parts * max(1.0, abs(v)) > CODE_MAX:
+            denominator = math.lcm(denominator, _denominator(v, *DENOMINATORS[source.sums]))
+            if denominator * max(1.0, abs(v)) > CODE_MAX:
                 return None
     exact = [t.leaves for t in source.trees]
-    leaves = [np.rint(v * parts).astype(np.int64) for v in exact]
+    leaves = [np.rint(v * denominator).astype(np.int64) for v in exact]
     if any(int(np.abs(v).max()) > CODE_MAX for v in leaves):
         return None
-    made = _trees(source, shapes, leaves, [round(b * parts) + source.ties_up for b in source.base])
-    off = _off(source, exact, leaves, parts)
-    return Summed((made,), float(parts), off, "exact") if made is not None and off.max() < 0.25 else None
+    ensemble = _trees(source, shapes, leaves, [round(b * denominator) + source.ties_up for b in source.base])
+    off = _off(source, exact, leaves, denominator)
+    return Summed((ensemble,), float(denominator), off, "exact") if ensemble is not None and off.max() < 0.25 else None
 
 
-def _parts(v: float, most: int, slack: float) -> int:
-    """Into how many parts a whole is divided to have v of them, give or take rounding; more than fit where none do."""
-    near = Fraction(v).limit_denominator(most)
+def _denominator(v: float, largest: int, slack: float) -> int:
+    """Denominator of the fraction that v is, up to rounding; above CODE_MAX if there is none up to ``largest``."""
+    near = Fraction(v).limit_denominator(largest)
     return near.denominator if abs(float(near) - v) <= slack * max(1.0, abs(v)) else CODE_MAX + 1
 
 
 def sum_in_16(source: Source, shapes: Sequence[Shape]) -> Summed:
-    """One integer of 16 bits per leaf."""
+    """Leaves as one 16-bit integer each, with the largest scale whose sums fit 32 bits."""
     centred, centres = _centred(source)
-    most = max((float(np.abs(v).max()) for v in centred), default=0.0)
+    largest = max((float(np.abs(v).max()) for v in centred), default=0.0)
     reach = _reach(source, centred, centres)
-    scale = min(CODE_MAX / most if most else math.inf, (I32 - 2 - len(centred)) / reach if reach else math.inf, 2.0**60)
+    scale = min(
+        CODE_MAX / largest if largest else math.inf, (I32 - 2 - len(centred)) / reach if reach else math.inf, 2.0**60
+    )
     scale = _divisible(source, scale, MANY["16"])
     leaves = [np.rint(v * scale).astype(np.int64) for v in centred]
     base = [round(c * scale) for c in centres]
-    made = _trees(source, shapes, leaves, [b + source.ties_up for b in base])
-    assert made is not None
+    ensemble = _trees(source, shapes, leaves, [b + source.ties_up for b in base])
+    assert ensemble is not None
     off = _off(source, centred, leaves, scale) + np.abs(np.array(base) - np.array(centres) * scale)
-    return Summed((made,), scale, off, "16")
+    return Summed((ensemble,), scale, off, "16")
 
 
 def sum_in_31(source: Source, shapes: Sequence[Shape]) -> Summed:
-    """Two integers of 16 bits per leaf and output."""
+    """Leaves as two 16-bit integers each, in two trees per output that a stack adds."""
     centred, centres = _centred(source)
-    most = max((float(np.abs(v).max()) for v in centred), default=0.0)
+    largest = max((float(np.abs(v).max()) for v in centred), default=0.0)
     reach = _reach(source, centred, centres)
-    scale = min(HIGH * (CODE_MAX - 1) / most if most else math.inf, SAFE / 4 / reach if reach else math.inf, 2.0**60)
+    scale = min(
+        HIGH * (CODE_MAX - 1) / largest if largest else math.inf, SAFE / 4 / reach if reach else math.inf, 2.0**60
+    )
     scale = _divisible(source, scale, MANY["31"])
     base = [round(c * scale) for c in centres]
     trees: list[Tree] = []
     rows: list[tuple[int, int]] = []  # output and weight of each tree
-    wholes = [np.rint(v * scale).astype(np.int64) for v in centred]
-    for tree, shape, whole in zip(source.trees, shapes, wholes, strict=True):
-        high = (whole + HIGH // 2) // HIGH
-        for j in range(whole.shape[1]):
-            for half, weight in ((high[:, j], HIGH), ((whole - high * HIGH)[:, j], 1)):
+    integers = [np.rint(v * scale).astype(np.int64) for v in centred]
+    for tree, shape, leaf_integers in zip(source.trees, shapes, integers, strict=True):
+        high = (leaf_integers + HIGH // 2) // HIGH
+        for j in range(leaf_integers.shape[1]):
+            for half, weight in ((high[:, j], HIGH), ((leaf_integers - high * HIGH)[:, j], 1)):
                 trees.append(_tree(shape, half[:, None], 0))
                 rows.append((tree.output + j, weight))
     weights = tuple(tuple(w if o == k else 0 for o, w in rows) for k in range(len(base)))
     columns = tuple(range(_n_columns(shapes)))
     stack = Stack(0, tuple(range(len(trees))), weights, tuple(b + source.ties_up for b in base))
-    off = _off(source, centred, wholes, scale) + np.abs(np.array(base) - np.array(centres) * scale)
+    off = _off(source, centred, integers, scale) + np.abs(np.array(base) - np.array(centres) * scale)
     return Summed((Trees(columns, (0,), tuple(trees)), stack), scale, off, "31")
 
 
@@ -110,12 +120,12 @@ def sum_in_31(source: Source, shapes: Sequence[Shape]) -> Summed:
 
 
 def _divisible(source: Source, scale: float, by: int) -> float:
-    """For shares the next scale below that many numbers divide, so that equal sums of most shares stay equal."""
+    """For shares: the largest multiple of ``by`` up to the scale, so that most equal sums of shares stay equal."""
     return float(by * int(scale / by)) if source.link == MEAN and by <= scale < 2.0**53 else scale
 
 
 def _centred(source: Source) -> tuple[list[NDArray[np.float64]], list[float]]:
-    """Leaves of each tree around 0, and per output the base with what was taken from them; shares stay as they are."""
+    """Leaves of each tree, centred on 0, and the base per output that makes up for it; shares stay as they are."""
     if source.link == MEAN:
         return [tree.leaves for tree in source.trees], list(source.base)
     centres = [[b] for b in source.base]
@@ -129,7 +139,7 @@ def _centred(source: Source) -> tuple[list[NDArray[np.float64]], list[float]]:
 
 
 def _reach(source: Source, centred: Sequence[NDArray[np.float64]], centres: Sequence[float]) -> float:
-    """The largest score that any output can have."""
+    """Bound on the magnitude of any output's score."""
     top = np.abs(np.array(centres))
     for tree, v in zip(source.trees, centred, strict=True):
         top[tree.output : tree.output + v.shape[1]] += np.abs(v).max(axis=0)
@@ -137,26 +147,26 @@ def _reach(source: Source, centred: Sequence[NDArray[np.float64]], centres: Sequ
 
 
 def _off(
-    source: Source, exact: Sequence[NDArray[np.float64]], made: Sequence[NDArray[np.int64]], scale: float
+    source: Source, exact: Sequence[NDArray[np.float64]], rounded: Sequence[NDArray[np.int64]], scale: float
 ) -> NDArray[np.float64]:
-    """Steps that rounding each tree's worst leaf adds up to, per output."""
+    """Bound on the rounding error per output, in steps: the sum of each tree's largest error."""
     off = np.zeros(len(source.base))
-    for tree, v, whole in zip(source.trees, exact, made, strict=True):
-        off[tree.output : tree.output + v.shape[1]] += np.abs(whole - v * scale).max(axis=0)
+    for tree, v, integers in zip(source.trees, exact, rounded, strict=True):
+        off[tree.output : tree.output + v.shape[1]] += np.abs(integers - v * scale).max(axis=0)
     return off
 
 
 def _trees(
     source: Source, shapes: Sequence[Shape], leaves: Sequence[NDArray[np.int64]], base: Sequence[int]
 ) -> Trees | None:
-    """The ensemble; None where its sums could leave 32 bits."""
+    """The ensemble; None if its sums could exceed 32 bits."""
     top = np.abs(np.array(base, dtype=np.int64))
     for tree, v in zip(source.trees, leaves, strict=True):
         top[tree.output : tree.output + v.shape[1]] += np.abs(v).max(axis=0)
     if int(top.max()) > I32:
         return None
-    made = tuple(_tree(s, v, t.output) for t, s, v in zip(source.trees, shapes, leaves, strict=True))
-    return Trees(tuple(range(_n_columns(shapes))), tuple(int(b) for b in base), made)
+    trees = tuple(_tree(s, v, t.output) for t, s, v in zip(source.trees, shapes, leaves, strict=True))
+    return Trees(tuple(range(_n_columns(shapes))), tuple(int(b) for b in base), trees)
 
 
 def _tree(shape: Shape, leaves: NDArray[np.int64], output: int) -> Tree:

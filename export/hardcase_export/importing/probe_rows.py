@@ -1,4 +1,4 @@
-"""Rows to try a model on: at its thresholds, a hair beside them, between them and missing. Always the same ones."""
+"""Rows to compare a model on: at thresholds, one ulp either side, between them, and missing; always the same."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hardcase_edge.program.readings import I32_MAX, I32_MIN
 
 __all__ = ["as_held", "probe_rows"]
 
-MOST = 1e300  # beyond which numbers between thresholds are not looked for
-MISSING_ROWS, MISSING_CELLS = 0.1, 0.2  # shares, where a reading may be missing
+LARGEST = 1e300  # of the numbers drawn between thresholds
+MISSING_ROWS, MISSING_CELLS = 0.1, 0.2  # shares, of rows and of their cells, where a reading may be missing
 
 
 def probe_rows(
@@ -23,18 +23,18 @@ def probe_rows(
     n: int,
     seed: int,
     *,
-    known: NDArray[np.float64] | None = None,
+    user_rows: NDArray[np.float64] | None = None,
     reach: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Rows (n, n_features) that their types hold exactly, NaN for missing.
+    """Rows (n, n_features) of numbers that their types hold exactly, NaN = missing.
 
     A third of all cells lies on a threshold or at the next number of its type on either side.
 
     Parameters
     ----------
-    columns : with Rank rules
-    known : (m, n_features) rows of the user's own: then the first rows are these, and others vary them
-    reach : (n_features, 2) where numbers lie; else what the thresholds span
+    columns : columns with Rank rules, whose thresholds are probed
+    user_rows : (m, n_features) the user's own rows; the first rows are these, and the others vary them
+    reach : (n_features, 2) range of each feature; None for the span of its thresholds
     """
     random = np.random.default_rng(seed)
     cuts = {c.feature: np.array(c.rule.thresholds, dtype=np.float64) for c in columns if isinstance(c.rule, Rank)}
@@ -42,32 +42,34 @@ def probe_rows(
     for f in range(len(dtypes)):
         low, high = (0.0, 1.0) if reach is None else reach[f]
         if f in cuts and reach is None:
-            low, high = np.clip(cuts[f][[0, -1]], -MOST / 4, MOST / 4)
+            low, high = np.clip(cuts[f][[0, -1]], -LARGEST / 4, LARGEST / 4)
             margin = max(high / 4 - low / 4, abs(high) / 1000, 1e-6)
-            low, high = max(low - margin, -MOST), min(high + margin, MOST)
+            low, high = max(low - margin, -LARGEST), min(high + margin, LARGEST)
         X[:, f] = low + (high - low) * random.random(n)
-    if known is not None and len(known):
-        picked = known[random.integers(0, len(known), n)]
-        first = min(n // 3, len(known))
-        picked[:first] = known[:first]
-        theirs = random.random(X.shape) < 0.7
-        theirs[:first] = True
-        X = np.where(theirs, picked, X)
+    if user_rows is not None and len(user_rows):
+        picked = user_rows[random.integers(0, len(user_rows), n)]
+        first = min(n // 3, len(user_rows))
+        picked[:first] = user_rows[:first]
+        from_user = random.random(X.shape) < 0.7
+        from_user[:first] = True
+        X = np.where(from_user, picked, X)
     else:
         first = 0
     for f, cut in cuts.items():
-        at = np.flatnonzero(random.random(n) < 1 / 3)
-        at = at[at >= first]
-        X[at, f] = _beside(random.choice(cut, len(at)), random.integers(-1, 2, len(at)), dtypes[f])
+        on_threshold = np.flatnonzero(random.random(n) < 1 / 3)
+        on_threshold = on_threshold[on_threshold >= first]
+        X[on_threshold, f] = _neighbours(
+            random.choice(cut, len(on_threshold)), random.integers(-1, 2, len(on_threshold)), dtypes[f]
+        )
     X = np.where(np.isfinite(X) | np.isnan(X), X, 0.0)
-    lost = (random.random(X.shape) < MISSING_CELLS) & (random.random(n) < MISSING_ROWS)[:, None]
-    lost[:first] = False
-    X[lost & np.array(nullable)] = np.nan
+    is_missing = (random.random(X.shape) < MISSING_CELLS) & (random.random(n) < MISSING_ROWS)[:, None]
+    is_missing[:first] = False
+    X[is_missing & np.array(nullable)] = np.nan
     return as_held(X, dtypes, nullable)
 
 
-def _beside(x: NDArray[np.float64], move: NDArray[np.int64], dtype: str) -> NDArray[np.float64]:
-    """The next number below, the number itself, the next above, as ``move`` is -1, 0, 1."""
+def _neighbours(x: NDArray[np.float64], move: NDArray[np.int64], dtype: str) -> NDArray[np.float64]:
+    """The next smaller number of the type, the number itself, or the next larger, for ``move`` -1, 0 or 1."""
     if dtype == "i32":
         return x + move
     kind = np.float32 if dtype == "f32" else np.float64
@@ -76,7 +78,7 @@ def _beside(x: NDArray[np.float64], move: NDArray[np.int64], dtype: str) -> NDAr
 
 
 def as_held(X: NDArray[np.float64], dtypes: Sequence[str], nullable: Sequence[bool]) -> NDArray[np.float64]:
-    """Rows as ``columns.normalise`` would hold them; where a reading may not be missing, a missing one becomes 0."""
+    """Rows as ``program.readings.normalise`` holds them; 0 replaces a missing reading that may not be missing."""
     out = X + 0.0
     for f, dtype in enumerate(dtypes):
         x = out[:, f]

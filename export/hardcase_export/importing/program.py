@@ -1,4 +1,4 @@
-"""From scorers of a source model to a program: buy what it reads, answer; with a gate, answer or forward."""
+"""Programs of imported models: acquire the sensors and answer, or let a gate choose to answer or forward."""
 
 from __future__ import annotations
 

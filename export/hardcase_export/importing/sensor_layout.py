@@ -1,23 +1,25 @@
-"""Which sensors give an imported model's readings, and what they cost: a small TOML, or all from one sensor at no cost.
+"""Sensor layout of an imported model: which sensor gives which reading, and its cost, from a small TOML.
 
-[model]                     # all of it optional
-name = "bearing"            # what the bundle decides
-target = "state"            # what it answers
-features = ["rms", "peak"]  # names in the model's order, where the model has none
-classes = ["calm", "worn"]  # names in the model's order, instead of its own labels
+Without a TOML one sensor gives all readings at no cost.
+
+[model]                     # all keys are optional
+name = "bearing"            # the name of the decision
+target = "state"            # the name of the answer
+features = ["rms", "peak"]  # names in the model's order, if the model has none
+classes = ["calm", "worn"]  # names in the model's order, in place of its own labels
 type = "f32"                # of readings: i32, f32 or f64
 
 [cost]
 unit = "mJ"
-default_sensor = 1          # of a feature that no sensor names: it is a sensor of its own
+default_sensor = 1          # cost of a feature that no sensor names: the feature is then a sensor of its own
 
 [[sensor]]
 name = "accelerometer"
-features = ["rms", "peak"]  # "a*": all that begin so
+features = ["rms", "peak"]  # "a*" names all features that begin with a
 cost = 2.5
 type = "i32"                # of its readings
 
-[range]                     # for linear models: from where to where readings go
+[range]                     # for linear models: lowest and highest reading
 rms = [0, 40]
 """
 
@@ -32,6 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardcase_edge.base.files import read_bounded
 from hardcase_edge.bundle.manifest import MAX_NAME, Label
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro
@@ -44,18 +47,19 @@ __all__ = ["Layout", "make_layout", "read_layout"]
 MAX_BYTES = 1_000_000
 MAX_COST = 1e9
 NUMBER = (int, float)
+KINDS: dict[Any, str] = {dict: "a table", list: "a list", str: "text", NUMBER: "a number"}
 KEYS: dict[str, dict[str, Any]] = {
     "the top level": {"model": dict, "cost": dict, "sensor": list, "range": dict},
     "[model]": {"name": str, "target": str, "features": list, "classes": list, "type": str},
     "[cost]": {"unit": str, "default_sensor": NUMBER},
     "[[sensor]]": {"name": str, "features": list, "cost": NUMBER, "type": str},
 }
-WIDER = {"f32": ("f32", "i32"), "f64": ("f64", "f32", "i32")}  # what a source that compares in this type may be given
+READING_TYPES = {"f32": ("f32", "i32"), "f64": ("f64", "f32", "i32")}  # by the type in which a source compares
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Names and costs of a model's readings, in its order. ``ranges``: (n_features, 2), NaN where not said."""
+    """Names, types and costs of a model's readings, in its order. ``ranges``: (n_features, 2), NaN if not given."""
 
     name: str
     target: str
@@ -69,66 +73,67 @@ class Layout:
 
 
 def read_layout(path: str | Path) -> dict[str, Any]:
-    """The TOML at this path; ``make_layout`` checks it.
+    """The TOML at this path; ``make_layout`` checks its content.
 
     Raises
     ------
     InputError
-        It cannot be read, or is no TOML.
+        The file cannot be read, is too large, or is not TOML.
     """
+    data = read_bounded(path, MAX_BYTES, "sensor layout", remedy="name a TOML file of sensors")
     try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise InputError(f"{path} is larger than {MAX_BYTES} bytes")
         return tomllib.loads(data.decode())
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; name a TOML of sensors") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is not TOML: {error}") from error
+        raise InputError(f"sensor layout {path} is not TOML ({error}); correct it") from error
 
 
-def make_layout(source: Source, said: dict[str, Any] | None = None, names: tuple[str, ...] = ()) -> Layout:
+def make_layout(source: Source, toml: dict[str, Any] | None = None, names: tuple[str, ...] = ()) -> Layout:
     """The layout of a checked source's readings.
 
     Parameters
     ----------
-    said : what ``read_layout`` gave; without it one sensor, "inputs", gives all readings at no cost
-    names : of the features, in the model's order, where neither the source nor ``said`` has them
+    toml : the result of ``read_layout``; None for one sensor, "inputs", that gives all readings at no cost
+    names : names of the features, in the model's order, used if neither the source nor ``toml`` has them
 
     Raises
     ------
     InputError
-        A key is not known, a value is out of range, or a feature is named that the model does not read.
+        A key is unknown, a value is out of range, or a named feature is not among those that the model reads.
     """
-    said = {} if said is None else said
-    _check(said, "the top level")
-    model, cost = (_checked(said.get(key, {}), f"[{key}]") for key in ("model", "cost"))
+    toml = {} if toml is None else toml
+    _check(toml, "the top level")
+    model, cost = (_checked(toml.get(key, {}), f"[{key}]") for key in ("model", "cost"))
     names = _names(source, model.get("features"), names)
     classes = _classes(source, model.get("classes"))
-    entries = [_checked(entry, "[[sensor]]") for entry in said.get("sensor", [])]
+    entries = [_checked(entry, "[[sensor]]") for entry in toml.get("sensor", [])]
     types = [_type(source, model.get("type", source.dtype))] * len(names)
     place = {name: k for k, name in enumerate(names)}
-    found: list[tuple[str, list[int], float]] = []
-    taken: dict[int, str] = {}
+    sensors: list[tuple[str, list[int], float]] = []
+    owner: dict[int, str] = {}
     for entry in entries:
         if "name" not in entry or "cost" not in entry:
-            raise InputError(f"the sensor {entry.get('name', '?')!r} has no {'cost' if 'name' in entry else 'name'}")
-        mine = _features(entry, place)
-        for f in mine:
-            if f in taken:
-                raise InputError(f"the feature {names[f]!r} is given by the sensors {taken[f]!r} and {entry['name']!r}")
-            taken[f] = entry["name"]
+            absent = "cost" if "name" in entry else "name"
+            raise InputError(f"the sensor {entry.get('name', '?')!r} has no {absent}; add it to its [[sensor]]")
+        features = _features(entry, place)
+        for f in features:
+            if f in owner:
+                raise InputError(
+                    f"the feature {names[f]!r} belongs to the sensors {owner[f]!r} and {entry['name']!r}; "
+                    "name it in one of them"
+                )
+            owner[f] = entry["name"]
             types[f] = _type(source, entry["type"]) if "type" in entry else types[f]
-        found.append((entry["name"], mine, _cost(f"the cost of sensor {entry['name']!r}", entry["cost"])))
-    rest = [k for k in range(len(names)) if k not in taken]
+        sensors.append((entry["name"], features, _cost(f"the cost of sensor {entry['name']!r}", entry["cost"])))
+    rest = [k for k in range(len(names)) if k not in owner]
     if rest and not entries and "default_sensor" not in cost:
-        found.append(("inputs", rest, 0.0))
+        sensors.append(("inputs", rest, 0.0))
     else:
         each = _cost("[cost] default_sensor", cost.get("default_sensor", 1.0))
-        found += [(names[k], [k], each) for k in rest]
-    if len({name for name, *_ in found}) != len(found):
-        raise InputError("two sensors have one name; a feature that no sensor names is a sensor of its own")
+        sensors += [(names[k], [k], each) for k in rest]
+    if len({name for name, *_ in sensors}) != len(sensors):
+        raise InputError(
+            "two sensors have the same name; rename one (a feature that no sensor names is a sensor of its own)"
+        )
     return Layout(
         name=model.get("name", source.name),
         target=model.get("target", "target"),
@@ -136,9 +141,9 @@ def make_layout(source: Source, said: dict[str, Any] | None = None, names: tuple
         names=names,
         classes=classes,
         features=tuple(Feature(t, source.is_nullable) for t in types),
-        sensor_names=tuple(name for name, *_ in found),
-        sensors=tuple(Sensor(tuple(mine), (to_micro(price),)) for _, mine, price in found),
-        ranges=_ranges(said.get("range", {}), place),
+        sensor_names=tuple(name for name, *_ in sensors),
+        sensors=tuple(Sensor(tuple(features), (to_micro(price),)) for _, features, price in sensors),
+        ranges=_ranges(toml.get("range", {}), place),
     )
 
 
@@ -152,76 +157,88 @@ def _checked(section: Any, where: str) -> dict[str, Any]:
 
 def _check(section: Any, where: str) -> None:
     if not isinstance(section, dict):
-        raise InputError(f"{where} is not a table")
+        raise InputError(f"{where} is not a table; write it as one")
     for key, value in section.items():
-        known = KEYS[where]
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        kinds = KEYS[where]
+        if key not in kinds:
+            similar = difflib.get_close_matches(key, kinds, n=1, cutoff=0.5)
+            hint = f"did you mean {similar[0]!r}?" if similar else f"use one of {', '.join(kinds)}"
             raise InputError(f"{where} has the unknown key {key!r}; {hint}")
-        if not isinstance(value, known[key]) or isinstance(value, bool):
-            raise InputError(f"{where} {key} is {str(value)[:80]!r}, which is of the wrong kind")
+        if not isinstance(value, kinds[key]) or isinstance(value, bool):
+            raise InputError(f"{where} {key} is {str(value)[:80]!r}; give {KINDS[kinds[key]]}")
         if isinstance(value, str) and not 1 <= len(value) <= MAX_NAME:
-            raise InputError(f"{where} {key} has {len(value)} characters, 1 to {MAX_NAME} are expected")
+            raise InputError(f"{where} {key} has {len(value)} characters; give it 1 to {MAX_NAME}")
 
 
-def _names(source: Source, said: list[Any] | None, names: tuple[str, ...]) -> tuple[str, ...]:
+def _names(source: Source, toml_names: list[Any] | None, names: tuple[str, ...]) -> tuple[str, ...]:
     n = len(source.features)
-    own = source.features if all(source.features) else ()
-    found = tuple(map(str, said)) if said is not None else own or names or tuple(f"x{k}" for k in range(n))
-    if len(found) != n or len(set(found)) != n or not all(0 < len(name) <= MAX_NAME for name in found):
-        raise InputError(f"{len(set(found))} different names of features are given, the model reads {n}")
-    return found
+    source_names = source.features if all(source.features) else ()
+    chosen = (
+        tuple(map(str, toml_names))
+        if toml_names is not None
+        else source_names or names or tuple(f"x{k}" for k in range(n))
+    )
+    if len(chosen) != n or len(set(chosen)) != n or not all(0 < len(name) <= MAX_NAME for name in chosen):
+        raise InputError(
+            f"{len(set(chosen))} different names of features are given, but the model reads {n} features; name each"
+        )
+    return chosen
 
 
-def _classes(source: Source, said: list[Any] | None) -> tuple[Label, ...]:
-    if said is None:
+def _classes(source: Source, toml_classes: list[Any] | None) -> tuple[Label, ...]:
+    if toml_classes is None:
         return source.classes
-    if len(said) != len(source.classes) or len(set(map(str, said))) != len(said):
-        raise InputError(f"[model] classes has {len(said)} names, the model has {len(source.classes)} classes")
-    if not all(type(c) in (str, int, float) for c in said):
-        raise InputError("[model] classes holds something else than text and numbers")
-    return tuple(said)
+    if len(toml_classes) != len(source.classes) or len(set(map(str, toml_classes))) != len(toml_classes):
+        raise InputError(
+            f"[model] classes has {len(toml_classes)} names, but the model has {len(source.classes)} classes; "
+            "give each a name of its own"
+        )
+    if not all(type(c) in (str, int, float) for c in toml_classes):
+        raise InputError("[model] classes holds something that is neither text nor a number; replace it")
+    return tuple(toml_classes)
 
 
 def _type(source: Source, dtype: str) -> str:
-    if dtype not in WIDER[source.dtype]:
+    if dtype not in READING_TYPES[source.dtype]:
         raise InputError(
-            f"readings of type {dtype!r} are asked for, the model compares in {source.dtype}; "
-            f"{', '.join(WIDER[source.dtype])} can be given"
+            f"readings of type {dtype!r} are asked for, but the model compares in {source.dtype}; give one of "
+            f"{', '.join(READING_TYPES[source.dtype])}"
         )
     return dtype
 
 
 def _features(entry: dict[str, Any], place: dict[str, int]) -> list[int]:
-    out: list[int] = []
+    places: list[int] = []
     for name in entry.get("features", [entry["name"]]):
-        some = [k for n, k in place.items() if n.startswith(str(name)[:-1])] if str(name)[-1:] == "*" else []
+        matches = [k for n, k in place.items() if n.startswith(str(name)[:-1])] if str(name)[-1:] == "*" else []
         if str(name) in place:
-            some = [place[str(name)]]
-        if not some:
-            near = difflib.get_close_matches(str(name), place, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise InputError(f"sensor {entry['name']!r} names {str(name)[:80]!r}, which the model does not read{hint}")
-        out += [k for k in some if k not in out]
-    if not out:
-        raise InputError(f"the sensor {entry['name']!r} gives no feature")
-    return out
+            matches = [place[str(name)]]
+        if not matches:
+            similar = difflib.get_close_matches(str(name), place, n=1)
+            hint = f"; did you mean {similar[0]!r}?" if similar else ""
+            raise InputError(
+                f"sensor {entry['name']!r} names {str(name)[:80]!r}, which is not a feature of the model{hint}"
+            )
+        places += [k for k in matches if k not in places]
+    if not places:
+        raise InputError(f"the sensor {entry['name']!r} has no feature; name at least one")
+    return places
 
 
 def _cost(what: str, value: float) -> float:
     if not 0 <= value <= MAX_COST:
-        raise InputError(f"{what} is {str(value)[:40]}, a cost from 0 to {MAX_COST:g} is expected")
+        raise InputError(f"{what} is {str(value)[:40]}; give a cost from 0 to {MAX_COST:g}")
     return float(value)
 
 
-def _ranges(said: dict[str, Any], place: dict[str, int]) -> NDArray[np.float64]:
-    out = np.full((len(place), 2), np.nan)
-    for name, ends in said.items():
+def _ranges(section: dict[str, Any], place: dict[str, int]) -> NDArray[np.float64]:
+    """Lowest and highest reading per feature, (n_features, 2); NaN for features that the section does not name."""
+    ranges = np.full((len(place), 2), np.nan)
+    for name, ends in section.items():
         if name not in place:
-            raise InputError(f"[range] names {name[:80]!r}, which the model does not read")
+            raise InputError(f"[range] names {name[:80]!r}, which is not a feature of the model; correct or remove it")
         is_pair = isinstance(ends, list) and len(ends) == 2 and all(type(e) in NUMBER for e in ends)
         if not is_pair or not ends[0] <= ends[1]:
-            raise InputError(f"[range] {name} is {str(ends)[:80]}, [lowest, highest] is expected")
-        out[place[name]] = ends
-    return out
+            raise InputError(f"[range] {name} is {str(ends)[:80]}; write it as [lowest, highest]")
+        ranges[place[name]] = ends
+    return ranges

@@ -1,1 +1,1 @@
-"""Floats to integers, and the proof on rows that decisions stay the same."""
+"""Quantisation: a draft's floats become integers, and parity on rows shows that its decisions stay the same."""

@@ -1,8 +1,9 @@
-"""Move integer thresholds by the few steps that rounding cost them.
+"""Calibration of integer thresholds: each moves by the few steps that rounding of the scores cost it.
 
-A threshold that training put on a score which occurs, or close beside one, may land on the wrong side of that score's
-rounded value. On unlabelled rows both scores can be seen, and the threshold that parts the integers as the draft
-parts its floats can be taken. Where several part them equally well, the one nearest to plain rounding is kept.
+Training may put a threshold on a score that occurs, or very near to one; that score's rounded value may then lie on the
+wrong side. On unlabelled rows both the float and the integer score can be computed, so ``align`` takes the integer
+threshold that divides the rows as the draft's threshold does. If several thresholds do equally well, it takes the one
+nearest to plain rounding.
 """
 
 from __future__ import annotations
@@ -39,19 +40,21 @@ EXACT = 2.0**52  # sums of floats below this are sums of integers
 
 
 def align(draft: Program, program: Program, X: NDArray[np.float64]) -> Program:
-    """The program with its ``threshold`` and ``margin`` branches set as the draft decides on rows X.
+    """The program with the thresholds of its ``threshold`` and ``margin`` branches moved to decide rows X as the draft.
 
     Parameters
     ----------
     draft, program : Program
         Before and after ``quantise``.
     X : (n, n_features) float64, NaN = missing
-        No label is seen.
+        Unlabelled rows.
     """
     codes = codes_of(program, readings_of(program, X))
     table = _table(codes)
     before, after = Machine(draft), Machine(program)
-    pairs: dict[tuple[Slice, str], tuple[NDArray[Any], NDArray[Any]]] = {}  # many branches may compare the same scores
+    pairs: dict[
+        tuple[Slice, str], tuple[NDArray[Any], NDArray[Any]]
+    ] = {}  # computed once, as many branches may compare the same scores
     nodes: list[Node] = []
     for old, node in zip(draft.nodes, program.nodes, strict=True):
         if _can_move(node, program):
@@ -86,11 +89,11 @@ def _table(codes: Sequence[list[int]]) -> NDArray[np.float64]:
 
 def _align(old: Branch, node: Branch, floats: NDArray[Any], integers: NDArray[Any]) -> Node:
     is_margin = node.rule == MARGIN
-    wanted = floats >= float(old.threshold) if is_margin else floats > float(old.threshold)
+    is_above = floats >= float(old.threshold) if is_margin else floats > float(old.threshold)
     steps = integers - node.threshold
     best, best_wrong = 0, len(integers) + 1
-    for move in sorted(range(-REACH, REACH + 1), key=abs):  # nearest first
-        wrong = int(np.sum((steps >= move if is_margin else steps > move) != wanted))
+    for move in sorted(range(-REACH, REACH + 1), key=abs):  # the smallest moves first
+        wrong = int(np.sum((steps >= move if is_margin else steps > move) != is_above))
         if wrong < best_wrong:
             best, best_wrong = move, wrong
         if wrong == 0:
@@ -99,7 +102,7 @@ def _align(old: Branch, node: Branch, floats: NDArray[Any], integers: NDArray[An
 
 
 def _values(machine: Machine, node: Branch, codes: Sequence[list[int]], table: NDArray[np.float64]) -> NDArray[Any]:
-    """What the branch compares, per row on which its scorer may run."""
+    """The value that the branch compares with its threshold, for each row on which its scorer can run."""
     part = node.scores
     scorer = machine.program.scorers[part.scorer]
     here = np.ones(len(codes), dtype=bool)

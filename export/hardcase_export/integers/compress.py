@@ -1,4 +1,4 @@
-"""Polynomials of products made small: each part with as few weights, of 8 or 16 bits, as agreement allows.
+"""Compression of polynomials: as few weights, of 8 or 16 bits, as the required agreement allows.
 
 Every part is made in several sizes. What a size changes is counted on rows that it was not fitted on, where the part is
 asked at all; then the sizes are picked that are smallest together for no more changed decisions than may be. The result

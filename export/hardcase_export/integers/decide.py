@@ -1,4 +1,4 @@
-"""Run programs, drafts too, over rows with the device's own machine, session and meter."""
+"""Decisions of a program, draft or quantised, on many rows, with the device's own machine, session and meter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Reply = tuple[int, int]  # class index, confidence in basis points
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a program does on labelled rows. ``cost``: mean, in the user's unit; rates are shares of 1."""
+    """Figures of a program on ``n`` labelled rows; ``cost`` is a mean in the user's unit, rates are from 0 to 1."""
 
     quality: float
     cost: float
@@ -36,22 +36,22 @@ class Figures:
 
 
 def readings_of(program: Program, X: NDArray[np.float64]) -> list[list[Reading]]:
-    """Rows (n, n_features) with NaN for missing, as readings that their declared types hold.
+    """Rows (n, n_features) with NaN = missing, as readings that the features' declared types hold.
 
     Raises
     ------
     InputError
         The rows do not have the program's number of features.
     """
-    wanted = len(program.features)
-    if X.ndim != 2 or X.shape[1] != wanted:
-        raise InputError(f"the rows have the shape {X.shape}, the program reads {wanted} features per row")
+    n_features = len(program.features)
+    if X.ndim != 2 or X.shape[1] != n_features:
+        raise InputError(f"the rows have the shape {X.shape}; give rows of the program's {n_features} features")
     dtypes = [f.dtype for f in program.features]
     return [normalise(row, dtypes) for row in X.tolist()]
 
 
 def codes_of(program: Program, rows: Sequence[Sequence[Reading]]) -> list[list[int]]:
-    """Every column's two codes per row, as a session holds them once all is bought."""
+    """Every column's two codes per row, as a session holds them once it has acquired all sensors."""
     coders = [(c.feature, make_coder(c)) for c in program.columns]
     out = []
     for row in rows:
@@ -80,18 +80,18 @@ def decisions(
     program : Program
         A draft or a quantised one.
     X : (n, n_features) float64, NaN = missing
-    hpc : (n,) class index the HPC would reply with, or None where the cloud never answers
-    confidence : (n,) basis points said with it; 0 if not given
+    hpc : (n,) class index that the HPC replies with; None if the cloud never answers
+    confidence : (n,) confidence of that reply in basis points; 0 if None
     budget : micro-units per decision, or None
     dead : sensors known not to work
-    progress : called with the number of rows done, every hundred rows
+    progress : called after every hundred rows with the number of rows decided
     """
     machine = open_machine(program)
     rows = readings_of(program, X)
     replies: list[Reply | None] = [None] * len(rows)
     if hpc is not None:
-        said = np.zeros(len(rows), np.int64) if confidence is None else np.asarray(confidence)
-        replies = list(zip(np.asarray(hpc).tolist(), said.tolist(), strict=True))
+        basis_points = np.zeros(len(rows), np.int64) if confidence is None else np.asarray(confidence)
+        replies = list(zip(np.asarray(hpc).tolist(), basis_points.tolist(), strict=True))
     out = []
     for k, (row, reply) in enumerate(zip(rows, replies, strict=True)):
         out.append(decide(machine, row, reply, budget=budget, dead=dead))
@@ -100,7 +100,7 @@ def decisions(
     return out
 
 
-def figures(made: Sequence[Decision], y: Sequence[int] | NDArray[np.int64]) -> Figures:
+def figures(outcomes: Sequence[Decision], y: Sequence[int] | NDArray[np.int64]) -> Figures:
     """Accuracy against class indices ``y`` (n,), mean metered cost and the share answered by the cloud.
 
     Raises
@@ -108,10 +108,10 @@ def figures(made: Sequence[Decision], y: Sequence[int] | NDArray[np.int64]) -> F
     InputError
         There are no rows.
     """
-    n = len(made)
+    n = len(outcomes)
     if n == 0:
         raise InputError("there are no rows to measure on; give at least one")
     truth = np.asarray(y).tolist()
-    right = sum(d.result == t for d, t in zip(made, truth, strict=True))
-    forwarded = sum(d.route == CLOUD for d in made)
-    return Figures(right / n, to_unit(sum(d.cost for d in made) / n), forwarded / n, n)
+    right = sum(d.result == t for d, t in zip(outcomes, truth, strict=True))
+    forwarded = sum(d.route == CLOUD for d in outcomes)
+    return Figures(right / n, to_unit(sum(d.cost for d in outcomes) / n), forwarded / n, n)

@@ -1,4 +1,4 @@
-"""Parity: what quantising changed, row by row and in the figures."""
+"""Parity of a draft and its quantised program: rows that they decide alike, and the figures of both."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["Parity", "parity"]
 
 @dataclass(frozen=True, slots=True)
 class Parity:
-    """Shares of rows that came out the same, and the figures before (draft) and after (program).
+    """Shares of rows that are decided alike, and figures before (draft) and after (program).
 
-    ``agreement``: same result, route, cost, sensors and trace. ``labels``: same result.
+    ``agreement``: share with the same result, route, cost, sensors and trace. ``labels``: share with the same result.
     """
 
     agreement: float
@@ -47,7 +47,7 @@ def parity(
     hpc: NDArray[np.int64] | None,
     confidence: NDArray[np.int64] | None = None,
 ) -> Parity:
-    """Decide every row with both; arguments as for ``rows.decisions`` and ``rows.figures``.
+    """Decide every row with both; arguments as for ``decide.decisions`` and ``decide.figures``.
 
     Raises
     ------
@@ -57,10 +57,10 @@ def parity(
     before = decisions(draft, X, hpc, confidence)
     after = decisions(program, X, hpc, confidence)
     figures_before, figures_after = figures(before, y), figures(after, y)
-    return Parity(_share(before, after, _whole), _share(before, after, _label), figures_before, figures_after)
+    return Parity(_share(before, after, _everything), _share(before, after, _label), figures_before, figures_after)
 
 
-def _whole(d: Decision) -> object:
+def _everything(d: Decision) -> object:
     return d.result, d.route, d.cost, d.sensors, d.trace
 
 

@@ -1,6 +1,6 @@
-"""One point of a front as integers: its draft read and checked, quantised, aligned, and compared with itself.
+"""One point of a front in integers: its draft read and checked, quantised, calibrated, and compared with the result.
 
-No label is looked at here but to say what the figures are.
+Labels are used here only to compute figures, never to choose.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from .parity import Parity, parity
 from .quantise import Quantised, quantise
 from .uses import split
 
-__all__ = ["Made", "make_integers", "read_draft", "to_integers"]
+__all__ = ["IntegerPoint", "make_integers", "read_draft", "to_integers"]
 
-MAX_ROWS = 8_000  # that sizes are chosen on
-PARTS = (0.5, 0.35, 0.25, 0.12, 0.06, 0.0)  # of the decisions that may change, how many sizes are chosen for
-SAFE_PART = 0.6  # of them may change on rows that made no choice
+MAX_ROWS = 8_000  # on which the sizes of polynomials are chosen
+SHARES = (0.5, 0.35, 0.25, 0.12, 0.06, 0.0)  # of the decisions that may change, tried as the target of compression
+SAFE_SHARE = 0.6  # of the decisions that may change, tolerated on rows that were not used to choose
 
 
 @dataclass(frozen=True)
-class Made:
-    """A point's draft, its manifest, and the integers made of it; they were aligned on ``valid`` rows."""
+class IntegerPoint:
+    """A point's draft and manifest, and its quantised program, whose thresholds were aligned on ``valid`` rows."""
 
     draft: Program
     manifest: Manifest
@@ -46,30 +46,35 @@ class Made:
     on_test: Parity
 
 
-def make_integers(build: Path, point: Point, min_agreement: float, legacy: str) -> Made:
-    """The point's program as it will be exported; always the same for the same build. ``legacy``: as ``Front`` has it.
+def make_integers(build: Path, point: Point, min_agreement: float, legacy: str) -> IntegerPoint:
+    """The point quantised as it will be exported; the same build always gives the same program.
+
+    Parameters
+    ----------
+    min_agreement : share of the validation rows, and of the test rows, that the program must decide as its draft
+    legacy : as in ``drafts.front.Front``
 
     Raises
     ------
     InputError
         The draft or the rows cannot be used.
     BundleError
-        The program decides as its draft on less than ``min_agreement`` of valid or of test rows, or cannot be proved.
+        The program agrees with its draft on fewer rows, or the verifier cannot prove it safe.
     """
     draft, manifest = read_draft(build, point, legacy)
     valid, test = (read_rows(build / f"{name}.npz", manifest) for name in ("valid", "test"))
-    made, on_valid = to_integers(draft, valid, min_agreement)
-    measured = {"valid": on_valid, "test": _compare(draft, made.program, test)}
+    quantised, on_valid = to_integers(draft, valid, min_agreement)
+    measured = {"valid": on_valid, "test": _compare(draft, quantised.program, test)}
     _check_agreement(measured, min_agreement)
-    return Made(draft, manifest, made, valid, test, on_valid, measured["test"])
+    return IntegerPoint(draft, manifest, quantised, valid, test, on_valid, measured["test"])
 
 
 # ---------------------------------------------------------------- reading
 
 
 def read_draft(build: Path, point: Point, legacy: str) -> tuple[Program, Manifest]:
-    """The point's program of floats, and its manifest with the HPC of the build named in it."""
-    assert point.program is not None  # pick
+    """The point's draft, and its manifest, which names the HPC of the build."""
+    assert point.program is not None  # ``pick`` never returns f0 itself
     path = build / point.program
     if not path.resolve().is_relative_to(build.resolve()):
         raise InputError(f"draft {point.program} lies outside {build}; train again")
@@ -78,16 +83,16 @@ def read_draft(build: Path, point: Point, legacy: str) -> tuple[Program, Manifes
     return draft.program, Manifest.from_json(named, draft.program)
 
 
-def _name_hpc(said: object, build: Path, program: Program, legacy: str) -> str:
-    """What f0 is known by: SHA-256 of hpc.onnx or of a declaration; empty for a program that never forwards."""
+def _name_hpc(named: object, build: Path, program: Program, legacy: str) -> str:
+    """SHA-256 that identifies f0, of hpc.onnx or of a declaration; empty for a program that never forwards."""
     if not any(isinstance(node, Forward) for node in program.nodes):
         return ""
     path = build / "hpc.onnx"
-    found = legacy or _sha256_of(path)
-    if said not in ("", found):
+    sha256 = legacy or _sha256_of(path)
+    if named not in ("", sha256):
         what = f"f0 in {build / 'front.json'}" if legacy else path
         raise InputError(f"{what} is not the HPC that the draft was trained with; train again")
-    return found
+    return sha256
 
 
 def _sha256_of(path: Path) -> str:
@@ -102,32 +107,34 @@ def _sha256_of(path: Path) -> str:
 
 
 def to_integers(draft: Program, rows: Rows, min_agreement: float) -> tuple[Quantised, Parity]:
-    """The quantised program, aligned on these rows; 8-bit weights become 16 where agreement asks for it.
+    """The quantised program, its thresholds aligned on these rows, and its parity with the draft there.
 
-    Polynomials of products are made as small as agreement allows, and are left whole where nothing can be gained.
+    Polynomials of products are compressed as far as ``min_agreement`` allows. If they cannot be compressed, 8-bit
+    weights become 16-bit weights if the agreement needs it.
     """
-    small = _small(draft, rows, min_agreement)
-    if small is not None:
-        return small
-    made, found = _attempt(draft, rows, None)
-    if found.agreement < min_agreement and any(isinstance(s, Polynomial) and s.weight_bits == 8 for s in draft.scorers):
-        made, found = _attempt(draft, rows, 16)
-    return made, found
+    compressed = _compressed(draft, rows, min_agreement)
+    if compressed is not None:
+        return compressed
+    quantised, comparison = _attempt(draft, rows, None)
+    has_8_bits = any(isinstance(s, Polynomial) and s.weight_bits == 8 for s in draft.scorers)
+    if comparison.agreement < min_agreement and has_8_bits:
+        quantised, comparison = _attempt(draft, rows, 16)
+    return quantised, comparison
 
 
 def _attempt(draft: Program, rows: Rows, weight_bits: int | None) -> tuple[Quantised, Parity]:
-    made = _aligned(draft, quantise(draft, weight_bits=weight_bits), rows)
-    return made, _compare(draft, made.program, rows)
+    quantised = _aligned(draft, quantise(draft, weight_bits=weight_bits), rows)
+    return quantised, _compare(draft, quantised.program, rows)
 
 
-def _aligned(draft: Program, made: Quantised, rows: Rows) -> Quantised:
-    return replace(made, program=align(draft, made.program, rows.X))
+def _aligned(draft: Program, quantised: Quantised, rows: Rows) -> Quantised:
+    return replace(quantised, program=align(draft, quantised.program, rows.X))
 
 
-def _small(draft: Program, rows: Rows, min_agreement: float) -> tuple[Quantised, Parity] | None:
-    """The smallest program that stays well within the difference allowed on rows that made no choice."""
+def _compressed(draft: Program, rows: Rows, min_agreement: float) -> tuple[Quantised, Parity] | None:
+    """The smallest program that changes clearly fewer decisions than allowed on rows not used to choose its sizes."""
     order = np.random.default_rng(0).permutation(len(rows.y))[:MAX_ROWS]
-    seen, unseen = (_some(rows, part) for part in np.split(order, [3 * len(order) // 4]))
+    seen, unseen = (_some(rows, numbers) for numbers in np.split(order, [3 * len(order) // 4]))
     parted = split(draft)
     if not any(isinstance(s, Polynomial) and s.terms and len(s.terms[0]) > 1 for s in parted.scorers) or not len(
         unseen.y
@@ -135,13 +142,13 @@ def _small(draft: Program, rows: Rows, min_agreement: float) -> tuple[Quantised,
         return None
     traces = [d.trace for d in decisions(draft, seen.X, seen.hpc, seen.confidence)]
     sizes = sizes_of(parted, code_table(draft, seen.X), traces)
-    share = 1 - min_agreement
-    for part in PARTS:
-        made = _aligned(draft, quantise(shrink(parted, sizes, part * share * len(traces))), seen)
-        found = _compare(draft, made.program, unseen)
-        if 1 - found.agreement <= SAFE_PART * share and 1 - found.labels <= SAFE_PART * share / 2:
-            whole = _compare(draft, made.program, rows)
-            return (made, whole) if whole.agreement >= min_agreement else None
+    allowed = 1 - min_agreement
+    for share in SHARES:
+        quantised = _aligned(draft, quantise(shrink(parted, sizes, share * allowed * len(traces))), seen)
+        on_unseen = _compare(draft, quantised.program, unseen)
+        if 1 - on_unseen.agreement <= SAFE_SHARE * allowed and 1 - on_unseen.labels <= SAFE_SHARE * allowed / 2:
+            on_all = _compare(draft, quantised.program, rows)
+            return (quantised, on_all) if on_all.agreement >= min_agreement else None
     return None
 
 
@@ -152,13 +159,13 @@ def _some(rows: Rows, numbers: NDArray[np.int64]) -> Rows:
 
 
 def _check_agreement(measured: dict[str, Parity], min_agreement: float) -> None:
-    """Refuse a program that is not its draft. Test rows count too: on validation rows it was aligned."""
-    for name, found in measured.items():
-        if found.agreement < min_agreement:
+    """Refuse a program that differs from its draft. Test rows count too, as it was aligned on validation rows."""
+    for name, comparison in measured.items():
+        if comparison.agreement < min_agreement:
             raise BundleError(
-                f"the quantised program decides as its draft on {found.agreement:.2%} of {found.after.n} {name} rows "
-                f"(labels {found.labels:.2%}), {min_agreement:.2%} is needed; pick another point or lower "
-                "--min-agreement"
+                f"the quantised program decides as its draft on {comparison.agreement:.2%} of {comparison.after.n} "
+                f"{name} rows (labels {comparison.labels:.2%}), but {min_agreement:.2%} must agree; pick another point "
+                "or lower --min-agreement"
             )
 
 

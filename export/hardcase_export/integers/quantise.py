@@ -1,8 +1,8 @@
-"""From a draft's floats to a program's integers: one scale per scorer, as large as the verifier's proof allows.
+"""Quantisation of a draft: its floats become integers, with the largest scale per scorer that the verifier allows.
 
-A scale is the number of integer steps to one unit of a scorer's score. It is a power of two where that loses
-nothing, otherwise the largest that fits. Whatever is compared with a scorer's scores takes the same scale and is
-rounded so that integer scores compare as exact ones would: ``score > t`` with floor, ``margin >= t`` with ceiling.
+A scale is the number of integer steps in one unit of a scorer's score. It is a power of two if the numbers are then
+exact, otherwise the largest scale that fits. A threshold takes the scale of the scores that it is compared with, and is
+rounded so that integer scores compare as exact scores would: ``score > t`` with floor, ``margin >= t`` with ceiling.
 """
 
 from __future__ import annotations
@@ -33,65 +33,67 @@ from hardcase_edge.verifier.verify import verify
 
 __all__ = ["Quantised", "check_shape", "quantise"]
 
-MAX_SCALE = 2.0**200  # far above use, far below what a float cannot hold
+MAX_SCALE = 2.0**200  # far above practical scales, far below the largest float
 
 Round = Callable[[float], int]
 
 
 @dataclass(frozen=True, slots=True)
 class Quantised:
-    """A program that runs, and per scorer how many integer steps make one unit of its score."""
+    """A program of integers, and for each scorer the number of integer steps in one unit of its score."""
 
     program: Program
     scales: tuple[float, ...]
 
 
 def quantise(draft: Program, *, weight_bits: int | None = None) -> Quantised:
-    """Make a draft's numbers integers.
+    """Quantise a draft.
 
     Parameters
     ----------
     draft : Program
         Floats in scorers, thresholds and margins.
     weight_bits : 8, 16 or None
-        Bits of all polynomials' weights; None keeps what each polynomial asks for.
+        Bits of the weights of all polynomials; None for the bits that each polynomial states.
 
     Returns
     -------
     Quantised
-        Its program passes ``hardcase_edge.verifier.verify.verify``.
+        Its program has passed ``hardcase_edge.verifier.verify.verify``.
 
     Raises
     ------
     ProgramError
-        The draft is malformed, holds a number that is not finite, or cannot be made to fit.
+        The draft is malformed, holds a number that is not finite, or does not fit the integers.
     """
     if weight_bits is not None:
         scorers = [replace(s, weight_bits=weight_bits) if isinstance(s, Polynomial) else s for s in draft.scorers]
         draft = replace(draft, scorers=tuple(scorers))
     check_shape(draft)
     scales: list[float] = []
-    made: list[Scorer] = []
+    integers: list[Scorer] = []
     for k, scorer in enumerate(draft.scorers):
         try:
-            new, scale = _quantise_scorer(draft, scorer, made, scales)
+            integer_scorer, scale = _quantise_scorer(draft, scorer, integers, scales)
         except _NotFiniteError as error:
-            raise ProgramError(f"scorer {k} of the draft holds {error}: train it again on finite data") from error
-        made.append(new)
+            raise ProgramError(f"scorer {k} of the draft holds {error}; train it again on finite data") from error
+        integers.append(integer_scorer)
         scales.append(scale)
     nodes = [_quantise_node(k, node, scales) for k, node in enumerate(draft.nodes)]
-    program = replace(draft, scorers=tuple(made), nodes=tuple(nodes))
+    program = replace(draft, scorers=tuple(integers), nodes=tuple(nodes))
     verify(program)
     return Quantised(program, tuple(scales))
 
 
 def check_shape(draft: Program) -> None:
-    """Prove all of a draft that does not depend on its floats, by verifying it with zeros in their place.
+    """Verify everything in a draft that does not depend on its floats, with zeros in their place.
+
+    After this, every index of the draft may be used.
 
     Raises
     ------
     ProgramError
-        As ``verify`` does. After this, every index of the draft may be used.
+        As ``verify``.
     """
     verify(replace(draft, scorers=tuple(map(_blank, draft.scorers)), nodes=tuple(map(_blank_node, draft.nodes))))
 
@@ -123,12 +125,12 @@ class _NotFiniteError(ValueError):
 
 
 def _integers(values: Iterable[Number], scale: float) -> tuple[int, ...]:
-    """To the nearest."""
+    """Scaled values, rounded to the nearest integers."""
     return tuple(round(v * scale) for v in values)
 
 
 def _largest(values: Iterable[Number]) -> float:
-    """Largest magnitude, 0 for none; every number of a scorer passes through here before it is scaled."""
+    """Largest magnitude, 0 for no values. It checks every number of a scorer before the number is scaled."""
     largest = 0.0
     for v in values:
         if not math.isfinite(v):
@@ -138,16 +140,16 @@ def _largest(values: Iterable[Number]) -> float:
 
 
 def _scale(limits: Sequence[tuple[float, float]], values: Sequence[Number]) -> float:
-    """The best scale that keeps each ``magnitude * scale <= most`` of ``limits``; a power of two if that is exact."""
-    top = min([most / magnitude for magnitude, most in limits if magnitude > most / MAX_SCALE], default=1.0)
+    """The largest scale with ``magnitude * scale <= limit`` for each of ``limits``; a power of two if that is exact."""
+    top = min([limit / magnitude for magnitude, limit in limits if magnitude > limit / MAX_SCALE], default=1.0)
     if top <= 0:
-        raise ProgramError("a scorer's sums leave no room for its weights: use fewer terms or a lower degree")
+        raise ProgramError("a scorer's sums leave no room for its weights; use fewer terms or a lower degree")
     power = 2.0 ** math.floor(math.log2(top))
     return power if all((v * power).is_integer() for v in map(float, values)) else top
 
 
 def _room(width: float, rounded: float) -> float:
-    """What a sum may reach before rounding, if ``rounded`` bounds what rounding adds."""
+    """Bound on a sum before rounding, if ``rounded`` bounds what rounding adds to it."""
     return width - 1 - rounded
 
 
@@ -163,7 +165,7 @@ def _quantise_scorer(
         return _polynomial(s, _code_bounds(draft, s))
     if isinstance(s, Stack):
         trees = below[s.trees]
-        assert isinstance(trees, Trees)  # check_shape
+        assert isinstance(trees, Trees)  # check_shape has verified it
         return _stack(s, trees, scales[s.trees])
     assert isinstance(s, Opaque)
     return s, 1.0
@@ -183,7 +185,7 @@ def _trees(s: Trees) -> tuple[Trees, float]:
 
 
 def _code_bounds(draft: Program, s: Polynomial) -> list[int]:
-    """Largest magnitude of each term's product of codes."""
+    """Largest magnitude of each term, which is a product of codes."""
     rules = [draft.columns[c].rule for c in s.columns]
     codes = [max(abs(r.low), abs(r.high)) if isinstance(r, Affine) else CODE_MAX for r in rules]
     codes = [max(c, abs(sub or 0)) for c, sub in zip(codes, s.substitutes, strict=True)]
@@ -206,12 +208,12 @@ def _linear(
     weights: Sequence[Sequence[Number]],
     bias: Sequence[Number],
     inputs: Sequence[int],
-    most: int,
+    largest_weight: int,
     below: float,
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...], float]:
-    """Integer weights and biases of sums of ``weight * input``, and the weights' scale.
+    """Integer weights and biases of sums of ``weight * input``, and the scale of the weights.
 
-    ``inputs``: largest magnitudes of the integer inputs, which are ``below`` times the draft's.
+    ``inputs``: largest magnitudes of the integer inputs; ``below``: scale of the inputs themselves.
     """
     largest = max((_largest(row) for row in weights), default=0.0)
     _largest(bias)
@@ -219,7 +221,7 @@ def _linear(
         abs(b) * below + sum(abs(w) * q for w, q in zip(row, inputs, strict=True))
         for row, b in zip(weights, bias, strict=True)
     ]
-    limits = [(largest, float(most)), (max(sums), _room(SAFE * (1 - 1e-9), (1 + sum(inputs)) / 2))]
+    limits = [(largest, float(largest_weight)), (max(sums), _room(SAFE * (1 - 1e-9), (1 + sum(inputs)) / 2))]
     scale = _scale(limits, [*(w for row in weights for w in row), *bias])
     return tuple(_integers(row, scale) for row in weights), _integers(bias, scale * below), scale
 
@@ -229,8 +231,8 @@ def _linear(
 
 def _quantise_node(k: int, node: Node, scales: Sequence[float]) -> Node:
     if isinstance(node, Branch):
-        how: Round = {THRESHOLD: math.floor, MARGIN: math.ceil}.get(node.rule, round)
-        return replace(node, threshold=_bound(k, node.threshold, scales[node.scores.scorer], how))
+        rounding: Round = {THRESHOLD: math.floor, MARGIN: math.ceil}.get(node.rule, round)
+        return replace(node, threshold=_bound(k, node.threshold, scales[node.scores.scorer], rounding))
     if isinstance(node, Answer):
         margins, confidences = _merge(
             [_bound(k, m, scales[node.scores.scorer], math.ceil) for m in node.margins], node.confidences
@@ -239,15 +241,15 @@ def _quantise_node(k: int, node: Node, scales: Sequence[float]) -> Node:
     return node
 
 
-def _bound(k: int, value: Number, scale: float, how: Round) -> int:
-    """A threshold in integer steps; an infinite one ("never") becomes one that no score reaches."""
+def _bound(k: int, value: Number, scale: float, rounding: Round) -> int:
+    """A threshold in integer steps; an infinite threshold ("never") becomes one that no score reaches."""
     if math.isnan(value):
-        raise ProgramError(f"node {k} of the draft compares with nan: train it again on finite data")
+        raise ProgramError(f"node {k} of the draft compares with NaN; train it again on finite data")
     steps = value * scale
-    return int(math.copysign(SAFE, steps)) if abs(steps) >= SAFE else how(steps)
+    return int(math.copysign(SAFE, steps)) if abs(steps) >= SAFE else rounding(steps)
 
 
 def _merge(margins: Sequence[int], confidences: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Margins that fell together are passed together: what was said between them is never said again."""
+    """Merge margins that rounding made equal; of their confidences the highest margin's remains."""
     table = dict(zip(margins, confidences[1:], strict=True))  # the last one wins
     return tuple(table), (confidences[0], *table.values())

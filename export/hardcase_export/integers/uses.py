@@ -1,4 +1,4 @@
-"""A draft's polynomials taken apart by who reads them, with what they say of rows and which rows come to them.
+"""Polynomials of a draft split by the nodes that read them, with the rows that reach each node.
 
 A scorer that holds a state's answer and its matches becomes two, so that each can have its own terms, width and scale.
 """

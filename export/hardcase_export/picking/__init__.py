@@ -1,1 +1,1 @@
-"""Which point of a front is exported, by loss, budget or a promised risk."""
+"""The choice of a point of the Pareto front: by a loss of accuracy, a budget, or a risk shown on held-out rows."""

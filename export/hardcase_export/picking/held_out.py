@@ -1,4 +1,4 @@
-"""Rows that no choice has seen, and what the points of a build do on them as integers."""
+"""Held-out rows that no choice has seen, and the errors that a build's quantised points make on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hardcase_edge.session.session import CLOUD
 from ..drafts.front import Point
 from ..drafts.rows import Rows, read_rows
 from ..integers.decide import decisions
-from ..integers.point import Made, make_integers, read_draft
+from ..integers.point import IntegerPoint, make_integers, read_draft
 from .risk_test import Counts
 
 __all__ = ["BuildTrial", "HeldOut", "check_unseen", "file_sha256", "read_held_out"]
@@ -30,7 +30,7 @@ class HeldOut:
     sha256: str
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values: what a manifest says of them."""
+        """Plain JSON values, as they stand in a manifest."""
         return {"file": self.name, "sha256": self.sha256, "n": len(self.rows.y)}
 
 
@@ -40,19 +40,19 @@ def read_held_out(build: Path, manifest: Manifest) -> HeldOut:
     Raises
     ------
     InputError
-        It has none, or they cannot be used.
+        The build has no calibration rows, or they cannot be used.
     """
     path = build / "calibration.npz"
     if not path.is_file():
         raise InputError(
-            f"{build} has no calibration.npz, for its split names no calibration rows; "
+            f"{build} has no calibration.npz, because its split sets no calibration rows aside; "
             "name a table of labelled rows that training has not seen with --calibration"
         )
     return HeldOut(read_rows(path, manifest), path.name, file_sha256(path))
 
 
 def check_unseen(held_out: HeldOut, build: Path, manifest: Manifest) -> None:
-    """Refuse the table that the build was trained on, and the rows that its choices were made on.
+    """Refuse the table that the build was trained on, and the validation rows on which training chose.
 
     Raises
     ------
@@ -62,7 +62,9 @@ def check_unseen(held_out: HeldOut, build: Path, manifest: Manifest) -> None:
     data = manifest.trained.get("data")
     trained_on = data.get("sha256") if isinstance(data, dict) else None
     if held_out.sha256 in (trained_on, file_sha256(build / "valid.npz")):
-        raise InputError(f"{held_out.name} holds rows that training has seen; a promise needs rows that it has not")
+        raise InputError(
+            f"{held_out.name} holds rows that training has seen; name rows that it has not seen with --calibration"
+        )
 
 
 def file_sha256(path: Path) -> str:
@@ -71,27 +73,28 @@ def file_sha256(path: Path) -> str:
     Raises
     ------
     InputError
-        It cannot be read.
+        The file cannot be read.
     """
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+        raise InputError(f"{path} cannot be read: {error.strerror}; name a readable file") from error
 
 
 @dataclass(frozen=True)
 class BuildTrial:
-    """The trial of ``promised``: a point is quantised when it is asked for, once, and that very program is exported.
+    """A ``risk_choice.Trial`` on the points of a build.
 
-    ``legacy``: as the build's ``Front`` has it.
+    It quantises a point once, when the point is first tested, and that same program is exported. ``legacy``: as in the
+    build's ``Front``.
     """
 
     build: Path
     held_out: HeldOut
     min_agreement: float
     legacy: str = ""
-    _made: dict[str, Made] = field(default_factory=dict)
+    _integers: dict[str, IntegerPoint] = field(default_factory=dict)
     _counts: dict[str, Counts] = field(default_factory=dict)
 
     @property
@@ -103,31 +106,31 @@ class BuildTrial:
         return len(self.held_out.rows.y)
 
     def can_forward(self, point: Point) -> bool:
-        """Whether the point's program has a way to the cloud at all."""
+        """Whether any path of the point's program forwards to the cloud."""
         return any(isinstance(node, Forward) for node in read_draft(self.build, point, self.legacy)[0].nodes)
 
-    def made(self, point: Point) -> Made:
-        """The point as it will be exported."""
+    def integers(self, point: Point) -> IntegerPoint:
+        """The point quantised, as it will be exported."""
         assert point.program is not None
-        if point.program not in self._made:
-            self._made[point.program] = make_integers(self.build, point, self.min_agreement, self.legacy)
-        return self._made[point.program]
+        if point.program not in self._integers:
+            self._integers[point.program] = make_integers(self.build, point, self.min_agreement, self.legacy)
+        return self._integers[point.program]
 
     def counts(self, point: Point) -> Counts:
-        """What the point's program of integers does on the rows, all sensors working and the cloud replying."""
+        """Errors of the quantised program on the rows, if all sensors work and the cloud replies."""
         assert point.program is not None
         if point.program not in self._counts:
-            self._counts[point.program] = count(self.made(point), self.held_out.rows)
+            self._counts[point.program] = count(self.integers(point), self.held_out.rows)
         return self._counts[point.program]
 
 
-def count(made: Made, rows: Rows) -> Counts:
-    """What a program of integers does on these rows; whatever the cloud does not answer is answered locally."""
-    decided = decisions(made.quantised.program, rows.X, rows.hpc, rows.confidence)
-    asked = zip(decided, rows.y.tolist(), rows.hpc.tolist(), strict=True)
-    local = [(d.result == y, f0 == y) for d, y, f0 in asked if d.route != CLOUD]
+def count(integers: IntegerPoint, rows: Rows) -> Counts:
+    """Errors of a quantised program on these rows; every row that the cloud does not answer counts as local."""
+    outcomes = decisions(integers.quantised.program, rows.X, rows.hpc, rows.confidence)
+    cases = zip(outcomes, rows.y.tolist(), rows.hpc.tolist(), strict=True)
+    local = [(d.result == y, f0 == y) for d, y, f0 in cases if d.route != CLOUD]
     return Counts(
-        rows=len(decided),
+        rows=len(outcomes),
         local=len(local),
         errors=sum(not right for right, _ in local),
         worse=sum(not right and f0 for right, f0 in local),

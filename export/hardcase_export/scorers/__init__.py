@@ -1,1 +1,1 @@
-"""The parts of a program that other runtimes can run, and the comparison with it."""
+"""Parts of a program that other runtimes can run as models of their own, and the comparison of their scores."""

@@ -1,4 +1,4 @@
-"""Tree ensembles as comparisons of values: a rank column is the reading itself, so no target need count thresholds.
+"""Tree ensembles as comparisons of readings with thresholds, so that no runtime needs to compute ranks.
 
 ``code <= t`` on a rank column holds exactly where ``reading <= thresholds[t + 32767]``: both are numbers that the
 feature's type holds, so a target that compares in that type decides alike. Beyond the last threshold every reading

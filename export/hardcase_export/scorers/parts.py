@@ -1,7 +1,7 @@
-"""What a program scores, part by part: each slice that a Branch reads is a gate, each that an Answer reads an LPC.
+"""Parts of a program: each slice of scores that a Branch reads is a gate, each that an Answer reads an LPC.
 
-The common policy has one of each. With more, they are numbered in the order of the program's nodes, stage by stage:
-``gate-1``, ``gate-2``, ``lpc-1``. Nodes that read the same slice share a part.
+A common policy has one of each. Several are numbered in the order of the program's nodes, stage by stage: ``gate-1``,
+``gate-2``, ``lpc-1``. Nodes that read the same slice share a part.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Answer, Branch, Opaque, Program, Slice, Stack
 
-__all__ = ["GATE", "LPC", "Part", "parts_of"]
+__all__ = ["GATE", "LPC", "ScorerPart", "parts_of"]
 
 GATE, LPC = "gate", "lpc"
 MAX_PARTS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A slice to be a model of its own.
+class ScorerPart:
+    """A slice of scores that becomes a model of its own.
 
-    ``nodes`` read it. ``inputs``: the features it takes, by declared type, in the order of each input's columns.
+    ``nodes``: numbers of the nodes that read it. ``inputs``: its features by declared type, in the order of that
+    input's columns.
     """
 
     name: str
@@ -33,11 +34,11 @@ class Part:
 
     @property
     def width(self) -> int:
-        """How many scores it gives."""
+        """Number of scores."""
         return self.scores.stop - self.scores.start
 
     def to_json(self, program: Program, manifest: Manifest) -> dict[str, Any]:
-        """What a reader of the model needs: its inputs by name, and what its nodes do with the scores."""
+        """Description of the model for its users: inputs by name, and how the nodes use the scores."""
         return {
             "inputs": {d: [manifest.features[f] for f in features] for d, features in self.inputs.items()},
             "scores": self.width,
@@ -50,43 +51,43 @@ def _use(program: Program, k: int, manifest: Manifest) -> dict[str, Any]:
     if isinstance(node, Branch):
         return {"rule": node.rule, "threshold": node.threshold, "targets": list(node.targets)}
     assert isinstance(node, Answer)
-    said = {"kind": node.kind, "margins": list(node.margins), "confidences": list(node.confidences)}
-    return {**said, "classes": list(manifest.classes)} if node.kind == "class" else said
+    use = {"kind": node.kind, "margins": list(node.margins), "confidences": list(node.confidences)}
+    return {**use, "classes": list(manifest.classes)} if node.kind == "class" else use
 
 
-def parts_of(program: Program) -> list[Part]:
+def parts_of(program: Program) -> list[ScorerPart]:
     """The parts of a program, gates first.
 
     Raises
     ------
     InputError
-        It has more than ``MAX_PARTS``.
+        The program has more than ``MAX_PARTS``.
     """
-    read: dict[tuple[str, Slice], list[int]] = {}
+    readers: dict[tuple[str, Slice], list[int]] = {}
     for k, node in enumerate(program.nodes):
         if isinstance(node, Branch | Answer):
-            read.setdefault((GATE if isinstance(node, Branch) else LPC, node.scores), []).append(k)
-    if len(read) > MAX_PARTS:
+            readers.setdefault((GATE if isinstance(node, Branch) else LPC, node.scores), []).append(k)
+    if len(readers) > MAX_PARTS:
         raise InputError(
-            f"the program reads {len(read)} different slices of scores, and at most {MAX_PARTS} are made models of "
-            "their own; pick another point with --method"
+            f"the program reads {len(readers)} slices of scores, but at most {MAX_PARTS} become models of their own; "
+            "pick another point with --method"
         )
-    out = []
+    parts = []
     for role in (GATE, LPC):
-        slices = [scores for kind, scores in read if kind == role]
+        slices = [scores for kind, scores in readers if kind == role]
         for number, scores in enumerate(slices, 1):
             name = role if len(slices) == 1 else f"{role}-{number}"
-            out.append(Part(name, scores, tuple(read[role, scores]), _inputs(program, scores)))
-    return out
+            parts.append(ScorerPart(name, scores, tuple(readers[role, scores]), _inputs(program, scores)))
+    return parts
 
 
 def _inputs(program: Program, scores: Slice) -> dict[str, tuple[int, ...]]:
-    """The features that the scorer reads, by declared type; the program's first where it reads none."""
+    """The features that the scorer reads, by declared type; if it reads none, the program's first feature."""
     scorer = program.scorers[scores.scorer]
     if isinstance(scorer, Stack):
         scorer = program.scorers[scorer.trees]
     if isinstance(scorer, Opaque):
-        return {"f32": scorer.features}  # whatever is declared of them
+        return {"f32": scorer.features}  # a TFLite model takes float32, whatever the declared types
     features = sorted({program.columns[c].feature for c in scorer.columns}) or [0]  # type: ignore[union-attr]
     return {
         dtype: tuple(f for f in features if program.features[f].dtype == dtype)

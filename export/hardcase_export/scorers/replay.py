@@ -1,4 +1,4 @@
-"""Models beside the program they were made of, on every row: how many rows differ, and by how much at most."""
+"""Comparison of an exported model with the program it was made of: rows with other scores, and the largest gap."""
 
 from __future__ import annotations
 
@@ -15,46 +15,61 @@ from hardcase_edge.program.readings import DTYPES, Reading
 from hardcase_edge.session.session import Machine
 
 from ..integers.decide import codes_of
-from .parts import Part
+from .parts import ScorerPart
 
-__all__ = ["Replayed", "Runner", "feeds_of", "onnx_runner", "open_onnx", "replay", "tflite_runner", "wanted_scores"]
+__all__ = [
+    "Comparison",
+    "Runner",
+    "compare_scores",
+    "expected_scores",
+    "feeds_of",
+    "onnx_runner",
+    "open_onnx",
+    "tflite_runner",
+]
 
-Runner = Callable[[dict[str, NDArray[Any]]], NDArray[Any]]  # inputs by name, (n, k), to scores (n, width)
+Runner = Callable[[dict[str, NDArray[Any]]], NDArray[Any]]  # from inputs by name, (n, k) each, to scores (n, width)
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """``rows`` on which the program may score, ``apart`` of them with other scores, ``gap`` the largest difference."""
+class Comparison:
+    """``rows``: on which the program can score; ``apart``: of these, with other scores; ``gap``: largest difference."""
 
     rows: int
     apart: int
     gap: float
 
 
-def replay(
-    name: str, found: NDArray[Any], wanted: NDArray[Any], may_score: NDArray[np.bool_], allowed: float
-) -> Replayed:
-    """Compare scores, (n, width) each.
+def compare_scores(
+    name: str, scores: NDArray[Any], expected: NDArray[Any], may_score: NDArray[np.bool_], allowed: float
+) -> Comparison:
+    """Compare the scores of a file with the expected scores.
+
+    Parameters
+    ----------
+    scores, expected : (n, width) each
+    may_score : (n,) rows to compare
+    allowed : largest difference tolerated, in steps of a score
 
     Raises
     ------
     InputError
-        They differ by more than is allowed; nothing may be written.
+        A score differs by more than is allowed; the file must not be written.
     """
     rows = int(may_score.sum())
-    differences = np.abs(found[may_score] - wanted[may_score]).max(axis=1, initial=0)
+    differences = np.abs(scores[may_score] - expected[may_score]).max(axis=1, initial=0)
     gap = float(differences.max(initial=0))
     if not gap <= allowed:
         raise InputError(
-            f"{name} differs from the program by {gap:g} steps of a score on {int((differences > allowed).sum())} of "
-            f"{rows} test rows, at most {allowed:g} is allowed; nothing is written: report it with the versions of "
-            "onnxruntime and ai-edge-litert"
+            f"{name} differs from the program by up to {gap:g} steps of a score on "
+            f"{int((differences > allowed).sum())} of {rows} test rows, but at most {allowed:g} is allowed; nothing is "
+            "written: report it with the versions of onnxruntime and ai-edge-litert"
         )
-    return Replayed(rows, int((differences > 0).sum()), gap)
+    return Comparison(rows, int((differences > 0).sum()), gap)
 
 
-def feeds_of(part: Part, readings: Sequence[Sequence[Reading]]) -> dict[str, NDArray[Any]]:
-    """Readings (n rows, all features) as the inputs of a part's model."""
+def feeds_of(part: ScorerPart, readings: Sequence[Sequence[Reading]]) -> dict[str, NDArray[Any]]:
+    """Readings, n rows of all features, as the inputs of a part's model, (n, k) per declared type."""
     out = {}
     for dtype, features in part.inputs.items():
         none = DTYPES[dtype].missing
@@ -64,25 +79,25 @@ def feeds_of(part: Part, readings: Sequence[Sequence[Reading]]) -> dict[str, NDA
     return out
 
 
-def wanted_scores(
-    program: Program, part: Part, readings: Sequence[Sequence[Reading]]
+def expected_scores(
+    program: Program, part: ScorerPart, readings: Sequence[Sequence[Reading]]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """What the program scores, (n, width), and on which rows it may: those that lack nothing it cannot do without."""
+    """The program's scores, (n, width), and the rows on which it can score: those with all readings that it needs."""
     scorer = program.scorers[part.scores.scorer]
     score = Machine(program).score[part.scores.scorer]
     if isinstance(scorer, Opaque):
         inputs: Sequence[Any] = [[row[f] for f in scorer.features] for row in readings]
-        able = [None not in row for row in inputs]
+        can_score = [None not in row for row in inputs]
     else:
         inputs = codes_of(program, readings)
         pairs = zip(scorer.columns, scorer.substitutes, strict=True) if isinstance(scorer, Polynomial) else ()
         needed = [2 * c for c, substitute in pairs if substitute is None]
-        able = [all(codes[k] != MISSING for k in needed) for codes in inputs]
-    out = np.zeros((len(readings), part.width), np.int64)
-    for k, (row, can) in enumerate(zip(inputs, able, strict=True)):
-        if can:
-            out[k] = score(row)[part.scores.start : part.scores.stop]
-    return out, np.array(able, dtype=bool)
+        can_score = [all(codes[k] != MISSING for k in needed) for codes in inputs]
+    scores = np.zeros((len(readings), part.width), np.int64)
+    for k, (row, is_complete) in enumerate(zip(inputs, can_score, strict=True)):
+        if is_complete:
+            scores[k] = score(row)[part.scores.start : part.scores.stop]
+    return scores, np.array(can_score, dtype=bool)
 
 
 # ---------------------------------------------------------------- runtimes
@@ -94,26 +109,28 @@ def open_onnx(data: bytes) -> Any:
     Raises
     ------
     InputError
-        It cannot run the file.
+        onnxruntime cannot run the file.
     """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    options.log_severity_level = 4  # what goes wrong comes as an exception
+    options.log_severity_level = 4  # errors come as exceptions
     try:
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has no common base for its own errors
-        raise InputError(f"onnxruntime cannot run the file ({one_line(error)}); 1.20 or later is needed") from error
+        raise InputError(
+            f"onnxruntime cannot run the file ({one_line(error)}); install version 1.20 or later"
+        ) from error
 
 
 def onnx_runner(data: bytes) -> Runner:
-    """Scores by onnxruntime, all rows at once."""
+    """A runner by onnxruntime, for all rows at once."""
     session = open_onnx(data)
 
     def run(feeds: dict[str, NDArray[Any]]) -> NDArray[Any]:
-        known = {i.name for i in session.get_inputs()}
-        (scores,) = session.run(["scores"], {k: v for k, v in feeds.items() if k in known})
+        input_names = {i.name for i in session.get_inputs()}
+        (scores,) = session.run(["scores"], {k: v for k, v in feeds.items() if k in input_names})
         n = len(next(iter(feeds.values())))
         return np.asarray(np.broadcast_to(scores, (n, scores.shape[1])))
 
@@ -121,12 +138,12 @@ def onnx_runner(data: bytes) -> Runner:
 
 
 def tflite_runner(data: bytes, remedy: str = "export it again") -> Runner:
-    """Scores by a TFLite interpreter, row by row; ``remedy`` for a file that it does not take.
+    """A runner by a TFLite interpreter, row by row; ``remedy``: advice if the interpreter refuses the file.
 
     Raises
     ------
     InputError
-        There is none, or it cannot run the file.
+        No interpreter is installed, or it cannot run the file.
     """
     from hardcase_edge.errors import BundleError
     from hardcase_edge.session.tflite import open_interpreter

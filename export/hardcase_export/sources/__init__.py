@@ -1,1 +1,1 @@
-"""Models trained elsewhere, read into plain numbers that are believed only after checks."""
+"""Readers of models trained elsewhere: each gives a ``Source`` of plain numbers, all of them checked."""

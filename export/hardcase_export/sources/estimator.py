@@ -1,4 +1,4 @@
-"""What an estimator of scikit-learn says of itself."""
+"""Attributes that every scikit-learn estimator has: features, classes, name and its own prediction."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from hardcase_edge.bundle.manifest import Label
 
 from .source import feature_names
 
-__all__ = ["labels_of", "plain_predict"]
+__all__ = ["labels_of", "plain_predict", "source_fields"]
 
 
 def labels_of(estimator: Any) -> tuple[Label, ...]:
-    """Its classes as a manifest can name them; none for a regressor."""
+    """The estimator's classes, as a manifest can name them; empty for a regressor."""
     classes = getattr(estimator, "classes_", ())
     return tuple(int(c) if isinstance(c, bool) else c for c in np.asarray(classes).tolist())
 
 
-def _about(estimator: Any, what: Any) -> dict[str, Any]:
-    """What every estimator says of itself; ``what`` predicts for those that answer classes."""
+def source_fields(estimator: Any, predict_labels: Any) -> dict[str, Any]:
+    """Fields of a ``Source`` that every estimator gives: name, features, classes, predict.
+
+    ``predict_labels``: the estimator's ``predict``, (n, n_features) to (n,) labels or values.
+    """
     n = int(estimator.n_features_in_)
     classes = getattr(estimator, "classes_", None)
 
     def predict(X: NDArray[np.float64]) -> NDArray[Any]:
-        said = what(X)
-        return np.asarray(said if classes is None else np.searchsorted(classes, said))
+        labels = predict_labels(X)
+        return np.asarray(labels if classes is None else np.searchsorted(classes, labels))
 
     return {
         "name": f"scikit-learn {type(estimator).__name__}",
@@ -38,7 +41,7 @@ def _about(estimator: Any, what: Any) -> dict[str, Any]:
 
 
 def plain_predict(estimator: Any) -> Any:
-    """Its ``predict`` for arrays without names."""
+    """The estimator's ``predict``, without its warning about rows that have no feature names."""
     import warnings
 
     def predict(X: NDArray[np.float64]) -> NDArray[Any]:

@@ -1,7 +1,7 @@
-"""Source models of scikit-learn's histogram gradient boosting: float64 comparisons, sets of categories, gaps.
+"""Source models of scikit-learn's histogram gradient boosting, with sets of categories and missing readings.
 
-Categories are numbers that an encoder has seen; any other number counts as missing, as it does in scikit-learn. A set
-of them is written as the parts just below, at and above each of its numbers.
+The estimator compares in float64. Categories are the numbers that its encoder has seen; every other number counts as
+missing, as in scikit-learn. A set of categories becomes intervals just below, at and above each of its numbers.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ def from_hist(estimator: Any) -> Source:
     Raises
     ------
     InputError
-        A category is no number, or it answers something else than classes or the sum of its leaves.
+        A category is not a number, or the answer is not a class or the plain sum of leaves.
     """
-    from .estimator import _about, plain_predict
+    from .estimator import plain_predict, source_fields
 
-    about = _about(estimator, plain_predict(estimator))
+    fields = source_fields(estimator, plain_predict(estimator))
     link = type(estimator._loss.link).__name__
     if link not in LINKS:
         raise InputError(
-            f"{about['name']} answers through a {link}, a program says plain sums; train it with another loss"
+            f"{fields['name']} transforms its scores by a {link}, but a program answers plain sums; "
+            "train it with another loss"
         )
     categories, order = _categories(estimator)
     trees = [
@@ -43,28 +44,28 @@ def from_hist(estimator: Any) -> Source:
     ]
     base = np.asarray(estimator._baseline_prediction, dtype=np.float64).ravel()
     return Source(
-        **about, dtype="f64", is_nullable=True, base=tuple(base.tolist()), trees=tuple(trees),
-        link=LOGISTIC if about["classes"] else NONE,
+        **fields, dtype="f64", is_nullable=True, base=tuple(base.tolist()), trees=tuple(trees),
+        link=LOGISTIC if fields["classes"] else NONE,
     )  # fmt: skip
 
 
 def _categories(estimator: Any) -> tuple[dict[int, NDArray[np.float64]], list[int]]:
-    """The numbers that are categories of each feature that has some, and the features in the order trees count them."""
+    """Categories by categorical feature, as numbers; and the features in the order in which trees number them."""
     is_set = estimator.is_categorical_
     if is_set is None:
         return {}, list(range(int(estimator.n_features_in_)))
     mask = np.asarray(is_set, dtype=bool)
     sets = np.flatnonzero(mask).tolist()
-    found = {}
-    for feature, known in zip(sets, estimator._preprocessor.named_transformers_["encoder"].categories_, strict=True):
-        known = np.asarray(known)
-        if known.dtype.kind not in "iuf":
+    categories = {}
+    for feature, seen in zip(sets, estimator._preprocessor.named_transformers_["encoder"].categories_, strict=True):
+        seen = np.asarray(seen)
+        if seen.dtype.kind not in "iuf":
             raise InputError(
-                f"feature {feature} has categories that are no numbers; code them as numbers and train again"
+                f"feature {feature} has categories that are not numbers; code them as numbers and train again"
             )
-        values = known.astype(np.float64)
-        found[feature] = values[~np.isnan(values)]
-    return found, [*sets, *np.flatnonzero(~mask).tolist()]
+        values = seen.astype(np.float64)
+        categories[feature] = values[~np.isnan(values)]
+    return categories, [*sets, *np.flatnonzero(~mask).tolist()]
 
 
 def _tree(predictor: Any, output: int, categories: dict[int, NDArray[np.float64]], order: list[int]) -> SourceTree:
@@ -73,24 +74,26 @@ def _tree(predictor: Any, output: int, categories: dict[int, NDArray[np.float64]
     place = np.where(is_leaf, -np.cumsum(is_leaf), np.cumsum(~is_leaf) - 1).tolist()
     splits, children = [], []
     names = ("feature_idx", "num_threshold", "missing_go_to_left", "left", "right", "is_categorical", "bitset_idx")
-    for asked, cut, missing_left, left, right, is_set, which in zip(
+    for number, cut, missing_left, left, right, is_set, bitset in zip(
         *(nodes[name][~is_leaf].tolist() for name in names), strict=True
     ):
-        feature = order[asked]
+        feature = order[number]
         if is_set:
-            splits.append(_set(feature, categories[feature], predictor.raw_left_cat_bitsets[which], bool(missing_left)))
+            splits.append(
+                _set(feature, categories[feature], predictor.raw_left_cat_bitsets[bitset], bool(missing_left))
+            )
         else:
             splits.append(Split(feature, (cut,), (True, False), bool(missing_left)))
         children.append((place[left], place[right]))
     return SourceTree(output, splits, children, np.asarray(nodes["value"], dtype=np.float64)[is_leaf][:, None])
 
 
-def _set(feature: int, known: NDArray[np.float64], bits: NDArray[np.uint32], missing_left: bool) -> Split:
-    """Known numbers go where their bit says, all others where missing readings go."""
+def _set(feature: int, categories: NDArray[np.float64], bits: NDArray[np.uint32], missing_left: bool) -> Split:
+    """A split on a set: each category goes where its bit says, every other number where missing readings go."""
     cuts: list[float] = []
     sides: list[bool] = []
-    for k, value in sorted(enumerate(known.tolist()), key=lambda pair: pair[1]):
+    for k, value in sorted(enumerate(categories.tolist()), key=lambda pair: pair[1]):
         cuts += [math.nextafter(value, -math.inf), value]
         sides += [missing_left, bool(int(bits[k // 32]) >> (k % 32) & 1)]
-    joined = dict(zip(cuts, sides, strict=True))  # neighbouring doubles: the part between them is empty
+    joined = dict(zip(cuts, sides, strict=True))  # between neighbouring doubles an interval is empty
     return Split(feature, tuple(joined), (*joined.values(), missing_left), missing_left)

@@ -1,7 +1,7 @@
-"""Source models of live scikit-learn estimators: trees, forests, boosting and linear models, by attribute.
+"""Source models of live scikit-learn estimators: trees, forests, gradient boosting and linear models.
 
-scikit-learn's trees hold a reading in float32 and go left where it is at most a float64 threshold; forests say the mean
-of their trees' shares, gradient boosting adds its leaves to a first guess in float64. Linear models are in float64.
+scikit-learn's trees hold a reading in float32 and send it left if it is at most a float64 threshold. A forest answers
+the mean of its trees' shares; gradient boosting adds leaves to a first score in float64. Linear models use float64.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from hardcase_edge.errors import InputError
 
-from .estimator import _about, plain_predict
-from .source import LOGISTIC, MEAN, NONE, Linear, Source, SourceTree, Split, check_source
+from .estimator import plain_predict, source_fields
+from .source import LOGISTIC, MEAN, NONE, LinearModel, Source, SourceTree, Split, check_source
 
 __all__ = ["KNOWN", "from_sklearn"]
 
@@ -31,23 +31,25 @@ KNOWN = (*TREES, *FORESTS, *BOOSTED, *HISTOGRAM, *LOGISTICS, *CLASSIFIERS, *REGR
 
 
 def from_sklearn(estimator: Any) -> Source:
-    """The source model of a fitted estimator, or of a Pipeline of a StandardScaler and a linear one.
+    """The source model of a fitted estimator, or of a Pipeline of StandardScalers and a linear model.
 
     Raises
     ------
     InputError
-        Its kind is not known, it is not fitted, or it answers several things at once.
+        The kind of estimator is not supported, it is not fitted, or it has several targets.
     """
     kind = type(estimator).__name__
     if kind not in KNOWN:
-        raise InputError(f"a {kind} cannot be imported; known are {', '.join(KNOWN)}, LGBMClassifier and LGBMRegressor")
+        raise InputError(
+            f"a {kind} cannot be imported; give one of {', '.join(KNOWN)}, LGBMClassifier and LGBMRegressor"
+        )
     try:
         return check_source(_read(kind, estimator))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         line = " ".join(str(error).split())[:160]
         raise InputError(
             f"the {kind} cannot be read ({line}); fit it, with one target, by scikit-learn 1.4 or later"
-        ) from (error)
+        ) from error
 
 
 def _read(kind: str, estimator: Any) -> Source:
@@ -68,7 +70,7 @@ def _read(kind: str, estimator: Any) -> Source:
 
 
 def _nodes(tree: Any, leaves: NDArray[np.float64], output: int) -> SourceTree:
-    """A ``tree_`` with ``leaves`` (n_nodes, width) of all its nodes."""
+    """A ``tree_`` as a source tree; ``leaves``: (n_nodes, width) values of all its nodes."""
     left, right = np.asarray(tree.children_left), np.asarray(tree.children_right)
     inner = left != -1
     place = np.where(inner, np.cumsum(inner) - 1, -np.cumsum(~inner))
@@ -76,10 +78,10 @@ def _nodes(tree: Any, leaves: NDArray[np.float64], output: int) -> SourceTree:
     if len(ids) and not (
         0 <= left[ids].min() <= max(left[ids].max(), right[ids].max()) < len(left) and right[ids].min() >= 0
     ):
-        raise InputError("a tree's child lies outside it; fit the estimator again")
+        raise InputError("a tree has a child that does not exist; fit the estimator again")
     missing = np.asarray(tree.missing_go_to_left, dtype=bool)[ids].tolist()
-    asked = zip(np.asarray(tree.feature)[ids].tolist(), np.asarray(tree.threshold)[ids].tolist(), missing, strict=True)
-    splits = [Split(feature, (cut,), (True, False), goes_left) for feature, cut, goes_left in asked]
+    nodes = zip(np.asarray(tree.feature)[ids].tolist(), np.asarray(tree.threshold)[ids].tolist(), missing, strict=True)
+    splits = [Split(feature, (cut,), (True, False), goes_left) for feature, cut, goes_left in nodes]
     children = list(zip(place[left[ids]].tolist(), place[right[ids]].tolist(), strict=True))
     if not inner[0] or not len(ids):
         children, splits = [], []
@@ -87,11 +89,14 @@ def _nodes(tree: Any, leaves: NDArray[np.float64], output: int) -> SourceTree:
 
 
 def _forest(estimator: Any, members: list[Any]) -> Source:
-    """The mean of trees; of two classes, how far the second's share is above the first's."""
+    """The mean of trees; for two classes, the second class's share less the first's."""
     if int(estimator.n_outputs_) != 1:
-        raise InputError(f"the {type(estimator).__name__} has {estimator.n_outputs_} targets, one is expected")
-    about = _about(estimator, plain_predict(estimator))
-    n_classes = len(about["classes"])
+        raise InputError(
+            f"the {type(estimator).__name__} has {estimator.n_outputs_} targets, but one is expected; "
+            "fit one estimator per target"
+        )
+    fields = source_fields(estimator, plain_predict(estimator))
+    n_classes = len(fields["classes"])
     trees = []
     for member in members:
         values = np.asarray(member.tree_.value, dtype=np.float64)[:, 0, :]
@@ -103,13 +108,13 @@ def _forest(estimator: Any, members: list[Any]) -> Source:
     base = (0.0,) * (n_classes if n_classes > 2 else 1)
     link = MEAN if n_classes else NONE
     return Source(
-        **about, dtype="f32", is_nullable=_may_miss(members[0]), base=base, trees=tuple(trees), link=link,
+        **fields, dtype="f32", is_nullable=_may_miss(members[0]), base=base, trees=tuple(trees), link=link,
         unit=float(len(members)),
     )  # fmt: skip
 
 
 def _may_miss(member: Any) -> bool:
-    """Does it take a row with a missing reading?"""
+    """Whether the tree accepts a row with a missing reading."""
     mask = getattr(member, "_support_missing_values", None)
     return bool(mask is not None and mask(np.zeros((1, 1), dtype=np.float32)))
 
@@ -118,7 +123,7 @@ def _boosted(estimator: Any) -> Source:
     first = estimator.init_
     if not isinstance(first, str) and type(first).__name__ not in ("DummyClassifier", "DummyRegressor"):
         raise InputError(
-            f"gradient boosting that begins with a {type(first).__name__} cannot be imported; leave init out"
+            f"gradient boosting that begins with a {type(first).__name__} cannot be imported; fit it without init"
         )
     n = int(estimator.n_features_in_)
     base = np.asarray(estimator._raw_predict_init(np.zeros((1, n), dtype=np.float32)), dtype=np.float64)[0]
@@ -128,10 +133,10 @@ def _boosted(estimator: Any) -> Source:
         for stage in np.asarray(estimator.estimators_)
         for k, member in enumerate(stage)
     ]
-    about = _about(estimator, plain_predict(estimator))
-    is_two = len(about["classes"]) == 2
-    link = _boosted_link(estimator) if about["classes"] else NONE
-    return Source(**about, dtype="f32", base=tuple(base.tolist()), trees=tuple(trees), link=link, ties_up=is_two)
+    fields = source_fields(estimator, plain_predict(estimator))
+    is_two = len(fields["classes"]) == 2
+    link = _boosted_link(estimator) if fields["classes"] else NONE
+    return Source(**fields, dtype="f32", base=tuple(base.tolist()), trees=tuple(trees), link=link, ties_up=is_two)
 
 
 def _boosted_link(estimator: Any) -> str:
@@ -142,25 +147,26 @@ def _boosted_link(estimator: Any) -> str:
 
 
 def _linear(kind: str, estimator: Any) -> Source:
-    about = _about(estimator, plain_predict(estimator))
+    fields = source_fields(estimator, plain_predict(estimator))
     weights = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64))
     bias = np.atleast_1d(np.asarray(estimator.intercept_, dtype=np.float64))
     bias = np.broadcast_to(bias, (len(weights),)).copy()
-    if weights.shape[0] != 1 and not about["classes"]:
-        raise InputError(f"the {kind} has {len(weights)} targets, one is expected")
+    if weights.shape[0] != 1 and not fields["classes"]:
+        raise InputError(f"the {kind} has {len(weights)} targets, but one is expected; fit one estimator per target")
     link = LOGISTIC if kind in LOGISTICS else NONE
-    return Source(**about, dtype="f64", base=(0.0,) * len(bias), linear=Linear(weights, bias), link=link)
+    return Source(**fields, dtype="f64", base=(0.0,) * len(bias), linear=LinearModel(weights, bias), link=link)
 
 
 def _pipeline(pipeline: Any) -> Source:
-    """A scaler becomes part of the weights."""
+    """A Pipeline of scalers and a linear model; the scalers become part of its weights."""
     *before, (_, last) = pipeline.steps
     source = from_sklearn(last)
     steps = [step for _, step in before if step not in (None, "passthrough")]
     if any(type(step).__name__ != "StandardScaler" for step in steps) or (steps and source.linear is None):
-        found = ", ".join(type(step).__name__ for _, step in pipeline.steps)
+        names = ", ".join(type(step).__name__ for _, step in pipeline.steps)
         raise InputError(
-            f"a Pipeline of {found} cannot be imported, only StandardScaler before a linear model; trees need no scaler"
+            f"a Pipeline of {names} cannot be imported; use StandardScaler before a linear model only, and no scaler "
+            "before trees"
         )
     if source.linear is None:
         return source
@@ -171,7 +177,7 @@ def _pipeline(pipeline: Any) -> Source:
         mean = np.zeros(n) if step.mean_ is None else np.asarray(step.mean_, dtype=np.float64)
         weights = weights / scale
         bias = bias - weights @ mean
-    about = _about(pipeline, plain_predict(pipeline))
-    features = about["features"] if any(about["features"]) else source.features
-    about |= {"name": source.name, "features": features}
-    return Source(**about, dtype="f64", base=source.base, linear=Linear(weights, bias), link=source.link)
+    fields = source_fields(pipeline, plain_predict(pipeline))
+    features = fields["features"] if any(fields["features"]) else source.features
+    fields |= {"name": source.name, "features": features}
+    return Source(**fields, dtype="f64", base=source.base, linear=LinearModel(weights, bias), link=source.link)

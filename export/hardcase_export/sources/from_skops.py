@@ -1,8 +1,9 @@
-"""Source models of skops files: a zip of a description and arrays. Every name in it is looked up in our list first.
+"""Source models of skops files, built only after every type name in the file was found on an allow list.
 
-skops has a list of its own, longer than what is needed here. So the description is read as plain JSON and each type and
-each way of building one is compared with ours; only then may skops build the estimator. Nothing is unpickled, and the
-estimator never predicts: its compiled parts would believe whatever numbers the file put into them.
+A skops file is a zip of a description and arrays. The allow list of skops is longer than what is needed here, so
+``read_skops`` reads the description as plain JSON and compares each type, and each way of building one, with the list
+below; only then may skops build the estimator. Nothing is unpickled, and the estimator never predicts: its compiled
+parts would trust whatever numbers the file put into them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ LOADERS = {
 }  # fmt: skip
 NAMES = {
     "builtins": {"bool", "dict", "float", "int", "list", "slice", "str", "tuple"},
-    "functools": {"partial"},  # of what stands below
+    "functools": {"partial"},  # of functions listed below
     "numpy": {
         "Generator", "RandomState", "bool", "bool_", "float32", "float64", "int32", "int64", "ndarray", "str_",
         "uint32", "uint64", "uint8",
@@ -56,25 +57,25 @@ def read_skops(data: bytes) -> Source:
     Raises
     ------
     InputError
-        It is cut or too large, names a type that is not on the list, or skops is not installed.
+        The file is cut or too large, names a type that is not on the list, or skops is not installed.
     """
     try:
         from skops import io as skops
     except ImportError as error:
-        raise InputError("a .skops file needs skops: pip install 'hardcase-export[skops]'") from error
+        raise InputError("a .skops file needs the skops package; pip install 'hardcase-export[skops]'") from error
     names = _audit(_schema(data))
     try:
-        found = skops.loads(data, trusted=sorted(names & set(skops.get_untrusted_types(data=data))))
+        estimator = skops.loads(data, trusted=sorted(names & set(skops.get_untrusted_types(data=data))))
     except InputError:
         raise
-    except Exception as error:  # whatever a damaged description makes of it
+    except Exception as error:  # a damaged description can raise anything
         line = " ".join(str(error).split())[:120]
         raise InputError(f"the skops file cannot be read ({line}); write it again with skops.io.dump") from error
-    return replace(from_sklearn(found), predict=None)
+    return replace(from_sklearn(estimator), predict=None)
 
 
 def _schema(data: bytes) -> Any:
-    """The description, bounded before anything is unpacked."""
+    """The file's description; its size is bounded before anything is unpacked."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
@@ -88,36 +89,40 @@ def _schema(data: bytes) -> Any:
                 raise InputError(f"the skops file describes itself in {info.file_size} bytes; train a smaller model")
             return json.loads(archive.read(info))
     except _DAMAGED as error:
-        raise InputError("the model is no skops file, or cut; write it with skops.io.dump") from error
+        raise InputError("the model is not a skops file, or it is cut; write it with skops.io.dump") from error
 
 
 def _audit(schema: Any) -> set[str]:
-    """All types that the description names, if each is on the list."""
+    """All types that the description names; each is on the allow list."""
     names = set()
     for node in _nodes(schema):
         module, kind, loader = (str(node.get(key, "")) for key in ("__module__", "__class__", "__loader__"))
         if loader not in LOADERS:
             raise InputError(
-                f"the skops file wants to be built by {loader[:40]!r}, which is not on our list of plain ways"
+                f"the skops file asks to be built by {loader[:40]!r}, which is not allowed; write the model alone"
             )
         root = module.partition(".")[0]
         is_known = kind in NAMES.get(root, ())
         if not is_known:
-            raise InputError(f"the skops file names {module[:60]}.{kind[:40]}, which is not on our list of models")
+            raise InputError(
+                f"the skops file names {module[:60]}.{kind[:40]}, which is not allowed; import the live estimator"
+            )
         names.add(f"{module}.{kind}")
     return names
 
 
 def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
-    """Every part of the description that says how it is built."""
-    ahead = [(schema, 0)]
-    while ahead:
-        part, depth = ahead.pop()
+    """Every part of the description that names a type or a way of building it."""
+    pending = [(schema, 0)]
+    while pending:
+        part, depth = pending.pop()
         if depth > MAX_DEPTH:
-            raise InputError(f"the skops file is nested more than {MAX_DEPTH} deep")
+            raise InputError(
+                f"the skops file is nested deeper than {MAX_DEPTH} levels; write it again with skops.io.dump"
+            )
         if isinstance(part, dict):
             if "__loader__" in part or "__class__" in part:
                 yield part
-            ahead += [(x, depth + 1) for x in part.values()]
+            pending += [(x, depth + 1) for x in part.values()]
         elif isinstance(part, list):
-            ahead += [(x, depth + 1) for x in part]
+            pending += [(x, depth + 1) for x in part]

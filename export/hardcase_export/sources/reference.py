@@ -1,7 +1,7 @@
-"""What a source model says, computed from its plain numbers alone: each row walks each tree by the source's own cuts.
+"""Reference scores of a source model, computed in float64 from its plain numbers by the source's own thresholds.
 
-Sums are made in float64, tree by tree, in the source's order. It shares nothing with the integers that a program holds,
-so it is what they are compared with where the source's own library is not at hand.
+Each row walks each tree, and sums are made tree by tree in the source's order. This code shares nothing with the
+integers of a program, so a program is compared with it if the source's own library is not at hand.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["labels_of_scores", "reference_scores"]
 
 
 def reference_scores(source: Source, X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scores (n, n_outputs) of rows (n, n_features), NaN for missing."""
+    """Scores (n, n_outputs) of rows (n, n_features), NaN = missing."""
     if source.dtype == "f32":
         with np.errstate(over="ignore"):
             X = X.astype(np.float32).astype(np.float64)
@@ -32,31 +32,31 @@ def reference_scores(source: Source, X: NDArray[np.float64]) -> NDArray[np.float
 
 
 def _leaves(tree: SourceTree, columns: Sequence[tuple[NDArray[np.float64], bool]], n: int) -> NDArray[np.int64]:
-    """The leaf that each of n rows reaches, (n,); a column's values, and whether any is missing."""
+    """The leaf that each of n rows reaches, (n,). ``columns``: each feature's values, and whether any is missing."""
     leaf = np.zeros(n, dtype=np.int64)
-    ahead = [(0 if tree.splits else -1, np.arange(n))]
-    while ahead:
-        node, rows = ahead.pop()
+    pending = [(0 if tree.splits else -1, np.arange(n))]
+    while pending:
+        node, rows = pending.pop()
         if node < 0:
             leaf[rows] = -1 - node
             continue
         feature, cuts, sides, missing_left = tree.splits[node]
-        column, may_lack = columns[feature]
+        column, has_missing = columns[feature]
         x = column.take(rows)
         if sides in ((True, False), (False, True)):
             left = (x <= cuts[0]) == sides[0]
         else:
             left = np.array(sides)[np.searchsorted(np.array(cuts), x, side="left") if cuts else np.zeros(len(x), int)]
-        if may_lack:
+        if has_missing:
             left = np.where(np.isnan(x), missing_left, left)
-        for child, mine in zip(tree.children[node], (rows[left], rows[~left]), strict=True):
-            if len(mine):
-                ahead.append((child, mine))
+        for child, side_rows in zip(tree.children[node], (rows[left], rows[~left]), strict=True):
+            if len(side_rows):
+                pending.append((child, side_rows))
     return leaf
 
 
 def labels_of_scores(scores: NDArray[np.floating] | NDArray[np.integer], *, ties_up: bool = False) -> NDArray[np.int64]:
-    """Class indices (n,): the sign of one score, the first of the best of several."""
+    """Class indices (n,): by the sign of one score, or the first of the highest of several."""
     if scores.shape[1] > 1:
         return np.asarray(scores.argmax(axis=1), dtype=np.int64)
     up = scores[:, 0] >= 0 if ties_up else scores[:, 0] > 0

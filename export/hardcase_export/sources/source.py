@@ -1,8 +1,9 @@
-"""A source model: one that was trained elsewhere, as plain numbers. What readers make and everything else here takes.
+"""A source model: a model trained elsewhere, as plain numbers that ``check_source`` has validated.
 
-A split parts a feature's numbers at its ``cuts``: part k holds those above cut k-1 and at most cut k. Every part goes
-left or right, so a threshold, a zero that counts as missing and a set of categories are all one thing.
-Nothing of a source is believed: ``check_source`` looks at every index and number once.
+Readers make a ``Source``, and every other module here takes one. A split divides a feature's values at its ``cuts``:
+interval k holds the values above cut k-1 and at most cut k. Every interval goes left or right, so one form covers a
+threshold, a zero that counts as missing, and a set of categories. No number or index of a source is trusted before
+``check_source`` has looked at it.
 """
 
 from __future__ import annotations
@@ -15,17 +16,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hardcase_edge.base.files import read_bounded
 from hardcase_edge.bundle.manifest import MAX_NAME, Label
 from hardcase_edge.errors import InputError
 
-__all__ = ["MAX_MODEL_BYTES", "Linear", "Source", "SourceTree", "Split", "check_source", "feature_names", "read_bytes"]
+__all__ = [
+    "MAX_MODEL_BYTES",
+    "LinearModel",
+    "Source",
+    "SourceTree",
+    "Split",
+    "check_source",
+    "feature_names",
+    "read_bytes",
+]
 
 MAX_MODEL_BYTES = 256 * 1024**2  # of a file, checked before it is parsed; a bundle holds 8 MiB
 MAX_FEATURES = 8_192
 MAX_CLASSES = 4_096
-MAX_TREES = 60_000  # so many leaves of 16 bits stay within a sum of 32
-MAX_NODES = 2_000_000  # of all trees
-MAX_VALUES = 8_000_000  # of all leaves
+MAX_TREES = 60_000  # the sum of this many 16-bit leaves fits 32 bits
+MAX_NODES = 2_000_000  # in all trees
+MAX_VALUES = 8_000_000  # in all leaves
 
 CLASS, VALUE = "class", "value"
 MEAN, LOGISTIC, NONE = "mean", "logistic", "none"  # how scores become probabilities
@@ -34,7 +45,7 @@ Predict = Callable[[NDArray[np.float64]], NDArray[Any]]
 
 
 class Split(NamedTuple):
-    """A question to one feature. ``sides``: whether each part goes left, one more than ``cuts``, which increase."""
+    """A test of one feature. ``cuts`` increase; ``sides``: which of the len(cuts) + 1 intervals go left."""
 
     feature: int
     cuts: tuple[float, ...]
@@ -44,9 +55,9 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceTree:
-    """A tree, its root node 0. ``children``: (left, right) per split, a node or -1-k for leaf k.
+    """A tree; node 0 is the root. ``children``: (left, right) per split, each a node or -1-k for leaf k.
 
-    ``leaves``: (n_leaves, width) float64, added to the scores from ``output`` on.
+    ``leaves``: (n_leaves, width) float64, added to the scores ``output`` to ``output`` + width - 1.
     """
 
     output: int
@@ -56,7 +67,7 @@ class SourceTree:
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class LinearModel:
     """``score = bias + weights @ x``: weights (n_outputs, n_features), bias (n_outputs,)."""
 
     weights: NDArray[np.float64]
@@ -69,18 +80,18 @@ class Source:
 
     Parameters
     ----------
-    name : where it comes from, such as "scikit-learn RandomForestClassifier"
-    dtype : "f32" or "f64": what the source holds a reading in when it compares
-    sums : "f32" or "f64": what it adds leaves in
-    is_nullable : it says what it does where a reading is missing
-    features : one name per reading; empty strings where the source has none
+    name : library and kind of model, such as "scikit-learn RandomForestClassifier"
+    dtype : "f32" or "f64": type in which the source compares readings
+    sums : "f32" or "f64": type in which the source adds leaves
+    is_nullable : whether the source defines an answer for rows with missing readings
+    features : one name per reading; empty strings if the source has no names
     classes : the label of each class; empty for a model of values
     base : (n_outputs,) float64; one output decides between two classes by its sign
-    trees : in the order in which the source adds them; or ``linear``
-    link : "mean": scores are sums of shares; "logistic": log odds, of one class or of each; "none"
-    unit : what a share or a log odd of 1 is in scores
+    trees : in the order in which the source adds them; empty if ``linear`` is given
+    link : "mean": scores are sums of shares; "logistic": scores are log odds, of one class or of each; "none"
+    unit : the score of a share, or of log odds, of 1
     ties_up : a score of exactly 0 is class 1
-    predict : (n, n_features) float64 to (n,) class indices or values, by the source itself; None for a file alone
+    predict : the source's own answer, (n, n_features) float64 to (n,) class indices or values; None if it cannot run
     """
 
     name: str
@@ -91,7 +102,7 @@ class Source:
     classes: tuple[Label, ...] = ()
     base: tuple[float, ...] = (0.0,)
     trees: tuple[SourceTree, ...] = ()
-    linear: Linear | None = None
+    linear: LinearModel | None = None
     link: str = NONE
     unit: float = 1.0
     ties_up: bool = False
@@ -99,17 +110,17 @@ class Source:
 
     @property
     def kind(self) -> str:
-        """The kind of answer it gives."""
+        """The kind of answer: CLASS or VALUE."""
         return CLASS if self.classes else VALUE
 
 
 def check_source(source: Source) -> Source:
-    """The source, if all its numbers can be used.
+    """The same source, if all its numbers can be used.
 
     Raises
     ------
     InputError
-        An index leads nowhere or in a circle, a number is not finite, or there is too much of something.
+        An index is out of range or makes a cycle, a number is not finite, or a count is above its limit.
     """
     n_features, n_classes, n_outputs = len(source.features), len(source.classes), len(source.base)
     _at_most(n_features, MAX_FEATURES, "features", source.name)
@@ -118,13 +129,13 @@ def check_source(source: Source) -> Source:
     _at_most(sum(len(t.splits) for t in source.trees), MAX_NODES, "splits", source.name)
     _at_most(sum(t.leaves.size for t in source.trees), MAX_VALUES, "leaf values", source.name)
     if n_features == 0:
-        raise InputError(f"{source.name} reads no feature; a model of at least one is expected")
+        raise InputError(f"{source.name} reads no feature; give a model of at least one")
     if n_classes == 1:
-        raise InputError(f"{source.name} knows the one class {source.classes[0]!r}; at least two are expected")
+        raise InputError(f"{source.name} has the single class {source.classes[0]!r}; train it on at least two")
     if len(set(source.classes)) != n_classes:
-        raise InputError(f"{source.name} has a class twice; different labels are expected")
+        raise InputError(f"{source.name} has the same class twice; give its classes different labels")
     if n_outputs != (1 if n_classes in (0, 2) else n_classes):
-        raise InputError(f"{source.name} gives {n_outputs} scores for {n_classes} classes")
+        raise InputError(f"{source.name} gives {n_outputs} scores for {n_classes} classes; write the model again")
     if not np.isfinite(source.base).all():
         raise InputError(f"{source.name} starts from a score that is not finite; train it again on finite data")
     for k, tree in enumerate(source.trees):
@@ -134,66 +145,69 @@ def check_source(source: Source) -> Source:
     return source
 
 
-def _at_most(found: int, most: int, what: str, name: str) -> None:
-    if found > most:
-        raise InputError(f"{name} has {found} {what}, at most {most} are read")
+def _at_most(count: int, limit: int, what: str, name: str) -> None:
+    if count > limit:
+        raise InputError(f"{name} has {count} {what}, but at most {limit} are read; train a smaller model")
 
 
 def _check_tree(tree: SourceTree, n_features: int, n_outputs: int, where: str) -> None:
     leaves = tree.leaves
     if leaves.ndim != 2 or not 0 <= tree.output <= n_outputs - leaves.shape[1] or leaves.size == 0:
-        raise InputError(f"{where}: leaves of shape {leaves.shape} do not fit {n_outputs} scores")
+        raise InputError(
+            f"{where}: leaves of shape {leaves.shape} do not fit {n_outputs} scores; write the model again"
+        )
     if not np.isfinite(leaves).all():
         raise InputError(f"{where} has a leaf that is not finite; train it again on finite data")
     n, n_leaves = len(tree.splits), len(leaves)
     if len(tree.children) != n:
-        raise InputError(f"{where}: {len(tree.children)} pairs of children for {n} splits")
+        raise InputError(f"{where}: {len(tree.children)} pairs of children for {n} splits; write the model again")
     for k, (feature, cuts, sides, _) in enumerate(tree.splits):
         if not 0 <= feature < n_features:
-            raise InputError(f"{where}: split {k} asks feature {feature}, there are {n_features}")
+            raise InputError(
+                f"{where}: split {k} tests feature {feature}, out of range 0..{n_features - 1}; write the model again"
+            )
         if len(sides) != len(cuts) + 1 or any(map(math.isnan, cuts)) or list(cuts) != sorted(set(cuts)):
-            raise InputError(f"{where}: split {k} has thresholds that do not increase, or are not a number")
+            raise InputError(
+                f"{where}: split {k} has thresholds that do not increase or are not numbers; write the model again"
+            )
     seen = [False] * n
-    ahead = [0 if n else -1]
-    while ahead:
-        node = ahead.pop()
+    pending = [0 if n else -1]
+    while pending:
+        node = pending.pop()
         if not -n_leaves <= node < n:
-            raise InputError(f"{where}: a child {node} of {n} splits and {n_leaves} leaves does not exist")
+            raise InputError(
+                f"{where}: child {node} is out of range for {n} splits and {n_leaves} leaves; write the model again"
+            )
         if node >= 0:
             if seen[node]:
-                raise InputError(f"{where}: split {node} is reached twice; each has one parent in a tree")
+                raise InputError(f"{where}: split {node} has two parents; write the model again")
             seen[node] = True
-            ahead += tree.children[node]
+            pending += tree.children[node]
 
 
-def _check_linear(linear: Linear, n_features: int, n_outputs: int, name: str) -> None:
+def _check_linear(linear: LinearModel, n_features: int, n_outputs: int, name: str) -> None:
     if linear.weights.shape != (n_outputs, n_features) or linear.bias.shape != (n_outputs,):
         shapes = f"{linear.weights.shape} and {linear.bias.shape}"
-        raise InputError(f"{name} has weights and biases of shapes {shapes} for {n_outputs} scores")
+        raise InputError(
+            f"{name} has weights and biases of shapes {shapes} for {n_outputs} scores; write the model again"
+        )
     if not (np.isfinite(linear.weights).all() and np.isfinite(linear.bias).all()):
         raise InputError(f"{name} has a weight that is not finite; train it again on finite data")
 
 
 def feature_names(names: object, count: int) -> tuple[str, ...]:
-    """These names if they can stand in a manifest, else one empty string per feature."""
-    found = tuple(map(str, names)) if isinstance(names, list | tuple | np.ndarray) else ()
-    is_good = len(found) == len(set(found)) == count and all(0 < len(f) <= MAX_NAME for f in found)
-    return found if is_good else ("",) * min(count, MAX_FEATURES + 1)
+    """The names if a manifest can hold them, otherwise one empty string per feature."""
+    texts = tuple(map(str, names)) if isinstance(names, list | tuple | np.ndarray) else ()
+    fits_manifest = len(texts) == len(set(texts)) == count and all(0 < len(f) <= MAX_NAME for f in texts)
+    return texts if fits_manifest else ("",) * min(count, MAX_FEATURES + 1)
 
 
-def read_bytes(path: str, most: int = MAX_MODEL_BYTES) -> bytes:
-    """A model's file, if it is not too large.
+def read_bytes(path: str, limit: int = MAX_MODEL_BYTES) -> bytes:
+    """The bytes of a model's file.
 
     Raises
     ------
     InputError
-        It cannot be read, or is larger.
+        The file cannot be read, or it is larger than ``limit``.
     """
-    try:
-        with open(path, "rb") as file:
-            data = file.read(most + 1)
-    except OSError as error:
-        raise InputError(f"model {path} cannot be read: {error.strerror}") from error
-    if len(data) > most:
-        raise InputError(f"model {path} is larger than {most} bytes; a bundle holds 8 MiB, train a smaller one")
-    return data
+    return read_bounded(path, limit, "model", remedy="name a model's file that fits a bundle of 8 MiB")

@@ -1,1 +1,1 @@
-"""A folder of C99 for a microcontroller."""
+"""C99 export: a folder with the kernel, the policy as tables or code, golden cases, a Makefile and board files."""

@@ -1,4 +1,4 @@
-"""Three Cortex-M that an emulator knows: how to compile for each and how to run what was compiled."""
+"""Emulated Cortex-M boards: compiler flags, linker script and emulator command of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EMULATOR = "qemu-system-arm"
 
 @dataclass(frozen=True)
 class Board:
-    """A processor, the compiler's flags for it, and the emulator's machine that has one."""
+    """A processor core, the compiler's flags for it, and the emulated machine that has this core."""
 
     core: str
     cpu: tuple[str, ...]
@@ -22,13 +22,13 @@ class Board:
     script: str
 
     def link(self) -> list[str]:
-        """Flags and source that make a program for this machine of what has a ``main``."""
+        """Flags and source files that link code with a ``main`` into a program for this machine."""
         boards = FILES / "boards"
         newlib = ["-nostartfiles", "-specs=nano.specs", "-specs=rdimon.specs", "-Wl,--gc-sections"]
         return [*newlib, f"-L{boards}", "-T", str(boards / self.script), str(boards / "startup.c")]
 
     def emulate(self, program: Path) -> list[str]:
-        """The command that runs a program; it prints on standard output and ends with the program's status."""
+        """The command that runs a program; it passes on the program's standard output and exit status."""
         quiet = ["-nographic", "-monitor", "none", "-serial", "none"]
         semihosting = ["-semihosting-config", "enable=on,target=native"]
         return [EMULATOR, "-M", self.machine, *quiet, *semihosting, "-kernel", str(program)]

@@ -1,11 +1,10 @@
-"""What ensembles that are code ask, as C: is what lies at this place at most so much?
+"""Conditions in C for tree nodes: whether a reading's key, or a column's code, is at most a bound.
 
-A question about a rank column compares the order-preserving key of the reading itself
-(``hardcase_edge/kernel/reading_keys.py``): no code is made of the reading. A question about any other column
-compares the code in its cell, as tables do.
+A node on a rank column compares the order-preserving key of the reading itself (``hardcase_edge/kernel/reading_keys``);
+no code is computed. A node on an affine column compares the code in its cell, as the tables do.
 
-Missing is the lowest key, so it goes left by itself. For nodes where it goes right, a key is counted from the lowest
-that a number can have: unsigned, so that what lies below wraps around to the end.
+A missing reading has the lowest key, so it goes left without further code. If it should go right, the keys are counted
+from the lowest key of a number, unsigned, so that the key of a missing reading wraps around to the highest value.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .names import int64
 
 __all__ = ["Question", "question", "readers"]
 
-# By the reader's name: the pointer that it takes, and the body of its function. A reader comes after what it calls.
+# By the reader's name: the pointer it takes, its result type and its body. A reader comes after the readers it calls.
 READERS = {
     "small_cell": ("small", "int", "return x[at];"),
     "wide_cell": ("wide", "int", "int16_t code;\n    memcpy(&code, ALIGNED(x + 2 * at, 2), 2);\n    return code;"),
@@ -34,14 +33,14 @@ CALLS = {"last32": "key32", "last64": "key64"}
 
 @dataclass(frozen=True, slots=True, order=True)
 class Question:
-    """Is what ``reader`` finds at ``at`` at most ``bound``? ``at``: a cell's number, or a key's place in bytes."""
+    """Whether what ``reader`` reads at ``at`` (a cell's number or a key's byte offset) is at most ``bound``."""
 
     reader: str
     at: int
     bound: int
 
     def text(self) -> str:
-        """As a condition in C."""
+        """The condition in C."""
         bound = str(self.bound)
         if self.reader in LOWEST:
             bound = f"{self.bound - LOWEST[self.reader]}u"
@@ -51,13 +50,13 @@ class Question:
 
 
 def question(image: Image, column: int, threshold: int, missing_left: bool, is_small: bool) -> Question | None:
-    """What a node asks, left being yes; None if every answer is yes.
+    """The condition under which a node goes left; None if it always does.
 
     Parameters
     ----------
-    image : whose keys and cells are asked
+    image : the image whose keys and cells are read
     column, threshold, missing_left : of the node
-    is_small : whether the ensemble's cells are of 8 bits, or of 16
+    is_small : whether the ensemble's cells have 8 bits; otherwise they have 16
     """
     if not image.keys.has(column):
         cell, above = image.cells.split(column, threshold, not missing_left, is_small)
@@ -72,11 +71,11 @@ def question(image: Image, column: int, threshold: int, missing_left: bool, is_s
 
 
 def readers(questions: Iterable[Question]) -> str:
-    """The functions that these questions call."""
-    named = {q.reader for q in questions}
-    named |= {CALLS[name] for name in named if name in CALLS}
+    """C source of the functions that these questions call."""
+    called = {q.reader for q in questions}
+    called |= {CALLS[name] for name in called if name in CALLS}
     return "\n".join(
         f"static inline {returns} {name}(const unsigned char *x, unsigned at)\n{{\n    {body}\n}}\n"
         for name, (_, returns, body) in READERS.items()
-        if name in named
+        if name in called
     )

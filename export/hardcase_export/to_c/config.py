@@ -1,4 +1,4 @@
-"""``hardcase_config.h``: which parts of the kernel one policy needs, so that a firmware carries no more."""
+"""``hardcase_config.h``: the parts of the kernel that one policy needs, so that a firmware compiles no others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONFIG = Template("""\
 
 #endif
 """)
-OWN_WALKS = range(3, 7)  # depths of trees for which the kernel has a walk of its own
+OWN_WALKS = range(3, 7)  # depths of trees for which the kernel has a specialised walk
 
 
 def config_header(image: Image) -> str:
@@ -28,11 +28,11 @@ def config_header(image: Image) -> str:
 
 
 def parts_of(image: Image) -> list[str]:
-    """Names of the parts that an image needs, as ``hardcase.h`` has them."""
+    """Names of the kernel parts that an image needs, as in ``hardcase.h``."""
     p, cells = image.p, image.cells.columns
     tables = [e for k, e in image.ensembles.items() if k not in image.inlined]
     heaps = {(g.depth, g.width) for e in tables if e.is_small for g in e.groups if g.is_heap}
-    own = {depth for depth, width in heaps if width == 1 and depth in OWN_WALKS}
+    specialised = {depth for depth, width in heaps if width == 1 and depth in OWN_WALKS}
     needed = {
         "HC_POLYNOMIALS": any(isinstance(s, Polynomial) for s in p.scorers),
         "HC_STACKS": any(isinstance(s, Stack) for s in p.scorers),
@@ -45,7 +45,7 @@ def parts_of(image: Image) -> list[str]:
         "HC_TOURNAMENTS": any(isinstance(n, Branch) and n.rule == TOURNAMENT for n in p.nodes),
         "HC_SELECTS": any(isinstance(n, Select) for n in p.nodes),
         "HC_FORWARDS": any(isinstance(n, Forward) for n in p.nodes),
-        **{f"HC_WALK_{depth}": depth in own for depth in OWN_WALKS},
-        "HC_WALK_ANY": bool(heaps - {(depth, 1) for depth in own}),
+        **{f"HC_WALK_{depth}": depth in specialised for depth in OWN_WALKS},
+        "HC_WALK_ANY": bool(heaps - {(depth, 1) for depth in specialised}),
     }
     return [name for name, is_needed in needed.items() if is_needed]

@@ -1,4 +1,4 @@
-"""A bundle as C: a folder with the kernel, the policy as constant tables (or code), an example and a self-test."""
+"""The C export of a bundle: a folder with the kernel, the policy as tables or code, an example and a self-test."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ from .config import config_header
 from .golden import golden_header
 from .header import model_header, sensors_header
 from .inline import inline_source, unrolled
-from .size import Size, measure
+from .size import CoreSize, measure
 
 __all__ = ["MAX_INLINE_NODES", "OWN", "ExportedC", "own_files", "write_c"]
 
 KERNEL = Path(hardcase_edge.__file__).parent / "kernel"
-OWN = ("main.c", "sensors.h")  # the user's to change
-MAX_INLINE_NODES = 10_000  # of an ensemble; more are far more code than tables, and compilers take minutes
+OWN = ("main.c", "sensors.h")  # files for the user to edit
+MAX_INLINE_NODES = (
+    10_000  # of an ensemble; larger ones take much more flash as code than as tables, and minutes to compile
+)
 MAX_INLINE_DEPTH = 60  # C99 promises 127 levels of braces
 
 
 @dataclass(frozen=True)
 class ExportedC:
-    """What was written. ``inlined``: ensembles that are code now; ``tables``: those that are tables."""
+    """A C export that was written: sizes in bytes, and the scorers whose trees are code (``inlined``) or ``tables``."""
 
     image_bytes: int
     session_bytes: int
     inlined: tuple[int, ...]
     tables: tuple[int, ...]
-    sizes: tuple[Size, ...]
+    sizes: tuple[CoreSize, ...]
 
 
 def write_c(loaded: Loaded, folder: Path, *, inline: bool = False) -> ExportedC:
@@ -46,8 +48,8 @@ def write_c(loaded: Loaded, folder: Path, *, inline: bool = False) -> ExportedC:
     Parameters
     ----------
     loaded : a bundle that has passed every check
-    folder : an empty folder, or one that holds the bundle
-    inline : unroll ensembles into code: those of at most ``MAX_INLINE_NODES`` nodes on which no stack stands
+    folder : an empty folder, or one that holds only the bundle
+    inline : write ensembles as code, if they have at most ``MAX_INLINE_NODES`` nodes and no stack reads them
 
     Raises
     ------
@@ -60,15 +62,15 @@ def write_c(loaded: Loaded, folder: Path, *, inline: bool = False) -> ExportedC:
     image = Image(program, inlined)
     data = image.pack()
     _copy(folder, has_windows=bool(manifest.windows))
-    made = {
+    files = {
         "hardcase_config.h": config_header(image),
         "model.h": model_header(image, data, manifest, loaded.bundle.sha256),
         "golden.h": golden_header(program, golden),
         **own_files(loaded),
     }
     if inlined:
-        made["inline.c"] = inline_source({k: unrolled(image, k) for k in inlined})
-    for name, text in made.items():
+        files["inline.c"] = inline_source({k: unrolled(image, k) for k in inlined})
+    for name, text in files.items():
         (folder / name).write_text(text, encoding="ascii")
     numbers = sum(len(t.leaves) for k in inlined for t in ensembles[k].trees)
     outputs = max((len(ensembles[k].base) for k in inlined), default=0)
@@ -79,7 +81,7 @@ def write_c(loaded: Loaded, folder: Path, *, inline: bool = False) -> ExportedC:
 
 
 def own_files(loaded: Loaded) -> dict[str, str]:
-    """The files that are a user's to change, as they are written for a bundle."""
+    """Text by name of the files for the user to edit, as they are first written for a bundle."""
     bundle = loaded.bundle
     example = bundle.golden[0].readings if bundle.golden else [0] * len(bundle.program.features)
     sensors = sensors_header(bundle.program, loaded.manifest, example)
@@ -87,23 +89,23 @@ def own_files(loaded: Loaded) -> dict[str, str]:
 
 
 def _copy(folder: Path, has_windows: bool) -> None:
-    """What is the same for every policy."""
+    """Copy the files that are the same for every policy."""
     files = [*KERNEL.glob("hardcase.[ch]"), *FILES.glob("*.[ch]"), FILES / "Makefile"]
     for path in [f for f in files if has_windows or f.name != "window.h"]:
         shutil.copyfile(path, folder / path.name)
     shutil.copytree(FILES / "boards", folder / "boards", ignore=shutil.ignore_patterns("__pycache__"))
 
 
-def _readme(sizes: Sequence[Size]) -> str:
+def _readme(sizes: Sequence[CoreSize]) -> str:
     page, example = (Template((FILES / n).read_text(encoding="utf-8")) for n in ("README.md", "main.c"))
     rows = [f"| {s.core} | {s.flash} | {s.flash_small} | {s.session} | {s.stack} |" for s in sizes]
-    how = "measured by the cross compiler" if sizes[0].is_measured else "no more than that, reckoned without a compiler"
+    how = "measured by the cross compiler" if sizes[0].is_measured else "upper bounds, computed without a compiler"
     return page.substitute(main=example.template, sizes="\n".join(rows), how=how)
 
 
 def _can_unroll(program: Program, k: int) -> bool:
     scorer = program.scorers[k]
     assert isinstance(scorer, Trees)
-    stands = any(isinstance(s, Stack) and s.trees == k for s in program.scorers)
+    has_stack = any(isinstance(s, Stack) and s.trees == k for s in program.scorers)
     n_nodes = sum(len(t.splits) for t in scorer.trees)
-    return not stands and n_nodes <= MAX_INLINE_NODES and all(depth_of(t) <= MAX_INLINE_DEPTH for t in scorer.trees)
+    return not has_stack and n_nodes <= MAX_INLINE_NODES and all(depth_of(t) <= MAX_INLINE_DEPTH for t in scorer.trees)

@@ -1,4 +1,4 @@
-"""``golden.h``: a bundle's golden cases as tables; ``replay.h`` says what their words are."""
+"""``golden.h``: the golden cases of a bundle as C tables, in the word format that ``replay.h`` describes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .readings import pack_readings, reading_offsets
 __all__ = ["golden_header", "golden_tables"]
 
 GOLDEN = Template("""\
-/* Golden cases: what a decision depends on and the whole trace that must come of it; replay.h reads them. */
+/* Golden cases: everything that a decision depends on, and the trace that it must have; replay.h reads them. */
 #include <stdint.h>
 
 $tables""")
@@ -41,7 +41,7 @@ def golden_header(program: Program, cases: Sequence[GoldenCase]) -> str:
 
 
 def golden_tables(program: Program, cases: Sequence[GoldenCase], prefix: str) -> str:
-    """Three tables, named with this prefix: words, readings, and where each sensor's readings begin in a case."""
+    """Three tables, named with this prefix: words, readings, and the offset of each sensor's readings in a case."""
     readings = b"".join(pack_readings(program, case.readings) for case in cases)
     return TABLES.substitute(
         prefix=prefix,
@@ -52,8 +52,8 @@ def golden_tables(program: Program, cases: Sequence[GoldenCase], prefix: str) ->
 
 
 def _words(case: GoldenCase) -> list[int]:
-    said = case.expected
-    given = [-1 if case.budget is None else case.budget, case.item_size, int(case.cloud), int(case.reply is not None)]
-    given += [*(case.reply or (0, 0)), len(case.failed), *case.failed]
-    expected = [ROUTES.index(said.route), int(said.result), said.confidence, said.cost]
-    return [*given, *expected, len(said.sensors), *said.sensors, len(said.trace), *said.trace]
+    decision = case.expected
+    inputs = [-1 if case.budget is None else case.budget, case.item_size, int(case.cloud), int(case.reply is not None)]
+    inputs += [*(case.reply or (0, 0)), len(case.failed), *case.failed]
+    expected = [ROUTES.index(decision.route), int(decision.result), decision.confidence, decision.cost]
+    return [*inputs, *expected, len(decision.sensors), *decision.sensors, len(decision.trace), *decision.trace]

@@ -1,4 +1,4 @@
-"""``model.h``: the image as a constant table, and the program's sensors, features and classes by name."""
+"""``model.h`` and ``sensors.h``: the image as a constant table, names of sensors and classes, and driver stubs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["model_header", "sensors_header", "words"]
 MODEL = Template("""\
 /* A policy as constant tables for hardcase.c, made by hardcase from the bundle with this SHA-256:
  * $sha256
- * Tables are static: include this file in one source of yours. */
+ * Tables are static: include this file in one of your source files. */
 #ifndef MODEL_H
 #define MODEL_H
 
@@ -32,13 +32,13 @@ MODEL = Template("""\
 
 #define MODEL_SESSION_BYTES $session_bytes
 #define MODEL_N_SENSORS $n_sensors
-#define MODEL_N_CLASSES $n_classes /* 0: it answers values */
+#define MODEL_N_CLASSES $n_classes /* 0: the policy answers values */
 
 enum model_sensor {
 $sensors
 };
 
-/* What each sensor is read into; a missing reading is INT32_MIN or NAN. */
+/* One struct for the readings of each sensor; a missing reading is INT32_MIN or NAN. */
 $structs
 typedef union model_readings {
 $members
@@ -74,7 +74,7 @@ static inline const char *model_label(int64_t result)
 
 SENSORS = Template("""\
 /* Your sensors: fill r with this sensor's readings and return 1, or return 0 if it failed.
- * As it was written it gives the readings of the first golden case. */
+ * As exported, it gives the readings of the first golden case. */
 #include <math.h>
 
 #include "model.h"
@@ -108,7 +108,7 @@ def model_header(image: Image, data: bytes, manifest: Manifest, sha256: str) -> 
 
     Parameters
     ----------
-    image, data : of the program, and its bytes, a multiple of 8
+    image, data : the program's image and its bytes, a multiple of 8
     sha256 : of the bundle, in hex
     """
     program = image.p
@@ -130,7 +130,7 @@ def model_header(image: Image, data: bytes, manifest: Manifest, sha256: str) -> 
 
 
 def sensors_header(program: Program, manifest: Manifest, readings: Sequence[Reading]) -> str:
-    """The text of ``sensors.h``, to be replaced by the user's drivers; it gives these readings, one per feature."""
+    """The text of ``sensors.h``: stubs that give these readings, one per feature, until the user writes drivers."""
     names, values = _Names(program, manifest), held(program, readings)
     cases = []
     for enum, member, fields in zip(names.enums, names.members, names.fields, strict=True):
@@ -142,7 +142,7 @@ def sensors_header(program: Program, manifest: Manifest, readings: Sequence[Read
 
 
 def words(data: bytes) -> list[str]:
-    """Bytes as little-endian constants of 64 bits; their number must be a multiple of 8."""
+    """Bytes as little-endian 64-bit constants; the number of bytes must be a multiple of 8."""
     return [f"0x{int.from_bytes(data[k : k + 8], 'little'):016x}u" for k in range(0, len(data), 8)]
 
 

@@ -1,9 +1,9 @@
 """``inline.c``: tree ensembles as C code, in place of tables that the kernel walks.
 
-Trees are unrolled together, not one by one: those that ask the same question at their roots ask it once, and so do the
-subtrees on either side. Sums of integers do not depend on their order, and the verifier proves that no part of a
-sum leaves 32 bits, so the scores are those of the tables. Questions are sorted by place and bound, so that a
-compiler sees which answers follow from earlier ones. What a question compares, ``c_questions.py`` says.
+Trees are unrolled together: trees with the same question at their roots ask it once, and so do the subtrees on either
+side. Sums of integers do not depend on their order, and the verifier proves that no partial sum exceeds 32 bits, so the
+scores equal those of the tables. Questions are sorted by place and bound, so that a compiler sees which answers follow
+from earlier ones. ``conditions`` writes the questions in C.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hardcase_edge.program.stored_trees import children_of
 
 from .conditions import Question, question, readers
 
-__all__ = ["Leaf", "Split", "Unrolled", "inline_source", "unroll", "unrolled"]
+__all__ = ["Fork", "Leaf", "Unrolled", "inline_source", "unroll", "unrolled"]
 
 SOURCE = Template("""\
 /* Tree ensembles as code, made by hardcase: hardcase.c calls hc_inline, as hardcase_config.h says. */
@@ -74,44 +74,44 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """Left if the answer is yes, else right."""
+class Fork:
+    """An inner node: left if the answer to ``question`` is yes, otherwise right."""
 
     question: Question
-    left: Split | Leaf
-    right: Split | Leaf
+    left: Fork | Leaf
+    right: Fork | Leaf
 
 
 @dataclass(frozen=True, slots=True)
 class Unrolled:
-    """An ensemble ready to be code: where its sums begin, and the roots of its trees."""
+    """An ensemble ready to be written as code: the first value of each sum, and the roots of its trees."""
 
     base: tuple[int, ...]
-    roots: tuple[Split | Leaf, ...]
+    roots: tuple[Fork | Leaf, ...]
 
 
 def unrolled(image: Image, k: int) -> Unrolled:
-    """Ensemble ``k``, which is no table in this image."""
+    """Ensemble ``k``, which must be one of the image's inlined scorers."""
     scorer = image.p.scorers[k]
     assert isinstance(scorer, Trees)
     is_small = image.ensembles[k].is_small
     return Unrolled(tuple(int(b) for b in scorer.base), tuple(_root(image, scorer, t, is_small) for t in scorer.trees))
 
 
-def _root(image: Image, scorer: Trees, tree: Tree, is_small: bool) -> Split | Leaf:
-    """A tree, without the questions whose answer is always yes."""
+def _root(image: Image, scorer: Trees, tree: Tree, is_small: bool) -> Fork | Leaf:
+    """A tree without the questions whose answer is always yes."""
     leaves = [
         Leaf(tree.output, tuple(int(v) for v in tree.leaves[k : k + tree.width]))
         for k in range(0, len(tree.leaves), tree.width)
     ]
     children = children_of(tree)
-    made: list[Split | Leaf] = [leaves[0]] * max(1, len(tree.splits))
+    nodes: list[Fork | Leaf] = [leaves[0]] * max(1, len(tree.splits))
     for i in range(len(tree.splits) - 1, -1, -1):
-        left, right = (made[c] if c >= 0 else leaves[-1 - c] for c in children[i])
+        left, right = (nodes[c] if c >= 0 else leaves[-1 - c] for c in children[i])
         column = scorer.columns[tree.splits[i]]
-        asked = question(image, column, tree.thresholds[i], tree.missing_left[i], is_small)
-        made[i] = left if asked is None else Split(asked, left, right)
-    return made[0]
+        test = question(image, column, tree.thresholds[i], tree.missing_left[i], is_small)
+        nodes[i] = left if test is None else Fork(test, left, right)
+    return nodes[0]
 
 
 def inline_source(ensembles: Mapping[int, Unrolled]) -> str:
@@ -128,25 +128,25 @@ def inline_source(ensembles: Mapping[int, Unrolled]) -> str:
             )
         )
         cases.append(f"    case {k}:\n        scorer_{k}(keys, small, wide, scores);\n        break;")
-    asked = {q for ensemble in ensembles.values() for root in ensemble.roots for q in _questions(root)}
-    return SOURCE.substitute(readers=readers(asked), functions="\n".join(functions), cases="\n".join(cases))
+    questions = {q for ensemble in ensembles.values() for root in ensemble.roots for q in _questions(root)}
+    return SOURCE.substitute(readers=readers(questions), functions="\n".join(functions), cases="\n".join(cases))
 
 
-def _questions(root: Split | Leaf) -> Iterator[Question]:
-    below = [root]
-    while below:
-        tree = below.pop()
-        if isinstance(tree, Split):
+def _questions(root: Fork | Leaf) -> Iterator[Question]:
+    pending = [root]
+    while pending:
+        tree = pending.pop()
+        if isinstance(tree, Fork):
             yield tree.question
-            below += [tree.left, tree.right]
+            pending += [tree.left, tree.right]
 
 
-def unroll(trees: Sequence[Split | Leaf], indent: str = "    ") -> Iterator[str]:
-    """Lines of C that add the leaves of all these trees to s0, s1, ..."""
+def unroll(trees: Sequence[Fork | Leaf], indent: str = "    ") -> Iterator[str]:
+    """Lines of C that add the leaves of all these trees to the sums s0, s1, ..."""
     sums: dict[int, int] = {}
-    questions: dict[Question, list[Split]] = {}
+    questions: dict[Question, list[Fork]] = {}
     for tree in trees:
-        if isinstance(tree, Split):
+        if isinstance(tree, Fork):
             questions.setdefault(tree.question, []).append(tree)
         else:
             for o, value in enumerate(tree.values, tree.output):
@@ -154,9 +154,9 @@ def unroll(trees: Sequence[Split | Leaf], indent: str = "    ") -> Iterator[str]
     for o, value in sorted(sums.items()):
         if value:
             yield f"{indent}s{o} += {value};"
-    for asked, asking in sorted(questions.items()):
-        yield f"{indent}if ({asked.text()}) {{"
-        yield from unroll([tree.left for tree in asking], indent + "    ")
+    for condition, forks in sorted(questions.items()):
+        yield f"{indent}if ({condition.text()}) {{"
+        yield from unroll([tree.left for tree in forks], indent + "    ")
         yield f"{indent}}} else {{"
-        yield from unroll([tree.right for tree in asking], indent + "    ")
+        yield from unroll([tree.right for tree in forks], indent + "    ")
         yield f"{indent}}}"

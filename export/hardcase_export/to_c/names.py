@@ -1,7 +1,8 @@
-"""Names and numbers as C has them. A user's names are any text: quotes, line ends, comment marks, trigraphs, keywords.
+"""Names and numbers in C: identifiers from any text, string literals without special characters, constants.
 
-An identifier holds ASCII letters, digits and underscores only, and begins with a prefix of ours, so that it can be
-neither a keyword nor a macro. The text itself goes into string literals alone, never into a comment.
+A user's names may hold quotes, line ends, comment marks, trigraphs and keywords. An identifier holds only ASCII
+letters, digits and underscores, and begins with a fixed prefix, so it is neither a keyword nor a macro. The text itself
+goes only into string literals, never into a comment.
 """
 
 from __future__ import annotations
@@ -11,36 +12,36 @@ from collections.abc import Iterable, Sequence
 
 __all__ = ["array", "identifiers", "int64", "literal"]
 
-MAX_NAME = 40  # with its prefix below the 63 characters that every C99 compiler tells apart
+MAX_NAME = 40  # with its prefix below the 63 characters that every C99 compiler distinguishes
 MAX_LINE = 110
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-+*/=<>()[]{},.;:!#$%&'^`|~@")
 
 
 def identifiers(prefix: str, names: Sequence[str]) -> list[str]:
-    """One identifier per name, all different, whichever letters are capital.
+    """One identifier per name, all different even if case is ignored.
 
     >>> identifiers("x_", ["int", "a*/b", "A b", "", "9°"])
     ['x_int', 'x_a_b', 'x_A_b_2', 'x_3', 'x_9']
     """
-    made: list[str] = []
+    chosen: list[str] = []
     taken: set[str] = set()
     for k, name in enumerate(names):
-        one = prefix + (re.sub(r"[^A-Za-z0-9]+", "_", name)[:MAX_NAME].strip("_") or str(k))
-        while one.lower() in taken:
-            one = f"{one}_{k}"
-        taken.add(one.lower())
-        made.append(one)
-    return made
+        identifier = prefix + (re.sub(r"[^A-Za-z0-9]+", "_", name)[:MAX_NAME].strip("_") or str(k))
+        while identifier.lower() in taken:
+            identifier = f"{identifier}_{k}"
+        taken.add(identifier.lower())
+        chosen.append(identifier)
+    return chosen
 
 
 def literal(text: str) -> str:
-    r"""A string literal; what could mean something to a compiler or an editor is written as octal digits.
+    r"""A string literal; characters with a meaning to a compiler or an editor are written as octal digits.
 
     >>> print(literal('a"b\n??/é'))
     "a\042b\012\077\077/\303\251"
     """
-    shown = (c if c in PLAIN else "".join(f"\\{b:03o}" for b in c.encode("utf-8", "surrogatepass")) for c in text)
-    return '"' + "".join(shown) + '"'
+    escaped = (c if c in PLAIN else "".join(f"\\{b:03o}" for b in c.encode("utf-8", "surrogatepass")) for c in text)
+    return '"' + "".join(escaped) + '"'
 
 
 def int64(value: int) -> str:

@@ -1,4 +1,4 @@
-"""A sensor's readings as the kernel takes them: a C struct of its features, each of its declared type."""
+"""Readings in the byte layout of the kernel: per sensor a C struct of its features, each in its declared type."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Flash and RAM of an exported policy on three Cortex-M: measured by the cross compiler if it can, bounds otherwise.
+"""Flash and RAM of a C export on three Cortex-M cores: measured by the cross compiler, otherwise bounds.
 
-Flash: everything that a firmware gets from hardcase: tables, the kernel, the loop of a decision, and what the kernel
-takes from the compiler's own library, at -O2, as the exported Makefile compiles, and at -Os. RAM: a session's memory,
-and the deepest stack of a call into the kernel at -O2.
+Flash covers everything that a firmware gets from hardcase: the tables, the kernel, the loop of a decision, and the
+functions of the compiler's own library that the kernel calls; at -O2, as the exported Makefile compiles, and at -Os.
+RAM is a session's memory and the deepest stack of a call into the kernel at -O2.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pathlib import Path
 
 from .boards import BOARDS, COMPILER, Board
 
-__all__ = ["Size", "deepest_stack", "measure"]
+__all__ = ["CoreSize", "deepest_stack", "measure"]
 
 logger = logging.getLogger(__name__)
 
 FLAGS = ("-std=c99", "-ffunction-sections", "-fdata-sections", "-fcallgraph-info=su")
 LINK = ("-nostartfiles", "-specs=nano.specs", "-specs=nosys.specs", "-Wl,--gc-sections,-e,probe")
 
-# What no kernel needs more of on any of these cores, for where there is no compiler; a test holds them.
+# Upper bounds for all of these cores, used without a compiler; a test compares them with measured sizes.
 MAX_KERNEL_BYTES = 10_240
-MAX_NODE_BYTES = 32  # of code for one number in a leaf, with the questions that lead there
+MAX_NODE_BYTES = 32  # of code per number in a leaf, with the questions that lead to it
 MAX_STACK_BYTES = 640
-MAX_SUM_BYTES = 8  # of stack for each output of an ensemble that is code
+MAX_SUM_BYTES = 8  # of stack per output of an inlined ensemble
 
 PROBE = """\
 #include "model.h"
@@ -53,8 +53,8 @@ int64_t probe(int (*read_sensor)(int, model_readings *), int (*ask)(hc_session *
 
 
 @dataclass(frozen=True)
-class Size:
-    """Bytes on one core. ``is_measured``: by the cross compiler; otherwise no more than this."""
+class CoreSize:
+    """Bytes on one core. ``is_measured``: the cross compiler measured them; otherwise they are upper bounds."""
 
     core: str
     flash: int
@@ -64,14 +64,14 @@ class Size:
     is_measured: bool
 
 
-def measure(folder: Path, image_bytes: int, session_bytes: int, n_inlined: int, n_outputs: int) -> list[Size]:
+def measure(folder: Path, image_bytes: int, session_bytes: int, n_inlined: int, n_outputs: int) -> list[CoreSize]:
     """Sizes of the policy exported into ``folder``, for each core.
 
     Parameters
     ----------
-    image_bytes, session_bytes : of its image
-    n_inlined : numbers in leaves that are code and not tables
-    n_outputs : most outputs of an ensemble that is code
+    image_bytes, session_bytes : size of the image, and of a session's memory
+    n_inlined : numbers in the leaves of inlined ensembles
+    n_outputs : largest number of outputs of an inlined ensemble
     """
     try:
         return [_measure(folder.resolve(), board, session_bytes) for board in BOARDS]
@@ -79,16 +79,16 @@ def measure(folder: Path, image_bytes: int, session_bytes: int, n_inlined: int, 
         logger.info("%s cannot measure: %s", COMPILER, error)
     flash = image_bytes + MAX_KERNEL_BYTES + MAX_NODE_BYTES * n_inlined
     stack = MAX_STACK_BYTES + MAX_SUM_BYTES * n_outputs
-    return [Size(b.core, flash, flash, session_bytes, stack, False) for b in BOARDS]
+    return [CoreSize(b.core, flash, flash, session_bytes, stack, False) for b in BOARDS]
 
 
-def _measure(folder: Path, board: Board, session_bytes: int) -> Size:
+def _measure(folder: Path, board: Board, session_bytes: int) -> CoreSize:
     (fast, stack), (small, _) = (_compile(folder, board, level) for level in ("-O2", "-Os"))
-    return Size(board.core, fast, small, session_bytes, stack, True)
+    return CoreSize(board.core, fast, small, session_bytes, stack, True)
 
 
 def _compile(folder: Path, board: Board, level: str) -> tuple[int, int]:
-    """Bytes of flash, and of the deepest stack."""
+    """Bytes of flash, and bytes of the deepest stack."""
     with tempfile.TemporaryDirectory() as place:
         probe, out = Path(place) / "probe.c", Path(place) / "probe.elf"
         probe.write_text(PROBE, encoding="ascii")
@@ -104,19 +104,19 @@ def _compile(folder: Path, board: Board, level: str) -> tuple[int, int]:
 
 
 def deepest_stack(graphs: str) -> int:
-    """Bytes of stack on the deepest chain of calls, by the call graphs that gcc wrote; there is no recursion.
+    """Bytes of stack on the deepest chain of calls, from call graphs of gcc; the kernel has no recursion.
 
     >>> deepest_stack('node: { title: "f" label: "f\\\\nx.c:1\\\\n8 bytes (static)" }'
     ...     ' node: { title: "g" label: "g\\\\nx.c:2\\\\n16 bytes (static)" }'
     ...     ' edge: { sourcename: "f" targetname: "g" label: "x" }')
     24
     """
-    own = {m[1]: int(m[2]) for m in re.finditer(r'node: \{ title: "([^"]+)" label: "[^"]*?(\d+) bytes', graphs)}
+    frame = {m[1]: int(m[2]) for m in re.finditer(r'node: \{ title: "([^"]+)" label: "[^"]*?(\d+) bytes', graphs)}
     calls: dict[str, set[str]] = {}
     for m in re.finditer(r'edge: \{ sourcename: "([^"]+)" targetname: "([^"]+)"', graphs):
         calls.setdefault(m[1], set()).add(m[2])
 
     def deepest(name: str) -> int:
-        return own.get(name, 0) + max((deepest(c) for c in calls.get(name, ())), default=0)
+        return frame.get(name, 0) + max((deepest(c) for c in calls.get(name, ())), default=0)
 
-    return max((deepest(name) for name in own if "probe" not in name), default=0)
+    return max((deepest(name) for name in frame if "probe" not in name), default=0)

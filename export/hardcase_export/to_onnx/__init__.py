@@ -1,1 +1,1 @@
-"""ONNX: parts of a policy, and f0."""
+"""ONNX export: f0 converted from scikit-learn, and parts of a program as graphs with exactly its scores."""

@@ -1,9 +1,9 @@
-"""A fitted scikit-learn classifier as the bytes of an ONNX file, by skl2onnx. The same estimator: the same bytes.
+"""Conversion of a fitted scikit-learn classifier to ONNX by skl2onnx; the same estimator gives the same bytes.
 
-The file has one input ``X`` (n, n_features), NaN for missing: float32, or float64 if a feature is f64 (and is then
-cast: onnxruntime has neither imputers nor tree ensembles that take double and give label and probabilities). It has
-two outputs, ``label`` (n,) int64 class index and ``probabilities`` (n, n_classes) float32. Its metadata say how a
-request is laid out: ``hardcase.dtypes`` ("f32,f32,i32") and ``hardcase.classes`` ("4").
+The file has one input ``X`` (n, n_features), NaN = missing. It is float32, or float64 if a feature is f64; the graph
+then casts it to float32, because onnxruntime has neither imputers nor tree ensembles that take float64 and give label
+and probabilities. The outputs are ``label`` (n,) int64 class index and ``probabilities`` (n, n_classes) float32. The
+metadata describe the layout of a request: ``hardcase.dtypes`` ("f32,f32,i32") and ``hardcase.classes`` ("4").
 """
 
 from __future__ import annotations
@@ -21,17 +21,22 @@ __all__ = ["REMEDY", "convert_hpc", "name_of"]
 REMEDY = "name another estimator in [hpc]"
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 IR_VERSION = 8
-VOTE_STEPS = 2.0**22  # votes are multiples of 1 / this, so that float32 adds them exactly
-MAX_VOTERS = 1024  # more, and the steps would be too coarse beside a vote
+VOTE_STEPS = 2.0**22  # votes become multiples of 1 / VOTE_STEPS, so that float32 adds them exactly
+MAX_VOTERS = 1024  # with more, the steps would be too coarse compared with a vote
 
 
 def convert_hpc(estimator: Any, n_classes: int, dtypes: Sequence[str]) -> bytes:
-    """The ONNX file's bytes, not yet replayed; the same estimator always gives the same bytes.
+    """The bytes of the ONNX file, not yet compared with the estimator.
+
+    Parameters
+    ----------
+    estimator : fitted classifier; its ``classes_`` are among 0 to n_classes - 1
+    dtypes : "i32", "f32" or "f64" per feature
 
     Raises
     ------
     InputError
-        skl2onnx cannot convert it, or the result is not a classifier in ONNX.
+        skl2onnx cannot convert the estimator, or the result is not a classifier in ONNX.
     """
     import onnx
 
@@ -41,16 +46,16 @@ def convert_hpc(estimator: Any, n_classes: int, dtypes: Sequence[str]) -> bytes:
         _count_votes(model, _last(estimator))
         outside = [value.name for value in (*model.graph.input, *model.graph.output)]
         _spread(model, estimator.classes_, n_classes)
-        _rename(model.graph, {kept: kept for kept in ("", *outside)})
+        _rename(model.graph, {fixed: fixed for fixed in ("", *outside)})
         if "f64" in dtypes:
             _take_double(model)
         _describe(model, n_classes, dtypes)
         onnx.checker.check_model(model)
-    except Exception as error:  # skl2onnx and onnx raise all kinds
+    except Exception as error:  # skl2onnx and onnx have no common base for their errors
         raise InputError(f"{name} cannot be converted to ONNX ({one_line(error)}); {REMEDY}") from error
     outputs = [o.name for o in model.graph.output]
     if outputs != ["label", "probabilities"]:
-        raise InputError(f"{name} converts to the outputs {outputs}, label and probabilities are needed; {REMEDY}")
+        raise InputError(f"{name} converts to the outputs {outputs}, but label and probabilities are needed; {REMEDY}")
     return bytes(model.SerializeToString(deterministic=True))
 
 
@@ -59,7 +64,7 @@ def _convert(estimator: Any, n_features: int) -> Any:
     from skl2onnx.common.data_types import FloatTensorType
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about the libraries' own insides
+        warnings.simplefilter("ignore")  # about the libraries' internals
         return convert_sklearn(
             estimator,
             name="hpc",
@@ -70,7 +75,7 @@ def _convert(estimator: Any, n_features: int) -> Any:
 
 
 def _spread(model: Any, classes: Sequence[int], n_classes: int) -> None:
-    """A column of probabilities for every class: zeros for those that the estimator has not seen."""
+    """Give every class a column of probabilities; classes that the estimator has not seen have zeros."""
     from onnx import numpy_helper
 
     if len(classes) == n_classes:
@@ -86,7 +91,7 @@ def _spread(model: Any, classes: Sequence[int], n_classes: int) -> None:
 
 
 def _take_double(model: Any) -> None:
-    """Let the input be float64, and cast it to what the graph takes."""
+    """Make the input float64, and cast it to the float32 that the graph takes."""
     from onnx import TensorProto, helper
 
     for node in model.graph.node:
@@ -99,7 +104,7 @@ def _take_double(model: Any) -> None:
 
 
 def _describe(model: Any, n_classes: int, dtypes: Sequence[str]) -> None:
-    """Fixed words and a fixed order wherever a converter writes its own version, its name or a set."""
+    """Write fixed metadata in a fixed order, in place of the converter's version, name and unordered sets."""
     opsets = sorted((o.domain, o.version) for o in model.opset_import)
     del model.opset_import[:]
     for domain, version in opsets:
@@ -114,9 +119,9 @@ def _describe(model: Any, n_classes: int, dtypes: Sequence[str]) -> None:
 
 
 def _count_votes(model: Any, forest: Any) -> None:
-    """Let a forest's votes add up exactly: as float32 fractions of one, they would break ties in any direction.
+    """Round a forest's votes so that float32 adds them exactly; as plain fractions they would break ties at random.
 
-    A tie goes to the first class, in scikit-learn and here; so a vote is rounded down, never up.
+    scikit-learn gives a tie to the first class, and so does the graph; a vote is therefore rounded down, never up.
     """
     from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
@@ -130,9 +135,9 @@ def _count_votes(model: Any, forest: Any) -> None:
 
 
 def _rename(graph: Any, names: dict[str, str]) -> None:
-    """Name all inner values and nodes by order of appearance: skl2onnx counts some over the whole process.
+    """Name inner values and nodes by order of appearance, as skl2onnx counts some names over the whole process.
 
-    ``names`` holds what has been renamed, and what must keep its name.
+    ``names``: new names by old ones, including names that must stay.
     """
 
     def name(old: str) -> str:
@@ -151,7 +156,7 @@ def _rename(graph: Any, names: dict[str, str]) -> None:
 
 
 def name_of(estimator: Any) -> str:
-    """The name of a classifier's type; of the last step of a pipeline."""
+    """The name of a classifier's type; for a Pipeline, of its last step."""
     return type(_last(estimator)).__name__
 
 

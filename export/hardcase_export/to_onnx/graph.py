@@ -1,4 +1,4 @@
-"""Writing an ONNX graph node by node: constants are kept once, and the same graph gives the same bytes."""
+"""Builder of an ONNX graph, node by node; constants are stored once, and the same graph gives the same bytes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Graph"]
+__all__ = ["OnnxGraph"]
 
 OPSETS = {"": 18, "ai.onnx.ml": 5}
 IR_VERSION = 10
 TENSOR_TYPES = {"f32": "FLOAT", "f64": "DOUBLE", "i32": "INT32", "i64": "INT64"}
 
 
-class Graph:
-    """A graph being written. Values are known by name."""
+class OnnxGraph:
+    """A graph under construction; its values are identified by name."""
 
     def __init__(self) -> None:
         self._nodes: list[Any] = []
@@ -24,7 +24,7 @@ class Graph:
         self._initializers: list[Any] = []
 
     def const(self, values: Any, dtype: str) -> str:
-        """A constant of this numpy type."""
+        """The name of a constant of this numpy type."""
         from onnx import numpy_helper
 
         array = np.asarray(values, dtype=dtype)
@@ -35,7 +35,7 @@ class Graph:
         return self._constants[key]
 
     def op(self, kind: str, *inputs: str, output: str = "", domain: str = "", **attributes: Any) -> str:
-        """A node with one output; its name is returned."""
+        """Append a node with one output; returns the name of the output."""
         from onnx import helper
 
         output = output or f"v{len(self._nodes)}"
@@ -44,35 +44,35 @@ class Graph:
         return output
 
     def cast(self, value: str, dtype: str) -> str:
-        """A value as float32, float64 or int64: ``f32``, ``f64`` or ``i64``."""
+        """A value cast to float32, float64 or int64; ``dtype`` is ``f32``, ``f64`` or ``i64``."""
         from onnx import TensorProto
 
         return self.op("Cast", value, to=getattr(TensorProto, TENSOR_TYPES[dtype]))
 
     def tensor(self, values: NDArray[Any]) -> Any:
-        """A tensor to be a node's attribute."""
+        """A tensor for an attribute of a node."""
         from onnx import numpy_helper
 
         return numpy_helper.from_array(values)
 
     def model(self, name: str, inputs: Mapping[str, int], output: str, width: int, notes: Mapping[str, str]) -> bytes:
-        """The file's bytes, passed by the ONNX checker.
+        """The bytes of the file, which has passed the ONNX checker.
 
         Parameters
         ----------
-        inputs : columns of each input, by declared type, which is its name too; rows are ``n``
+        inputs : number of columns of each input, by declared type, which is also the input's name; rows are ``n``
         output : an int64 value of shape (n, width)
-        notes : its metadata
+        notes : metadata of the file
         """
         import onnx
         from onnx import TensorProto, helper
 
-        into = [
+        input_infos = [
             helper.make_tensor_value_info(dtype, getattr(TensorProto, TENSOR_TYPES[dtype]), ["n", k])
             for dtype, k in inputs.items()
         ]
-        out = [helper.make_tensor_value_info(output, TensorProto.INT64, ["n", width])]
-        graph = helper.make_graph(self._nodes, name, into, out, self._initializers)
+        output_infos = [helper.make_tensor_value_info(output, TensorProto.INT64, ["n", width])]
+        graph = helper.make_graph(self._nodes, name, input_infos, output_infos, self._initializers)
         opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="hardcase")
         helper.set_model_props(model, dict(notes))

@@ -1,4 +1,4 @@
-"""The HPC as an ONNX file: converted by skl2onnx, then replayed beside scikit-learn before a byte is written.
+"""The HPC as an ONNX file: converted by skl2onnx and compared with scikit-learn before a byte is written.
 
 ``convert`` makes the file and says what is in it; here it is put to the test.
 """

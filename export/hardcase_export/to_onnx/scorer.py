@@ -1,10 +1,10 @@
-"""A part of a program as an ONNX graph that gives the very integers of the program.
+"""A part of a program as an ONNX graph that gives exactly the program's integer scores.
 
-Inputs are raw readings, one tensor (n, k) per declared type, named ``f32``, ``f64`` and ``i32``: NaN is missing, and
--2147483648 in an i32. The output ``scores`` is (n, width) int64. Everything is exact: readings are compared in a type
-that holds them, affine columns and sums of products are int64, and trees either add leaves that a float adds without
-rounding, or say which leaf they reached. Where the program's verifier proves that a reading is never missing, the
-graph says nothing useful if it is.
+Inputs are raw readings, one tensor (n, k) per declared type, named ``f32``, ``f64`` and ``i32``. NaN marks a missing
+reading, and -2147483648 does in an i32 input. The output ``scores`` is (n, width) int64. Every step is exact: readings
+are compared in a type that holds them, affine columns and sums of products are int64, and trees either add leaves that
+a float adds without rounding, or give the number of the leaf that they reach. If the verifier proves that a reading is
+never missing, the scores of a row without it mean nothing.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from hardcase_edge.program.definition import CODE_MAX, Affine, Opaque, Polynomia
 from hardcase_edge.program.readings import DTYPES
 
 from ..scorers.comparisons import Splits, splits_of, stacked_splits
-from ..scorers.parts import Part
-from .graph import Graph
+from ..scorers.parts import ScorerPart
+from .graph import OnnxGraph
 
 __all__ = ["onnx_of"]
 
 I32_LOW, I32_HIGH = -(2.0**31), 2.0**31 - 1
-EXACT_F32 = 2**24  # integers up to here are floats, and so are their sums
-Matrix = tuple[str, dict[int, int]]  # a value (n, k), and which of its columns holds what
+EXACT_F32 = 2**24  # float32 holds every integer up to this one
+Matrix = tuple[str, dict[int, int]]  # a value (n, k), and the column of each feature or program column in it
 
 
-def onnx_of(program: Program, part: Part, manifest: Manifest) -> bytes:
-    """The ONNX file of one part, passed by the checker.
+def onnx_of(program: Program, part: ScorerPart, manifest: Manifest) -> bytes:
+    """The ONNX file of one part, which has passed the ONNX checker.
 
     Raises
     ------
@@ -41,55 +41,60 @@ def onnx_of(program: Program, part: Part, manifest: Manifest) -> bytes:
     """
     scorer = program.scorers[part.scores.scorer]
     if isinstance(scorer, Opaque):
-        raise InputError(f"{part.name} is a TFLite model of the user's own, which ONNX cannot hold; give --tflite")
-    maker = _Maker(program, part)
+        raise InputError(f"{part.name} is a user's TFLite model, which ONNX cannot hold; use --tflite")
+    builder = _PartGraph(program, part)
     if isinstance(scorer, Polynomial):
-        scores = maker.polynomial(scorer)
+        scores = builder.polynomial(scorer)
     elif isinstance(scorer, Trees):
-        scores = maker.trees(scorer)
+        scores = builder.trees(scorer)
     else:
-        scores = maker.stack(scorer)
-    maker.g.op("Identity", scores, output="scores")
+        scores = builder.stack(scorer)
+    builder.g.op("Identity", scores, output="scores")
     inputs = {dtype: len(features) for dtype, features in part.inputs.items()}
     notes = {f"hardcase.{d}": json.dumps([manifest.features[f] for f in fs]) for d, fs in part.inputs.items()}
-    return maker.g.model(part.name, inputs, "scores", part.width, notes)
+    return builder.g.model(part.name, inputs, "scores", part.width, notes)
 
 
-class _Maker:
-    """One graph. ``part`` names inputs and outputs."""
+class _PartGraph:
+    """Builder of one part's graph; ``part`` names the inputs and outputs."""
 
-    def __init__(self, program: Program, part: Part) -> None:
-        self.program, self.part, self.g = program, part, Graph()
+    def __init__(self, program: Program, part: ScorerPart) -> None:
+        self.program, self.part, self.g = program, part, OnnxGraph()
         self.outputs = slice(part.scores.start, part.scores.stop)
 
     # ------------------------------------------------------------ readings and columns
 
     def readings(self, dtype: str) -> Matrix:
-        """All readings as floats of this type, NaN where missing or not finite, by feature."""
+        """All readings as floats of this type, NaN if missing or not finite, with the column of each feature."""
         g, values, places = self.g, [], dict[int, int]()
         for name, features in self.part.inputs.items():
             value = name if name == dtype else g.cast(name, dtype)
-            none = g.op("Equal", name, g.const(DTYPES[name].missing, "i4")) if name == "i32" else g.op("IsInf", value)
-            values.append(g.op("Where", none, g.const(np.nan, DTYPES[dtype].numpy), value))
+            absent = DTYPES[name].missing
+            is_missing = g.op("Equal", name, g.const(absent, "i4")) if name == "i32" else g.op("IsInf", value)
+            values.append(g.op("Where", is_missing, g.const(np.nan, DTYPES[dtype].numpy), value))
             places |= {f: len(places) + k for k, f in enumerate(features)}
         return (values[0] if len(values) == 1 else g.op("Concat", *values, axis=1)), places
 
     def affine(self, columns: Sequence[int], readings: Matrix) -> str:
-        """(n, k) int64 codes of affine columns from float64 readings; of a missing one, any number."""
+        """(n, k) int64 codes of affine columns from float64 readings; the code of a missing reading is arbitrary."""
         g, (value, places) = self.g, readings
         chosen = [self.program.columns[c] for c in columns]
         rules = [c.rule for c in chosen if isinstance(c.rule, Affine)]
         x = g.op("Gather", value, g.const([places[c.feature] for c in chosen], "i8"), axis=1)
         x = g.op("Where", g.op("IsNaN", x), g.const(0, "f8"), x)
         q = g.op("Floor", g.op("Mul", x, g.const([2.0**r.frac for r in rules], "f8")))
-        q = g.op("Where", g.op("Less", x, g.const(0, "f8")), g.op("Min", q, g.const(-1, "f8")), q)  # had it vanished
+        q = g.op(
+            "Where", g.op("Less", x, g.const(0, "f8")), g.op("Min", q, g.const(-1, "f8")), q
+        )  # a negative reading is never scaled to 0
         q = g.op("Max", g.op("Min", q, g.const(I32_HIGH, "f8")), g.const(I32_LOW, "f8"))
         v = g.op("Mul", g.cast(q, "i64"), g.const([r.mul for r in rules], "i8"))
         v = g.op("Add", v, g.const([r.add for r in rules], "i8"))
         d = g.const([1 << r.shift for r in rules], "i8")
         code = g.op("Div", g.op("Sub", v, g.op("Mod", v, d)), d)  # Div alone would round towards zero
         for compare, bounds in (("Less", [r.high for r in rules]), ("Greater", [r.low for r in rules])):
-            bound = g.const(bounds, "i8")  # Min and Max take lower halves for signed in onnxruntime 1.31
+            bound = g.const(
+                bounds, "i8"
+            )  # Min and Max of int64 compare the lower 32 bits as signed in onnxruntime 1.31
             code = g.op("Where", g.op(compare, code, bound), code, bound)
         return code
 
@@ -104,14 +109,14 @@ class _Maker:
         return g.op("Sub", count, g.const(CODE_MAX, "i8"))
 
     def codes(self, columns: Sequence[int]) -> tuple[str, str]:
-        """(n, k) int64 codes of all these columns, and (n, k) which are missing."""
+        """(n, k) int64 codes of these columns, and (n, k) bool: which readings are missing."""
         g, readings = self.g, self.readings("f64")
         rules = {c: self.program.columns[c].rule for c in columns}
         affine = [c for c in columns if isinstance(rules[c], Affine)]
         ranks = [c for c in columns if isinstance(rules[c], Rank)]
-        made = ([self.affine(affine, readings)] if affine else []) + [self.rank(c, readings) for c in ranks]
+        groups = ([self.affine(affine, readings)] if affine else []) + [self.rank(c, readings) for c in ranks]
         order = [*affine, *ranks]
-        joined = made[0] if len(made) == 1 else g.op("Concat", *made, axis=1)
+        joined = groups[0] if len(groups) == 1 else g.op("Concat", *groups, axis=1)
         if order != list(columns):
             joined = g.op("Gather", joined, g.const([order.index(c) for c in columns], "i8"), axis=1)
         features = [readings[1][self.program.columns[c].feature] for c in columns]
@@ -121,13 +126,13 @@ class _Maker:
     # ------------------------------------------------------------ sums of products
 
     def rows(self, values: Any) -> str:
-        """The same int64 values (k,) for each row, (n, k)."""
+        """The int64 values (k,) repeated for each row, (n, k)."""
         g = self.g
         n = g.op("Shape", next(iter(self.part.inputs)), start=0, end=1)
         return g.op("Expand", g.const([values], "i8"), g.op("Concat", n, g.const([1], "i8"), axis=0))
 
     def polynomial(self, s: Polynomial) -> str:
-        """Int64 throughout."""
+        """(n, width) int64 scores of a polynomial; every step is in int64."""
         if not s.terms:
             return self.rows(s.bias[self.outputs])
         g, x = self.g, self.rows([s.constant])
@@ -135,7 +140,7 @@ class _Maker:
             codes, missing = self.codes(s.columns)
             x = g.op("Concat", g.op("Where", missing, g.const([v or 0 for v in s.substitutes], "i8"), codes), x, axis=1)
         products = ""
-        for places in zip(*s.terms, strict=True):  # the first factors, the second, the third
+        for places in zip(*s.terms, strict=True):  # first factors, then second, then third
             factor = x if list(places) == list(range(len(s.columns) + 1)) else self._take(x, places)
             products = g.op("Mul", products, factor) if products else factor
         return self._linear(products, s.weights[self.outputs], s.bias[self.outputs])
@@ -150,14 +155,14 @@ class _Maker:
     # ------------------------------------------------------------ trees
 
     def trees(self, s: Trees) -> str:
-        """Leaves added up where that is exact; else each tree's leaf by number, and the leaves from a table."""
+        """(n, width) int64 scores. Floats add leaves if that is exact; otherwise trees give numbers of leaves."""
         g, base = self.g, s.base[self.outputs]
         trees = splits_of(self.program, self.part.scores)
         if not trees:
             return self.rows(base)
         value, kind = self._values(trees)
-        most = sum(max(abs(v) for leaf in t.leaves for v in leaf) for t in trees)
-        if all(t.width == 1 for t in trees) and (kind == "f64" or most < EXACT_F32):
+        largest = sum(max(abs(v) for leaf in t.leaves for v in leaf) for t in trees)
+        if all(t.width == 1 for t in trees) and (kind == "f64" or largest < EXACT_F32):
             weights = [leaf[0] for t in trees for leaf in t.leaves]
             sums = self._ensemble(value, kind, trees, weights, [t.output for t in trees], self.part.width)
             return g.op("Add", g.cast(sums, "i64"), g.const(base, "i8"))
@@ -172,7 +177,7 @@ class _Maker:
         return g.op("Add", sums, g.const(base, "i8"))
 
     def stack(self, s: Stack) -> str:
-        """Each tree's leaf value is an output of the ensemble."""
+        """(n, width) int64 scores of a stack; the ensemble gives each tree's leaf value as an output of its own."""
         trees = stacked_splits(self.program, s)
         if not trees:
             return self.rows(s.bias[self.outputs])
@@ -182,7 +187,7 @@ class _Maker:
         return self._linear(self.g.cast(z, "i64"), s.weights[self.outputs], s.bias[self.outputs])
 
     def _values(self, trees: Sequence[Splits]) -> tuple[Matrix, str]:
-        """What nodes compare, by column of the program, as float32 if that holds all of it, else as float64."""
+        """Values that nodes compare, by column of the program; float32 if it holds all exactly, otherwise float64."""
         columns = sorted({c for t in trees for c in t.columns})
         chosen = {c: self.program.columns[c] for c in columns}
         ranks = [c for c in columns if isinstance(chosen[c].rule, Rank)]
@@ -201,7 +206,7 @@ class _Maker:
     def _ensemble(
         self, values: Matrix, kind: str, trees: Sequence[Splits], weights: Sequence[int], targets: Any, n_targets: int
     ) -> str:
-        """TreeEnsemble of ai.onnx.ml 5: (n, n_targets) sums of the ``weights`` of all leaves, tree after tree."""
+        """A TreeEnsemble of ai.onnx.ml 5: (n, n_targets) sums of leaf ``weights``, listed tree after tree."""
         g, (value, places) = self.g, values
         dtype = np.dtype(DTYPES[kind].numpy)
         nodes = [node for t in _offset(trees) for node in t]
@@ -217,7 +222,7 @@ class _Maker:
             post_transform=0,
             tree_roots=roots.tolist(),
             nodes_featureids=[places.get(c, 0) for c in columns],
-            nodes_modes=g.tensor(np.zeros(len(nodes), np.uint8)),  # left if at most
+            nodes_modes=g.tensor(np.zeros(len(nodes), np.uint8)),  # 0: left if at most
             nodes_splits=g.tensor(np.minimum(np.array(bounds, "f8"), np.finfo(dtype).max).astype(dtype)),
             nodes_missing_value_tracks_true=[int(m) for m in left_if_missing],
             nodes_truenodeids=[at for _, at in left],
@@ -230,7 +235,7 @@ class _Maker:
 
 
 def _offset(trees: Sequence[Splits]) -> Any:
-    """Every tree's nodes, children as (is it a leaf, number over all trees); a lone leaf is a node that leads there."""
+    """Nodes of each tree; a child is (whether it is a leaf, number over all trees). A lone leaf gets a node."""
     first_node = first_leaf = 0
     for t in trees:
         if not t.children:

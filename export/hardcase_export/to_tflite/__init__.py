@@ -1,1 +1,1 @@
-"""TFLite: parts of a policy, and a model of the user's own."""
+"""TFLite export: exact and int8 models of a program's parts, and checks of a user's own model."""

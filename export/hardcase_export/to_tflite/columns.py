@@ -1,9 +1,8 @@
-"""Columns of a program in TFLite: raw readings become the very codes of the program, int64 throughout.
+"""Columns of a program in TFLite: operators that turn raw readings into exactly the program's codes, in int64.
 
-A float's bits become a key that orders as the float does. Affine columns are fixed-point numbers times a factor,
-shifted: a shift is what remains when the modulus is taken away, scaled by a power of two, which a float32 does
-without rounding because codes have 16 bits. TFLite has no arithmetic on float64: its mantissa and exponent are taken
-apart.
+The bits of a float become a key that orders as the float does. An affine column is a fixed-point number times a factor,
+shifted right. The shift takes the remainder away and scales by a power of two, which float32 does without rounding
+because codes have 16 bits. TFLite has no arithmetic on float64, so the mantissa and the exponent are separated.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from hardcase_edge.program.definition import CODE_MAX, Affine, Number, Program, 
 from hardcase_edge.program.format import to_key
 from hardcase_edge.program.readings import DTYPES
 
-from ..scorers.parts import Part
+from ..scorers.parts import ScorerPart
 from .graph import Tensor, TfliteGraph
 
 __all__ = ["HIGH", "LOW", "Columns"]
@@ -26,28 +25,28 @@ F32_MAX = float(np.finfo(np.float32).max)
 
 
 class Columns:
-    """A graph with a part's inputs, (1, k) per declared type; ``raw`` holds them."""
+    """A graph with the inputs of a part; ``raw``: the input (1, k) of each declared type."""
 
-    def __init__(self, program: Program, part: Part) -> None:
+    def __init__(self, program: Program, part: ScorerPart) -> None:
         self.program, self.part, self.g = program, part, TfliteGraph()
         self.raw = {d: self.g.input(d, DTYPES[d].numpy, (1, len(fs))) for d, fs in part.inputs.items()}
         self._keys: dict[str, tuple[Tensor, Tensor]] = {}
 
     def reading(self, column: int) -> tuple[str, int]:
-        """The input that a column reads, and the place there."""
+        """The declared type of a column's feature, and its position in the input of that type."""
         feature = self.program.columns[column].feature
         dtype = self.program.features[feature].dtype
         return dtype, self.part.inputs[dtype].index(feature)
 
     def present(self, dtype: str) -> Tensor:
-        """(1, k) bool: which readings of this type are there."""
+        """(1, k) bool: which readings of this type are present."""
         g, raw = self.g, self.raw[dtype]
         if dtype == "f32":
             return g.compare("LESS_EQUAL", g.op("ABS", raw), g.const([F32_MAX], "f4"))
         return self.keys(dtype)[1]
 
     def keys(self, dtype: str) -> tuple[Tensor, Tensor]:
-        """(1, k) int64 keys of the readings of this type, and which are there."""
+        """(1, k) int64 keys of the readings of this type, and (1, k) bool: which are present."""
         if dtype in self._keys:
             return self._keys[dtype]
         g, raw = self.g, self.raw[dtype]
@@ -60,40 +59,40 @@ class Columns:
         flipped = g.op("SUB", g.const([lowest], "i8"), g.op("MINIMUM", bits, g.const([-1], "i8")))
         flipped = g.op("SUB", flipped, g.const([1], "i8"))
         key = g.select(g.compare("LESS", bits, g.const([0], "i8")), flipped, bits)
-        most = float(np.finfo(np.float64 if dtype == "f64" else np.float32).max)
-        above = g.compare("GREATER_EQUAL", key, g.const([to_key(-most, dtype)], "i8"))
-        below = g.compare("LESS_EQUAL", key, g.const([to_key(most, dtype)], "i8"))
+        largest = float(np.finfo(np.float64 if dtype == "f64" else np.float32).max)
+        above = g.compare("GREATER_EQUAL", key, g.const([to_key(-largest, dtype)], "i8"))
+        below = g.compare("LESS_EQUAL", key, g.const([to_key(largest, dtype)], "i8"))
         self._keys[dtype] = key, g.op("LOGICAL_AND", above, below)
         return self._keys[dtype]
 
     def _bits(self, dtype: str) -> Tensor:
-        """(1, k) int64 bits of floats."""
+        """(1, k) int64: the bits of the floats of this type."""
         return self.g.cast(self.g.op("BITCAST", self.raw[dtype], dtype="i8" if dtype == "f64" else "i4"), "i8")
 
     # ------------------------------------------------------------ codes
 
     def codes(self, columns: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """(1, k) int64 codes, any number where a reading is missing, and (1, k) bool: which are there."""
-        g, order, made, there = self.g, list[int](), list[Tensor](), list[Tensor]()
+        """(1, k) int64 codes, arbitrary if a reading is missing, and (1, k) bool: which readings are present."""
+        g, order, groups, presences = self.g, list[int](), list[Tensor](), list[Tensor]()
         for dtype in self.raw:
-            mine = [c for c in columns if self.reading(c)[0] == dtype]
-            affine = [c for c in mine if isinstance(self.program.columns[c].rule, Affine)]
-            ranks = [c for c in mine if c not in affine]
+            of_type = [c for c in columns if self.reading(c)[0] == dtype]
+            affine = [c for c in of_type if isinstance(self.program.columns[c].rule, Affine)]
+            ranks = [c for c in of_type if c not in affine]
             if affine:
-                made.append(g.cast(self._affine(dtype, affine), "i8"))
-            made += [self._rank(dtype, c) for c in ranks]
-            if mine:
-                present = g.cast(self.present(dtype), "f4")  # bool is not gathered everywhere
-                there.append(g.gather(present, [self.reading(c)[1] for c in affine + ranks], 1))
+                groups.append(g.cast(self._affine(dtype, affine), "i8"))
+            groups += [self._rank(dtype, c) for c in ranks]
+            if of_type:
+                present = g.cast(self.present(dtype), "f4")  # not every runtime gathers bool
+                presences.append(g.gather(present, [self.reading(c)[1] for c in affine + ranks], 1))
             order += affine + ranks
-        codes, present = g.concat(made, 1), g.concat(there, 1)
+        codes, present = g.concat(groups, 1), g.concat(presences, 1)
         if order != list(columns):
             places = [order.index(c) for c in columns]
             codes, present = g.gather(codes, places, 1), g.gather(present, places, 1)
         return codes, g.compare("GREATER", present, g.const([0.0], "f4"))
 
     def _rank(self, dtype: str, column: int) -> Tensor:
-        """(1, 1) int64."""
+        """(1, 1) int64 codes of a rank column."""
         g, chosen = self.g, self.program.columns[column]
         assert isinstance(chosen.rule, Rank)
         if not chosen.rule.thresholds:
@@ -113,21 +112,23 @@ class Columns:
         v = g.op("MUL", q, g.const([[r.mul for r in rules]], "i8"))
         v = g.op("ADD", v, g.const([[r.add for r in rules]], "i8"))
         v = self._clamp(
-            v, [_held(r.low << r.shift) for r in rules], [_held(((r.high + 1) << r.shift) - 1) for r in rules]
+            v,
+            [_within_64_bits(r.low << r.shift) for r in rules],
+            [_within_64_bits(((r.high + 1) << r.shift) - 1) for r in rules],
         )
         v = g.op("SUB", v, g.op("FLOOR_MOD", v, g.const([[1 << r.shift for r in rules]], "i8")))
         code = g.op("MUL", g.cast(v, "f4"), g.const([[2.0**-r.shift for r in rules]], "f4"))
-        return self._clamp(code, [r.low for r in rules], [r.high for r in rules])  # where 64 bits reach no further
+        return self._clamp(code, [r.low for r in rules], [r.high for r in rules])  # the bounds of v saturate at 64 bits
 
     def _clamp(self, x: Tensor, low: Sequence[Number], high: Sequence[Number]) -> Tensor:
         g = self.g
         return g.op("MAXIMUM", g.op("MINIMUM", x, g.const([high], x.dtype)), g.const([low], x.dtype))
 
     def _fixed_f32(self, x: Tensor, frac: list[int]) -> Tensor:
-        """floor(x 2^frac) within 32 bits, int64."""
+        """floor(x 2^frac), clipped to 32 bits, int64."""
         g = self.g
-        there = g.compare("LESS_EQUAL", g.op("ABS", x), g.const([F32_MAX], "f4"))
-        x = g.select(there, x, g.const([[0.0]], "f4"))
+        is_finite = g.compare("LESS_EQUAL", g.op("ABS", x), g.const([F32_MAX], "f4"))
+        x = g.select(is_finite, x, g.const([[0.0]], "f4"))
         q = g.op("FLOOR", g.op("MUL", x, g.const([[2.0**n for n in frac]], "f4")))
         vanished = g.op("MINIMUM", q, g.const([-1.0], "f4"))  # a negative number is never scaled to 0
         q = g.select(g.compare("LESS", x, g.const([0.0], "f4")), vanished, q)
@@ -135,7 +136,7 @@ class Columns:
         return g.op("MINIMUM", q, g.const([2**31 - 1], "i8"))
 
     def _fixed_f64(self, bits: Tensor, frac: list[int]) -> Tensor:
-        """As above, from the bits: a signed mantissa of 53 bits divided by 2^k, its upper and lower bits apart."""
+        """As ``_fixed_f32``, from the bits: a signed 53-bit mantissa divided by 2^k, in an upper and a lower half."""
         g = self.g
         is_negative = g.compare("LESS", bits, g.const([0], "i8"))
         size = g.op("SUB", g.op("MINIMUM", bits, g.const([-1], "i8")), g.const([LOW], "i8"))
@@ -146,7 +147,7 @@ class Columns:
         mantissa = g.op("ADD", fraction, g.select(is_normal, g.const([[1 << 52]], "i8"), g.const([[0]], "i8")))
         mantissa = g.select(is_negative, g.op("SUB", g.const([0], "i8"), mantissa), mantissa)
         k = g.op("SUB", g.const([[1075.0 - n for n in frac]], "f4"), g.op("MAXIMUM", exponent, g.const([1.0], "f4")))
-        powers = range(20, 55)  # with less, beyond 32 bits; with more, 0 or -1
+        powers = range(20, 55)  # below 20 the result exceeds 32 bits; above 54 it is 0 or -1
         k = g.cast(g.op("SUB", self._clamp(k, [powers[0]], [powers[-1]]), g.const([powers[0]], "f4")), "i4")
         tops = [min(p + 16, 62) for p in powers]
 
@@ -171,5 +172,5 @@ class Columns:
         return self._clamp(q, [-(2**31)], [2**31 - 1])
 
 
-def _held(bound: int) -> int:
+def _within_64_bits(bound: int) -> int:
     return min(max(LOW, bound), HIGH)

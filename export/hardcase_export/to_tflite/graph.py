@@ -1,7 +1,7 @@
-"""Writing a TFLite flatbuffer tensor by tensor, from the schema's own classes; no TensorFlow anywhere.
+"""Builder of a TFLite flatbuffer, tensor by tensor, with the classes of its schema; TensorFlow is not needed.
 
-Shapes are static, for one row at a time. The file has the signature ``serving_default``, so that inputs and outputs
-are known by name. Only operators of version 1 that both ai-edge-litert and tflite-runtime 2.14 have are used.
+Shapes are static, for one row at a time. The file has the signature ``serving_default``, which names inputs and
+outputs. The builder uses only operators of version 1 that both ai-edge-litert and tflite-runtime 2.14 have.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hardcase_edge.errors import InputError
 
 __all__ = ["NEEDS", "Tensor", "TfliteGraph", "schema"]
 
-NEEDS = "TFLite files need flatbuffers and ai-edge-litert; pip install 'hardcase-export[tflite]'"
+NEEDS = "flatbuffers or ai-edge-litert, which TFLite files need, is missing; pip install 'hardcase-export[tflite]'"
 FILE_ID = b"TFL3"
 SCHEMA_VERSION = 3
 TYPES = {
@@ -35,12 +35,12 @@ OPTIONS = {
 
 
 def schema() -> Any:
-    """The classes that the flatbuffer is made of.
+    """The module with the classes of the TFLite schema.
 
     Raises
     ------
     InputError
-        They are not installed.
+        ai-edge-litert or flatbuffers is not installed.
     """
     try:
         import_module("flatbuffers")
@@ -50,14 +50,14 @@ def schema() -> Any:
 
 
 class Tensor:
-    """A value being written: its number in the file, numpy type and shape."""
+    """A value of a graph under construction: its number in the file, numpy type and shape."""
 
     def __init__(self, index: int, dtype: str, shape: tuple[int, ...]) -> None:
         self.index, self.dtype, self.shape = index, dtype, shape
 
 
 class TfliteGraph:
-    """A graph being written. ``options``: per operator, what its options are called."""
+    """A graph under construction. ``options``: for each operator, the name of its options in the schema."""
 
     options = OPTIONS
 
@@ -71,24 +71,24 @@ class TfliteGraph:
         self._inputs: dict[str, Tensor] = {}
 
     def tensor(self, dtype: str, shape: Sequence[int], scale: float = 0.0, buffer: int = 0, name: str = "") -> Tensor:
-        """A new value; ``scale`` of a quantised one, whose zero is 0."""
-        made = self._s.TensorT()
-        made.name = (name or f"t{len(self._graph.tensors)}").encode()
-        made.shape, made.buffer = list(shape), buffer
-        made.type = getattr(self._s.TensorType, TYPES[dtype])
+        """A new value; ``scale``: of a quantised value, whose zero point is 0."""
+        entry = self._s.TensorT()
+        entry.name = (name or f"t{len(self._graph.tensors)}").encode()
+        entry.shape, entry.buffer = list(shape), buffer
+        entry.type = getattr(self._s.TensorType, TYPES[dtype])
         if scale:
-            made.quantization = self._s.QuantizationParametersT()
-            made.quantization.scale, made.quantization.zeroPoint = [scale], [0]
-        self._graph.tensors.append(made)
+            entry.quantization = self._s.QuantizationParametersT()
+            entry.quantization.scale, entry.quantization.zeroPoint = [scale], [0]
+        self._graph.tensors.append(entry)
         return Tensor(len(self._graph.tensors) - 1, dtype, tuple(shape))
 
     def input(self, name: str, dtype: str, shape: Sequence[int]) -> Tensor:
-        """An input of this name."""
+        """A new input of this name."""
         self._inputs[name] = self.tensor(dtype, shape, name=name)
         return self._inputs[name]
 
     def const(self, values: Any, dtype: str, scale: float = 0.0) -> Tensor:
-        """A constant; equal ones are kept once."""
+        """A constant; equal constants are stored once."""
         array = np.ascontiguousarray(values, dtype=dtype)
         key = (f"{dtype} {scale}", array.shape, array.tobytes())
         if key not in self._constants:
@@ -101,7 +101,7 @@ class TfliteGraph:
     def op(
         self, kind: str, *inputs: Tensor, dtype: str = "", shape: Sequence[int] | None = None, **options: Any
     ) -> Tensor:
-        """The one output of an operator; of the first input's type, and the inputs' common shape, unless said."""
+        """Append an operator; returns its output, by default of the first input's type and the inputs' common shape."""
         if shape is None:
             shape = np.broadcast_shapes(*(t.shape for t in inputs))
         out = self.tensor(dtype or inputs[0].dtype, shape)
@@ -109,7 +109,7 @@ class TfliteGraph:
         return out
 
     def into(self, kind: str, inputs: Sequence[Tensor], out: Tensor, **options: Any) -> None:
-        """An operator that fills this value."""
+        """Append an operator that writes the value ``out``."""
         node = self._s.OperatorT()
         node.opcodeIndex, node.inputs, node.outputs = self._kind(kind), [t.index for t in inputs], [out.index]
         if self.options[kind]:
@@ -130,7 +130,7 @@ class TfliteGraph:
             self._model.operatorCodes.append(code)
         return self._kinds[kind]
 
-    # ------------------------------------------------------------ what is used often
+    # ------------------------------------------------------------ common operators
 
     def cast(self, value: Tensor, dtype: str) -> Tensor:
         """The same numbers in another type."""
@@ -144,7 +144,7 @@ class TfliteGraph:
         return self.op("RESHAPE", value, self.const(shape, "i4"), shape=shape, newShape=list(shape))
 
     def gather(self, value: Tensor, places: Tensor | Sequence[int], axis: int = 0) -> Tensor:
-        """``value`` at these places along an axis."""
+        """Elements of ``value`` at these positions along an axis."""
         index = places if isinstance(places, Tensor) else self.const(places, "i4")
         shape = (*value.shape[:axis], *index.shape, *value.shape[axis + 1 :])
         return self.op("GATHER", value, index, shape=shape, axis=axis)
@@ -158,22 +158,22 @@ class TfliteGraph:
         return self.op("CONCATENATION", *values, shape=shape, axis=axis)
 
     def sum(self, value: Tensor, axis: int) -> Tensor:
-        """Sums over an axis, which goes."""
+        """Sums over an axis, which is removed."""
         shape = value.shape[:axis] + value.shape[axis + 1 :]
         return self.op("SUM", value, self.const([axis], "i4"), shape=shape, keepDims=False)
 
     def compare(self, kind: str, a: Tensor, b: Tensor) -> Tensor:
-        """Where a comparison holds."""
+        """Bool: where a comparison holds."""
         return self.op(kind, a, b, dtype="b1")
 
     def select(self, where: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-        """``yes`` where it holds, else ``no``."""
+        """``yes`` where ``where`` holds, otherwise ``no``."""
         return self.op("SELECT_V2", where, yes, no, dtype=yes.dtype)
 
     # ------------------------------------------------------------ the file
 
     def model(self, name: str, outputs: Mapping[str, Tensor]) -> bytes:
-        """The file's bytes."""
+        """The bytes of the file."""
         import flatbuffers
 
         s = self._s
@@ -190,10 +190,10 @@ class TfliteGraph:
         return bytes(builder.Output())
 
     def _named(self, tensors: Mapping[str, Tensor]) -> list[Any]:
-        made = []
+        entries = []
         for name, tensor in tensors.items():
-            one = self._s.TensorMapT()
-            one.name, one.tensorIndex = name.encode(), tensor.index
+            entry = self._s.TensorMapT()
+            entry.name, entry.tensorIndex = name.encode(), tensor.index
             self._graph.tensors[tensor.index].name = name.encode()
-            made.append(one)
-        return made
+            entries.append(entry)
+        return entries

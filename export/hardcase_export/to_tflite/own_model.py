@@ -1,11 +1,12 @@
-"""A user's own ``.tflite`` as the bytes that a device runs: checked, written anew, its ends made to fit.
+"""A user's own ``.tflite`` as the bytes that a device runs: checked, written anew, adapted to the program.
 
-Every file is hostile. Its size is bounded before it is read, everything in it is counted before it is unpacked,
-operators are on a list, tensors are static, small and as long as their buffers; then only what was checked is written
-into a new file. That file takes readings (1, n) float32 and gives one score per class, or class 1 less class 0 of two,
-in steps that a float32 holds as integers: ``reshape, quantize, the user's operators, dequantize, times steps``.
+Every file is treated as hostile. Its size is bounded before it is read, its contents are counted before they are
+unpacked, operators must be on an allow list, and tensors must be static, small and as long as their buffers. Only what
+was checked is written into a new file. That file takes readings (1, n) float32 and gives one score per class, or for
+two classes the score of class 1 less that of class 0, in steps that float32 holds as integers: ``reshape, quantize, the
+user's operators, dequantize, times steps``.
 
-Run ``open_own`` in a process of its own (``own_process``): unpacking takes as long as the file wants, and an
+Call ``own_bytes`` only in the separate process of ``own_process``: unpacking takes as long as the file wants, and an
 interpreter is native code.
 """
 
@@ -20,7 +21,7 @@ from .graph import FILE_ID, TfliteGraph, schema
 
 __all__ = ["MAX_MODEL_BYTES", "OPERATORS", "own_bytes"]
 
-MAX_MODEL_BYTES = 3_000_000  # with its program, a device's decoder reads 4,000,000 numbers
+MAX_MODEL_BYTES = 3_000_000  # a device's decoder reads 4,000,000 numbers, the program included
 MAX_TENSORS, MAX_OPERATORS, MAX_ENDS, MAX_DIMENSIONS = 4096, 2048, 64, 6
 MAX_ELEMENTS = 4_000_000  # of one tensor
 OPERATORS = [
@@ -31,7 +32,7 @@ OPERATORS = [
     "RESIZE_NEAREST_NEIGHBOR", "RSQRT", "SHAPE", "SLICE", "SOFTMAX", "SPLIT", "SQRT", "SQUARE", "SQUEEZE",
     "STRIDED_SLICE", "SUB", "SUM", "TANH", "TRANSPOSE",
 ]  # fmt: skip
-END_TYPES = {"FLOAT32": "f4", "INT8": "i1", "UINT8": "u1"}  # what a model may take and give
+END_TYPES = {"FLOAT32": "f4", "INT8": "i1", "UINT8": "u1"}  # types of a model's input and output
 BYTES = {"FLOAT32": 4, "FLOAT16": 2, "INT32": 4, "INT64": 8, "INT8": 1, "UINT8": 1, "INT16": 2, "BOOL": 1}
 
 
@@ -40,55 +41,55 @@ def own_bytes(data: bytes, n_features: int, n_classes: int, steps: float) -> byt
 
     Parameters
     ----------
-    n_features : readings it takes, in the order of its input's elements
-    n_classes : scores it gives
-    steps : by which its scores are multiplied, a power of two
+    n_features : number of readings, in the order of the input's elements
+    n_classes : number of scores
+    steps : factor of the scores, a power of two
 
     Raises
     ------
     InputError
-        It is no TFLite model, or one that is not taken; the line says why.
+        The file is not a TFLite model, or not a supported one; the message gives the reason.
     """
     schema()
     model = _unpacked(data)
     graph = model.subgraphs[0]
     (first,), (last,) = graph.inputs, graph.outputs
-    for what, tensor, wanted in (("input", first, n_features), ("output", last, n_classes)):
+    for what, tensor, expected in (("input", first, n_features), ("output", last, n_classes)):
         t = graph.tensors[tensor]
-        _need(_type(t) in END_TYPES, f"its {what} is {_type(t)}, one of {', '.join(END_TYPES)} is expected")
-        found = math.prod(_shape(t))
-        told = "the sensors give {} readings" if what == "input" else "there are {} classes"
-        _need(found == wanted, f"its {what} has the shape {_shape(t)}, and {told.format(wanted)}")
+        _need(_type(t) in END_TYPES, f"its {what} is {_type(t)}; convert it with one of {', '.join(END_TYPES)}")
+        n_elements = math.prod(_shape(t))
+        cause = "the sensors give {} readings" if what == "input" else "there are {} classes"
+        _need(n_elements == expected, f"its {what} has the shape {_shape(t)}, but {cause.format(expected)}")
     return _Adapter(model).bytes(n_features, n_classes, steps)
 
 
 def _need(holds: bool, what: str) -> None:
     if not holds:
-        raise InputError(f"the TFLite model is not taken: {what}")
+        raise InputError(f"the TFLite model cannot be used: {what}")
 
 
 # ---------------------------------------------------------------- reading
 
 
 def _unpacked(data: bytes) -> Any:
-    """The parts of the file as objects, all of them checked."""
+    """The file as objects of the schema, all of them checked."""
     s = schema()
-    _need(len(data) <= MAX_MODEL_BYTES, f"it has {len(data)} bytes, at most {MAX_MODEL_BYTES} are read")
-    _need(data[4:8] == FILE_ID, "it does not begin as a TFLite file")
+    _need(len(data) <= MAX_MODEL_BYTES, f"it has {len(data)} bytes, but at most {MAX_MODEL_BYTES} are read")
+    _need(data[4:8] == FILE_ID, "it does not begin like a TFLite file")
     try:
         _count(s.Model.GetRootAs(data, 0))
         model = s.ModelT.InitFromPackedBuf(data, 0)
         _check(s, model)
     except InputError:
         raise
-    except Exception as error:  # flatbuffers reads wherever the file points, and fails in every way
-        raise InputError(f"the TFLite model is not readable ({one_line(error)}); convert it again") from error
+    except Exception as error:  # flatbuffers reads wherever the file points, and can raise anything
+        raise InputError(f"the TFLite model cannot be read ({one_line(error)}); convert it again") from error
     return model
 
 
 def _count(model: Any) -> None:
-    """How much there is, before any of it is unpacked."""
-    _need(model.SubgraphsLength() == 1, f"it has {model.SubgraphsLength()} graphs, one is expected")
+    """Check the numbers and lengths of all parts before any of them is unpacked."""
+    _need(model.SubgraphsLength() == 1, f"it has {model.SubgraphsLength()} graphs, but one is expected")
     graph = model.Subgraphs(0)
     _need(1 <= graph.TensorsLength() <= MAX_TENSORS, f"it has {graph.TensorsLength()} tensors")
     _need(graph.OperatorsLength() <= MAX_OPERATORS, f"it has {graph.OperatorsLength()} operators")
@@ -97,7 +98,7 @@ def _count(model: Any) -> None:
     held = sum(model.Buffers(k).DataLength() for k in range(model.BuffersLength()))
     _need(held <= MAX_MODEL_BYTES, f"its buffers unpack to {held} bytes")
     ends = graph.InputsLength(), graph.OutputsLength()
-    _need(ends == (1, 1), f"it has {ends[0]} inputs and {ends[1]} outputs; one of each is taken")
+    _need(ends == (1, 1), f"it has {ends[0]} inputs and {ends[1]} outputs, but one of each is expected")
     for k in range(graph.TensorsLength()):
         t = graph.Tensors(k)
         _need(max(t.ShapeLength(), t.ShapeSignatureLength()) <= MAX_DIMENSIONS, f"tensor {k} has too many dimensions")
@@ -110,38 +111,41 @@ def _count(model: Any) -> None:
 
 
 def _check(s: Any, model: Any) -> None:
-    """Operators, tensors and all indices."""
+    """Check operators, tensors and all indices."""
     names = {getattr(s.BuiltinOperator, name): name for name in OPERATORS}
     for code in model.operatorCodes:
         number = max(code.builtinCode, code.deprecatedBuiltinCode)
-        _need(number in names, f"it uses operator {_operator_name(s, number)}, which is not on the list")
+        _need(number in names, f"it uses operator {_operator_name(s, number)}, which is not supported")
     graph = model.subgraphs[0]
     n = len(graph.tensors)
     for k, t in enumerate(graph.tensors):
         t.kind = next((name for name in BYTES if getattr(s.TensorType, name) == t.type), "")
-        _need(bool(t.kind), f"tensor {k} is of type {t.type}, which is not taken")
+        _need(bool(t.kind), f"tensor {k} has type {t.type}, which is not supported")
         _need(not t.isVariable and t.sparsity is None, f"tensor {k} is variable or sparse")
         shape = _shape(t)
         _need(all(d >= 1 for d in shape) and math.prod(shape) <= MAX_ELEMENTS, f"tensor {k} has the shape {shape}")
-        _need(0 <= t.buffer < len(model.buffers), f"tensor {k} names buffer {t.buffer}, which there is not")
+        _need(0 <= t.buffer < len(model.buffers), f"tensor {k} names buffer {t.buffer}, which does not exist")
         buffer = model.buffers[t.buffer]
-        held = 0 if buffer.data is None else len(buffer.data)
+        n_bytes = 0 if buffer.data is None else len(buffer.data)
         _need(not buffer.offset, "it keeps numbers outside its buffers")
-        wanted = math.prod(shape) * BYTES[t.kind]
-        _need(held in (0, wanted), f"tensor {k} has {held} bytes, {wanted} are expected")
+        expected = math.prod(shape) * BYTES[t.kind]
+        _need(n_bytes in (0, expected), f"tensor {k} has {n_bytes} bytes, but {expected} are expected")
     for k, o in enumerate(graph.operators):
-        _need(0 <= o.opcodeIndex < len(model.operatorCodes), f"operator {k} is of no kind")
+        _need(0 <= o.opcodeIndex < len(model.operatorCodes), f"operator {k} names a kind that does not exist")
         inputs, outputs = _numbers(o.inputs), _numbers(o.outputs)
         fits = all(-1 <= i < n for i in inputs) and all(0 <= i < n for i in outputs)
-        _need(fits and len(outputs) >= 1, f"operator {k} names tensors that there are not")
-        _need(o.customOptions is None or not len(o.customOptions), f"operator {k} has options of its own")
+        _need(fits and len(outputs) >= 1, f"operator {k} names tensors that do not exist")
+        _need(o.customOptions is None or not len(o.customOptions), f"operator {k} has custom options")
     graph.inputs, graph.outputs = _numbers(graph.inputs), _numbers(graph.outputs)
-    _need(all(0 <= i < n for i in (*graph.inputs, *graph.outputs)), "its ends are no tensors")
+    _need(
+        all(0 <= i < n for i in (*graph.inputs, *graph.outputs)),
+        "its input or output names a tensor that does not exist",
+    )
 
 
 def _operator_name(s: Any, number: int) -> str:
-    named = [name for name, value in vars(s.BuiltinOperator).items() if value == number]
-    return named[0] if named else str(number)
+    names = [name for name, value in vars(s.BuiltinOperator).items() if value == number]
+    return names[0] if names else str(number)
 
 
 def _numbers(values: Any) -> list[int]:
@@ -160,14 +164,14 @@ def _type(tensor: Any) -> str:
 
 
 class _Adapter(TfliteGraph):
-    """A new file around what was checked of the old one."""
+    """Builder of the new file, with the checked parts of the old one."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         self._old, self._moved = model, {}  # type: ignore[var-annotated]
 
     def bytes(self, n_features: int, n_classes: int, steps: float) -> bytes:
-        """Readings in, scores out."""
+        """The new file: readings in, scores out."""
         graph = self._old.subgraphs[0]
         x = self.input("readings", "f4", (1, n_features))
         first, last = self._move(graph.inputs[0]), self._move(graph.outputs[0])
@@ -175,7 +179,7 @@ class _Adapter(TfliteGraph):
         self._operate(graph)
         y = last if last.dtype == "f4" else self.op("DEQUANTIZE", last, dtype="f4")
         y = self.reshape(y, 1, n_classes)
-        if n_classes == 2:  # a slice of one score is read as the pair (0, s)
+        if n_classes == 2:  # a program reads one score s as the pair (0, s)
             y = self.op("SUB", self.gather(y, [1], 1), self.gather(y, [0], 1))
         return self.model("own", {"scores": self.op("MUL", y, self.const([steps], "f4"))})
 
@@ -186,18 +190,18 @@ class _Adapter(TfliteGraph):
             self.into("QUANTIZE", [self.reshape(x, *first.shape)], first)
 
     def _move(self, number: int) -> Any:
-        """A tensor of the old file in the new one."""
+        """The tensor of the new file that stands for this tensor of the old one."""
         if number not in self._moved:
             old = self._old.subgraphs[0].tensors[number]
-            made = self.tensor(END_TYPES.get(old.kind, "f4"), _shape(old))
-            tensor, buffer = self._graph.tensors[made.index], self._old.buffers[old.buffer]
+            value = self.tensor(END_TYPES.get(old.kind, "f4"), _shape(old))
+            tensor, buffer = self._graph.tensors[value.index], self._old.buffers[old.buffer]
             tensor.type, tensor.quantization = old.type, _plain(self._s, old.quantization)
             if buffer.data is not None and len(buffer.data):
-                kept = self._s.BufferT()
-                kept.data = buffer.data
-                self._model.buffers.append(kept)
+                new_buffer = self._s.BufferT()
+                new_buffer.data = buffer.data
+                self._model.buffers.append(new_buffer)
                 tensor.buffer = len(self._model.buffers) - 1
-            self._moved[number] = made
+            self._moved[number] = value
         return self._moved[number]
 
     def _operate(self, graph: Any) -> None:
@@ -215,10 +219,10 @@ class _Adapter(TfliteGraph):
 
 
 def _plain(s: Any, old: Any) -> Any:
-    """Scales and zero points; nothing else of a quantisation is kept."""
+    """A quantisation reduced to its scales and zero points."""
     if old is None or old.scale is None:
         return None
-    made = s.QuantizationParametersT()
-    made.scale, made.zeroPoint = [float(v) for v in old.scale], _numbers(old.zeroPoint)
-    made.quantizedDimension = old.quantizedDimension
-    return made
+    quantisation = s.QuantizationParametersT()
+    quantisation.scale, quantisation.zeroPoint = [float(v) for v in old.scale], _numbers(old.zeroPoint)
+    quantisation.quantizedDimension = old.quantizedDimension
+    return quantisation

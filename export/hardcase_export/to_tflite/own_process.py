@@ -1,8 +1,8 @@
-"""A user's own ``.tflite``, opened and run on rows in a process of its own: if it crashes or hangs, nothing else does.
+"""A user's own ``.tflite``, checked and run on rows in a separate process, so that a crash or hang stays there.
 
     python -m hardcase_export.to_tflite.own_process FOLDER
 
-is the other side: it finds ``model.tflite``, ``rows.npy`` and ``job.json`` there, and leaves ``own.tflite`` and
+is that process: it reads ``model.tflite``, ``rows.npy`` and ``job.json`` in the folder, and writes ``own.tflite`` and
 ``scores.npy``, or ``error.txt``.
 """
 
@@ -20,23 +20,24 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hardcase_edge.base.files import read_bounded
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.program.definition import Opaque
 
 from ..scorers.replay import tflite_runner
 from .own_model import MAX_MODEL_BYTES, own_bytes
 
-__all__ = ["Own", "open_own"]
+__all__ = ["OwnScorer", "open_own"]
 
 TIMEOUT_S = 600.0
 MAX_MEMORY_BYTES = 8 * 1024**3
-LARGEST = 2**20  # the largest score of the rows that steps are chosen on, in steps, is between half of this and this
-HELD = 2**23  # beyond it a score is held: a float32 has every integer up to here
+LARGEST = 2**20  # bound, within a factor of 2, on the scores in steps of the rows that set the scale
+HELD = 2**23  # bound to which scores are clipped; float32 holds every integer up to here
 
 
 @dataclass(frozen=True)
-class Own:
-    """The scorer, and its scores of the rows it was run on, (n, n_outputs) int64; NaN readings have zeros."""
+class OwnScorer:
+    """The scorer, and its scores (n, n_outputs) int64 on the given rows; a row with a missing reading has zeros."""
 
     scorer: Opaque
     scores: NDArray[np.int64]
@@ -49,23 +50,24 @@ def open_own(
     n_seen: int,
     n_classes: int,
     timeout_s: float = TIMEOUT_S,
-) -> Own:
-    """Check the file, make it fit, and run it on rows.
+) -> OwnScorer:
+    """Check the file, adapt it to the program, and run it on rows.
 
     Parameters
     ----------
     path : the user's .tflite
-    features : the program's features it takes, in the order of its input
+    features : the program's features that the model takes, in the order of its input
     X : (n, len(features)) rows to score
-    n_seen : as many first rows say how scores are scaled
-    n_classes : how many scores it gives
+    n_seen : number of rows, the first ones, that set the scale of the scores
+    n_classes : number of scores
+    timeout_s : seconds after which the process is stopped
 
     Raises
     ------
     InputError
-        It is not taken, or it crashed, hung or failed.
+        The model is refused, or it crashed, hung or failed.
     """
-    data = _read(path)
+    data = read_bounded(path, MAX_MODEL_BYTES, "TFLite model", remedy="name one that fits a bundle under [lpc] tflite")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "model.tflite").write_bytes(data)
@@ -76,19 +78,10 @@ def open_own(
         scores = np.load(folder / "scores.npy", allow_pickle=False)
     width = 1 if n_classes == 2 else n_classes
     if scores.shape != (len(X), width) or scores.dtype != np.int64:
-        raise InputError(f"{path} gave scores of shape {scores.shape}, {(len(X), width)} is expected")
-    return Own(Opaque(features, blob, (-HELD,) * width, (HELD,) * width), scores)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_MODEL_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; [lpc] tflite names a TFLite model") from error
-    if len(data) > MAX_MODEL_BYTES:
-        raise InputError(f"{path} has more than {MAX_MODEL_BYTES} bytes, which no bundle holds; make it smaller")
-    return data
+        raise InputError(
+            f"{path} gave scores of shape {scores.shape}, but {(len(X), width)} is expected; convert it again"
+        )
+    return OwnScorer(Opaque(features, blob, (-HELD,) * width, (HELD,) * width), scores)
 
 
 def _spawn(path: Path, folder: Path, timeout_s: float) -> None:
@@ -96,10 +89,10 @@ def _spawn(path: Path, folder: Path, timeout_s: float) -> None:
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired as error:
-        raise InputError(f"{path} was not done after {timeout_s:g} s and was stopped; give a smaller model") from error
-    said = folder / "error.txt"
-    if said.is_file():
-        raise InputError(f"{path}: {said.read_text()[:500]}")
+        raise InputError(f"{path} was stopped after {timeout_s:g} s; give a smaller model") from error
+    error_file = folder / "error.txt"
+    if error_file.is_file():
+        raise InputError(f"{path}: {error_file.read_text()[:500]}")
     if done.returncode < 0:
         raise InputError(f"{path} crashed the interpreter (signal {-done.returncode}); convert it again")
     if done.returncode:
@@ -107,11 +100,11 @@ def _spawn(path: Path, folder: Path, timeout_s: float) -> None:
         raise InputError(f"{path} failed ({' '.join(last)[:200]}); convert it again")
 
 
-# ---------------------------------------------------------------- the other side
+# ---------------------------------------------------------------- the separate process
 
 
 def main(folder: Path) -> int:
-    """Do the job; 2 if the file is not taken."""
+    """Do the job in the folder; returns the exit status, 2 if the file is refused."""
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     job = json.loads((folder / "job.json").read_text())
@@ -129,19 +122,21 @@ def main(folder: Path) -> int:
 
 def _score(data: bytes, X: NDArray[np.float64], n_seen: int, n_classes: int) -> tuple[bytes, NDArray[np.int64]]:
     run = tflite_runner(own_bytes(data, X.shape[1], n_classes, 1.0), "convert it again")
-    there = ~np.isnan(X).any(axis=1)
+    is_complete = ~np.isnan(X).any(axis=1)
     with np.errstate(over="ignore"):
-        given = X[there].astype(np.float32)
+        rows = X[is_complete].astype(np.float32)
     scores = np.zeros((len(X), 1 if n_classes == 2 else n_classes))
     try:
-        scores[there] = run({"readings": given}) if len(given) else 0.0
+        scores[is_complete] = run({"readings": rows}) if len(rows) else 0.0
     except (RuntimeError, ValueError) as error:
-        raise InputError(f"the TFLite model fails on a row ({' '.join(str(error).split())[:200]})") from error
+        raise InputError(
+            f"the TFLite model fails on a row ({' '.join(str(error).split())[:200]}); convert it again"
+        ) from error
     if not np.isfinite(scores[:n_seen]).all():
-        raise InputError("the TFLite model gives scores that are no numbers; train it again")
+        raise InputError("the TFLite model gives scores that are not numbers; train it again")
     largest = float(np.abs(scores[:n_seen]).max(initial=0.0))
     if largest == 0:
-        raise InputError("the TFLite model gives zeros on every row; it says nothing about these readings")
+        raise InputError("the TFLite model gives zeros on every row; train it on these readings")
     steps = 2.0 ** (math.floor(math.log2(LARGEST / largest)))
     scores = np.nan_to_num(scores * steps, nan=-HELD)
     return own_bytes(data, X.shape[1], n_classes, steps), np.rint(np.clip(scores, -HELD, HELD)).astype(np.int64)

@@ -1,8 +1,8 @@
-"""A part of a program as a TFLite file that gives the very integers of the program, for one row at a time.
+"""A part of a program as a TFLite file that gives exactly the program's integer scores, one row at a time.
 
-Inputs are raw readings, (1, k) per declared type, named ``f32``, ``f64`` and ``i32``, as in ONNX; the output
-``scores`` is (1, width) int64. Trees compare float32 where all they read is f32, else int64 keys and codes; sums of
-leaves are int32, as the program's, and products are int64.
+Inputs are raw readings, (1, k) per declared type, named ``f32``, ``f64`` and ``i32``, as in ONNX; the output ``scores``
+is (1, width) int64. Trees compare float32 if all features that they read are f32, otherwise int64 keys and codes. Sums
+of leaves are int32, as in the program; products are int64.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hardcase_edge.program.definition import Affine, Number, Opaque, Polynomial,
 from hardcase_edge.program.format import to_key
 
 from ..scorers.comparisons import Splits, splits_of, stacked_splits
-from ..scorers.parts import Part
+from ..scorers.parts import ScorerPart
 from .columns import HIGH, LOW, Columns
 from .graph import Tensor
 from .trees import walk
@@ -26,45 +26,45 @@ __all__ = ["tflite_of"]
 F32_MAX = float(np.finfo(np.float32).max)
 
 
-def tflite_of(program: Program, part: Part) -> bytes:
-    """The TFLite file of one part; of a user's own model, that model's bytes.
+def tflite_of(program: Program, part: ScorerPart) -> bytes:
+    """The TFLite file of one part; if the part is a user's own model, the bytes of that model.
 
     Raises
     ------
     InputError
-        What writes TFLite is not installed.
+        flatbuffers or ai-edge-litert is not installed.
     """
     scorer = program.scorers[part.scores.scorer]
     if isinstance(scorer, Opaque):
         return scorer.blob
-    maker = _Maker(program, part)
+    builder = _PartGraph(program, part)
     if isinstance(scorer, Polynomial):
-        scores = maker.polynomial(scorer)
+        scores = builder.polynomial(scorer)
     elif isinstance(scorer, Trees):
-        scores = maker.trees(scorer)
+        scores = builder.trees(scorer)
     else:
-        scores = maker.stack(scorer)
-    return maker.g.model(part.name, {"scores": maker.g.reshape(scores, 1, part.width)})
+        scores = builder.stack(scorer)
+    return builder.g.model(part.name, {"scores": builder.g.reshape(scores, 1, part.width)})
 
 
-class _Maker(Columns):
-    """The graph of one part."""
+class _PartGraph(Columns):
+    """Builder of one part's graph."""
 
-    def __init__(self, program: Program, part: Part) -> None:
+    def __init__(self, program: Program, part: ScorerPart) -> None:
         super().__init__(program, part)
         self.outputs = slice(part.scores.start, part.scores.stop)
 
     def polynomial(self, s: Polynomial) -> Tensor:
-        """(width,) int64."""
+        """(width,) int64 scores of a polynomial."""
         g = self.g
         if not s.terms:
             return self._constant(s.bias[self.outputs])
         x = g.const([[s.constant]], "i8")
         if s.columns:
-            codes, there = self.codes(s.columns)
-            x = g.concat([g.select(there, codes, g.const([[v or 0 for v in s.substitutes]], "i8")), x], 1)
+            codes, present = self.codes(s.columns)
+            x = g.concat([g.select(present, codes, g.const([[v or 0 for v in s.substitutes]], "i8")), x], 1)
         products: Tensor | None = None
-        for places in zip(*s.terms, strict=True):  # the first factors, the second, the third
+        for places in zip(*s.terms, strict=True):  # first factors, then second, then third
             factor = g.gather(x, places, 1)
             products = factor if products is None else g.op("MUL", products, factor)
         assert products is not None
@@ -76,13 +76,13 @@ class _Maker(Columns):
         return g.op("ADD", sums, g.const(bias, "i8"))
 
     def _constant(self, values: Sequence[Number]) -> Tensor:
-        """(k,) int64. What an output is must come out of an operator."""
+        """(k,) int64 constants, through an operator, as an output must come from one."""
         return self.g.op("ADD", self.g.const(values, "i8"), self.g.const([0], "i8"))
 
     # ------------------------------------------------------------ trees
 
     def trees(self, s: Trees) -> Tensor:
-        """(width,) int64 from int32 sums."""
+        """(width,) int64 scores of an ensemble, from int32 sums."""
         g, base = self.g, s.base[self.outputs]
         trees = splits_of(self.program, self.part.scores)
         if not trees:
@@ -94,17 +94,17 @@ class _Maker(Columns):
         return g.cast(g.op("ADD", g.sum(leaves, 0), g.const(base, "i4")), "i8")
 
     def _per_output(self, trees: Sequence[Splits], base: Sequence[Number]) -> Tensor:
-        """Trees of one output each, as many for every output: the i-th of each makes a row."""
+        """Scores of trees with one output each: row i holds the i-th tree of every output, or an empty tree."""
         groups: list[list[Splits]] = [[t for t in trees if t.output == o] for o in range(self.part.width)]
-        nothing = Splits(0, (), (), (), (), ((0,),))
-        most = max(map(len, groups))
-        filled = [group + [nothing] * (most - len(group)) for group in groups]
+        empty_tree = Splits(0, (), (), (), (), ((0,),))
+        n_rows = max(map(len, groups))
+        filled = [group + [empty_tree] * (n_rows - len(group)) for group in groups]
         leaves = self._leaves([t for row in zip(*filled, strict=True) for t in row], 1)
-        rows = self.g.reshape(leaves, most, self.part.width)
+        rows = self.g.reshape(leaves, n_rows, self.part.width)
         return self.g.cast(self.g.op("ADD", self.g.sum(rows, 0), self.g.const(base, "i4")), "i8")
 
     def stack(self, s: Stack) -> Tensor:
-        """(width,) int64."""
+        """(width,) int64 scores of a stack."""
         trees = stacked_splits(self.program, s)
         if not trees:
             return self._constant(s.bias[self.outputs])
@@ -112,7 +112,7 @@ class _Maker(Columns):
         return self._linear(z, s.weights[self.outputs], s.bias[self.outputs])
 
     def _leaves(self, trees: Sequence[Splits], width: int) -> Tensor:
-        """(n_trees, width) int32: the leaf that each tree reaches, zeros where it says nothing."""
+        """(n_trees, width) int32: the leaf that each tree reaches; zeros for outputs to which the tree does not add."""
         g, (slots, place, bound) = self.g, self._slots(trees)
         reached, rows = walk(g, slots, trees, place, bound)
         table = np.zeros((sum(map(len, rows)), width), np.int16)
@@ -125,34 +125,45 @@ class _Maker(Columns):
         return g.cast(g.gather(g.const(table, "i2"), reached), "i4")
 
     def _slots(self, trees: Sequence[Splits]) -> tuple[Tensor, Any, Any]:
-        """All values that nodes compare, (k,), first with missing as the least, then as the greatest."""
+        """All values that nodes compare, (k,), first with missing as the least number, then as the greatest.
+
+        Returns
+        -------
+        slots : (k,) float32 or int64
+        place : from a column, and whether missing goes left, to the position of its slot
+        bound : from a column and a threshold to a number of the slots' type
+        """
         columns = sorted({c for t in trees for c in t.columns})
         affine = [c for c in columns if isinstance(self.program.columns[c].rule, Affine)]
         types = {c: self.program.features[self.program.columns[c].feature].dtype for c in columns if c not in affine}
         dtype = "f4" if set(types.values()) <= {"f32"} else "i8"
-        least, most = (-np.inf, np.inf) if dtype == "f4" else (LOW, HIGH)
+        least, greatest = (-np.inf, np.inf) if dtype == "f4" else (LOW, HIGH)
         g, places = self.g, dict[int, int]()
         parts: list[tuple[Tensor, Tensor]] = []
         for kind in sorted(set(types.values())):
-            mine = [c for c in columns if types.get(c) == kind]
+            of_type = [c for c in columns if types.get(c) == kind]
             value = self.raw[kind] if dtype == "f4" else self.keys(kind)[0]
             parts.append((value, self.present(kind)))
             offset = sum(v.shape[1] for v, _ in parts[:-1])
-            places |= {c: offset + self.reading(c)[1] for c in mine}
+            places |= {c: offset + self.reading(c)[1] for c in of_type}
         if affine:
             offset = sum(v.shape[1] for v, _ in parts)
-            codes, there = self.codes(affine)
-            parts.append((g.cast(codes, dtype), there))
+            codes, present = self.codes(affine)
+            parts.append((g.cast(codes, dtype), present))
             places |= {c: offset + k for k, c in enumerate(affine)}
-        ways = sorted({m for t in trees for m in t.missing_left}, reverse=True)
+        directions = sorted({m for t in trees for m in t.missing_left}, reverse=True)
         n = sum(v.shape[1] for v, _ in parts)
         filled = [
-            g.select(there, value, g.const([[least if way else most]], dtype)) for way in ways for value, there in parts
+            g.select(present, value, g.const([[least if goes_left else greatest]], dtype))
+            for goes_left in directions
+            for value, present in parts
         ]
-        slots = g.reshape(g.concat(filled, 1), n * len(ways)) if filled else g.const([0], dtype)  # lone leaves
+        slots = (
+            g.reshape(g.concat(filled, 1), n * len(directions)) if filled else g.const([0], dtype)
+        )  # trees that are lone leaves
 
         def place(column: int, missing_left: bool) -> int:
-            return places[column] + n * ways.index(missing_left)
+            return places[column] + n * directions.index(missing_left)
 
         def bound(column: int, value: Number) -> Number:
             if value == np.inf:

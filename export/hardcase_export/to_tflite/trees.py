@@ -1,9 +1,9 @@
-"""Tree ensembles in TFLite, which has no tree operator: all trees walked at once, a level at a time.
+"""Tree ensembles in TFLite, which has no tree operator: all trees are walked at once, level by level.
 
-A reading stands in two *slots*, once with missing as the least number and once as the greatest, so that a step is
-one comparison whichever way missing goes. Where trees are shallow they are completed, and every level has tables of
-its own: place p leads to 2p, or to 2p + 1 if its slot is above its bound. Else nodes and leaves stand in one table,
-the two children of a node side by side, and a leaf leads to itself. The form of fewer bytes is taken.
+A reading has two *slots*: in one a missing reading is the least number, in the other the greatest, so a step is one
+comparison whichever way a missing reading goes. Shallow trees are completed, and each level has its own tables: place
+p leads to 2p, or to 2p + 1 if its slot is above its bound. Otherwise nodes and leaves share one table in which the two
+children of a node are adjacent, and a leaf leads to itself. ``walk`` takes the form with fewer bytes.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ __all__ = ["walk"]
 
 MAX_COMPLETE = 10  # levels
 
-Slot = Callable[[int, bool], int]  # of a column, and whether missing goes left
+Slot = Callable[[int, bool], int]  # from a column, and whether a missing reading goes left, to the number of a slot
 
 
 def walk(
     g: TfliteGraph, slots: Tensor, trees: Sequence[Splits], slot: Slot, bound: Callable[[int, Number], Number]
 ) -> tuple[Tensor, list[list[int]]]:
-    """Where each tree ends, and the leaf that each place stands for.
+    """The place at which each tree ends, and the leaf that each place stands for.
 
     Parameters
     ----------
     slots : (k,) float32 or int64
-    slot : where a column stands there
-    bound : of a column, a bound as a number of the slots' type
+    slot : the number of a column's slot
+    bound : a column's threshold as a number of the slots' type
 
     Returns
     -------
@@ -62,16 +62,16 @@ def _complete(
     place: Tensor | None = None
     at = [[0 if t.children else -1] for t in trees]  # per tree and place, a node or -1 - leaf
     for _ in range(depth):
-        own, own_bounds, below = [], [], []
+        slot_numbers, own_bounds, below = [], [], []
         for t, nodes in zip(trees, at, strict=True):
             below.append([c for i in nodes for c in (t.children[i] if i >= 0 else (i, i))])
-            own += [slot(t.columns[i], t.missing_left[i]) if i >= 0 else 0 for i in nodes]
+            slot_numbers += [slot(t.columns[i], t.missing_left[i]) if i >= 0 else 0 for i in nodes]
             own_bounds += [bound(t.columns[i], t.bounds[i]) if i >= 0 else 0 for i in nodes]
-        if place is None:  # every tree at its root
-            value, limit = g.gather(slots, own), g.const(own_bounds, slots.dtype)
+        if place is None:  # all trees at their roots
+            value, limit = g.gather(slots, slot_numbers), g.const(own_bounds, slots.dtype)
             place = g.const(2 * np.arange(len(trees)), "i4")
         else:
-            value = g.gather(slots, g.gather(g.const(own, "i4"), place))
+            value = g.gather(slots, g.gather(g.const(slot_numbers, "i4"), place))
             limit = g.gather(g.const(own_bounds, slots.dtype), place)
             place = g.op("ADD", place, place)
         place = g.op("ADD", place, g.cast(g.compare("GREATER", value, limit), "i4"))
@@ -89,23 +89,23 @@ def _linked(
     slot: Slot,
     bound: Callable[[int, Number], Number],
 ) -> tuple[Tensor, list[list[int]]]:
-    """A leaf's bound is above everything, so that it leads to its own ``left``."""
+    """As ``walk``, with one table; a leaf's bound is above every value, so the leaf leads to its own ``left``."""
     dtype = slots.dtype
     top: Number = math.inf if dtype == "f4" else 2**63 - 1
-    own: list[int] = []
+    slot_numbers: list[int] = []
     bounds: list[Number] = []
     left: list[int] = []
     roots, rows = [], []
     for t in trees:
-        roots.append(len(own))
+        roots.append(len(slot_numbers))
         order = [0 if t.children else -1]
-        for i in order:  # it grows
+        for i in order:  # the loop appends to the list
             left.append(roots[-1] + len(order) if i >= 0 else len(left))
-            own.append(slot(t.columns[i], t.missing_left[i]) if i >= 0 else 0)
+            slot_numbers.append(slot(t.columns[i], t.missing_left[i]) if i >= 0 else 0)
             bounds.append(bound(t.columns[i], t.bounds[i]) if i >= 0 else top)
             order += t.children[i] if i >= 0 else ()
         rows.append([-1 - i if i < 0 else 0 for i in order])
-    tables: list[NDArray[np.int32]] = [np.array(own, np.int32), np.array(left, np.int32)]
+    tables: list[NDArray[np.int32]] = [np.array(slot_numbers, np.int32), np.array(left, np.int32)]
     slot_of, left_of = (g.const(table, "i4") for table in tables)
     bound_of, place = g.const(bounds, dtype), g.const(roots, "i4")
     for _ in range(depth):

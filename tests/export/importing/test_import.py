@@ -40,12 +40,12 @@ from hardcase_edge.program.definition import Opaque, Rank, Stack, Trees, Uplink
 from hardcase_edge.program.readings import I32_MAX, normalise
 from hardcase_edge.session.session import CLOUD, LOCAL, Machine
 from hardcase_edge.verifier.verify import verify
-from hardcase_export.import_model import Imported, import_model, import_parts, read_model
+from hardcase_export.foreign_model import Imported, import_model, import_parts, read_model
 from hardcase_export.importing.leaves import sum_exactly, sum_in_16, sum_in_31
 from hardcase_export.importing.probe_rows import probe_rows
 from hardcase_export.importing.program import gated
 from hardcase_export.importing.sensor_layout import make_layout
-from hardcase_export.importing.trees import hold, lay
+from hardcase_export.importing.trees import hold, rank_trees
 from hardcase_export.integers.decide import decide, readings_of
 from hardcase_export.sources.reference import labels_of_scores, reference_scores
 from hardcase_export.sources.source import Source, SourceTree, Split, check_source
@@ -215,8 +215,8 @@ def test_equal_sums_of_shares_stay_equal_whatever_their_parts() -> None:
     source = check_source(
         Source(name="ties", dtype="f64", features=("x",), classes=(0, 1, 2), base=(0.0,) * 3, trees=trees, link="mean")
     )
-    assert sum_exactly(source, lay(source, ["f64"], [False]).shapes) is None
-    summed = sum_in_31(source, lay(source, ["f64"], [False]).shapes)
+    assert sum_exactly(source, rank_trees(source, ["f64"], [False]).shapes) is None
+    summed = sum_in_31(source, rank_trees(source, ["f64"], [False]).shapes)
     assert summed.off.max() < 1e-6
     found = import_parts(source, leaves="31", n_check=N)
     scores = scores_of(found.program(), 1, np.arange(len(thirds), dtype=np.float64)[:, None])
@@ -281,7 +281,7 @@ def random_source(seed: int) -> Source:
 @given(st.integers(0, 10**6))
 def test_any_tree_is_walked_as_its_source_says(seed: int) -> None:
     source = random_source(seed)
-    laid = lay(source, ["f64"] * 3, [True] * 3)
+    laid = rank_trees(source, ["f64"] * 3, [True] * 3)
     X = probe_rows(laid.columns, ["f64"] * 3, [True] * 3, 60, seed)
     exact = reference_scores(source, X)
     for how in (sum_in_16, sum_in_31):
@@ -348,16 +348,16 @@ def test_too_many_thresholds_are_refused() -> None:
     rest = [replace(tree, splits=[Split(0, cuts[k : k + 12_000], sides[: len(cuts[k : k + 12_000]) + 1], True)])
             for k in range(30_000, 65_535, 12_000)]  # fmt: skip
     source = check_source(Source(name="fine", dtype="f64", features=("x",), trees=(tree, *rest)))
-    with pytest.raises(InputError, match=r"65535 thresholds on feature 0, a column holds 65534"):
-        lay(source, ["f64"], [False])
+    with pytest.raises(InputError, match=r"65535 thresholds on feature 0, but a column holds 65534"):
+        rank_trees(source, ["f64"], [False])
 
 
 def test_a_set_that_needs_too_many_nodes_is_refused() -> None:
     cuts, sides = tuple(map(float, range(200))), tuple(k % 2 == 0 for k in range(201))
     split = [Split(k, cuts, sides, True) for k in range(3)]
     tree = SourceTree(0, split, [(1, -1), (2, -2), (-3, -4)], np.zeros((4, 1)))
-    with pytest.raises(InputError, match="more than 32767 nodes when its sets are written as thresholds"):
-        lay(Source(name="sets", dtype="f64", features=("a", "b", "c"), trees=(tree,)), ["f64"] * 3, [True] * 3)
+    with pytest.raises(InputError, match="more than 32767 nodes once its sets are thresholds"):
+        rank_trees(Source(name="sets", dtype="f64", features=("a", "b", "c"), trees=(tree,)), ["f64"] * 3, [True] * 3)
 
 
 # ---------------------------------------------------------------- linear models
@@ -392,7 +392,7 @@ def test_whole_readings_of_a_linear_model_are_not_rounded() -> None:
 
 def test_a_linear_model_without_ranges_is_refused_and_with_them_it_is_held_at_their_ends() -> None:
     model = fitted(LogisticRegression())
-    with pytest.raises(InputError, match="needs to know the range of its readings; give rows"):
+    with pytest.raises(InputError, match="needs the range of its readings; give rows"):
         imported(model)
     said = {"range": {f"x{k}": [-5, 5] for k in range(5)}}
     found = import_parts(read_model(model), make_layout(read_model(model), said), n_check=N)
@@ -409,7 +409,7 @@ def test_a_linear_model_that_16_bits_cannot_hold_is_refused() -> None:
     many.coef_, many.n_features_in_ = np.random.default_rng(1).uniform(0.5, 1.5, (1, 2000)), 2000
     many.coef_[0, 0] = 10_000.0
     wide = {"range": {f"x{k}": [-1, 1] for k in range(2000)}}
-    with pytest.raises(InputError, match=r"may score .* of its largest score apart, at most 0.5% is right"):
+    with pytest.raises(InputError, match=r"may be off by .* of its largest score, but at most 0.5% is allowed"):
         import_parts(read_model(many), make_layout(read_model(many), wide), n_check=1)
 
 
@@ -419,12 +419,12 @@ def test_a_linear_model_that_16_bits_cannot_hold_is_refused() -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        pytest.param(lambda: fitted(SVC()), "a SVC cannot be imported; known are", id="kind"),
+        pytest.param(lambda: fitted(SVC()), "a SVC cannot be imported; give one of", id="kind"),
         pytest.param(lambda: RandomForestClassifier(), "cannot be read .* fit it", id="unfitted"),
         pytest.param(lambda: lightgbm.LGBMClassifier(), "is not fitted", id="unfitted-lightgbm"),
         pytest.param(
             lambda: RandomForestClassifier(2).fit(table(2)[0], np.stack([table(2)[1]] * 2, axis=1)),
-            "has 2 targets, one is expected",
+            "has 2 targets, but one is expected",
             id="targets",
         ),
         pytest.param(
@@ -433,11 +433,11 @@ def test_a_linear_model_that_16_bits_cannot_hold_is_refused() -> None:
             id="init",
         ),
         pytest.param(
-            lambda: fitted(make_pipeline(MinMaxScaler(), RandomForestClassifier(2))), "only StandardScaler", id="scaler"
+            lambda: fitted(make_pipeline(MinMaxScaler(), RandomForestClassifier(2))), "use StandardScaler", id="scaler"
         ),
         pytest.param(
             lambda: HistGradientBoostingRegressor(loss="poisson", max_iter=2).fit(table(2)[0], table(2)[1]),
-            "answers through a LogLink",
+            "transforms its scores by a LogLink",
             id="link",
         ),
         pytest.param(
@@ -460,10 +460,12 @@ def test_what_cannot_be_imported_is_refused_in_one_line(make: Any, said: str) ->
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        pytest.param({"children": [(0, -1)]}, "is reached twice", id="circle"),
-        pytest.param({"children": [(5, -1)]}, "a child 5 of 1 splits and 2 leaves does not exist", id="beyond"),
-        pytest.param({"splits": [Split(9, (1.0,), (True, False), True)]}, "asks feature 9, there are 1", id="feature"),
-        pytest.param({"splits": [Split(0, (np.nan,), (True, False), True)]}, "not a number", id="nan"),
+        pytest.param({"children": [(0, -1)]}, "has two parents", id="circle"),
+        pytest.param({"children": [(5, -1)]}, "child 5 is out of range for 1 splits and 2 leaves", id="beyond"),
+        pytest.param(
+            {"splits": [Split(9, (1.0,), (True, False), True)]}, "tests feature 9, out of range 0..0", id="feature"
+        ),
+        pytest.param({"splits": [Split(0, (np.nan,), (True, False), True)]}, "are not numbers", id="nan"),
         pytest.param({"leaves": np.array([[np.inf], [1.0]])}, "leaf that is not finite", id="leaf"),
         pytest.param({"output": 3}, "do not fit 1 scores", id="output"),
     ],
@@ -539,6 +541,6 @@ def test_ranks_are_the_only_columns_of_trees() -> None:
 
 def test_nothing_heavy_is_imported_before_a_live_estimator_is_given() -> None:
     heavy = ("sklearn", "lightgbm", "skops", "onnx", "onnxruntime")
-    code = f"import sys, hardcase_export.import_model; print([m for m in {heavy!r} if m in sys.modules])"
+    code = f"import sys, hardcase_export.foreign_model; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"

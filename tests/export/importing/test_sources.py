@@ -39,7 +39,7 @@ from hardcase.cli import main
 from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import HardcaseError, InputError
-from hardcase_export.import_model import import_parts, read_model
+from hardcase_export.foreign_model import import_parts, read_model
 from hardcase_export.sources.from_lightgbm import read_lightgbm
 from hardcase_export.sources.from_onnx import read_onnx
 from hardcase_export.sources.from_skops import read_skops
@@ -156,12 +156,12 @@ def test_every_comparison_is_onnxruntime_s(mode: str, cut: float, track: int) ->
     ("changed", "said"),
     [
         pytest.param({"nodes_values": [np.nan] * 6}, "threshold of the ONNX trees is not a number", id="nan"),
-        pytest.param({"nodes_truenodeids": [0, 0, 0, 1, 0, 0]}, "is reached twice", id="circle"),
-        pytest.param({"nodes_truenodeids": [9, 0, 0, 1, 0, 0]}, "one that does not exist", id="child"),
+        pytest.param({"nodes_truenodeids": [0, 0, 0, 1, 0, 0]}, "has two parents", id="circle"),
+        pytest.param({"nodes_truenodeids": [9, 0, 0, 1, 0, 0]}, "a child of node 0 that does not exist", id="child"),
         pytest.param({"nodes_modes": None}, "nodes_modes", id="missing-attribute"),
-        pytest.param({"nodes_featureids": [7, 0, 0, 1, 0, 0]}, "asks feature 7, there are 2", id="feature"),
+        pytest.param({"nodes_featureids": [7, 0, 0, 1, 0, 0]}, "tests feature 7, out of range 0..1", id="feature"),
         pytest.param({"n_targets": 10**9}, "leaf weights", id="targets"),
-        pytest.param({"target_ids": [5, 0, 0, 0]}, "an output that does not exist", id="target"),
+        pytest.param({"target_ids": [5, 0, 0, 0]}, "an output out of range 0..0", id="target"),
         pytest.param({"nodes_values": [0.5]}, "attributes of other lengths", id="lengths"),
         pytest.param({"nodes_nodeids": [0, 1, 1, 0, 1, 2]}, "has the node 1 twice", id="twice"),
         pytest.param({"mode": "BRANCH_MEMBER"}, "compare by 'BRANCH_MEMBER'", id="mode"),
@@ -177,7 +177,7 @@ def test_an_onnx_file_that_leads_nowhere_is_refused(changed: dict[str, Any], sai
 
 def test_an_onnx_graph_of_anything_else_is_refused() -> None:
     X, y = table(2)
-    with pytest.raises(InputError, match=r"is a graph of .*; one of TreeEnsembleClassifier, "):
+    with pytest.raises(InputError, match=r"is a graph of .*; write one with a single TreeEnsembleClassifier, "):
         read_onnx(to_onnx(GaussianNB().fit(X, y), X[:1].astype(np.float32)).SerializeToString())
     with pytest.raises(InputError, match="is a graph of Relu"):
         read_onnx(wrapped([helper.make_node("Relu", ["x"], ["y"])]))
@@ -221,12 +221,12 @@ def test_a_forest_by_lightgbm_is_an_average() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        pytest.param("\nend of trees\n", "\n", "it is cut", id="end"),
+        pytest.param("\nend of trees\n", "\n", "model is cut", id="end"),
         pytest.param("objective=binary", "objective=lambdarank", "objective 'lambdarank'", id="objective"),
         pytest.param("num_leaves=8", "num_leaves=9", "are expected", id="leaves"),
         pytest.param("num_leaves=8", "num_leaves=many", "damaged", id="number"),
-        pytest.param("max_feature_idx=4", "max_feature_idx=9999", "8193 features, at most 8192", id="features"),
-        pytest.param("max_feature_idx=4", "max_feature_idx=0", "asks feature", id="feature"),
+        pytest.param("max_feature_idx=4", "max_feature_idx=9999", "8193 features, but at most 8192", id="features"),
+        pytest.param("max_feature_idx=4", "max_feature_idx=0", "tests feature", id="feature"),
         pytest.param("left_child=", "left_child=0 ", "are expected", id="children"),
         pytest.param("num_tree_per_iteration=1", "num_tree_per_iteration=0", "objective", id="none"),
         pytest.param("threshold=", "threshold=nan ", "are expected", id="threshold"),
@@ -280,11 +280,11 @@ def with_schema(change: Any) -> bytes:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        pytest.param({"__module__": "os", "__class__": "system"}, "names os.system, which is not on", id="os"),
+        pytest.param({"__module__": "os", "__class__": "system"}, "names os.system, which is not allowed", id="os"),
         pytest.param({"__module__": "builtins", "__class__": "eval"}, "names builtins.eval", id="eval"),
         pytest.param({"__class__": "SVC"}, "names sklearn.ensemble._forest.SVC", id="kind"),
-        pytest.param({"__loader__": "MethodNode"}, "wants to be built by 'MethodNode'", id="method"),
-        pytest.param({"__loader__": "ReduceNode"}, "wants to be built by 'ReduceNode'", id="reduce"),
+        pytest.param({"__loader__": "MethodNode"}, "asks to be built by 'MethodNode'", id="method"),
+        pytest.param({"__loader__": "ReduceNode"}, "asks to be built by 'ReduceNode'", id="reduce"),
     ],
 )
 def test_a_skops_file_that_names_anything_else_is_refused(change: dict[str, str], said: str) -> None:
@@ -293,7 +293,7 @@ def test_a_skops_file_that_names_anything_else_is_refused(change: dict[str, str]
 
 
 def test_a_kind_that_skops_itself_would_load_is_refused() -> None:
-    with pytest.raises(InputError, match=r"names sklearn\.svm.*SVC, which is not on our list of models"):
+    with pytest.raises(InputError, match=r"names sklearn\.svm.*SVC, which is not allowed"):
         read_skops(skops.io.dumps(fitted(SVC())))
 
 
@@ -393,7 +393,7 @@ class Bomb:
 @pytest.mark.parametrize("name", ["m.pkl", "m.onnx", "m.joblib", "m.skops"])
 def test_a_pickle_is_never_loaded(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(InputError, match="is a pickle: it could run anything and is never loaded"):
+    with pytest.raises(InputError, match="is a pickle, which can run any code and is never loaded"):
         read_model(tmp_path / name)
 
 
@@ -506,12 +506,14 @@ def test_a_wrong_wish_is_one_line(
     [
         pytest.param("[modle]\n", "unknown key 'modle'; did you mean 'model'", id="section"),
         pytest.param("[model]\nfeatures = ['a']\n", "1 different names of features are given", id="names"),
-        pytest.param("[model]\nclasses = ['a']\n", "has 1 names, the model has 2 classes", id="classes"),
-        pytest.param("[model]\ntype = 'f64'\n", "type 'f64' are asked for, the model compares in f32", id="type"),
-        pytest.param("[[sensor]]\nname = 's'\nfeatures = ['z']\ncost = 1\n", "the model does not read", id="feature"),
+        pytest.param("[model]\nclasses = ['a']\n", "has 1 names, but the model has 2 classes", id="classes"),
+        pytest.param("[model]\ntype = 'f64'\n", "type 'f64' are asked for, but the model compares in f32", id="type"),
+        pytest.param(
+            "[[sensor]]\nname = 's'\nfeatures = ['z']\ncost = 1\n", "is not a feature of the model", id="feature"
+        ),
         pytest.param("[[sensor]]\nname = 'x1'\ncost = -1\n", "a cost from 0 to", id="cost"),
         pytest.param("[[sensor]]\nname = 'x1'\n", "has no cost", id="no-cost"),
-        pytest.param("[range]\nx1 = [2, 1]\n", "[lowest, highest] is expected", id="range"),
+        pytest.param("[range]\nx1 = [2, 1]\n", "write it as [lowest, highest]", id="range"),
         pytest.param("[model\n", "is not TOML", id="syntax"),
     ],
 )

@@ -318,7 +318,7 @@ def test_a_number_that_is_not_finite_is_named_with_its_scorer(bad, place):
 
 
 def test_a_threshold_that_is_no_number_is_named_with_its_node():
-    with pytest.raises(ProgramError, match="node 1 of the draft compares with nan"):
+    with pytest.raises(ProgramError, match="node 1 of the draft compares with NaN"):
         quantise(gate(THRESHOLD, math.nan, 0.7))
 
 

@@ -26,21 +26,21 @@ from hardcase_export.drafts.front import Front, Measured, Point
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions
 from hardcase_export.picking.pick import pick
-from hardcase_export.picking.risk_choice import Terms, choose, say_promise
+from hardcase_export.picking.risk_choice import RiskTerms, choose, say_promise
 from hardcase_export.picking.risk_test import (
     QUANTILE,
     Counts,
-    Judged,
+    ValidationRates,
     best_bet,
     binomial_tail,
     fixed_sequence,
     forward_bound,
-    ladder,
-    margin,
+    order_of_tests,
     p_error,
     p_excess,
     p_forward,
     rows_needed,
+    standard_errors_to_spare,
 )
 from tests.export.test_bundle import run, write_csv
 from tests.helpers.export.builds import make_build, save_rows
@@ -96,7 +96,7 @@ def test_without_an_error_beyond_f0s_the_full_bet_is_as_sharp_as_the_exact_tail(
 
 @given(st.floats(0, 0.3), st.floats(0, 0.3), st.floats(0.005, 0.3), st.integers(10, 5000))
 def test_the_best_bet_is_in_range_and_no_other_grows_faster(worse, better, risk, n):
-    bet = best_bet(Judged(0.1, worse, worse, better), risk, n)
+    bet = best_bet(ValidationRates(0.1, worse, worse, better), risk, n)
     a, b = (worse * n + 1) / (n + 2), better * n / (n + 2)
 
     def growth(x):
@@ -140,17 +140,22 @@ def test_what_is_not_reached_is_never_asked_for():
 
 
 def test_a_ladder_begins_with_the_surest_and_only_steps_down_in_cost():
-    assert ladder([3.0, 9.0, 5.0, 7.0, 1.0], [4.0, 50.0, 20.0, 60.0, 4.0]) == [1, 2, 0]
-    assert ladder([2.0, 2.0], [9.0, 3.0]) == [1]
+    assert order_of_tests([3.0, 9.0, 5.0, 7.0, 1.0], [4.0, 50.0, 20.0, 60.0, 4.0]) == [1, 2, 0]
+    assert order_of_tests([2.0, 2.0], [9.0, 3.0]) == [1]
 
 
 def test_a_margin_counts_few_local_answers_and_much_forwarding_against_a_policy():
     wish = {"rows": 400, "risk": 0.05, "is_excess": False, "max_forward": None}
-    sure = margin(Judged(0.1, 0.01, 0, 0), **wish)
-    assert sure > margin(Judged(0.1, 0.03, 0, 0), **wish) > 0 > margin(Judged(0.1, 0.06, 0, 0), **wish)
-    assert sure > margin(Judged(0.9, 0.01, 0, 0), **wish)
-    assert margin(Judged(1.0, 0.0, 0, 0), **wish) == -math.inf
-    assert margin(Judged(0.3, 0.01, 0, 0), **{**wish, "max_forward": 0.2}) < 0
+    sure = standard_errors_to_spare(ValidationRates(0.1, 0.01, 0, 0), **wish)
+    assert (
+        sure
+        > standard_errors_to_spare(ValidationRates(0.1, 0.03, 0, 0), **wish)
+        > 0
+        > standard_errors_to_spare(ValidationRates(0.1, 0.06, 0, 0), **wish)
+    )
+    assert sure > standard_errors_to_spare(ValidationRates(0.9, 0.01, 0, 0), **wish)
+    assert standard_errors_to_spare(ValidationRates(1.0, 0.0, 0, 0), **wish) == -math.inf
+    assert standard_errors_to_spare(ValidationRates(0.3, 0.01, 0, 0), **{**wish, "max_forward": 0.2}) < 0
 
 
 # ---------------------------------------------------------------- the pick
@@ -203,7 +208,7 @@ def test_a_cheap_point_that_looks_good_is_not_reached_over_one_that_fails():
 
 def test_the_promise_says_what_was_tested():
     trial = Told(sure=CLEAN, fair=CLEAN, bold=POOR)
-    found, promise = choose(FRONT.points[1:], Terms(0.05), trial)
+    found, promise = choose(FRONT.points[1:], RiskTerms(0.05), trial)
     assert (found.method, promise.counts, promise.tried) == ("fair", CLEAN, 3)
     assert promise.p == max(p_error(CLEAN, 0.05), p_forward(CLEAN, promise.max_forward)) <= 0.05
 
@@ -227,12 +232,16 @@ def test_excess_counts_only_what_f0_would_have_done_better():
     [
         pytest.param({"risk": 0.1, "budget": 3}, "exactly one", id="two-wishes"),
         pytest.param({"risk": 0.1, "trial": None}, "held-out rows", id="no-rows"),
-        pytest.param({"risk": 0.0}, "--risk is 0, a share between", id="no-risk"),
+        pytest.param({"risk": 0.0}, "--risk is 0; give a share between", id="no-risk"),
         pytest.param({"risk": float("nan")}, "--risk is nan", id="nan-risk"),
         pytest.param({"risk": 0.1, "delta": 1.0}, "--delta is 1", id="certain-to-fail"),
         pytest.param({"risk": 0.1, "max_forward": 1.1}, "--max-forward is 1.1", id="more-than-all"),
-        pytest.param({"risk": 0.1, "method": "hpc"}, "it has: bold, dear, fair, sure", id="f0-answers-nothing-locally"),
-        pytest.param({"risk": 0.01}, r"30 wrong; --risk 0\.\d+ would have passed; any needs at least 299", id="none"),
+        pytest.param(
+            {"risk": 0.1, "method": "hpc"}, "name one of: bold, dear, fair, sure", id="f0-answers-nothing-locally"
+        ),
+        pytest.param(
+            {"risk": 0.01}, r"30 wrong; --risk 0\.\d+ would have passed; every program needs at least 299", id="none"
+        ),
         pytest.param({"risk": 0.2, "max_forward": 0.02}, r"--max-forward 0\.\d+ would have passed", id="forwards"),
     ],
 )
@@ -297,7 +306,7 @@ def test_a_bundle_carries_its_promise_and_the_rows_it_was_made_on(build, tmp_pat
 
 def test_the_same_promise_gives_the_same_bytes_and_other_wishes_make_none(build, tmp_path):
     for name in ("a.hcb", "b.hcb"):
-        export_bundle(build, tmp_path / name, terms=Terms(0.2, 0.1))
+        export_bundle(build, tmp_path / name, terms=RiskTerms(0.2, 0.1))
     assert (tmp_path / "a.hcb").read_bytes() == (tmp_path / "b.hcb").read_bytes()
     export_bundle(build, tmp_path / "c.hcb", max_loss=0.01)
     assert "promise" not in load_bundle(tmp_path / "c.hcb").manifest.claims
@@ -372,7 +381,7 @@ def test_another_hpc_than_the_builds_does_not_answer(build, tmp_path):
 )
 def test_a_promise_of_another_shape_is_printed_as_the_claim_it_is(build, tmp_path, capsys, change):
     out = tmp_path / "m.hcb"
-    export_bundle(build, out, terms=Terms(0.2, 0.1))
+    export_bundle(build, out, terms=RiskTerms(0.2, 0.1))
     bundle = unpack_bundle(out.read_bytes())
     claims = {**bundle.manifest["claims"], "promise": change(bundle.manifest["claims"]["promise"])}
     out.write_bytes(pack_bundle(replace(bundle, manifest={**bundle.manifest, "claims": claims})))
@@ -406,9 +415,9 @@ def gate():
 @pytest.mark.parametrize(
     ("terms", "n"),
     [
-        pytest.param(Terms(0.05), 500, id="error"),
-        pytest.param(Terms(0.02, is_excess=True), 1000, id="excess"),
-        pytest.param(Terms(0.05, max_forward=0.75), 800, id="forward-rate"),
+        pytest.param(RiskTerms(0.05), 500, id="error"),
+        pytest.param(RiskTerms(0.02, is_excess=True), 1000, id="excess"),
+        pytest.param(RiskTerms(0.05, max_forward=0.75), 800, id="forward-rate"),
     ],
 )
 def test_the_promise_holds_as_often_as_it_says_and_the_naive_rule_does_not(gate, terms, n):
@@ -419,5 +428,5 @@ def test_the_promise_holds_as_often_as_it_says_and_the_naive_rule_does_not(gate,
 
 @pytest.mark.parametrize("is_excess", [False, True])
 def test_figures_that_flatter_every_policy_do_not_break_the_promise(is_excess):
-    found = simulate(flattered(0.05), Terms(0.05, is_excess=is_excess), 400, DRAWS)
+    found = simulate(flattered(0.05), RiskTerms(0.05, is_excess=is_excess), 400, DRAWS)
     assert found["promise"]["broken"] <= MOST < found["naive"]["broken"]

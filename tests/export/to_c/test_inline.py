@@ -17,7 +17,7 @@ from hardcase_edge.program.definition import CODE_MAX, Column, Program, Rank, Tr
 from hardcase_export.to_c.boards import FILES
 from hardcase_export.to_c.conditions import question
 from hardcase_export.to_c.header import words
-from hardcase_export.to_c.inline import Leaf, Split, inline_source, unrolled
+from hardcase_export.to_c.inline import Fork, Leaf, inline_source, unrolled
 from hardcase_export.to_c.names import array
 from tests.edge.kernel.test_kernel import SANITIZED
 from tests.helpers.edge.c_programs import random_cases
@@ -126,7 +126,7 @@ def test_a_question_is_one_comparison_of_a_reading(dtype, thresholds, threshold,
     asked = question(image, 0, threshold, missing_left, True)
     assert (asked and asked.text()) == (text and text.format(place))
     (root,) = unrolled(image, 0).roots
-    assert root == (Leaf(0, (1,)) if asked is None else Split(asked, Leaf(0, (1,)), Leaf(0, (2,))))
+    assert root == (Leaf(0, (1,)) if asked is None else Fork(asked, Leaf(0, (1,)), Leaf(0, (2,))))
     assert image.cells.counts == (0, 0, 0, 0), "no codes are made"
 
 

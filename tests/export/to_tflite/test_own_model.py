@@ -60,7 +60,7 @@ def table(n_classes: int = 3) -> dict[str, Any]:
     return {**columns, "y": y}
 
 
-def open_conv(folder: Path, n_classes: int = 3, kind: str = "f4", n: int = 40) -> own_process.Own:
+def open_conv(folder: Path, n_classes: int = 3, kind: str = "f4", n: int = 40) -> own_process.OwnScorer:
     path = folder / "conv.tflite"
     path.write_bytes(conv_file(n_classes, kind))
     return open_own(path, tuple(range(N_PIXELS)), pixels(n), 30, n_classes)
@@ -197,23 +197,23 @@ def set_at(place: str, value: Any) -> Any:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "does not begin as a TFLite file"),
-        (b"\x10\0\0\0TFL3" + b"\xff" * 400, "not readable"),
+        (b"", "does not begin like a TFLite file"),
+        (b"\x10\0\0\0TFL3" + b"\xff" * 400, "cannot be read"),
         (b"\0" * (MAX_MODEL_BYTES + 1), f"at most {MAX_MODEL_BYTES} are read"),
-        (conv_file(height=5), "the shape [1, 5, 4, 1], and the sensors give 16 readings"),
-        (conv_file(4), "the shape [1, 4], and there are 3 classes"),
-        (conv_file(operator="WHILE"), "operator WHILE, which is not on the list"),
-        (conv_file(operator="CUSTOM"), "operator CUSTOM, which is not on the list"),
+        (conv_file(height=5), "the shape [1, 5, 4, 1], but the sensors give 16 readings"),
+        (conv_file(4), "the shape [1, 4], but there are 3 classes"),
+        (conv_file(operator="WHILE"), "operator WHILE, which is not supported"),
+        (conv_file(operator="CUSTOM"), "operator CUSTOM, which is not supported"),
         (changed(by=set_at("tensors[0].shape", [1, 4, 4, -1])), "tensor 0 has the shape [1, 4, 4, -1]"),
         (changed(by=set_at("tensors[0].shape", [2**30, 2**30, 2**30])), "tensor 0 has the shape"),
-        (changed(by=set_at("tensors[2].shape", [2, 3, 3, 9])), "bytes, 648 are expected"),
+        (changed(by=set_at("tensors[2].shape", [2, 3, 3, 9])), "bytes, but 648 are expected"),
         (changed(by=set_at("tensors[2].buffer", 999)), "names buffer 999"),
         (changed(by=set_at("tensors[1].isVariable", True)), "variable or sparse"),
-        (changed(by=set_at("operators[0].inputs", [0, 1, 99])), "operator 0 names tensors that there are not"),
+        (changed(by=set_at("operators[0].inputs", [0, 1, 99])), "operator 0 names tensors that do not exist"),
         (changed(by=set_at("operators[0].inputs", [0] * 100)), "operator 0 has too many inputs or outputs"),
-        (changed(by=set_at("operators[1].opcodeIndex", 77)), "operator 1 is of no kind"),
+        (changed(by=set_at("operators[1].opcodeIndex", 77)), "operator 1 names a kind that does not exist"),
         (changed(by=lambda m, g: setattr(g, "outputs", [0, 0])), "1 inputs and 2 outputs"),
-        (changed(by=lambda m, g: setattr(g, "inputs", [-5])), "ends are no tensors"),
+        (changed(by=lambda m, g: setattr(g, "inputs", [-5])), "names a tensor that does not exist"),
         (changed(by=lambda m, g: m.subgraphs.append(g)), "it has 2 graphs"),
     ],
 )  # fmt: skip
@@ -249,7 +249,7 @@ def fake_python(folder: Path, script: str) -> str:
     ("script", "said"),
     [
         ("kill -SEGV $$", "crashed the interpreter (signal 11)"),
-        ("exec sleep 30", "was not done after 0.5 s"),
+        ("exec sleep 30", "was stopped after 0.5 s"),
         ("echo boom >&2; exit 1", "failed (boom)"),
     ],
 )
@@ -303,7 +303,7 @@ def test_an_interpreter_that_crashes_while_exporting_leaves_nothing_half_written
         (COSTS.replace('["camera"]', '["eye"]'), "[lpc] names the sensor 'eye'; sensors are camera, radar"),
         (COSTS.replace('sensors = ["camera"]', ""), "[lpc] needs tflite, a file, and sensors"),
         (COSTS.replace("tflite =", "tflight ="), "did you mean 'tflite'"),
-        (COSTS.replace('["camera"]', '["radar"]'), "and the sensors give 3 readings"),
+        (COSTS.replace('["camera"]', '["radar"]'), "but the sensors give 3 readings"),
     ],
 )
 def test_a_configuration_that_does_not_fit_is_one_line(
@@ -339,7 +339,7 @@ def test_a_model_that_says_nothing_is_refused(tmp_path: Path) -> None:
     x = g.input("x", "f4", (1, N_PIXELS))
     path = tmp_path / "zero.tflite"
     path.write_bytes(g.model("zero", {"scores": g.op("MUL", g.gather(x, [0, 1, 2], 1), g.const([0.0], "f4"))}))
-    with pytest.raises(InputError, match="operator GATHER, which is not on the list"):
+    with pytest.raises(InputError, match="operator GATHER, which is not supported"):
         open_own(path, tuple(range(N_PIXELS)), pixels(5), 5, 3)
     g = Author()
     x = g.input("x", "f4", (1, N_PIXELS))

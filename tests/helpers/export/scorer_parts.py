@@ -10,7 +10,7 @@ from functools import cache
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.program.definition import Polynomial, Program, Stack, Trees
 from hardcase_edge.program.readings import Reading, normalise
-from hardcase_export.scorers.parts import Part, parts_of
+from hardcase_export.scorers.parts import ScorerPart, parts_of
 from tests.helpers.edge.strategies import random_program, random_readings
 
 N_PROGRAMS = 60
@@ -22,7 +22,7 @@ class Case:
     """A part of a program, and rows of readings, thresholds themselves and missing ones among them."""
 
     program: Program
-    part: Part
+    part: ScorerPart
     rows: list[list[Reading]]
 
     @property
@@ -58,7 +58,7 @@ def _cases(kind: str) -> Iterator[Case]:
             return
 
 
-def kind_of(program: Program, part: Part) -> str:
+def kind_of(program: Program, part: ScorerPart) -> str:
     """Linear, polynomial, trees, stack; a scorer that reads nothing is of no kind."""
     scorer = program.scorers[part.scores.scorer]
     if isinstance(scorer, Polynomial):

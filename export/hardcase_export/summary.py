@@ -1,4 +1,4 @@
-"""What a bundle is, for people and for ``--json``: sensors, costs, work, bytes by part, claims."""
+"""Summary of a bundle for people and for ``--json``: sensors, costs, operations, bytes by part, claims."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["describe", "legacy_name"]
 
 
 def describe(loaded: Loaded) -> dict[str, Any]:
-    """Plain JSON values about a bundle that has passed every check.
+    """A summary, in plain JSON values, of a bundle that has passed every check.
 
     Returns
     -------
     dict
-        Costs in the user's unit, for an item of size 1 where sensors are listed; sizes in bytes. ``mean`` cost is
-        what the bundle claims for its test rows, None if it claims nothing. ``hpc_name``: of a legacy system, which
-        has no file; else empty.
+        Costs are in the user's unit, those of sensors for an item of size 1; sizes are in bytes. The ``mean`` cost is
+        what the bundle claims for its test rows, None if it makes no claim. ``hpc_name`` is the name of a legacy
+        system that serves as f0 and has no file; empty for a fitted f0.
     """
     manifest, program, report = loaded.manifest, loaded.bundle.program, loaded.report
     meter = Meter(program)
@@ -76,14 +76,14 @@ def _claimed_cost(claims: dict[str, Any]) -> float | None:
 
 
 def legacy_name(trained: dict[str, Any]) -> str:
-    """What the legacy system is called that is f0 here; empty where f0 was fitted."""
+    """The name of the legacy system that serves as f0; empty if f0 was fitted."""
     hpc = trained.get("hpc")
     name = hpc.get("name") if isinstance(hpc, dict) else None
     return name if isinstance(name, str) else ""
 
 
 def _sizes(data: bytes) -> dict[str, int]:
-    """How many bytes of the file each part takes; they add up to ``total``."""
+    """Bytes of the file by part; they add up to ``total``."""
     (length,) = struct.unpack_from("<Q", data)
     header = json.loads(data[8 : 8 + length])
     manifest = len(header.pop("__metadata__")["manifest"].encode())

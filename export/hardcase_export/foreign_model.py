@@ -1,0 +1,210 @@
+"""Import a model trained elsewhere: from a file or a live estimator to a bundle that gives the source's labels.
+
+``read_model`` recognises the kind of model, ``import_parts`` makes columns and scorers of it, and ``import_model``
+compares them with the source on rows and writes a bundle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_edge.bundle.file import Bundle
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.errors import BundleError, InputError
+from hardcase_edge.verifier.verify import Report
+
+from .importing.parts import LEAVES, Imported, import_parts
+from .importing.sensor_layout import Layout, make_layout
+from .integers.golden_cases import make_golden
+from .publish import publish, read_key
+from .sources.source import CLASS, Source, read_bytes
+
+__all__ = ["LEAVES", "Imported", "ImportedBundle", "NamedRows", "import_model", "import_parts", "read_model"]
+
+MIN_AGREEMENT = {"trees": 1.0, "linear": 0.999}  # share of rows on which program and source must agree
+GOLDEN_ROWS = 64  # rows that golden cases are chosen from
+
+NamedRows = tuple[tuple[str, ...], NDArray[np.float64]]  # names of the columns, values (n, n_columns)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedBundle:
+    """A bundle that was written, and the model in it."""
+
+    path: Path
+    sha256: str
+    n_bytes: int
+    is_signed: bool
+    n_golden: int
+    report: Report
+    imported: Imported
+
+
+def read_model(model: Any) -> Source:
+    """The source model of a path (.onnx, .skops, or LightGBM's text) or of a live estimator.
+
+    Raises
+    ------
+    InputError
+        The model is not of a known kind, cannot be read, or does what a program cannot express. A pickle is refused
+        unread.
+    """
+    if isinstance(model, str | Path):
+        return _read_file(Path(model))
+    if type(model).__module__.partition(".")[0] == "lightgbm":
+        from .sources.from_lightgbm import from_lightgbm
+
+        return from_lightgbm(model)
+    from .sources.from_sklearn import from_sklearn
+
+    return from_sklearn(model)
+
+
+def _read_file(path: Path) -> Source:
+    data = read_bytes(str(path))
+    if data[:1] == b"\x80" or path.suffix in (".pkl", ".pickle", ".joblib"):
+        raise InputError(f"model {path} is a pickle, which can run any code and is never loaded; write .onnx or .skops")
+    if data[:5] == b"tree\n":
+        from .sources.from_lightgbm import read_lightgbm
+
+        return read_lightgbm(data)
+    if data[:4] == b"PK\x03\x04":
+        from .sources.from_skops import read_skops
+
+        return read_skops(data)
+    if path.suffix != ".onnx":
+        raise InputError(f"model {path} is not an .onnx file, a .skops file or LightGBM text; write it as one of them")
+    from .sources.from_onnx import read_onnx
+
+    return read_onnx(data)
+
+
+# ---------------------------------------------------------------- the bundle
+
+
+def import_model(
+    model: Any,
+    out: str | Path,
+    *,
+    layout: dict[str, Any] | None = None,
+    rows: NamedRows | NDArray[np.float64] | None = None,
+    leaves: str = "auto",
+    min_agreement: float | None = None,
+    n_check: int = 10_000,
+    key: str | Path | None = None,
+    seed: int = 0,
+) -> ImportedBundle:
+    """Write the bundle of a model that was trained elsewhere; the same model always gives the same bytes.
+
+    Parameters
+    ----------
+    model : path of an .onnx, .skops or LightGBM text file, or a fitted estimator
+    out : path of the bundle; its signature goes beside it
+    layout : sensors and costs, as ``sensor_layout.read_layout`` gives them; None for one sensor at no cost
+    rows : (n, n_features) in the model's order, or (names of columns, rows); the program is compared with its source
+        on them, and golden cases are chosen from them
+    leaves : "auto", "16" or "31": bits of a leaf
+    min_agreement : share of the compared rows on which program and source must agree; None for all rows, or 0.999 of
+        them if the model is linear
+    n_check : number of rows to compare on
+    key : path of a private key, or None for a bundle without a signature
+    seed : seed of the probe rows and of the choice of golden cases
+
+    Raises
+    ------
+    InputError
+        The model, the layout or the rows cannot be used.
+    BundleError
+        Program and source differ on too many rows, or the verifier cannot prove the program safe.
+    """
+    private_key = None if key is None else read_key(key)
+    _check_arguments(n_check, min_agreement)
+    source = read_model(model)
+    names, table = _columns(source, layout, rows)
+    sensors = make_layout(source, layout, names)
+    imported = import_parts(source, sensors, rows=_ordered(sensors, table), leaves=leaves, n_check=n_check, seed=seed)
+    _check_agreement(imported, min_agreement)
+    program = imported.program()
+    n = min(GOLDEN_ROWS, len(imported.rows))
+    no_replies = np.zeros(n, dtype=np.int64)  # the program never forwards
+    golden = make_golden(program, imported.rows[:n], no_replies, no_replies, seed)
+    bundle = Bundle(_manifest(imported, model).to_json(), program, golden)
+    loaded, n_bytes = publish(bundle, Path(out), private_key)
+    return ImportedBundle(
+        path=Path(out),
+        sha256=loaded.bundle.sha256,
+        n_bytes=n_bytes,
+        is_signed=private_key is not None,
+        n_golden=len(golden),
+        report=loaded.report,
+        imported=imported,
+    )
+
+
+def _check_arguments(n_check: int, min_agreement: float | None) -> None:
+    if n_check < 1:
+        raise InputError(f"{n_check} rows to compare on are asked for; give at least 1")
+    if min_agreement is not None and not 0 <= min_agreement <= 1:
+        raise InputError(f"an agreement of {min_agreement} is asked for; give a share from 0 to 1")
+
+
+def _columns(
+    source: Source, layout: dict[str, Any] | None, rows: NamedRows | NDArray[np.float64] | None
+) -> tuple[tuple[str, ...], NamedRows | None]:
+    """Names of the features, if only the rows have them, and the rows; rows without names are in the model's order."""
+    if rows is None:
+        return (), None
+    n, model = len(source.features), (layout or {}).get("model", {})
+    names, X = rows if isinstance(rows, tuple) else ((), np.asarray(rows, dtype=np.float64))
+    if X.ndim != 2 or len(X) == 0 or (not names and X.shape[1] != n):
+        raise InputError(f"the rows have the shape {X.shape}; give at least one row of the model's {n} features")
+    own_names = tuple(name for name in names if name != model.get("target"))
+    is_nameless = not all(source.features) and not model.get("features")
+    return (own_names if is_nameless and len(own_names) == n else ()), (tuple(names), X)
+
+
+def _ordered(layout: Layout, rows: NamedRows | None) -> NDArray[np.float64] | None:
+    """The rows' columns in the model's order."""
+    if rows is None or not rows[0]:
+        return None if rows is None else rows[1]
+    names, X = rows
+    absent = [name for name in layout.names if name not in names]
+    if absent:
+        raise InputError(
+            f"the rows lack {len(absent)} of the model's features, first {absent[0]!r}; add its column, or name the "
+            "model's features in the TOML under [model] features"
+        )
+    return X[:, [names.index(name) for name in layout.names]]
+
+
+def _check_agreement(imported: Imported, min_agreement: float | None) -> None:
+    kind = "trees" if imported.source.linear is None else "linear"
+    min_agreement = MIN_AGREEMENT[kind] if min_agreement is None else min_agreement
+    match = imported.match
+    if match.agreement < min_agreement:
+        what = "labels differ" if imported.source.kind == CLASS else "values are further apart than the bound"
+        raise BundleError(
+            f"{match.differ} of {match.n} {what} from those of {match.beside} (scores off by {match.off:.3g}), but "
+            f"{min_agreement:.2%} must agree; take wider leaves with --leaves 31, or lower --min-agreement"
+        )
+
+
+def _manifest(imported: Imported, model: Any) -> Manifest:
+    layout, source = imported.layout, imported.source
+    claims: dict[str, Any] = {"import": {**imported.match.to_json(), "labels": imported.proof, "bound": imported.bound}}
+    trained: dict[str, Any] = {"method": "import", "source": source.name, "leaves": imported.summed.bits}
+    if isinstance(model, str | Path):
+        trained["sha256"] = hashlib.sha256(read_bytes(str(model))).hexdigest()
+    if source.kind != CLASS:
+        scorer = imported.parts.answer.scores.scorer
+        trained["scales"] = {str(scorer): imported.summed.scale}
+    return Manifest(
+        name=layout.name, unit=layout.unit, features=layout.names, sensors=layout.sensor_names, classes=layout.classes,
+        target=layout.target, claims=claims, trained=trained,
+    )  # fmt: skip
