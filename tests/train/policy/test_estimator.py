@@ -91,7 +91,7 @@ def test_what_is_fitted_quantises_and_is_proved(name: str) -> None:
 @pytest.mark.parametrize(
     ("params", "said"),
     [
-        ({"sensors": [[0, 1], [1]]}, "none of them named twice"),
+        ({"sensors": [[0, 1], [1]]}, "and no two share one"),
         ({"sensors": [[5]]}, "each has columns of 0 to 4"),
         ({"sensors": [[-1]]}, "each has columns of 0 to 4"),
         ({"sensors": [[]]}, "each has columns of 0 to 4"),
@@ -141,7 +141,7 @@ def test_a_learners_own_refusal_is_a_value_error_too() -> None:
     assert isinstance(found.value.__cause__, InputError)
 
 
-@pytest.mark.parametrize(("n", "said"), [(1, "1 sample"), (9, "9 sample"), (12, "12 classes are so few")])
+@pytest.mark.parametrize(("n", "said"), [(1, "1 sample"), (9, "9 sample"), (12, "12 classes are too few")])
 @pytest.mark.parametrize("name", NAMES)
 def test_too_few_rows_are_a_value_error(name: str, n: int, said: str) -> None:
     with pytest.raises(ValueError, match=said):
