@@ -92,9 +92,9 @@ def test_what_is_fitted_quantises_and_is_proved(name: str) -> None:
     ("params", "said"),
     [
         ({"sensors": [[0, 1], [1]]}, "and no two share one"),
-        ({"sensors": [[5]]}, "each has columns of 0 to 4"),
-        ({"sensors": [[-1]]}, "each has columns of 0 to 4"),
-        ({"sensors": [[]]}, "each has columns of 0 to 4"),
+        ({"sensors": [[5]]}, "each sensor needs at least one column of 0 to 4"),
+        ({"sensors": [[-1]]}, "each sensor needs at least one column of 0 to 4"),
+        ({"sensors": [[]]}, "each sensor needs at least one column of 0 to 4"),
         ({"costs": [1, 2]}, "costs has 2 entries for 5 sensors"),
         ({"sensors": [[0, 1]], "costs": [1]}, "costs has 1 entries for 4 sensors"),
         ({"costs": [1, 1, 1, 1, -1]}, "the cost of sensor 4 is -1, a cost from 0"),

@@ -112,5 +112,5 @@ def _sensors(
 
 def _amount(what: str, value: float) -> float:
     if not 0 <= value <= MAX_COST:  # a comparison with NaN is false
-        raise ValueError(f"{what} is {value}; a cost from 0 to {MAX_COST:g} is expected")
+        raise ValueError(f"{what} is {value}, a cost from 0 to {MAX_COST:g} is expected")
     return float(value)
