@@ -1,1 +1,1 @@
-"""Linear models and polynomials on codes that a device computes exactly."""
+"""Linear models and polynomials over codes that a device computes exactly."""

@@ -1,9 +1,10 @@
-"""Many regularised logistic regressions on the same terms, solved in step: binary and multinomial.
+"""Many L2-regularised logistic regressions on the same terms, solved together: binary and multinomial.
 
-L-BFGS whose first guess of the Hessian is the terms' Gram matrix: a quarter of it bounds the Hessian of the logistic
-loss (Böhning and Lindsay, 1988), it is the same for all problems on the same terms, and a state's is a part of the
-whole. A problem is a weighting of the rows and labels for them; to a copy that must not see a fold its rows weigh 0. So
-all matches of a round and all their copies are the columns of one matrix product. docs/math.md (66) and (67).
+The solver is L-BFGS, preconditioned with the terms' Gram matrix. A quarter of that matrix bounds the Hessian of the
+logistic loss (Böhning and Lindsay, 1988), it is the same for all problems on the same terms, and a state's matrix is a
+submatrix of the whole. A problem is a weighting of the rows and labels for them; an out-of-fold copy gives the rows of
+its fold the weight 0. So all matches of a round and all their copies are columns of one matrix product. docs/math.md
+(66) and (67).
 """
 
 from __future__ import annotations
@@ -16,21 +17,23 @@ from scipy.linalg import cho_factor, cho_solve
 __all__ = ["Design", "logistic"]
 
 MAX_STEPS = 60
-MEMORY = 8
-TOLERANCE = 1e-4
-HALVINGS = 20
+MEMORY = 8  # steps that L-BFGS remembers
+TOLERANCE = 1e-4  # of the mean loss
+HALVINGS = 20  # of a step, before the line search gives up
+
+Factor = tuple[np.ndarray, bool]  # a Cholesky factor, as scipy's cho_factor returns it
 
 
 @dataclass(frozen=True)
 class Design:
-    """Rows as their terms; ``values`` (n_terms, n) float32, ``gram`` (n_terms, n_terms) mean of their products."""
+    """Terms of the rows: ``values`` (n_terms, n) float32, and ``gram`` (n_terms, n_terms), means of their products."""
 
     values: np.ndarray
     gram: np.ndarray
 
-    def part(self, mine: np.ndarray) -> Design:
-        """Some of the terms."""
-        return Design(self.values[mine], self.gram[np.ix_(mine, mine)])
+    def part(self, terms: np.ndarray) -> Design:
+        """The design of some of the terms, by number."""
+        return Design(self.values[terms], self.gram[np.ix_(terms, terms)])
 
 
 def logistic(
@@ -42,15 +45,16 @@ def logistic(
     start: np.ndarray | None = None,
     tolerance: float = TOLERANCE,
 ) -> np.ndarray:
-    """Coefficients, (n_problems, n_outputs, n_terms) float64, each problem minimising its mean of weighted losses plus
-    ``ridge / 2`` times its squared coefficients, that of term 0 excepted.
+    """Coefficients of regularised logistic regressions, (n_problems, n_outputs, n_terms) float64.
+
+    Each problem minimises its weighted mean loss plus ``ridge / 2`` times its squared coefficients, without term 0.
 
     Parameters
     ----------
-    label : (n_problems, n) class index; of two classes with one output, of ``n_outputs`` otherwise
-    weight : (n_problems, n) from 0; each problem's are divided by their sum. All 0: coefficients stay 0
-    start : as what is returned
-    tolerance : of the mean loss: it ends where a further step promises less to all problems
+    label : (n_problems, n) class index: of two classes if there is one output, otherwise of ``n_outputs``
+    weight : (n_problems, n) at least 0; each problem divides its own by their sum. If all are 0, coefficients stay 0
+    start : initial coefficients, of the shape of the result
+    tolerance : the solver stops when a further step promises each problem less than this in mean loss
     """
     total = weight.sum(axis=1, keepdims=True)
     share = (weight / np.where(total > 0, total, 1.0)).astype(np.float32)
@@ -71,58 +75,57 @@ class _Loss:
     n_outputs: int
 
     def __call__(self, scores: np.ndarray, which: np.ndarray) -> np.ndarray:
-        """Value of the problems ``which``, (n_which,), of scores (n_which, n_outputs, n)."""
+        """Loss of the problems ``which``, (n_which,), for scores (n_which, n_outputs, n)."""
         label, share = self.label[which], self.share[which]
         if self.n_outputs == 1:
             s = np.where(label == 1, -scores[:, 0], scores[:, 0])
-            lost = np.maximum(s, 0) + np.log1p(np.exp(-np.abs(s)))
+            losses = np.maximum(s, 0) + np.log1p(np.exp(-np.abs(s)))
         else:
             top = scores.max(axis=1)
-            said = np.take_along_axis(scores, label[:, None], axis=1)[:, 0]
-            lost = top - said + np.log(np.exp(scores - top[:, None]).sum(axis=1))
-        return np.einsum("gn,gn->g", lost, share, dtype=np.float64)
+            true_score = np.take_along_axis(scores, label[:, None], axis=1)[:, 0]
+            losses = top - true_score + np.log(np.exp(scores - top[:, None]).sum(axis=1))
+        return np.asarray(np.einsum("gn,gn->g", losses, share, dtype=np.float64))
 
     def slope(self, scores: np.ndarray) -> np.ndarray:
-        """Gradient by scores, as they."""
+        """Gradient by scores, of their shape."""
         if self.n_outputs == 1:
             p = 0.5 * (1 + np.tanh(0.5 * scores))
             p[:, 0] -= self.label == 1
         else:
             p = np.exp(scores - scores.max(axis=1, keepdims=True))
             p /= p.sum(axis=1, keepdims=True)
-            at = self.label[:, None]
-            np.put_along_axis(p, at, np.take_along_axis(p, at, axis=1) - 1, axis=1)
+            label = self.label[:, None]
+            np.put_along_axis(p, label, np.take_along_axis(p, label, axis=1) - 1, axis=1)
         return np.asarray(p * self.share[:, None])
 
 
 def _descend(
-    X: np.ndarray, factor: tuple, loss: _Loss, coef: np.ndarray, pull: np.ndarray, tolerance: float
+    X: np.ndarray, factor: Factor, loss: _Loss, coef: np.ndarray, pull: np.ndarray, tolerance: float
 ) -> np.ndarray:
-    """Steps until none of the problems gains more; the line search needs no product with the rows."""
+    """L-BFGS until no problem gains more; the line search needs no product with the rows."""
     n_problems, n_outputs, n_terms = coef.shape
 
     def scores_of(c: np.ndarray) -> np.ndarray:
-        return (c.reshape(-1, n_terms).astype(np.float32) @ X).reshape(n_problems, n_outputs, -1)
+        return np.asarray(c.reshape(-1, n_terms).astype(np.float32) @ X).reshape(n_problems, n_outputs, -1)
 
     def slope_of(scores: np.ndarray, c: np.ndarray) -> np.ndarray:
-        part = loss.slope(scores).reshape(n_problems * n_outputs, -1) @ X.T
-        return part.astype(np.float64).reshape(c.shape) + pull * c
+        by_terms = loss.slope(scores).reshape(n_problems * n_outputs, -1) @ X.T
+        return np.asarray(by_terms.astype(np.float64).reshape(c.shape) + pull * c)
 
     scores = scores_of(coef)
-    everyone = np.arange(n_problems)
-    value = loss(scores, everyone) + 0.5 * _dot(pull * coef, coef)
+    value = loss(scores, np.arange(n_problems)) + 0.5 * _dot(pull * coef, coef)
     slope = slope_of(scores, coef)
     history: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for _ in range(MAX_STEPS):
-        way = -_guess(history, factor, slope)
-        gain = -_dot(slope, way)
+        direction = -_precondition(history, factor, slope)
+        gain = -_dot(slope, direction)
         if (gain <= tolerance).all():
             break
-        ahead = scores_of(way)
-        reach, value = _line_search(loss, scores, ahead, value, gain, (coef, way, pull), tolerance / 10)
+        ahead = scores_of(direction)
+        reach, value = _line_search(loss, scores, ahead, value, gain, (coef, direction, pull), tolerance / 10)
         if not reach.any():
             break
-        step = reach[:, None, None] * way
+        step = reach[:, None, None] * direction
         scores = scores + reach[:, None, None].astype(np.float32) * ahead
         coef = coef + step
         new = slope_of(scores, coef)
@@ -132,30 +135,42 @@ def _descend(
 
 
 def _line_search(
-    loss: _Loss, scores: np.ndarray, ahead: np.ndarray, value: np.ndarray, gain: np.ndarray, where: tuple, least: float
+    loss: _Loss,
+    scores: np.ndarray,
+    ahead: np.ndarray,
+    value: np.ndarray,
+    gain: np.ndarray,
+    line: tuple[np.ndarray, np.ndarray, np.ndarray],
+    least: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How far each problem goes, halved until it gains enough, and its value there."""
-    coef, way, pull = where
-    flat, rise, bend = 0.5 * _dot(pull * coef, coef), _dot(pull * coef, way), 0.5 * _dot(pull * way, way)
+    """Step length of each problem, halved until it gains enough, and the loss there.
+
+    ``line`` is (coefficients, direction, pull); problems with a ``gain`` of at most ``least`` do not move.
+    """
+    coef, direction, pull = line
+    flat, rise = 0.5 * _dot(pull * coef, coef), _dot(pull * coef, direction)
+    bend = 0.5 * _dot(pull * direction, direction)
     reach = np.where(gain > least, 1.0, 0.0)
     best = value.copy()
-    left = np.flatnonzero(reach)
+    active = np.flatnonzero(reach)
     for _ in range(HALVINGS):
-        if not len(left):
+        if not len(active):
             return reach, best
-        t = reach[left]
-        now = loss(scores[left] + t[:, None, None].astype(np.float32) * ahead[left], left)
-        now += flat[left] + t * rise[left] + t * t * bend[left]
-        fine = now <= value[left] - 1e-4 * t * gain[left]
-        best[left[fine]] = now[fine]
-        left = left[~fine]
-        reach[left] /= 2
-    reach[left] = 0.0
+        t = reach[active]
+        new = loss(scores[active] + t[:, None, None].astype(np.float32) * ahead[active], active)
+        new += flat[active] + t * rise[active] + t * t * bend[active]
+        is_enough = new <= value[active] - 1e-4 * t * gain[active]
+        best[active[is_enough]] = new[is_enough]
+        active = active[~is_enough]
+        reach[active] /= 2
+    reach[active] = 0.0
     return reach, best
 
 
-def _guess(history: list[tuple[np.ndarray, np.ndarray, np.ndarray]], factor: tuple, slope: np.ndarray) -> np.ndarray:
-    """The two loops of L-BFGS, each problem by itself."""
+def _precondition(
+    history: list[tuple[np.ndarray, np.ndarray, np.ndarray]], factor: Factor, slope: np.ndarray
+) -> np.ndarray:
+    """The two-loop recursion of L-BFGS, for each problem separately: an estimate of the Newton step."""
     q, parts = slope.copy(), []
     for step, change, product in reversed(history):
         a = np.where(product > 1e-14, _dot(step, q) / np.maximum(product, 1e-14), 0.0)
@@ -178,5 +193,5 @@ def _guess(history: list[tuple[np.ndarray, np.ndarray, np.ndarray]], factor: tup
 
 
 def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Products of the problems' own coefficients, (n_problems,)."""
-    return np.einsum("gkp,gkp->g", a, b)
+    """Dot product for each problem, (n_problems,)."""
+    return np.asarray(np.einsum("gkp,gkp->g", a, b))

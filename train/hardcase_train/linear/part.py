@@ -1,4 +1,4 @@
-"""A linear model as a trained part: weights on standardised readings that become a polynomial of degree 1."""
+"""A linear model as a part: weights on standardised readings, compiled to a polynomial of degree 1."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from .standardise import STEPS, Standard
 
 __all__ = ["GATE_RATES", "Linear", "LinearRows", "judged", "linear_rows"]
 
-# A linear margin grows without end away from the boundary, where f1 has seen nothing; so the gate also decides alone.
+# Forward rates at which the gate decides without the margin: far from the boundary, where f1 has seen no rows, a linear
+# margin is always large.
 GATE_RATES = tuple(k / 40 for k in range(41))
 
 
 @dataclass(frozen=True)
 class Linear:
-    """``scores = Z @ weights + bias``, Z as ``standard`` makes it from readings.
+    """``scores = Z @ weights + bias``, where Z is ``standard.transform`` of the readings.
 
-    weights : (n_features, n_outputs), in score per deviation; a row of zeros is a feature that is not read
+    weights : (n_features, n_outputs), in score per deviation; features with a row of zeros are not read
     bias : (n_outputs,)
     """
 
@@ -34,22 +35,22 @@ class Linear:
 
     def scores(self, Z: np.ndarray) -> np.ndarray:
         """Scores of standardised rows, (n, n_outputs)."""
-        return Z @ self.weights + self.bias
+        return np.asarray(Z @ self.weights + self.bias)
 
     def columns(self, dtypes: Sequence[str]) -> list[Column]:
-        """The affine columns that it reads."""
+        """The affine columns that the model reads."""
         read = [c for c, w in zip(self.standard.columns, self.weights, strict=True) if w.any()]
         return [c for c in read if c is not None]
 
     def scorer(self, dtypes: Sequence[str], columns: Sequence[Column]) -> Polynomial:
         """The draft scorer over a program's columns; a missing reading counts as the mean, code 0."""
-        mine = self.columns(dtypes)
-        weights = self.weights[[c.feature for c in mine]].T / STEPS
+        own_columns = self.columns(dtypes)
+        weights = self.weights[[c.feature for c in own_columns]].T / STEPS
         return Polynomial(
-            columns=tuple(columns.index(c) for c in mine),
-            substitutes=(0,) * len(mine),
+            columns=tuple(columns.index(c) for c in own_columns),
+            substitutes=(0,) * len(own_columns),
             constant=1,
-            terms=tuple((k,) for k in range(len(mine))),
+            terms=tuple((k,) for k in range(len(own_columns))),
             weights=tuple(tuple(float(w) for w in row) for row in weights),
             bias=tuple(float(b) for b in self.bias),
         )
@@ -57,7 +58,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class LinearRows:
-    """Training rows as linear learners see them."""
+    """Standardised training rows for linear learners."""
 
     Z: np.ndarray  # (n, n_features) standardised readings
     classes: ClassLoss
@@ -65,11 +66,12 @@ class LinearRows:
 
     @property
     def total(self) -> float:
+        """Total weight of the rows."""
         return float(self.classes.weight.sum())
 
     def scores(self, coef: np.ndarray) -> np.ndarray:
-        """(n, n_outputs) under weights above biases."""
-        return self.Z @ coef[:-1] + coef[-1]
+        """Scores, (n, n_outputs), for ``coef`` (n_features + 1, n_outputs): weights above biases."""
+        return np.asarray(self.Z @ coef[:-1] + coef[-1])
 
     def take(self, rows: np.ndarray) -> LinearRows:
         """Some of the rows, by number."""
@@ -78,7 +80,7 @@ class LinearRows:
 
 
 def linear_rows(problem: Problem, Z: np.ndarray) -> LinearRows:
-    """The training rows of a problem, standardised to Z."""
+    """The training rows of a problem; ``Z`` holds their standardised readings."""
     rows = problem.train
     forward = -np.log(np.maximum(rows.hpc[np.arange(len(rows.y)), rows.y], FLOOR))
     return LinearRows(Z, ClassLoss(rows.y, problem.n_classes, rows.weight), forward)
@@ -92,13 +94,13 @@ def judged(
     Parameters
     ----------
     Z : (n, n_features) standardised training rows
-    coef : (n_features + 1, n_outputs) weights above biases, fitted on all of them
-    fit : from numbers of training rows to the ``coef`` of a twin that is fitted on those alone
+    coef : (n_features + 1, n_outputs) weights above biases, fitted to all of them
+    fit : function of row numbers; returns the ``coef`` of a copy fitted to only these training rows
     """
     part = Linear(standard, coef[:-1], coef[-1])
 
     def held(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        twin = fit(others)
-        return Z[rows] @ twin[:-1] + twin[-1]
+        copy = fit(others)
+        return np.asarray(Z[rows] @ copy[:-1] + copy[-1])
 
     return judge.trained(part, part.scores(standard.transform(judge.problem.valid.X)), held)

@@ -1,4 +1,4 @@
-"""A polynomial as a trained part: weights on terms of standardised readings that become a program's scorer."""
+"""A polynomial as a part: weights on terms of standardised readings, compiled to a program's scorer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["PolynomialPart"]
 class PolynomialPart:
     """``scores = bias + sum over terms of weight * product of factors``, factors in deviations from the mean.
 
-    factors : (n_terms, degree) feature numbers; ``n_features`` is the constant 1
+    factors : (n_terms, degree) feature numbers; the number ``n_features`` stands for the constant 1
     weights : (n_terms, n_outputs)
     bias : (n_outputs,)
     """
@@ -29,17 +29,17 @@ class PolynomialPart:
     bias: np.ndarray
 
     def only(self, which: Sequence[int]) -> PolynomialPart:
-        """The same with some of the outputs."""
+        """The polynomial with some of its outputs."""
         return PolynomialPart(self.standard, self.factors, self.weights[:, list(which)], self.bias[list(which)])
 
     def beside(self, other: PolynomialPart) -> PolynomialPart:
-        """Both as one, of the same terms: this one's outputs, then the other's."""
+        """Both polynomials, which have the same terms, as one: this one's outputs, then the other's."""
         assert np.array_equal(self.factors, other.factors)
         weights = np.hstack([self.weights, other.weights])
         return PolynomialPart(self.standard, self.factors, weights, np.concatenate([self.bias, other.bias]))
 
     def columns(self, dtypes: Sequence[str]) -> list[Column]:
-        """The affine columns that it reads."""
+        """The affine columns that the polynomial reads."""
         return [self._column(f) for f in self._features()]
 
     def scorer(self, dtypes: Sequence[str], columns: Sequence[Column]) -> Polynomial:
@@ -61,5 +61,5 @@ class PolynomialPart:
 
     def _column(self, feature: int) -> Column:
         column = self.standard.columns[feature]
-        assert column is not None  # a feature that says nothing is in no term
+        assert column is not None  # terms have no features without a column
         return column

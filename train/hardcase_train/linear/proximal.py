@@ -1,9 +1,9 @@
-"""Linear scores under a penalty that makes whole groups of weights zero: an accelerated proximal gradient method.
+"""Accelerated proximal gradient method (FISTA) for linear scores with a group-lasso penalty.
 
-Minimises a smooth convex loss of scores ``Z @ W + b`` plus ``l2/2 |W|^2`` plus a weighted sum of group norms. Groups
-are sensors (the L2,1 norm of OPT2) or single weights (L1). FISTA with backtracking; momentum starts afresh where it
-turns against the step or the objective would rise, so the objective never rises. docs/math.md (9) to (12). Where no
-group within reach has a price all is smooth, and L-BFGS gets there in fewer steps.
+It minimises a smooth convex loss of scores ``Z @ W + b`` plus ``l2/2 |W|^2`` plus a weighted sum of group norms. Groups
+are sensors (the L2,1 norm of OPT2) or single weights (L1). The step size comes from backtracking. Momentum restarts
+when it opposes the step or when the objective would rise, so the objective never rises. docs/math.md (9) to (12). If no
+group within reach has a price, the objective is smooth, and L-BFGS needs fewer steps.
 """
 
 from __future__ import annotations
@@ -17,23 +17,31 @@ from scipy.optimize import minimize
 
 __all__ = ["MAX_STEPS", "Groups", "SmoothLoss", "minimise"]
 
-TOLERANCE = 1e-4  # largest slope left at the end, in mean loss per unit of weight
+TOLERANCE = 1e-4  # largest slope at the solution, in mean loss per unit of weight
 MAX_STEPS = 200
 ROUNDING = 1e-14  # relative, of the loss
 
 
 class SmoothLoss(Protocol):
-    """A convex loss of scores: its sum over rows and the gradient of that, of the scores' shape."""
+    """The interface of a convex loss of scores."""
 
-    def value_and_slope(self, scores: np.ndarray) -> tuple[float, np.ndarray]: ...
+    def value_and_slope(self, scores: np.ndarray) -> tuple[float, np.ndarray]:
+        """The loss summed over rows, and its gradient, of the scores' shape."""
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Which weights vanish together, and what each group's norm costs.
+    """Groups of weights that become zero together, with a penalty on each group's norm.
 
     of : (n_features, n_outputs) group of each weight
     price : (n_groups,) penalty per unit of norm; inf for a group that must stay zero
+
+    >>> groups = Groups(of=np.array([[0], [0], [1]]), price=np.array([1.0, 2.0]))
+    >>> weights = np.array([[3.0], [4.0], [1.0]])
+    >>> groups.norms(weights), groups.penalty(weights)
+    (array([5., 1.]), 7.0)
+    >>> groups.shrink(weights, 1.0).ravel().tolist()
+    [2.4000000000000004, 3.2, 0.0]
     """
 
     of: np.ndarray
@@ -44,27 +52,27 @@ class Groups:
         return np.sqrt(np.bincount(self.of.ravel(), np.square(weights).ravel(), len(self.price)))
 
     def penalty(self, weights: np.ndarray) -> float:
-        """Sum of price times norm."""
+        """Sum of price times norm over groups."""
         norms = self.norms(weights)
         used = norms > 0
         return float(self.price[used] @ norms[used])
 
     def shrink(self, weights: np.ndarray, step: float) -> np.ndarray:
-        """The proximal step: each group shorter by ``step * price``, or zero. docs/math.md (10)."""
+        """The proximal step: the norm of each group less ``step * price``, or zero. docs/math.md (10)."""
         norms = self.norms(weights)
-        keeps = norms > step * self.price
+        is_nonzero = norms > step * self.price
         factor = np.zeros(len(norms))
-        factor[keeps] = 1 - step * self.price[keeps] / norms[keeps]
-        return weights * factor[self.of]
+        factor[is_nonzero] = 1 - step * self.price[is_nonzero] / norms[is_nonzero]
+        return np.asarray(weights * factor[self.of])
 
     def within(self, reach: Sequence[int]) -> Groups:
-        """All groups but these are out of reach."""
+        """The same groups, where all except ``reach`` must stay zero."""
         price = np.full(len(self.price), np.inf)
         price[list(reach)] = self.price[list(reach)]
         return Groups(self.of, price)
 
     def freed(self) -> Groups:
-        """What is within reach costs nothing."""
+        """The same groups, where those within reach are free."""
         return Groups(self.of, np.where(np.isfinite(self.price), 0.0, np.inf))
 
     def only(self, features: np.ndarray) -> Groups:
@@ -88,18 +96,18 @@ def minimise(
     Parameters
     ----------
     Z : (n, n_features)
-    total : what the summed loss is divided by: the rows' total weight
+    total : total weight of the rows, by which the summed loss is divided
     start : (n_features + 1, n_outputs), W above b
 
     Returns
     -------
     coef : (n_features + 1, n_outputs), W above b; no worse than ``start`` (its groups out of reach set to zero)
     """
-    live = np.isfinite(groups.price[groups.of]).any(axis=1)
-    smooth = _Smooth(loss, np.ascontiguousarray(Z[:, live]), total, l2)
+    in_reach = np.isfinite(groups.price[groups.of]).any(axis=1)
+    smooth = _Smooth(loss, np.ascontiguousarray(Z[:, in_reach]), total, l2)
     coef = np.vstack([np.where(np.isfinite(groups.price)[groups.of], start[:-1], 0.0), start[-1:]])
-    rows = np.append(live, True)
-    priced = groups.only(live)
+    rows = np.append(in_reach, True)
+    priced = groups.only(in_reach)
     if (priced.price[priced.of] == 0).all():
         coef[rows] = _descend_smooth(smooth, coef[rows], tolerance, max_steps)
     else:
@@ -114,12 +122,12 @@ class _Smooth:
         self.loss, self.Z, self.total, self.l2 = loss, Z, total, l2
 
     def __call__(self, coef: np.ndarray) -> tuple[float, np.ndarray]:
-        """Value, and slope by scores (the caller need not pay for the rest)."""
+        """Value, and slope by scores, from which ``gradient`` computes the gradient if it is needed."""
         value, slope = self.loss.value_and_slope(self.Z @ coef[:-1] + coef[-1])
         return value / self.total + 0.5 * self.l2 * float(np.square(coef[:-1]).sum()), slope
 
     def gradient(self, coef: np.ndarray, slope: np.ndarray) -> np.ndarray:
-        """By weights and biases, from the slope by scores."""
+        """Gradient by weights and biases, from the slope by scores."""
         return np.vstack([self.Z.T @ slope / self.total + self.l2 * coef[:-1], slope.sum(axis=0)[None] / self.total])
 
 
@@ -130,47 +138,47 @@ def _descend_smooth(smooth: _Smooth, start: np.ndarray, tolerance: float, max_st
         return objective, smooth.gradient(coef, slope).ravel()
 
     options = {"maxiter": max_steps, "gtol": tolerance, "ftol": 0.0}
-    found = minimize(value, start.ravel(), jac=True, method="L-BFGS-B", options=options)
-    return np.asarray(found.x).reshape(start.shape)
+    result = minimize(value, start.ravel(), jac=True, method="L-BFGS-B", options=options)
+    return np.asarray(result.x).reshape(start.shape)
 
 
 def _descend(smooth: _Smooth, groups: Groups, start: np.ndarray, tolerance: float, max_steps: int) -> np.ndarray:
-    at = ahead = start
-    best, steepness, momentum = smooth(at)[0] + groups.penalty(at[:-1]), 1.0, 1.0
+    current = ahead = start
+    best, steepness, momentum = smooth(current)[0] + groups.penalty(current[:-1]), 1.0, 1.0
     for _ in range(max_steps):
         new, value, steepness = _step(smooth, groups, ahead, steepness)
         objective = value + groups.penalty(new[:-1])
         if objective > best:
-            if ahead is at:
-                break  # a plain step lowers it no more: the last digits are reached
-            ahead, momentum = at, 1.0
+            if ahead is current:
+                break  # a step without momentum does not lower it either: the last digits are reached
+            ahead, momentum = current, 1.0
             continue
-        move, pull = new - at, ahead - new
-        at, best = new, objective
+        move, pull = new - current, ahead - new
+        current, best = new, objective
         if steepness * np.abs(pull).max() <= tolerance:
             break
         if (pull * move).sum() > 0:
-            ahead, momentum = at, 1.0
+            ahead, momentum = current, 1.0
         else:
             larger = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-            ahead, momentum = at + (momentum - 1) / larger * move, larger
-    return at
+            ahead, momentum = current + (momentum - 1) / larger * move, larger
+    return current
 
 
 def _step(smooth: _Smooth, groups: Groups, ahead: np.ndarray, steepness: float) -> tuple[np.ndarray, float, float]:
-    """A proximal step that lies under its quadratic bound: the new point, its smooth value, the steepness that did."""
-    here, slope = smooth(ahead)
+    """A proximal step that satisfies its quadratic bound: the new point, its smooth value, and the steepness used."""
+    start_value, slope = smooth(ahead)
     gradient = smooth.gradient(ahead, slope)
     while True:
         new = _shrunk(groups, ahead - gradient / steepness, 1 / steepness)
         move = new - ahead
         value, _ = smooth(new)
-        bound = here + float((gradient * move).sum()) + 0.5 * steepness * float(np.square(move).sum())
-        if value <= bound + ROUNDING * abs(here) or steepness > 1e12:
+        bound = start_value + float((gradient * move).sum()) + 0.5 * steepness * float(np.square(move).sum())
+        if value <= bound + ROUNDING * abs(start_value) or steepness > 1e12:
             return new, value, steepness
         steepness *= 2
 
 
 def _shrunk(groups: Groups, coef: np.ndarray, step: float) -> np.ndarray:
-    """The proximal step on weights; biases are free."""
+    """The proximal step on weights; biases have no penalty."""
     return np.vstack([groups.shrink(coef[:-1], step), coef[-1:]])

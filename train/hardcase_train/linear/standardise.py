@@ -1,8 +1,8 @@
-"""Affine columns for linear scorers: a code is a reading's distance from the training mean, in deviations.
+"""Standardised readings as affine columns: a code is the distance from the training mean in deviations.
 
-One deviation is ``STEPS`` codes, so codes reach 16 deviations to either side and are held there; in a polynomial it is
-``BYTE_STEPS``, held at ``BYTE_MAX``: products of several stay small, and no far reading rules them. Models are trained
-on decoded codes (``codes / steps``), not on the readings, so that a program scores what training has seen.
+One deviation is ``STEPS`` codes, so codes are clipped at 16 deviations. In a polynomial a deviation is ``BYTE_STEPS``
+codes, clipped at ``BYTE_MAX``: products of several codes stay small, and outliers do not dominate them. Models are
+trained on decoded codes (``codes / steps``), not on the readings, so that programs and training score the same numbers.
 A missing reading counts as the mean: code 0.
 """
 
@@ -21,20 +21,20 @@ from hardcase_edge.program.readings import I32_MAX, I32_MIN
 __all__ = ["BYTE_MAX", "BYTE_STEPS", "STEPS", "Standard", "affine_rule", "make_standard"]
 
 STEPS = 2048  # codes per standard deviation
-BYTE_STEPS, BYTE_MAX = 32, 127  # of columns that fit a byte: 4 deviations to either side
+BYTE_STEPS, BYTE_MAX = 32, 127  # of columns that fit a byte: clipped at 4 deviations
 MAX_FRAC, MAX_SHIFT = 64, 60
 
 
 def affine_rule(mean: float, deviation: float, steps: int = STEPS, top: int = CODE_MAX) -> Affine | None:
-    """The rule of ``code = round((x - mean) / deviation * steps)``, held at +-``top``, as near as 32-bit factors come.
+    """The rule ``code = round((x - mean) / deviation * steps)``, clipped at +-``top``, as near as 32-bit factors allow.
 
-    None where no rule can tell readings apart: no deviation, or numbers beyond what 32 bits scaled by 2**-64 to
-    2**64 hold. Where the mean is more than 2**15 deviations away, codes are coarser than a 2048th.
+    None if no rule can distinguish readings: the deviation is 0, or numbers exceed 32 bits scaled by 2**-64 to 2**64.
+    If the mean is more than 2**15 deviations from zero, codes are coarser than a 2048th of a deviation.
     """
     if not (math.isfinite(mean) and math.isfinite(deviation) and deviation > 0):
         return None
     _, exponent = math.frexp(abs(mean) + CODE_MAX / STEPS * deviation)
-    frac = max(-MAX_FRAC, min(MAX_FRAC, 30 - exponent))  # readings in reach stay below 2**30
+    frac = max(-MAX_FRAC, min(MAX_FRAC, 30 - exponent))  # readings that are not clipped stay below 2**30
     unit = Fraction(2) ** frac
     centre = math.floor(Fraction(mean) * unit)
     slope = steps / (Fraction(deviation) * unit)  # codes per unit of the fixed-point reading
@@ -48,13 +48,13 @@ def affine_rule(mean: float, deviation: float, steps: int = STEPS, top: int = CO
 
 @dataclass(frozen=True)
 class Standard:
-    """The affine column of every feature; None for one that says nothing (constant, always missing, out of range)."""
+    """The affine column of each feature; None for a constant, always missing or out-of-range feature."""
 
     columns: tuple[Column | None, ...]
     steps: int = STEPS  # codes per deviation
 
     def transform(self, X: np.ndarray) -> np.ndarray:
-        """Rows as linear models see them: (n, n_features) float64, in deviations from the mean, 0 for missing."""
+        """Standardised rows, (n, n_features) float64, in deviations from the mean; 0 for missing."""
         Z = np.zeros(X.shape)
         for f, column in enumerate(self.columns):
             if column is not None:
@@ -65,7 +65,11 @@ class Standard:
 
 
 def make_standard(X: np.ndarray, weight: np.ndarray | None = None, steps: int = STEPS, top: int = CODE_MAX) -> Standard:
-    """Columns by the mean and deviation of training rows; X is (n, n_features), NaN for missing."""
+    """Columns by the weighted mean and deviation of training rows; X is (n, n_features), NaN for missing.
+
+    >>> make_standard(np.array([[0.0, 7.0], [2.0, 7.0]])).transform(np.array([[1.0, 7.0], [2.0, np.nan]])).tolist()
+    [[0.0, 0.0], [1.0, 0.0]]
+    """
     weight = np.ones(len(X)) if weight is None else weight
     return Standard(tuple(_column(f, X[:, f], weight, steps, top) for f in range(X.shape[1])), steps)
 

@@ -1,9 +1,8 @@
-"""Polynomial terms of standardised readings, made once for all states: a state takes the rows it can compute.
+"""Polynomial terms of standardised readings, computed once and shared by all states of a graph.
 
-A term is a product of ``degree`` factors, each a feature or the constant 1: homogeneous polynomials of the readings and
-a constant, so lower degrees are among them. Terms that say nothing new are left out: a feature of two values is an
-affine function of itself squared, and two such features of which one pair of values never meets are one of each other
-(all but one product of a one-hot code with itself). docs/math.md (65).
+A term is a product of ``degree`` factors, each a feature or the constant 1, so lower degrees are included. Linearly
+dependent terms are dropped: the square of a binary feature is affine in the feature, and the product of two binary
+features of which one pair of values never occurs (as in a one-hot group) is affine in both. docs/math.md (65).
 """
 
 from __future__ import annotations
@@ -23,73 +22,80 @@ MAX_TERMS = 20_000
 class Terms:
     """Products of features.
 
-    factors : (n_terms, degree) feature numbers; ``n_features`` stands for the constant. Term 0 is the constant alone
+    factors : (n_terms, degree) feature numbers; ``n_features`` stands for the constant. Term 0 has only constants
     scale : (n_terms,) root mean square of each term on the training rows, by which its values are divided
+
+    >>> make_terms(np.array([[0.0, 1.0], [1.0, 2.0], [3.0, 5.0]]), degree=2).factors.tolist()
+    [[2, 2], [0, 2], [1, 2], [0, 0], [0, 1], [1, 1]]
     """
 
     factors: np.ndarray
     n_features: int
     scale: np.ndarray
 
-    def values(self, Z: np.ndarray, mine: np.ndarray | None = None) -> np.ndarray:
-        """Scaled terms, (n_terms, n) float32, of standardised rows (n, n_features); ``mine``: term numbers."""
-        which = np.arange(len(self.factors)) if mine is None else mine
+    def values(self, Z: np.ndarray, terms: np.ndarray | None = None) -> np.ndarray:
+        """Scaled terms, (n_terms, n) float32, of standardised rows (n, n_features); ``terms``: some, by number."""
+        numbers = np.arange(len(self.factors)) if terms is None else terms
         factors = np.vstack([Z.T, np.ones(len(Z))]).astype(np.float32)
-        out = np.empty((len(which), len(Z)), dtype=np.float32)
-        for k, t in enumerate(which):
-            np.multiply(factors[self.factors[t, 0]], np.float32(1 / self.scale[t]), out=out[k])
+        values = np.empty((len(numbers), len(Z)), dtype=np.float32)
+        for k, t in enumerate(numbers):
+            np.multiply(factors[self.factors[t, 0]], np.float32(1 / self.scale[t]), out=values[k])
             for f in self.factors[t, 1:]:
                 if f < self.n_features:
-                    out[k] *= factors[f]
-        return out
+                    values[k] *= factors[f]
+        return values
 
     def within(self, features: np.ndarray) -> np.ndarray:
         """Numbers of the terms of these features and the constant."""
-        known = np.zeros(self.n_features + 1, dtype=bool)
-        known[features] = known[-1] = True
-        return np.flatnonzero(known[self.factors].all(axis=1))
+        is_in = np.zeros(self.n_features + 1, dtype=bool)
+        is_in[features] = is_in[-1] = True
+        return np.flatnonzero(is_in[self.factors].all(axis=1))
 
 
 def n_terms(n_features: int, degree: int) -> int:
-    """How many terms there are at most."""
+    """The largest number of terms.
+
+    >>> n_terms(3, degree=2)
+    10
+    """
     return comb(n_features + degree, degree)
 
 
 def make_terms(Z: np.ndarray, degree: int) -> Terms:
-    """The terms of these rows, (n, n_features), by rising number of true factors.
+    """The terms of standardised rows, (n, n_features), by rising number of factors that are features.
 
     Raises
     ------
     ValueError
-        There would be more than 20,000.
+        There are more than 20,000 terms.
     """
     n = Z.shape[1]
     levels = [np.unique(z) for z in Z.T]
-    live = [f for f in range(n) if len(levels[f]) > 1]
-    dull = _dull_pairs(Z, levels, live)
-    found = [(n,) * degree]
+    varying = [f for f in range(n) if len(levels[f]) > 1]
+    dependent = _dependent_pairs(Z, levels, varying)
+    factors = [(n,) * degree]
     for order in range(1, degree + 1):
         new = (
             (*term, *(n,) * (degree - order))
-            for term in combinations_with_replacement(live, order)
-            if not any((a, b) in dull for k, a in enumerate(term) for b in term[k + 1 :])
+            for term in combinations_with_replacement(varying, order)
+            if not any((a, b) in dependent for k, a in enumerate(term) for b in term[k + 1 :])
         )
-        found += islice(new, MAX_TERMS)
-        if len(found) > MAX_TERMS:
-            raise ValueError(f"degree {degree} of {len(live)} features has more than {MAX_TERMS} terms; lower it")
-    raw = Terms(np.array(found), n, np.ones(len(found)))
-    mean_squares = [float(np.square(raw.values(Z, np.array([t]))).mean()) for t in range(len(found))]
+        factors += islice(new, MAX_TERMS)
+        if len(factors) > MAX_TERMS:
+            raise ValueError(f"degree {degree} of {len(varying)} features has more than {MAX_TERMS} terms; lower it")
+    raw = Terms(np.array(factors), n, np.ones(len(factors)))
+    mean_squares = [float(np.square(raw.values(Z, np.array([t]))).mean()) for t in range(len(factors))]
     scale = np.sqrt(np.array(mean_squares))
-    keep = scale > 1e-6
-    return Terms(raw.factors[keep], n, scale[keep])
+    is_nonzero = scale > 1e-6
+    return Terms(raw.factors[is_nonzero], n, scale[is_nonzero])
 
 
-def _dull_pairs(Z: np.ndarray, levels: list[np.ndarray], live: list[int]) -> set[tuple[int, int]]:
-    """Pairs (a, b), a <= b, of two-valued features whose product is affine in them: at most three pairs of values."""
-    two = [f for f in live if len(levels[f]) == 2]
-    high = np.column_stack([Z[:, f] == levels[f][1] for f in two]).astype(np.float32) if two else np.empty((0, 0))
+def _dependent_pairs(Z: np.ndarray, levels: list[np.ndarray], varying: list[int]) -> set[tuple[int, int]]:
+    """Pairs (a, b), a <= b, of binary features whose product is affine in them: at most three pairs of values occur."""
+    binary = [f for f in varying if len(levels[f]) == 2]
+    high = np.column_stack([Z[:, f] == levels[f][1] for f in binary]).astype(np.float32) if binary else np.empty((0, 0))
     both = high.T @ high
     only = np.diag(both)[:, None] - both
     none = len(Z) - both - only - only.T
     cells = (both > 0).astype(int) + (only > 0) + (only.T > 0) + (none > 0)
-    return {(a, b) for i, a in enumerate(two) for j, b in enumerate(two) if j >= i and cells[i, j] < 4}
+    return {(a, b) for i, a in enumerate(binary) for j, b in enumerate(binary) if j >= i and cells[i, j] < 4}

@@ -1,1 +1,1 @@
-"""Policies in stages: sensor subsets, nested sets of them, and the thresholds at which rows leave."""
+"""Staged policies (early exit): sensor subsets, nested sets of them, and the thresholds at which rows exit."""

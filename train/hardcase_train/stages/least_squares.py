@@ -1,8 +1,8 @@
-"""A classifier for any sensor set in about a millisecond: least squares on sums that all sets share.
+"""Least-squares classifiers for any sensor set, in about a millisecond, from one shared Gram matrix.
 
-Products of standardised readings, up to squares, are summed once over the rows that probes are trained on; the
-classifier of a set solves the part of the normal equations that its features have. It is a weak classifier, but a
-true one of each set, and it is asked about rows that it has not seen. docs/math.md (43), (44).
+The Gram matrix of standardised readings and their products is summed once over the rows on which probes train. The
+classifier of a set solves the submatrix of its features. It is a weak classifier, but each set has its own, and it is
+evaluated on rows that it has not seen. docs/math.md (43), (44).
 """
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ from .subset_search import SubsetSearch
 __all__ = ["QuickBank", "quick_rewards"]
 
 MAX_SQUARED = 64  # features; with more, products are left out
-REACH = 4.0  # deviations: products of far readings would outweigh all others
-RIDGE = 1e-2  # of a row's mean square, per feature
+REACH = 4.0  # deviations at which readings are clipped: products of outliers would dominate
+RIDGE = 1e-2  # L2 penalty, relative to a standardised reading's mean square
 
 
 def quick_rewards(search: SubsetSearch, is_soft: bool = True) -> Callable[[Subset], np.ndarray]:
-    """From a set to each probed row's reward by its classifier, (n,), from 0 to 1.
+    """A function of a sensor set that returns each probed row's reward by the set's classifier, (n,), from 0 to 1.
 
     Parameters
     ----------
-    is_soft : what the classifier adds to the chance of the true class, of what there is to add; else 1.0 where it is
-        right, as in the paper. With two classes a set that always says one and a set that always says the other are
-        right on every row between them, and no policy can tell where: so the first is what sets are sought by
+    is_soft : the reward is the rise of the true class's probability over its share, relative to the largest possible
+        rise. Otherwise it is 1.0 where the classifier is right, as in the paper; then, with two classes, one set that
+        always answers the first and one that always answers the second have together the full reward, although no
+        policy can tell which is right
     """
-    problem, judge, seen = search.problem, search.judge, search.probe_train
+    problem, judge, rows = search.problem, search.judge, search.probe_train
     train = problem.train
-    X, y, weight = train.X[seen], train.y[seen], train.weight[seen]
+    X, y, weight = train.X[rows], train.y[rows], train.weight[rows]
     standard = make_standard(X, weight)
     bank = QuickBank(standard.transform(X), y, problem.n_classes, weight, problem.sensor_of)
     expanded = bank.expand(standard.transform(judge.X[search.probed]))
     truth = judge.y[search.probed]
-    known = bank.share[truth]
+    share = bank.share[truth]
 
     def reward(subset: Subset) -> np.ndarray:
-        chances = bank.chances(expanded, subset)
+        proba = bank.chances(expanded, subset)
         if not is_soft:
-            return (chances.argmax(axis=1) == truth).astype(np.float64)
-        added = chances[np.arange(len(truth)), truth] - known
-        return np.clip(added / np.maximum(1 - known, RIDGE), 0.0, 1.0)
+            return np.asarray(proba.argmax(axis=1) == truth, dtype=np.float64)
+        rise = proba[np.arange(len(truth)), truth] - share
+        return np.asarray(np.clip(rise / np.maximum(1 - share, RIDGE), 0.0, 1.0))
 
     return reward
 
@@ -58,12 +59,12 @@ class QuickBank:
     ----------
     Z : (n, n_features) standardised readings, 0 for missing
     y : (n,) class index
-    weight : (n,) of the rows
+    weight : (n,) row weights
     sensor_of : (n_features,) the sensor of each feature
 
     Attributes
     ----------
-    share : (n_classes,) of the rows' weight
+    share : (n_classes,) share of each class in the total weight
     """
 
     def __init__(self, Z: np.ndarray, y: np.ndarray, n_classes: int, weight: np.ndarray, sensor_of: np.ndarray) -> None:
@@ -82,15 +83,14 @@ class QuickBank:
         self._cross = centred.T @ ((target - self.share) * np.sqrt(weight)[:, None]) / weight.sum()
 
     def expand(self, Z: np.ndarray) -> np.ndarray:
-        """Readings, then products of two, (n, n_terms)."""
+        """Readings and their pairwise products, (n, n_terms)."""
         Z = np.clip(Z, -REACH, REACH)
         return np.hstack([Z, Z[:, self._pairs[0]] * Z[:, self._pairs[1]]])
 
     def chances(self, expanded: np.ndarray, subset: Subset) -> np.ndarray:
-        """(n, n_classes) least-squares chances by these sensors; they sum to 1 and may lie outside 0 to 1."""
+        """Least-squares estimates of class probabilities, (n, n_classes); they sum to 1 but may lie outside 0 to 1."""
         terms = np.flatnonzero(np.isin(self._needs[0], subset) & np.isin(self._needs[1], subset))
         if not len(terms):
             return np.tile(self.share, (len(expanded), 1))
         weights = cho_solve(cho_factor(self._gram[np.ix_(terms, terms)]), self._cross[terms])
-        out: np.ndarray = (expanded[:, terms] - self._mean[terms]) @ weights + self.share
-        return out
+        return np.asarray((expanded[:, terms] - self._mean[terms]) @ weights + self.share)

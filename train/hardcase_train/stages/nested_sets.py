@@ -1,9 +1,9 @@
-"""Chains: nested sensor sets for staged policies, chosen by what a policy over them would cost.
+"""Chains: nested sensor sets for staged policies, chosen by the expected cost of a policy over them.
 
-An order of sensors gives a set for each of its prefixes. Greedy paths (``subsets``) order sensors by how well the
-prefix answers *all* rows; a staged policy wants prefixes that settle *many* rows early. So orders are compared by the
-cuts that a price would make (``cuts``) on small classifiers, and the best greedy one is improved by moving and
-swapping sensors as long as that lowers its mean of ``error + price * cost``. docs/math.md (28).
+An order of sensors gives a set for each of its prefixes. Greedy paths (``subset_search``) order sensors by how well the
+prefix answers *all* rows, but a staged policy needs prefixes that answer *many* rows early. Therefore orders are
+compared by the cuts of a price (``thresholds``) on small classifiers. Local search improves the best greedy order: it
+moves and swaps sensors as long as that lowers the mean of ``error + price * cost``. docs/math.md (28).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .thresholds import Choices, Meeting, mean_value, priced_cuts
 
 __all__ = ["Chains"]
 
-PRICE = 0.2  # error for the cost unit, at which orders are compared
-SPREAD = (0.25, 1.0, 4.0)  # times that: prices at one of which a stage must be of use
-REACH = 14  # sensors at the front of an order that are moved
+PRICE = 0.2  # errors per cost unit, at which orders are compared
+SPREAD = (0.25, 1.0, 4.0)  # multiples of that price; a stage must be in use at one of them
+REACH = 14  # local search moves only the first sensors of an order
 
 Order = tuple[int, ...]
 
 
 class Chains:
-    """Orders of a problem's sensors, compared on the judged rows that the search has probed."""
+    """Chains of a problem's sensors; orders are compared on the probed rows of the search."""
 
     def __init__(self, search: SubsetSearch) -> None:
         self.search = search
@@ -43,22 +43,22 @@ class Chains:
 
     @cached_property
     def greedy(self) -> list[Subset]:
-        """The chain of the best greedy path: what the cascade stands on."""
+        """The chain of the best greedy path, which the cascade uses."""
         return self._stages(self._greedy())
 
     @cached_property
     def climbed(self) -> list[Subset]:
-        """The chain of the order that moves and swaps lead to from the best greedy one."""
-        order, most = self._greedy(), self.search.n_probes + self.search.problem.effort.max_probes
-        least, is_better = self._value(order), True
+        """The chain of the order that local search reaches from the best greedy order."""
+        order, max_probes = self._greedy(), self.search.n_probes + self.search.problem.effort.max_probes
+        best, is_better = self._value(order), True
         while is_better:
             is_better = False
             for new in _neighbours(order):
-                if self.search.n_probes > most:
+                if self.search.n_probes > max_probes:
                     return self._stages(order)
-                found = self._value(new)
-                if found < least - 1e-6:
-                    order, least, is_better = new, found, True
+                value = self._value(new)
+                if value < best - 1e-6:
+                    order, best, is_better = new, value, True
                     break
         return self._stages(order)
 
@@ -66,18 +66,17 @@ class Chains:
         return min((_order(path) for path in self.search.paths()), key=self._value)
 
     def _value(self, order: Order) -> float:
-        """Mean of ``chance of an error + price * cost`` when the order's prefixes are cut for the price."""
+        """Mean of ``P(error) + price * cost`` of a policy over the order's prefixes, with the price's cuts."""
         choices = self._choices(order)
         return mean_value(choices, priced_cuts(choices, self._price), self._price)
 
     def _stages(self, order: Order) -> list[Subset]:
-        """The prefixes of use at some price, at most as many as the effort allows."""
+        """The prefixes in use at some price, at most as many as the effort allows."""
         choices, sets = self._choices(order), _prefixes(order)
         used = sorted({k for times in SPREAD for k in priced_cuts(choices, times * self._price)}) or [len(sets) - 1]
-        keep = np.unique(
-            np.linspace(0, len(used) - 1, min(self.search.problem.effort.max_stages, len(used))).round().astype(int)
-        )
-        return [sets[used[k]] for k in keep]
+        n_stages = min(self.search.problem.effort.max_stages, len(used))
+        places = np.unique(np.linspace(0, len(used) - 1, n_stages).round().astype(int))
+        return [sets[used[k]] for k in places]
 
     def _choices(self, order: Order) -> Choices:
         sets = _prefixes(order)
@@ -90,7 +89,7 @@ class Chains:
 
 
 def _order(path: list[Subset]) -> Order:
-    """Sensors in the order in which a path from little to much adds them."""
+    """Sensors in the order in which the path, from small to large sets, adds them."""
     return tuple(next(iter(set(b) - set(a))) for a, b in pairwise(sorted(path, key=len)))
 
 
@@ -99,7 +98,7 @@ def _prefixes(order: Order) -> list[Subset]:
 
 
 def _neighbours(order: Order) -> Iterator[Order]:
-    """Orders with one sensor moved forward, or two swapped, near the front."""
+    """Orders with one of the first sensors moved forward, or two of them swapped."""
     for i in range(min(REACH, len(order))):
         for j in range(i + 1, min(REACH, len(order))):
             yield (*order[:i], order[j], *order[i:j], *order[j + 1 :])

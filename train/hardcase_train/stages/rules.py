@@ -1,10 +1,10 @@
-"""When a stage answers: the three rules of staged policies, each a list of cuts to try.
+"""The exit rules of staged policies (level, price, gate), each of which gives cuts to try.
 
-level   every stage answers from one and the same confidence on: the confidence cascade
-price   every stage answers where the errors that going on would save are not worth their price: graphs of nested sets
-gate    the same with gates: a stage also answers the rows that its gate calls easy: ADAPT in stages
+level   all stages answer from the same confidence on: the confidence cascade
+price   a stage answers if the errors that going on would avoid are worth less than its cost: graphs of nested sets
+gate    as price, and a stage also answers the rows that its gate calls easy: ADAPT in stages
 
-Price and gate are one computation (``thresholds.priced_cuts``): stages that have gates use them.
+Price and gate share one computation (``thresholds.priced_cuts``), which uses the gates of those stages that have one.
 """
 
 from __future__ import annotations
@@ -20,59 +20,59 @@ from .thresholds import Choices, Cut, Cuts, priced_cuts
 
 __all__ = ["level_cuts", "near_cuts", "price_cuts", "shortened_cuts"]
 
-NEAR = 8  # prices on either side of those that lead to a chain, for which it is cut, too
-Tried = tuple[dict[str, Any], Cuts]  # what was tried, for the point's parameters, and the cuts
+NEAR = 8  # further prices on either side, for which the stages of a price's cuts are cut again
+Tried = tuple[dict[str, Any], Cuts]  # the point's parameters, and the cuts
 
 
 def level_cuts(staged: StagedPolicy, levels: Sequence[float]) -> list[Tried]:
-    """All stages answer from one confidence on, for every level, first stage and last stage.
+    """Cuts at one confidence in all stages, for each level (0 to 1), first stage and last stage.
 
-    The last stage forwards the rest, or answers all of them ("end").
+    The last stage forwards the rows below the level, or answers them too ("end").
     """
     judge, stages = staged.judge, range(len(staged.chain))
     tables = [confidence_table(s.margin, s.label == judge.y, judge.weight) for s in staged.stops]
     margins = {(k, level): margin_at(tables[k], staged.stops[k].margin, level) for k, level in product(stages, levels)}
-    tried = []
+    candidates = []
     for first, last, end, level in product(stages, stages, ("forward", "answer"), levels):
         if last < first or (end == "answer" and first == last):
-            continue  # no stage at all, or a static subset
+            continue  # no stages, or a static subset
         cuts = {k: Cut(margins[k, level]) for k in range(first, last + 1)}
         if end == "answer":
             cuts[last] = Cut(-NEVER)
-        tried.append(({"end": end, "level": level}, cuts))
-    return tried
+        candidates.append(({"end": end, "level": level}, cuts))
+    return candidates
 
 
 def price_cuts(staged: StagedPolicy, prices: Iterable[float]) -> list[Tried]:
-    """The cuts of least cost in errors for each price; where forwarding always wins, the last stage answers all.
+    """The best cuts for each price; if forwarding is always better, the last stage answers all rows.
 
     Parameters
     ----------
-    prices : errors for a unit of cost
+    prices : errors per unit of cost
     """
     answers = {len(staged.chain) - 1: Cut(-NEVER)}  # f0 alone is not a policy
     return [({"price": price}, priced_cuts(staged.choices, price) or answers) for price in prices]
 
 
 def shortened_cuts(cuts: Cuts) -> list[Cuts]:
-    """These cuts, and for each stage those that end with it: no price leads to what lies between two policies."""
+    """These cuts, and for each stage the cuts shortened to end there: policies between those of two prices."""
     stages = sorted(cuts)
     ends = [{**{k: cuts[k] for k in stages[:n]}, last: Cut(-NEVER)} for n, last in enumerate(stages)]
     return [cuts, *ends] if cuts else []
 
 
 def near_cuts(choices: Choices, prices: Sequence[float], chains: Sequence[Cuts]) -> list[tuple[float, Cuts]]:
-    """The stages of each price's cuts, cut again for the prices around it.
+    """The stages of each price's cuts, cut again for the neighbouring prices.
 
     Near a switch of path both paths are kept, so the front has no gap there.
     """
-    led: dict[tuple[int, ...], list[int]] = {}
+    places_of: dict[tuple[int, ...], list[int]] = {}
     for i, cuts in enumerate(chains):
-        led.setdefault(tuple(sorted(cuts)), []).append(i)
-    out = []
-    for stages, places in led.items():
+        places_of.setdefault(tuple(sorted(cuts)), []).append(i)
+    neighbours = []
+    for stages, places in places_of.items():
         own = replace(choices, stages=[choices.stages[k] for k in stages])
         for price in prices[max(places[0] - NEAR, 0) : places[-1] + NEAR + 1]:
             cuts = {stages[k]: cut for k, cut in priced_cuts(own, price).items()}
-            out += [(price, cuts)] if cuts else []
-    return out
+            neighbours += [(price, cuts)] if cuts else []
+    return neighbours

@@ -1,9 +1,9 @@
-"""Staged policies (early exit): nested sensor sets, each with a model of its own, and cuts that say where a row leaves.
+"""Staged policies (early exit): nested sensor sets, each with its own model and a cut at which rows exit.
 
-Stage k buys what its set lacks. It answers if the margin of its low-cost model is wide enough, or if its gate (where
-it has one) calls the row easy; otherwise the next stage goes on, and behind the last is the cloud. The confidence
-cascade, graphs of nested sets and ADAPT in stages are all this: they differ in how the models of their stages are
-trained and in the rule by which a stage answers (``rules``).
+Stage k acquires the sensors of its set that are not acquired yet. It answers if the margin of its low-cost model is wide
+enough, or if its gate (if it has one) calls the row easy. Otherwise the next stage continues, and the last stage
+forwards to the cloud. The confidence cascade, graphs of nested sets and ADAPT in stages are staged policies: they differ
+in how the models of their stages are trained and in the rule by which a stage answers (``rules``).
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from .thresholds import Choices, Cut, Cuts, Meeting, expected
 __all__ = ["StagedPolicy"]
 
 
-Rated = tuple[float, float, dict[str, Any], Cuts]
+Rated = tuple[float, float, dict[str, Any], Cuts]  # P(error), mean cost, parameters, cuts
 
 
 class StagedPolicy:
-    """Stages run once on the judged rows: what becomes of a row that ends at each of them, or is forwarded.
+    """Stages, evaluated once on the judged rows: the outcome of each row if it exits at each stage or is forwarded.
 
     Parameters
     ----------
-    chain : sensor sets, smaller ones first, none twice; those of a policy's cuts nested
-    models : one per set: class scores first, then the gate's score if it has a gate
+    chain : distinct sensor sets, smaller ones first; the stages of a policy's cuts must be nested
+    models : one for each set: class scores first, then the gate's score if it has a gate
 
     Attributes
     ----------
-    stops : per stage, the outcome of all rows that end there
-    forwarded : the outcome of all rows in the cloud
-    gates : per stage, the gate's scores (n,), or None
+    stops : for each stage, the outcome if all rows exit there
+    forwarded : the outcome if all rows are forwarded
+    gates : for each stage, the gate's scores (n,); None without a gate
     """
 
     def __init__(
@@ -64,71 +64,74 @@ class StagedPolicy:
         self.stops: list[Outcome] = []
         self.gates: list[np.ndarray | None] = []
         for k, (subset, model) in enumerate(zip(chain, models, strict=True)):
-            stop, bought = batch.walk(judge.hpc_label, [Acquire(subset, 1, 1), Answer(self._classes(k))])
+            stop, acquired = batch.walk(judge.hpc_label, [Acquire(subset, 1, 1), Answer(self._classes(k))])
             self.stops.append(stop)
             has_gate = model.scores.shape[1] > self.width
-            self.gates.append(batch.scores(k, np.arange(len(judge.y)), bought)[:, self.width] if has_gate else None)
+            self.gates.append(batch.scores(k, np.arange(len(judge.y)), acquired)[:, self.width] if has_gate else None)
         cloud: list[Node] = [Forward(judge.problem.hpc_sensors, 1), Answer(self._classes(0))]
         self.forwarded = batch.run(judge.hpc_label, cloud)
 
     @cached_property
     def choices(self) -> Choices:
-        """What the judged rows meet at each stage, with calibrated chances of an error.
+        """The judged rows at each stage, with calibrated probabilities of an error.
 
-        A stage's chances know its gate's score and the margins of the smaller sets: a row comes to a stage because
-        those before it were not sure. docs/math.md (64).
+        The features of a stage's error model are its margin, its gate's score and the margins of smaller sets: rows
+        reach a stage because earlier ones were not sure of them. docs/math.md (64).
         """
         judge = self.judge
         meetings = []
         for k, (stop, gate) in enumerate(zip(self.stops, self.gates, strict=True)):
             right = stop.label == judge.y
             smaller = [t for t in range(k) if set(self.chain[t]) < set(self.chain[k])]
-            known = [part for part in (gate, self._margins(smaller, right)) if part is not None]
-            wrong = chance_wrong(stop.margin, np.column_stack(known) if known else None, right, judge.weight)
+            features = [part for part in (gate, self._margins(smaller, right)) if part is not None]
+            wrong = chance_wrong(stop.margin, np.column_stack(features) if features else None, right, judge.weight)
             meetings.append(Meeting(stop.margin, gate, wrong, stop.cost))
-        every = self._margins(range(len(self.chain)), judge.hpc_label == judge.y)
-        cloud = cloud_chance(judge.hpc, judge.y, judge.weight, every)
+        margins = self._margins(range(len(self.chain)), judge.hpc_label == judge.y)
+        cloud = cloud_chance(judge.hpc, judge.y, judge.weight, margins)
         return Choices(meetings, cloud, self.forwarded.cost, judge.weight)
 
     def ends(self, k: int, cut: Cut) -> np.ndarray:
-        """Which rows end at this stage if they come to it, (n,) bool."""
+        """The rows that exit at this stage if they reach it, (n,) bool."""
         return self.choices.stages[k].ends(cut)
 
     def outcome(self, cuts: Cuts) -> Outcome:
-        """What becomes of the judged rows under these cuts; its nodes say nothing."""
+        """The outcome of the judged rows under these cuts; its ``node`` has no meaning."""
         outcome = self.forwarded
         for k in sorted(cuts, reverse=True):
             outcome = self.stops[k].where(self.ends(k, cuts[k]), outcome)
         return outcome
 
     def point(self, method: str, params: dict[str, Any], cuts: Cuts) -> Point:
-        """A policy's figures on the judged rows; no nodes yet."""
+        """A point with figures on the judged rows, still without a policy; ``finish`` adds it."""
         return Point(method, {**params, "cuts": cuts}, self.judge.summary(self.outcome(cuts)), {}, None)
 
     def best(self, method: str, policies: Iterable[tuple[dict[str, Any], Cuts]]) -> list[Point]:
-        """Those that no other is both cheaper and surer than, by calibrated chances, with figures and nodes.
+        """The Pareto front of policies by mean cost and calibrated probability of an error, as finished points.
 
-        Chances and not counted errors: of many policies on the same rows, the best by count is often the luckiest.
+        Errors are not counted for this: of many policies on the same rows, the one with the fewest errors is often only
+        the luckiest.
         """
-        rated = sorted(((*expected(self.choices, cuts), said, cuts) for said, cuts in policies), key=_cost_then_chance)
-        out: list[Point] = []
+        rated = sorted(
+            ((*expected(self.choices, cuts), params, cuts) for params, cuts in policies), key=_cost_then_chance
+        )
+        front: list[Point] = []
         least = np.inf
-        for chance, _, said, cuts in rated:
+        for chance, _, params, cuts in rated:
             if chance < least:
                 least = chance
-                out.append(self.finish(self.point(method, said, cuts)))
-        return out
+                front.append(self.finish(self.point(method, params, cuts)))
+        return front
 
     def finish(self, point: Point) -> Point:
-        """The point's policy: its nodes over the stages' models."""
-        kept = sorted(point.params["cuts"])
-        cuts = [point.params["cuts"][k] for k in kept]
+        """The point with its policy: nodes over the stages' models."""
+        stages = sorted(point.params["cuts"])
+        cuts = [point.params["cuts"][k] for k in stages]
         params = {
             **point.params,
-            "stages": [list(self.chain[k]) for k in kept],
+            "stages": [list(self.chain[k]) for k in stages],
             "cuts": [{"margin": c.margin, "gate": c.gate} for c in cuts],
         }
-        nodes = [*self._body(kept, cuts), *self._answers(kept, cuts)]
+        nodes = [*self._body(stages, cuts), *self._answers(stages, cuts)]
         return replace(point, params=params, policy=policy_of(self.judge.problem, self._parts, nodes))
 
     def _margins(self, stages: Sequence[int], right: np.ndarray) -> np.ndarray | None:
@@ -137,34 +140,34 @@ class StagedPolicy:
     def _classes(self, scorer: int) -> Slice:
         return Slice(scorer, 0, self.width)
 
-    def _body(self, kept: list[int], cuts: list[Cut]) -> list[Node]:
-        """Per stage: buy what is new, then branch on the margin, then on the gate. Answers stand behind it all."""
-        owned = [set(self.chain[k]) for k in kept]
-        new = [sorted(mine - before) for before, mine in zip([set(), *owned], owned, strict=False)]
-        gated = [self.gates[k] is not None and c.gate > -NEVER for k, c in zip(kept, cuts, strict=True)]
+    def _body(self, stages: list[int], cuts: list[Cut]) -> list[Node]:
+        """For each stage: acquire new sensors, branch on the margin, then on the gate. The answers come after all stages."""
+        sets = [set(self.chain[k]) for k in stages]
+        new = [sorted(sensors - before) for before, sensors in zip([set(), *sets], sets, strict=False)]
+        gated = [self.gates[k] is not None and c.gate > -NEVER for k, c in zip(stages, cuts, strict=True)]
         sizes = [n_nodes(s) + (0 if c.is_last else 1 + g) for s, c, g in zip(new, cuts, gated, strict=True)]
-        first = sum(sizes) + (not cuts[-1].is_last)  # the first answer's place
+        first = sum(sizes) + (not cuts[-1].is_last)  # index of the first answer
         nodes: list[Node] = []
         for i, cut in enumerate(cuts):
             if cut.is_last:
                 return nodes + buy(new[i], len(nodes), first + i)
             nodes += buy(new[i], len(nodes))
-            nodes.append(Branch(self._classes(kept[i]), MARGIN, (len(nodes) + 1, first + i), cut.margin))
+            nodes.append(Branch(self._classes(stages[i]), MARGIN, (len(nodes) + 1, first + i), cut.margin))
             if gated[i]:
-                gate = Slice(kept[i], self.width, self.width + 1)
+                gate = Slice(stages[i], self.width, self.width + 1)
                 nodes.append(Branch(gate, THRESHOLD, (first + i, len(nodes) + 1), cut.gate))
         return [*nodes, Forward(self.judge.problem.hpc_sensors, first + len(cuts) - 1)]
 
-    def _answers(self, kept: list[int], cuts: list[Cut]) -> list[Node]:
-        """An answer per stage, its confidences from the judged rows that end there."""
-        judge, out = self.judge, []
-        on = np.ones(len(judge.y), dtype=bool)
-        for k, cut in zip(kept, cuts, strict=True):
-            here, stop = on & self.ends(k, cut), self.stops[k]
-            on &= ~here
+    def _answers(self, stages: list[int], cuts: list[Cut]) -> list[Node]:
+        """An answer for each stage, with a confidence table from the judged rows that exit there."""
+        judge, answers = self.judge, list[Node]()
+        is_active = np.ones(len(judge.y), dtype=bool)
+        for k, cut in zip(stages, cuts, strict=True):
+            exits, stop = is_active & self.ends(k, cut), self.stops[k]
+            is_active &= ~exits
             right = stop.label == judge.y
-            out.append(answer_node(Answer(self._classes(k)), stop.margin[here], right[here], judge.weight[here]))
-        return list(out)
+            answers.append(answer_node(Answer(self._classes(k)), stop.margin[exits], right[exits], judge.weight[exits]))
+        return answers
 
 
 def _cost_then_chance(rated: Rated) -> tuple[float, float]:

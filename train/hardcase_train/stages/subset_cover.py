@@ -1,9 +1,9 @@
-"""Few sensor sets that together answer most rows: what a DAG over their unions stands on.
+"""Subset cover: few sensor sets that together answer most rows, by greedy submodular maximisation.
 
-Wang, Trapeznikov and Saligrama, *Efficient Learning by Directed Acyclic Graph* (2015), section 3: a row's reward is
-that of the best set for it, and sets are found greedily. A reward needs no label: whatever says how well a set serves
-each row will do. Two ways: ``grow`` builds sets sensor by sensor (their Algorithm 2), ``cover`` picks from sets that
-are there, with a guarantee. docs/math.md (39) to (43).
+A DAG policy uses their unions as states (Wang, Trapeznikov and Saligrama, *Efficient Learning by Directed Acyclic
+Graph*, 2015, section 3). A row's reward is that of the best set for it, and sets are chosen greedily. There are two
+algorithms: ``grow`` builds sets sensor by sensor (Algorithm 2 of the paper), and ``cover`` selects given sets, with a
+guarantee. docs/math.md (39) to (43).
 """
 
 from __future__ import annotations
@@ -19,63 +19,63 @@ from .subset_search import SubsetSearch
 
 __all__ = ["COUNT", "Reward", "cover", "find_subsets", "grow", "total_reward"]
 
-COUNT = 7  # and the set of all sensors beside them, as in the paper
-SLACK = 1e-9  # of the budget: costs are floats
-FREE = 1e-9  # a sensor without a cost counts as this much
+COUNT = 7  # sets in addition to the set of all sensors, as in the paper
+SLACK = 1e-9  # relative, of the budget: costs are floats
+FREE = 1e-9  # cost that a free sensor counts as
 
-Reward = Callable[[Subset], np.ndarray]  # from a set to each row's reward, (n,), from 0 to 1
+Reward = Callable[[Subset], np.ndarray]  # from a set to the rewards of rows, (n,), from 0 to 1
 
 
 def find_subsets(search: SubsetSearch, count: int = COUNT, budget: float | None = None) -> list[Subset]:
-    """At most ``count`` sets, cheapest first, and last the set of all sensors; on the rows the search has probed.
+    """At most ``count`` sets, cheapest first, and last the set of all sensors; rewards are those of probed rows.
 
     Parameters
     ----------
-    budget : of the sets' costs together, in the user's unit; None for the cost of all sensors
+    budget : for the sum of the sets' costs, in the user's unit; None for the cost of all sensors
     """
     everything = tuple(range(len(search.costs)))
     budget = search.cost(everything) if budget is None else budget
     weight = search.judge.weight[search.probed]
-    asked: dict[Subset, np.ndarray] = {}
-    ask = quick_rewards(search)
+    rewards: dict[Subset, np.ndarray] = {}
+    quick_reward = quick_rewards(search)
 
     def reward(subset: Subset) -> np.ndarray:
-        if subset not in asked:
-            asked[subset] = ask(subset)
-        return asked[subset]
+        if subset not in rewards:
+            rewards[subset] = quick_reward(subset)
+        return rewards[subset]
 
     grown = [s for s in grow(reward, search.costs, count, budget, weight) if s]
-    pool = sorted(s for s in asked if s)
-    said = np.array([asked[s] for s in pool]).reshape(len(pool), len(weight))
-    prices = np.array([search.cost(s) for s in pool])
-    picked = [pool[k] for k in cover(said, weight, costs=prices, budget=budget, count=count)]
-    best = max((grown, picked), key=lambda sets: _worth(sets, asked, weight))
+    pool = sorted(s for s in rewards if s)
+    matrix = np.array([rewards[s] for s in pool]).reshape(len(pool), len(weight))
+    costs = np.array([search.cost(s) for s in pool])
+    covering = [pool[k] for k in cover(matrix, weight, costs=costs, budget=budget, count=count)]
+    best = max((grown, covering), key=lambda sets: total_reward([rewards[s] for s in sets], weight))
     return [*sorted({*best} - {everything}, key=lambda s: (search.cost(s), s)), everything]
 
 
-def _worth(sets: Sequence[Subset], asked: dict[Subset, np.ndarray], weight: np.ndarray) -> float:
-    return total_reward([asked[s] for s in sets], weight)
-
-
 def total_reward(rewards: Sequence[np.ndarray] | np.ndarray, weight: np.ndarray) -> float:
-    """Weighted mean over rows of the best reward, 0 where there is no set: docs/math.md (39)."""
+    """Weighted mean over rows of the best reward, 0 without sets. docs/math.md (39).
+
+    >>> total_reward(np.array([[1.0, 0.0], [0.5, 0.5]]), weight=np.array([1.0, 1.0]))
+    0.75
+    """
     best = np.max(rewards, axis=0) if len(rewards) else np.zeros(len(weight))
     return float(best @ weight / weight.sum())
 
 
-# ---------------------------------------------------------------- sets that grow
+# ---------------------------------------------------------------- growing sets
 
 
 def grow(reward: Reward, costs: np.ndarray, count: int, budget: float, weight: np.ndarray) -> list[Subset]:
-    """Algorithm 2: ``count`` sets from nothing, each step the sensor and set of the largest gain per cost.
+    """Algorithm 2: ``count`` sets, grown from empty ones by the sensor and set of the largest gain per cost.
 
-    Sets may stay empty; no set comes twice but the empty one. It ends where nothing fits the budget or gains.
+    It ends when no sensor fits the budget or has a gain. Sets may stay empty; other sets are distinct.
 
     Parameters
     ----------
-    costs : (n_sensors,) from 0
-    budget : of the sets' costs together
-    weight : (n,) of the rows
+    costs : (n_sensors,) at least 0
+    budget : for the sum of the sets' costs
+    weight : (n,) row weights
     """
     sets: list[Subset] = [()] * count
     best = [reward(())] * count
@@ -100,11 +100,11 @@ def grow(reward: Reward, costs: np.ndarray, count: int, budget: float, weight: n
 
 
 def _distinct(sets: Sequence[Subset]) -> list[int]:
-    """The first of equal sets: what one gains, the other would."""
+    """The first of each group of equal sets, which have equal gains."""
     return [i for i, s in enumerate(sets) if s not in sets[:i]]
 
 
-# ---------------------------------------------------------------- sets that are there
+# ---------------------------------------------------------------- selecting from given sets
 
 
 def cover(
@@ -116,73 +116,78 @@ def cover(
     budget: float | None = None,
     is_lazy: bool = True,
 ) -> list[int]:
-    """Which sets to take, in the order taken: the best of greedy by gain, by gain per cost, and one set alone.
+    """Numbers of the selected sets, in order: the best of greedy by gain, greedy by gain per cost, and a single set.
 
-    With a count alone the reward is at least 1 - 1/e of the best possible (Nemhauser, Wolsey and Fisher 1978); with a
-    budget alone at least (1 - 1/e) / 2 (Leskovec et al. 2007). With both it keeps both, without a guarantee.
+    With only a count the reward is at least 1 - 1/e of the optimum (Nemhauser, Wolsey and Fisher 1978), with only a
+    budget at least (1 - 1/e) / 2 (Leskovec et al. 2007). With both there is no guarantee.
 
     Parameters
     ----------
-    rewards : (n_sets, n) each row's reward by each set, from 0
-    weight : (n,) of the rows
-    count : sets at most
-    costs, budget : (n_sets,) from 0, and what those taken may cost together
-    is_lazy : gains are computed only where an older, larger gain asks for it; the sets are the same
+    rewards : (n_sets, n) reward of each row by each set, at least 0
+    weight : (n,) row weights
+    count : largest number of sets
+    costs, budget : (n_sets,) at least 0, and the bound of the selected sets' total cost
+    is_lazy : lazy greedy, which computes fewer gains and selects the same sets
+
+    Examples
+    --------
+    >>> cover(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.9]]), np.ones(3), count=2)
+    [0, 1]
     """
-    prices = np.zeros(len(rewards)) if costs is None else np.asarray(costs, dtype=np.float64)
-    most = np.inf if budget is None else budget * (1 + SLACK)
+    amounts = np.zeros(len(rewards)) if costs is None else np.asarray(costs, dtype=np.float64)
+    limit = np.inf if budget is None else budget * (1 + SLACK)
     count = len(rewards) if count is None else count
-    walk = _lazy if is_lazy else _plain
-    tried = [walk(rewards, weight, np.ones(len(rewards)), prices, most, count)]
+    greedy = _lazy_greedy if is_lazy else _greedy
+    selections = [greedy(rewards, weight, np.ones(len(rewards)), amounts, limit, count)]
     if costs is not None:
-        tried.append(walk(rewards, weight, np.maximum(prices, FREE), prices, most, count))
-        fits = [k for k in range(len(rewards)) if prices[k] <= most]
+        selections.append(greedy(rewards, weight, np.maximum(amounts, FREE), amounts, limit, count))
+        fits = [k for k in range(len(rewards)) if amounts[k] <= limit]
         if fits and count:
-            tried.append([max(fits, key=lambda k: float(rewards[k] @ weight))])
-    return max(tried, key=lambda picked: total_reward(rewards[picked], weight))
+            selections.append([max(fits, key=lambda k: float(rewards[k] @ weight))])
+    return max(selections, key=lambda sets: total_reward(rewards[sets], weight))
 
 
 def _gain(rewards: np.ndarray, weight: np.ndarray, k: int, best: np.ndarray) -> float:
     return float((weight * np.maximum(rewards[k] - best, 0.0)).sum())
 
 
-def _plain(
-    rewards: np.ndarray, weight: np.ndarray, per: np.ndarray, prices: np.ndarray, left: float, count: int
+def _greedy(
+    rewards: np.ndarray, weight: np.ndarray, per: np.ndarray, costs: np.ndarray, left: float, count: int
 ) -> list[int]:
-    """Greedy with every gain computed at every step."""
-    best, picked = np.zeros(len(weight)), list[int]()
-    while len(picked) < count:
+    """Greedy selection by gain divided by ``per``, with all gains computed in each step."""
+    best, chosen = np.zeros(len(weight)), list[int]()
+    while len(chosen) < count:
         options = [
             (_gain(rewards, weight, k, best) / per[k], -k)
             for k in range(len(rewards))
-            if k not in picked and prices[k] <= left
+            if k not in chosen and costs[k] <= left
         ]
         value, k = max(options, default=(0.0, 0))
         if value <= 0:
             break
-        picked.append(-k)
+        chosen.append(-k)
         best = np.maximum(best, rewards[-k])
-        left -= prices[-k]
-    return picked
+        left -= costs[-k]
+    return chosen
 
 
-def _lazy(
-    rewards: np.ndarray, weight: np.ndarray, per: np.ndarray, prices: np.ndarray, left: float, count: int
+def _lazy_greedy(
+    rewards: np.ndarray, weight: np.ndarray, per: np.ndarray, costs: np.ndarray, left: float, count: int
 ) -> list[int]:
-    """The same sets with few gains: a gain only falls as sets are added, so an old one bounds the new (Minoux 1978)."""
-    best, picked = np.zeros(len(weight)), list[int]()
+    """Lazy greedy: gains only fall as sets are added, so an old gain bounds the new one (Minoux 1978)."""
+    best, chosen = np.zeros(len(weight)), list[int]()
     heap = [(-_gain(rewards, weight, k, best) / per[k], k, 0) for k in range(len(rewards))]
     heapq.heapify(heap)
-    while heap and len(picked) < count:
+    while heap and len(chosen) < count:
         value, k, when = heapq.heappop(heap)
         if value >= 0:
             break
-        if prices[k] > left:
-            continue  # the budget left only falls
-        if when < len(picked):
-            heapq.heappush(heap, (-_gain(rewards, weight, k, best) / per[k], k, len(picked)))
+        if costs[k] > left:
+            continue  # the remaining budget only falls
+        if when < len(chosen):
+            heapq.heappush(heap, (-_gain(rewards, weight, k, best) / per[k], k, len(chosen)))
             continue
-        picked.append(k)
+        chosen.append(k)
         best = np.maximum(best, rewards[k])
-        left -= prices[k]
-    return picked
+        left -= costs[k]
+    return chosen

@@ -1,8 +1,9 @@
-"""Cuts of a staged policy for a price on costs: each stage answers where going on is not worth its price.
+"""Early-exit thresholds (cuts) of a staged policy for a price on cost, chosen backwards from the cloud.
 
-Backwards from the cloud: a stage's rows are sorted by how sure its model is, and those end here for which the chance
-of an error saved by going on is worth less than what going on costs. Chances are calibrated, not counted, because
-errors are rare and a cut fitted to counted ones only looks good. docs/math.md (26) and (27).
+A stage answers the rows for which the errors that going on would avoid are worth less than its cost. Therefore a stage's
+rows are sorted by margin, and the threshold minimises the sum of ``P(error) + price * cost``. Probabilities of an error
+are calibrated instead of counted, because errors are rare and a threshold fitted to counts overfits. docs/math.md (26)
+and (27).
 """
 
 from __future__ import annotations
@@ -17,31 +18,35 @@ from ..policy.answers import NEVER
 
 __all__ = ["Choices", "Cut", "Cuts", "Meeting", "best_bound", "best_way", "expected", "mean_value", "priced_cuts"]
 
-N_PASSES = 4
+N_PASSES = 4  # a stage's cut changes the rows that later stages see
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a stage answers: margins of at least ``margin``, and gate scores of at most ``gate``."""
+    """A stage's exit rule: it answers at margins of at least ``margin``, and at gate scores of at most ``gate``.
+
+    >>> Cut(0.5).is_last, Cut(-NEVER).is_last
+    (False, True)
+    """
 
     margin: float
     gate: float = -NEVER  # no row
 
     @property
     def is_last(self) -> bool:
-        """Every row ends here."""
+        """Every row exits here."""
         return self.margin <= -NEVER
 
 
-Cuts = dict[int, Cut]  # by stage; a stage without one is passed over
+Cuts = dict[int, Cut]  # by stage; a stage without a cut is skipped
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """What each row meets at a stage, (n,) each.
+    """A stage's arrays, (n,) each, for all rows.
 
-    wrong : chance that the stage's answer is wrong
-    cost : of ending there, in the user's unit
+    wrong : probability that the stage's answer is wrong
+    cost : of exiting at the stage, in the user's unit
     """
 
     margin: np.ndarray
@@ -51,24 +56,24 @@ class Meeting:
 
     @cached_property
     def by_margin(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows by falling margin, and which of them is the last of its margin."""
+        """Rows by falling margin, and for each of them whether it is the last of its margin."""
         return _sorted(-self.margin)
 
     @cached_property
     def by_gate(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows by rising gate score, likewise."""
+        """Rows by rising gate score, and for each of them whether it is the last of its score."""
         assert self.gate is not None
         return _sorted(self.gate)
 
     def ends(self, cut: Cut) -> np.ndarray:
-        """Which rows end here if they come, (n,) bool."""
-        wide = self.margin >= cut.margin
-        return wide if self.gate is None else wide | (self.gate <= cut.gate)
+        """The rows that exit here if they reach the stage, (n,) bool."""
+        is_wide = self.margin >= cut.margin
+        return is_wide if self.gate is None else is_wide | (self.gate <= cut.gate)
 
 
 @dataclass(frozen=True)
 class Choices:
-    """The stages, first to last, and the cloud behind them: (n,) chance that f0 is wrong, cost of forwarding."""
+    """The stages, first to last, and the cloud: (n,) probability that f0 is wrong, and cost of forwarding."""
 
     stages: Sequence[Meeting]
     cloud_wrong: np.ndarray
@@ -77,7 +82,7 @@ class Choices:
 
 
 def expected(choices: Choices, cuts: Cuts) -> tuple[float, float]:
-    """Mean chance of an error, and mean cost, under these cuts."""
+    """Weighted mean probability of an error, and mean cost, under these cuts."""
     wrong, cost = choices.cloud_wrong, choices.cloud_cost
     for k in sorted(cuts, reverse=True):
         stage = choices.stages[k]
@@ -87,39 +92,50 @@ def expected(choices: Choices, cuts: Cuts) -> tuple[float, float]:
 
 
 def mean_value(choices: Choices, cuts: Cuts, price: float) -> float:
-    """Mean of ``chance of an error + price * cost`` under these cuts."""
+    """Weighted mean of ``P(error) + price * cost`` under these cuts."""
     wrong, cost = expected(choices, cuts)
     return wrong + price * cost
 
 
 def priced_cuts(choices: Choices, price: float) -> Cuts:
-    """The cuts that lower ``mean_value``, each given the others: backwards, again while rows come elsewhere.
+    """The cuts that minimise ``mean_value``, each given the others, by passes from the last stage to the first.
+
+    Passes repeat while the rows that reach a stage change, at most ``N_PASSES`` times.
 
     Parameters
     ----------
-    price : error per unit of cost
+    price : errors per unit of cost
+
+    Examples
+    --------
+    >>> margin, ones = np.array([0.1, 0.2, 0.8, 0.9]), np.ones(4)
+    >>> stage = Meeting(margin, None, wrong=np.array([0.5, 0.4, 0.1, 0.0]), cost=ones)
+    >>> choices = Choices([stage], cloud_wrong=0.05 * ones, cloud_cost=5 * ones, weight=ones)
+    >>> priced_cuts(choices, price=0.05)
+    {0: Cut(margin=0.5, gate=-1000000.0)}
     """
     stages, n = choices.stages, len(choices.weight)
     reach = np.ones((len(stages), n), dtype=bool)
     cuts: list[Cut] = []
     for _ in range(N_PASSES):
-        met = choices.cloud_wrong + price * choices.cloud_cost
-        ends, found = np.zeros((len(stages), n), dtype=bool), []
+        onward = choices.cloud_wrong + price * choices.cloud_cost  # of going on, as later stages are cut
+        ends, new_cuts = np.zeros((len(stages), n), dtype=bool), []
         for k in reversed(range(len(stages))):
             stage = stages[k]
-            here = stage.wrong + price * stage.cost
-            found.append(_cut(stage, choices.weight * (here - met), reach[k] if reach[k].any() else np.ones(n, bool)))
-            ends[k] = stage.ends(found[-1])
-            met = np.where(ends[k], here, met)
-        if found[::-1] == cuts:
+            stopping = stage.wrong + price * stage.cost
+            rows = reach[k] if reach[k].any() else np.ones(n, bool)
+            new_cuts.append(_cut(stage, choices.weight * (stopping - onward), rows))
+            ends[k] = stage.ends(new_cuts[-1])
+            onward = np.where(ends[k], stopping, onward)
+        if new_cuts[::-1] == cuts:
             break
-        cuts = found[::-1]
+        cuts = new_cuts[::-1]
         reach[1:] = ~np.logical_or.accumulate(ends, axis=0)[:-1]
     return _in_use(cuts, ends & reach)
 
 
 def _cut(stage: Meeting, loss: np.ndarray, reach: np.ndarray) -> Cut:
-    """Where ending is worth most: by margin, then by the gate among the rest; ``loss`` above 0: going on is better."""
+    """The best cut: first by margin, then by gate on the other rows; a ``loss`` above 0 means that going on is better."""
     cut = Cut(-_bound(-stage.margin, *stage.by_margin, np.where(reach, loss, 0.0)))
     if stage.gate is None or cut.is_last:
         return cut
@@ -128,26 +144,27 @@ def _cut(stage: Meeting, loss: np.ndarray, reach: np.ndarray) -> Cut:
 
 
 def best_bound(key: np.ndarray, loss: np.ndarray) -> float:
-    """The bound of ``key`` (n,) below which the sum of ``loss`` (n,) is least; -NEVER where every sum loses."""
+    """The threshold of ``key`` (n,) below which the sum of ``loss`` (n,) is least; -NEVER if no sum is negative."""
     return _bound(key, *_sorted(key), loss)
 
 
 def best_way(costs: np.ndarray, margin: np.ndarray, weight: np.ndarray) -> tuple[float, int]:
-    """The margin from which on rows best stop if all others take one and the same action, and that action.
+    """The best margin from which on rows stop if all other rows take a single action, and that action.
 
     Parameters
     ----------
-    costs : (n, n_actions), the first of stopping
+    costs : (n, n_actions), where action 0 is stopping
+    margin, weight : (n,)
     """
     order, is_last = _sorted(-margin)
-    best, found = np.inf, (-NEVER, 0)
+    least, best = np.inf, (-NEVER, 0)
     for action in range(1, costs.shape[1]):
-        lost = weight * (costs[:, 0] - costs[:, action])
-        cut = -_bound(-margin, order, is_last, lost)
-        spent = float(lost[margin >= cut].sum() + weight @ costs[:, action])
-        if spent < best:
-            best, found = spent, (cut, action)
-    return found
+        excess = weight * (costs[:, 0] - costs[:, action])
+        cut = -_bound(-margin, order, is_last, excess)
+        total = float(excess[margin >= cut].sum() + weight @ costs[:, action])
+        if total < least:
+            least, best = total, (cut, action)
+    return best
 
 
 def _sorted(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -156,8 +173,8 @@ def _sorted(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bound(key: np.ndarray, order: np.ndarray, is_last: np.ndarray, loss: np.ndarray) -> float:
-    """The bound of ``key`` below which the sum of ``loss`` is least: half-way between two rows, or beyond all."""
-    sums = np.where(is_last, np.cumsum(loss[order]), np.inf)  # rows of one key stay together
+    """The threshold of ``key`` below which the sum of ``loss`` is least: half-way between two rows, or beyond all."""
+    sums = np.where(is_last, np.cumsum(loss[order]), np.inf)  # rows of equal keys stay together
     best = int(np.argmin(sums))
     if sums[best] >= 0:
         return -NEVER
@@ -167,7 +184,7 @@ def _bound(key: np.ndarray, order: np.ndarray, is_last: np.ndarray, loss: np.nda
 
 
 def _in_use(cuts: Sequence[Cut], ends: np.ndarray) -> Cuts:
-    """The stages at which a row ends, up to the first at which all do."""
+    """The cuts of stages at which some row exits, up to the first at which all do."""
     used: Cuts = {}
     for k, cut in enumerate(cuts):
         if ends[k].any():
