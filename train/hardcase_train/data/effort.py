@@ -20,7 +20,7 @@ class Effort:
     An effort says how many prices and gammas are tried. Each method states the bounds between which they lie, in
     errors (or loss) per unit of the problem's cost (``policy.prices``).
 
-    >>> Effort(name="mine", max_stages=4).max_stages
+    >>> Effort(name="short", max_stages=4).max_stages
     4
     >>> effort_of("[policy]", "quick") is QUICK
     True

@@ -1,4 +1,4 @@
-"""A legacy system as f0: a table of its probabilities, and of the features that it used, for each row of the data.
+"""A legacy system as f0: a table of its probabilities and of the features that it used, row by row.
 
 Row k of that table is row k of the data. Its columns are ``p:LABEL``, one per class; ``used:NAME`` of a sensor or a
 feature, 0 or 1, which counts as 1 in every row if the column is absent; and columns of the data, whose values must then
@@ -121,19 +121,19 @@ def read_legacy(path: Path, name: str, data: Table, classes: Sequence[Any], plac
     return Legacy(name, p, _used(where, table, places), table.sha256)
 
 
-def _check_columns(where: str, known: set[str], table: Table, data: Table) -> None:
+def _check_columns(where: str, expected: set[str], table: Table, data: Table) -> None:
     for column in (*table.names, *table.texts):
-        if column in known and column in table.texts:
+        if column in expected and column in table.texts:
             raise InputError(f"{where}: the column {column!r} holds text; write it as numbers")
-        if column in known:
+        if column in expected:
             continue
         if column.startswith((P, USED)) or column not in (*data.names, *data.labels):
-            raise InputError(f"{where} has the column {column!r}; {_hint(column, known)}")
+            raise InputError(f"{where} has the column {column!r}; {_hint(column, expected)}")
         _check_same(where, column, table, data)
 
 
-def _hint(column: str, known: set[str]) -> str:
-    same_kind = sorted(k for k in known if k.startswith(column.partition(":")[0] + ":"))
+def _hint(column: str, expected: set[str]) -> str:
+    same_kind = sorted(k for k in expected if k.startswith(column.partition(":")[0] + ":"))
     near = difflib.get_close_matches(column, same_kind, n=1, cutoff=0.8)
     if near:
         return f"did you mean {near[0]!r}?"

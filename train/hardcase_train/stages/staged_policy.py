@@ -1,9 +1,9 @@
 """Staged policies (early exit): nested sensor sets, each with its own model and a cut at which rows exit.
 
-Stage k acquires the sensors of its set that are not acquired yet. It answers if the margin of its low-cost model is wide
-enough, or if its gate (if it has one) calls the row easy. Otherwise the next stage continues, and the last stage
-forwards to the cloud. The confidence cascade, graphs of nested sets and ADAPT in stages are staged policies: they differ
-in how the models of their stages are trained and in the rule by which a stage answers (``rules``).
+Stage k acquires the sensors that its set adds. It answers if the margin of its low-cost model is wide enough, or if its
+gate (if it has one) calls the row easy. Otherwise the next stage continues, and the last stage forwards to the cloud.
+The confidence cascade, graphs of nested sets and ADAPT in stages are staged policies: they differ in how the models of
+their stages are trained and in the rule by which a stage answers (``rules``).
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class StagedPolicy:
         return Slice(scorer, 0, self.width)
 
     def _body(self, stages: list[int], cuts: list[Cut]) -> list[Node]:
-        """For each stage: acquire new sensors, branch on the margin, then on the gate. The answers come after all stages."""
+        """For each stage: acquire new sensors, branch on the margin, then on the gate. Answers come last."""
         sets = [set(self.chain[k]) for k in stages]
         new = [sorted(sensors - before) for before, sensors in zip([set(), *sets], sets, strict=False)]
         gated = [self.gates[k] is not None and c.gate > -NEVER for k, c in zip(stages, cuts, strict=True)]

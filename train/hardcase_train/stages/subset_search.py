@@ -1,8 +1,8 @@
 """Greedy search for sensor subsets by the loss of small classifiers, and a full classifier for each subset.
 
 There are three greedy paths: forward by gain per cost, forward by gain, and backward by least loss per cost saved. The
-loss is measured on rows that the small classifiers have not seen. Methods share one search, so that each subset's models
-are trained once.
+loss is measured on rows that the small classifiers have not seen. Methods share one search, so that each subset's
+models are trained once.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class SubsetSearch:
 
 
 def _best(worth: dict[int, float], fresh: Callable[[list[int]], list[float]]) -> int:
-    """Remove the sensor of the highest value from ``worth`` and return it; ``worth`` keeps the last value of the others.
+    """Remove the sensor of the highest value from ``worth`` and return it; ``worth`` keeps the others' last values.
 
     If there are many sensors, their values are computed lazily, in the order of the previous step's values, until no
     remaining sensor had a higher value than the best: a sensor's value seldom rises as others are acquired.

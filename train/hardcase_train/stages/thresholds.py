@@ -1,7 +1,7 @@
 """Early-exit thresholds (cuts) of a staged policy for a price on cost, chosen backwards from the cloud.
 
-A stage answers the rows for which the errors that going on would avoid are worth less than its cost. Therefore a stage's
-rows are sorted by margin, and the threshold minimises the sum of ``P(error) + price * cost``. Probabilities of an error
+A stage answers the rows for which the errors that going on would avoid are worth less than its cost. Therefore its rows
+are sorted by margin, and the threshold minimises the sum of ``P(error) + price * cost``. Probabilities of an error
 are calibrated instead of counted, because errors are rare and a threshold fitted to counts overfits. docs/math.md (26)
 and (27).
 """
@@ -135,7 +135,7 @@ def priced_cuts(choices: Choices, price: float) -> Cuts:
 
 
 def _cut(stage: Meeting, loss: np.ndarray, reach: np.ndarray) -> Cut:
-    """The best cut: first by margin, then by gate on the other rows; a ``loss`` above 0 means that going on is better."""
+    """The best cut: first by margin, then by gate on the other rows; where ``loss`` is above 0, going on is better."""
     cut = Cut(-_bound(-stage.margin, *stage.by_margin, np.where(reach, loss, 0.0)))
     if stage.gate is None or cut.is_last:
         return cut
