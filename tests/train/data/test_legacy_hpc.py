@@ -87,7 +87,7 @@ def test_an_npz_says_the_same(tmp_path):
         pytest.param({"p:Hot": [0, 0, 0]}, "has the column 'p:Hot'; did you mean 'p:hot'?", id="a-class-like-one"),
         pytest.param({"used:d": [0, 0, 0]}, "has the column 'used:d'; did you mean", id="no-such-sensor"),
         pytest.param({"zzz": [0, 0, 0]}, "known columns are p:LABEL, used:SENSOR and the columns", id="another"),
-        pytest.param({"p:hot": [0.75, "x", 1]}, "the column 'p:hot' holds text; write it as numbers", id="text"),
+        pytest.param({"p:hot": [0.75, "x", 1]}, "'p:hot' does not hold numbers; write it as numbers", id="text"),
         pytest.param({"p:hot": [0.75, None, 1]}, "row 2: 'p:hot' is missing", id="missing"),
         pytest.param({"p:hot": [0.75, "inf", 1]}, "row 2: 'p:hot' is missing", id="infinite"),
         pytest.param({"p:hot": [0.75, 1.5, 1]}, "row 2: 'p:hot' is 1.5, a probability", id="beyond-1"),

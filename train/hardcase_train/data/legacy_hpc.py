@@ -124,7 +124,7 @@ def read_legacy(path: Path, name: str, data: Table, classes: Sequence[Any], plac
 def _check_columns(where: str, expected: set[str], table: Table, data: Table) -> None:
     for column in (*table.names, *table.texts):
         if column in expected and column in table.texts:
-            raise InputError(f"{where}: the column {column!r} holds text; write it as numbers")
+            raise InputError(f"{where}: the column {column!r} does not hold numbers; write it as numbers")
         if column in expected:
             continue
         if column.startswith((P, USED)) or column not in (*data.names, *data.labels):
