@@ -208,6 +208,7 @@ def _text(done: Exported) -> str:
         f"{r['golden']} golden cases",
         f"  sha256     {r['sha256']}",
         f"  picked     {r['method']} {json.dumps(r['params'], sort_keys=True)}",
+        *_passed_over(done.passed_over),
         f"  cost       worst {cost['worst']:g}, mean {cost['mean']:.2f}, best {cost['best']:g} {unit}",
         f"  agreement  {same['test']:.2%} of test rows decided as the floats do ({same['valid']:.2%} of valid rows, "
         f"on which thresholds were aligned), {r['parity']['test']['labels']:.2%} answered alike",
@@ -225,3 +226,8 @@ def _text(done: Exported) -> str:
     if promise is not None:
         lines.append(f"  promise    {promise}")
     return "\n".join(lines)
+
+
+def _passed_over(n: int) -> list[str]:
+    """A line where a better point could not be exported."""
+    return [f"  passed over {n} cheaper or better points, whose integers decide otherwise than their floats"] * (n > 0)

@@ -26,11 +26,15 @@ from .parity import Parity, parity
 from .quantise import Quantised, quantise
 from .uses import split
 
-__all__ = ["IntegerPoint", "make_integers", "read_draft", "to_integers"]
+__all__ = ["AgreementError", "IntegerPoint", "make_integers", "read_draft", "to_integers"]
 
 MAX_ROWS = 8_000  # on which the sizes of polynomials are chosen
 SHARES = (0.5, 0.35, 0.25, 0.12, 0.06, 0.0)  # of the decisions that may change, tried as the target of compression
 SAFE_SHARE = 0.6  # of the decisions that may change, tolerated on rows that were not used to choose
+
+
+class AgreementError(BundleError):
+    """The integers of this point decide otherwise than its floats on too many rows; another point may do."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,7 @@ def _check_agreement(measured: dict[str, Parity], min_agreement: float) -> None:
     """Refuse a program that differs from its draft. Test rows count too, as it was aligned on validation rows."""
     for name, comparison in measured.items():
         if comparison.agreement < min_agreement:
-            raise BundleError(
+            raise AgreementError(
                 f"the quantised program decides as its draft on {comparison.agreement:.2%} of {comparison.after.n} "
                 f"{name} rows (labels {comparison.labels:.2%}), but {min_agreement:.2%} must agree; pick another point "
                 "or lower --min-agreement"
