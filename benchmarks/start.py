@@ -3,8 +3,8 @@
     python benchmarks/start.py CLONE [CLONE ...]      such as a clone of an older commit, and this one
 
 Instructions are those of the whole process (valgrind --tool=callgrind), nearly the same from run to run; milliseconds
-are medians of processes that take turns. The start is ``hardcase-edge run`` on tests/golden/v1.hcb to its first decision, in pure
-Python, so that no kernel has to be built for each clone. The last columns compare with the first clone.
+are medians of processes that take turns. The start is ``hardcase-edge run`` on tests/golden/v1.hcb to its first
+decision, in pure Python, so that no kernel has to be built for each clone. The last columns compare with the first.
 """
 
 from __future__ import annotations
