@@ -15,7 +15,8 @@ import pytest
 
 from hardcase.cli import make_parser
 from hardcase_edge.cli import make_parser as make_edge_parser
-from hardcase_train.data.config import KEYS, METHODS
+from hardcase_train.data.config import KEYS
+from hardcase_train.methods import AUTO, METHODS
 from tests.helpers.places import ROOT
 
 PAGES = sorted(
@@ -131,7 +132,7 @@ def test_the_readmes_table_has_every_key_of_the_toml_and_no_other() -> None:
 
 
 def test_every_method_is_named_and_explained() -> None:
-    for method in METHODS:
+    for method in (AUTO, *METHODS):
         assert f"`{method}`" in text_of(ROOT / "README.md")
         assert f"- `{method}`:" in text_of(ROOT / "docs" / "training.md")
 

@@ -23,8 +23,8 @@ from hardcase_train.method import Setting
 from hardcase_train.methods import METHODS
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
-from hardcase_train.sweep import halving, sweep
 from hardcase_train.sweep import executors as backends
+from hardcase_train.sweep import halving, sweep
 from hardcase_train.sweep import rungs as ladder
 from hardcase_train.sweep.auto import chosen_methods
 from hardcase_train.sweep.executors import code_digest, open_pool
