@@ -91,6 +91,20 @@ def test_a_baselines_points_are_those_of_all_its_settings(name: str) -> None:
     assert plain(ESTIMATORS[METHODS[name].__name__](n_jobs=2).points(Judge(search.problem))) == plain(alone)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_setting_of_a_baseline_trains_the_classifier_that_it_names(name: str) -> None:
+    """The programs of a setting have as many trees a scorer as a model of that kind."""
+    search = search_of()
+    n_trees = {"forest": search.size.forest.n_trees, "trees": search.size.n_trees}  # type: ignore[union-attr]
+    assert n_trees["forest"] != n_trees["trees"]
+    for params in METHODS[name].grid(search):
+        if params.get("sensors") == []:
+            continue  # no reading, no tree
+        for point in METHODS[name].run(search, params):
+            assert point.params["classifier"] == params["classifier"]
+            assert {len(s.trees) for s in point.program.scorers} == {n_trees[params["classifier"]]}
+
+
 @pytest.mark.parametrize("size", ["small", "large"])
 @pytest.mark.parametrize("name", BASELINES)
 def test_a_size_without_forests_leaves_boosted_trees(name: str, size: str) -> None:
