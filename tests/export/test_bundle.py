@@ -139,6 +139,7 @@ def test_the_loss_that_the_line_names_is_enough():
     ("change", "said"),
     [
         pytest.param(lambda d: d.pop("unit"), "unit", id="no-unit"),
+        pytest.param(lambda d: d.pop("quality"), "quality", id="no-quality"),
         pytest.param(lambda d: d.update(points=[]), "0 points", id="no-points"),
         pytest.param(lambda d: d.update(points={}), "a list is expected", id="points-of-another-type"),
         pytest.param(lambda d: d["points"].append(7), "method", id="a-point-that-is-none"),
@@ -177,6 +178,7 @@ def test_a_bundle_decides_as_its_draft_and_says_so(build, tmp_path):
     assert (done.point.method, done.valid.agreement, done.test.agreement) == ("cascade", 1.0, 1.0)
     loaded = load_bundle(tmp_path / "model.hcb")
     assert not loaded.bundle.is_draft
+    assert loaded.manifest.claims["quality"] == read_front(build / "front.json").quality == "accuracy"
     for name in ("valid", "test"):
         rows = read_rows(build / f"{name}.npz", loaded.manifest)
         made = decisions(loaded.bundle.program, rows.X, rows.hpc, rows.confidence)

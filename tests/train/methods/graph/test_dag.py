@@ -23,6 +23,7 @@ from hardcase_train.methods.graph.reduce import all_subsets
 from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.error_model import chance_wrong
+from hardcase_train.policy.quality import figures_of
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.nested_sets import Chains
 from hardcase_train.stages.subset_search import SubsetSearch
@@ -77,7 +78,7 @@ def test_policies_differ_from_case_to_case_and_some_forward():
 
 def test_judged_figures_are_near_those_of_test_rows():
     for point in points("polynomials"):
-        said = Batch(point.program, problem().test.X).run(problem().test.hpc_label).summary(problem().test.y)
+        said = figures_of(Batch(point.program, problem().test.X).run(problem().test.hpc_label), problem().test.y)
         assert abs(said["quality"] - point.valid["quality"]) < 0.1
         assert abs(said["cost"] - point.valid["cost"]) < 0.25 * point.valid["cost"] + 1
 
