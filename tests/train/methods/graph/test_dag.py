@@ -277,7 +277,9 @@ def test_states_are_all_sets_of_few_sensors_and_unions_of_subsets_of_many(monkey
     assert graph_of(search, "all", 0) == all_subsets(3)
     settings = [(params["classifier"], params["subsets"]) for params in DagClassifier.grid(search)]
     chains = [("forest", "chains"), ("trees", "chains")]
-    assert settings == [*chains, ("trees", "all"), ("polynomial", "all"), ("polynomial", "all")]
+    assert settings == [*chains, ("trees", "all"), ("polynomial", "all")]
+    two_degrees = SubsetSearch(Judge(replace(problem(), effort=replace(BRIEF, max_degree=2))), 1)
+    assert [params["degree"] for params in DagClassifier.grid(two_degrees) if "degree" in params] == [2, 2, 1]
     monkeypatch.setattr(dag_policy, "FEW_SENSORS", 2)
     assert [(params["classifier"], params["subsets"]) for params in DagClassifier.grid(search)] == chains
     greedy = graph_of(search, "greedy", 3)
