@@ -293,9 +293,7 @@ def test_a_column_named_as_a_kind_of_split_is_a_column(tmp_path, capsys):
     ("table", "data", "said"),
     [
         pytest.param(columns, 'split = "part"', "which is not random, time or a column", id="no-such-column"),
-        pytest.param(
-            lambda: columns(part=["train", "test"] * 30), 'split = "part"', "has no valid row", id="no-valid"
-        ),
+        pytest.param(lambda: columns(part=["train", "test"] * 30), 'split = "part"', "has no valid row", id="no-valid"),
         pytest.param(lambda: columns(part=["train", "dev"] * 30), 'split = "part"', "holds 'dev'", id="another-word"),
         pytest.param(
             lambda: {**columns(), "y": np.arange(N) > 50},
@@ -363,17 +361,15 @@ def test_a_split_that_leaves_something_out_is_refused(tmp_path, capsys, table, d
             "cannot predict",
             id="more-neighbours-than-rows",
         ),
-<<<<<<< HEAD
-        pytest.param('[hpc]\nestimator = "VotingClassifier"\n', "cannot be made", id="an-estimator-of-estimators"),
+        pytest.param(
+            '[hpc]\nestimator = "VotingClassifier"\n', "does not take these params", id="an-estimator-of-estimators"
+        ),
         pytest.param(
             '[policy]\nmethods = ["static", "adapt-gbr"]\n',
             "[policy] names the method 'adapt-gbr'; did you mean 'adapt-gbrt'",
             id="unknown-method",
         ),
         pytest.param('[policy]\nmethods = ["zzzz"]\n', "methods are auto, cascade, adapt-lin", id="no-method-near"),
-=======
-        pytest.param('[hpc]\nestimator = "VotingClassifier"\n', "does not take these params", id="an-estimator-of-estimators"),
->>>>>>> train-a
     ],
 )
 def test_a_bad_toml_is_one_line_and_nothing_is_written(tmp_path, capsys, text, said):
