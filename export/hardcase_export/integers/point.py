@@ -1,4 +1,4 @@
-"""One point of a front in integers: its draft read and checked, quantised, calibrated, and compared with the result.
+"""One point of a front in integers: its draft checked, quantised, calibrated and compared with the result.
 
 Labels are used here only to compute figures, never to choose.
 """
