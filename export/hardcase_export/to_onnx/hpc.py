@@ -18,6 +18,7 @@ from hardcase_edge.base.files import write_whole
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program.readings import DTYPES
 
+from ..scorers.replay import open_onnx
 from .from_sklearn import REMEDY, convert_hpc, name_of
 
 __all__ = ["MAX_APART", "as_held", "export_hpc", "punch"]
@@ -125,17 +126,10 @@ def as_held(X: NDArray[np.float64], dtypes: Sequence[str]) -> NDArray[np.float64
 
 
 def _runner(data: bytes, estimator: Any) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4  # what goes wrong comes as an exception
     try:
-        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has no common base for its own errors
-        raise InputError(
-            f"{name_of(estimator)} converts to an ONNX file that onnxruntime cannot run ({one_line(error)}); {REMEDY}"
-        ) from error
+        return open_onnx(data)
+    except InputError as error:
+        raise InputError(f"{name_of(estimator)} converts to ONNX, but {error}; {REMEDY}") from error
 
 
 def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int, kind: str) -> tuple[int, float]:
@@ -155,7 +149,7 @@ def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int
         given = X.astype(np.float64 if wide else np.float32)
     try:
         onnx_labels, onnx_probabilities = session.run(["label", "probabilities"], {"X": given})
-    except Exception as error:  # as above
+    except Exception as error:  # onnxruntime has no common base for its own errors
         raise InputError(f"{name}'s ONNX file fails on the test rows{kind} ({one_line(error)}); {REMEDY}") from error
     shapes = np.shape(onnx_labels), np.shape(onnx_probabilities)
     if shapes != ((len(X),), (len(X), n_classes)):
