@@ -17,7 +17,6 @@ from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Answer, Program
 from hardcase_edge.program.encode import encode
-from hardcase_edge.verifier.verify import Report
 
 from .drafts.front import HPC_METHOD, Front, Point, read_front
 from .integers.compress import n_weights
@@ -28,7 +27,7 @@ from .integers.quantise import Quantised, quantise
 from .picking.held_out import BuildTrial, HeldOut, check_unseen, read_held_out
 from .picking.pick import ONE_WISH, candidates, pick
 from .picking.risk_choice import RiskTerms, choose
-from .publish import publish, read_key
+from .publish import Published, publish, read_key
 
 __all__ = ["MIN_AGREEMENT", "Exported", "Weights", "export_bundle", "export_point"]
 
@@ -39,21 +38,14 @@ MIN_AGREEMENT = 0.999  # share of rows on which a program must decide as its dra
 
 
 @dataclass(frozen=True)
-class Exported:
+class Exported(Published):
     """A bundle that was written, and how its program compares with the draft.
 
-    ``path`` is None if no bundle was asked for. ``promise`` stands as in the manifest's claims. ``weights`` is None for
-    a program without polynomials.
+    ``promise`` is as in the manifest's claims. ``weights`` is None for a program without polynomials.
     """
 
-    path: Path | None
-    sha256: str
-    n_bytes: int
-    is_signed: bool
-    n_golden: int
     unit: str
     point: Point
-    report: Report
     valid: Parity
     test: Parity
     promise: dict[str, Any] | None = None
@@ -192,20 +184,15 @@ def _export(
     manifest = _finish(front, point, integers, claims)
     golden = make_golden(program, valid.X, valid.hpc, valid.confidence, seed)
     bundle = Bundle(manifest.to_json(), program, golden)
-    loaded, n_bytes = publish(bundle, out, private_key, None if beside is None else lambda: beside(front, integers))
+    published = publish(bundle, out, private_key, None if beside is None else lambda: beside(front, integers))
     return Exported(
-        path=out,
-        sha256=loaded.bundle.sha256,
-        n_bytes=n_bytes,
-        is_signed=private_key is not None,
-        n_golden=len(golden),
+        **vars(published),
         unit=manifest.unit,
         point=point,
-        report=loaded.report,
         valid=integers.on_valid,
         test=integers.on_test,
         promise=claims.get("promise"),
-        weights=_weights(integers.draft, program, n_bytes),
+        weights=_weights(integers.draft, program, published.n_bytes),
     )
 
 

@@ -392,7 +392,7 @@ def test_a_bad_table_is_one_line_and_nothing_is_written(tmp_path, capsys, table,
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("LogisticRegression", "probabilities that are no numbers"),
+        ("LogisticRegression", "probabilities that are not numbers"),
         ("RandomForestClassifier", "too large for dtype"),
     ],
 )
