@@ -58,14 +58,14 @@ class Runs:
 
     def points(self, task: Task, methods: tuple[str, ...]) -> list[Point]:
         """All points of the task's front; one line on stderr if an earlier run has left some of its work."""
-        from hardcase_train.sweep.job_cache import Kept, task_key
+        from hardcase_train.sweep.job_cache import JobCache, task_key
         from hardcase_train.sweep.train import learn
 
-        kept = Kept(self.folder, task_key(task))
-        if len(kept) and not self.quiet:
-            _say(f"{self.folder} holds {len(kept)} finished jobs of an earlier run; going on")
+        cache = JobCache(self.folder, task_key(task))
+        if len(cache) and not self.quiet:
+            _say(f"{self.folder} holds {len(cache)} finished jobs of an earlier run; resuming")
         return learn(
-            task.problem, methods, quiet=self.quiet, pool=self.pool, jobs=self.jobs, kept=kept,
+            task.problem, methods, quiet=self.quiet, pool=self.pool, jobs=self.jobs, cache=cache,
             say=None if self.quiet else _say,
         )  # fmt: skip
 

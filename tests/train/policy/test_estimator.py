@@ -148,7 +148,7 @@ def test_too_few_rows_are_a_value_error(name: str, n: int, said: str) -> None:
         few(name).fit(np.arange(2.0 * n).reshape(n, 2), np.arange(n))
 
 
-@pytest.mark.filterwarnings("ignore:no policy of")
+@pytest.mark.filterwarnings("ignore:No policy of")
 @pytest.mark.parametrize("name", NAMES)
 def test_ten_rows_of_one_column_are_enough(name: str) -> None:
     X, y = np.arange(10.0).reshape(10, 1), np.arange(10) % 2
@@ -187,9 +187,13 @@ def test_max_loss_takes_the_cheapest_that_is_good_enough() -> None:
 
 
 def test_where_nothing_will_do_the_nearest_is_taken_and_it_is_said() -> None:
-    with pytest.warns(UserWarning, match=r"no policy of StaticSubset is within 0 of f0's accuracy .*, and is taken"):
+    with pytest.warns(
+        UserWarning, match=r"No policy of StaticSubset meets max_loss=0 \(f0 accuracy .*\)\. Using the closest: loss"
+    ):
         best = fitted("StaticSubset", max_loss=0.0)
-    with pytest.warns(UserWarning, match=r"no policy of GreedyMiser costs at most 0\.5; the cheapest costs 5, and is"):
+    with pytest.warns(
+        UserWarning, match=r"No policy of GreedyMiser meets budget=0\.5\. Using the closest: mean cost 5\."
+    ):
         dear = fitted("GreedyMiser", budget=0.5)
     assert best.figures_["quality"] >= fitted("StaticSubset").figures_["quality"]
     assert dear.figures_["cost"] == 5
@@ -241,7 +245,7 @@ def test_an_f0_given_as_probabilities_is_neither_fitted_nor_asked() -> None:
 
 @pytest.mark.parametrize("wrong", [np.ones((300, 2)), np.ones((299, 3)), -np.ones((300, 3))])
 def test_probabilities_of_another_shape_are_a_value_error(wrong: np.ndarray) -> None:
-    with pytest.raises(ValueError, match=r"hpc_proba has the shape .*\(300, 3\), none negative, is expected"):
+    with pytest.raises(ValueError, match=r"hpc_proba has shape .*; expected shape \(300, 3\) and no negative value"):
         few("AdaptLin").fit(*table(), hpc_proba=wrong)
 
 
