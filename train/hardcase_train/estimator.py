@@ -240,7 +240,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         return held(X, self.program_.features)
 
     def _given(self, hpc_proba: Any, n: int) -> np.ndarray:
-        p = check_array(hpc_proba, dtype=np.float64, input_name="hpc_proba")
+        p: np.ndarray = check_array(hpc_proba, dtype=np.float64, input_name="hpc_proba")
         if p.shape != (n, len(self.classes_)) or (p < 0).any():
             raise ValueError(
                 f"hpc_proba has shape {p.shape} and minimum {p.min():g}; "
