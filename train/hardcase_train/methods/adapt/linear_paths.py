@@ -73,8 +73,8 @@ def step_value(problem: Problem, rows: LinearRows) -> np.ndarray:
     loss = rows.classes
     slope, _ = loss.derivatives(np.tile(loss.base(), (len(rows.Z), 1)))
     groups = sensor_groups(problem, 1.0, loss.n_outputs)
-    norms: np.ndarray = groups.norms(rows.Z.T @ slope / rows.total)
-    return norms / np.maximum(groups.price, 1e-9)
+    values: np.ndarray = groups.norms(rows.Z.T @ slope / rows.total) / np.maximum(groups.price, 1e-9)
+    return values
 
 
 def _step_values(problem: Problem) -> np.ndarray:

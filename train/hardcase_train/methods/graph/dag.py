@@ -50,7 +50,7 @@ class Dag:
     learner : learner of the matches, one of ``state_policy.LEARNERS``
     is_plain : as in the paper: errors are counted instead of estimating their probability, there is no threshold on a
         classifier's margin, and filter trees are never replaced by a constant choice
-    n_passes : number of passes; from the second on, rows weigh less in states that they did not reach in the pass before
+    n_passes : number of passes; from the second on, rows weigh less in states they did not reach before
     forwards : whether forwarding to f0 is an action
     known : an existing classifier bank; None: train one
     """

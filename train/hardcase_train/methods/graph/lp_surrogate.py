@@ -96,7 +96,8 @@ class Solved:
     def scores(self, tree: FullTree, terms: Sequence[np.ndarray]) -> np.ndarray:
         """Scores, (n, n_decisions), of rows whose terms are given per state, (n, n_terms)."""
         parts = [terms[d.state] @ w for d, w in zip(tree.decisions, self.weights, strict=True)]
-        return np.column_stack(parts) + self.bias
+        scores: np.ndarray = np.column_stack(parts) + self.bias
+        return scores
 
 
 def solve(tree: FullTree, terms: Sequence[np.ndarray], losses: np.ndarray, weight: np.ndarray, l1: float) -> Solved:
@@ -174,7 +175,7 @@ class _Layout:
         return np.concatenate(values), (np.concatenate(rows), np.concatenate(places))
 
     def paths(self, saved: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Constraints (49): taking one way loses the hinge of what the other side saves, plus the loss from there on."""
+        """Constraints (49): a way loses the hinge of what the other side saves, plus the loss from there on."""
         values, rows, places, right, at = [], [], [], [], 0
         for k, way, missed, sign in self._ways(saved):
             score = self.bias.stop + k * self.n + np.arange(self.n)
@@ -204,7 +205,7 @@ class _Layout:
 
 
 def _behind(tree: FullTree, saved: np.ndarray) -> dict[int, np.ndarray]:
-    """The sum of what the leaves below each child save, each counted once per order that leads to it: by child, (n,)."""
+    """Sum of what the leaves below each child save, each once per order that leads to it: by child, (n,)."""
     behind: dict[int, np.ndarray] = {-1 - s: saved[:, s] for s in range(len(tree.states))}
     for k, d in reversed(list(enumerate(tree.decisions))):
         behind[k] = behind[d.left] + behind[d.right]

@@ -115,7 +115,7 @@ def _below(margin: np.ndarray, cut: float) -> np.ndarray:
 
 
 class Matches(Protocol):
-    """A learner of rounds; ``unseen``: (n_train, n_matches) out-of-fold scores, which select the rows of later rounds."""
+    """Learns rounds; ``unseen``: (n_train, n_matches) out-of-fold scores that select the rows of later rounds."""
 
     unseen: np.ndarray
 

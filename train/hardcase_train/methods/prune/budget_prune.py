@@ -97,7 +97,7 @@ def _units(values: np.ndarray) -> np.ndarray:
 
 
 def _parents(tree: ForestTree, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each node's parent, as a number of splits counted from ``first``, -1 for the root; and the nodes that are splits."""
+    """Each node's parent, splits being numbered from ``first``, -1 for the root; and the nodes that are splits."""
     split = np.flatnonzero(tree.is_split)
     parent = np.full(len(tree.feature), -1, dtype=np.int64)
     parent[tree.children[split]] = (first + np.arange(len(split)))[:, None]

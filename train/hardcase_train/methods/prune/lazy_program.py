@@ -84,7 +84,7 @@ class _Walk:
         return below
 
     def _split(self, tree: Tree, h: int, tried: int, below: list[int], ends: list[int]) -> int:
-        """Append the nodes of split h and its subtree; the first one. ``ends`` collects the tried sensors of each path."""
+        """Append nodes of split h and its subtree; their start. ``ends`` collects the sensors tried on each path."""
         if h < 0 or not below[h] & ~tried:
             ends.append(tried)
             return JOIN

@@ -245,30 +245,30 @@ def _path(
         v = path[length - 1]
         if debt[v] > 0:
             return length
-        found, by = -1, -1
+        node, by = -1, -1
         if v >= n_splits:
             stop = payers[v - n_splits + 1]
             while arc[v] < stop:
                 j = order[arc[v]]
                 if spent[j] > 0 and level[owner[j]] == level[v] + 1:
-                    found, by = owner[j], j
+                    node, by = owner[j], j
                     break
                 arc[v] += 1
         else:
             while arc[v] < start[v + 1]:
                 if level[reading[arc[v]]] == level[v] + 1:
-                    found, by = reading[arc[v]], arc[v]
+                    node, by = reading[arc[v]], arc[v]
                     break
                 arc[v] += 1
             if node < 0 and child[v] == -2:
                 if parent[v] >= 0 and level[parent[v]] == level[v] + 1:
-                    found, by = parent[v], -1
+                    node, by = parent[v], -1
                 else:
                     child[v] = first[v]
             if node < 0:
                 while child[v] >= 0:
                     if lent[child[v]] > 0 and level[child[v]] == level[v] + 1:
-                        found, by = child[v], -2
+                        node, by = child[v], -2
                         break
                     child[v] = after[child[v]]
         if node >= 0:
