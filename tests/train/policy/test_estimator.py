@@ -100,7 +100,7 @@ def test_what_is_fitted_quantises_and_is_proved(name: str) -> None:
         ({"costs": [1, 1, 1, 1, -1]}, "the cost of sensor 4 is -1, a cost from 0"),
         ({"costs": [1, 1, 1, 1, float("nan")]}, "the cost of sensor 4 is nan"),
         ({"forward_cost": 1e10}, "forward_cost is 10000000000.0, a cost from 0"),
-        ({"hpc": RidgeClassifier()}, "hpc is RidgeClassifier.*gives no probabilities"),
+        ({"hpc": RidgeClassifier()}, "hpc is RidgeClassifier.*has no predict_proba"),
         ({"hpc": LogisticRegression(C=-1)}, "the estimator cannot be fitted: .*C.*must be"),
     ],
 )
@@ -113,17 +113,17 @@ def test_what_cannot_be_used_is_a_value_error_of_one_line(params: dict[str, Any]
 @pytest.mark.parametrize(
     ("name", "params", "said"),
     [
-        ("AdaptGBRT", {"p_full": 1.5}, "p_full of AdaptGBRT is 1.5, a number from 0 to 1 is expected"),
-        ("AdaptGBRT", {"n_rounds": 1.0}, "n_rounds of AdaptGBRT is 1.0, a whole number from 0 to inf is expected"),
-        ("AdaptGBRT", {"gamma": float("nan")}, "gamma of AdaptGBRT is nan, a number from 0 to inf is expected"),
-        ("StagedAdaptGBRT", {"n_rounds": 0}, "n_rounds of StagedAdaptGBRT is 0, a whole number from 1 to inf"),
+        ("AdaptGBRT", {"p_full": 1.5}, "p_full of AdaptGBRT is 1.5; expected a number from 0 to 1"),
+        ("AdaptGBRT", {"n_rounds": 1.0}, "n_rounds of AdaptGBRT is 1.0; expected a whole number from 0 to inf"),
+        ("AdaptGBRT", {"gamma": float("nan")}, "gamma of AdaptGBRT is nan; expected a number from 0 to inf"),
+        ("StagedAdaptGBRT", {"n_rounds": 0}, "n_rounds of StagedAdaptGBRT is 0; expected a whole number from 1 to inf"),
         ("StaticSubset", {"size": "smal"}, "the parameter size names the size 'smal'; use one of auto, small, large"),
         ("StaticSubset", {"effort": "quik"}, "effort names the effort 'quik'; use one of quick, normal, thorough"),
-        ("AdaptLstsq", {"n_steps": 0}, "n_steps of AdaptLstsq is 0, a whole number from 1"),
-        ("GreedyMiser", {"n_trees": "many"}, "n_trees of GreedyMiser is 'many', a whole number from 1"),
-        ("L1Baseline", {"l2": -1}, "l2 of L1Baseline is -1, a number from 0"),
-        ("StaticSubset", {"max_loss": 5}, "max_loss of StaticSubset is 5, a number from 0 to 1"),
-        ("StaticSubset", {"budget": -1}, "budget of StaticSubset is -1, a number from 0"),
+        ("AdaptLstsq", {"n_steps": 0}, "n_steps of AdaptLstsq is 0; expected a whole number from 1"),
+        ("GreedyMiser", {"n_trees": "many"}, "n_trees of GreedyMiser is 'many'; expected a whole number from 1"),
+        ("L1Baseline", {"l2": -1}, "l2 of L1Baseline is -1; expected a number from 0"),
+        ("StaticSubset", {"max_loss": 5}, "max_loss of StaticSubset is 5; expected a number from 0 to 1"),
+        ("StaticSubset", {"budget": -1}, "budget of StaticSubset is -1; expected a number from 0"),
     ],
 )
 def test_a_parameter_out_of_range_is_named_with_its_range(name: str, params: dict[str, Any], said: str) -> None:
@@ -238,7 +238,7 @@ def test_an_f0_given_as_probabilities_is_neither_fitted_nor_asked() -> None:
     assert outcome.forwarded.any()
     assert (outcome.label == y)[outcome.forwarded].all()
     assert model.predict(X, said[:, ::-1])[outcome.forwarded].tolist() == (2 - y[outcome.forwarded]).tolist()
-    with pytest.raises(ValueError, match="forwarded to an f0 that was given as probabilities"):
+    with pytest.raises(ValueError, match="f0 was given as probabilities; pass hpc_proba"):
         model.predict(X)
     assert model.cost(X).tolist() == outcome.cost.tolist()  # what it costs, nobody need be asked
 

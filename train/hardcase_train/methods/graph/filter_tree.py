@@ -27,7 +27,7 @@ def bracket_of(n: int) -> Bracket:
     Examples
     --------
     >>> bracket_of(4)  # the winner of match k is entrant 4 + k
-    ((1, 2), (3, 4), (0, 5))
+    ((1, 2), (4, 3), (0, 5))
     """
     matches: list[tuple[int, int]] = []
     playing = list(range(1, n))
