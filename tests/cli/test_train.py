@@ -586,10 +586,10 @@ def test_a_build_is_replaced_whole_and_nothing_else_is(tmp_path, capsys):
     (mine / "thesis.txt").write_text("all of it")
     (tmp_path / "link").symlink_to(build)
     for out, said in (
-        (mine, "is no build folder"),
-        (tmp_path / "data.csv", "is no build folder"),
-        (tmp_path / "link", "is no build folder"),
-        (tmp_path / "none" / "build", "does not exist; make it first"),
+        (mine, "is not a build folder"),
+        (tmp_path / "data.csv", "is not a build folder"),
+        (tmp_path / "link", "is not a build folder"),
+        (tmp_path / "none" / "build", "does not exist; create it first"),
     ):
         status, _, err = run(capsys, "train", path, "--out", out)
         assert (status, err.count("\n")) == (2, 1)
@@ -726,9 +726,9 @@ def test_evaluate_tells_what_a_table_lacks(tmp_path, capsys):
     bundle = tmp_path / "build" / "m.hcb"
     run(capsys, "export", tmp_path / "build", "--max-loss", 1, "--out", bundle, "--min-agreement", 0.9)
     for change, said in (
-        ({"b": None}, "lacks 1 of the bundle's features, first 'b'"),
+        ({"b": None}, "lacks 1 of the bundle's features, such as 'b'"),
         ({"y": None}, "the target 'y' is not a column"),
-        ({"y": ["cold", "tepid"] * 30}, "'y' holds 'tepid', which is no class of the bundle"),
+        ({"y": ["cold", "tepid"] * 30}, "'y' contains 'tepid', which is not a class of the bundle"),
         ({"y": ["cold", None] * 30}, "'y' is missing in 30 rows"),
     ):
         write_csv(tmp_path / "more.csv", {k: v for k, v in {**table, **change}.items() if v is not None})

@@ -580,7 +580,7 @@ def test_evaluate_reads_a_table_of_the_users_own(build, bundle, tmp_path, capsys
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        pytest.param({"target": ["calm", "odd"] * 150}, "no class of the bundle", id="another-class"),
+        pytest.param({"target": ["calm", "odd"] * 150}, "not a class of the bundle", id="another-class"),
         pytest.param({"target": [""] * 300}, "missing", id="no-labels"),
     ],
 )
@@ -592,7 +592,7 @@ def test_evaluate_refuses_a_table_that_does_not_fit(build, bundle, tmp_path, cha
 
 def test_evaluate_names_the_feature_that_a_table_lacks(build, bundle, tmp_path):
     (tmp_path / "mine.csv").write_text("x0,x1,target\n1,2,calm\n3,4,busy\n")
-    with pytest.raises(InputError, match="lacks 4 of the bundle's features, first 'x2'"):
+    with pytest.raises(InputError, match="lacks 4 of the bundle's features, such as 'x2'"):
         run(evaluate, bundle, tmp_path / "mine.csv")
 
 
@@ -603,7 +603,7 @@ def test_evaluate_refuses_a_budget_that_is_none(build, bundle, budget):
 
 
 def test_evaluate_refuses_rows_that_are_not_there(bundle, tmp_path):
-    with pytest.raises(InputError, match="is no file"):
+    with pytest.raises(InputError, match="is not a file"):
         run(evaluate, bundle, tmp_path / "no.npz")
 
 

@@ -158,8 +158,8 @@ def test_requests_of_another_length_or_for_another_system_do_not_reach_it(made):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        pytest.param(["--hpc", "legacy:answer"], "name a bundle that asks it with --bundle", id="no-bundle"),
-        pytest.param(["--hpc", "hpc.onnx", "--bundle", "m.hcb"], "--bundle goes with --hpc module:function", id="file"),
+        pytest.param(["--hpc", "legacy:answer"], "name a bundle that forwards to it with --bundle", id="no-bundle"),
+        pytest.param(["--hpc", "hpc.onnx", "--bundle", "m.hcb"], "--bundle requires --hpc module:function", id="file"),
         pytest.param(["--hpc", "no_such:answer", "--bundle", "m.hcb"], "no_such cannot be imported", id="no-module"),
         pytest.param(["--hpc", "json:answer", "--bundle", "m.hcb"], "json has no function answer", id="no-function"),
         pytest.param(["--hpc", "json:loads", "--bundle", "none.hcb"], "none.hcb cannot be read", id="no-bundle-file"),

@@ -299,7 +299,7 @@ def test_an_interpreter_that_crashes_while_exporting_leaves_nothing_half_written
     ("text", "said"),
     [
         (COSTS.replace('"conv.tflite"', '"nowhere.tflite"'), "nowhere.tflite cannot be read"),
-        (COSTS.replace('["camera"]', '["eye"]'), "[lpc] names the sensor 'eye'; sensors are camera, radar"),
+        (COSTS.replace('["camera"]', '["eye"]'), "[lpc] names the unknown sensor 'eye'; sensors are camera, radar"),
         (COSTS.replace('sensors = ["camera"]', ""), "[lpc] needs tflite, a file, and sensors"),
         (COSTS.replace("tflite =", "tflight ="), "did you mean 'tflite'"),
         (COSTS.replace('["camera"]', '["radar"]'), "but the sensors give 3 readings"),
@@ -322,7 +322,7 @@ def test_pixels_that_may_be_missing_are_refused(tmp_path: Path, capsys: pytest.C
     write_csv(tmp_path / "data.csv", columns)
     status, _, err = run(capsys, "train", toml(tmp_path, COSTS), "--out", tmp_path / "build", "--quiet")
     assert status == 2
-    assert "missing in some training rows, and a TFLite model has nothing for it" in err
+    assert "missing in some training rows, and a TFLite model cannot handle missing values" in err
 
 
 def test_a_model_that_the_interpreter_does_not_take_is_one_line(tmp_path: Path) -> None:
