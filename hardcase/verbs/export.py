@@ -227,7 +227,7 @@ def _text(exported: Exported) -> str:
         f"{r['golden']} golden cases",
         f"  sha256     {r['sha256']}",
         f"  picked     {r['method']} {json.dumps(r['params'], sort_keys=True)}",
-        *_passed_over(done.passed_over),
+        *_passed_over(exported.passed_over),
         f"  cost       worst {cost['worst']:g}, mean {cost['mean']:.2f}, best {cost['best']:g} {unit}",
         f"  agreement  {same['test']:.2%} of test rows decided as by the floats ({same['valid']:.2%} of valid rows, "
         f"on which thresholds were aligned), {r['parity']['test']['labels']:.2%} with the same label",
