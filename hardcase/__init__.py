@@ -1,11 +1,11 @@
-"""hardcase: decide easy cases on the device, forward hard ones, at a stated quality and cost.
+"""hardcase: decide easy cases on the device and forward hard ones, at a stated accuracy and cost.
 
     train(X, y, sensors=..., costs=..., forward_cost=..., max_loss=...)   -> Policy: front, export, export_c, save
     load("x.hcb")                                                         -> Loaded: decide(readings)
-    export(fitted_estimator, "x.hcb", X, y)                               a bundle of any estimator of hardcase_train
+    export(fitted_estimator, "x.hcb", X, y)                               write the bundle of a hardcase_train estimator
     evaluate("x.hcb", X, y)                                               quality, cost and forward rate on rows
 
-These names are imported when they are first used, so ``import hardcase`` is quick.
+These names are imported on first use, so ``import hardcase`` is fast.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
-"""The command ``hardcase``: finds the verb, runs it, turns our errors into one line and exit status 2.
+"""The command ``hardcase``: parse the arguments, run the verb, report an error as one line and exit status 2.
 
-Each verb is one module of this package with ``HELP``, ``arguments(parser)`` and ``run(args) -> exit status``. Verbs
-import the heavy packages inside ``run``, so that ``hardcase --help`` imports none of them.
+Each verb is a module in ``verbs`` with ``HELP``, ``arguments(parser)`` and ``run(args) -> exit status``. Verbs import
+large packages inside ``run``, so ``hardcase --help`` imports none of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERBS = ("init", "train", "export", "inspect", "evaluate", "keygen", "cloud", "d
 
 
 def make_parser() -> Parser:
-    """The parser of all verbs."""
+    """The parser of the command and all its verbs."""
     parser = Parser(prog="hardcase", description="Answer easy cases on the device, forward the hard ones.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb in VERBS:
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except HardcaseError as error:
         print(f"hardcase {args.verb}: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # whoever read our lines has had enough
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

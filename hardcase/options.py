@@ -1,4 +1,4 @@
-"""Arguments that several verbs share, and the one way to print a report."""
+"""Command-line arguments shared by several verbs, and the printing of reports."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["add_json", "report"]
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """``--json``: one JSON object on stdout instead of a text."""
+    """Declare ``--json``: print one JSON object on stdout instead of text."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def report(args: argparse.Namespace, values: Mapping[str, Any], text: str) -> None:
-    """Print the values as JSON, or the text, as the user asked."""
+    """Print the values as JSON with ``--json``, else the text."""
     print(json.dumps(values, sort_keys=True) if args.json else text)

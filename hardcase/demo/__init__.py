@@ -1,1 +1,1 @@
-"""The parts of the demonstration: its processes and its report."""
+"""Parts of the demonstration: its processes and its report."""

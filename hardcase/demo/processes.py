@@ -1,4 +1,4 @@
-"""The processes of a demonstration: a broker, a worker that can be killed, a real device. Ended by their own ids."""
+"""Processes of the demonstration: a broker, a worker that can be killed, and a real device."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ STOP_S = 15.0
 
 
 class StageError(HardcaseError):
-    """A process of the demonstration did not do what it should."""
+    """A process of the demonstration failed or did not respond."""
 
 
 class Process:
-    """A child that prints JSON lines; they are kept as they come."""
+    """A child process that prints JSON lines, which are collected in ``lines``."""
 
     def __init__(self, name: str, module: str, arguments: Sequence[str]) -> None:
         self.name = name
@@ -49,31 +49,31 @@ class Process:
         Raises
         ------
         StageError
-            It does not come, or the process ends first.
+            The event does not come in time, or the process ends first.
         """
         while True:
             try:
                 line = self._events.get(timeout=START_S)
             except queue.Empty:
-                raise StageError(f"{self.name} said nothing for {START_S:.0f} s") from None
+                raise StageError(f"{self.name} printed nothing for {START_S:.0f} s") from None
             if line is None:
                 raise StageError(f"{self.name} ended before it was {name}: {' '.join(self._errors[-3:])[:300]}")
             if line.get("event") == name:
                 return line
 
     def kill(self) -> None:
-        """SIGKILL: what a power cut or the kernel does."""
+        """Send SIGKILL, as in a power failure, and wait."""
         self._child.kill()
         self._child.wait()
 
     def stop(self) -> int:
-        """SIGTERM, and wait for a clean end; the exit status."""
+        """Send SIGTERM and wait for the process to exit; its exit status."""
         if self._child.poll() is None:
             self._child.terminate()
         return self.wait(STOP_S)
 
     def wait(self, timeout_s: float) -> int:
-        """Wait for the end; killed after the time."""
+        """Wait for the process to exit, and kill it after the timeout; its exit status."""
         try:
             self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -101,21 +101,21 @@ class Process:
 
 
 def start_broker(hpc: Path) -> tuple[Process, str]:
-    """The embedded broker on a free loopback port, and its URL."""
+    """Start the embedded broker on a free loopback port; the process and its URL."""
     flags = ["cloud", "up", "--workers", "0", "--bind", "127.0.0.1:0", "--hpc", str(hpc), "--json"]
     broker = Process("the broker", "hardcase.cli", flags)
     return broker, str(broker.event("ready")["broker"])
 
 
 def start_worker(url: str, hpc: Path) -> Process:
-    """A worker, ready to answer."""
+    """Start a worker and wait until it is ready."""
     worker = Process("the worker", "hardcase.cli", ["cloud", "worker", "--broker", url, "--hpc", str(hpc), "--json"])
     worker.event("ready")
     return worker
 
 
 def start_device(bundle: Path, key: Path, url: str, replay: Path, count: int, interval_s: float) -> Process:
-    """One real ``hardcase-edge`` that replays samples, computes its features and trusts only the signed bundle."""
+    """Start a real ``hardcase-edge`` that replays samples, computes features and trusts only the signed bundle."""
     flags = ["run", str(bundle), "--trust", str(key), "--broker", url, "--device-id", "edge-1"]
     flags += ["--sensors", f"replay:{replay}", "--count", str(count), "--interval", str(interval_s)]
     return Process("hardcase-edge", "hardcase_edge.cli", flags)

@@ -1,4 +1,4 @@
-"""The demonstration's report: one HTML file, pictures inside, nothing loaded from elsewhere."""
+"""The report of the demonstration: one self-contained HTML file with its plots inlined."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ COLUMNS = (
 
 
 def make_html(values: dict[str, Any], front_svg: str, routes_svg: str) -> str:
-    """The page.
+    """The HTML page.
 
     Parameters
     ----------
-    values : what ``hardcase demo --json`` prints
-    front_svg, routes_svg : pictures
+    values : as printed by ``hardcase demo --json``
+    front_svg, routes_svg : plots as SVG documents
     """
     head = "".join(f"<th>{escape(title)}</th>" for _, title, _ in COLUMNS)
     body = "".join(
@@ -43,22 +43,22 @@ def make_html(values: dict[str, Any], front_svg: str, routes_svg: str) -> str:
         for r in values["rows"]
     )
     problems = "".join(f'<p class="bad">{escape(p)}</p>' for p in values["problems"])
-    verdict = problems or "<p>Every decision was asked once and answered once; both routes worked before and after.</p>"
+    verdict = problems or "<p>Every case was decided exactly once; both routes worked before and after the kill.</p>"
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>hardcase demo</title><style>{STYLE}</style></head><body>
 <h1>hardcase: easy cases on the device, hard cases to the cloud</h1>
-<p>Costs in {escape(values["unit"])} per decision, on rows that no choice has seen. The row hardcase is
+<p>Costs in {escape(values["unit"])} per decision, on test rows, which no choice has used. The row hardcase is
 {escape(values["hardcase"])}.</p>
 <table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>
 {verdict}
-<h2>What accuracy costs</h2>
+<h2>Accuracy over cost</h2>
 {_inline(front_svg)}
-<h2>The worker is killed, and comes back</h2>
+<h2>The worker is killed and restarted</h2>
 {_inline(routes_svg)}
 </body></html>
 """
 
 
 def _inline(svg: str) -> str:
-    """The <svg> element alone."""
+    """The <svg> element without the XML prologue."""
     return svg[svg.index("<svg") :]

@@ -1,1 +1,1 @@
-"""What export writes beside bundles, and the labelled rows it reads."""
+"""Outputs of ``hardcase export`` other than bundles, and the labelled rows that it reads."""

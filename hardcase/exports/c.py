@@ -1,4 +1,4 @@
-"""``hardcase export --c``: a folder of C sources for a microcontroller, from a build's point or from a bundle."""
+"""``hardcase export --c``: a folder of C sources for a microcontroller, from a point of a build or a bundle."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ BUNDLE = "model.hcb"
 def export_c(
     source: Path, out: Path, inline: bool, export: Callable[[Path], Exported]
 ) -> tuple[Exported | None, ExportedC]:
-    """Write the folder, all of it or nothing; the bundle lies in it too, as ``model.hcb``.
+    """Write the folder atomically; it also contains the bundle, as ``model.hcb``.
 
     Parameters
     ----------
-    source : a bundle, or what ``export`` makes one of
-    out : the folder; it may replace an earlier one, of which ``main.c`` and ``sensors.h`` are kept if changed
-    inline : tree ensembles as code
+    source : a bundle, or the build that ``export`` reads
+    out : the folder; it may replace an earlier export, whose ``main.c`` and ``sensors.h`` are kept if they were edited
+    inline : whether to write tree ensembles as code
     export : writes a bundle to a path
 
     Raises
     ------
     InputError
-        The folder holds something else, or cannot be written.
+        The folder contains something else, or cannot be written.
     BundleError
-        The program is one that the kernel cannot run.
+        The C kernel cannot run the program.
     """
     from hardcase_edge.bundle.load import load_bundle
     from hardcase_edge.bundle.signature import signature_path
@@ -47,21 +47,21 @@ def export_c(
     _check_out(out)
     with whole_folder(out) as folder:
         bundle = folder / BUNDLE
-        done = None
+        exported = None
         if source.is_file():
             load_bundle(source)
             shutil.copyfile(source, bundle)
             if signature_path(source).exists():
                 shutil.copyfile(signature_path(source), signature_path(bundle))
         else:
-            done = replace(export(bundle), path=out / BUNDLE)
-        made = write_c(load_bundle(bundle), folder, inline=inline)
+            exported = replace(export(bundle), path=out / BUNDLE)
+        sources = write_c(load_bundle(bundle), folder, inline=inline)
         _keep_own(out, folder)
-        return done, made
+        return exported, sources
 
 
 def _keep_own(out: Path, folder: Path) -> None:
-    """What the user wrote into an earlier export goes on to the new one."""
+    """Copy the files that the user edited in an earlier export to the new one."""
     from hardcase_edge.bundle.load import load_bundle
     from hardcase_export.to_c.folder import OWN, own_files
 
@@ -73,8 +73,8 @@ def _keep_own(out: Path, folder: Path) -> None:
             shutil.copyfile(out / name, folder / name)
 
 
-def c_report(out: Path, made: ExportedC) -> dict[str, Any]:
-    """What was written, as plain values."""
+def c_report(out: Path, sources: ExportedC) -> dict[str, Any]:
+    """The C export as JSON values."""
     sizes = {
         s.core: {
             "flash": s.flash,
@@ -83,22 +83,22 @@ def c_report(out: Path, made: ExportedC) -> dict[str, Any]:
             "session": s.session,
             "measured": s.is_measured,
         }
-        for s in made.sizes
+        for s in sources.sizes
     }
-    return {"folder": str(out), "image": made.image_bytes, "inlined": list(made.inlined), "sizes": sizes}
+    return {"folder": str(out), "image": sources.image_bytes, "inlined": list(sources.inlined), "sizes": sizes}
 
 
-def c_lines(out: Path, made: ExportedC) -> list[str]:
-    """The same for people."""
-    how = "" if made.sizes[0].is_measured else ", bounds: arm-none-eabi-gcc with newlib, which measures, is not here"
-    lines = [f"{out}: C sources, tables of {made.image_bytes} bytes; {out}/README.md says how to go on"]
-    if made.inlined:
-        lines.append(f"  unrolled   scorers {', '.join(map(str, made.inlined))} are code")
-    if made.inlined and made.tables:
+def c_lines(out: Path, sources: ExportedC) -> list[str]:
+    """The C export as lines of text."""
+    how = "" if sources.sizes[0].is_measured else ", upper bounds; install arm-none-eabi-gcc with newlib to measure"
+    lines = [f"{out}: C sources, tables of {sources.image_bytes} bytes; next: see {out}/README.md"]
+    if sources.inlined:
+        lines.append(f"  unrolled   scorers {', '.join(map(str, sources.inlined))} are code")
+    if sources.inlined and sources.tables:
         lines.append(
-            f"  tables     scorers {', '.join(map(str, made.tables))} are too large or shared, and stay tables"
+            f"  tables     scorers {', '.join(map(str, sources.tables))} are too large or shared, and stay tables"
         )
-    for s in made.sizes:
+    for s in sources.sizes:
         small = f" ({s.flash_small} at -Os)" if s.is_measured else ""
         ram = f"RAM {s.session + s.stack} bytes ({s.session} a session, {s.stack} stack)"
         memory = f"flash {s.flash} bytes{small}, {ram}"
@@ -107,10 +107,10 @@ def c_lines(out: Path, made: ExportedC) -> list[str]:
 
 
 def _check_out(out: Path) -> None:
-    """Refuse to replace what is not an export of this kind."""
+    """Refuse to replace a folder that is not a C export."""
     out = out.absolute()
     is_ours = out.is_dir() and not out.is_symlink() and ((out / "model.h").exists() or not any(out.iterdir()))
     if out.exists() and not is_ours:
-        raise InputError(f"{out} exists and holds no C export; name another with --c")
+        raise InputError(f"{out} exists and is not a C export; name another folder with --c")
     if not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} does not exist; make it first")
+        raise InputError(f"the folder {out.parent} does not exist; create it first")

@@ -1,4 +1,4 @@
-"""``hardcase export --model``: a model that was trained elsewhere becomes a bundle."""
+"""``hardcase export --model``: import a model that was trained elsewhere as a bundle."""
 
 from __future__ import annotations
 
@@ -19,20 +19,26 @@ BUILD_FLAGS = ("delta", "max_forward", "excess", "calibration", "hpc", "method",
 
 
 def add_model(parser: argparse.ArgumentParser, wish: argparse._MutuallyExclusiveGroup) -> None:
-    """Declare the flags of an imported model; ``wish``: what is exported, one of several."""
+    """Declare the flags of an imported model; ``wish``: the group of exclusive flags that choose what is exported."""
     wish.add_argument(
-        "--model", metavar="FILE", help="instead of BUILD: a model of your own, .onnx, .skops or LightGBM's text"
+        "--model", metavar="FILE", help="instead of BUILD: your own model, as .onnx, .skops or LightGBM text"
     )
-    parser.add_argument("--sensors", metavar="FILE", help="with --model: a TOML of sensors, costs, names, ranges")
-    parser.add_argument("--rows", metavar="FILE", help="with --model: a table of readings to compare on")
+    parser.add_argument(
+        "--sensors", metavar="FILE", help="with --model: TOML file with sensors, costs, names and ranges"
+    )
+    parser.add_argument("--rows", metavar="FILE", help="with --model: table of readings on which to compare")
     parser.add_argument(
         "--leaves",
         choices=("auto", "16", "31"),
         default="auto",
-        help="with --model: bits of a leaf; auto takes the fewest that keep the labels (default)",
+        help="with --model: bits per leaf; auto: the fewest that keep all labels (default)",
     )
     parser.add_argument(
-        "--check", type=int, default=10_000, metavar="N", help="with --model: rows to compare on (default 10000)"
+        "--check",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="with --model: number of rows on which to compare (default 10000)",
     )
 
 
@@ -42,13 +48,13 @@ def run_model(args: argparse.Namespace) -> int:
     from hardcase_export.importing.sensor_layout import read_layout
 
     if args.build is not None:
-        raise InputError(f"a build ({args.build}) and --model are given; one of them is exported")
-    given = [flag for flag in BUILD_FLAGS if getattr(args, flag)]
-    if given:
-        raise InputError(f"--{given[0].replace('_', '-')} goes with a build; leave it out with --model")
+        raise InputError(f"both BUILD ({args.build}) and --model are given; give only one")
+    misplaced = [flag for flag in BUILD_FLAGS if getattr(args, flag)]
+    if misplaced:
+        raise InputError(f"--{misplaced[0].replace('_', '-')} requires BUILD; leave it out with --model")
     if args.out is None:
-        raise InputError("nothing is asked for; name a bundle with --out")
-    done = import_model(
+        raise InputError("no output given: use --out")
+    bundle = import_model(
         Path(args.model),
         args.out,
         layout=None if args.sensors is None else read_layout(args.sensors),
@@ -59,7 +65,7 @@ def run_model(args: argparse.Namespace) -> int:
         key=args.key,
         seed=args.seed,
     )
-    print(json.dumps(_report(done)) if args.json else _text(done))
+    print(json.dumps(_report(bundle)) if args.json else _text(bundle))
     return 0
 
 
@@ -70,41 +76,41 @@ def _rows(path: str) -> NamedRows:
     return table.names, table.X
 
 
-def _report(done: ImportedBundle) -> dict[str, Any]:
-    found = done.imported
+def _report(bundle: ImportedBundle) -> dict[str, Any]:
+    imported = bundle.imported
     return {
-        "bundle": str(done.path),
-        "sha256": done.sha256,
-        "bytes": done.n_bytes,
-        "signed": done.is_signed,
-        "golden": done.n_golden,
-        "source": found.source.name,
-        "leaves": found.summed.bits,
-        "bound": found.bound,
-        "labels": found.proof,
-        "match": found.match.to_json(),
-        "cost": to_unit(done.report.worst_cost),
-        "unit": found.layout.unit,
-        "operations": done.report.operations,
+        "bundle": str(bundle.path),
+        "sha256": bundle.sha256,
+        "bytes": bundle.n_bytes,
+        "signed": bundle.is_signed,
+        "golden": bundle.n_golden,
+        "source": imported.source.name,
+        "leaves": imported.summed.bits,
+        "bound": imported.bound,
+        "labels": imported.proof,
+        "match": imported.match.to_json(),
+        "cost": to_unit(bundle.report.worst_cost),
+        "unit": imported.layout.unit,
+        "operations": bundle.report.operations,
     }
 
 
-def _text(done: ImportedBundle) -> str:
-    r = _report(done)
-    match, what = r["match"], "labels" if done.imported.layout.classes else "values"
-    wide = {"exact": "exact shares", "linear": "weights of 16 bits"}.get(r["leaves"], f"leaves of {r['leaves']} bits")
-    known = {
-        "every row": ", and on every other row, proved",
-        "every row but ties": ", and on every other row but ties, proved",
+def _text(bundle: ImportedBundle) -> str:
+    r = _report(bundle)
+    match, what = r["match"], "labels" if bundle.imported.layout.classes else "values"
+    width = {"exact": "exact shares", "linear": "weights of 16 bits"}.get(r["leaves"], f"leaves of {r['leaves']} bits")
+    proof = {
+        "every row": "; proved for every other row",
+        "every row but ties": "; proved for every other row except ties",
     }
-    ties = f"; {match['ties']} ties go another way than its rounding" if match["ties"] else ""
+    ties = f"; {match['ties']} ties are decided differently" if match["ties"] else ""
     same, signed = match["rows"] - match["differ"] - match["ties"], "signed" if r["signed"] else "not signed"
     return "\n".join(
         [
             f"{r['bundle']}: {r['bytes']} bytes, {signed}, {r['golden']} golden cases",
             f"  sha256     {r['sha256']}",
-            f"  source     {r['source']}, {wide}; scores within {r['bound']:.2g} of its own",
-            f"  {what:<9}  {same} of {match['rows']} as those of {match['beside']}{known.get(r['labels'], '')}{ties}",
+            f"  source     {r['source']}, {width}; scores within {r['bound']:.2g} of the source's",
+            f"  {what:<9}  {same} of {match['rows']} as those of {match['beside']}{proof.get(r['labels'], '')}{ties}",
             f"  cost       {r['cost']:g} {r['unit']}, {r['operations']} operations",
         ]
     )

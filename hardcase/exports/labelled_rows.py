@@ -1,4 +1,4 @@
-"""Labelled rows from a build or from a user's own table, by the names in a manifest; and f0's answers to them."""
+"""Labelled rows from a build or a user's table, by the names in a manifest, and f0's answers to them."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
 
 __all__ = ["labelled_rows", "replies_to"]
 
-BATCH = 256  # rows the HPC answers at once
+BATCH = 256  # rows per call of the HPC
 
 # ---------------------------------------------------------------- rows
 
 
 def labelled_rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[np.int64], list[Reply]]:
-    """X (n, n_features), NaN = missing, y (n,) class index, and the answers of the manifest's HPC if they lie there.
+    """X (n, n_features), NaN = missing; y (n,) class index; and the HPC's answers, if the file has them.
 
     Raises
     ------
     InputError
-        The file cannot be read, or has not the manifest's features, target and classes.
+        The file cannot be read, or lacks the manifest's features, target or classes.
     """
     from hardcase_export.drafts.rows import is_rows, read_rows
 
     if not path.is_file():
-        raise InputError(f"{path} is no file; name rows with the bundle's features, such as build/test.npz")
+        raise InputError(f"{path} is not a file; name rows with the bundle's features, such as build/test.npz")
     if is_rows(path):
         rows = read_rows(path, manifest)
-        is_its = manifest.hpc and rows.sha256 == manifest.hpc
-        known = zip(rows.hpc.tolist(), rows.confidence.tolist(), strict=True) if is_its else ()
-        return rows.X, rows.y, list(known)
+        is_same_hpc = manifest.hpc and rows.sha256 == manifest.hpc
+        replies = zip(rows.hpc.tolist(), rows.confidence.tolist(), strict=True) if is_same_hpc else ()
+        return rows.X, rows.y, list(replies)
     return *_table(path, manifest), []
 
 
 def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """As ``labelled_rows``, of a user's own table: columns are found by name, labels by the bundle's classes."""
+    """X and y of a user's table: columns are matched by name, labels by the bundle's classes."""
     import numpy as np
 
     from hardcase_train.data.table import read_table
@@ -55,12 +55,12 @@ def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray
     table = read_table(path)
     absent = [name for name in manifest.features if name not in table.names]
     if absent:
-        raise InputError(f"{path} lacks {len(absent)} of the bundle's features, first {absent[0]!r}; add its column")
+        raise InputError(f"{path} lacks {len(absent)} of the bundle's features, such as {absent[0]!r}; add the columns")
     labels = target_labels(table, manifest.target)
     number = {label: k for k, label in enumerate(manifest.classes)}
     strange = [label for label in labels if label not in number]
     if strange:
-        raise InputError(f"{path}: {manifest.target!r} holds {strange[0]!r}, which is no class of the bundle")
+        raise InputError(f"{path}: {manifest.target!r} contains {strange[0]!r}, which is not a class of the bundle")
     X = table.X[:, [table.names.index(name) for name in manifest.features]]
     return X, np.array([number[label] for label in labels], dtype=np.int64)
 
@@ -72,28 +72,29 @@ def replies_to(
     program: Program,
     manifest: Manifest,
     X: NDArray[np.float64],
-    known: list[Reply],
+    stored: list[Reply],
     named: str | None,
     near: Sequence[Path],
 ) -> list[Reply]:
-    """What the HPC answers to each row, sent as the program's uplink carries it.
+    """The HPC's reply to each row, sent with the features that the program's uplink carries.
 
     Parameters
     ----------
-    known : its answers that lie with the rows, or none
-    named : the file or function to ask, or None
-    near : folders; else the hpc.onnx in the first of these that has it is asked, else ``known`` is taken
+    stored : its replies that are stored with the rows, may be empty
+    named : the file or function to call, or None
+    near : folders; without ``named``, the hpc.onnx in the first of these that has it is called, else ``stored`` is
+        returned
 
     Raises
     ------
     InputError
-        The manifest's HPC is not there.
+        The manifest's HPC is not found.
     """
     from hardcase_export.integers.decide import readings_of
 
-    hpc = _open_hpc(program, manifest, named, near, has_answers=bool(known))
+    hpc = _open_hpc(program, manifest, named, near, has_answers=bool(stored))
     if hpc is None:
-        return known
+        return stored
     carried: list[list[Reading]] = [[row[f] for f in program.uplink.features] for row in readings_of(program, X)]
     return [reply for k in range(0, len(carried), BATCH) for reply in hpc.answer(carried[k : k + BATCH])]
 
@@ -101,7 +102,7 @@ def replies_to(
 def _open_hpc(
     program: Program, manifest: Manifest, named: str | None, near: Sequence[Path], has_answers: bool
 ) -> Answerer | None:
-    """The function or the file that is named, else the file that lies near; None where answers do without."""
+    """The named function or file, else a file in the folders near; None if stored answers suffice."""
     from hardcase_edge.sensors.plugin import is_function_name
 
     if named and is_function_name(named):
@@ -113,12 +114,12 @@ def _open_hpc(
 
 
 def _find_hpc(places: list[Path], manifest: Manifest, has_answers: bool) -> Answerer | None:
-    """The model that the bundle names, at the first of these places that has it."""
+    """The model that the bundle names, at the first of these paths that has it."""
     from hardcase_cloud.answering.onnx_model import Hpc
     from hardcase_export.summary import legacy_name
 
-    found = [p for p in dict.fromkeys(places) if p.is_file()]
-    for path in found:
+    files = [p for p in dict.fromkeys(places) if p.is_file()]
+    for path in files:
         hpc = Hpc(path)
         if hpc.sha256 == manifest.hpc:
             return hpc
@@ -127,11 +128,11 @@ def _find_hpc(places: list[Path], manifest: Manifest, has_answers: bool) -> Answ
     name = legacy_name(manifest.trained)
     if name:
         raise InputError(
-            f"the HPC of this bundle is the legacy system {name!r}, and its answers to these rows are not known; name "
-            "its function with --hpc module:function, or take the test.npz of its build"
+            f"the HPC of this bundle is the legacy system {name!r}, whose answers to these rows are unknown; name its "
+            "function with --hpc module:function, or use the test.npz of its build"
         )
-    if not found:
-        raise InputError(f"there is no {' or '.join(map(str, dict.fromkeys(places)))}; name the HPC with --hpc")
+    if not files:
+        raise InputError(f"{' or '.join(map(str, dict.fromkeys(places)))} does not exist; name the HPC with --hpc")
     raise InputError(
-        f"{' and '.join(map(str, found))} is not the HPC of this bundle ({manifest.hpc[:12]}...); name it with --hpc"
+        f"{' and '.join(map(str, files))} is not the HPC of this bundle ({manifest.hpc[:12]}...); name it with --hpc"
     )

@@ -1,4 +1,4 @@
-"""``hardcase export --onnx DIR --tflite DIR``: the picked program's parts as files of other runtimes."""
+"""``hardcase export --onnx DIR --tflite DIR``: parts of the picked program as models for other runtimes."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ MAX_DESCRIPTION_BYTES = 16 * 1024 * 1024
 
 
 def add_targets(parser: argparse.ArgumentParser) -> None:
-    """A folder per target."""
+    """Declare one flag per target, each with a folder."""
     parser.add_argument("--onnx", type=Path, metavar="DIR", help="also write gate.onnx, lpc.onnx and hpc.onnx there")
     parser.add_argument("--tflite", type=Path, metavar="DIR", help="also write gate.tflite and lpc.tflite there")
 
 
 class Targets:
-    """What was asked for; called with what was picked, it makes, replays and writes all of it.
+    """The requested targets; a call with the picked point makes, replays and writes all of them.
 
-    ``entries``: what was written, by folder.
+    entries : the descriptions of the written files, by folder
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -41,31 +41,31 @@ class Targets:
         for folder in self.folders:
             _check_folder(folder)
 
-    def __call__(self, front: Front, made: IntegerPoint) -> None:
-        """Everything is made and replayed before the first folder is filled."""
+    def __call__(self, front: Front, point: IntegerPoint) -> None:
+        """Make and replay all models, then write the folders."""
         from hardcase_export.runtimes import Models
 
-        done = [(Path(d).absolute(), make(front, made)) for d, make in self._wanted() if d is not None]
+        converted = [(Path(d).absolute(), make(front, point)) for d, make in self._makers() if d is not None]
         for folder in self.folders:
-            models = Models().join(m for d, m in done if d == folder)
-            _write(folder, models, {"name": made.manifest.name, "classes": list(made.manifest.classes)})
+            models = Models().join(m for d, m in converted if d == folder)
+            _write(folder, models, {"name": point.manifest.name, "classes": list(point.manifest.classes)})
             self.entries[folder] = models.entries
 
-    def _wanted(self) -> list[tuple[Path | None, Callable[[Front, IntegerPoint], Models]]]:
+    def _makers(self) -> list[tuple[Path | None, Callable[[Front, IntegerPoint], Models]]]:
         return [(self.onnx, self._make_onnx), (self.tflite, self._make_tflite)]
 
-    def _make_onnx(self, front: Front, made: IntegerPoint) -> Models:
+    def _make_onnx(self, front: Front, point: IntegerPoint) -> Models:
         from hardcase_export.runtimes import hpc_model, onnx_models
 
-        models = onnx_models(made.quantised.program, made.manifest, made.test)
+        models = onnx_models(point.quantised.program, point.manifest, point.test)
         if front.legacy:
-            return models  # f0 is no file
-        return models.join([hpc_model(self.build, made.quantised.program, made.manifest, made.test)])
+            return models  # f0 is not a file
+        return models.join([hpc_model(self.build, point.quantised.program, point.manifest, point.test)])
 
-    def _make_tflite(self, _: Front, made: IntegerPoint) -> Models:
+    def _make_tflite(self, _: Front, point: IntegerPoint) -> Models:
         from hardcase_export.runtimes import tflite_models
 
-        return tflite_models(made.quantised.program, made.manifest, made.test, made.valid)
+        return tflite_models(point.quantised.program, point.manifest, point.test, point.valid)
 
     def text(self) -> list[str]:
         """A line per file."""
@@ -80,43 +80,43 @@ def _agreement(entry: dict[str, Any]) -> str:
     test = entry["test"]
     if "range" in entry:
         low, high = entry["range"]
-        off, may = (value / (high - low) for value in (test["gap"], entry["allowed"]))
+        gap, allowed = (value / (high - low) for value in (test["gap"], entry["allowed"]))
         return (
-            f"the same best score on {test['same_best']} of {test['rows']} test rows, off by at most {off:.1%} of its "
-            f"range ({may:.1%} allowed)"
+            f"the same best score on {test['same_best']} of {test['rows']} test rows, off by at most {gap:.1%} of its "
+            f"range ({allowed:.1%} allowed)"
         )
-    near = f", off by at most {test['gap']:g} steps ({entry['allowed']:g} allowed)" if test.get("gap") else ""
-    return f"{test['rows'] - test['apart']} of {test['rows']} test rows as before{near}"
+    gap = f", off by at most {test['gap']:g} steps ({entry['allowed']:g} allowed)" if test.get("gap") else ""
+    return f"{test['rows'] - test['apart']} of {test['rows']} test rows as before{gap}"
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse to replace what an earlier export did not write."""
+    """Refuse to replace files that were not written by an earlier export."""
     if not folder.exists():
         return
     if not folder.is_dir() or folder.is_symlink():
-        raise InputError(f"{folder} is no folder; name another")
-    strange = sorted({p.name for p in folder.iterdir()} - _known(folder))
+        raise InputError(f"{folder} is not a folder; name another")
+    strange = sorted({p.name for p in folder.iterdir()} - _written(folder))
     if strange:
-        raise InputError(f"{folder} holds {strange[0]}, which no export to it wrote; name another folder")
+        raise InputError(f"{folder} contains {strange[0]}, which no export wrote; name another folder")
 
 
-def _known(folder: Path) -> set[str]:
-    """What the last export wrote there."""
+def _written(folder: Path) -> set[str]:
+    """The names of the files that the last export wrote there."""
     from hardcase_export.runtimes import DESCRIPTION
 
     try:
         with open(folder / DESCRIPTION, "rb") as file:
-            said = json.loads(file.read(MAX_DESCRIPTION_BYTES))
-        return {DESCRIPTION, *(str(entry["file"]) for entry in said["models"])}
+            description = json.loads(file.read(MAX_DESCRIPTION_BYTES))
+        return {DESCRIPTION, *(str(entry["file"]) for entry in description["models"])}
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return set()
 
 
-def _write(folder: Path, models: Models, said: dict[str, Any]) -> None:
+def _write(folder: Path, models: Models, facts: dict[str, Any]) -> None:
     from hardcase_export.runtimes import DESCRIPTION
 
     with whole_folder(folder) as new:
         for name, data in models.files.items():
             (new / name).write_bytes(data)
-        text = json.dumps({**said, "models": models.entries}, indent=1, sort_keys=True)
+        text = json.dumps({**facts, "models": models.entries}, indent=1, sort_keys=True)
         (new / DESCRIPTION).write_text(text + "\n")

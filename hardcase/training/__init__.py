@@ -1,1 +1,1 @@
-"""From a configuration to a build folder."""
+"""Train from a configuration: sweeps, f0, the user's own model, and the build folder with its reports."""

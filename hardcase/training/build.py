@@ -1,4 +1,4 @@
-"""The build folder of a training run: its drafts, rows, front and f0, written whole or not at all."""
+"""Write the build folder of a training run (drafts, rows, Pareto front, f0) atomically."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ HPC_FILE = "hpc.onnx"
 def configure(
     path: Path, *, seed: int | None = None, methods: tuple[str, ...] = (), effort: str | None = None
 ) -> Config:
-    """The configuration in this file, names of methods checked; what is given here wins over the file.
+    """Read a configuration and check the names of its methods; arguments override the file.
 
     Raises
     ------
     InputError
-        The file cannot be used, or a name is unknown.
+        The file is invalid, or a name is unknown.
     """
     from hardcase_train.data.config import read_config
     from hardcase_train.data.effort import effort_of
@@ -48,13 +48,13 @@ def configure(
 
 
 def check_out(out: Path) -> None:
-    """Refuse to replace what is not a build."""
+    """Refuse to replace a folder that is not a build."""
     out = out.absolute()
     is_build = out.is_dir() and not out.is_symlink() and ((out / "front.json").exists() or not any(out.iterdir()))
     if out.exists() and not is_build:
         raise InputError(f"{out} exists and is not a build folder; name another")
     if not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} does not exist; make it first")
+        raise InputError(f"the folder {out.parent} does not exist; create it first")
 
 
 def build(
@@ -67,14 +67,14 @@ def build(
     model: Any = None,
     **where: Any,
 ) -> tuple[Task, dict[str, Any]]:
-    """Train and write the build folder, all of it or nothing; the task, and what front.json says.
+    """Train and write the build folder atomically; the task, and the contents of front.json.
 
     Parameters
     ----------
-    n_seeds : the build is of the configuration's seed; those after it are for the table beside the front
-    table : the data, where it is not ``config.file``
-    model : f0, an unfitted estimator, where it is not the one that ``config`` names
-    where : as of ``runs.open_runs``
+    n_seeds : number of seeds; the build is that of the configuration's seed, further seeds are for front.md
+    table : the data; None: ``config.file``
+    model : f0, an unfitted estimator; None: the one that ``config`` names
+    where : as for ``runs.open_runs``
     """
     from .seeds import MAX_LOSSES, picked
 
@@ -83,8 +83,9 @@ def build(
 
     with open_runs(out, **where) as (runs, scratch):
         task = runs.task(config, table, model)
-        hpc = save_hpc(task, scratch)  # before the long work: f0 may be one that no worker could run
-        points = [*runs.points(task, methods), *own_points_of(task)]
+        hpc = save_hpc(task, scratch)  # before training, because f0 may be impossible to export
+        own = own_points_of(task)  # so may a model of the user's
+        points = [*runs.points(task, methods), *own]
         seeds = {config.seed: rows(points)}
         for k in range(1, n_seeds):
             other = runs.task(replace(config, seed=(config.seed + k) % 2**32), table, model)
@@ -95,7 +96,7 @@ def build(
 
 
 def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
-    """f0 as hpc.onnx; of a legacy system there is no file, only what it is known by."""
+    """Write f0 as hpc.onnx, unless it is a legacy system; its description for front.json."""
     from hardcase_export.to_onnx.hpc import export_hpc
 
     if task.config.legacy is not None:
@@ -108,12 +109,14 @@ def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
 def _declare_legacy(task: Task) -> dict[str, Any]:
     problem, carried = task.problem, task.problem.uplink.features
     beyond = {name: task.hpc.beyond(getattr(problem, name).index, carried) for name in ("valid", "test")}
-    said = task.hpc.declaration([task.features[f] for f in carried], [problem.dtypes[f] for f in carried], task.classes)
-    return {**said, "beyond": beyond}
+    declaration = task.hpc.declaration(
+        [task.features[f] for f in carried], [problem.dtypes[f] for f in carried], task.classes
+    )
+    return {**declaration, "beyond": beyond}
 
 
 def _move_hpc(scratch: Path, folder: Path) -> None:
-    """hpc.onnx goes where it belongs; there is none of a legacy system."""
+    """Move hpc.onnx to the build; a legacy system has none."""
     if (scratch / HPC_FILE).exists():
         (scratch / HPC_FILE).rename(folder / HPC_FILE)
 
@@ -121,7 +124,7 @@ def _move_hpc(scratch: Path, folder: Path) -> None:
 def write_build(
     folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[float, Any]]
 ) -> dict[str, Any]:
-    """Drafts, rows, front, picture and table of a build; f0's file is there already. What front.json says."""
+    """Write drafts, rows, front, plot and table of a build that has f0's file already; the contents of front.json."""
     from hardcase_train.policy.quality import ACCURACY
 
     from .pictures import front_svg
@@ -129,12 +132,12 @@ def write_build(
 
     entries = _save_policies(task, points, folder / "policies", hpc["sha256"])
     over = {f"{loss:g}": summarise([rows[loss] for rows in seeds.values()]) for loss in MAX_LOSSES}
-    said = {"seeds": list(seeds), "max_loss": over}
-    front = {"unit": task.config.unit, "quality": ACCURACY.name, "points": entries, "hpc": hpc, "seeds": said}
+    over_seeds = {"seeds": list(seeds), "max_loss": over}
+    front = {"unit": task.config.unit, "quality": ACCURACY.name, "points": entries, "hpc": hpc, "seeds": over_seeds}
     (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n")
     (folder / "front.svg").write_bytes(front_svg(task.config.unit, entries, task.config.target))
     title = f"{task.config.file.name}: {task.config.target}"
-    (folder / "front.md").write_text(page(title, task.config.unit, said))
+    (folder / "front.md").write_text(page(title, task.config.unit, over_seeds))
     for name in ("valid", "calibration", "test"):
         rows = getattr(task.problem, name)
         if rows is not None:
@@ -171,7 +174,7 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> l
 
 
 def _figures(task: Task, p: Point) -> dict[str, dict[str, float]]:
-    """The point's own; beside a legacy f0's, what that system itself spent on those rows."""
+    """The point's figures; for a legacy f0 also ``used_cost``, the mean cost of that system itself on the rows."""
     if p.method != "hpc" or task.config.legacy is None:
         return {"valid": p.valid, "test": p.test}
     import numpy as np
@@ -208,7 +211,7 @@ def _hpc_provenance(task: Task) -> dict[str, Any]:
 
 
 def _named(task: Task, key: str, value: Any) -> Any:
-    """Sensors by name in what people read."""
+    """A parameter's value with sensors by name instead of number."""
     if key == "sensors":
         return [task.sensors[s] for s in value]
     if key == "stages":

@@ -1,4 +1,4 @@
-"""A folder that is either whole or not there: filled beside its place, then renamed into it."""
+"""Atomic replacement of a folder: fill a temporary folder, then rename it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["terminable", "whole_folder"]
 
 @contextlib.contextmanager
 def whole_folder(out: Path) -> Iterator[Path]:
-    """An empty folder to fill; when all went well it takes the place of ``out``, otherwise nothing is left of it.
+    """An empty folder to fill; it replaces ``out`` on success, and is removed if an exception is raised.
 
     Raises
     ------
     InputError
-        The disk says no; what stood at ``out`` still does.
+        The folder cannot be written; ``out`` is then unchanged.
     """
     out = Path(out).absolute()
     try:
@@ -40,7 +40,7 @@ def whole_folder(out: Path) -> Iterator[Path]:
 
 
 def _replace(folder: Path, out: Path) -> None:
-    """What was there steps aside first, and comes back if the new one cannot take its place."""
+    """Move ``out`` aside, rename the folder to ``out``, and restore the old one if that fails."""
     if not out.exists():
         folder.rename(out)
         return
@@ -57,7 +57,7 @@ def _replace(folder: Path, out: Path) -> None:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM ends the work as Ctrl-C does, so that what was begun is cleared away."""
+    """Treat SIGTERM like Ctrl-C, so that temporary files are removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

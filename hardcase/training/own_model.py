@@ -1,4 +1,4 @@
-"""``[lpc] tflite`` of a configuration: the user's own model, run apart, becomes points beside the trained ones."""
+"""``[lpc] tflite`` of a configuration: points of the user's own model, run in a separate process."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["own_points_of"]
 
 
 def own_points_of(task: Task) -> list[Point]:
-    """Points of the task's own model; none if it has none.
+    """The points of the user's own model; empty if the configuration has none.
 
     Raises
     ------
     InputError
-        It names a sensor that there is not, or the model is not taken.
+        The configuration names an unknown sensor, or the model is not supported.
     """
     path = task.config.own_model
     if path is None:
@@ -33,9 +33,9 @@ def own_points_of(task: Task) -> list[Point]:
     problem = task.problem
     strange = [s for s in task.config.own_sensors if s not in task.sensors]
     if strange:
-        raise InputError(f"[lpc] names the sensor {strange[0]!r}; sensors are {', '.join(task.sensors[:20])}")
+        raise InputError(f"[lpc] names the unknown sensor {strange[0]!r}; sensors are {', '.join(task.sensors[:20])}")
     features = tuple(f for s in task.config.own_sensors for f in problem.sensors[task.sensors.index(s)].features)
     valid, test = problem.valid.X[:, features], problem.test.X[:, features]
     own = open_own(path, features, np.vstack([valid, test]), len(valid), problem.n_classes)
-    said = {"tflite": path.name, "sha256": hashlib.sha256(own.scorer.blob).hexdigest()}
-    return own_points(problem, own.scorer, own.scores[: len(valid)], own.scores[len(valid) :], said)
+    origin = {"tflite": path.name, "sha256": hashlib.sha256(own.scorer.blob).hexdigest()}
+    return own_points(problem, own.scorer, own.scores[: len(valid)], own.scores[len(valid) :], origin)

@@ -1,4 +1,4 @@
-"""Pictures of fronts, by matplotlib, as SVG whose bytes depend on the figures alone."""
+"""Plots of Pareto fronts and of latencies, as reproducible SVG by matplotlib."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["front_svg", "routes_svg"]
 
 
 def front_svg(unit: str, points: Sequence[dict[str, Any]], title: str = "") -> bytes:
-    """Accuracy over mean cost on test rows, a line per method.
+    """Accuracy over mean cost on test rows, one line per method.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def _smallest(points: Sequence[dict[str, Any]]) -> float:
 
 
 def routes_svg(outcomes: Sequence[Outcome], outage: tuple[float, float]) -> str:
-    """Latency of every decision over time, by route; the time without a worker is grey."""
+    """Latency of every decision over time, by route; the interval without a worker is grey."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -65,10 +65,10 @@ def routes_svg(outcomes: Sequence[Outcome], outage: tuple[float, float]) -> str:
     figure, axes = pyplot.subplots(figsize=(7.2, 3.2), layout="constrained")
     axes.axvspan(outage[0] - start, outage[1] - start, color="#dddddd", label="no worker")
     for route, colour in (("local", "#27ae60"), ("cloud", "#2471a3"), ("degraded", "#c0392b")):
-        mine = [(o.began - start, max(o.latency_ms, 0.01)) for o in outcomes if o.route == route]
-        if mine:
-            x, y = zip(*mine, strict=True)
-            axes.scatter(x, y, s=8, color=colour, label=f"{route} ({len(mine)})")
+        decisions = [(o.began - start, max(o.latency_ms, 0.01)) for o in outcomes if o.route == route]
+        if decisions:
+            x, y = zip(*decisions, strict=True)
+            axes.scatter(x, y, s=8, color=colour, label=f"{route} ({len(decisions)})")
     axes.set_yscale("log")
     axes.set_xlabel("seconds")
     axes.set_ylabel("latency (ms)")

@@ -1,4 +1,4 @@
-"""From a configuration to points: the task, and a sweep whose finished jobs lie beside the build until it is whole."""
+"""Train a configuration's task by a resumable sweep, whose finished jobs are stored until the build is complete."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ MAX_JOBS = 1024
 
 
 def add_pool(parser: argparse.ArgumentParser) -> None:
-    """Where a sweep runs."""
+    """Declare the flags that say where a sweep runs."""
     parser.add_argument(
-        "--dask", metavar="HOST:PORT", help="scheduler of the cluster that runs the sweep (default: threads here)"
+        "--dask", metavar="HOST:PORT", help="scheduler of a Dask cluster that runs the sweep (default: threads)"
     )
     parser.add_argument("--jobs", type=int, metavar="N", help="threads on this machine (default: one per core)")
 
 
 def _sweep_folder(out: Path) -> Path:
-    """Where finished jobs wait for the build at ``out``."""
+    """The folder for finished jobs of an incomplete build at ``out``."""
     out = out.absolute()
     return out.parent / f".{out.name}.sweep"
 
 
 @dataclass(frozen=True)
 class Runs:
-    """How sweeps run, seed after seed. ``folder``: where finished jobs are kept; ``jobs``: threads here."""
+    """How sweeps run, for every seed. ``folder``: for finished jobs; ``jobs``: threads on this machine."""
 
     pool: Pool
     folder: Path
@@ -51,21 +51,21 @@ class Runs:
     quiet: bool = False
 
     def task(self, config: Config, table: Table | None = None, model: Any = None) -> Task:
-        """Table read unless given, rows split, f0 fitted."""
+        """Read the table unless given, split its rows, and fit f0."""
         from hardcase_train.data.task import make_task
 
         return make_task(config, quiet=self.quiet, table=table, model=model)
 
     def points(self, task: Task, methods: tuple[str, ...]) -> list[Point]:
-        """All points of the task's front; one line on stderr if an earlier run has left some of its work."""
-        from hardcase_train.sweep.job_cache import Kept, task_key
+        """All points of the task's front; reports on stderr if finished jobs of an earlier run are reused."""
+        from hardcase_train.sweep.job_cache import JobCache, task_key
         from hardcase_train.sweep.train import learn
 
-        kept = Kept(self.folder, task_key(task))
-        if len(kept) and not self.quiet:
-            _say(f"{self.folder} holds {len(kept)} finished jobs of an earlier run; going on")
+        cache = JobCache(self.folder, task_key(task))
+        if len(cache) and not self.quiet:
+            _say(f"{self.folder} holds {len(cache)} finished jobs of an earlier run; resuming")
         return learn(
-            task.problem, methods, quiet=self.quiet, pool=self.pool, jobs=self.jobs, kept=kept,
+            task.problem, methods, quiet=self.quiet, pool=self.pool, jobs=self.jobs, cache=cache,
             say=None if self.quiet else _say,
         )  # fmt: skip
 
@@ -74,11 +74,11 @@ class Runs:
 def open_runs(
     out: Path, *, dask: str | None = None, jobs: int | None = None, quiet: bool = False
 ) -> Iterator[tuple[Runs, Path]]:
-    """Runs for a build at ``out``, and the folder of their unfinished work, which goes when all went well."""
+    """Runs for a build at ``out``, and the folder for finished jobs, which is removed on success."""
     from hardcase_train.sweep.executors import open_pool
 
     if jobs is not None and not 1 <= jobs <= MAX_JOBS:
-        raise InputError(f"--jobs is {jobs}, 1 to {MAX_JOBS} threads are expected")
+        raise InputError(f"--jobs is {jobs}; expected 1 to {MAX_JOBS} threads")
     folder = _sweep_folder(out)
     with open_pool(dask, jobs) as pool, terminable():
         try:
@@ -87,7 +87,7 @@ def open_runs(
         except KeyboardInterrupt:
             n_jobs = len(list(folder.glob("*.json")))
             if n_jobs and not quiet:
-                _say(f"interrupted; {folder} keeps {n_jobs} finished jobs, and the same command goes on from there")
+                _say(f"interrupted; {folder} keeps {n_jobs} finished jobs; run the same command again to resume")
             raise
         except OSError as error:
             raise InputError(f"{out} cannot be written: {error.strerror or error}; name another folder") from error
@@ -97,12 +97,12 @@ def open_runs(
 
 
 def _say(line: str) -> None:
-    """A line for whoever waits, beside what is piped."""
+    """Print a line to stderr, so that stdout has the result only."""
     print(line, file=sys.stderr, flush=True)
 
 
 def _tidy(folder: Path) -> None:
-    """Only finished jobs are worth keeping; without any, no folder."""
+    """Remove all files except finished jobs, and the folder if it is then empty."""
     with suppress(OSError):
         for path in folder.iterdir():
             if path.suffix not in (".json", ".safetensors"):

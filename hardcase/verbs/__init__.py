@@ -1,1 +1,1 @@
-"""The verbs of the command, one file each."""
+"""The verbs of the command ``hardcase``, one module each."""

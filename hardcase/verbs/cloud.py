@@ -21,70 +21,90 @@ if TYPE_CHECKING:
 
 __all__ = ["HELP", "arguments", "run"]
 
-HELP = "Answer forwarded cases: a broker and a worker, or a worker of your own broker."
+HELP = "Answer forwarded cases: start a broker and a worker, or a worker for your own broker."
 MAX_WORKERS = 64
 POLL_S = 0.2
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags of the three commands."""
+    """Declare the flags of the commands ``up``, ``worker`` and ``rules``."""
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _up_arguments(commands.add_parser("up", help="Start a broker (unless one is named) and its worker."))
-    _worker_arguments(commands.add_parser("worker", help="Answer the requests of a broker's devices."))
-    _rules_arguments(commands.add_parser("rules", help="Print access rules for a broker of your own."))
+    _up_arguments(commands.add_parser("up", help="Start a broker (unless one is named) and workers."))
+    _worker_arguments(commands.add_parser("worker", help="Answer the requests of devices at a broker."))
+    _rules_arguments(commands.add_parser("rules", help="Print access rules for your own broker."))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command says; the exit status."""
+    """Run the command; its exit status."""
     act: Callable[[argparse.Namespace], int] = args.act
     return act(args)
 
 
 def _model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--hpc", required=True, metavar="MODEL", help="hpc.onnx of hardcase train, or module:function, your own Python"
+        "--hpc", required=True, metavar="MODEL", help="hpc.onnx of hardcase train, or your own Python module:function"
     )
     parser.add_argument(
-        "--bundle", metavar="FILE", help="with module:function: a bundle that asks it, which says what requests carry"
+        "--bundle",
+        metavar="FILE",
+        help="with module:function: a bundle that forwards to it, which defines the contents of requests",
     )
-    parser.add_argument("--threads", type=_positive, default=1, help="threads of one worker's model (default 1)")
-    parser.add_argument("--max-batch", type=_positive, default=32, metavar="N", help="requests answered in one run")
+    parser.add_argument("--threads", type=_positive, default=1, help="threads of each worker's model (default 1)")
     parser.add_argument(
-        "--linger-ms", type=_milliseconds, default=2.0, metavar="MS", help="how long the first of a batch waits"
+        "--max-batch",
+        type=_positive,
+        default=32,
+        metavar="N",
+        help="largest number of requests answered in one run of the model (default 32)",
     )
-    parser.add_argument("--group", metavar="NAME", help="workers that share the requests (default: those of this HPC)")
-    parser.add_argument("--ca", metavar="PEM", help="who signs the certificate of --broker")
-    parser.add_argument("--cert", metavar="PEM", help="our certificate, if --broker asks for one")
-    parser.add_argument("--key", metavar="PEM", help="its private key")
+    parser.add_argument(
+        "--linger-ms",
+        type=_milliseconds,
+        default=2.0,
+        metavar="MS",
+        help="how long the first request of a batch waits (default 2)",
+    )
+    parser.add_argument(
+        "--group", metavar="NAME", help="name of the group of workers that share requests (default: one per HPC)"
+    )
+    parser.add_argument("--ca", metavar="PEM", help="CA certificate that verifies --broker")
+    parser.add_argument("--cert", metavar="PEM", help="client certificate, if --broker requires one")
+    parser.add_argument("--key", metavar="PEM", help="private key of --cert")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
 def _up_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--broker", metavar="URL", help="your broker, mqtt[s]://host:port; none: the embedded one")
-    where.add_argument("--bind", metavar="HOST:PORT", help="loopback address of the embedded broker (127.0.0.1:1883)")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="worker processes (0: the broker alone)")
+    where.add_argument(
+        "--broker", metavar="URL", help="your broker, mqtt[s]://host:port (default: the embedded broker)"
+    )
+    where.add_argument(
+        "--bind", metavar="HOST:PORT", help="loopback address of the embedded broker (default 127.0.0.1:1883)"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="number of worker processes (0: the broker alone)"
+    )
     _model_arguments(parser)
     parser.set_defaults(act=_up)
 
 
 def _worker_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--broker", required=True, metavar="URL", help="mqtt[s]://host:port; user and password may also stand in "
-        "HARDCASE_MQTT_USER and HARDCASE_MQTT_PASSWORD",
+        "--broker", required=True, metavar="URL", help="mqtt[s]://host:port; user and password may be given by the "
+        "environment variables HARDCASE_MQTT_USER and HARDCASE_MQTT_PASSWORD",
     )  # fmt: skip
-    parser.add_argument("--count", type=_positive, metavar="N", help="end after this many answers")
+    parser.add_argument("--count", type=_positive, metavar="N", help="exit after this many answers")
     parser.add_argument(
-        "--until-stdin-closes", action="store_true", help="end when whoever started us is gone (cloud up uses it)"
+        "--until-stdin-closes", action="store_true", help="exit when the parent process exits (used by cloud up)"
     )
     _model_arguments(parser)
     parser.set_defaults(act=_worker)
 
 
 def _rules_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--broker", required=True, choices=("mosquitto", "emqx"), help="whose rules to print")
+    parser.add_argument("--broker", required=True, choices=("mosquitto", "emqx"), help="type of the broker")
     parser.add_argument("--worker", default="worker", metavar="USER", help="user name of all workers (default worker)")
-    parser.add_argument("--watcher", metavar="USER", help="a user who may read the devices' statuses (default: nobody)")
+    parser.add_argument("--watcher", metavar="USER", help="user that may read the devices' statuses (default: none)")
     parser.set_defaults(act=_rules)
 
 
@@ -118,7 +138,7 @@ def _worker(args: argparse.Namespace) -> int:
     if args.until_stdin_closes:
         threading.Thread(target=_when_stdin_closes, args=(worker.stop,), daemon=True).start()
     connection_log = logging.getLogger("hardcase_edge.link.connection")
-    connection_log.addHandler(logging.NullHandler())  # at first its trouble is an error, and that is said once
+    connection_log.addHandler(logging.NullHandler())  # connection errors at start are raised; do not log them too
     worker.start()
     logging.basicConfig(format="hardcase cloud: %(message)s")
     ready = {"broker": address.url, "mqtt": worker.protocol, "hpc": hpc.sha256, "pid": os.getpid()}
@@ -140,14 +160,16 @@ def _open_hpc(args: argparse.Namespace) -> Answerer:
 
 
 def _check_hpc(args: argparse.Namespace) -> None:
-    """A function needs a bundle beside it, a file is enough by itself."""
+    """Check that --bundle is given with a function, and only then."""
     from hardcase_edge.sensors.plugin import is_function_name
 
     is_function = is_function_name(args.hpc)
     if is_function and args.bundle is None:
-        raise InputError(f"--hpc {args.hpc} is a function; name a bundle that asks it with --bundle model.hcb")
+        raise InputError(f"--hpc {args.hpc} is a function; name a bundle that forwards to it with --bundle model.hcb")
     if args.bundle is not None and not is_function:
-        raise InputError(f"--bundle goes with --hpc module:function; {args.hpc} says itself what requests carry")
+        raise InputError(
+            f"--bundle requires --hpc module:function; {args.hpc} is a file and defines the contents of requests"
+        )
 
 
 def _when_stdin_closes(stop: Callable[[], None]) -> None:
@@ -163,7 +185,7 @@ def _up(args: argparse.Namespace) -> int:
     from hardcase_edge.link.address import parse_address
 
     if not 0 <= args.workers <= MAX_WORKERS:
-        raise InputError(f"--workers {args.workers} was given; 0 to {MAX_WORKERS} are possible")
+        raise InputError(f"--workers is {args.workers}; expected 0 to {MAX_WORKERS}")
     _check_hpc(args)
     stop = threading.Event()
     _on_stop_signals(stop.set)
@@ -171,11 +193,11 @@ def _up(args: argparse.Namespace) -> int:
         address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
         return _supervise(args, address.url, _secret(address.user, address.password), stop)
     if args.ca or args.cert or args.key:
-        raise InputError("--ca, --cert and --key go with --broker; the embedded broker does not use TLS")
+        raise InputError("--ca, --cert and --key require --broker; the embedded broker does not use TLS")
     if args.workers > 1:
         raise InputError(
-            f"--workers {args.workers} was given; the embedded broker cannot share work between workers: name a "
-            "broker of your own with --broker, or use 1"
+            f"--workers is {args.workers}, but the embedded broker cannot share requests between workers; "
+            "name your own broker with --broker, or use --workers 1"
         )
     return _up_embedded(args, stop)
 
@@ -189,7 +211,7 @@ def _up_embedded(args: argparse.Namespace, stop: threading.Event) -> int:
 
 
 def _secret(user: str, password: str) -> dict[str, str]:
-    """A worker's environment: everybody on this machine can read a command line, but not that."""
+    """A worker's environment; it carries the password, because command lines are visible to other users."""
     return {**os.environ, "HARDCASE_MQTT_USER": user, "HARDCASE_MQTT_PASSWORD": password}
 
 
@@ -255,7 +277,7 @@ _saying = threading.Lock()  # events come from several threads
 
 
 def _say(as_json: bool, event: str, fields: dict[str, Any]) -> None:
-    """One line on standard output; nobody listening any more is no reason to stop."""
+    """Print one line to stdout; if its reader is gone, continue without output."""
     if as_json:
         line = json.dumps({"event": event, **fields})
     else:

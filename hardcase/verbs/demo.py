@@ -1,4 +1,4 @@
-"""``hardcase demo``: the whole main job on real data, in one go; ends with one table, a report, and the truth."""
+"""``hardcase demo``: train, export, serve and reconcile on real data; ends with a table and a report."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from hardcase_export.drafts.front import Front, Point
     from hardcase_train.data.task import Task
 
-HELP = "Train, export, start the cloud, run a fleet, kill the worker half-way, and reconcile."
+HELP = "Train, export, start the cloud, run a fleet of devices, kill the worker half-way, and reconcile all counts."
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "hydraulic" / "hardcase.toml"
-MAX_LOSS = 0.005  # of accuracy against f0, on the judged rows
-MIN_FORWARD = 0.03  # the demonstration must see both routes before and after the kill
-WHICH = f"the cheapest policy that forwards at least {MIN_FORWARD:.0%} of the judged rows: both routes are to be seen"
+MAX_LOSS = 0.005  # loss of accuracy against f0, on the judged rows
+MIN_FORWARD = 0.03  # so that both routes occur before and after the kill
+WHICH = f"the cheapest policy that forwards at least {MIN_FORWARD:.0%} of the judged rows, so that both routes occur"
 N_DEVICES = 20
-PASSES = 3  # times that the held-out rows are replayed by the fleet whose worker is killed
+PASSES = 3  # replays of the test rows by the fleet whose worker is killed
 INTERVAL_S = 0.2
 EDGE_COUNT = 60
 KILL_AFTER_S = 5.0
@@ -44,7 +44,7 @@ class Row:
     policy: str
     accuracy: float
     cost: float  # mean, in the unit of cost
-    uplink_bytes: int  # mean is that over n
+    uplink_bytes: int  # sum over all decisions
     p50_ms: float
     p99_ms: float
     degraded: int
@@ -62,13 +62,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """All steps; 1 if the counts do not reconcile."""
+    """Run all steps; 1 if the counts do not reconcile."""
     if not args.config.is_file():
-        raise InputError(f"there is no {args.config}; run from a clone of the repository or name one with --config")
+        raise InputError(
+            f"{args.config} does not exist; run from a clone of the repository, or name a file with --config"
+        )
     args.out.mkdir(parents=True, exist_ok=True)
     check_out(args.out / "train")
     began = time.monotonic()
-    say = _Teller(args.json)
+    say = _Progress(args.json)
     task = _train(args, say)
     bundles = _export(args.out, say)
     rows, problems, outage, outcomes = _serve(args.out, task, bundles, say)
@@ -84,7 +86,9 @@ def run(args: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-class _Teller:
+class _Progress:
+    """Prints a line per step, unless quiet."""
+
     def __init__(self, is_quiet: bool) -> None:
         self.is_quiet = is_quiet
 
@@ -96,22 +100,22 @@ class _Teller:
 # ---------------------------------------------------------------- train and export
 
 
-def _train(args: argparse.Namespace, say: _Teller) -> Task:
+def _train(args: argparse.Namespace, say: _Progress) -> Task:
     from hardcase_train.methods import BASELINES
 
     config = configure(args.config, seed=args.seed, effort=args.effort)
     if config.legacy is not None:
-        raise InputError(f"{args.config}: f0 is a legacy system, which the demo cannot start; name an [hpc] estimator")
+        raise InputError(f"{args.config}: f0 is a legacy system, which the demo cannot start; use an [hpc] estimator")
     say(f"training on {config.file.name}: f0 is {config.estimator}, methods are {', '.join(config.methods)}")
     return build(config, (*config.methods, *BASELINES), args.out / "train", quiet=args.json)[0]
 
 
-def _export(out: Path, say: _Teller) -> dict[str, tuple[Path, Point]]:
-    """A signed bundle per row of the table: name to (path, point)."""
+def _export(out: Path, say: _Progress) -> dict[str, tuple[Path, Point]]:
+    """Write a signed bundle per row of the table; (path, point) by name."""
     from hardcase_export.bundle import export_point
     from hardcase_export.drafts.front import read_front
 
-    say(f"exporting signed bundles, picked on validation rows: at most {MAX_LOSS} below f0")
+    say(f"exporting signed bundles, picked on judged rows: at most {MAX_LOSS} below f0")
     _make_keys(out)
     front = read_front(out / "train" / "front.json")
     bundles = {}
@@ -132,19 +136,19 @@ def _make_keys(out: Path) -> None:
 
 
 def _points(front: Front) -> dict[str, Point]:
-    """The six policies of the table."""
+    """The six policies of the table, by name."""
     from hardcase_export.picking.pick import pick
 
     f0 = next(p for p in front.points if p.method == "hpc")
 
     def cheapest(points: list[Point]) -> Point:
         picked = pick(replace(front, points=(f0, *points)), max_loss=MAX_LOSS)
-        return picked if picked is not f0 else max(points, key=lambda p: p.valid.quality)  # none is good enough
+        return picked if picked is not f0 else max(points, key=lambda p: p.valid.quality)  # none is accurate enough
 
     by_method = {m: [p for p in front.points if p.method == m] for m in ("static", "cascade")}
     both_routes = [p for p in front.points if MIN_FORWARD <= p.valid.forward_rate < 1]
     if not both_routes or not all(by_method.values()):
-        raise StageError("this data gave no policy that uses both routes; try another seed or other costs")
+        raise StageError("no policy uses both routes on this data; try another --seed or other costs")
     return {
         "everything in the cloud": f0,
         "everything local": max(by_method["static"], key=lambda p: (p.valid.quality, -p.valid.cost)),
@@ -159,28 +163,28 @@ def _points(front: Front) -> dict[str, Point]:
 
 
 def _serve(
-    out: Path, task: Task, bundles: dict[str, tuple[Path, Point]], say: _Teller
+    out: Path, task: Task, bundles: dict[str, tuple[Path, Point]], say: _Progress
 ) -> tuple[list[Row], list[str], tuple[float, float], list[Outcome]]:
     hpc = out / "train" / "hpc.onnx"
     rows, problems = [], []
     with _cloud(hpc) as (url, worker):
-        say(f"the cloud is up at {url}; {N_DEVICES} simulated devices replay held-out rows with each bundle")
+        say(f"the cloud is up at {url}; {N_DEVICES} simulated devices replay the test rows with each bundle")
         for name, (path, point) in bundles.items():
             if name != "hardcase":
-                made, wrong = _run_fleet(path, task, url, name)
-                rows.append(_row(name, point, task, made))
-                problems += wrong
+                outcomes, mismatches = _run_fleet(path, task, url, name)
+                rows.append(_row(name, point, task, outcomes))
+                problems += mismatches
         path, point = bundles["hardcase"]
         say(f"hardcase ({point.method}): {N_DEVICES} devices and one real hardcase-edge; the worker gets SIGKILL")
-        outcomes, wrong, outage = _run_with_kill(out, path, task, url, worker)
+        outcomes, mismatches, outage = _run_with_kill(out, path, task, url, worker)
         rows.append(_row("hardcase", point, task, outcomes))
-        problems += wrong
+        problems += mismatches
     return rows, problems, outage, outcomes
 
 
 @contextmanager
 def _cloud(hpc: Path) -> Iterator[tuple[str, list[Process]]]:
-    """A broker and a worker; ``worker[0]`` may be replaced."""
+    """Start a broker and a worker: the URL, and a list with the worker, which the caller may replace."""
     broker, url = start_broker(hpc)
     workers: list[Process] = []
     try:
@@ -231,16 +235,16 @@ def _run_with_kill(
 
 
 def _check_device(device: Process, status: int, count: int) -> list[str]:
-    """The real device: a clean end and one line per item, each by one route."""
+    """Check that the real device exited cleanly and decided each item once, by one route."""
     decisions = [line for line in device.lines if "route" in line]
     routes = sum(d["route"] in ("local", "cloud", "degraded") for d in decisions)
     if status != 0 or len(decisions) != count or routes != count:
-        return [f"hardcase-edge ended with status {status} after {len(decisions)} decisions; {count} were asked"]
+        return [f"hardcase-edge exited with status {status} after {len(decisions)} decisions; expected {count}"]
     return []
 
 
 def _check_routes(outcomes: list[Outcome], killed: float, back: float) -> list[str]:
-    """Both routes before the kill and after the return."""
+    """Check that both routes occur before the kill and after the return."""
     problems = []
     for when, part in (
         ("before the kill", [o for o in outcomes if o.began + o.latency_ms / 1000 < killed]),
@@ -253,7 +257,7 @@ def _check_routes(outcomes: list[Outcome], killed: float, back: float) -> list[s
 
 
 def _write_replay(path: Path, task: Task, loaded: Loaded) -> int:
-    """Raw samples of held-out cycles (or features, where the data has no windows) as a replay file; the row count."""
+    """Write raw samples of test rows (or features, if the data has no windows) as a replay file; the row count."""
     import csv
 
     index = task.problem.test.index[:EDGE_COUNT]
@@ -309,12 +313,12 @@ def _text(values: dict[str, Any], out: Path) -> str:
         times = (f"{r['p50_ms']:.2f}", f"{r['p99_ms']:.2f}")
         figures = (f"{r['accuracy']:.4f}", f"{r['cost']:.2f}", bytes_up, *times, r["degraded"], r["n"])
         lines.append(_line((r["name"], r["policy"], *figures)))
-    lines.append("\naccuracy and cost on held-out rows; bytes up: mean request payload per decision")
-    lines.append(f"cheapest: what hardcase export --max-loss {MAX_LOSS} picks")
+    lines.append("\naccuracy and cost on test rows; bytes up: mean request payload per decision")
+    lines.append(f"cheapest: the pick of hardcase export --max-loss {MAX_LOSS}")
     lines.append(f"hardcase: {WHICH}")
     verdict = "asked = local + cloud + degraded, each once; both routes used before the kill and after it"
     lines += [f"PROBLEM: {p}" for p in values["problems"]] or [f"reconciled: {verdict}"]
-    lines.append(f"{values['seconds']:.0f} s; pictures: {out / 'report.html'}")
+    lines.append(f"{values['seconds']:.0f} s; report: {out / 'report.html'}")
     return "\n".join(lines)
 
 

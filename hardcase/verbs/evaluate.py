@@ -1,4 +1,4 @@
-"""``hardcase evaluate``: what a bundle does on labelled rows, by the device's own evaluator."""
+"""``hardcase evaluate``: accuracy, cost and forward rate of a bundle on labelled rows, by the device's evaluator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ HELP = "Measure a bundle's accuracy, cost and forward rate on labelled rows."
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("bundle", metavar="BUNDLE", help="a .hcb file")
-    parser.add_argument("data", metavar="DATA", help="rows with the bundle's features and target: build/test.npz")
+    parser.add_argument(
+        "data", metavar="DATA", help="rows with the bundle's features and target, such as build/test.npz"
+    )
     parser.add_argument(
         "--hpc",
         metavar="MODEL",
@@ -35,8 +37,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--budget", type=float, metavar="COST", help="hard budget of each decision")
     parser.add_argument("--trust", metavar="KEY", help="public key whose signature the bundle must carry")
-    parser.add_argument("--each-dead", action="store_true", help="also with every sensor dead, one at a time")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--each-dead", action="store_true", help="also measure with each sensor dead, one at a time")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,10 +47,10 @@ def run(args: argparse.Namespace) -> int:
 
     loaded = load_bundle(args.bundle, trust=args.trust)
     if not loaded.manifest.classes:
-        raise InputError(f"{args.bundle} answers values, not classes, and has no accuracy")
+        raise InputError(f"{args.bundle} answers values, not classes, so it has no accuracy; evaluate a classifier")
     budget = _budget(args.budget, loaded.manifest.unit)
-    X, y, known = labelled_rows(Path(args.data), loaded.manifest)
-    replies = _replies(loaded, X, known, args)
+    X, y, stored = labelled_rows(Path(args.data), loaded.manifest)
+    replies = _replies(loaded, X, stored, args)
     figures = _measure(loaded, X, y, replies, budget)
     report: dict[str, Any] = {**figures.to_json(), "unit": loaded.manifest.unit}
     if args.each_dead:
@@ -64,7 +66,7 @@ def _budget(amount: float | None, unit: str) -> int | None:
     if amount is None:
         return None
     if not 0 <= amount < 1e12:
-        raise InputError(f"--budget is {amount}, a cost of at least 0 {unit} is expected")
+        raise InputError(f"--budget is {amount}; expected a cost of at least 0 {unit}")
     return to_micro(amount)
 
 
@@ -82,7 +84,7 @@ def _measure(
 
     hpc, confidence = (None, None) if replies is None else zip(*replies, strict=True)
     with tqdm(total=len(X), unit="row", disable=None, leave=False) as bar:
-        made = decisions(
+        decided = decisions(
             loaded.bundle.program,
             X,
             hpc,
@@ -91,23 +93,23 @@ def _measure(
             dead=dead,
             progress=lambda n: bar.update(n - bar.n),
         )
-    return figures(made, y)
+    return figures(decided, y)
 
 
 # ---------------------------------------------------------------- the HPC
 
 
 def _replies(
-    loaded: Loaded, X: NDArray[np.float64], known: list[Reply], args: argparse.Namespace
+    loaded: Loaded, X: NDArray[np.float64], stored: list[Reply], args: argparse.Namespace
 ) -> list[Reply] | None:
-    """What the HPC answers to each row; None for a program that never forwards."""
+    """The HPC's reply to each row; None for a program that never forwards."""
     from hardcase_edge.program.definition import Forward
 
     program = loaded.bundle.program
     if not any(isinstance(node, Forward) for node in program.nodes):
         return None
     near = [Path(p).parent for p in (args.bundle, args.data)]
-    return replies_to(program, loaded.manifest, X, known, args.hpc, near)
+    return replies_to(program, loaded.manifest, X, stored, args.hpc, near)
 
 
 # ---------------------------------------------------------------- text

@@ -1,4 +1,4 @@
-"""``hardcase init``: a first hardcase.toml from a table."""
+"""``hardcase init``: write a first hardcase.toml from the columns of a table."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from hardcase_train.data.table import Table
 
 HELP = "Write a first hardcase.toml from a table."
-LIKELY = ("target", "label", "class", "y")
+LIKELY_TARGETS = ("target", "label", "class", "y")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of ``hardcase init``."""
+    """Declare the arguments."""
     parser.add_argument("data", type=Path, help="a .csv, .parquet or .npz table")
-    parser.add_argument("--target", help="what to predict; else target, label, class, y, or the last column")
+    parser.add_argument(
+        "--target", help="column to predict (default: target, label, class, y, or the last column of labels)"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("hardcase.toml"), help="file to write (default: hardcase.toml)"
     )
@@ -29,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the file; never over another one."""
+    """Write the file; an existing file is never overwritten."""
     from hardcase_edge.base.files import write_whole
     from hardcase_train.data.table import read_table
     from hardcase_train.data.task import target_classes
@@ -47,33 +49,33 @@ def run(args: argparse.Namespace) -> int:
     text = make_toml(table.without(target), str(file), target)
     write_whole(args.out, text.encode())
     values = {"out": str(args.out), "target": target, "classes": list(classes), "features": len(table.names)}
-    told = f"{args.out}: predicts {target!r} ({len(classes)} classes); put in what your sensors cost, then\n"
-    report(args, values, told + f"next: hardcase train {args.out} --out build")
+    text = f"{args.out}: predicts {target!r} ({len(classes)} classes); edit the costs of your sensors, then\n"
+    report(args, values, text + f"next: hardcase train {args.out} --out build")
     return 0
 
 
 def guess_target(table: Table) -> str:
-    """The column that looks most like a target."""
-    for name in LIKELY:
+    """The column with a usual name of a target, else the last column that may hold labels."""
+    for name in LIKELY_TARGETS:
         if name in table.labels:
             return name
     if not table.labels:
-        raise InputError("the data has no column that could be a target; name one with --target")
+        raise InputError("no column of the data could be a target; name one with --target")
     return list(table.labels)[-1]
 
 
 def make_toml(table: Table, file: str, target: str) -> str:
-    """The text of a hardcase.toml: every column a sensor, windows by sensor, every cost 1."""
+    """The text of a hardcase.toml: one sensor per column or per group of windows, each of cost 1."""
     sensors = {s: [f"{s}.*"] for s in table.windows} or {n: [n] for n in table.names}
     head = f"""\
-# What to learn from. split: random (60/10/10/20), time, or a column that says train, valid, calibration, test.
+# The data. split: random (60/10/10/20), time, or a column that says train, valid, calibration, test.
 [data]
 file = {quote(file)}
 target = {quote(target)}
 split = "random"
 seed = 0
 
-# What a decision costs: sensors below, the radio per request and per byte, the cloud per request.
+# The cost of a decision: the sensors below, the radio per request and per byte, the cloud per request.
 [cost]
 unit = "unit"
 default_sensor = 1.0
@@ -102,5 +104,5 @@ methods = ["auto"]
 
 
 def quote(value: str | list[str]) -> str:
-    """TOML's basic strings and arrays of them are JSON's, but for pairs of surrogates and DEL."""
+    """A basic string of TOML, or an array of them: as in JSON, except for surrogate pairs and DEL."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

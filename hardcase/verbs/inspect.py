@@ -1,4 +1,4 @@
-"""``hardcase inspect``: what a bundle is, costs and claims."""
+"""``hardcase inspect``: the contents, costs and claims of a bundle."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 __all__ = ["HELP", "arguments", "run"]
 
-HELP = "Show what a bundle buys, costs, weighs and claims."
+HELP = "Show the contents, costs, size and claims of a bundle."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("bundle", metavar="BUNDLE", help="a .hcb file")
     parser.add_argument("--trust", metavar="KEY", help="public key whose signature the bundle must carry")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check the bundle as a device would, and print what it is."""
+    """Verify the bundle as a device would, and print its description."""
     from hardcase_edge.bundle.load import load_bundle
     from hardcase_export.summary import describe
 
@@ -39,17 +39,17 @@ def _lines(f: dict[str, Any]) -> list[str]:
         f"  sha256      {f['sha256']}",
         f"  cost        worst {cost['worst']:g}, mean {mean}, best {cost['best']:g} {unit}{bound}",
         f"  operations  {f['operations']} on the longest path of {f['longest_path']} nodes",
-        f"  memory      {f['session_bytes']} bytes a session",
+        f"  memory      {f['session_bytes']} bytes per session",
         f"  nodes       {', '.join(f'{n} {kind}' for kind, n in f['nodes'].items())}",
         f"  scorers     {', '.join(f'{n} {kind}' for kind, n in f['scorers'].items())}; {f['columns']} columns",
-        f"  golden      {f['golden']} cases, all pass here",
+        f"  golden      {f['golden']} cases, all pass",
         f"  bytes       {', '.join(f'{part} {n}' for part, n in f['bytes'].items())}",
     ]
     if request["is_used"]:
         where = f"{f['hpc_name']}, {f['hpc'][:16]}" if f["hpc_name"] else f["hpc"][:16]
-        lines.append(f"  forwards    {request['bytes']} bytes, {request['cost']:g} {unit} a request, to {where}")
+        lines.append(f"  forwards    {request['bytes']} bytes, {request['cost']:g} {unit} per request, to {where}")
     if f["unproved"]:
-        lines.append(f"  unproved    scorers {_some(f['unproved'])}: a user's own blob, its insides cannot be seen")
+        lines.append(f"  unproved    scorers {_some(f['unproved'])}: the user's own model, which cannot be verified")
     lines += [f"  {'sensor':<24}{'cost':>12} {unit}  features"]
     lines += [f"  {s['name']:<24}{s['cost']:>12g} {' ' * len(unit)}  {_some(s['features'])}" for s in f["sensors"]]
     promise = say_promise(f["claims"].get("promise"))
@@ -59,6 +59,7 @@ def _lines(f: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _some(values: list[Any], most: int = 8) -> str:
-    shown = ", ".join(map(str, values[:most]))
-    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
+def _some(values: list[Any], limit: int = 8) -> str:
+    """The first values, and the number of the others."""
+    shown = ", ".join(map(str, values[:limit]))
+    return shown if len(values) <= limit else f"{shown} and {len(values) - limit} more"

@@ -1,4 +1,4 @@
-"""``hardcase keygen``: a pair of keys, one to sign bundles with and one that devices trust."""
+"""``hardcase keygen``: create a key pair: a private key that signs bundles, and a public key for devices."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from hardcase_edge.errors import InputError
 
 __all__ = ["HELP", "arguments", "run"]
 
-HELP = "Make a pair of keys: NAME.key signs bundles, NAME.pub goes to devices."
+HELP = "Create a key pair: NAME.key signs bundles, NAME.pub goes to devices."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("--out", required=True, metavar="NAME", help="path without ending; NAME.key and NAME.pub")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument(
+        "--out", required=True, metavar="NAME", help="path without extension; writes NAME.key and NAME.pub"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,13 +43,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_new(path: Path, data: bytes, mode: int) -> None:
-    """A file that was not there before: an existing key is never overwritten, a half-written one never left."""
+    """Write a new file; an existing key is never overwritten, and a partial one never left."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError as error:
-        raise InputError(f"{path} is already there and a key is never overwritten; choose another --out") from error
+        raise InputError(f"{path} exists, and a key is never overwritten; choose another --out") from error
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}; name a folder that can be") from error
+        raise InputError(f"{path} cannot be written: {error.strerror}; choose another folder with --out") from error
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -56,4 +58,4 @@ def _write_new(path: Path, data: bytes, mode: int) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             path.unlink()
-        raise InputError(f"{path} cannot be written: {error.strerror}; make room and try again") from error
+        raise InputError(f"{path} cannot be written: {error.strerror}; free some space and try again") from error

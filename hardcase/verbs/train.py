@@ -1,4 +1,4 @@
-"""``hardcase train``: a TOML and a table become a folder of policies, their front, and f0 as ONNX."""
+"""``hardcase train``: train policies from a hardcase.toml; write them, their Pareto front, and f0 as ONNX."""
 
 from __future__ import annotations
 
@@ -13,41 +13,45 @@ from ..training.build import build, check_out, configure
 from ..training.runs import add_pool
 
 MAX_SEEDS = 1000
-HELP = "Train gates, low-cost models and baselines; write policies, front and f0."
+HELP = "Train gates, low-cost models and baselines; write policies, their Pareto front and f0."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of ``hardcase train``."""
+    """Declare the arguments."""
     parser.add_argument("config", type=Path, help="hardcase.toml")
-    parser.add_argument("--out", type=Path, required=True, help="folder to write; replaced if it is a build already")
-    parser.add_argument("--seed", type=int, help="wins over [data] seed")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write; an existing build is replaced")
+    parser.add_argument("--seed", type=int, help="overrides [data] seed")
     parser.add_argument(
-        "--seeds", type=int, default=1, metavar="N", help="also run the N - 1 seeds after it, for front.md"
+        "--seeds",
+        type=int,
+        default=1,
+        metavar="N",
+        help="train with N consecutive seeds and report means in front.md (default 1)",
     )
     parser.add_argument(
-        "--method", action="append", help="train this method, f0 and the baselines (repeatable); wins over the TOML"
+        "--method",
+        action="append",
+        help="train this method, f0 and the baselines (repeatable); overrides [policy] methods",
     )
-    parser.add_argument(
-        "--no-baselines", action="store_true", help="leave static and cascade out if they are not named"
-    )
+    parser.add_argument("--no-baselines", action="store_true", help="do not add static and cascade to the methods")
     add_effort(parser)
-    parser.add_argument("--quiet", action="store_true", help="no plan and no progress bars")
+    parser.add_argument("--quiet", action="store_true", help="print no plan and no progress bars")
     add_pool(parser)
     add_json(parser)
 
 
 def add_effort(parser: argparse.ArgumentParser) -> None:
-    """How much is tried."""
+    """Declare ``--effort``."""
     parser.add_argument(
-        "--effort", metavar="HOW", help="quick (a first look), normal or thorough; wins over [policy] effort"
+        "--effort", metavar="HOW", help="quick (a first look), normal or thorough; overrides [policy] effort"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train, then put the whole folder in place at once."""
+    """Train, then write the build folder."""
     check_out(args.out)
     if not 1 <= args.seeds <= MAX_SEEDS:
-        raise InputError(f"--seeds is {args.seeds}, 1 to {MAX_SEEDS} are expected")
+        raise InputError(f"--seeds is {args.seeds}; expected 1 to {MAX_SEEDS}")
     config = configure(args.config, seed=args.seed, methods=tuple(args.method or ()), effort=args.effort)
     from hardcase_train.methods import BASELINES
 
@@ -73,6 +77,8 @@ def _text(out: Path, front: dict[str, Any]) -> str:
         )
     for rows, n in front["hpc"].get("beyond", {}).items():
         if n:
-            lines.append(f"  {n} of the {rows} rows made f0 use what no training row did, which requests do not carry")
+            lines.append(
+                f"  in {n} of the {rows} rows f0 used features that it never used in training; requests lack them"
+            )
     lines.append(f"next: hardcase export {out} --max-loss 0.01 --out model.hcb")
     return "\n".join(lines)

@@ -191,7 +191,7 @@ def test_without_what_writes_tflite_one_line_says_what_to_install(
 
 def test_nothing_asked_for_is_one_line(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = export(build, capsys)
-    said = "nothing is asked for; name a bundle with --out, or a folder with --c, --onnx or --tflite"
+    said = "no output given: use --out, --c, --onnx or --tflite"
     assert (status, err) == (2, f"hardcase export: {said}\n")
 
 
@@ -205,7 +205,7 @@ def test_a_folder_is_replaced_only_if_an_export_wrote_all_of_it(
     (out / "notes.txt").write_text("mine")
     status, _, err = export(build, capsys, "--onnx", out)
     assert (status, err.count("\n")) == (2, 1)
-    assert "holds notes.txt, which no export to it wrote; name another folder" in err
+    assert "contains notes.txt, which no export wrote; name another folder" in err
     for text in ("[", "[]", '{"models": [{}]}'):
         (out / "models.json").write_text(text)
         assert export(build, capsys, "--onnx", out)[0] == 2

@@ -1,7 +1,7 @@
-"""What must be true of every learner, beside what scikit-learn's ``check_estimator`` asks of it.
+"""Checks that every estimator must pass, in addition to scikit-learn's ``check_estimator``.
 
-Each check takes an estimator, fits clones of it on made-up data, and raises AssertionError where it does not hold.
-Whoever adds a learner calls those of ``ALL_CHECKS`` one by one.
+Each check takes an estimator, fits clones of it on made-up data, and raises AssertionError if a property is violated.
+A new estimator's tests run every check of ``ALL_CHECKS``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ N_ROWS = 240
 
 
 def _data() -> tuple[np.ndarray, np.ndarray]:
-    """Three classes; few distinct values and a column that says what another says, so that ties abound; gaps."""
+    """Three classes; few distinct values and one redundant column, so that there are many ties; missing values."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, N_ROWS)
     X = np.round(rng.normal(size=(N_ROWS, 6)) + y[:, None] * (1.0, 0.5, 0.0, 1.0, 0.7, 0.0), 1)
@@ -39,17 +39,18 @@ def _data() -> tuple[np.ndarray, np.ndarray]:
     return X, np.array(["a", "b", "c"])[y]
 
 
-def _fitted(estimator: PolicyClassifier, X: np.ndarray, y: np.ndarray, said: Any = None, **params: Any) -> Any:
+def _fitted(estimator: PolicyClassifier, X: np.ndarray, y: np.ndarray, fit: Any = None, **params: Any) -> Any:
+    """A fitted clone; ``fit``: further arguments of its ``fit``; parameters that it does not have are left out."""
     params = {"sensors": SENSORS, "costs": COSTS, "forward_cost": FORWARD_COST, "random_state": 0} | params
-    known = estimator.get_params(deep=False)
-    made = clone(estimator).set_params(**{k: v for k, v in params.items() if k in known})
+    names = estimator.get_params(deep=False)
+    model = clone(estimator).set_params(**{k: v for k, v in params.items() if k in names})
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "no policy of")  # a small table: the nearest will do
-        return made.fit(X, y, **(said or {}))
+        warnings.filterwarnings("ignore", "No policy of")  # the table is small: the closest policy will do
+        return model.fit(X, y, **(fit or {}))
 
 
 def _device(model: PolicyClassifier, row: np.ndarray, reply: int, budget: int | None = None) -> Decision:
-    """What the device's own session decides on this row, f0 replying with this class."""
+    """The decision of the device's session on this row, with f0 replying this class."""
     program = model.program_
     readings = normalise(row.tolist(), [f.dtype for f in program.features])
     session = Session(Machine(program), budget=budget)
@@ -67,40 +68,40 @@ def _same(one: Outcome, other: Outcome) -> bool:
 
 
 def check_one_row_is_decided_as_in_a_batch(estimator: PolicyClassifier) -> None:
-    """Label, cost and route of a row do not depend on the rows beside it."""
+    """Label, cost and route of a row do not depend on the other rows of the batch."""
     X, y = _data()
     model = _fitted(estimator, X, y)
     whole = model.decide(X)
     for k in range(0, N_ROWS, 6):
         one = model.decide(X[k : k + 1])
-        found, expected = ((o.label[i], o.cost[i], o.forwarded[i]) for o, i in ((one, 0), (whole, k)))
-        assert found == expected, f"row {k} alone: {found}, among others: {expected}"
+        alone, in_batch = ((o.label[i], o.cost[i], o.forwarded[i]) for o, i in ((one, 0), (whole, k)))
+        assert alone == in_batch, f"row {k} alone: {alone}, in a batch: {in_batch}"
 
 
 def check_shuffled_columns_change_nothing(estimator: PolicyClassifier) -> None:
-    """With columns, sensors and costs shuffled alike, every row has the same label, cost and route.
+    """With columns, sensors and costs permuted consistently, every row has the same label, cost and route.
 
-    f0's probabilities are given: what f0 makes of another order of columns is f0's. Columns that have the same
-    readings in all training rows cannot be told apart; here are none.
+    f0's probabilities are given, because f0 itself may depend on the order of columns. No two columns of the data are
+    equal on all training rows; such columns could not be told apart.
     """
     X, y = _data()
-    said = np.random.default_rng(1).dirichlet((1.0, 1.0, 1.0), N_ROWS)
-    said[np.arange(N_ROWS), np.searchsorted(["a", "b", "c"], y)] += 2.0
-    said /= said.sum(axis=1, keepdims=True)
+    proba = np.random.default_rng(1).dirichlet((1.0, 1.0, 1.0), N_ROWS)
+    proba[np.arange(N_ROWS), np.searchsorted(["a", "b", "c"], y)] += 2.0
+    proba /= proba.sum(axis=1, keepdims=True)
     groups = [*SENSORS, (4,), (5,)]
-    first = _fitted(estimator, X, y, {"hpc_proba": said}).decide(X, said)
+    first = _fitted(estimator, X, y, {"hpc_proba": proba}).decide(X, proba)
     for seed in range(3):
         rng = np.random.default_rng(seed)
         columns, sensors = rng.permutation(6), rng.permutation(4)
         place = np.argsort(columns)
-        moved = [[int(place[f]) for f in rng.permutation(groups[s])] for s in sensors]
+        permuted = [[int(place[f]) for f in rng.permutation(groups[s])] for s in sensors]
         prices = [COSTS[s] for s in sensors]
-        model = _fitted(estimator, X[:, columns], y, {"hpc_proba": said}, sensors=moved, costs=prices)
-        assert _same(model.decide(X[:, columns], said), first), f"columns {columns}, sensors {sensors}"
+        model = _fitted(estimator, X[:, columns], y, {"hpc_proba": proba}, sensors=permuted, costs=prices)
+        assert _same(model.decide(X[:, columns], proba), first), f"columns {columns}, sensors {sensors}"
 
 
 def check_cost_never_exceeds_a_hard_budget(estimator: PolicyClassifier) -> None:
-    """On the device, whatever the budget of a decision; and a budget that is large enough changes nothing."""
+    """No decision on the device costs more than its budget, and a sufficient budget does not change the decision."""
     X, y = _data()
     model = _fitted(estimator, X, y)
     top = sum(COSTS) + FORWARD_COST
@@ -112,7 +113,7 @@ def check_cost_never_exceeds_a_hard_budget(estimator: PolicyClassifier) -> None:
 
 
 def check_a_costless_sensor_is_used_where_it_helps(estimator: PolicyClassifier) -> None:
-    """One that says the label and costs nothing is bought and answers, though all others are too dear to buy."""
+    """A free sensor that determines the label is bought and answers, while all others are too expensive."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, N_ROWS)
     X = rng.normal(size=(N_ROWS, 4))
@@ -120,13 +121,13 @@ def check_a_costless_sensor_is_used_where_it_helps(estimator: PolicyClassifier) 
     costs = (1.0, 1.0, 0.0, 1.0)
     model = _fitted(estimator, X, y, sensors=None, costs=costs, gamma=10.0)
     outcome = model.decide(X)
-    assert model.sensors_ == [2], f"bought are {model.sensors_}"
+    assert model.sensors_ == [2], f"bought sensors: {model.sensors_}, expected [2]"
     right = (outcome.label == y) & ~outcome.forwarded
-    assert right.mean() >= 0.97, f"{right.mean():.3f} of the rows are answered here and rightly"
+    assert right.mean() >= 0.97, f"{right.mean():.3f} of the rows are answered locally and correctly"
 
 
 def check_missing_values_are_answered(estimator: PolicyClassifier) -> None:
-    """Rows with gaps, a row of nothing else, and a column that is always missing."""
+    """Rows with missing values, a row of missing values only, and a column that is always missing."""
     X, y = _data()
     X[:, 4] = np.nan
     model = _fitted(estimator, X, y)
@@ -142,46 +143,46 @@ def check_missing_values_are_answered(estimator: PolicyClassifier) -> None:
 
 
 def check_a_refit_gives_the_same_program(estimator: PolicyClassifier) -> None:
-    """Same data and seed, same program to the last digit; a fitted estimator forgets what it was fitted to."""
+    """The same data and seed give the same program to the last digit, also when a fitted estimator is fitted again."""
     X, y = _data()
     first = _fitted(estimator, X, y)
     again = _fitted(estimator, X, y)
     assert again.program_ == first.program_
     other = _fitted(estimator, X[::-1], y)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "no policy of")
+        warnings.filterwarnings("ignore", "No policy of")
         other.fit(X, y)
     assert other.program_ == first.program_
 
 
 def check_the_device_decides_as_predict(estimator: PolicyClassifier) -> None:
-    """The session walks the program to the same label, cost and route on every row, gaps included."""
+    """The device's session gives the same label, cost and route as ``decide``, missing values included."""
     X, y = _data()
     model = _fitted(estimator, X, y)
     X = X.copy()
-    X[::7, 0] = np.nan  # never so in training: the sensor has failed
+    X[::7, 0] = np.nan  # never missing in training: the sensor has failed
     outcome = model.decide(X)
     for k, row in enumerate(X):
         one = _device(model, row, int(outcome.label[k]))
-        found = (one.result, to_unit(one.cost), one.route == CLOUD)
+        on_device = (one.result, to_unit(one.cost), one.route == CLOUD)
         expected = (outcome.label[k], outcome.cost[k], outcome.forwarded[k])
-        assert found == expected, f"row {k} on the device: {found}, by decide: {expected}"
+        assert on_device == expected, f"row {k} on the device: {on_device}, by decide: {expected}"
 
 
 def check_weights_count(estimator: PolicyClassifier) -> None:
-    """A row of weight 0 is as if it were not there, twice all weights are the same, and a heavy class is said more."""
+    """Rows of weight 0 and the scale of weights do not matter; a class of larger weight is predicted more often."""
     X, y = _data()
     rng = np.random.default_rng(2)
     weight = rng.integers(0, 4, N_ROWS).astype(float)
     model = _fitted(estimator, X, y, {"sample_weight": weight})
-    kept = weight > 0
-    assert _fitted(estimator, X[kept], y[kept], {"sample_weight": weight[kept]}).program_ == model.program_
+    is_used = weight > 0
+    assert _fitted(estimator, X[is_used], y[is_used], {"sample_weight": weight[is_used]}).program_ == model.program_
     assert _fitted(estimator, X, y, {"sample_weight": 2 * weight}).program_ == model.program_
     light, heavy = (
         (_fitted(estimator, X, y, {"sample_weight": np.where(y == "b", w, 1.0)}).predict(X) == "b").mean()
         for w in (0.05, 20.0)
     )
-    assert light < heavy, f"of weight 0.05 a class is said in {light:.3f} of the rows, of weight 20 in {heavy:.3f}"
+    assert light < heavy, f"class b is predicted for {light:.3f} of the rows at weight 0.05, {heavy:.3f} at weight 20"
 
 
 ALL_CHECKS: tuple[Callable[[PolicyClassifier], None], ...] = (

@@ -1,4 +1,4 @@
-"""What every learner is to scikit-learn: arrays and costs in, a policy that decides, with f0 behind it, out."""
+"""Base classes of the estimators: feature-acquisition policies with f0 as fallback, by scikit-learn's interface."""
 
 from __future__ import annotations
 
@@ -35,40 +35,41 @@ from .stages.subset_search import SubsetSearch
 __all__ = ["Limits", "MethodClassifier", "PolicyClassifier"]
 
 NUMBERS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
-SLACK = 1e-12  # a float's last bit decides nothing
-Limits = dict[str, tuple[float, float]]  # of parameters that are numbers; whole ones where the default is
+SLACK = 1e-12  # tolerance of comparisons, for rounding in the last bits
+Limits = dict[str, tuple[float, float]]  # least and largest value of numeric parameters; whole if the default is
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
     """A classifier that buys sensors, answers the easy cases and forwards the hard ones to f0.
 
-    Missing values are NaN. ``points`` are the policies that an estimator would offer. ``fit`` takes the cheapest whose
-    accuracy is at most ``max_loss`` below f0's with one standard error to spare, or, given a ``budget``, the most
-    accurate whose mean cost is at most that; where none is, the nearest, with a warning. Choices are made on rows that
-    the chosen models have not seen (``policy.selection``).
+    Missing values are NaN. ``points`` returns the candidate policies. ``fit`` picks the cheapest one whose accuracy is
+    at most ``max_loss`` below that of f0, plus one standard error; or, given a ``budget``, the most accurate one
+    whose mean cost does not exceed it. If no policy qualifies, ``fit`` takes the closest one and warns. All choices are
+    made on rows that the chosen models were not trained on (``policy.selection``).
 
     Parameters
     ----------
-    sensors : column numbers of each sensor; columns that none names are sensors of their own, behind those named.
-        None: a sensor per column
-    costs : of each sensor, from 0 to 1e9, in one unit of yours; None: 1 each
-    forward_cost : of one request, beside the sensors that f0 reads (all of them)
-    hpc : f0, an unfitted classifier with ``predict_proba``; None: ``HistGradientBoostingClassifier``. What cannot
-        take missing values gets the training median in front; a ``random_state`` of None becomes a number
-    max_loss : share of 1
-    budget : mean cost of a decision, or None; ``max_loss`` then says nothing
-    size : "small", "large" or "auto" (by the number of training rows): of boosted low-cost models
-    effort : "quick", "normal" or "thorough": how much is tried (``data.effort``)
+    sensors : sequence of column numbers per sensor. Each column that belongs to none of them becomes a sensor of its
+        own, numbered after the named ones. None: one sensor per column
+    costs : cost of each sensor, from 0 to 1e9, in a unit of your choice; None: 1 each
+    forward_cost : cost of one request, in the same unit, without the sensors that f0 reads (all of them)
+    hpc : f0, an unfitted classifier with ``predict_proba``; None: ``HistGradientBoostingClassifier``. If it does not
+        accept missing values, they are replaced by the training median; a ``random_state`` of None is replaced by a
+        seed drawn from this estimator's ``random_state``
+    max_loss : accuracy that may be lost against f0, from 0 to 1
+    budget : largest mean cost of a decision, or None; if given, ``max_loss`` is ignored
+    size : "small", "large" or "auto" (by the number of training rows): the size of boosted low-cost models
+    effort : "quick", "normal" or "thorough": how many settings are tried (``data.effort``)
     random_state : int, RandomState or None
 
     Attributes
     ----------
-    program_ : the draft program; features and sensors numbered as given
-    hpc_ : f0, fitted to all rows and class numbers; None where its probabilities were given
+    program_ : the draft program; features and sensors keep the numbers they have in X and ``sensors``
+    hpc_ : f0, fitted to all rows and class numbers; None if ``fit`` was given its probabilities
     classes_ : (n_classes,) labels
     n_features_in_ : int
-    sensors_ : list of int, those that some row buys before it is answered or forwarded, all sensors working
+    sensors_ : list of int, the sensors that some training row buys before it is answered or forwarded
     figures_ : dict, ``quality`` (accuracy), ``cost``, ``forward_rate`` and ``loss_se`` on the judged rows
     """
 
@@ -85,34 +86,34 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
 
     @abstractmethod
     def points(self, judge: Judge) -> list[Point]:
-        """The policies that this estimator makes of a problem, with their figures on the judged rows."""
+        """Candidate policies for a problem, with their figures on the judged rows."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, hpc_proba: Any = None) -> Self:
-        """Fit f0, learn, and keep the policy that the judged rows pick.
+        """Fit f0, learn candidate policies, and keep the one picked on the judged rows.
 
         Parameters
         ----------
         X : (n, n_features), NaN for missing
         y : (n,) labels of 2 to 200 classes
-        sample_weight : (n,) from 0; a row of weight 0 is as if it were not there
-        hpc_proba : (n, n_classes) f0's probabilities of rows it was not trained on, classes sorted; f0 is then not
-            fitted, and whoever predicts gives its probabilities too
+        sample_weight : (n,) weights of at least 0; rows of weight 0 are ignored
+        hpc_proba : (n, n_classes) f0's probabilities on rows that it was not trained on, classes sorted. f0 is then
+            not fitted, and ``predict`` needs its probabilities as well
 
         Raises
         ------
         ValueError
-            The data or a parameter cannot be used.
+            The data or a parameter is invalid.
         """
         X, y = validate_data(self, X, y, **NUMBERS, ensure_min_samples=MIN_ROWS)
         check_classification_targets(y)
         self._check_limits()
         weight = row_weights(sample_weight, len(X))
-        kept = weight > 0
-        X, y, weight = X[kept], y[kept], weight[kept]
+        is_used = weight > 0
+        X, y, weight = X[is_used], y[is_used], weight[is_used]
         self.classes_, index = np.unique(y, return_inverse=True)
         if not 2 <= len(self.classes_) <= MAX_CLASSES:
-            raise ValueError(f"y has {len(self.classes_)} class(es) of weight above 0; 2 to {MAX_CLASSES} are expected")
-        given = None if hpc_proba is None else self._given(hpc_proba, len(kept))[kept]
+            raise ValueError(f"y has {len(self.classes_)} class(es) of weight above 0; expected 2 to {MAX_CLASSES}")
+        given = None if hpc_proba is None else self._given(hpc_proba, len(is_used))[is_used]
         try:
             self._learn(X, index, weight, given)
         except InputError as error:
@@ -120,13 +121,13 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         return self
 
     def _check_limits(self) -> None:
-        """Parameters against the limits of every class they come from."""
+        """Check parameters against the ``_limits`` of this class and its bases."""
         name = type(self).__name__
         for key, (low, high) in ((k, v) for c in type(self).__mro__ for k, v in vars(c).get("_limits", {}).items()):
             value, is_whole = getattr(self, key), type(getattr(type(self), key)) is int
             if value is not None and not (isinstance(value, Integral if is_whole else Real) and low <= value <= high):
                 kind = "whole number" if is_whole else "number"
-                raise ValueError(f"{key} of {name} is {value!r}, a {kind} from {low:g} to {high:g} is expected")
+                raise ValueError(f"{key} of {name} is {value!r}; expected a {kind} from {low:g} to {high:g}")
 
     def _learn(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray, given: np.ndarray | None) -> None:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -135,12 +136,12 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
             X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, seed, self.size, self.effort
         )
         X = held(X, problem.features)
-        self.hpc_, said = None, given
-        if said is None:
+        self.hpc_, proba = None, given
+        if proba is None:
             model = self._unfitted(seed)
-            said = out_of_fold(model, X, y, n_classes, seed, weight=weight)
+            proba = out_of_fold(model, X, y, n_classes, seed, weight=weight)
             self.hpc_ = fit_hpc(model, X, y, weight)
-        order = content_order(problem.with_hpc(said))
+        order = content_order(problem.with_hpc(proba))
         judge = Judge(order.ordered())
         point = self._pick(clone(self).points(judge), judge)
         program = point.program
@@ -150,61 +151,62 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         self.sensors_ = _bought(self.program_, X)
 
     def _unfitted(self, seed: int) -> Any:
-        """f0 as it is to be fitted."""
+        """The unfitted f0: it accepts missing values, and its seed is fixed."""
         model = HistGradientBoostingClassifier() if self.hpc is None else clone(self.hpc)
         if not hasattr(model, "predict_proba"):
-            raise ValueError(f"hpc is {model}, which gives no probabilities; name one with predict_proba")
+            raise ValueError(f"hpc is {model}, which has no predict_proba; use a classifier that has it")
         if model.get_params().get("random_state", 0) is None:
             model.set_params(random_state=seed)
         return model if get_tags(model).input_tags.allow_nan else imputed(model)
 
     def _pick(self, points: Sequence[Point], judge: Judge) -> Point:
-        """The point that ``max_loss`` or ``budget`` asks for, or the nearest."""
+        """The point that ``max_loss`` or ``budget`` asks for, or the closest one, with a warning."""
         if self.budget is not None:
-            near = [p for p in points if p.valid["cost"] <= self.budget * (1 + SLACK)]
-            if near:
-                return max(near, key=lambda p: (p.valid["quality"], -p.valid["cost"]))
+            affordable = [p for p in points if p.valid["cost"] <= self.budget * (1 + SLACK)]
+            if affordable:
+                return max(affordable, key=lambda p: (p.valid["quality"], -p.valid["cost"]))
             point = min(points, key=lambda p: (p.valid["cost"], -p.valid["quality"]))
-            what = f"costs at most {self.budget:g}; the cheapest costs {point.valid['cost']:g}"
+            wish, closest = f"budget={self.budget:g}", f"mean cost {point.valid['cost']:g}"
         else:
             f0 = float(np.average(judge.hpc_label == judge.y, weights=judge.weight))
-            lost = [f0 - p.valid["quality"] + p.valid["loss_se"] for p in points]
-            fit = [p for p, loss in zip(points, lost, strict=True) if loss <= self.max_loss + SLACK]
-            if fit:
-                return min(fit, key=lambda p: (p.valid["cost"], -p.valid["quality"]))
-            point = points[int(np.argmin(lost))]
-            what = f"is within {self.max_loss:g} of f0's accuracy {f0:.4f}; the nearest needs {min(lost):.4f}"
-        warnings.warn(f"no policy of {type(self).__name__} {what}, and is taken", UserWarning, stacklevel=4)
+            losses = [f0 - p.valid["quality"] + p.valid["loss_se"] for p in points]
+            accurate = [p for p, loss in zip(points, losses, strict=True) if loss <= self.max_loss + SLACK]
+            if accurate:
+                return min(accurate, key=lambda p: (p.valid["cost"], -p.valid["quality"]))
+            point = points[int(np.argmin(losses))]
+            wish, closest = f"max_loss={self.max_loss:g} (f0 accuracy {f0:.4f})", f"loss {min(losses):.4f}"
+        name = type(self).__name__
+        warnings.warn(f"No policy of {name} meets {wish}. Using the closest: {closest}.", UserWarning, stacklevel=4)
         return point
 
     # ------------------------------------------------------------ decisions
 
     def decide(self, X: Any, hpc_proba: Any = None) -> Outcome:
-        """What becomes of each row: class index, cost, whether it was forwarded, by the program and its meter.
+        """Run the program on every row: class index, cost, and whether the row was forwarded.
 
         Parameters
         ----------
         X : (n, n_features), NaN for missing
-        hpc_proba : (n, n_classes) of f0 on these rows, where ``fit`` was given them too
+        hpc_proba : (n, n_classes) f0's probabilities on these rows, if ``fit`` was given probabilities too
 
         Raises
         ------
         ValueError
-            The rows are not like those of ``fit``, or f0 is needed and was never fitted.
+            X differs in shape from that of ``fit``, or rows are forwarded to an f0 that was never fitted.
         """
         return self._decide(X, hpc_proba)[0]
 
     def predict(self, X: Any, hpc_proba: Any = None) -> np.ndarray:
-        """Labels, (n,); parameters and errors as of ``decide``."""
-        outcome = self.decide(X, hpc_proba)
-        return self.classes_[outcome.label]
+        """Labels, (n,); parameters and errors as for ``decide``."""
+        labels: np.ndarray = self.classes_[self.decide(X, hpc_proba).label]
+        return labels
 
     def predict_proba(self, X: Any, hpc_proba: Any = None) -> np.ndarray:
-        """(n, n_classes): of f0 where it was asked, else the softmax of the scores that answered; as ``decide``."""
+        """(n, n_classes): f0's for forwarded rows, else the softmax of the answering scores; see ``decide``."""
         return self._decide(X, hpc_proba)[1]
 
     def cost(self, X: Any) -> np.ndarray:
-        """What each decision costs, (n,), in the unit of ``costs``; f0 is not asked."""
+        """The cost of each decision, (n,), in the unit of ``costs``; f0 is not called."""
         X = self._rows(X)
         return Batch(self.program_, X).run(np.zeros(len(X), dtype=np.int64)).cost
 
@@ -219,30 +221,30 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
             if isinstance(node, Answer) and len(rows):
                 scores = batch.scores(node.scores.scorer, rows, bought)[:, node.scores.start : node.scores.stop]
                 proba[rows] = np.exp(log_probability(scores))
-        there = np.flatnonzero(outcome.forwarded)
-        if len(there):
-            proba[there] = self._ask(X[there]) if given is None else given[there]
-            outcome.label[there] = proba[there].argmax(axis=1)
+        forwarded = np.flatnonzero(outcome.forwarded)
+        if len(forwarded):
+            proba[forwarded] = self._ask(X[forwarded]) if given is None else given[forwarded]
+            outcome.label[forwarded] = proba[forwarded].argmax(axis=1)
         return outcome, proba
 
     def _ask(self, X: np.ndarray) -> np.ndarray:
-        """f0's probabilities of rows that are forwarded."""
+        """f0's probabilities on forwarded rows."""
         if self.hpc_ is None:
-            raise ValueError("rows are forwarded to an f0 that was given as probabilities; give hpc_proba here too")
+            raise ValueError("rows are forwarded, but f0 was given as probabilities; pass hpc_proba for these rows too")
         return probabilities(self.hpc_, X, len(self.classes_))
 
     def _rows(self, X: Any) -> np.ndarray:
-        """Rows as the program's declared types hold them."""
+        """Rows, rounded to the program's declared types."""
         check_is_fitted(self)
         X = validate_data(self, X, **NUMBERS, reset=False)
         return held(X, self.program_.features)
 
     def _given(self, hpc_proba: Any, n: int) -> np.ndarray:
-        p = check_array(hpc_proba, dtype=np.float64, input_name="hpc_proba")
+        p: np.ndarray = check_array(hpc_proba, dtype=np.float64, input_name="hpc_proba")
         if p.shape != (n, len(self.classes_)) or (p < 0).any():
             raise ValueError(
-                f"hpc_proba has the shape {p.shape} and least value {p.min():g}; "
-                f"{(n, len(self.classes_))}, none negative, is expected"
+                f"hpc_proba has shape {p.shape} and minimum {p.min():g}; "
+                f"expected shape {(n, len(self.classes_))} and no negative value"
             )
         return p
 
@@ -253,9 +255,32 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
 
 
 class MethodClassifier(PolicyClassifier):
-    """A method: settings for any problem, and points from each of them; ``fit`` tries all of its grid.
+    """A training method that sweeps can run: a grid of settings, and the points of each; ``fit`` tries the whole grid.
 
-    A new method is a subclass in a folder of its own below ``methods/``, and one line in ``methods/__init__.py``.
+    A method of this package is a subclass in its own folder below ``methods/`` and one line in
+    ``methods/__init__.py``; ``methods.register_method`` adds a method from elsewhere.
+
+    Examples
+    --------
+    >>> from hardcase_train.method import Method
+    >>> from hardcase_train.methods import METHODS, register_method
+    >>> from hardcase_train.policy.answers import answer_point
+    >>> class EverySensor(MethodClassifier):
+    ...     "Buy every sensor, then answer by boosted trees."
+    ...     method = Method(name="every-sensor", colour="#555555")
+    ...     @classmethod
+    ...     def grid(cls, search):
+    ...         return [{"sensors": list(range(len(search.problem.sensors)))}]
+    ...     @classmethod
+    ...     def run(cls, search, params):
+    ...         sensors = tuple(params["sensors"])
+    ...         return [answer_point(search.judge, cls.method.name, params, sensors, search.models([sensors])[0])]
+    >>> y = np.arange(200) % 2
+    >>> EverySensor(effort="quick", random_state=0).fit(np.column_stack([y, y, 1 - y]), y).sensors_
+    [0, 1, 2]
+    >>> register_method(EverySensor).method.name in METHODS
+    True
+    >>> del METHODS["every-sensor"]
     """
 
     method: ClassVar[Method]
@@ -263,18 +288,18 @@ class MethodClassifier(PolicyClassifier):
     @classmethod
     @abstractmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
-        """The method's settings for a problem, those that take longest first."""
+        """The method's settings for a problem, the slowest first."""
 
     @classmethod
     @abstractmethod
     def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
-        """The points that the judged rows keep of one setting.
+        """The points of one setting that are best on the judged rows.
 
-        They depend on the setting and the rows alone, so settings may run in any order, in threads or elsewhere.
+        The result depends on the setting and the rows alone, so settings may run in any order, thread or process.
         """
 
     def points(self, judge: Judge) -> list[Point]:
-        """The points of every setting that the estimator's own parameters leave."""
+        """The points of every setting that the estimator's parameters allow."""
         search = SubsetSearch(judge, getattr(self, "n_jobs", None) or 1)
         return [point for params in self._settings(search) for point in self.run(search, params)]
 
@@ -283,7 +308,7 @@ class MethodClassifier(PolicyClassifier):
 
 
 def _bought(program: Program, X: np.ndarray) -> list[int]:
-    """Sensors that some of the rows buy before they are answered or forwarded."""
+    """The sensors that some row buys before it is answered or forwarded."""
     nodes = [program.nodes[n.fallback] if isinstance(n, Forward) else n for n in program.nodes]
     _, bought = Batch(program, X).walk(np.zeros(len(X), dtype=np.int64), nodes)
     return np.flatnonzero(bought.any(axis=1)).tolist()

@@ -1,4 +1,4 @@
-"""What a method says of itself: its name, its paper, and how a sweep and ``auto`` treat it."""
+"""Metadata of a training method: its name, and how sweeps and ``auto`` treat it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ from typing import Any
 
 __all__ = ["Method", "Params", "Setting"]
 
-Params = dict[str, Any]  # of one setting: what JSON can hold
+Params = dict[str, Any]  # of one setting; JSON values only
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """The facts of a method that others ask for; the method itself is the class that carries them.
+    """Metadata of a method; the method itself is the ``MethodClassifier`` with this as its ``method``.
 
     Parameters
     ----------
     name : as in hardcase.toml
-    colour : of its line in pictures of fronts
-    is_baseline : no result is shown without it
-    auto : "always": ``auto`` sweeps it; "raced": where it wins a race on few rows; "named": only by name
-    runners : those of its settings that run the race
-    is_halved : whether weak settings are stopped early (successive halving); not where all of a few are wanted
-    work : how long a setting takes, in classifiers of all sensors
+    colour : of its line in plots of fronts
+    is_baseline : whether every result is reported beside it
+    auto : "always": ``auto`` includes the method; "raced": only if it wins a race on a subsample; "named": never
+    runners : slice of the grid: the settings that run in the race
+    is_halved : whether weak settings are stopped early (successive halving)
+    work : training time of a setting, in units of one classifier of all sensors
     searches_subsets : whether its settings share the search over sensor subsets
+
+    Examples
+    --------
+    >>> method = Method(name="every-sensor", colour="#555555")
+    >>> method.auto, method.is_halved
+    ('named', True)
     """
 
     name: str
@@ -38,7 +44,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to train a method: the unit of a sweep's work."""
+    """One setting of a method; sweeps train settings as independent jobs."""
 
     method: str
     params: Params

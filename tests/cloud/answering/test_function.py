@@ -22,7 +22,7 @@ from hardcase_edge.link.wire import OK, REFUSED, request_topic, unpack_reply
 
 from ...helpers.cloud.brokers import running_mosquitto
 from ...helpers.cloud.requests import ask, command, half_forwarding
-from ...helpers.train.problems import legacy_columns, legacy_toml, quick, run, write_csv
+from ...helpers.train.problems import legacy_columns, legacy_toml, run, write_csv
 
 SHA = "ab" * 32
 ROWS = [(1.0, 2.0), (None, 3.0)]
@@ -158,8 +158,8 @@ def test_requests_of_another_length_or_for_another_system_do_not_reach_it(made):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        pytest.param(["--hpc", "legacy:answer"], "name a bundle that asks it with --bundle", id="no-bundle"),
-        pytest.param(["--hpc", "hpc.onnx", "--bundle", "m.hcb"], "--bundle goes with --hpc module:function", id="file"),
+        pytest.param(["--hpc", "legacy:answer"], "name a bundle that forwards to it with --bundle", id="no-bundle"),
+        pytest.param(["--hpc", "hpc.onnx", "--bundle", "m.hcb"], "--bundle requires --hpc module:function", id="file"),
         pytest.param(["--hpc", "no_such:answer", "--bundle", "m.hcb"], "no_such cannot be imported", id="no-module"),
         pytest.param(["--hpc", "json:answer", "--bundle", "m.hcb"], "json has no function answer", id="no-function"),
         pytest.param(["--hpc", "json:loads", "--bundle", "none.hcb"], "none.hcb cannot be read", id="no-bundle-file"),
@@ -213,7 +213,6 @@ def built(tmp_path_factory):
 
 
 def export(folder, capsys, monkeypatch):
-    quick(monkeypatch)
     monkeypatch.setattr(pictures, "front_svg", lambda *_: b"<svg/>")
     status, _, err = run(capsys, "train", legacy_toml(folder), "--out", folder / "build", "--method", "static")
     assert status == 0, err

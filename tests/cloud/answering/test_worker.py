@@ -224,9 +224,9 @@ def test_a_worker_without_a_broker_ends_with_one_line(hpc):
         pytest.param(["worker", "--broker", "http://x"], "MQTT URL", id="no-mqtt-url"),
         pytest.param(["up", "--bind", "127.0.0.1"], "is not host:port", id="no-bind"),
         pytest.param(["up", "--bind", "0.0.0.0:0"], "run mosquitto or EMQX there", id="open-to-the-world"),
-        pytest.param(["up", "--bind", "127.0.0.1:0", "--workers", "2"], "cannot share work", id="two-workers"),
+        pytest.param(["up", "--bind", "127.0.0.1:0", "--workers", "2"], "cannot share requests", id="two-workers"),
         pytest.param(["up", "--bind", "127.0.0.1:0", "--cert", "c"], "go with --broker", id="tls-without-a-broker"),
-        pytest.param(["up", "--bind", "127.0.0.1:0", "--workers", "-1"], "0 to 64 are possible", id="negative"),
+        pytest.param(["up", "--bind", "127.0.0.1:0", "--workers", "-1"], "expected 0 to 64", id="negative"),
         pytest.param(["up", "--broker", "mqtt://h", "--cert", "c"], "not encrypted", id="tls-without-encryption"),
     ],
 )
@@ -236,8 +236,8 @@ def test_flags_that_cannot_be_used_end_with_one_line(hpc, flags, message):
 
 def test_a_port_in_use_ends_up_with_one_line(mosquitto, hpc):
     line = refused("up", "--bind", f"127.0.0.1:{mosquitto.port}", "--hpc", str(hpc.path))
-    assert line.endswith(f"cannot listen on 127.0.0.1:{mosquitto.port}: Address already in use; stop what does, "
-                         "or choose another place with --bind")  # fmt: skip
+    assert line.endswith(f"cannot listen on 127.0.0.1:{mosquitto.port}: Address already in use; stop the program "
+                         "that does, or choose another address with --bind")  # fmt: skip
 
 
 def test_up_with_a_model_that_is_none_ends_with_status_2(tmp_path):

@@ -53,7 +53,7 @@ def test_only_its_owner_reads_the_private_key(keys):
 @pytest.mark.parametrize("ending", ["key", "pub"])
 def test_an_existing_key_is_never_overwritten_and_nothing_else_is_left(tmp_path, ending):
     (tmp_path / f"ours.{ending}").write_text("precious")
-    with pytest.raises(InputError, match="already there"):
+    with pytest.raises(InputError, match="a key is never overwritten"):
         make("--out", str(tmp_path / "ours"))
     assert [p.name for p in tmp_path.iterdir()] == [f"ours.{ending}"]
     assert (tmp_path / f"ours.{ending}").read_text() == "precious"

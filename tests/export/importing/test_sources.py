@@ -406,7 +406,7 @@ def test_the_command_writes_a_bundle_that_answers(tmp_path: Path, capsys: Captur
     assert main(["export", "--model", str(tmp_path / "m.onnx"), "--out", out, "--check", "500"]) == 0
     said = capsys.readouterr().out
     assert "source     ONNX TreeEnsembleClassifier, exact shares" in said
-    assert "labels     500 of 500 as those of ONNX TreeEnsembleClassifier, and on every other row" in said
+    assert "labels     500 of 500 as those of ONNX TreeEnsembleClassifier; proved for every other row" in said
     assert main(["inspect", out]) == 0
     assert "1 Acquire, 1 Answer" in capsys.readouterr().out
 
@@ -483,10 +483,10 @@ def test_the_command_takes_sensors_rows_and_a_key(tmp_path: Path, capsys: Captur
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        pytest.param(["build", "--model", "m.onnx"], "a build (build) and --model are given", id="both"),
-        pytest.param(["--model", "m.onnx", "--method", "static"], "--method goes with a build", id="point"),
-        pytest.param(["--budget", "1"], "no BUILD is named", id="no-build"),
-        pytest.param(["build", "--budget", "1", "--rows", "x.csv"], "--rows goes with --model", id="rows"),
+        pytest.param(["build", "--model", "m.onnx"], "both BUILD (build) and --model are given", id="both"),
+        pytest.param(["--model", "m.onnx", "--method", "static"], "--method requires BUILD", id="point"),
+        pytest.param(["--budget", "1"], "BUILD is missing", id="no-build"),
+        pytest.param(["build", "--budget", "1", "--rows", "x.csv"], "--rows requires --model", id="rows"),
         pytest.param(["--model", "no.onnx"], "model no.onnx cannot be read: No such file", id="absent"),
         pytest.param(["--model", "m.onnx", "--sensors", "no.toml"], "no.toml cannot be read", id="toml"),
         pytest.param(["--model", "m.onnx", "--check", "0"], "0 rows", id="check"),

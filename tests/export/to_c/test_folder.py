@@ -200,7 +200,7 @@ def test_what_a_user_wrote_into_a_folder_is_kept(exported: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(["--c", "{tmp}/other"], "holds no C export", id="a-folder-of-something-else"),
+        pytest.param(["--c", "{tmp}/other"], "is not a C export", id="a-folder-of-something-else"),
         pytest.param(["--c", "{tmp}/no/out"], "does not exist", id="a-parent-that-is-not-there"),
         pytest.param(["--c", "{tmp}/out", "--max-loss", "0.1"], "is a bundle", id="a-wish-with-a-bundle"),
         pytest.param(["--out", "{tmp}/m.hcb", "--inline", "--max-loss", "0.1"], "--c", id="inline-without-c"),

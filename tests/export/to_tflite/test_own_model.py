@@ -27,7 +27,7 @@ from hardcase_export.to_tflite import own_process
 from hardcase_export.to_tflite.own_model import MAX_MODEL_BYTES, own_bytes
 from hardcase_export.to_tflite.own_process import HELD, LARGEST, open_own
 from tests.helpers.export.own_models import Author, conv_file, conv_scores
-from tests.helpers.train.problems import quick, run, toml, write_csv
+from tests.helpers.train.problems import run, toml, write_csv
 
 N_PIXELS, N = 16, 800
 COSTS = """
@@ -98,7 +98,6 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "conv.tflite").write_bytes(conv_file())
     write_csv(folder / "data.csv", table())
     with pytest.MonkeyPatch.context() as patch:
-        quick(patch)
         patch.setattr(pictures, "front_svg", lambda *_: b"<svg/>")
         path = toml(folder, COSTS, data="seed = 3")
         assert main(["train", str(path), "--out", str(folder / "build"), "--method", "static", "--quiet"]) == 0
@@ -300,7 +299,7 @@ def test_an_interpreter_that_crashes_while_exporting_leaves_nothing_half_written
     ("text", "said"),
     [
         (COSTS.replace('"conv.tflite"', '"nowhere.tflite"'), "nowhere.tflite cannot be read"),
-        (COSTS.replace('["camera"]', '["eye"]'), "[lpc] names the sensor 'eye'; sensors are camera, radar"),
+        (COSTS.replace('["camera"]', '["eye"]'), "[lpc] names the unknown sensor 'eye'; sensors are camera, radar"),
         (COSTS.replace('sensors = ["camera"]', ""), "[lpc] needs tflite, a file, and sensors"),
         (COSTS.replace("tflite =", "tflight ="), "did you mean 'tflite'"),
         (COSTS.replace('["camera"]', '["radar"]'), "but the sensors give 3 readings"),
@@ -323,7 +322,7 @@ def test_pixels_that_may_be_missing_are_refused(tmp_path: Path, capsys: pytest.C
     write_csv(tmp_path / "data.csv", columns)
     status, _, err = run(capsys, "train", toml(tmp_path, COSTS), "--out", tmp_path / "build", "--quiet")
     assert status == 2
-    assert "missing in some training rows, and a TFLite model has nothing for it" in err
+    assert "missing in some training rows, and a TFLite model cannot handle missing values" in err
 
 
 def test_a_model_that_the_interpreter_does_not_take_is_one_line(tmp_path: Path) -> None:

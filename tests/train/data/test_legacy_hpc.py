@@ -277,8 +277,8 @@ def test_rows_that_used_more_than_requests_carry_are_said(tmp_path, capsys):
     argv = ["train", str(path), "--out", str(tmp_path / "build"), "--method", "static", "--quiet"]
     assert main(argv) == 0
     said = capsys.readouterr().out
-    assert "1 of the valid rows made f0 use what no training row did" in said
-    assert "2 of the test rows made f0 use what no training row did" in said
+    assert "in 1 of the valid rows f0 used features" in said
+    assert "in 2 of the test rows f0 used features" in said
 
 
 def test_a_bundle_names_the_system_and_is_inspected(bundle, front, capsys):
@@ -351,7 +351,7 @@ def test_answers_of_another_f0_are_not_taken(built, bundle, tmp_path, capsys):
         arrays = {**file, "hpc_sha256": "0" * 64}
     np.savez(tmp_path / "test.npz", **arrays)
     status, _, err = run(capsys, "evaluate", bundle, tmp_path / "test.npz")
-    assert (status, "its answers to these rows are not known" in err) == (2, True)
+    assert (status, "whose answers to these rows are unknown" in err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_what_is_fitted_quantises_and_is_proved(name: str) -> None:
         ({"costs": [1, 1, 1, 1, -1]}, "the cost of sensor 4 is -1, a cost from 0"),
         ({"costs": [1, 1, 1, 1, float("nan")]}, "the cost of sensor 4 is nan"),
         ({"forward_cost": 1e10}, "forward_cost is 10000000000.0, a cost from 0"),
-        ({"hpc": RidgeClassifier()}, "hpc is RidgeClassifier.*gives no probabilities"),
+        ({"hpc": RidgeClassifier()}, "hpc is RidgeClassifier.*has no predict_proba"),
         ({"hpc": LogisticRegression(C=-1)}, "the estimator cannot be fitted: .*C.*must be"),
     ],
 )
@@ -113,17 +113,17 @@ def test_what_cannot_be_used_is_a_value_error_of_one_line(params: dict[str, Any]
 @pytest.mark.parametrize(
     ("name", "params", "said"),
     [
-        ("AdaptGBRT", {"p_full": 1.5}, "p_full of AdaptGBRT is 1.5, a number from 0 to 1 is expected"),
-        ("AdaptGBRT", {"n_rounds": 1.0}, "n_rounds of AdaptGBRT is 1.0, a whole number from 0 to inf is expected"),
-        ("AdaptGBRT", {"gamma": float("nan")}, "gamma of AdaptGBRT is nan, a number from 0 to inf is expected"),
-        ("StagedAdaptGBRT", {"n_rounds": 0}, "n_rounds of StagedAdaptGBRT is 0, a whole number from 1 to inf"),
+        ("AdaptGBRT", {"p_full": 1.5}, "p_full of AdaptGBRT is 1.5; expected a number from 0 to 1"),
+        ("AdaptGBRT", {"n_rounds": 1.0}, "n_rounds of AdaptGBRT is 1.0; expected a whole number from 0 to inf"),
+        ("AdaptGBRT", {"gamma": float("nan")}, "gamma of AdaptGBRT is nan; expected a number from 0 to inf"),
+        ("StagedAdaptGBRT", {"n_rounds": 0}, "n_rounds of StagedAdaptGBRT is 0; expected a whole number from 1 to inf"),
         ("StaticSubset", {"size": "smal"}, "the parameter size names the size 'smal'; use one of auto, small, large"),
         ("StaticSubset", {"effort": "quik"}, "effort names the effort 'quik'; use one of quick, normal, thorough"),
-        ("AdaptLstsq", {"n_steps": 0}, "n_steps of AdaptLstsq is 0, a whole number from 1"),
-        ("GreedyMiser", {"n_trees": "many"}, "n_trees of GreedyMiser is 'many', a whole number from 1"),
-        ("L1Baseline", {"l2": -1}, "l2 of L1Baseline is -1, a number from 0"),
-        ("StaticSubset", {"max_loss": 5}, "max_loss of StaticSubset is 5, a number from 0 to 1"),
-        ("StaticSubset", {"budget": -1}, "budget of StaticSubset is -1, a number from 0"),
+        ("AdaptLstsq", {"n_steps": 0}, "n_steps of AdaptLstsq is 0; expected a whole number from 1"),
+        ("GreedyMiser", {"n_trees": "many"}, "n_trees of GreedyMiser is 'many'; expected a whole number from 1"),
+        ("L1Baseline", {"l2": -1}, "l2 of L1Baseline is -1; expected a number from 0"),
+        ("StaticSubset", {"max_loss": 5}, "max_loss of StaticSubset is 5; expected a number from 0 to 1"),
+        ("StaticSubset", {"budget": -1}, "budget of StaticSubset is -1; expected a number from 0"),
     ],
 )
 def test_a_parameter_out_of_range_is_named_with_its_range(name: str, params: dict[str, Any], said: str) -> None:
@@ -148,7 +148,7 @@ def test_too_few_rows_are_a_value_error(name: str, n: int, said: str) -> None:
         few(name).fit(np.arange(2.0 * n).reshape(n, 2), np.arange(n))
 
 
-@pytest.mark.filterwarnings("ignore:no policy of")
+@pytest.mark.filterwarnings("ignore:No policy of")
 @pytest.mark.parametrize("name", NAMES)
 def test_ten_rows_of_one_column_are_enough(name: str) -> None:
     X, y = np.arange(10.0).reshape(10, 1), np.arange(10) % 2
@@ -187,9 +187,13 @@ def test_max_loss_takes_the_cheapest_that_is_good_enough() -> None:
 
 
 def test_where_nothing_will_do_the_nearest_is_taken_and_it_is_said() -> None:
-    with pytest.warns(UserWarning, match=r"no policy of StaticSubset is within 0 of f0's accuracy .*, and is taken"):
+    with pytest.warns(
+        UserWarning, match=r"No policy of StaticSubset meets max_loss=0 \(f0 accuracy .*\)\. Using the closest: loss"
+    ):
         best = fitted("StaticSubset", max_loss=0.0)
-    with pytest.warns(UserWarning, match=r"no policy of GreedyMiser costs at most 0\.5; the cheapest costs 5, and is"):
+    with pytest.warns(
+        UserWarning, match=r"No policy of GreedyMiser meets budget=0\.5\. Using the closest: mean cost 5\."
+    ):
         dear = fitted("GreedyMiser", budget=0.5)
     assert best.figures_["quality"] >= fitted("StaticSubset").figures_["quality"]
     assert dear.figures_["cost"] == 5
@@ -234,14 +238,14 @@ def test_an_f0_given_as_probabilities_is_neither_fitted_nor_asked() -> None:
     assert outcome.forwarded.any()
     assert (outcome.label == y)[outcome.forwarded].all()
     assert model.predict(X, said[:, ::-1])[outcome.forwarded].tolist() == (2 - y[outcome.forwarded]).tolist()
-    with pytest.raises(ValueError, match="forwarded to an f0 that was given as probabilities"):
+    with pytest.raises(ValueError, match="f0 was given as probabilities; pass hpc_proba"):
         model.predict(X)
     assert model.cost(X).tolist() == outcome.cost.tolist()  # what it costs, nobody need be asked
 
 
 @pytest.mark.parametrize("wrong", [np.ones((300, 2)), np.ones((299, 3)), -np.ones((300, 3))])
 def test_probabilities_of_another_shape_are_a_value_error(wrong: np.ndarray) -> None:
-    with pytest.raises(ValueError, match=r"hpc_proba has the shape .*\(300, 3\), none negative, is expected"):
+    with pytest.raises(ValueError, match=r"hpc_proba has shape .*; expected shape \(300, 3\) and no negative value"):
         few("AdaptLin").fit(*table(), hpc_proba=wrong)
 
 

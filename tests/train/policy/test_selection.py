@@ -106,7 +106,7 @@ def test_twins_are_two_where_they_serve_the_q_step_alone(monkeypatch):
     settings = TreeSettings(learning_rate=0.3, max_leaves=4, max_depth=2, min_rows=10, l2=0.01, max_bins=16)
     model = AdaptGBRT(n_rounds=1, trees_per_round=2, settings=settings).learn(Judge(with_valid(ENOUGH_ROWS)))
     assert model.trained_.scores.shape == (3000, 4)
-    whole, *twins = [t.mine.tolist() for t in made]
+    whole, *twins = [t.rows.tolist() for t in made]
     assert whole == sorted(twins[0] + twins[1]) == list(range(150))
 
 

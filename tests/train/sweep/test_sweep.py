@@ -28,7 +28,7 @@ from hardcase_train.sweep import rungs as ladder
 from hardcase_train.sweep.auto import chosen_methods
 from hardcase_train.sweep.executors import code_digest, open_pool
 from hardcase_train.sweep.halving import climbers, savings
-from hardcase_train.sweep.job_cache import Kept
+from hardcase_train.sweep.job_cache import JobCache
 from hardcase_train.sweep.rungs import Job, Ladder, run_job, settings_of
 from hardcase_train.sweep.train import hpc_point, learn
 from tests.helpers.places import ROOT
@@ -148,42 +148,42 @@ def test_auto_races_few_rows_of_each_method_and_never_judges_by_test_rows():
     ]
 
 
-# ---------------------------------------------------------------- kept jobs
+# ---------------------------------------------------------------- the job cache
 
 
 @pytest.fixture
-def kept_jobs(tmp_path):
+def cached_jobs(tmp_path):
     """Two finished jobs on disk, and their points."""
     lad = Ladder(make_problem(n=60))
-    kept = Kept(tmp_path / "sweep", {"seed": 0})
+    cache = JobCache(tmp_path / "sweep", {"seed": 0})
     jobs = [Job(Setting("greedy-miser", {"gamma": 0.1}), rung) for rung in (1, 2)]
     points = [run_job(lad, job) for job in jobs]
     for job, made in zip(jobs, points, strict=True):
-        kept.add(job, made)
-    return kept, jobs, points
+        cache.add(job, made)
+    return cache, jobs, points
 
 
-def test_what_is_kept_is_found_again_to_the_last_bit(kept_jobs):
-    kept, jobs, points = kept_jobs
-    again = Kept(kept.folder, {"seed": 0})
+def test_what_is_kept_is_found_again_to_the_last_bit(cached_jobs):
+    cache, jobs, points = cached_jobs
+    again = JobCache(cache.folder, {"seed": 0})
     assert [plain(again.find(job)) for job in jobs] == [plain(made) for made in points]
     assert len(again) == 2
 
 
-def test_another_task_another_setting_or_another_rung_finds_nothing(kept_jobs):
-    kept, jobs, _ = kept_jobs
-    other = Kept(kept.folder, {"seed": 1})
+def test_another_task_another_setting_or_another_rung_finds_nothing(cached_jobs):
+    cache, jobs, _ = cached_jobs
+    other = JobCache(cache.folder, {"seed": 1})
     assert (other.find(jobs[0]), len(other)) == (None, 0)
-    assert kept.find(replace(jobs[0], rung=3)) is None
-    assert kept.find(replace(jobs[0], setting=Setting("greedy-miser", {"gamma": 0.2}))) is None
+    assert cache.find(replace(jobs[0], rung=3)) is None
+    assert cache.find(replace(jobs[0], setting=Setting("greedy-miser", {"gamma": 0.2}))) is None
 
 
 @pytest.mark.parametrize("suffix", [".json", ".safetensors"])
 @pytest.mark.parametrize("harm", ["cut", "flipped", "gone", "empty", "other"])
-def test_a_damaged_entry_is_not_there(kept_jobs, suffix, harm):
-    kept, jobs, points = kept_jobs
-    first = kept.folder / f"{kept._name({'setting': vars(jobs[0].setting), 'rung': 1})}.json"
-    path = first if suffix == ".json" else next(kept.folder.glob("*.safetensors"))
+def test_a_damaged_entry_is_not_there(cached_jobs, suffix, harm):
+    cache, jobs, points = cached_jobs
+    first = cache.folder / f"{cache._name({'setting': vars(jobs[0].setting), 'rung': 1})}.json"
+    path = first if suffix == ".json" else next(cache.folder.glob("*.safetensors"))
     data = bytearray(path.read_bytes())
     if harm == "cut":
         path.write_bytes(data[: len(data) // 2])
@@ -194,18 +194,18 @@ def test_a_damaged_entry_is_not_there(kept_jobs, suffix, harm):
         path.unlink()
     else:
         path.write_bytes(b"" if harm == "empty" else b"\xff{}" * 50)
-    assert kept.find(jobs[0]) is None
-    assert plain(kept.find(jobs[1])) == plain(points[1])
-    kept.add(jobs[0], points[0])
-    assert plain(kept.find(jobs[0])) == plain(points[0])
+    assert cache.find(jobs[0]) is None
+    assert plain(cache.find(jobs[1])) == plain(points[1])
+    cache.add(jobs[0], points[0])
+    assert plain(cache.find(jobs[0])) == plain(points[0])
 
 
-def test_a_kept_entry_cannot_point_out_of_its_folder(kept_jobs):
-    kept, jobs, points = kept_jobs
-    (kept.folder.parent / "x.safetensors").write_bytes(next(kept.folder.glob("*.safetensors")).read_bytes())
+def test_a_kept_entry_cannot_point_out_of_its_folder(cached_jobs):
+    cache, jobs, points = cached_jobs
+    (cache.folder.parent / "x.safetensors").write_bytes(next(cache.folder.glob("*.safetensors")).read_bytes())
     entry = [{"params": {}, "valid": points[0][0].valid, "sha256": "../x"}]
-    kept._add_plain({"setting": vars(jobs[0].setting), "rung": 1}, entry)
-    assert kept.find(jobs[0]) is None
+    cache._add_plain({"setting": vars(jobs[0].setting), "rung": 1}, entry)
+    assert cache.find(jobs[0]) is None
 
 
 # ---------------------------------------------------------------- a sweep that was killed
@@ -213,13 +213,13 @@ def test_a_kept_entry_cannot_point_out_of_its_folder(kept_jobs):
 SLOW = """
 import sys, time
 from hardcase.cli import main
-from hardcase_train.sweep import job_cache as kept
-add = kept.Kept.add
+from hardcase_train.sweep import job_cache
+add = job_cache.JobCache.add
 def slowly(self, job, points):
     add(self, job, points)
     print("kept", flush=True)
     time.sleep(float(sys.argv[1]))
-kept.Kept.add = slowly
+job_cache.JobCache.add = slowly
 sys.exit(main(sys.argv[2:]))
 """
 
@@ -269,7 +269,7 @@ def test_a_killed_sweep_goes_on_and_ends_in_the_same_bytes(tmp_path, data, whole
     with start(0, "train", data, "--out", tmp_path / "build") as child:
         out, err = child.communicate(timeout=120)
         assert child.returncode == 0
-    assert err.count("finished jobs of an earlier run; going on\n") == 1
+    assert err.count("finished jobs of an earlier run; resuming\n") == 1
     assert out.count("kept\n") == whole[1] - 1
     assert files(tmp_path / "build") == whole[0]
     assert not left.exists()
@@ -300,7 +300,7 @@ def test_a_cluster_of_two_processes_gives_what_threads_give(monkeypatch):
         assert os.getpid() not in pids
         assert len(pids) == 2
         monkeypatch.setattr(executors, "code_here", lambda: "another")
-        with pytest.raises(InputError, match="another hardcase"):
+        with pytest.raises(InputError, match="other versions of hardcase"):
             list(pool(process_id, None, [0]))
 
 

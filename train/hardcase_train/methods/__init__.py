@@ -1,7 +1,7 @@
-"""The methods, a room for each paper; no room imports another.
+"""The registry of methods. Each paper has a package of its own, and these do not import each other.
 
-A new method is a folder here and one line in ``METHODS``. The order is that of a sweep: methods whose settings take
-longest begin first.
+To add a method, add a package here and its class to ``_CLASSES``. Sweeps run the methods in this order, the slowest
+settings first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .prune.pruned_forest import BudgetPrunedForest
 
 __all__ = ["AUTO", "BASELINES", "ESTIMATORS", "METHODS", "check_method", "register_method"]
 
-AUTO = "auto"  # not a method: a sweep picks among all
+AUTO = "auto"  # stands for the methods that a sweep chooses
 _CLASSES: tuple[type[MethodClassifier], ...] = (
     ConfidenceCascade,
     AdaptLin,
@@ -40,32 +40,48 @@ _CLASSES: tuple[type[MethodClassifier], ...] = (
     LpTree,
 )
 METHODS = {cls.method.name: cls for cls in _CLASSES}
-BASELINES = tuple(name for name, cls in METHODS.items() if cls.method.is_baseline)  # no result is shown without them
+BASELINES = tuple(name for name, cls in METHODS.items() if cls.method.is_baseline)
 ESTIMATORS: dict[str, type[PolicyClassifier]] = {"AdaptGBRT": AdaptGBRT, **{cls.__name__: cls for cls in _CLASSES}}
 
 
 def register_method(cls: type[MethodClassifier]) -> type[MethodClassifier]:
-    """Make a method of one's own known to sweeps by its name; usable as a class decorator.
+    """Register a method, so that sweeps find it by name; usable as a class decorator.
 
     Raises
     ------
     ValueError
-        Another method has that name.
+        A different method has that name, or another estimator the class's name.
     """
     name = cls.method.name
-    if name == AUTO or METHODS.get(name, cls).__qualname__ != cls.__qualname__:
+    if name == AUTO or _is_another(METHODS.get(name), cls):
         raise ValueError(f"a method named {name!r} exists; give {cls.__name__}.method another name")
+    if _is_another(ESTIMATORS.get(cls.__name__), cls):
+        raise ValueError(f"an estimator named {cls.__name__} exists; give the class another name")
     METHODS[name] = ESTIMATORS[cls.__name__] = cls
     return cls
 
 
+def _is_another(known: type[PolicyClassifier] | None, cls: type[PolicyClassifier]) -> bool:
+    """Whether there is one, and it is not an earlier definition of this class: a notebook's cell may run twice."""
+    return known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__)
+
+
 def check_method(where: str, name: Any) -> str:
-    """The method's name, if it is one.
+    """The name, if it is that of a method or "auto".
 
     Raises
     ------
     InputError
-        No method has that name; the message names the nearest.
+        No method has that name; the message suggests the closest one.
+
+    Examples
+    --------
+    >>> check_method("--method", "adapt-gbrt")
+    'adapt-gbrt'
+    >>> check_method("--method", "cascades")
+    Traceback (most recent call last):
+        ...
+    hardcase_edge.errors.InputError: --method names the method 'cascades'; did you mean 'cascade'?
     """
     if name == AUTO or name in METHODS:
         return str(name)

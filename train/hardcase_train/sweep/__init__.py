@@ -1,1 +1,1 @@
-"""Many settings of many methods: where they run, which go on, and the points that are kept."""
+"""Sweeps over the settings of many methods: executors, successive halving, job cache, Pareto fronts."""

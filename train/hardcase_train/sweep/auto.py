@@ -1,8 +1,8 @@
-"""The method ``auto``: choose methods by a race on few rows, as the first rung of successive halving.
+"""The method ``auto``: choose methods by a race on a subsample, as the first rung of successive halving.
 
-Methods marked "always" are taken: ADAPT-GBRT, both baselines and graphs of sensor sets. One marked "raced" is taken
-where its runners, trained on a subsample, lower the cost of the Pareto front that those of the others make; the judged
-rows decide.
+Methods marked "always" are included: ADAPT-GBRT, both baselines and graphs of sensor sets. A method marked "raced" is
+included if its runners, trained on the subsample, lower the cost of the Pareto front of the "always" methods, as
+measured on the judged rows.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from .rungs import Job, Ladder, settings_of
 
 __all__ = ["chosen_methods"]
 
-RACE_ROWS = 400  # about so many training rows
-WORTH = 0.05  # mean logarithm of cost: a method enters if it makes the front about so much cheaper
+RACE_ROWS = 400  # approximate number of training rows in the race
+WORTH = 0.05  # mean decrease of the logarithm of the front's cost (about 5 %) that admits a method
 
 
 def chosen_methods(
     ladder: Ladder, hpc: Figures, run: Callable[[Sequence[Job], str], list[list[Point]]]
 ) -> tuple[str, ...]:
-    """The methods that a sweep should take, those that always are the first.
+    """The methods that a sweep should include, the "always" methods first.
 
     Parameters
     ----------
-    hpc : f0's ``quality`` and ``cost``
-    run : trains jobs; their points
+    hpc : ``quality`` and ``cost`` of f0
+    run : trains jobs, under a title for the progress bar, and returns the points of each
     """
     always, raced = (tuple(m for m, cls in METHODS.items() if cls.method.auto == how) for how in ("always", "raced"))
     if not ladder.problem.effort.races:
         return always
     rung = max(1, round(len(ladder.problem.train.y) / RACE_ROWS))
     jobs = [Job(s, rung) for m in (*always, *raced) for s in _runners(m, ladder)]
-    saved = {m: np.zeros(1) for m in (*always, *raced)}  # at least nothing
+    saved = {m: np.zeros(1) for m in (*always, *raced)}  # no savings
     for job, points in zip(jobs, run(jobs, "race"), strict=True):
         method = job.setting.method
         saved[method] = np.maximum(saved[method], savings(points, hpc["quality"], hpc["cost"]))
@@ -48,6 +48,6 @@ def chosen_methods(
 
 
 def _runners(method: str, ladder: Ladder) -> list[Setting]:
-    """The settings that run for the method; the first where the effort leaves it none of those."""
+    """The settings that represent the method in the race; its first one if the effort leaves none of those."""
     settings = settings_of(method, ladder)
     return settings[METHODS[method].method.runners] or settings[:1]

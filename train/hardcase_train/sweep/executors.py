@@ -1,8 +1,8 @@
-"""Where the jobs of a sweep run: threads of this machine, or the processes of a Dask cluster.
+"""Executors for the jobs of a sweep: threads of this machine, or the workers of a Dask cluster.
 
-A pool takes a function, what all jobs share (sent once), and the jobs; it gives (number, result) as they are done. A
-cluster runs what it is sent, so it must be one that you trust. Its machines must have the same code as this one; each
-job checks that they do, because only then are its results the same.
+A pool takes a function, an object that all jobs share (sent once), and the jobs; it yields (number, result) pairs in
+order of completion. A cluster executes what it is sent, so use only one that you trust. Its workers must have the same
+code as this process, or results could differ; each job checks that.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Pool = Callable[[Function, Any, Sequence[Any]], Results]
 
 
 def n_threads(jobs: int | None) -> int:
-    """As many as asked for, else one per core."""
+    """``jobs`` if given, else one thread per core."""
     return jobs or os.cpu_count() or 1
 
 
 def open_pool(dask: str | None = None, jobs: int | None = None) -> AbstractContextManager[Pool]:
-    """A pool for as long as it is needed.
+    """A context manager that provides a pool.
 
     Parameters
     ----------
@@ -46,14 +46,14 @@ def open_pool(dask: str | None = None, jobs: int | None = None) -> AbstractConte
     Raises
     ------
     InputError
-        The package is missing, no scheduler answers there, or it has no workers.
+        The package ``distributed`` is missing, no scheduler answers at the address, or it has no workers.
     """
     return _threads(n_threads(jobs)) if dask is None else _dask(dask)
 
 
 @contextmanager
 def _threads(jobs: int) -> Iterator[Pool]:
-    """Learning holds no lock while it computes."""
+    """Threads suffice, because training releases the interpreter's lock while it computes."""
 
     def run(function: Function, shared: Any, items: Sequence[Any]) -> Results:
         work = Parallel(n_jobs=jobs, prefer="threads", return_as="generator_unordered", batch_size=1)
@@ -66,13 +66,15 @@ def _threads(jobs: int) -> Iterator[Pool]:
 @contextmanager
 def _dask(address: str) -> Iterator[Pool]:
     try:
-        from distributed import Client, as_completed
+        import distributed
     except ImportError as error:
-        raise InputError("--dask needs a package that is not here; pip install 'hardcase-train[dask]'") from error
+        raise InputError("--dask needs the package distributed; pip install 'hardcase-train[dask]'") from error
+    connect: Any = distributed.Client  # its functions have no types
+    completed: Any = distributed.as_completed
     try:
-        client = Client(address, timeout=CONNECT_S, set_as_default=False)
+        client = connect(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise InputError(f"no Dask scheduler answers at {address}; check --dask, and that it runs") from error
+        raise InputError(f"no Dask scheduler answers at {address}; check --dask and that the scheduler runs") from error
     with client:
         try:
             client.wait_for_workers(1, timeout=CONNECT_S)
@@ -83,10 +85,10 @@ def _dask(address: str) -> Iterator[Pool]:
         def run(function: Function, shared: Any, items: Sequence[Any]) -> Results:
             if id(shared) not in sent:
                 sent[id(shared)] = shared, client.scatter(shared, broadcast=True, hash=False)
-            there = sent[id(shared)][1]
+            remote = sent[id(shared)][1]
             code = code_here()
-            futures = [client.submit(_far, code, function, there, k, item, pure=False) for k, item in enumerate(items)]
-            for _, result in as_completed(futures, loop=client.loop, with_results=True):
+            futures = [client.submit(_far, code, function, remote, k, item, pure=False) for k, item in enumerate(items)]
+            for _, result in completed(futures, loop=client.loop, with_results=True):
                 yield result
 
         yield run
@@ -97,21 +99,23 @@ def _numbered(function: Function, shared: Any, number: int, item: Any) -> tuple[
 
 
 def _far(code: str, function: Function, shared: Any, number: int, item: Any) -> tuple[int, Any]:
-    """A job on another machine, if that has the code of this one."""
+    """Run a job on a worker, after checking that its code is that of the sender."""
     if code != code_here():
-        raise InputError("a machine of the cluster has another hardcase, or other packages; install the same on all")
+        raise InputError(
+            "a Dask worker has other versions of hardcase or its packages; install the same ones everywhere"
+        )
     with alone():
         return _numbered(function, shared, number, item)
 
 
 def alone() -> threadpool_limits:
-    """One thread for linear algebra: its sums are then the same on every machine, and jobs do not crowd one another."""
+    """Limit linear algebra to one thread: sums are then reproducible, and jobs do not compete for cores."""
     return threadpool_limits(1, user_api="blas")
 
 
 @cache
 def code_here() -> str:
-    """What results depend on beside the task: SHA-256 of our own sources and of the packages' versions."""
+    """SHA-256 of the sources of hardcase and the versions of the packages that results depend on."""
     import hardcase_edge
     import hardcase_train
 
@@ -120,7 +124,7 @@ def code_here() -> str:
 
 
 def code_digest(folders: Sequence[Path], versions: Sequence[str]) -> str:
-    """SHA-256 of these versions and of every module in these folders and the rooms below them, with its path."""
+    """SHA-256 of these versions and of every module in these folders and their subfolders, with its path."""
     digest = sha256(" ".join(versions).encode())
     for folder in folders:
         for path in sorted(folder.rglob("*.py")):

@@ -1,7 +1,7 @@
-"""Successive halving: which settings of a method are worth training on all rows.
+"""Successive halving: choose which settings of a method are worth training on all rows.
 
-Weak settings are seen on few rows already. What a setting is worth is what it adds to the others: the front is read at
-several losses below f0, as ``hardcase export --max-loss`` does, and at each of them the cheapest point counts.
+Weak settings can be recognised on a subsample. The value of a setting is what it adds to the other settings: for each
+of several accuracy losses below f0 (as in ``hardcase export --max-loss``) the cheapest point of the front counts.
 """
 
 from __future__ import annotations
@@ -14,48 +14,62 @@ from ..policy.front import Point
 
 __all__ = ["FEW_SETTINGS", "MIN_ROWS", "RUNG", "climbers", "savings"]
 
-RUNG = 4  # the first rung trains on one row in so many; then all rows
-MIN_ROWS = 10_000  # of training: below, a rung saves no time, and few rows say too little
-FEW_SETTINGS = 4  # below, all of them climb
-LOSSES = (0.0, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)  # of quality, below the reference
-LEAST = 1e-3  # of the cost of f0 for every case: cheaper counts no more
+RUNG = 4  # the first rung trains on one row in RUNG, the second on all rows
+MIN_ROWS = 10_000  # training rows; with fewer, the first rung saves little time and its figures are too noisy
+FEW_SETTINGS = 4  # a method with fewer settings trains all of them on all rows
+LOSSES = (0.0, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)  # of quality, below the reference's
+LEAST = 1e-3  # relative to the cost of f0 for every case; cheaper points count as this
 
 
 def savings(points: Sequence[Point], quality: float, cost: float) -> np.ndarray:
-    """Logarithm of how many times cheaper than ``cost`` the cheapest point is at each of LOSSES, from 0, (n_losses,).
+    """Log ratio of ``cost`` to that of the cheapest point within each of LOSSES, at least 0, (n_losses,).
 
     Parameters
     ----------
-    quality : that the losses are below
-    cost : of f0 for every case, in the user's unit
+    quality : reference from which the losses are counted
+    cost : mean cost of f0 for every case, in the user's unit
+
+    Examples
+    --------
+    >>> points = [Point("dag", {}, {"quality": 0.895, "cost": 5.0}, {}, None)]
+    >>> savings(points, quality=0.9, cost=10.0).round(2).tolist()
+    [0.0, 0.0, 0.69, 0.69, 0.69, 0.69, 0.69, 0.69]
     """
     out = np.zeros(len(LOSSES))
     for k, loss in enumerate(LOSSES):
-        fit = [p.valid["cost"] for p in points if p.valid["quality"] >= quality - loss - 1e-12]
-        if fit and cost > 0:
-            out[k] = max(0.0, -np.log(max(min(fit) / cost, LEAST)))
+        costs = [p.valid["cost"] for p in points if p.valid["quality"] >= quality - loss - 1e-12]
+        if costs and cost > 0:
+            out[k] = max(0.0, -np.log(max(min(costs) / cost, LEAST)))
     return out
 
 
-def climbers(found: Sequence[Sequence[Point]], hpc: dict[str, float]) -> list[int]:
-    """The settings, by number in rising order, that together keep most of what all of them save: at most half.
+def climbers(results: Sequence[Sequence[Point]], hpc: dict[str, float]) -> list[int]:
+    """Indices, in rising order, of the settings that together keep most of the savings of all: a quarter to a half.
 
-    One after another the setting that adds most to those chosen before, until none adds anything; a quarter climbs
-    at least, the rest then chosen among themselves as if nothing had been.
+    Greedy: repeatedly choose the setting that adds most to those chosen before, until none adds anything. If fewer
+    than a quarter were chosen, repeat the selection among the remaining settings.
 
     Parameters
     ----------
-    found : per setting its points
-    hpc : ``quality`` and ``cost`` of f0 on the rows that the points were judged on
+    results : the points of each setting
+    hpc : ``quality`` and ``cost`` of f0 on the rows on which the points were judged
+
+    Examples
+    --------
+    >>> def setting(quality, cost):
+    ...     return [Point("dag", {}, {"quality": quality, "cost": cost}, {}, None)]
+    >>> results = [setting(0.9, 8.0), setting(0.9, 2.0), setting(0.5, 1.0), setting(0.9, 9.0)]
+    >>> climbers(results, {"quality": 0.9, "cost": 10.0})
+    [1]
     """
-    best = max((p.valid["quality"] for points in found for p in points), default=0.0)
-    saved = np.array([savings(points, min(best, hpc["quality"]), hpc["cost"]) for points in found])
-    left = list(range(len(found)))
+    best = max((p.valid["quality"] for points in results for p in points), default=0.0)
+    saved = np.array([savings(points, min(best, hpc["quality"]), hpc["cost"]) for points in results])
+    left = list(range(len(results)))
     chosen: list[int] = []
     reached = np.zeros(len(LOSSES))
-    while len(chosen) < (len(found) + 1) // 2:
+    while len(chosen) < (len(results) + 1) // 2:
         added = np.maximum(saved[left] - reached, 0).sum(axis=1)
-        if added.max() <= 0 and len(chosen) >= (len(found) + 3) // 4:
+        if added.max() <= 0 and len(chosen) >= (len(results) + 3) // 4:
             break
         if added.max() <= 0 and reached.any():
             reached = np.zeros(len(LOSSES))

@@ -1,8 +1,8 @@
-"""Finished jobs of a sweep, kept on disk so that one that was killed goes on where it was.
+"""On-disk cache of the finished jobs of a sweep, so that an interrupted sweep can be resumed.
 
-A job's points are drafts (checksummed safetensors, as everywhere) and one JSON file that names them; the latter is
-written last, and without it the drafts are nothing. Names are SHA-256 of all that a result depends on, so what is found
-fits or is not found. What is cut, damaged or not ours is trained again. Nothing is ever unpickled.
+A job is stored as drafts (checksummed safetensors files) and one JSON file that names them. The JSON file is written
+last; drafts without it are ignored. Cache keys hash every input of a job; a stale entry is never found. The job of a
+truncated, damaged or foreign entry is run again. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -24,26 +24,37 @@ from ..policy.front import Point
 from .executors import code_here
 from .rungs import Job
 
-__all__ = ["Kept", "task_key"]
+__all__ = ["JobCache", "task_key"]
 
 MAX_JSON_BYTES = 16 * 1024 * 1024
 FIGURES = {"quality", "cost", "forward_rate", "loss_se", "local_error", "local_worse", "local_better"}
 
 
 def task_key(task: Task) -> dict[str, Any]:
-    """What a sweep's results depend on beside its settings: data, configuration, seed, code."""
+    """All that a sweep's results depend on except its settings: data, configuration, seed, code."""
     config = {k: v.name if isinstance(v, Path) else v for k, v in asdict(task.config).items() if k != "methods"}
     data = [task.table.sha256, getattr(task.hpc, "sha256", None)]
     return {"config": config, "data": data, "code": code_here()}
 
 
-class Kept:
-    """A folder of finished jobs of one task.
+class JobCache:
+    """A folder with the finished jobs of a task; jobs of other tasks may be in it too.
 
     Parameters
     ----------
-    folder : made when first needed; other tasks' jobs may lie there too
-    task : as of ``task_key``
+    folder : created when the first job is added
+    task : as returned by ``task_key``
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from hardcase_train.method import Setting
+    >>> job = Job(Setting("static", {"sensors": [0], "classifier": "trees"}))
+    >>> with TemporaryDirectory() as folder:
+    ...     cache = JobCache(Path(folder) / "sweep", {"seed": 0})
+    ...     cache.add(job, [])
+    ...     cache.find(job), len(cache), JobCache(cache.folder, {"seed": 1}).find(job)
+    ([], 1, None)
     """
 
     def __init__(self, folder: Path, task: dict[str, Any]) -> None:
@@ -51,11 +62,11 @@ class Kept:
         self._prefix = sha256(_json(task)).hexdigest()
 
     def __len__(self) -> int:
-        """How many values of this task lie there."""
+        """Number of stored jobs of this task."""
         return len(list(self.folder.glob(f"{self._prefix}.*.json")))
 
     def find(self, job: Job) -> list[Point] | None:
-        """The job's points, without test figures; None if it is not there whole."""
+        """The job's points, without test figures; None if it is absent or damaged."""
         entry = self._find_plain(asdict(job))
         try:
             return None if entry is None else [self._point(job, p) for p in entry]
@@ -63,54 +74,54 @@ class Kept:
             return None
 
     def add(self, job: Job, points: list[Point]) -> None:
-        """Keep a finished job; one with a program that no bundle can hold is not kept."""
+        """Store a finished job, unless one of its programs does not fit in a bundle."""
         try:
             packed = [_pack(p) for p in points]
         except BundleError:
             return
         entry = []
         for point, data in zip(points, packed, strict=True):
-            said: dict[str, Any] = {"params": point.params, "valid": point.valid, "sha256": None}
+            fields: dict[str, Any] = {"params": point.params, "valid": point.valid, "sha256": None}
             if data is not None:
-                said["sha256"] = sha256(data).hexdigest()
+                fields["sha256"] = sha256(data).hexdigest()
                 self.folder.mkdir(exist_ok=True)
-                write_whole(self.folder / f"{said['sha256']}.safetensors", data)
-            entry.append(said)
+                write_whole(self.folder / f"{fields['sha256']}.safetensors", data)
+            entry.append(fields)
         self._add_plain(asdict(job), entry)
 
-    def _find_plain(self, what: Any) -> Any:
-        """A kept value of plain JSON; None if it is not there whole."""
+    def _find_plain(self, key: Any) -> Any:
+        """A stored JSON value; None if it is absent or damaged."""
         try:
-            with open(self.folder / f"{self._name(what)}.json", "rb") as file:
+            with open(self.folder / f"{self._name(key)}.json", "rb") as file:
                 text = file.read(MAX_JSON_BYTES + 1)
-            said = json.loads(text[64:]) if len(text) <= MAX_JSON_BYTES else None
+            value = json.loads(text[64:]) if len(text) <= MAX_JSON_BYTES else None
         except (OSError, ValueError, RecursionError):
             return None
-        return said if text[:64].decode("ascii", "replace") == sha256(text[64:]).hexdigest() else None
+        return value if text[:64].decode("ascii", "replace") == sha256(text[64:]).hexdigest() else None
 
-    def _add_plain(self, what: Any, value: Any) -> None:
-        """Keep a value of plain JSON, behind its own SHA-256."""
+    def _add_plain(self, key: Any, value: Any) -> None:
+        """Store a JSON value, preceded by its SHA-256."""
         self.folder.mkdir(exist_ok=True)
         text = _json(value)
-        write_whole(self.folder / f"{self._name(what)}.json", sha256(text).hexdigest().encode() + text)
+        write_whole(self.folder / f"{self._name(key)}.json", sha256(text).hexdigest().encode() + text)
 
-    def _name(self, what: Any) -> str:
-        return f"{self._prefix}.{sha256(_json(what)).hexdigest()}"
+    def _name(self, key: Any) -> str:
+        return f"{self._prefix}.{sha256(_json(key)).hexdigest()}"
 
-    def _point(self, job: Job, said: dict[str, Any]) -> Point:
-        if set(said["valid"]) != FIGURES or not all(type(v) is float for v in said["valid"].values()):
-            raise ValueError("figures are numbers")
+    def _point(self, job: Job, fields: dict[str, Any]) -> Point:
+        if set(fields["valid"]) != FIGURES or not all(type(v) is float for v in fields["valid"].values()):
+            raise ValueError(f"figures of a point must be the numbers {', '.join(sorted(FIGURES))}")
         program = None
-        if said["sha256"] is not None:
-            program = self._program(said["sha256"])
-        return Point(job.setting.method, dict(said["params"]), said["valid"], {}, program)
+        if fields["sha256"] is not None:
+            program = self._program(fields["sha256"])
+        return Point(job.setting.method, dict(fields["params"]), fields["valid"], {}, program)
 
     def _program(self, name: str) -> Program:
         if not re.fullmatch("[0-9a-f]{64}", name):
-            raise BundleError(f"{name!r} names no draft")
+            raise BundleError(f"{name!r} is not the name of a draft")
         data = read_bundle_bytes(self.folder / f"{name}.safetensors")
         if sha256(data).hexdigest() != name:
-            raise BundleError(f"{name} is not the draft that was kept")
+            raise BundleError(f"the draft {name} has another checksum than its name")
         return unpack_bundle(data, allow_draft=True).program
 
 

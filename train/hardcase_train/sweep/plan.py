@@ -1,4 +1,4 @@
-"""What a sweep is about to do, and about how long that takes: said before the long work begins."""
+"""The plan of a sweep: number of settings per method and estimated duration, reported before training starts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from .rungs import ALL, Ladder, settings_of
 
 __all__ = ["Plan", "make_plan"]
 
-SHARE = 0.5  # a classifier of some sensors takes about half the time of one of all
+SHARE = 0.5  # mean training time of a classifier of some sensors, relative to one of all sensors
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings by method, and an estimate of the time that they take.
+    """Number of settings per method, and the estimated duration of the sweep.
 
     n_rows : training rows
-    settings : how many by method, in the order of the sweep
-    seconds : by this machine's speed on one classifier of all sensors, folds included; right within a factor of three
+    settings : number of settings by method, in the order of the sweep
+    seconds : extrapolated from the time of one classifier of all sensors, folds included; accurate within a factor of 3
     """
 
     n_rows: int
@@ -34,25 +34,25 @@ class Plan:
         minutes = f"{self.seconds:.0f} s" if self.seconds < 90 else f"{self.seconds / 60:.0f} min"
         return (
             f"{self.n_rows} training rows, {self.n_sensors} sensors, effort {self.effort}; settings: {methods}; "
-            f"about {minutes} from here"
+            f"about {minutes} from now"
         )
 
 
 def make_plan(ladder: Ladder, methods: Sequence[str], n_threads: int) -> Plan:
-    """Count the settings and time one classifier, which the sweep then has already.
+    """Count the settings, and time the training of one classifier, which the sweep reuses.
 
     Parameters
     ----------
-    methods : as of ``Sweep.points``; for "auto", those that it always takes
-    n_threads : that the jobs share
+    methods : as for ``Sweep.points``; "auto" stands for the methods that it always includes
+    n_threads : number of threads that the jobs share
     """
-    named = [m for name in methods for m in (_always() if name == AUTO else (name,))]
+    names = [m for name in methods for m in (_always() if name == AUTO else (name,))]
     search = ladder.at(ALL)
     search.probes([()])  # compiled code is loaded before the clock starts
     began = time.monotonic()
     search.models([tuple(range(len(search.problem.sensors)))])
     each = time.monotonic() - began
-    settings = {m: len(settings_of(m, ladder)) for m in METHODS if m in named}
+    settings = {m: len(settings_of(m, ladder)) for m in METHODS if m in names}
     work = sum(n * METHODS[m].method.work for m, n in settings.items())
     problem = ladder.problem
     seconds = SHARE * each * work / max(n_threads, 1)

@@ -1,6 +1,6 @@
-"""The rungs that a sweep's settings climb: the same problem on a share of its training rows, then on all of them.
+"""The rungs of successive halving: the same problem on a subsample of its training rows, then on all of them.
 
-Jobs get a ladder and nothing else. It holds no test rows, so no job can look at them.
+Jobs receive a ladder and nothing else. It does not contain the test rows, so no job can use them.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ ALL = 1  # the rung of all rows
 
 @dataclass(frozen=True)
 class Job:
-    """A setting on a rung: trained on one training row in ``rung``, class by class."""
+    """A setting on a rung: trained on one training row in ``rung``, stratified by class."""
 
     setting: Setting
     rung: int = ALL
 
 
 class Ladder:
-    """What the jobs of a sweep share: per rung, its rows and a search over sensor subsets that remembers.
+    """The shared state of a sweep's jobs: for each rung its rows and a memoised search over sensor subsets.
 
     Parameters
     ----------
-    problem : its test rows are left out
-    n_jobs : threads of a search, where one job has a machine to itself
+    problem : its test rows are dropped
+    n_jobs : threads of a search
     """
 
     def __init__(self, problem: Problem, n_jobs: int = 1) -> None:
@@ -45,10 +45,10 @@ class Ladder:
         self._rungs: dict[int, SubsetSearch] = {}
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Ladder, (self.problem,)  # another machine finds out for itself, on one thread
+        return Ladder, (self.problem,)  # a worker searches for itself, on one thread
 
     def at(self, rung: int) -> SubsetSearch:
-        """The search over one training row in ``rung``; its ``judge`` holds the rows that are judged there."""
+        """The search over one training row in ``rung``; its ``judge`` has the judged rows of that rung."""
         if rung not in self._rungs:
             part = stratified(self.problem.train.y, self.problem.seed, range(rung))
             train = _take(self.problem.train, part == 0)
@@ -58,7 +58,7 @@ class Ladder:
 
 
 def run_job(ladder: Ladder, job: Job) -> list[Point]:
-    """The setting's points on its rung; below the last only figures count, and policies are left out."""
+    """The setting's points on its rung; policies are kept on the last rung only, below it only figures count."""
     method = METHODS[job.setting.method]
     points = method.run(ladder.at(job.rung), job.setting.params)
     return points if job.rung == ALL else [replace(p, policy=None) for p in points]
@@ -69,5 +69,5 @@ def settings_of(method: str, ladder: Ladder) -> list[Setting]:
     return [Setting(method, params) for params in METHODS[method].grid(ladder.at(ALL))]
 
 
-def _take(rows: Rows, kept: np.ndarray) -> Rows:
-    return Rows(*(getattr(rows, f.name)[kept] for f in fields(Rows)))
+def _take(rows: Rows, mask: np.ndarray) -> Rows:
+    return Rows(*(getattr(rows, f.name)[mask] for f in fields(Rows)))

@@ -1,4 +1,4 @@
-"""All points of a task's front: f0's, and those of a sweep over the methods."""
+"""Train a problem: the point of f0, and the points of a sweep over the methods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..stages.subset_search import SubsetSearch
 from ..trees.binning import Bins
 from ..trees.boosting import Ensemble
 from .executors import Pool, n_threads, open_pool
-from .job_cache import Kept
+from .job_cache import JobCache
 from .plan import make_plan
 from .rungs import Ladder
 from .sweep import Sweep
@@ -34,33 +34,32 @@ def learn(
     quiet: bool = False,
     pool: Pool | None = None,
     jobs: int | None = None,
-    kept: Kept | None = None,
+    cache: JobCache | None = None,
     say: Callable[[str], None] | None = None,
 ) -> list[Point]:
-    """Points of f0 and of every method, each method's best on validation rows, and the fixed set of all sensors.
+    """The point of f0, the best points of every method on the judged rows, and the fixed set of all sensors.
 
     Parameters
     ----------
-    methods : of ``methods.METHODS``, or "auto"
-    quiet : bool
-        No progress bars on stderr.
-    pool : where jobs run; threads of this machine unless given
-    jobs : threads here, one per core unless given
-    kept : finished jobs of an earlier run
-    say : takes one line, before the long work: what is about to be done, and about how long it takes
+    methods : names in ``methods.METHODS``, or "auto"
+    quiet : whether to show no progress bars on stderr
+    pool : where jobs run; None: threads of this machine
+    jobs : number of threads; None: one per core
+    cache : finished jobs of earlier runs
+    say : called before training with one line, the plan of the sweep
     """
     hpc = hpc_point(Judge(problem))
     with open_pool(jobs=jobs) if pool is None else nullcontext(pool) as opened:
         ladder = Ladder(problem, n_threads(jobs))
         if say is not None:
             say(str(make_plan(ladder, methods, n_threads(jobs))))
-        sweep = Sweep(ladder, hpc, opened, kept, quiet)
+        sweep = Sweep(ladder, hpc, opened, cache, quiet)
         points = sweep.points(methods)
     return [hpc, *with_test(problem, points, n_threads(jobs))]
 
 
 def hpc_point(judge: Judge) -> Point:
-    """f0 for every row: buy all that a request carries, forward; the most frequent class where the cloud is away."""
+    """f0 for every row: buy all that a request carries, and forward; without the cloud, the most frequent class."""
     problem = judge.problem
     base = ClassLoss(problem.train.y, problem.n_classes, problem.train.weight).base()
     nodes = (Forward(problem.hpc_sensors, 1), Answer(Slice(0, 0, len(base))))
@@ -70,7 +69,7 @@ def hpc_point(judge: Judge) -> Point:
 
 
 def points_of(method: str, judge: Judge) -> list[Point]:
-    """The points that the judged rows keep over all settings of a method, one after another on this thread."""
+    """The best points of all settings of a method on the judged rows, trained sequentially on this thread."""
     search, run = SubsetSearch(judge, 1), METHODS[method].run
     points = [point for params in METHODS[method].grid(search) for point in run(search, params)]
     return with_test(judge.problem, best_points(points))

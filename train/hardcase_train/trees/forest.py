@@ -123,7 +123,7 @@ def _tree(tree: Any, classes: np.ndarray, n_classes: int) -> ForestTree:
 
 
 def forest_ensemble(bins: Bins, trees: list[ForestTree], keep: list[np.ndarray]) -> Ensemble:
-    """The trees pruned to the splits ``keep``, as an ensemble of class shares; of differences for two classes."""
+    """The trees pruned to the splits ``keep``, as an ensemble of class shares; for two classes, of their difference."""
     n_classes = trees[0].shares.shape[1]
     width = class_outputs(n_classes)
     ensemble = Ensemble(bins, np.arange(len(bins.cuts)), np.zeros(width))

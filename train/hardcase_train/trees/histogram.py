@@ -1,8 +1,8 @@
 """Compiled core of the tree grower: histograms of leaves, the best split of each feature, the next split.
 
-The code releases the GIL and is single-threaded: caches limit it, and several trees are grown in parallel. A feature's
-best split is (gain, bin, 1 if missing rows go left), with the gain of ``grower.py`` before penalties. The code is one
-file, because numba's cache on disk does not notice changes of a function in another file.
+The code releases the GIL and is single-threaded: it is bound by the caches, and trees are grown in parallel. A
+feature's best split is (gain, bin, 1 if missing rows go left), with the gain of ``grower.py`` before penalties. The
+code is one file, because numba's cache on disk does not notice changes of a function in another file.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls

@@ -155,5 +155,5 @@ def test_groups_are_shared_by_gate_and_classes_and_exactly_zero():
 
 @pytest.mark.parametrize("settings", [{"p_full": 0.0}, {"p_full": 1.5}, {"stiffness": 0.0}])
 def test_what_log_odds_cannot_hold_is_refused_in_one_line(settings):
-    with pytest.raises(InputError, match="p_full above 0 up to 1 and a stiffness above 0 are expected"):
+    with pytest.raises(InputError, match="expected p_full above 0 and at most 1, and stiffness above 0"):
         AdaptLstsq(**settings).learn(Judge(make_problem()))

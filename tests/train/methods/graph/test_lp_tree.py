@@ -78,7 +78,7 @@ def test_a_tree_has_every_set_and_every_order_of_buying_it(n: int, n_decisions: 
 
 
 def test_more_than_four_sensors_are_refused_in_one_line() -> None:
-    said = "lp-tree orders at most 4 sensors, here are 5; group them, or use dag"
+    said = "lp-tree supports at most 4 sensors, not 5; group sensors, or use the method dag"
     with pytest.raises(InputError, match=said):
         full_tree(5)
     with pytest.raises(ValueError, match=said):

@@ -29,6 +29,7 @@ from hardcase_train.methods.prune.lazy_program import lazy_program
 from hardcase_train.methods.prune.max_closure import Closure, Needs
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.quality import figures_of
 from hardcase_train.policy.selection import Judge
 from hardcase_train.sweep.train import learn, points_of
 from hardcase_train.trees import forest as forest_module
@@ -395,7 +396,7 @@ def test_points_say_what_they_are_and_never_forward():
         assert p.params["splits"] == sum(len(t.splits) for t in p.program.scorers[0].trees)
         assert p.params["trees"] == len(p.program.scorers[0].trees)
         test = Batch(p.program, problem.test.X).run(problem.test.hpc_label)
-        assert p.test == test.summary(problem.test.y)
+        assert p.test == figures_of(test, problem.test.y)
     assert points[-1].valid["quality"] > points[0].valid["quality"] + 0.2
     again = learn(problem, ("budget-prune",), quiet=True)[1:]
     assert again == points
@@ -408,5 +409,5 @@ def test_judged_rows_are_not_those_a_forest_has_fitted():
     problem.train.y[:], problem.valid.y[:] = rng.integers(0, 2, 300), rng.integers(0, 2, 300)
     (point, *_) = sorted(points_of("budget-prune", Judge(problem)), key=lambda p: -p.params["splits"])
     fitted_rows = Batch(point.program, problem.train.X).run(problem.train.hpc_label)
-    assert fitted_rows.summary(problem.train.y)["quality"] > 0.75
+    assert figures_of(fitted_rows, problem.train.y)["quality"] > 0.75
     assert abs(point.valid["quality"] - 0.5) < 0.1

@@ -1,4 +1,4 @@
-"""From a gate and a low-cost model to points: both thresholds swept on the judged rows."""
+"""Points of a gate and a low-cost model: a sweep of both thresholds on the judged rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Gated(Protocol):
 
 
 def adapt_nodes(problem: Problem, sensors: list[int], threshold: float, margin: float) -> list[Node]:
-    """Acquire, then a gate that lets through what f1 is sure of, then g: Forward or Answer."""
+    """Nodes: acquire; answer if the margin of f1 is wide enough; else the gate g decides between Forward and Answer."""
     width = class_outputs(problem.n_classes)
     head = buy(sensors, 0)
     k = len(head)
@@ -53,31 +53,33 @@ def gated_points(
 def path_points(
     judge: Judge, method: str, models: Sequence[tuple[Gated, dict[str, Any]]], gate_rates: Sequence[float] = ()
 ) -> list[Point]:
-    """The points that the judged rows keep of models with their parameters, each point with its policy.
+    """The points of several models that are best on the judged rows, each with its policy.
 
     Parameters
     ----------
-    gate_rates : forward rates at which the gate decides alone, beside those at which a wide margin of f1 overrules it
+    models : each with the parameters that its points report
+    gate_rates : forward rates at which the gate decides alone, in addition to those at which a wide margin of f1
+        overrules it
     """
     swept = [(p, model) for model, params in models for p in _sweep(judge, method, model, params, gate_rates)]
-    made_by = {id(p): model for p, model in swept}
+    model_of = {id(p): model for p, model in swept}
     best = best_points([p for p, _ in swept])
     if judge.is_rough:
         return best
-    by_model = {id(m): _with_policies(judge, m, [p for p in best if made_by[id(p)] is m]) for m, _ in models}
-    return [next(by_model[id(made_by[id(p)])]) for p in best]
+    by_model = {id(m): _with_policies(judge, m, [p for p in best if model_of[id(p)] is m]) for m, _ in models}
+    return [next(by_model[id(model_of[id(p)])]) for p in best]
 
 
 def _sweep(judge: Judge, method: str, model: Gated, params: dict[str, Any], gate_rates: Sequence[float]) -> list[Point]:
     """Points over both thresholds, taken at quantiles of the judged rows.
 
-    Two runs of the program give every row's outcome if answered here and if forwarded; a pair of thresholds only
-    chooses between the two.
+    Two runs of the program give every row's outcome if it is answered locally and if it is forwarded; a pair of
+    thresholds only selects between the two.
     """
     problem, sensors, scores = judge.problem, model.sensors_, model.trained_.scores
     program = compile_program(problem, [model.trained_.part], adapt_nodes(problem, sensors, 0.0, 0.0))
-    here = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, NEVER, -NEVER))
-    there = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, -NEVER, NEVER))
+    local = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, NEVER, -NEVER))
+    forwarded = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, -NEVER, NEVER))
     gate, margin = scores[:, -1], margins_of(scores[:, :-1])
     rates = problem.effort.forward_rates
     belows = dict.fromkeys(_threshold(margin, 1 - rate) for rate in rates)
@@ -86,25 +88,26 @@ def _sweep(judge: Judge, method: str, model: Gated, params: dict[str, Any], gate
     points = []
     for above, below in pairs + [(_threshold(gate, rate), NEVER) for rate in gate_rates]:
         hard = (gate > above) & (margin < below)
-        said = {**params, "gate": above, "margin": below, "sensors": sensors}
-        points.append(Point(method, said, judge.summary(there.where(hard, here)), {}, None))
+        reported = {**params, "gate": above, "margin": below, "sensors": sensors}
+        points.append(Point(method, reported, judge.summary(forwarded.where(hard, local)), {}, None))
     return points
 
 
 def _with_policies(judge: Judge, model: Gated, points: Sequence[Point]) -> Iterator[Point]:
-    """The points' policies; their confidences come from the judged rows that are answered here."""
+    """The points with their policies; confidences are estimated on the judged rows that are answered locally."""
     problem, parts = judge.problem, (model.trained_.part,)
     batch = judge.batch(compile_program(problem, parts, ()), [model.trained_])
     for point in points:
         nodes = adapt_nodes(problem, model.sensors_, point.params["gate"], point.params["margin"])
         outcome = batch.run(judge.hpc_label, nodes)
-        here = ~outcome.forwarded
-        nodes[-1] = answer_node(nodes[-1], outcome.margin[here], (outcome.label == judge.y)[here], judge.weight[here])
+        local = ~outcome.forwarded
+        right = (outcome.label == judge.y)[local]
+        nodes[-1] = answer_node(nodes[-1], outcome.margin[local], right, judge.weight[local])
         yield replace(point, valid=judge.summary(outcome), policy=policy_of(problem, parts, nodes))
 
 
 def _threshold(values: np.ndarray, rate: float) -> float:
-    """A value that about ``rate`` of the rows exceed, half-way between two rows."""
+    """A threshold that about a share of ``rate`` of the values exceed, half-way between two of them."""
     ordered = np.sort(values)[::-1]
     k = round(rate * len(ordered))
     if k == 0:

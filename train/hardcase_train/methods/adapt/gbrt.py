@@ -1,10 +1,10 @@
-"""ADAPT-GBRT: a gate and a low-cost model that approximate f0 where that is cheap.
+"""ADAPT-GBRT: a gate and a low-cost model, one boosted ensemble, that approximate f0 at low sensor cost.
 
 Nan and Saligrama (2017), Algorithm 2.
 
-Alternates the step over q (closed form under the forward fraction's bound) with boosting of g and f1 under a
-penalty for sensors not bought yet. Multi-class: the logistic loss of f1 becomes the multinomial one, all else stays.
-Here one tree serves all classes and the gate at once (vector leaves), so a device walks each tree once.
+Alternates the step over q (closed form under the bound of the forward fraction) with boosting of g and f1 under a
+penalty for sensors that are not used yet. For several classes, the logistic loss of f1 becomes the multinomial one.
+Trees have vector leaves, with the scores of all classes and of the gate, so a device walks each tree once.
 """
 
 from __future__ import annotations
@@ -34,27 +34,33 @@ __all__ = ["AdaptGBRT", "Twin"]
 class AdaptGBRT(PolicyClassifier):
     """Gate and low-cost model as one ensemble: class scores first, the gate's score last.
 
-    The q-step needs the loss of f1 as it will be on rows it has not seen: boosted trees soon fit their own rows
-    without error, and then nothing looks hard. So twins are boosted beside the model, each without one fold of the
-    rows and on the sensors that the model has bought, and a row's A comes from the twin that has not seen it (as
-    f0's probabilities are out-of-fold too). The twins' scores are also what the policy is judged on.
+    The step over q needs the loss of f1 on unseen rows: boosted trees soon fit their own training rows without error,
+    and then no row looks hard. Therefore twins are boosted along with the model, each without one fold of the rows and
+    on the sensors that the model uses. A row's loss A comes from the twin that was not trained on it, as f0's
+    probabilities are out-of-fold too. The policy is also judged on the twins' scores.
 
     Parameters
     ----------
     p_full : float in [0, 1]
-        Bound of the fraction of training rows that q sends to f0.
+        Upper bound of the fraction of training rows that q sends to f0.
     gamma : float >= 0
-        Loss per unit of cost: what a sensor must lower the mean loss by, per unit, to be bought (equation (1)).
+        Mean loss per unit of cost: a sensor is bought if it lowers the mean loss by more than that (equation (1)).
     n_rounds, trees_per_round : int
-        Alternations, and T of Algorithm 2. One more round of f1 alone comes first: the initialisation.
-    settings : TreeSettings, the problem's size unless given
-    others : those of ``PolicyClassifier``, by name
+        Alternations, and T of Algorithm 2. A first round, of f1 alone, initialises the model.
+    settings : TreeSettings; None: by the problem's size
+    others : those of ``PolicyClassifier``, by keyword
 
     Attributes
     ----------
     those of ``PolicyClassifier`` after ``fit``; after ``learn``
     trained_ : Trained, the ensemble and its scores on the judged rows
-    sensors_ : list of int, those that gate or low-cost model use
+    sensors_ : list of int, the sensors that the gate or the low-cost model uses
+
+    Examples
+    --------
+    >>> model = AdaptGBRT(p_full=0.2, gamma=0.1, costs=[1.0, 4.0], forward_cost=10.0)
+    >>> model.n_rounds, model.trees_per_round
+    (3, 20)
     """
 
     p_full: float = 0.1
@@ -70,9 +76,9 @@ class AdaptGBRT(PolicyClassifier):
     }
 
     def points(self, judge: Judge) -> list[Point]:
-        """Thresholds of gate and margin, swept."""
-        said = {"gamma": self.gamma, "p_full": self.p_full}
-        return gated_points(judge, "adapt-gbrt", self.learn(judge), said)
+        """Points over thresholds of the gate and the margin."""
+        params = {"gamma": self.gamma, "p_full": self.p_full}
+        return gated_points(judge, "adapt-gbrt", self.learn(judge), params)
 
     def learn(
         self,
@@ -85,7 +91,7 @@ class AdaptGBRT(PolicyClassifier):
 
         Parameters
         ----------
-        within : the sensors within reach, then free; None: all, at their price
+        within : the sensors that may be used, free of charge; None: all, at their price
         forward : (n_train,) loss of forwarding each row; None: f0's log loss
         """
         problem = judge.problem
@@ -97,7 +103,7 @@ class AdaptGBRT(PolicyClassifier):
             forward = -np.log(np.maximum(rows.hpc[np.arange(n), rows.y], FLOOR))
         costs = problem.sensor_costs()
         model = Twin(problem, bins, codes, np.arange(n), self.gamma * costs)
-        fold = judge.fold if judge.is_crossed else judge.fold % 2  # twins then serve the q-step alone
+        fold = judge.fold if judge.is_crossed else judge.fold % 2  # if not crossed, twins serve the step over q only
         twins = [
             Twin(problem, bins, codes, np.flatnonzero(fold != k), self.gamma * costs) for k in range(fold.max() + 1)
         ]
@@ -129,27 +135,27 @@ def _losses(classes: ClassLoss, scores: np.ndarray, forward: np.ndarray) -> tupl
 
 
 class Twin:
-    """One ensemble that boosts on some of the training rows."""
+    """An ensemble that is boosted on a subset of the training rows."""
 
-    def __init__(self, problem: Problem, bins: Bins, codes: np.ndarray, mine: np.ndarray, prices: np.ndarray) -> None:
+    def __init__(self, problem: Problem, bins: Bins, codes: np.ndarray, rows: np.ndarray, prices: np.ndarray) -> None:
         y, weight = problem.train.y, problem.train.weight
-        self.mine = mine
+        self.rows = rows
         self.owner = problem.sensor_of
-        self.grower = Grower(codes[:, self.mine], bins.sizes, self.owner)
-        self.classes = ClassLoss(y[self.mine], problem.n_classes, weight[self.mine])
-        self.penalty = prices * weight[self.mine].sum()
+        self.grower = Grower(codes[:, self.rows], bins.sizes, self.owner)
+        self.classes = ClassLoss(y[self.rows], problem.n_classes, weight[self.rows])
+        self.penalty = prices * weight[self.rows].sum()
         base = np.append(self.classes.base(), 0.0)
         self.ensemble = Ensemble(bins, np.arange(len(problem.features)), base)
-        self.scores = np.tile(base, (len(self.mine), 1))
+        self.scores = np.tile(base, (len(self.rows), 1))
 
     def boost(self, q: np.ndarray | None, settings: TreeSettings, n_trees: int) -> None:
-        """T trees for f1 and g under q; for f1 alone without one."""
-        loss = self.classes if q is None else AdaptLoss(self.classes, q[self.mine])
+        """Add trees for f1 and g under q; without q, for f1 alone."""
+        loss = self.classes if q is None else AdaptLoss(self.classes, q[self.rows])
         scores = self.scores if q is not None else self.scores[:, :-1]  # a view: f1 starts as if all rows were easy
         extend(self.ensemble, loss, self.grower, scores, self.penalty, settings, n_trees)
 
     def allow(self, sensors: list[int]) -> None:
-        """These sensors are free, all others out of reach."""
+        """Make these sensors free and all others unavailable."""
         self.penalty[:] = np.inf
         self.penalty[sensors] = 0.0
 

@@ -1,7 +1,7 @@
-"""GreedyMiser: boosted trees that buy sensors as they pay, for every case alike, and never forward.
+"""GreedyMiser: cost-sensitive boosted trees that use one set of sensors for all cases and never forward.
 
-Xu, Weinberger and Chapelle (2012), as Nan and Saligrama (2017) describe it: ADAPT-GBRT when no row may be forwarded
-(Pfull = 0). Then q is zero, the gate has nothing to learn, and what remains is boosting f1 under equation (1).
+Xu, Weinberger and Chapelle (2012), as described by Nan and Saligrama (2017): ADAPT-GBRT when no row may be forwarded
+(Pfull = 0). Then q is zero, the gate is not trained, and f1 is boosted under equation (1).
 """
 
 from __future__ import annotations
@@ -28,22 +28,30 @@ __all__ = ["GreedyMiser"]
 
 @dataclass(eq=False, repr=False)
 class GreedyMiser(MethodClassifier):
-    """A boosted low-cost model, without gate.
+    """A boosted low-cost model without a gate.
 
     Parameters
     ----------
     gamma : float >= 0
-        Loss per unit of cost: what a sensor must lower the mean loss by, per unit, to be bought (equation (1)).
+        Mean loss per unit of cost: a sensor is bought if it lowers the mean loss by more than that (equation (1)).
     n_trees : int
-        As many as ``AdaptGBRT`` grows in its first round and three alternations.
-    settings : TreeSettings, the problem's size unless given
-    others : those of ``PolicyClassifier``, by name
+        The default is what ``AdaptGBRT`` grows in its first round and three alternations.
+    settings : TreeSettings; None: by the problem's size
+    others : those of ``PolicyClassifier``, by keyword
 
     Attributes
     ----------
     those of ``PolicyClassifier`` after ``fit``; after ``learn``
     trained_ : Trained, the ensemble and its scores on the judged rows
-    sensors_ : list of int, those that the trees read
+    sensors_ : list of int, the sensors that the trees read
+
+    Examples
+    --------
+    >>> y = np.arange(200) % 2
+    >>> X = np.column_stack([y, 1 - y, np.zeros(200)])
+    >>> model = GreedyMiser(gamma=0.01, costs=[9.0, 1.0, 1.0], effort="quick", random_state=0)
+    >>> model.fit(X, y).sensors_
+    [1]
     """
 
     gamma: float = 0.0
@@ -54,24 +62,24 @@ class GreedyMiser(MethodClassifier):
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
-        """ADAPT's gammas, and as many trees as its first round and alternations grow."""
+        """The gammas of ADAPT-GBRT, each with as many trees as that grows."""
         effort = search.problem.effort
         n_trees = effort.gate_trees * (1 + effort.gate_rounds)
         return [{"gamma": gamma, "n_trees": n_trees} for gamma in gammas(search.problem)]
 
     @classmethod
     def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
-        """The one point of a model."""
+        """The point of one setting."""
         return cls(**params).points(search.judge)
 
     def points(self, judge: Judge) -> list[Point]:
-        """The one policy: buy what the trees read, and answer."""
+        """One policy: buy the sensors that the trees read, and answer."""
         model = self.learn(judge)
-        said = {"gamma": self.gamma, "sensors": model.sensors_}
-        return [answer_point(judge, "greedy-miser", said, tuple(model.sensors_), model.trained_)]
+        params = {"gamma": self.gamma, "sensors": model.sensors_}
+        return [answer_point(judge, "greedy-miser", params, tuple(model.sensors_), model.trained_)]
 
     def learn(self, judge: Judge, bins: Bins | None = None) -> Self:
-        """Learn from the training rows; f0 is not asked."""
+        """Learn from the training rows; f0 is not used."""
         problem, settings = judge.problem, self.settings or size_of(judge.problem).model
         bins = bins or make_bins(problem.train.X, problem.dtypes, settings.max_bins)
         codes = bins.transform(problem.train.X)
@@ -80,14 +88,14 @@ class GreedyMiser(MethodClassifier):
         model.boost(None, settings, self.n_trees)
         self.sensors_ = model.sensors()
 
-        def held(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        def out_of_fold(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
             twin = Twin(problem, bins, codes, others, prices)
             twin.allow(self.sensors_)
             twin.boost(None, settings, self.n_trees)
             return twin.scores_of(codes[:, rows])[:, :-1]
 
         valid = model.scores_of(bins.transform(problem.valid.X))[:, :-1]
-        grown = model.ensemble
-        part = Ensemble(bins, grown.features, grown.base[:-1], grown.trees, grown.outputs)  # without the gate's score
-        self.trained_ = judge.trained(part, valid, held)
+        whole = model.ensemble
+        part = Ensemble(bins, whole.features, whole.base[:-1], whole.trees, whole.outputs)  # without the gate's score
+        self.trained_ = judge.trained(part, valid, out_of_fold)
         return self

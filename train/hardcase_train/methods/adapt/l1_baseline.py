@@ -1,8 +1,8 @@
-"""The L1 baseline of Nan and Saligrama (2017), section 5: select sensors, then learn f1, then learn the gate.
+"""The L1 baseline of Nan and Saligrama (2017): select sensors, then learn f1, then the gate, separately.
 
-Three steps that know nothing of one another: a logistic regression under an L1 penalty on all rows names the sensors,
-f1 is a logistic regression on them, and the gate is another whose pseudo label says whether f1 is wrong. Each is
-solved to its end; nothing is learned jointly, which is what the baseline is there to show.
+Section 5 of the paper. Three independent steps: a logistic regression with an L1 penalty on all rows selects the
+sensors; f1 is a logistic regression on these; the gate is another one, whose target is whether f1 is wrong. Nothing is
+learned jointly, so the baseline shows what joint learning gains.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["L1Baseline", "weight_groups"]
 
 
 def weight_groups(problem: Problem, gamma: float, n_outputs: int) -> Groups:
-    """Every weight a group of its own, at gamma times its sensor's cost: the L1 norm."""
+    """One group per weight, priced at gamma times the cost of its sensor: the L1 norm."""
     n = len(problem.features)
     price = np.repeat(gamma * problem.sensor_costs()[problem.sensor_of], n_outputs)
     return Groups(np.arange(n * n_outputs).reshape(n, n_outputs), price)
@@ -38,22 +38,29 @@ def weight_groups(problem: Problem, gamma: float, n_outputs: int) -> Groups:
 
 @dataclass(eq=False, repr=False)
 class L1Baseline(MethodClassifier):
-    """Class scores first, the gate's score (the log odds that f1 is wrong) last.
+    """A linear gate and a linear low-cost model, learned separately on sensors selected by an L1 penalty.
+
+    Class scores come first, the gate's score (the log odds that f1 is wrong) last.
 
     Parameters
     ----------
     gamma : float >= 0
         Mean loss per unit of cost and of weight: the larger, the fewer sensors are selected.
     l2 : float >= 0
-        A ridge on f1 and gate, which keeps weights finite where a line parts the classes without error.
-    others : those of ``PolicyClassifier``, by name
+        Ridge penalty on f1 and the gate, which keeps weights finite if the classes are linearly separable.
+    others : those of ``PolicyClassifier``, by keyword
 
     Attributes
     ----------
     those of ``PolicyClassifier`` after ``fit``; after ``learn``
     trained_ : Trained, the linear part and its scores on the judged rows
-    sensors_ : list of int, those that have a weight in the first step
-    selected_ : (n_features + 1, n_class_outputs) weights above biases of the first step
+    sensors_ : list of int, the sensors with a nonzero weight in the first step
+    selected_ : (n_features + 1, n_class_outputs) weights of the first step, and biases in the last row
+
+    Examples
+    --------
+    >>> L1Baseline(gamma=0.1).get_params()["l2"]
+    0.0001
     """
 
     gamma: float = 0.0
@@ -63,7 +70,7 @@ class L1Baseline(MethodClassifier):
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
-        """One setting: the whole path."""
+        """One setting: the whole regularisation path."""
         return [{}]
 
     @classmethod
@@ -80,15 +87,15 @@ class L1Baseline(MethodClassifier):
             yield model, {"gamma": gamma}
 
     def points(self, judge: Judge) -> list[Point]:
-        """Thresholds of gate and margin, swept."""
+        """Points over thresholds of the gate and the margin."""
         return gated_points(judge, "l1", self.learn(judge), {"gamma": self.gamma}, GATE_RATES)
 
     def learn(self, judge: Judge, start: Self | None = None) -> Self:
-        """Learn from the training rows; f0 is not asked.
+        """Learn from the training rows; f0 is not used.
 
         Parameters
         ----------
-        start : fitted for a larger gamma: where the first step goes on from
+        start : a model fitted with a larger gamma, as a warm start of the first step
         """
         problem = judge.problem
         standard = make_standard(problem.train.X, problem.train.weight)
@@ -101,21 +108,25 @@ class L1Baseline(MethodClassifier):
         self.sensors_ = sorted({int(s) for s in problem.sensor_of[used]})
         free = np.isin(problem.sensor_of, self.sensors_)
         self.trained_ = judged(
-            judge, standard, rows.Z, self._two_steps(rows, free), lambda mine: self._two_steps(rows.take(mine), free)
+            judge,
+            standard,
+            rows.Z,
+            self._two_steps(rows, free),
+            lambda subset: self._two_steps(rows.take(subset), free),
         )
         return self
 
     def _two_steps(self, rows: LinearRows, free: np.ndarray) -> np.ndarray:
-        """Weights above biases of f1, then of the gate."""
+        """Weights, and biases in the last row, of f1 and then of the gate."""
         f1 = self._logistic(rows, rows.classes, free)
-        said = log_probability(rows.scores(f1)).argmax(axis=1)
-        wrong = (said != rows.classes.y).astype(np.int64)
+        label = log_probability(rows.scores(f1)).argmax(axis=1)
+        wrong = (label != rows.classes.y).astype(np.int64)
         return np.hstack([f1, self._logistic(rows, ClassLoss(wrong, 2, rows.classes.weight), free)])
 
     def _logistic(self, rows: LinearRows, loss: ClassLoss, free: np.ndarray) -> np.ndarray:
         start = np.zeros((len(free) + 1, loss.n_outputs))
         start[-1] = loss.base()
-        if not loss.has_classes:  # f1 is right everywhere: nothing to tell apart
+        if not loss.has_classes:  # f1 is right on every row, or wrong on every row
             return start
         groups = Groups(np.repeat(np.where(free, 0, 1)[:, None], loss.n_outputs, axis=1), np.array([0.0, np.inf]))
         return minimise(loss, rows.Z, rows.total, groups, start, l2=self.l2)

@@ -1,7 +1,7 @@
-"""ADAPT-LSTSQ: ADAPT-LIN whose gate is fitted to the log odds of q by least squares.
+"""ADAPT-LSTSQ: ADAPT-LIN with the gate fitted to the log odds of q by least squares.
 
-Nan and Saligrama (2017) name this distance and leave it to a supplement; the step over q is derived in docs/math.md
-(13) to (19). In place of the KL divergence, a row pays ``stiffness * (logit(q) - g)^2``.
+Nan and Saligrama (2017) mention this distance and defer it to a supplement; docs/math.md (13) to (19) derive the step
+over q. The KL divergence of a row is replaced by ``stiffness * (logit(q) - g)^2``.
 """
 
 from __future__ import annotations
@@ -23,36 +23,39 @@ from .linear import AdaptLin
 
 __all__ = ["AdaptLstsq", "log_odds_step", "nearest_log_odds"]
 
-EDGE = 1e-6  # the first q stays this far from 0 and 1
+EDGE = 1e-6  # least distance of the initial q from 0 and 1
 BEND = 1 / np.sqrt(108)  # largest second derivative of the sigmoid
 MAX_STEPS = 100
 
 
 def nearest_log_odds(excess: np.ndarray, g: np.ndarray, stiffness: float) -> np.ndarray:
-    """The u that minimises ``sigmoid(u) * excess + stiffness * (u - g)^2`` over all numbers, row by row.
+    """The real u that minimises ``sigmoid(u) * excess + stiffness * (u - g)^2``, row by row.
 
-    docs/math.md (15) to (17): one or two minima, each alone in an interval where the slope rises.
+    docs/math.md (15) to (17): there are one or two minima, each the only one in an interval of rising slope.
     """
-    return _nearest(np.asarray(excess, dtype=np.float64), np.asarray(g, dtype=np.float64), float(stiffness))
+    u: np.ndarray = _nearest(np.asarray(excess, dtype=np.float64), np.asarray(g, dtype=np.float64), float(stiffness))
+    return u
 
 
 def log_odds_step(
     excess: np.ndarray, g: np.ndarray, p_full: float, stiffness: float, weight: np.ndarray | None = None
 ) -> tuple[np.ndarray, float]:
-    """(OPT1) under the log odds' distance: ``min_q mean[q * excess + stiffness * (logit(q) - g)^2]``, mean(q) bounded.
+    """Solve (OPT1) with the distance of log odds, under the bound ``mean(q) <= p_full``.
+
+    The objective is ``min_q mean[q * excess + stiffness * (logit(q) - g)^2]``.
 
     Parameters
     ----------
     excess : (n,) loss of f0 minus loss of f1
     g : (n,) the gate's scores
     p_full : float in (0, 1]
-    weight : (n,) of the rows in both means, one for each unless given
+    weight : (n,) row weights in both means; None: 1 each
 
     Returns
     -------
     u : (n,) log odds of q
     beta : float >= 0, the multiplier of ``mean(q) <= p_full``. The mean may jump as beta grows (docs/math.md (18));
-        then it stays below the bound, and q is the best of all with that mean.
+        then it ends below the bound, and q is optimal among all q with that mean.
     """
 
     def too_many(beta: float) -> bool:
@@ -70,7 +73,7 @@ def log_odds_step(
 
 
 @njit(nogil=True, cache=True)
-def _nearest(excess, g, stiffness):
+def _nearest(excess: np.ndarray, g: np.ndarray, stiffness: float) -> np.ndarray:
     out = np.empty(len(excess))
     for i in range(len(excess)):
         side = -1.0 if excess[i] < 0 else 1.0  # sigmoid(-u) = 1 - sigmoid(u): one case is enough
@@ -86,13 +89,14 @@ def _nearest(excess, g, stiffness):
 
 
 @njit(nogil=True, cache=True)
-def _value(u, e, g, stiffness):
-    return e * 0.5 * (1 + np.tanh(0.5 * u)) + stiffness * (u - g) ** 2
+def _value(u: float, e: float, g: float, stiffness: float) -> float:
+    value: float = e * 0.5 * (1 + np.tanh(0.5 * u)) + stiffness * (u - g) ** 2
+    return value
 
 
 @njit(nogil=True, cache=True)
-def _inflections(e, stiffness):
-    """Where the slope begins to fall, and where it rises again; infinite where it always rises. docs/math.md (16)."""
+def _inflections(e: float, stiffness: float) -> tuple[float, float]:
+    """The points where the slope starts to fall and to rise again; infinite if it never falls. docs/math.md (16)."""
     if e * BEND <= 2 * stiffness:
         return np.inf, np.inf
     turn = np.arccos(max(-1.0, -12 * np.sqrt(3.0) * stiffness / e)) / 3
@@ -102,10 +106,10 @@ def _inflections(e, stiffness):
 
 
 @njit(nogil=True, cache=True)
-def _rising_root(e, g, stiffness, low, high):
-    """Where ``e * sigmoid'(u) + 2 * stiffness * (u - g)``, rising from low to high, is zero; or the end nearest to it.
+def _rising_root(e: float, g: float, stiffness: float, low: float, high: float) -> float:
+    """The root of ``e * sigmoid'(u) + 2 * stiffness * (u - g)``, rising from low to high, or the closer end.
 
-    Newton's steps; the bracket is halved where one leaves it or is not half as long as the one before.
+    Newton steps; the bracket is bisected if a step leaves it or is more than half as long as the step before.
     """
     u, last = 0.5 * (low + high), abs(high - low)
     for _ in range(MAX_STEPS):
@@ -127,7 +131,7 @@ def _rising_root(e, g, stiffness, low, high):
 
 @dataclass
 class LogOddsLoss:
-    """What g and f1 share of the objective, for given log odds of q: docs/math.md (14).
+    """The part of the objective that depends on g and f1, for given log odds of q: docs/math.md (14).
 
     mean_i (1 - q_i) * -log p_f1(y_i | x_i) + stiffness * (u_i - g_i)^2
     """
@@ -137,7 +141,7 @@ class LogOddsLoss:
     stiffness: float
 
     def value_and_slope(self, scores: np.ndarray) -> tuple[float, np.ndarray]:
-        """Sum over rows, weights included, and its gradient, (n, n_outputs)."""
+        """Weighted sum over rows, and its gradient, (n, n_outputs)."""
         c = self.classes
         easy = ClassLoss(c.y, c.n_classes, c.weight * sigmoid(-self.u))
         value, slope = easy.value_and_slope(scores[:, :-1])
@@ -148,17 +152,22 @@ class LogOddsLoss:
 
 @dataclass(eq=False, repr=False)
 class AdaptLstsq(AdaptLin):
-    """ADAPT-LIN with the distance ``stiffness * (logit(q) - g)^2``; other parameters and attributes are its.
+    """ADAPT-LIN with the distance ``stiffness * (logit(q) - g)^2``; see ``AdaptLin`` for the other parameters.
 
     Parameters
     ----------
     p_full : float in (0, 1]
     stiffness : float > 0
-        An eighth makes the distance agree with KL to second order where q is near one half: docs/math.md (13).
+        With 1/8 the distance agrees with the KL divergence to second order for q near 1/2: docs/math.md (13).
 
     Attributes
     ----------
     hidden_ : (n,) log odds of q
+
+    Examples
+    --------
+    >>> AdaptLstsq(p_full=0.2).stiffness
+    0.125
     """
 
     stiffness: float = 0.125
@@ -168,7 +177,7 @@ class AdaptLstsq(AdaptLin):
         if not 0 < self.p_full <= 1 or not self.stiffness > 0:
             raise InputError(
                 f"adapt-lstsq has p_full {self.p_full} and stiffness {self.stiffness}; "
-                "p_full above 0 up to 1 and a stiffness above 0 are expected"
+                "expected p_full above 0 and at most 1, and stiffness above 0"
             )
         return float(logit(np.clip(self.p_full, EDGE, 1 - EDGE)))
 
@@ -176,7 +185,7 @@ class AdaptLstsq(AdaptLin):
         return LogOddsLoss(rows.classes, u, self.stiffness)
 
     def _hidden(self, rows: LinearRows, coef: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """The new log odds; the old ones where a jump of the mean made those better."""
+        """The new log odds; or the old ones, if a jump of the mean made the new ones worse."""
         scores = rows.scores(coef)
         excess = rows.forward - rows.classes.row_loss(scores[:, :-1])
         weight = rows.classes.weight

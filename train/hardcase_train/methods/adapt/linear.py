@@ -1,10 +1,10 @@
-"""ADAPT-LIN: a linear gate and a linear low-cost model that buy the same few sensors.
+"""ADAPT-LIN: a linear gate and a linear low-cost model that share a sparse set of sensors.
 
 Nan and Saligrama (2017), Algorithm 1.
 
-Alternates the step over q with (OPT2), a convex problem in the weights of g and f1. Its L2,1 penalty takes all weights
-on a sensor's features (the gate's and every class's) as one group, priced at gamma times the sensor's cost, so a
-sensor that does not pay has weights of exactly zero. docs/math.md (1) to (9).
+Alternates the step over q with (OPT2), a convex problem in the weights of g and f1. Its L2,1 penalty treats all
+weights of a sensor's features (for the gate and every class) as one group, priced at gamma times the sensor's cost, so
+a sensor that is not worth its price gets weights of exactly zero. docs/math.md (1) to (9).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .q_step import q_step
 
 __all__ = ["AdaptLin"]
 
-SETTLED = 1e-5  # an alternation that lowers the objective by less, relatively, is the last
+SETTLED = 1e-5  # stop when an alternation lowers the objective by a smaller relative amount
 
 
 @dataclass(eq=False, repr=False)
@@ -41,28 +41,36 @@ class AdaptLin(MethodClassifier):
     Parameters
     ----------
     p_full : float in [0, 1]
-        Bound of the (weighted) fraction of training rows that q sends to f0.
+        Upper bound of the weighted fraction of training rows that q sends to f0.
     gamma : float >= 0
         Mean loss per unit of cost and of the norm of a sensor's weights: the larger, the fewer sensors are bought.
     n_rounds : int
-        Alternations at most.
+        Largest number of alternations.
     n_steps : int
-        Steps of the proximal method in one alternation, at most; the last solution of (OPT2) is exact.
+        Largest number of proximal steps in one alternation; (OPT2) is solved exactly after the last one.
     l2 : float >= 0
-        A ridge that the paper does not have: it keeps weights finite where a line parts the classes without error.
+        Ridge penalty, not in the paper; it keeps weights finite if the classes are linearly separable.
     is_refitted : bool
-        Alternate once more with the bought sensors free and all others out of reach, so that the penalty that chose
-        the sensors does not shorten their weights.
-    others : those of ``PolicyClassifier``, by name
+        Whether to alternate again with the chosen sensors free and all others unavailable, so that the penalty that
+        selected the sensors does not shrink their weights.
+    others : those of ``PolicyClassifier``, by keyword
 
     Attributes
     ----------
     those of ``PolicyClassifier`` after ``fit``; after ``learn``
     trained_ : Trained, the linear part and its scores on the judged rows
-    sensors_ : list of int, those that gate or low-cost model use
-    coef_ : (n_features + 1, n_outputs) weights above biases as (OPT2) leaves them, before they are refitted
-    hidden_ : (n,) what stands for q, per training row: here q itself
-    objective_ : list of float, after each half of each alternation; never rises
+    sensors_ : list of int, the sensors that the gate or the low-cost model uses
+    coef_ : (n_features + 1, n_outputs) solution of (OPT2) before refitting: weights, and biases in the last row
+    hidden_ : (n,) q of each training row; in subclasses a function of q
+    objective_ : list of float, the objective after each half of each alternation; it never rises
+
+    Examples
+    --------
+    >>> y = np.arange(100) % 2
+    >>> X = np.column_stack([y + np.linspace(0, 0.5, 100), np.linspace(0, 1, 100)])
+    >>> model = AdaptLin(gamma=0.05, costs=[1.0, 5.0], effort="quick", random_state=0).fit(X, y)
+    >>> model.sensors_
+    [0]
     """
 
     p_full: float = 0.1
@@ -82,7 +90,7 @@ class AdaptLin(MethodClassifier):
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
-        """A setting per path: from nothing and from single sensors, for every bound of the share that is forwarded."""
+        """One setting per regularisation path: its start, empty or a single sensor, and its bound of forwarded rows."""
         return path_grid(search.problem)
 
     @classmethod
@@ -93,17 +101,17 @@ class AdaptLin(MethodClassifier):
         return path_points(judge, cls.method.name, list(models(cls, judge, gammas, **params)), GATE_RATES)
 
     def points(self, judge: Judge) -> list[Point]:
-        """Thresholds of gate and margin, swept."""
-        said = {"gamma": self.gamma, "p_full": self.p_full}
-        return gated_points(judge, self.method.name, self.learn(judge), said, GATE_RATES)
+        """Points over thresholds of the gate and the margin."""
+        params = {"gamma": self.gamma, "p_full": self.p_full}
+        return gated_points(judge, self.method.name, self.learn(judge), params, GATE_RATES)
 
     def learn(self, judge: Judge, start: Self | None = None, only: Sequence[int] | None = None) -> Self:
         """Learn from the training rows and f0's out-of-fold probabilities on them.
 
         Parameters
         ----------
-        start : a fitted model to go on from; the alternation finds a corner near it, and there may be better ones
-        only : the sensors within reach, all unless given
+        start : a fitted model as a warm start; the alternation ends in a local optimum near it
+        only : the sensors that may be used; None: all
         """
         problem = judge.problem
         standard = make_standard(problem.train.X, problem.train.weight)
@@ -120,52 +128,52 @@ class AdaptLin(MethodClassifier):
         if self.is_refitted:
             groups = groups.within(self.sensors_).freed()
             coef, hidden, _ = self._alternate(rows, groups, coef, hidden)
-        # a twin is given q and the sensors, and starts from nothing
+        # a twin gets q and the sensors of the model, and starts from zero weights
         self.trained_ = judged(
             judge,
             standard,
             rows.Z,
             coef,
-            lambda mine: self._weights(rows.take(mine), groups, np.zeros_like(coef), hidden[mine]),
+            lambda subset: self._weights(rows.take(subset), groups, np.zeros_like(coef), hidden[subset]),
         )
         return self
 
     def _alternate(
         self, rows: LinearRows, groups: Groups, coef: np.ndarray, hidden: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, list[float]]:
-        """(OPT2) and (OPT1) in turn, until they lower the objective no more; then (OPT2) to its end."""
-        said: list[float] = []
+        """(OPT2) and (OPT1) alternately, until the objective settles; then (OPT2) exactly."""
+        objective: list[float] = []
         for _ in range(self.n_rounds):
             coef = self._weights(rows, groups, coef, hidden, self.n_steps)
-            said.append(self._objective(rows, groups, coef, hidden))
+            objective.append(self._objective(rows, groups, coef, hidden))
             hidden = self._hidden(rows, coef, hidden)
-            said.append(self._objective(rows, groups, coef, hidden))
-            if len(said) > 2 and said[-3] - said[-1] <= SETTLED * abs(said[-1]):
+            objective.append(self._objective(rows, groups, coef, hidden))
+            if len(objective) > 2 and objective[-3] - objective[-1] <= SETTLED * abs(objective[-1]):
                 break
         coef = self._weights(rows, groups, coef, hidden)
-        return coef, hidden, [*said, self._objective(rows, groups, coef, hidden)]
+        return coef, hidden, [*objective, self._objective(rows, groups, coef, hidden)]
 
     def _weights(
         self, rows: LinearRows, groups: Groups, coef: np.ndarray, hidden: np.ndarray, n_steps: int = MAX_STEPS
     ) -> np.ndarray:
-        """(OPT2): g and f1 for given q, from ``coef`` on."""
+        """(OPT2): g and f1 for given q, starting from ``coef``."""
         loss = self._loss(rows, hidden)
         return minimise(loss, rows.Z, rows.total, groups, coef, l2=self.l2, max_steps=n_steps)
 
     def _objective(self, rows: LinearRows, groups: Groups, coef: np.ndarray, hidden: np.ndarray) -> float:
-        """(OPT) and the ridge: docs/math.md (1)."""
+        """(OPT) plus the ridge penalty: docs/math.md (1)."""
         weights = coef[:-1]
         terms = self._row_terms(rows, rows.scores(coef), hidden)
         return terms / rows.total + 0.5 * self.l2 * float(np.square(weights).sum()) + groups.penalty(weights)
 
-    # ------------------------------------------------------------ what the distance between q and g decides
+    # ------------------------------------------------------------ what depends on the distance between q and g
 
     def _first(self) -> float:
-        """To begin with, hard rows are spread evenly."""
+        """The initial value of ``hidden_``: the same q for all rows."""
         return self.p_full
 
     def _loss(self, rows: LinearRows, q: np.ndarray) -> SmoothLoss:
-        """What (OPT2) lowers, for given q."""
+        """The smooth part of (OPT2), for given q."""
         return AdaptLoss(rows.classes, q)
 
     def _hidden(self, rows: LinearRows, coef: np.ndarray, q: np.ndarray) -> np.ndarray:
@@ -176,6 +184,6 @@ class AdaptLin(MethodClassifier):
         return q_step(answer, rows.forward + np.logaddexp(0.0, -g), self.p_full, rows.classes.weight)[0]
 
     def _row_terms(self, rows: LinearRows, scores: np.ndarray, q: np.ndarray) -> float:
-        """(OPT1)'s sum over rows, weights included."""
-        own = q * rows.forward - entr(q) - entr(1 - q)  # what is q's alone
-        return AdaptLoss(rows.classes, q).value_and_slope(scores)[0] + float(rows.classes.weight @ own)
+        """The weighted sum over rows of (OPT1)."""
+        of_q = q * rows.forward - entr(q) - entr(1 - q)  # the terms that depend on q alone
+        return AdaptLoss(rows.classes, q).value_and_slope(scores)[0] + float(rows.classes.weight @ of_q)

@@ -1,4 +1,4 @@
-"""Linear models over paths of gamma, from no sensor to all, each model going on from the one before."""
+"""Regularisation paths of linear models: falling gammas, each model warm-started from the one before."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from .gate_thresholds import Gated
 
 __all__ = ["gamma_path", "models_from_nothing", "models_from_single", "path_grid", "sensor_groups", "step_value"]
 
-LEAST_GAMMA = 1e-3  # the last gamma before zero, of the first
-SINGLE_STEP = 2  # single sensors begin at every second gamma of the path
+LEAST_GAMMA = 1e-3  # the last gamma before zero, relative to the first
+SINGLE_STEP = 2  # starts from single sensors use every second gamma of the path
 Fitted = tuple[Gated, Params]
 
 
 def path_grid(problem: Problem) -> list[Params]:
-    """A setting per path.
+    """One setting per path.
 
-    The sensor that says most of the label need not be the one that tells easy cases from hard, and an alternation does
-    not leave the one for the other. So beside the path from nothing, models start from those of one sensor each.
+    The sensor that predicts the label best need not be the one that separates easy from hard cases, and an alternation
+    does not leave the local optimum of one for that of the other. So in addition to the path from the empty model,
+    there are starts from models of single sensors.
     """
     effort = problem.effort
     order = np.argsort(-_step_values(problem), kind="stable")[: effort.n_linear_starts]
@@ -35,7 +36,7 @@ def path_grid(problem: Problem) -> list[Params]:
 
 
 def gamma_path(problem: Problem) -> list[float]:
-    """Falling gammas: just below the one at which even the best first sensor does not pay, down to zero."""
+    """Falling gammas, from just below the largest one at which a sensor is used, down to zero."""
     values = _step_values(problem)
     top = float(values[problem.sensor_costs() > 0].max(initial=0.0))
     n = problem.effort.n_linear_gammas
@@ -43,7 +44,7 @@ def gamma_path(problem: Problem) -> list[float]:
 
 
 def models_from_nothing(make: Any, judge: Judge, gammas: list[float], p_full: float) -> Iterator[Fitted]:
-    """From no sensor to all, each model going on from the one before; ``make``: AdaptLin or AdaptLstsq."""
+    """From no sensor to all, each model warm-started from the one before; ``make``: AdaptLin or AdaptLstsq."""
     model = None
     for gamma in gammas:
         model = make(p_full=p_full, gamma=gamma).learn(judge, model)
@@ -53,26 +54,27 @@ def models_from_nothing(make: Any, judge: Judge, gammas: list[float], p_full: fl
 def models_from_single(
     make: Any, judge: Judge, gammas: list[float], p_full: float, start: list[int]
 ) -> Iterator[Fitted]:
-    """Each model from the one that reads a single sensor, whatever it costs."""
+    """Each model warm-started from the one of a single sensor, trained without a price."""
     first = make(p_full=p_full, is_refitted=False).learn(judge, only=start)
     for gamma in gammas[::SINGLE_STEP]:
         yield make(p_full=p_full, gamma=gamma).learn(judge, first), {"gamma": gamma, "p_full": p_full, "start": start}
 
 
 def sensor_groups(problem: Problem, gamma: float, n_outputs: int) -> Groups:
-    """A group per sensor: its features' weights for all outputs, at gamma times its cost."""
+    """One group per sensor: the weights of its features for all outputs, priced at gamma times its cost."""
     return Groups(np.repeat(problem.sensor_of[:, None], n_outputs, axis=1), gamma * problem.sensor_costs())
 
 
 def step_value(problem: Problem, rows: LinearRows) -> np.ndarray:
-    """Slope of f1's loss along each sensor's group, per unit of cost, from a model that reads nothing, (n_sensors,).
+    """The gamma below which each sensor enters the empty model: docs/math.md (11), (n_sensors,).
 
-    The gamma up to which a sensor's weights leave zero as the first: docs/math.md (11).
+    It is the slope of f1's loss along the sensor's group of weights, per unit of cost.
     """
     loss = rows.classes
     slope, _ = loss.derivatives(np.tile(loss.base(), (len(rows.Z), 1)))
     groups = sensor_groups(problem, 1.0, loss.n_outputs)
-    return groups.norms(rows.Z.T @ slope / rows.total) / np.maximum(groups.price, 1e-9)
+    values: np.ndarray = groups.norms(rows.Z.T @ slope / rows.total) / np.maximum(groups.price, 1e-9)
+    return values
 
 
 def _step_values(problem: Problem) -> np.ndarray:

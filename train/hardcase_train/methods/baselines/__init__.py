@@ -1,1 +1,1 @@
-"""The honest baselines: fixed sensor subsets, a confidence cascade, and a model of the user."""
+"""Baselines: fixed sensor subsets, a confidence cascade (early exit), and a user's own model."""

@@ -1,7 +1,8 @@
-"""The second honest baseline: a confidence cascade (early exit) over nested sensor subsets, then the cloud.
+"""The baseline ``cascade``: a confidence cascade (early exit) over nested sensor subsets, then f0.
 
-Stage k buys what its subset lacks, and answers if its own classifier is confident enough; confidence is the calibrated
-chance of being right, so that one level serves all stages. The last stage forwards, or answers for good.
+Stage k buys the sensors that its subset adds, and answers if its own classifier is confident enough. Confidence is the
+calibrated probability of a right answer, so one level serves all stages. The last stage forwards the remaining rows, or
+answers them.
 """
 
 from __future__ import annotations
@@ -23,12 +24,18 @@ __all__ = ["ConfidenceCascade"]
 
 @dataclass(eq=False, repr=False)
 class ConfidenceCascade(MethodClassifier):
-    """The cascade that the judged rows pick.
+    """A confidence cascade over nested sensor subsets, picked on the judged rows.
 
     Parameters
     ----------
-    n_jobs : int or None, threads; None is one
-    others : those of ``PolicyClassifier``, by name
+    n_jobs : int or None, threads; None: 1
+    others : those of ``PolicyClassifier``, by keyword
+
+    Examples
+    --------
+    >>> model = ConfidenceCascade(sensors=[[0], [1, 2]], costs=[1.0, 5.0], forward_cost=20.0, budget=4.0)
+    >>> model.method.name, model.method.is_baseline
+    ('cascade', True)
     """
 
     n_jobs: int | None = None
@@ -39,7 +46,7 @@ class ConfidenceCascade(MethodClassifier):
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
-        """A setting per kind of classifier: all levels share the models of a chain of nested sets."""
+        """One setting per kind of classifier; all levels share the models of a chain of nested subsets."""
         chain = [list(subset) for subset in search.once(Chains).greedy]
         return [{"chain": chain, "classifier": kind} for kind in classifier_kinds(search.problem)]
 
@@ -48,6 +55,6 @@ class ConfidenceCascade(MethodClassifier):
         """Points over confidence levels, first stages and last stages."""
         chain = [tuple(subset) for subset in params["chain"]]
         staged = StagedPolicy(search.judge, chain, search.models(chain, params["classifier"]))
-        tried = level_cuts(staged, search.problem.effort.levels)
+        settings_and_cuts = level_cuts(staged, search.problem.effort.levels)
         kind = {"classifier": params["classifier"]}
-        return best_points(staged.best(cls.method.name, [({**kind, **what}, cuts) for what, cuts in tried]))
+        return best_points(staged.best(cls.method.name, [({**kind, **what}, cuts) for what, cuts in settings_and_cuts]))

@@ -1,8 +1,8 @@
-"""A model of the user's own as the LPC: answer where its margin is wide enough, else forward.
+"""A user's own model as the low-cost model: answer if its margin is wide enough, else forward.
 
-It cannot be trained again without some rows, and may have seen the training rows: so its cuts and confidences come
-from the validation rows alone. Where its sensor fails it is not asked: the cloud is, or else the most frequent class
-is said.
+It cannot be retrained without a fold, and may have been trained on the training rows, so its thresholds and confidences
+are estimated on the validation rows alone. If one of its sensors fails, the case is forwarded; without the cloud, the
+most frequent class is the answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ...trees.boosting import Ensemble
 __all__ = ["METHOD", "own_points"]
 
 METHOD = "own"
-OWN_ANSWER = 4  # the node that answers by it
+OWN_ANSWER = 4  # index of the node that answers by the user's model
 
 
 @dataclass(frozen=True)
@@ -47,20 +47,20 @@ class _Own:
 
 
 def own_points(
-    problem: Problem, scorer: Opaque, valid: np.ndarray, test: np.ndarray, said: dict[str, Any]
+    problem: Problem, scorer: Opaque, valid: np.ndarray, test: np.ndarray, origin: dict[str, Any]
 ) -> list[Point]:
-    """Policies of this model over levels of confidence, those that no other is both cheaper and surer than.
+    """The Pareto front of this model's policies over levels of confidence.
 
     Parameters
     ----------
-    scorer : its features, all of sensors that give nothing that may be missing
+    scorer : the model and the features it reads, none of which may be missing
     valid, test : (n, n_outputs) its scores of the validation and test rows
-    said : of the model, for the points' parameters
+    origin : facts about the model that the points report as parameters
 
     Raises
     ------
     InputError
-        A feature of it may be missing.
+        One of its features may be missing.
     """
     _check(problem, scorer)
     judge = Judge(problem, is_alone=True)
@@ -74,16 +74,16 @@ def own_points(
     own = all_local.node == OWN_ANSWER
     right = all_local.label == judge.y
     table = confidence_table(all_local.margin[own], right[own], judge.weight[own])
-    levels = sorted(c / 10_000 for c in table[1][1:])  # a cut at each step of confidence
+    levels = sorted(c / 10_000 for c in table[1][1:])  # a threshold at each step of confidence
     margins = {-NEVER: 0.0} | {margin_at(table, all_local.margin[own], level): level for level in levels}
     points = []
     for margin, level in margins.items():
         nodes = _nodes(problem, sensors, margin)
         outcome = batch.run(judge.hpc_label, nodes)
-        here = outcome.node == OWN_ANSWER
-        nodes[OWN_ANSWER] = answer_node(nodes[OWN_ANSWER], outcome.margin[here], right[here], judge.weight[here])
+        local = outcome.node == OWN_ANSWER
+        nodes[OWN_ANSWER] = answer_node(nodes[OWN_ANSWER], outcome.margin[local], right[local], judge.weight[local])
         program = replace(start, nodes=tuple(nodes))
-        params = {**said, "sensors": list(sensors), "level": level}
+        params = {**origin, "sensors": list(sensors), "level": level}
         points.append(Point(METHOD, params, judge.summary(outcome), {}, program))
     rows = problem.test
     tested = Batch(start, rows.X, [test.astype(np.float64)])
@@ -110,6 +110,6 @@ def _check(problem: Problem, scorer: Opaque) -> None:
     for f in scorer.features:
         if problem.features[f].nullable:
             raise InputError(
-                f"[lpc] reads feature {f}, which is missing in some training rows, and a TFLite model has nothing for "
-                "it; fill it in the table, or leave those rows out"
+                f"[lpc] reads feature {f}, which is missing in some training rows, and a TFLite model cannot handle "
+                "missing values; fill them in the table, or drop those rows"
             )

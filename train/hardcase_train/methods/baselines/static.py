@@ -1,4 +1,4 @@
-"""The first honest baseline: the best fixed set of sensors, answered locally, chosen on the judged rows."""
+"""The baseline ``static``: the best fixed subset of sensors, always answered locally."""
 
 from __future__ import annotations
 
@@ -17,12 +17,21 @@ __all__ = ["StaticSubset"]
 
 @dataclass(eq=False, repr=False)
 class StaticSubset(MethodClassifier):
-    """The fixed set of sensors that the judged rows pick.
+    """A fixed subset of sensors and one classifier on it, picked on the judged rows; it never forwards.
 
     Parameters
     ----------
-    n_jobs : int or None, threads; None is one
-    others : those of ``PolicyClassifier``, by name
+    n_jobs : int or None, threads; None: 1
+    others : those of ``PolicyClassifier``, by keyword
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y = np.arange(200) % 2
+    >>> X = np.column_stack([y, 1 - y, np.zeros(200)])
+    >>> model = StaticSubset(costs=[9.0, 2.0, 1.0], effort="quick", random_state=0).fit(X, y)
+    >>> model.sensors_, model.figures_["cost"]
+    ([1], 2.0)
     """
 
     n_jobs: int | None = None
@@ -33,14 +42,14 @@ class StaticSubset(MethodClassifier):
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
-        """The promising sets on the greedy paths, the largest first, each with every kind of classifier."""
+        """The promising subsets on the greedy paths, the largest first, each with every kind of classifier."""
         subsets = sorted(search.walked(), key=len, reverse=True)
         kinds = classifier_kinds(search.problem)
         return [{"sensors": list(subset), "classifier": kind} for subset in subsets for kind in kinds]
 
     @classmethod
     def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
-        """The one point of a set."""
+        """The point of one subset."""
         subset = tuple(params["sensors"])
         (model,) = search.models([subset], params["classifier"])
         return [answer_point(search.judge, cls.method.name, dict(params), subset, model)]
@@ -48,5 +57,5 @@ class StaticSubset(MethodClassifier):
     def _settings(self, search: SubsetSearch) -> list[Params]:
         settings = self.grid(search)
         for kind in classifier_kinds(search.problem):
-            search.models((tuple(s["sensors"]) for s in settings if s["classifier"] == kind), kind)  # side by side
+            search.models((tuple(s["sensors"]) for s in settings if s["classifier"] == kind), kind)  # in parallel
         return settings

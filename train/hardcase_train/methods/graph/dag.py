@@ -1,8 +1,9 @@
-"""The method ``dag``: policies on a graph of sensor sets, over prices on cost.
+"""The method ``dag``: feature-acquisition policies on a graph of sensor subsets, over prices of cost.
 
-States are all sets of a few sensors, or all unions of a few subsets of many (``sensor_subsets``). A price turns cost
-into error, the bank says what it loses to stop in a state, and ``dag.graph_reduce`` learns every state's policy; to
-forward is one more way to stop, at the chance that f0 is wrong and the price of asking it. docs/math.md (58) to (70).
+The states are all subsets of a few sensors, or all unions of a few subsets of many (``stages.subset_cover``). A price
+converts cost into errors, the classifier bank gives the loss of stopping in a state, and ``reduce.graph_reduce`` learns
+the policy of every state. Forwarding is another way to stop; it costs the probability that f0 is wrong and the price of
+a request. docs/math.md (58) to (70).
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ from .state_rows import DagRows
 __all__ = ["Dag", "DagClassifier", "graph_of", "has_few"]
 
 STATES = ("greedy", "chains", "all")
-FEW_SENSORS = 5  # of so many every set is a state
+FEW_SENSORS = 5  # with at most so many sensors, every subset is a state
 MAX_VALUES = 10**8  # of terms on training rows: 400 megabytes
 
 
 @dataclass
 class Dag:
-    """A graph's bank and what learning its policies needs, for any price.
+    """The classifier bank of a graph, and the losses and costs from which policies are learned for any price.
 
     Parameters
     ----------
     classifier : kind of the states' classifiers, one of ``state_classifiers.KINDS``
-    learner : of the matches, one of ``state_policy.LEARNERS``
-    is_plain : as in the paper: errors are counted, not their chances; no cut on a classifier's margin, and no tree
-        gives way to one that sends all rows the same way
-    n_passes : from the second on, rows count less in states that the pass before does not bring them to
-    forwards : whether to ask f0 is an action
-    known : a bank that is there already; None: it is made
+    learner : learner of the matches, one of ``state_policy.LEARNERS``
+    is_plain : as in the paper: errors are counted instead of estimating their probability, there is no threshold on a
+        classifier's margin, and filter trees are never replaced by a constant choice
+    n_passes : number of passes; from the second on, rows weigh less in states they did not reach before
+    forwards : whether forwarding to f0 is an action
+    known : an existing classifier bank; None: train one
     """
 
     rows: DagRows
@@ -76,7 +77,7 @@ class Dag:
         self.asked, self.cloud = asked, cloud_losses(rows, self.classifiers, self.is_plain)
 
     def learn(self, price: float) -> list[StatePolicy | None]:
-        """All states' policies where a unit of cost is worth ``price`` errors."""
+        """The policies of all states when a unit of cost is worth ``price`` errors."""
         rows = self.rows
         other = self.cloud + price * self.asked if self.forwards else None
 
@@ -86,25 +87,28 @@ class Dag:
         return learn_graph(rows.graph, self.losses, price * self.costs, learn, other, self.n_passes, self.n_jobs)[0]
 
     def point(self, price: float, params: dict[str, Any]) -> Point:
-        """The program that a price leads to, with its figures on the judged rows."""
+        """The policy for a price, with its program and its figures on the judged rows."""
         return dag_point(self.rows, self.classifiers, self.learn(price), {**params, "price": price})
 
     def points(self, params: Params, prices: Sequence[float]) -> list[Point]:
-        """The points that the judged rows keep over prices."""
+        """The points over prices that are best on the judged rows."""
         return best_points([self.point(price, params) for price in prices])
 
 
 def graph_of(search: SubsetSearch, how: str, count: int = 0) -> Graph:
-    """States of a problem: "all" sets of its sensors, unions of ``count`` "greedy" ones (Algorithm 2), or "chains": the
-    nested sets that the cascade and those that staged ADAPT stands on.
+    """The graph of a problem's states.
 
-    States hold what costs nothing, and that is a state of its own; so is the set of all sensors. Where unions are more
-    than 256, the last subsets are left out.
+    Every state contains the free sensors; the free sensors alone and all sensors are states.
+
+    Parameters
+    ----------
+    how : "all": all subsets; "greedy": the unions of ``count`` subsets (Algorithm 2), the last of which are dropped if
+        there are more than 256 unions; "chains": the nested subsets of the cascade and of staged ADAPT
 
     Raises
     ------
     ValueError
-        All sets are too many.
+        There are more than 256 subsets, with "all".
     """
     sensors = search.problem.sensors
     everything = tuple(range(len(sensors)))
@@ -124,19 +128,25 @@ def graph_of(search: SubsetSearch, how: str, count: int = 0) -> Graph:
 
 @dataclass(eq=False, repr=False)
 class DagClassifier(MethodClassifier):
-    """A policy on a graph of sensor sets.
+    """A feature-acquisition policy on a directed acyclic graph of sensor subsets.
 
     Parameters
     ----------
-    classifier : "polynomial", "trees", "forest" (size "auto", few rows), "shared" (one polynomial; a state has a part)
-    learner : of the policies, "polynomial" or "trees"
-    degree : of the polynomials, 1 to 3
-    states : "greedy" subsets' unions, "all" sets of at most 8 sensors, or "chains": nested sensor sets, with cuts on
-        margins of every kind of trees; ``classifier``, ``learner`` and ``degree`` then say nothing
-    n_subsets : whose unions are states, 1 to 8
-    n_passes : 1 as in the paper; with more, rows count less in states that they do not come to
-    n_jobs : int or None, threads; None is one
-    others : those of ``PolicyClassifier``, by name
+    classifier : "polynomial", "trees", "forest" (with size "auto" and few rows), or "shared" (parts of one polynomial)
+    learner : learner of the states' policies, "polynomial" or "trees"
+    degree : degree of the polynomials, 1 to 3
+    states : "greedy": unions of greedily chosen subsets; "all": all subsets of at most 8 sensors; "chains": nested
+        sensor sets. "chains" requires tree banks; ``classifier``, ``learner`` and ``degree`` are then ignored
+    n_subsets : number of subsets whose unions are the states, 1 to 8
+    n_passes : 1 as in the paper; with more, rows weigh less in states that they do not reach
+    n_jobs : int or None, threads; None: 1
+    others : those of ``PolicyClassifier``, by keyword
+
+    Examples
+    --------
+    >>> model = DagClassifier(classifier="trees", states="all", costs=[1.0, 3.0, 9.0], forward_cost=20.0)
+    >>> model.set_params(states="greedy", n_subsets=3).n_subsets
+    3
     """
 
     classifier: str = "polynomial"
@@ -151,7 +161,7 @@ class DagClassifier(MethodClassifier):
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
-        """States of chains with each kind of trees; of a few sensors, also every set with trees or polynomials."""
+        """Chains with each kind of trees; for a few sensors, also all subsets with trees or polynomials."""
         p = search.problem
         chains = [{"classifier": kind, "subsets": "chains"} for kind in classifier_kinds(p)]
         if not has_few(p):
@@ -177,10 +187,10 @@ class DagClassifier(MethodClassifier):
         return dag.points(params, graph_prices(search, graph, search.problem.effort.n_graph_prices))
 
     def points(self, judge: Judge) -> list[Point]:
-        """Policies over prices."""
-        for name, known in (("classifier", KINDS), ("learner", tuple(LEARNERS)), ("states", STATES)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} of DagClassifier is {getattr(self, name)!r}, one of {known} is expected")
+        """Points over prices."""
+        for name, choices in (("classifier", KINDS), ("learner", tuple(LEARNERS)), ("states", STATES)):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} of DagClassifier is {getattr(self, name)!r}; expected one of {choices}")
         return super().points(judge)
 
     def _settings(self, search: SubsetSearch) -> list[Params]:
@@ -191,5 +201,5 @@ class DagClassifier(MethodClassifier):
 
 
 def has_few(problem: Problem) -> bool:
-    """Whether sensors are so few that every set of them is a state."""
+    """Whether the sensors are so few that every subset of them is a state."""
     return len(problem.sensors) <= FEW_SENSORS

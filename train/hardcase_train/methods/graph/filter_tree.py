@@ -1,10 +1,10 @@
-"""Filter trees: choosing among several actions of known costs by matches between two, each a weighted binary problem.
+"""Filter trees: cost-sensitive classification of several actions by a tournament of weighted binary problems.
 
-Beygelzimer, Langford and Ravikumar, *Multiclass classification with filter trees* (2007). The first entrant is the one
-to stop: the others play it off among themselves and their winner meets it in the final, so that the last match is
-"stop or go on". A match is learned from the rows' costs of the two that come to it, as learned earlier matches send
-them, weighted by how far these costs lie apart. What learns a round of matches is anything that scores rows: above
-zero the second of the pair wins, as in a program's tournament. docs/math.md (61) to (63).
+Beygelzimer, Langford and Ravikumar, *Multiclass classification with filter trees* (2007). Entrant 0 is the action
+"stop": the other actions play among themselves, and their winner meets it in the final, so the last match is "stop or
+go on". A match is trained on the costs of the two actions that reach it, as decided by the matches before, and a row is
+weighted by the difference of the two costs. Any learner that scores rows may learn a round of matches: if the score is
+above zero the second of the pair wins, as in a program's tournament. docs/math.md (61) to (63).
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ Round = Callable[[Sequence[int], np.ndarray, np.ndarray], np.ndarray]
 
 
 def bracket_of(n: int) -> Bracket:
-    """Entrants 1 to n - 1 in pairs, round by round, and entrant 0 against their winner."""
+    """Entrants 1 to n - 1 in pairs, round by round, and entrant 0 against their winner.
+
+    Examples
+    --------
+    >>> bracket_of(4)  # the winner of match k is entrant 4 + k
+    ((1, 2), (4, 3), (0, 5))
+    """
     matches: list[tuple[int, int]] = []
     playing = list(range(1, n))
     while len(playing) > 1:
@@ -35,7 +41,7 @@ def bracket_of(n: int) -> Bracket:
 
 
 def rounds(bracket: Bracket, n: int) -> list[list[int]]:
-    """Numbers of the matches that can be held at once, round by round."""
+    """The numbers of the matches of each round; matches of a round do not depend on each other."""
     depth: list[int] = []
     for a, b in bracket:
         depth.append(1 + max([depth[x - n] for x in (a, b) if x >= n], default=0))
@@ -43,29 +49,30 @@ def rounds(bracket: Bracket, n: int) -> list[list[int]]:
 
 
 def learn_matches(costs: np.ndarray, weight: np.ndarray, bracket: Bracket, learn: Round) -> np.ndarray:
-    """Each row's choice of the tree that is learned, (n,).
+    """Train a filter tree; the action that it chooses for each row, (n,).
 
     Parameters
     ----------
-    costs : (n, n_actions) of each row's actions
-    weight : (n,) of the rows
-    learn : what learns matches; the scores that it gives back decide which rows' winners later rounds see
+    costs : (n, n_actions) cost of each action for each row
+    weight : (n,) row weights
+    learn : learns a round of matches; the scores that it returns select the winners that later rounds are trained on
     """
     n, k = costs.shape
-    who = np.empty((k + len(bracket), n), dtype=np.int64)
-    who[:k] = np.arange(k)[:, None]
+    winner = np.empty((k + len(bracket), n), dtype=np.int64)  # of each entrant, the action that it stands for
+    winner[:k] = np.arange(k)[:, None]
     rows = np.arange(n)
     for numbers in rounds(bracket, k):
-        a, b = (np.array([who[bracket[m][side]] for m in numbers]) for side in (0, 1))
-        ahead = costs[rows, a] - costs[rows, b]  # what the second of the pair saves
+        a, b = (np.array([winner[bracket[m][side]] for m in numbers]) for side in (0, 1))
+        ahead = costs[rows, a] - costs[rows, b]  # what the second of the pair saves against the first
         scores = learn(numbers, (ahead > 0).astype(np.int64), np.abs(ahead) * weight)
-        who[k + np.array(numbers)] = np.where(scores > 0, b, a)
-    return who[-1]
+        winner[k + np.array(numbers)] = np.where(scores > 0, b, a)
+    choice: np.ndarray = winner[-1]
+    return choice
 
 
-def without(bracket: Bracket, n_actions: int, kept: Sequence[int]) -> tuple[Bracket, list[int]]:
-    """The bracket of some of the entrants, renumbered in their order, and which matches are left."""
-    new: list[int | None] = [list(kept).index(k) if k in kept else None for k in range(n_actions)]
+def without(bracket: Bracket, n_actions: int, actions: Sequence[int]) -> tuple[Bracket, list[int]]:
+    """The bracket restricted to these actions, renumbered in their order; and the numbers of its matches."""
+    new: list[int | None] = [list(actions).index(k) if k in actions else None for k in range(n_actions)]
     pairs: list[tuple[int, int]] = []
     left: list[int] = []
     for m, (a, b) in enumerate(bracket):
@@ -75,5 +82,5 @@ def without(bracket: Bracket, n_actions: int, kept: Sequence[int]) -> tuple[Brac
             continue
         left.append(m)
         pairs.append((one, other))
-        new.append(len(kept) + len(pairs) - 1)
+        new.append(len(actions) + len(pairs) - 1)
     return tuple(pairs), left

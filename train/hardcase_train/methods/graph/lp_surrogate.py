@@ -1,10 +1,10 @@
-"""The tree of all orders in which sensors can be bought, its decisions found by one linear program.
+"""A convex surrogate of the tree of all acquisition orders of sensors, minimised by one linear program.
 
 Wang, Trapeznikov and Saligrama, *An LP for sequential learning under budgets* (2014); Wang, Bolukbasi, Trapeznikov and
-Saligrama, *Model selection by linear programming* (2014). What a row loses by ending at one leaf of a tree and not at
-another is a maximum over paths of sums of indicators; with hinges in their place it is convex and never less, and its
-minimum is a linear program's. Parts of the tree that have the same sensors share their decisions: what is known there
-is the same. docs/math.md (45) to (50).
+Saligrama, *Model selection by linear programming* (2014). What a row loses by ending at one leaf of the tree and not at
+another is a maximum over paths of sums of indicators. With hinges in place of the indicators it is a convex upper
+bound, which a linear program minimises. Subtrees with the same sensors share their decisions, because the same readings
+are available there. docs/math.md (45) to (50).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .reduce import all_subsets
 
 __all__ = ["MAX_SENSORS", "Decision", "FullTree", "Solved", "full_tree", "solve"]
 
-MAX_SENSORS = 4  # five would have 80 decisions for each row of the program
+MAX_SENSORS = 4  # with five there would be 80 decisions for each row of the linear program
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Left where the score is at most 0, else right. A child from 0 is a decision; -1 - s is to stop in state s."""
+    """Go left if the score is at most 0, else right. A child >= 0 is a decision; child -1 - s means stop in state s."""
 
     state: int
     left: int
@@ -36,9 +36,10 @@ class Decision:
 
 @dataclass(frozen=True)
 class FullTree:
-    """``states[s]``: the sensors at hand, as in ``dag.all_subsets``. Decisions stand before their children.
+    """The tree of all acquisition orders; each decision precedes its children.
 
-    ``first[s]``: a state's first decision; of the one with all sensors, its leaf.
+    states : the sensors bought in each state, as in ``reduce.all_subsets``
+    first : the first decision of each state; for the state with all sensors, its leaf
     """
 
     states: tuple[tuple[int, ...], ...]
@@ -49,13 +50,14 @@ class FullTree:
         """The state in which each row stops, (n,), by the decisions' scores (n, n_decisions)."""
         at = np.full(len(scores), self.first[0])
         for k, d in enumerate(self.decisions):
-            here = np.flatnonzero(at == k)
-            at[here] = np.where(scores[here, k] > 0, d.right, d.left)
-        return -1 - at
+            rows = np.flatnonzero(at == k)
+            at[rows] = np.where(scores[rows, k] > 0, d.right, d.left)
+        state: np.ndarray = -1 - at
+        return state
 
 
 def full_tree(n_sensors: int) -> FullTree:
-    """The tree of so many sensors: in a state, first "stop or go on", then which sensor, one against those after it.
+    """The tree of n sensors: in each state first "stop or go on", then for each sensor "this one or a later one".
 
     Raises
     ------
@@ -63,9 +65,11 @@ def full_tree(n_sensors: int) -> FullTree:
         There are more than four sensors.
     """
     if n_sensors > MAX_SENSORS:
-        raise InputError(f"lp-tree orders at most {MAX_SENSORS} sensors, here are {n_sensors}; group them, or use dag")
+        raise InputError(
+            f"lp-tree supports at most {MAX_SENSORS} sensors, not {n_sensors}; group sensors, or use the method dag"
+        )
     states = all_subsets(n_sensors).states
-    sizes = [n_sensors - len(s) for s in states]  # a decision for each sensor that is left
+    sizes = [n_sensors - len(s) for s in states]  # one decision for each sensor not bought yet
     first = [sum(sizes[:s]) if size else -1 - s for s, size in enumerate(sizes)]
     decisions = []
     for s, bought in enumerate(states):
@@ -83,26 +87,27 @@ def full_tree(n_sensors: int) -> FullTree:
 
 @dataclass(frozen=True)
 class Solved:
-    """``weights[k]`` (n_terms,) and ``bias[k]`` of each decision; ``bound``: no less than the rows' mean loss."""
+    """``weights[k]`` (n_terms,) and ``bias[k]`` of each decision; ``bound``: upper bound of the rows' mean loss."""
 
     weights: tuple[np.ndarray, ...]
     bias: np.ndarray
     bound: float
 
     def scores(self, tree: FullTree, terms: Sequence[np.ndarray]) -> np.ndarray:
-        """(n, n_decisions) of rows whose terms are given by state, (n, n_terms)."""
+        """Scores, (n, n_decisions), of rows whose terms are given per state, (n, n_terms)."""
         parts = [terms[d.state] @ w for d, w in zip(tree.decisions, self.weights, strict=True)]
-        return np.column_stack(parts) + self.bias
+        scores: np.ndarray = np.column_stack(parts) + self.bias
+        return scores
 
 
 def solve(tree: FullTree, terms: Sequence[np.ndarray], losses: np.ndarray, weight: np.ndarray, l1: float) -> Solved:
-    """The decisions that minimise the convex bound of the weighted mean loss, plus ``l1`` times their weights' sizes.
+    """The decisions that minimise the convex bound of the weighted mean loss plus ``l1`` times their L1 norm.
 
     Parameters
     ----------
-    terms : by state (n, n_terms), what its decisions are linear in
-    losses : (n, n_states) of stopping in each state, costs included
-    weight : (n,) of the rows
+    terms : per state (n, n_terms), the terms in which its decisions are linear
+    losses : (n, n_states) loss of stopping in each state, costs included
+    weight : (n,) row weights
 
     Raises
     ------
@@ -122,10 +127,10 @@ def solve(tree: FullTree, terms: Sequence[np.ndarray], losses: np.ndarray, weigh
     price[layout.lost(0)] = share
     bounds = np.full((layout.size, 2), [-np.inf, np.inf])
     bounds[: layout.first_bias, 0] = bounds[layout.first_lost :, 0] = 0.0
-    found = linprog(price, below, right, equal, np.zeros(layout.n_scores), bounds, method="highs-ipm")
-    if found.status != 0:
-        raise InputError(f"the linear program of {n} rows has no optimum ({found.message}); check the data's scale")
-    x = found.x
+    solution = linprog(price, below, right, equal, np.zeros(layout.n_scores), bounds, method="highs-ipm")
+    if solution.status != 0:
+        raise InputError(f"the linear program of {n} rows has no optimum ({solution.message}); check the data's scale")
+    x = solution.x
     lost = float(share @ x[layout.lost(0)])
     constant = float(share @ (losses.max(axis=1) - _behind(tree, saved)[0]))
     both = x[: layout.first_bias].reshape(2, -1)
@@ -133,7 +138,7 @@ def solve(tree: FullTree, terms: Sequence[np.ndarray], losses: np.ndarray, weigh
 
 
 class _Layout:
-    """Where the program's variables lie: weights above and below zero, biases, scores, and what each row loses."""
+    """Positions of the linear program's variables: positive and negative parts of weights, biases, scores, losses."""
 
     def __init__(self, tree: FullTree, n_terms: list[int], n: int) -> None:
         self.tree, self.n = tree, n
@@ -146,53 +151,53 @@ class _Layout:
         self.size = self.first_lost + self.n_scores
 
     def lost(self, k: int) -> np.ndarray:
-        """Places of what each row loses from decision k on, (n,)."""
+        """Positions of the variables of each row's loss from decision k on, (n,)."""
         return self.first_lost + k * self.n + np.arange(self.n)
 
     def by_decision(self, weights: np.ndarray) -> list[np.ndarray]:
         return np.split(weights, np.cumsum(self.widths)[:-1])
 
     def scores(self, terms: Sequence[np.ndarray]) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-        """Rows of ``terms . weights + bias - score = 0``."""
+        """Constraints ``terms . weights + bias - score = 0``."""
         values, rows, places, first = [], [], [], 0
         for k, (d, width) in enumerate(zip(self.tree.decisions, self.widths, strict=True)):
-            mine = k * self.n + np.arange(self.n)
+            equations = k * self.n + np.arange(self.n)
             z = terms[d.state]
             for sign, start in ((1.0, first), (-1.0, self.first_bias // 2 + first)):
                 values.append(sign * z.ravel())
-                rows.append(np.repeat(mine, width))
+                rows.append(np.repeat(equations, width))
                 places.append(np.tile(start + np.arange(width), self.n))
-            for value, at in ((1.0, np.full(self.n, self.first_bias + k)), (-1.0, self.bias.stop + mine)):
+            for value, at in ((1.0, np.full(self.n, self.first_bias + k)), (-1.0, self.bias.stop + equations)):
                 values.append(np.full(self.n, value))
-                rows.append(mine)
+                rows.append(equations)
                 places.append(at)
             first += width
         return np.concatenate(values), (np.concatenate(rows), np.concatenate(places))
 
     def paths(self, saved: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Rows of (49): going one way loses what the other side saves, as a hinge, and what is lost from there on."""
+        """Constraints (49): a way loses the hinge of what the other side saves, plus the loss from there on."""
         values, rows, places, right, at = [], [], [], [], 0
         for k, way, missed, sign in self._ways(saved):
             score = self.bias.stop + k * self.n + np.arange(self.n)
-            for hinge in (missed, None):  # the hinge's slope, and that it is never below 0
-                mine = at + np.arange(self.n)
+            for hinge in (missed, None):  # the rising part of the hinge, and its lower bound 0
+                constraints = at + np.arange(self.n)
                 cells: list[tuple[float | np.ndarray, np.ndarray]] = [(-1.0, self.lost(k))]
                 if way >= 0:
                     cells.append((1.0, self.lost(way)))
                 if hinge is not None:
                     cells.append((sign * hinge, score))
                 elif way < 0:
-                    continue  # nothing is lost behind a leaf
+                    continue  # nothing is lost after a leaf
                 for value, place in cells:
                     values.append(np.broadcast_to(value, self.n))
-                    rows.append(mine)
+                    rows.append(constraints)
                     places.append(place)
                 right.append(np.zeros(self.n) if hinge is None else -hinge)
                 at += self.n
         return np.concatenate(values), np.concatenate(rows), np.concatenate(places), np.concatenate(right)
 
     def _ways(self, saved: np.ndarray) -> Iterator[tuple[int, int, np.ndarray, float]]:
-        """Each decision's two ways: where to, what the other side's leaves save together, and the score's sign."""
+        """The two ways of each decision: its target, the sum that the other side's leaves save, the score's sign."""
         behind = _behind(self.tree, saved)
         for k, d in enumerate(self.tree.decisions):
             yield k, d.left, behind[d.right], -1.0
@@ -200,7 +205,7 @@ class _Layout:
 
 
 def _behind(tree: FullTree, saved: np.ndarray) -> dict[int, np.ndarray]:
-    """What all leaves behind a decision or leaf save together, each as often as orders lead to it: by child, (n,)."""
+    """Sum of what the leaves below each child save, each once per order that leads to it: by child, (n,)."""
     behind: dict[int, np.ndarray] = {-1 - s: saved[:, s] for s in range(len(tree.states))}
     for k, d in reversed(list(enumerate(tree.decisions))):
         behind[k] = behind[d.left] + behind[d.right]

@@ -1,8 +1,8 @@
-"""The method ``lp-tree``: the DAG's peer for a few sensors, every decision found by one linear program.
+"""The method ``lp-tree``: acquisition orders of at most four sensors, decided by one linear program.
 
-Classifiers and the losses of stopping are the bank's, as for ``dag``; decisions are polynomials of what is at hand.
-A linear program of all rows would take hours, so it sees a sample of them: fewer the more terms there are. It never
-forwards, as in the paper. docs/math.md (45) to (50).
+Classifiers and the losses of stopping are those of the classifier bank, as for ``dag``; decisions are polynomials of
+the readings bought so far. A linear program of all rows would take hours, so it uses a sample, smaller with more terms.
+The policy never forwards, as in the paper. docs/math.md (45) to (50).
 """
 
 from __future__ import annotations
@@ -33,20 +33,25 @@ from .state_rows import DagRows
 
 __all__ = ["LpTree"]
 
-LEAST_PRICE, MOST_PRICE = 0.01, 1.0  # errors for the cost unit
-MAX_CELLS = 60_000  # of the program: rows times the decisions' terms
-L1 = 1e-3  # error for a unit of weight, terms of mean square 1
+LEAST_PRICE, MOST_PRICE = 0.01, 1.0  # errors per cost unit
+MAX_CELLS = 60_000  # of the linear program: rows times terms of all decisions
+L1 = 1e-3  # errors per unit of weight, for terms of mean square 1
 
 
 @dataclass(eq=False, repr=False)
 class LpTree(MethodClassifier):
-    """Decisions over every order of at most four sensors, by the linear-programming surrogate.
+    """A policy over every acquisition order of at most four sensors, by the linear-programming surrogate.
 
     Parameters
     ----------
     classifier : kind of the states' classifiers, one of ``state_classifiers.KINDS``
-    degree : of the polynomials, 1 to 3
-    others : those of ``PolicyClassifier``, by name
+    degree : degree of the polynomials, 1 to 3
+    others : those of ``PolicyClassifier``, by keyword
+
+    Examples
+    --------
+    >>> LpTree(classifier="trees", degree=2).get_params()["degree"]
+    2
     """
 
     classifier: str = "polynomial"
@@ -62,17 +67,17 @@ class LpTree(MethodClassifier):
 
     @classmethod
     def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
-        """The points that the judged rows keep over prices."""
+        """The points over prices that are best on the judged rows."""
         tree = full_tree(len(search.problem.sensors))
         rows = DagRows(search.judge, all_subsets(len(search.problem.sensors)), params["degree"])
         lp = _Tree(tree, rows, params["classifier"])
-        tried = prices(search.problem, search.problem.effort.n_lp_prices, LEAST_PRICE, MOST_PRICE)
-        return best_points([lp.point(price, params) for price in tried])
+        grid = prices(search.problem, search.problem.effort.n_lp_prices, LEAST_PRICE, MOST_PRICE)
+        return best_points([lp.point(price, params) for price in grid])
 
     def points(self, judge: Judge) -> list[Point]:
-        """Policies over prices of cost."""
+        """Points over prices."""
         if self.classifier not in KINDS:
-            raise ValueError(f"classifier of LpTree is {self.classifier!r}, one of {KINDS} is expected")
+            raise ValueError(f"classifier of LpTree is {self.classifier!r}; expected one of {KINDS}")
         return super().points(judge)
 
     def _settings(self, search: SubsetSearch) -> list[Params]:
@@ -80,62 +85,62 @@ class LpTree(MethodClassifier):
 
 
 class _Tree:
-    """A bank, and what becomes of its rows for any price."""
+    """The classifier bank, and the policy learned from it for any price."""
 
     def __init__(self, tree: FullTree, rows: DagRows, bank: str) -> None:
         self.tree, self.rows, self.problem = tree, rows, rows.problem
-        made = make_bank(rows, bank)
-        self.bank = [one.trained for one in made]
-        self.errors = stop_losses(rows, made)
+        classifiers = make_bank(rows, bank)
+        self.bank = [classifier.trained for classifier in classifiers]
+        self.errors = stop_losses(rows, classifiers)
         meter = Meter(self.problem)
         self.costs = np.array([to_unit(meter.total(s, 0)) for s in tree.states])
         self.mine = [rows.mine(s) for s in range(len(tree.states))]
 
     @cached_property
     def samples(self) -> list[np.ndarray]:
-        """Rows of the program: of the model, then where rows are judged by copies, of each copy."""
+        """Rows of the linear programs: of the model's, then, if rows are judged by copies, of each copy's."""
         n_terms = sum(len(self.mine[d.state]) for d in self.tree.decisions)
-        most = min(self.problem.effort.lp_rows, max(1, MAX_CELLS // max(n_terms, 1)))
+        n_rows = min(self.problem.effort.lp_rows, max(1, MAX_CELLS // max(n_terms, 1)))
         order = np.random.default_rng(self.problem.seed).permutation(self.rows.seen.shape[1])
         models = self.rows.seen if self.rows.judge.is_crossed else self.rows.seen[:1]
-        return [order[seen[order] > 0][:most] for seen in models]
+        return [order[seen[order] > 0][:n_rows] for seen in models]
 
     def point(self, price: float, params: dict[str, Any]) -> Point:
-        """The program that a price leads to, with its figures on the judged rows."""
+        """The policy for a price, with its program and its figures on the judged rows."""
         losses = self.errors + price * self.costs
         solved = [self._solve(sample, losses) for sample in self.samples]
-        found = {s: self._decisions(s, solved) for s in sorted({d.state for d in self.tree.decisions})}
-        scores = np.hstack([np.empty((len(self.errors), 0)), *(unseen for _, unseen in found.values())])
+        decisions = {s: self._decisions(s, solved) for s in sorted({d.state for d in self.tree.decisions})}
+        scores = np.hstack([np.empty((len(self.errors), 0)), *(unseen for _, unseen in decisions.values())])
         taken = _taken(self.tree, scores)
         marks = _marks(self.tree, taken)
         answering, deciding = ([m.state for m in marks if m.kind == kind] for kind in (ANSWER, BRANCH))
         deciding = sorted(set(deciding))
-        trained = [*(self.bank[s] for s in answering), *(found[s][0] for s in deciding)]
+        trained = [*(self.bank[s] for s in answering), *(decisions[s][0] for s in deciding)]
         nodes = _nodes(self.tree, taken, marks, class_outputs(self.problem.n_classes), answering, deciding)
         judge, parts = self.rows.judge, [t.part for t in trained]
         outcome = judge.run(compile_program(self.problem, parts, nodes), trained)
         for k, node in enumerate(nodes):
-            here = outcome.node == k
+            answered = outcome.node == k
             if isinstance(node, Answer):
-                right = outcome.label[here] == judge.y[here]
-                nodes[k] = answer_node(node, outcome.margin[here], right, judge.weight[here])
+                right = outcome.label[answered] == judge.y[answered]
+                nodes[k] = answer_node(node, outcome.margin[answered], right, judge.weight[answered])
         program = compile_program(self.problem, parts, nodes)
-        said = {**params, "price": price, "rows": len(self.samples[0])}
-        return Point("lp-tree", said, judge.summary(outcome), {}, program)
+        reported = {**params, "price": price, "rows": len(self.samples[0])}
+        return Point("lp-tree", reported, judge.summary(outcome), {}, program)
 
     def _solve(self, sample: np.ndarray, losses: np.ndarray) -> Solved:
         values = self.rows.design.values
-        terms = [values[np.ix_(mine[1:], sample)].T.astype(np.float64) for mine in self.mine]
+        terms = [values[np.ix_(columns[1:], sample)].T.astype(np.float64) for columns in self.mine]
         return solve(self.tree, terms, losses[sample], self.problem.train.weight[sample], L1)
 
     def _decisions(self, s: int, solved: Sequence[Solved]) -> tuple[Trained, np.ndarray]:
-        """A state's decisions as one part, and their scores of training rows by copies, (n_train, n_decisions)."""
-        numbers, mine = [k for k, d in enumerate(self.tree.decisions) if d.state == s], self.mine[s]
+        """A state's decisions as one part, and their out-of-fold scores of training rows, (n_train, n_decisions)."""
+        numbers, columns = [k for k, d in enumerate(self.tree.decisions) if d.state == s], self.mine[s]
         coef = np.array([[[one.bias[k], *one.weights[k]] for k in numbers] for one in solved])
         coef[:, :, 0] *= self.rows.terms.scale[0]  # term 0 is the constant, 1 before it is scaled
-        unseen = self.rows.own(np.einsum("mdt,tn->mdn", coef, self.rows.design.values[mine]))
-        valid = (coef[0] @ self.rows.valid_values[mine]).T
-        return self.rows.trained(self.rows.polynomial(mine, coef[0]), unseen, valid), unseen
+        unseen = self.rows.own(np.einsum("mdt,tn->mdn", coef, self.rows.design.values[columns]))
+        valid = (coef[0] @ self.rows.valid_values[columns]).T
+        return self.rows.trained(self.rows.polynomial(columns, coef[0]), unseen, valid), unseen
 
 
 # ---------------------------------------------------------------- the program
@@ -144,30 +149,30 @@ BRANCH, ACQUIRE, ANSWER = range(3)
 
 
 class _Mark(NamedTuple):
-    """A node to be: a Branch on decision ``number``, an Acquire that leads to the state ``number``, or an Answer."""
+    """A planned node: a Branch on decision ``number``, an Acquire that leads to state ``number``, or an Answer."""
 
-    is_last: bool  # answers stand behind all else
+    is_last: bool  # answers come after all other nodes
     state: int
     kind: int
     number: int = 0
 
 
 def _taken(tree: FullTree, scores: np.ndarray) -> list[tuple[int, ...]]:
-    """The ways of each decision that rows take, none where no row comes; ``scores`` (n, n_decisions)."""
-    here = {tree.first[0]: np.ones(len(scores), dtype=bool)}
-    out = []
+    """The children of each decision that some row takes; ``scores`` (n, n_decisions)."""
+    reached = {tree.first[0]: np.ones(len(scores), dtype=bool)}
+    children = []
     for k, d in enumerate(tree.decisions):
-        mine = here.get(k, np.zeros(len(scores), dtype=bool))
+        at_decision = reached.get(k, np.zeros(len(scores), dtype=bool))
         right = scores[:, k] > 0
-        ways = [(d.left, mine & ~right), (d.right, mine & right)]
+        ways = [(d.left, at_decision & ~right), (d.right, at_decision & right)]
         for child, rows in ways:
-            here[child] = here.get(child, False) | rows
-        out.append(tuple(child for child, rows in ways if rows.any()))
-    return out
+            reached[child] = reached.get(child, False) | rows
+        children.append(tuple(child for child, rows in ways if rows.any()))
+    return children
 
 
 def _marks(tree: FullTree, taken: list[tuple[int, ...]]) -> list[_Mark]:
-    """The nodes that rows come to, and the answers that purchases fall back on, in their order."""
+    """The nodes that rows reach, and the answers for failed purchases, in order."""
     marks: set[_Mark] = set()
     open_ = [_way(tree, taken, 0, tree.first[0])]
     while open_:
@@ -180,7 +185,7 @@ def _marks(tree: FullTree, taken: list[tuple[int, ...]]) -> list[_Mark]:
 
 
 def _way(tree: FullTree, taken: list[tuple[int, ...]], s: int, child: int) -> _Mark:
-    """Where a way out of a decision in state s leads: a decision that sends all rows one way is no node."""
+    """The node that a child of a decision in state s leads to; a decision with a single outcome is skipped."""
     while child >= 0 and tree.decisions[child].state == s and len(taken[child]) == 1:
         (child,) = taken[child]
     after = tree.decisions[child].state if child >= 0 else -1 - child
@@ -190,7 +195,7 @@ def _way(tree: FullTree, taken: list[tuple[int, ...]], s: int, child: int) -> _M
 
 
 def _after(tree: FullTree, taken: list[tuple[int, ...]], mark: _Mark) -> list[_Mark]:
-    """A Branch's targets; an Acquire's, the one after a purchase first."""
+    """The targets of a Branch; or of an Acquire, first for success, then for failure."""
     if mark.kind == BRANCH:
         d = tree.decisions[mark.number]
         return [_way(tree, taken, mark.state, child) for child in (d.left, d.right)]
@@ -207,7 +212,7 @@ def _nodes(
     answering: list[int],
     deciding: list[int],
 ) -> list[Node]:
-    """The marks as nodes; scorers are those of the answering states, then those of the deciding ones."""
+    """The planned nodes; scorers are those of the answering states, then those of the deciding states."""
     place = {mark: k for k, mark in enumerate(marks)}
     nodes: list[Node] = []
     for mark in marks:

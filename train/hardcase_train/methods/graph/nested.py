@@ -1,8 +1,8 @@
-"""Policies on a graph of nested sets whose states look at their classifier's margin alone.
+"""Policies on a graph of nested sensor subsets, with a threshold on the classifier's margin in each state.
 
-Graph reduce (``dag``) over prices, each state learning a cut: rows whose margin is wide enough stop, and all others go
-the same way on, to a larger state or to the cloud. So the states that rows come to are a chain, another one for each
-price, and the policy is a staged one (``staged``). docs/math.md (71).
+Graph reduce (``reduce``) over prices, where each state learns a cut: rows with a margin above it stop, and all others
+take the same action, to a larger state or to f0. So for each price the states that rows reach form a chain, and the
+policy is a ``StagedPolicy``. docs/math.md (71).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from .reduce import Graph, learn_graph
 
 __all__ = ["graph_prices", "nested_points"]
 
-LEAST_PRICE = 0.01  # errors for what the most expensive case costs
-MOST_PRICE = 0.5  # errors for what the cheapest state costs: few readings save as much
+LEAST_PRICE = 0.01  # errors per cost of the most expensive case
+MOST_PRICE = 0.5  # errors per cost of the cheapest state; few readings prevent more
 
 
 def graph_prices(search: SubsetSearch, graph: Graph, n: int) -> list[float]:
-    """Errors for a unit of cost, from what buys most to what buys nothing."""
+    """Prices, errors per unit of cost, from one that buys almost everything to one that buys nothing."""
     unit = search.problem.cost_unit
     spent = [cost for state in graph.states if (cost := search.problem.sensor_costs()[list(state)].sum()) > 0]
     highest = MOST_PRICE * unit / min(spent) if spent else LEAST_PRICE
@@ -36,22 +36,22 @@ def graph_prices(search: SubsetSearch, graph: Graph, n: int) -> list[float]:
 
 
 def nested_points(search: SubsetSearch, graph: Graph, params: Params) -> list[Point]:
-    """The points that the judged rows keep over prices; cuts are learned on these rows.
+    """The points over prices that are best on the judged rows, on which the cuts are learned too.
 
     Parameters
     ----------
-    params : with the kind of its "classifier"
+    params : a setting of ``dag``; its "classifier" is the kind of trees
     """
     staged = StagedPolicy(search.judge, graph.states, search.models(graph.states, params["classifier"]))
-    tried = graph_prices(search, graph, search.problem.effort.n_prices)
-    chains = [priced_way(staged, graph, price) for price in tried]
-    policies = [(price, cuts) for price, chain in zip(tried, chains, strict=True) for cuts in shortened_cuts(chain)]
-    policies += near_cuts(staged.choices, tried, chains)
+    grid = graph_prices(search, graph, search.problem.effort.n_prices)
+    chains = [priced_way(staged, graph, price) for price in grid]
+    policies = [(price, cuts) for price, chain in zip(grid, chains, strict=True) for cuts in shortened_cuts(chain)]
+    policies += near_cuts(staged.choices, grid, chains)
     return best_points(staged.best("dag", [({**params, "price": price}, cuts) for price, cuts in policies]))
 
 
 def priced_way(staged: StagedPolicy, graph: Graph, price: float) -> Cuts:
-    """The stages that rows come to where a unit of cost is worth ``price`` errors; none where all are forwarded."""
+    """The cuts of the stages that rows reach when a unit of cost is worth ``price`` errors; empty if all forward."""
     choices = staged.choices
     losses = np.column_stack([stage.wrong for stage in choices.stages])
     cost = np.column_stack([stage.cost for stage in choices.stages])
@@ -68,15 +68,15 @@ def priced_way(staged: StagedPolicy, graph: Graph, price: float) -> Cuts:
 
 
 def _followed(staged: StagedPolicy, graph: Graph, ways: Sequence[tuple[float, int]]) -> Cuts:
-    """The cuts of the states that rows come to and end in, from the first on."""
+    """The cuts of the states in which rows stop, following the chain from the first state."""
     cuts: Cuts = {}
-    here, s = np.ones(len(staged.choices.weight), dtype=bool), 0
+    left, s = np.ones(len(staged.choices.weight), dtype=bool), 0
     while True:
         bound, action = ways[s]
-        ends = here & staged.ends(s, Cut(bound))
+        ends = left & staged.ends(s, Cut(bound))
         if ends.any():
             cuts[s] = Cut(bound)
-        here &= ~ends
+        left &= ~ends
         if bound <= -NEVER or not 1 <= action <= len(graph.edges[s]):
             return cuts
         s = graph.edges[s][action - 1]

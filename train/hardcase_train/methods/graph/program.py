@@ -1,9 +1,9 @@
-"""A graph's policies as a program: states that rows come to, and the ways that are left when a sensor fails.
+"""Compile the policies of a graph's states into a program, with fallbacks for sensors that fail.
 
 A state is a Branch on its classifier's margin (where it has a cut), a Branch by tournament, an Acquire per edge, an
-Answer and, where rows are forwarded, a Forward. An Acquire that fails leads to a second tournament of the same state,
-which passes over what needs the dead sensor. Kept are the states and actions that training rows take, with all sensors
-working or with any one of them dead; to stop is always kept.
+Answer and, if rows are forwarded, a Forward. An Acquire that fails leads to a second tournament of the same state,
+which skips actions that need the failed sensor. The program contains the states and actions that training rows take,
+with all sensors working or with any one of them dead; stopping is always among them.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from .state_rows import DagRows
 
 __all__ = ["Actions", "dag_point", "taken"]
 
-FAILURE_ROWS = 1000  # at most, on which dead sensors are tried
-FAILURE_SHARE = 0.01  # of them; what fewer do when a sensor is dead has no node of its own
+FAILURE_ROWS = 1000  # largest number of rows on which dead sensors are simulated
+FAILURE_SHARE = 0.01  # least share of them that must take an action with a dead sensor for it to get a node
 
-Actions = dict[int, list[int]]  # by state that is kept, the actions that are, by number, to stop (0) the first
+Actions = dict[int, list[int]]  # for each state of the program, its actions by number; the first is to stop (0)
 
 
 def taken(rows: DagRows, bank: Sequence[Classifier], policies: Sequence[StatePolicy | None]) -> Actions:
-    """What training rows do, all sensors working, or one of those that are bought dead."""
+    """The states and actions that training rows take, with all sensors working or one of the bought sensors dead."""
     n = len(rows.fold)
     used = _walk(rows, bank, policies, np.arange(n), None, 0)
-    some = np.random.default_rng(rows.problem.seed).permutation(n)[:FAILURE_ROWS]
+    sample = np.random.default_rng(rows.problem.seed).permutation(n)[:FAILURE_ROWS]
     for dead in sorted({k for s in used for k in rows.graph.states[s]}):
-        for s, actions in _walk(rows, bank, policies, some, dead, FAILURE_SHARE * len(some)).items():
+        for s, actions in _walk(rows, bank, policies, sample, dead, FAILURE_SHARE * len(sample)).items():
             used.setdefault(s, set()).update(actions)
     return {s: sorted(used[s] | {0}) for s in sorted(used)}
 
@@ -51,31 +51,31 @@ def _walk(
     rows: DagRows,
     bank: Sequence[Classifier],
     policies: Sequence[StatePolicy | None],
-    some: np.ndarray,
+    sample: np.ndarray,
     dead: int | None,
     least: float,
 ) -> dict[int, set[int]]:
-    """States that rows come to, and the actions that at least so many of them take there."""
+    """The states that rows reach, and the actions that at least ``least`` of them take there."""
     graph = rows.graph
-    here: dict[int, list[np.ndarray]] = {0: [some]}
-    out: dict[int, set[int]] = {}
+    reached: dict[int, list[np.ndarray]] = {0: [sample]}
+    actions: dict[int, set[int]] = {}
     for s in range(len(graph.states)):
-        mine = np.concatenate(here.get(s, [some[:0]]))
+        at_state = np.concatenate(reached.get(s, [sample[:0]]))
         policy = policies[s]
-        if not len(mine):
+        if not len(at_state):
             continue
-        out[s] = set()
+        actions[s] = set()
         if policy is None:
             continue
         has = np.ones(policy.n_actions, dtype=bool)
         for k, t in enumerate(graph.edges[s]):
             has[1 + k] = dead not in graph.states[t]
-        choice = policy.choose(mine, bank[s].margin[mine], has)
+        choice = policy.choose(at_state, bank[s].margin[at_state], has)
         for action in np.flatnonzero(np.bincount(choice, minlength=policy.n_actions) >= max(least, 1)):
-            out[s].add(int(action))
+            actions[s].add(int(action))
             if 1 <= action <= len(graph.edges[s]):
-                here.setdefault(graph.edges[s][action - 1], []).append(mine[choice == action])
-    return out
+                reached.setdefault(graph.edges[s][action - 1], []).append(at_state[choice == action])
+    return actions
 
 
 def dag_point(
@@ -84,19 +84,19 @@ def dag_point(
     policies: Sequence[StatePolicy | None],
     params: dict[str, Any],
 ) -> Point:
-    """A graph's policy with its program and its figures on the judged rows."""
+    """The policies of a graph as a point: their program, and its figures on the judged rows."""
     judge, problem = rows.judge, rows.problem
-    kept = taken(rows, bank, policies)
-    trained, wants = _scorers(rows, kept, bank, policies)
-    nodes = _nodes(rows, kept, wants)
+    actions = taken(rows, bank, policies)
+    trained, wants = _scorers(rows, actions, bank, policies)
+    nodes = _nodes(rows, actions, wants)
     outcome = judge.run(compile_program(problem, [t.part for t in trained], nodes), trained)
     for k, node in enumerate(nodes):
-        here = outcome.node == k
+        answered = outcome.node == k
         if isinstance(node, Answer):
-            right = outcome.label[here] == judge.y[here]
-            nodes[k] = answer_node(node, outcome.margin[here], right, judge.weight[here])
+            right = outcome.label[answered] == judge.y[answered]
+            nodes[k] = answer_node(node, outcome.margin[answered], right, judge.weight[answered])
     program = compile_program(problem, [t.part for t in trained], nodes)
-    return Point("dag", {**params, "states": len(kept)}, judge.summary(outcome), {}, program)
+    return Point("dag", {**params, "states": len(actions)}, judge.summary(outcome), {}, program)
 
 
 # ---------------------------------------------------------------- scorers
@@ -104,7 +104,7 @@ def dag_point(
 
 @dataclass(frozen=True)
 class _Wants:
-    """What a state's nodes read: its answer's scores, its matches' (None: it only answers), and who plays whom."""
+    """What a state's nodes read: the scores of its answer and of its matches (None: it only answers), its bracket."""
 
     answer: Slice
     matches: Slice | None
@@ -114,30 +114,30 @@ class _Wants:
 
 def _scorers(
     rows: DagRows,
-    kept: Actions,
+    actions_of: Actions,
     bank: Sequence[Classifier],
     policies: Sequence[StatePolicy | None],
 ) -> tuple[list[Trained], dict[int, _Wants]]:
-    """Scorers of the kept states. Classes and matches that are polynomials of the same terms become one scorer."""
+    """The scorers of the states; classes and matches that are polynomials of the same terms share a scorer."""
     width = class_outputs(rows.problem.n_classes)
-    out: list[Trained] = []
+    scorers: list[Trained] = []
     wants: dict[int, _Wants] = {}
-    for s, actions in kept.items():
-        answer, policy = Slice(len(out), 0, width), policies[s]
-        out.append(bank[s].trained)
+    for s, actions in actions_of.items():
+        answer, policy = Slice(len(scorers), 0, width), policies[s]
+        scorers.append(bank[s].trained)
         if policy is None or len(actions) == 1:
             wants[s] = _Wants(answer, None, (), NEVER)
             continue
         bracket, left = without(policy.bracket, policy.n_actions, actions)
         matches = Trained(policy.matches.only(left), policy.trained.scores[:, left])
-        both = _beside(out[-1], matches)
+        both = _beside(scorers[-1], matches)
         if both is not None:
-            out[-1] = both
+            scorers[-1] = both
             wants[s] = _Wants(answer, Slice(answer.scorer, width, width + len(left)), bracket, policy.cut)
             continue
-        wants[s] = _Wants(answer, Slice(len(out), 0, len(left)), bracket, policy.cut)
-        out.append(matches)
-    return out, wants
+        wants[s] = _Wants(answer, Slice(len(scorers), 0, len(left)), bracket, policy.cut)
+        scorers.append(matches)
+    return scorers, wants
 
 
 def _beside(classes: Trained, matches: Trained) -> Trained | None:
@@ -153,20 +153,20 @@ def _beside(classes: Trained, matches: Trained) -> Trained | None:
 # ---------------------------------------------------------------- nodes
 
 
-def _nodes(rows: DagRows, kept: Actions, wants: dict[int, _Wants]) -> list[Node]:
-    """All states' nodes, small states first: what an Acquire leads to lies ahead of it."""
+def _nodes(rows: DagRows, actions_of: Actions, wants: dict[int, _Wants]) -> list[Node]:
+    """The nodes of all states, small states first, so that an Acquire leads to a later node."""
     begin, at = {}, 0
-    for s, actions in kept.items():
+    for s, actions in actions_of.items():
         begin[s] = at
         at += _size(rows, s, actions, wants[s])
     nodes: list[Node] = []
-    for s, actions in kept.items():
+    for s, actions in actions_of.items():
         nodes += _state(rows, s, actions, wants[s], begin)
     return nodes
 
 
 def _edges(rows: DagRows, s: int, actions: list[int]) -> list[int]:
-    """The states that the kept actions buy their way to."""
+    """The states that these actions lead to by a purchase."""
     return [rows.graph.edges[s][a - 1] for a in actions if 1 <= a <= len(rows.graph.edges[s])]
 
 
@@ -178,7 +178,7 @@ def _size(rows: DagRows, s: int, actions: list[int], wants: _Wants) -> int:
 
 
 def _state(rows: DagRows, s: int, actions: list[int], wants: _Wants, begin: dict[int, int]) -> list[Node]:
-    """Cut; tournament and what it buys; the same once more, for when that fails; forward; answer."""
+    """The nodes of a state: cut; tournament and purchases; both again, for failed purchases; forward; answer."""
     if wants.matches is None:
         return [Answer(wants.answer)]
     targets, size = _edges(rows, s, actions), _size(rows, s, actions, wants)
@@ -189,7 +189,7 @@ def _state(rows: DagRows, s: int, actions: list[int], wants: _Wants, begin: dict
         nodes.append(Branch(wants.answer, MARGIN, (begin[s] + 1, answer), wants.cut))
     for turn in range(2 if targets else 1):
         at = begin[s] + len(nodes)
-        after = at + 1 + len(targets) if turn == 0 else answer  # where to go when a purchase fails
+        after = at + 1 + len(targets) if turn == 0 else answer  # target of a failed purchase
         others = [answer - 1] if is_forwarding else []
         ways = (answer, *range(at + 1, at + 1 + len(targets)), *others)
         nodes.append(Branch(wants.matches, TOURNAMENT, ways, bracket=wants.bracket))

@@ -1,13 +1,13 @@
-"""Policies on a directed acyclic graph: Algorithm 1, graph reduce.
+"""Graph reduce: cost-sensitive policies on a directed acyclic graph of sensor subsets (Algorithm 1).
 
 Wang, Trapeznikov and Saligrama, *Efficient Learning by Directed Acyclic Graph For Resource Constrained Prediction*
-(2015). A state is a set of sensors at hand; its actions are to stop with the state's own classifier, to buy what leads
-to a larger state, and (which the paper does not have) to stop some other way, as by asking the cloud. States are
-reduced from the largest on: a state's policy is learned as one cost-sensitive problem over its actions, and what it
-does with each row, right or wrong, is what the row costs from there on.
+(2015). A state is a set of bought sensors. Its actions are to stop with the state's own classifier, to buy the sensors
+that lead to a larger state, and (not in the paper) to stop in another way, such as forwarding. States are reduced from
+the largest to the smallest: the policy of a state is learned as one cost-sensitive classification over its actions, and
+the cost of the action that it chooses for a row, right or wrong, is the row's cost from that state on.
 
-Nothing here knows labels, models or sensors: rows are matrices of losses and costs (section 2.3 of the paper), so costs
-may depend on the row and a loss may be of regression or ranking. docs/math.md (58) to (60).
+This module does not refer to labels, models or sensors: rows are given as matrices of losses and costs (section 2.3 of
+the paper), so costs may depend on the row, and losses may be those of regression or ranking. docs/math.md (58) to (60).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -33,53 +34,58 @@ __all__ = [
 ]
 
 MAX_STATES = 256  # 2**8: the unions of eight subsets
-FLOOR = 0.05  # of a row's weight in states that it does not come to, from the second pass on
+FLOOR = 0.05  # factor of a row's weight in states that it does not reach, from the second pass on
 State = tuple[int, ...]
-# (state's number, costs (n, n_actions): stop, each edge, and where there is another way to stop, that last)
-# -> the policy, in whatever form, and the action that it takes for each row, (n,)
+# (number of the state, costs (n, n_actions): stop, each edge, and last, if there is one, the other way to stop)
+# -> the policy, of any type, and the action that it takes for each row, (n,)
 Learn = Callable[[int, np.ndarray], tuple[Any, np.ndarray]]
-# the same with how much each row counts in the state, (n,)
+# the same, with the weight of each row in the state, (n,)
 Focused = Callable[[int, np.ndarray, np.ndarray], tuple[Any, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class Graph:
-    """States, each behind its subsets, the first one empty; ``edges[s]``: the states that one purchase leads to."""
+    """States, each after its subsets, the first one empty; ``edges[s]``: the states that one purchase leads to."""
 
     states: tuple[State, ...]
     edges: tuple[tuple[int, ...], ...]
 
     @cached_property
     def levels(self) -> list[list[int]]:
-        """States by the longest way that is left, shortest first: those of a level do not lead to each other."""
+        """States by the length of the longest path that leaves them, shortest first; a level has no inner edges."""
         depth = [0] * len(self.states)
         for s in reversed(range(len(self.states))):
             depth[s] = 1 + max([depth[t] for t in self.edges[s]], default=-1)
         return [[s for s, d in enumerate(depth) if d == k] for k in range(max(depth) + 1)]
 
     def below(self, s: int) -> list[int]:
-        """States that hold something, and less than ``s``: the nearest last."""
+        """Nonempty proper subsets of state ``s``, the largest last."""
         return [t for t in range(s) if self.states[t] and set(self.states[t]) < set(self.states[s])]
 
     @cached_property
     def first_edge(self) -> list[int]:
-        """Where each state's edges begin, counted through all states."""
-        return np.cumsum([0, *map(len, self.edges)]).tolist()
+        """The number of each state's first edge, edges being numbered across all states."""
+        return list(accumulate(map(len, self.edges), initial=0))
 
 
 def all_subsets(n_sensors: int) -> Graph:
-    """Every set of these sensors; an edge adds one sensor.
+    """Every subset of n sensors; an edge adds one sensor.
 
     Raises
     ------
     ValueError
         There would be more than 256 states.
+
+    Examples
+    --------
+    >>> all_subsets(2)
+    Graph(states=((), (0,), (1,), (0, 1)), edges=((1, 2), (3,), (3,), ()))
     """
     return unions([(s,) for s in range(n_sensors)])
 
 
 def unions(subsets: Iterable[Iterable[int]]) -> Graph:
-    """All unions of the subsets, none included; an edge adds one of them.
+    """All unions of the subsets, including the empty one; an edge adds one subset.
 
     Raises
     ------
@@ -88,20 +94,20 @@ def unions(subsets: Iterable[Iterable[int]]) -> Graph:
     """
     sets = [frozenset(s) for s in dict.fromkeys(tuple(sorted(s)) for s in subsets) if s]
     states = {frozenset[int]()}
-    for one in sets:
-        states |= {state | one for state in states}
+    for subset in sets:
+        states |= {state | subset for state in states}
         if len(states) > MAX_STATES:
-            raise ValueError(f"the unions of {len(sets)} subsets are more than {MAX_STATES} states; name fewer")
+            raise ValueError(f"the unions of {len(sets)} subsets are more than {MAX_STATES} states; use fewer subsets")
     order = sorted((tuple(sorted(s)) for s in states), key=lambda s: (len(s), s))
     number = {frozenset(s): k for k, s in enumerate(order)}
-    edges = [sorted({number[frozenset(s) | one] for one in sets} - {k}) for k, s in enumerate(order)]
+    edges = [sorted({number[frozenset(s) | subset] for subset in sets} - {k}) for k, s in enumerate(order)]
     return Graph(tuple(order), tuple(map(tuple, edges)))
 
 
 def inclusion(sets: Iterable[Iterable[int]]) -> Graph:
-    """These sets and the empty one; an edge leads to each that lies next above: no other one is between.
+    """These sets and the empty one; an edge leads to each minimal proper superset (the Hasse diagram).
 
-    What a longer way would buy at once costs the same in steps, and at each step a row may stop.
+    Longer edges would add nothing: in steps the purchases cost the same, and a row may stop at each step.
     """
     order = sorted({(), *(tuple(sorted(set(s))) for s in sets)}, key=lambda s: (len(s), s))
     above = [[t for t, other in enumerate(order) if set(other) > set(s)] for s in order]
@@ -117,20 +123,20 @@ def graph_reduce(
     other: np.ndarray | None = None,
     n_jobs: int = 1,
 ) -> tuple[list[Any], list[np.ndarray], np.ndarray]:
-    """Policies of all states, what each does with every row, and what every row costs from each state on.
+    """The policies of all states, the action of each for every row, and every row's cost from each state on.
 
     Parameters
     ----------
-    losses : (n, n_states) of stopping in each state, in units of cost
-    costs : (n, n_edges) or (n_edges,) of each edge, in the order of ``graph.edges``
-    other : (n, n_states) of stopping the other way; None: there is none
+    losses : (n, n_states) loss of stopping in each state, in units of cost
+    costs : (n, n_edges) or (n_edges,) cost of each edge, in the order of ``graph.edges``
+    other : (n, n_states) loss of stopping in the other way; None: there is no other way
     n_jobs : threads over the states of a level
 
     Returns
     -------
-    policies : by state
-    choices : by state (n,), the number of the action in ``learn``'s costs
-    value : (n, n_states)
+    policies : per state
+    choices : per state (n,), the number of the action in ``learn``'s costs
+    value : (n, n_states) cost of each row from each state on
     """
     costs = np.broadcast_to(costs, (len(losses), graph.first_edge[-1]))
     value = np.empty(losses.shape)
@@ -147,14 +153,14 @@ def graph_reduce(
         return policy, choice, w[np.arange(len(w)), choice]
 
     for level in graph.levels:
-        done = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(reduce)(s) for s in level)
-        for s, (policy, choice, spent) in zip(level, done, strict=True):
+        reduced = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(reduce)(s) for s in level)
+        for s, (policy, choice, spent) in zip(level, reduced, strict=True):
             policies[s], choices[s], value[:, s] = policy, choice, spent
     return policies, choices, value
 
 
 def reach_of(graph: Graph, choices: Sequence[np.ndarray]) -> np.ndarray:
-    """Which rows come to which states from the first one, (n, n_states) bool."""
+    """Which rows reach which states from the first one, (n, n_states) bool."""
     reach = np.zeros((len(choices[0]), len(graph.states)), dtype=bool)
     reach[:, 0] = True
     for s, edges in enumerate(graph.edges):
@@ -172,9 +178,9 @@ def learn_graph(
     n_passes: int = 2,
     n_jobs: int = 1,
 ) -> tuple[list[Any], list[np.ndarray]]:
-    """``graph_reduce`` several times: from the second on, rows count less in states that they do not come to.
+    """Repeat ``graph_reduce``: from the second pass on, rows weigh less in states that they do not reach.
 
-    Returns policies and choices by state. docs/math.md (70).
+    Returns policies and choices per state. docs/math.md (70).
     """
     focus = np.ones(losses.shape)
     for _ in range(n_passes):

@@ -1,12 +1,11 @@
-"""The classifier bank: what a DAG answers with when it stops in a state, and what each state's classifier says of rows
-that it has not seen.
+"""The classifier bank of a graph: a classifier per state, with out-of-fold scores of the training rows.
 
-Four kinds. ``polynomial``: a multinomial logistic regression on the state's terms, begun where that of a smaller
-state ended. ``trees``: boosted trees of the state's features. ``forest``: trees of splits drawn at random.
-``shared``: one polynomial for all states, trained on rows of which some sensors have been hidden (the paper's
-missing-feature classifier); a state has the part of it whose readings it has, because what runs reads nothing that
-may not have been bought. Losses of stopping come from copies that have not seen the row: a policy that is trained on
-a model's own rows believes that nothing is hard. docs/math.md (64).
+There are four kinds. ``polynomial``: a multinomial logistic regression on the state's terms, warm-started from that of
+a smaller state. ``trees``: boosted trees on the state's features. ``forest``: trees with randomised splits.
+``shared``: one polynomial for all states, trained on rows with some sensors hidden (the paper's missing-feature
+classifier); a state uses the part of it whose readings it has, because a program may not read what was not bought.
+Losses of stopping come from copies that were not trained on the row: judged by a model on its own training rows, no row
+would look hard. docs/math.md (64).
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ __all__ = ["KINDS", "Classifier", "cloud_losses", "make_bank", "stop_losses"]
 
 KINDS = ("polynomial", TREES, FOREST, "shared")
 SHARED_RIDGE = 3.0
-N_HIDDEN = 4  # times that a row is shown to the shared classifier, each time as another state sees it
+N_HIDDEN = 4  # copies of each row for the shared classifier, each with the readings of a random state
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """A state's classifier with its scores on judged rows; ``unseen`` (n_train, n_outputs), by copies."""
+    """A state's classifier and its scores on judged rows; ``unseen``: (n_train, n_outputs), out-of-fold scores."""
 
     trained: Trained
     unseen: np.ndarray
 
     @property
     def label(self) -> np.ndarray:
-        """What it says of training rows that it has not seen, (n_train,) class index."""
+        """Out-of-fold labels of the training rows, (n_train,) class index."""
         s = self.unseen
         return (s[:, 0] > 0).astype(np.int64) if s.shape[1] == 1 else s.argmax(axis=1)
 
     @property
     def margin(self) -> np.ndarray:
-        """How clearly, (n_train,)."""
+        """Out-of-fold margins of the training rows, (n_train,)."""
         return margins_of(self.unseen)
 
 
@@ -66,10 +65,10 @@ def make_bank(rows: DagRows, kind: str, n_jobs: int = 1) -> list[Classifier]:
 
 
 def stop_losses(rows: DagRows, bank: Sequence[Classifier], is_counted: bool = False) -> np.ndarray:
-    """What it loses to stop in each state, (n_train, n_states): the chance that a row of such margins is wrong there.
+    """Loss of stopping in each state, (n_train, n_states): the probability of a wrong answer, given the margins.
 
-    Margins are those of the state and of smaller ones (``chances.met_margins``). ``is_counted``: 1 where the answer is
-    wrong, else 0, as in the paper's (5). The mean is the same; a row's own luck is not in the chance.
+    Margins are those of the state and of smaller ones (``error_model.met_margins``). ``is_counted``: instead 1 for a
+    wrong answer, else 0, as in the paper's (5). The mean is the same, but the probability has less variance.
     """
     y = rows.problem.train.y
     out = np.empty((len(y), len(bank)))
@@ -81,13 +80,13 @@ def stop_losses(rows: DagRows, bank: Sequence[Classifier], is_counted: bool = Fa
 
 
 def cloud_losses(rows: DagRows, bank: Sequence[Classifier], is_counted: bool = False) -> np.ndarray:
-    """The same of asking f0 from each state, (n_train, n_states)."""
+    """Loss of forwarding from each state, (n_train, n_states), estimated as in ``stop_losses``."""
     train = rows.problem.train
     wrong = train.hpc_label != train.y
     if is_counted:
         return np.repeat(wrong[:, None].astype(np.float64), len(bank), axis=1)
-    known = [[t for t in (*rows.graph.below(s), s) if rows.graph.states[t]] for s in range(len(bank))]
-    met = [met_margins([bank[t].margin for t in states], int(wrong.sum())) for states in known]
+    visited = [[t for t in (*rows.graph.below(s), s) if rows.graph.states[t]] for s in range(len(bank))]
+    met = [met_margins([bank[t].margin for t in states], int(wrong.sum())) for states in visited]
     return np.column_stack([cloud_chance(train.hpc, train.y, train.weight, m) for m in met])
 
 
@@ -95,50 +94,51 @@ def cloud_losses(rows: DagRows, bank: Sequence[Classifier], is_counted: bool = F
 
 
 def _polynomials(rows: DagRows, n_jobs: int) -> list[Classifier]:
-    """Small states first, each a start for those around it."""
+    """Train from small to large states; smaller states are warm starts of larger ones."""
     states = rows.graph.states
     ridge = _ridge(rows)
     coefs: dict[int, np.ndarray] = {}
-    out: dict[int, Classifier] = {}
+    classifiers: dict[int, Classifier] = {}
     sizes = sorted({len(s) for s in states})
     for size in sizes:
-        now = [s for s in range(len(states)) if len(states[s]) == size]
-        done = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(_polynomial)(rows, s, ridge, coefs) for s in now)
-        for s, (coef, made) in zip(now, done, strict=True):
-            coefs[s], out[s] = coef, made
-    return [out[s] for s in range(len(states))]
+        of_size = [s for s in range(len(states)) if len(states[s]) == size]
+        jobs = (delayed(_polynomial)(rows, s, ridge, coefs) for s in of_size)
+        for s, (coef, classifier) in zip(of_size, Parallel(n_jobs=n_jobs, prefer="threads")(jobs), strict=True):
+            coefs[s], classifiers[s] = coef, classifier
+    return [classifiers[s] for s in range(len(states))]
 
 
 def _polynomial(rows: DagRows, s: int, ridge: float, coefs: dict[int, np.ndarray]) -> tuple[np.ndarray, Classifier]:
-    mine, y = rows.mine(s), rows.problem.train.y
+    columns, y = rows.mine(s), rows.problem.train.y
     k = class_outputs(rows.problem.n_classes)
-    start = np.zeros((len(rows.seen), k, len(mine)))
+    start = np.zeros((len(rows.seen), k, len(columns)))
     below = [t for t in coefs if set(rows.graph.states[t]) < set(rows.graph.states[s])]
     if below:
         best = max(below, key=lambda t: coefs[t].shape[2])
-        start[:, :, np.searchsorted(mine, rows.mine(best))] = coefs[best]
+        start[:, :, np.searchsorted(columns, rows.mine(best))] = coefs[best]
     label = np.broadcast_to(y, rows.seen.shape)
-    design = rows.design.part(mine)
+    design = rows.design.part(columns)
     coef = logistic(design, label, rows.seen * rows.weight, k, ridge, start)
-    return coef, _judged(rows, mine, coef, design.values)
+    return coef, _judged(rows, columns, coef, design.values)
 
 
-def _judged(rows: DagRows, mine: np.ndarray, coef: np.ndarray, values: np.ndarray) -> Classifier:
+def _judged(rows: DagRows, columns: np.ndarray, coef: np.ndarray, values: np.ndarray) -> Classifier:
     unseen = rows.own(_scores(coef, values))
-    valid = (coef[0] @ rows.valid_values[mine]).T
-    return Classifier(rows.trained(rows.polynomial(mine, coef[0]), unseen, valid), unseen)
+    valid = (coef[0] @ rows.valid_values[columns]).T
+    return Classifier(rows.trained(rows.polynomial(columns, coef[0]), unseen, valid), unseen)
 
 
 def _scores(coef: np.ndarray, values: np.ndarray) -> np.ndarray:
     """(n_models, n_outputs, n) float32."""
-    return (coef.reshape(-1, coef.shape[2]).astype(np.float32) @ values).reshape(*coef.shape[:2], -1)
+    scores: np.ndarray = coef.reshape(-1, coef.shape[2]).astype(np.float32) @ values
+    return scores.reshape(*coef.shape[:2], -1)
 
 
 def _ridge(rows: DagRows) -> float:
-    """By the log loss of the state that sees most, on rows that it has not seen."""
+    """The ridge penalty with the least out-of-fold log loss in the state of all sensors."""
     y, last = rows.problem.train.y, len(rows.graph.states) - 1
-    mine, k = rows.mine(last), class_outputs(rows.problem.n_classes)
-    design = rows.design.part(mine)
+    k = class_outputs(rows.problem.n_classes)
+    design = rows.design.part(rows.mine(last))
     label = np.broadcast_to(y, rows.seen[1:].shape)
     losses = []
     ridges = rows.problem.effort.ridges  # the best for the last state serves all
@@ -155,7 +155,7 @@ def _log_loss(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _shared(rows: DagRows) -> list[Classifier]:
-    """One polynomial; a state takes the part of it that its readings give, and missing readings count as the mean."""
+    """One polynomial; a state uses the terms of its own readings, and other readings count as the mean."""
     states, n = rows.graph.states, len(rows.problem.train.y)
     rng = np.random.default_rng(rows.problem.seed)
     has = np.zeros((len(states), len(rows.terms.factors)), dtype=bool)
@@ -167,8 +167,8 @@ def _shared(rows: DagRows) -> list[Classifier]:
     design = Design(values, values @ values.T / values.shape[1])
     label = np.broadcast_to(np.tile(rows.problem.train.y, N_HIDDEN), weight.shape)
     coef = logistic(design, label, weight, class_outputs(rows.problem.n_classes), SHARED_RIDGE / n)
-    parts: list[Any] = [np.flatnonzero(here) for here in has]
-    return [_judged(rows, mine, coef[:, :, mine], rows.design.values[mine]) for mine in parts]
+    parts: list[Any] = [np.flatnonzero(terms) for terms in has]
+    return [_judged(rows, columns, coef[:, :, columns], rows.design.values[columns]) for columns in parts]
 
 
 # ---------------------------------------------------------------- trees
@@ -179,7 +179,7 @@ def _trees(rows: DagRows, s: int, learner: Learner) -> Classifier:
     whole = learner.fit(state, np.arange(len(p.train.y)))
     unseen = np.empty((len(p.train.y), class_outputs(p.n_classes)))
     for k in range(N_FOLDS):
-        out = rows.fold == k
-        copy = learner.fit(state, np.flatnonzero(~out))
-        unseen[out] = ensemble_scores(copy, codes[copy.features][:, out])
+        held_out = rows.fold == k
+        copy = learner.fit(state, np.flatnonzero(~held_out))
+        unseen[held_out] = ensemble_scores(copy, codes[copy.features][:, held_out])
     return Classifier(rows.trained(whole, unseen, ensemble_scores(whole, learner.valid[whole.features])), unseen)

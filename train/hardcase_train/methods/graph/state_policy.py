@@ -1,9 +1,10 @@
-"""A state's policy: a cut on its classifier's margin, and behind it a filter tree over all its actions.
+"""The policy of a state: a cut on its classifier's margin, then a filter tree over all its actions.
 
-The tree is the paper's, its matches learned by polynomials or by boosted trees. The cut is in front of it: rows whose
-answer is sure enough stop, where that costs less than what the tree would do with them, and the tree is learned again
-for the others. A polynomial of the readings knows little of how sure a bank of trees is. A tree that does not clearly
-gain on one that sends all rows the same way gives way to it. docs/math.md (68) and (69).
+The filter tree is the paper's; its matches are learned by polynomials or by boosted trees. The cut comes before it:
+rows with a margin above the cut stop, which costs less than what the tree would choose for them, and the tree is
+trained again on the other rows. (A polynomial of the readings approximates the margin of a bank of trees poorly.) A
+tree that is not significantly better than one that sends all rows the same way is replaced by that one. docs/math.md
+(68) and (69).
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from .state_rows import DagRows
 
 __all__ = ["LEARNERS", "PolynomialMatches", "StatePolicy", "TreeMatches", "learn_state"]
 
-RIDGE = 10.0  # over the number of rows
-TOLERANCE = 1e-3  # of the matches' mean loss: only the signs of their scores count
+RIDGE = 10.0  # divided by the number of rows
+TOLERANCE = 1e-3  # of the matches' mean loss; only the signs of their scores matter
 MATCH_TREES = TreeSettings(learning_rate=0.2, max_leaves=8, max_depth=4, min_rows=20, l2=1.0, max_bins=64)
 N_MATCH_TREES = 25
 
 
 @dataclass(frozen=True)
 class StatePolicy:
-    """Actions are numbered as in ``dag.Learn``; scores are of matches, (n, n_matches), above 0 the second wins.
+    """A cut and a filter tree; actions are numbered as in ``reduce.Learn``.
 
-    unseen : of training rows
-    cut : margin of the state's classifier from which on rows stop, whatever the tree says
+    unseen : (n_train, n_matches) out-of-fold scores of the matches; above 0 the second of the pair wins
+    cut : rows stop if the margin of the state's classifier is at least this
     """
 
     bracket: Bracket
@@ -57,12 +58,12 @@ class StatePolicy:
         return part
 
     def choose(self, rows: np.ndarray, margin: np.ndarray, has: np.ndarray) -> np.ndarray:
-        """What these training rows do, (n_rows,), by number.
+        """The number of the action for each of these training rows, (n_rows,).
 
         Parameters
         ----------
-        margin : (n_rows,) of the state's classifier
-        has : (n_actions,) bool, actions that can be taken
+        margin : (n_rows,) margins of the state's classifier
+        has : (n_actions,) bool, the actions that are available
         """
         choice = play(self.bracket, self.unseen[rows], np.repeat(has[:, None], len(rows), axis=1))
         return np.where(margin >= self.cut, 0, choice)
@@ -71,15 +72,15 @@ class StatePolicy:
 def learn_state(
     rows: DagRows, s: int, costs: np.ndarray, margin: np.ndarray, weight: np.ndarray, learner: str, is_plain: bool
 ) -> tuple[StatePolicy, np.ndarray]:
-    """A state's policy, and what it does with training rows that it has not seen.
+    """The policy of state ``s``, and its out-of-fold actions for the training rows, (n_train,).
 
     Parameters
     ----------
-    costs : (n_train, n_actions)
-    margin : (n_train,) of the state's classifier on rows that it has not seen
-    weight : (n_train,)
+    costs : (n_train, n_actions) cost of each action
+    margin : (n_train,) out-of-fold margins of the state's classifier
+    weight : (n_train,) row weights
     learner : one of ``LEARNERS``
-    is_plain : a filter tree and nothing else, as in the paper
+    is_plain : a filter tree without a cut, as in the paper
     """
     learned = _learn(LEARNERS[learner](rows, s, costs.shape[1] - 1), costs, margin, weight, is_plain)
     if is_plain:
@@ -94,7 +95,7 @@ def learn_state(
 def _learn(
     matches: Matches, costs: np.ndarray, margin: np.ndarray, weight: np.ndarray, is_plain: bool
 ) -> tuple[StatePolicy, np.ndarray]:
-    """A tree for the rows below the best cut where all others go one way, the cut for it, and both once more."""
+    """Alternate between the cut and the tree below it, twice; the first cut is that of a single other action."""
     n, n_actions = costs.shape
     bracket, cut = bracket_of(n_actions), NEVER if is_plain else best_way(costs, margin, weight)[0]
     choice = learn_matches(costs, weight * _below(margin, cut), bracket, matches)
@@ -108,13 +109,13 @@ def _learn(
 
 
 def _below(margin: np.ndarray, cut: float) -> np.ndarray:
-    """The rows that a tree is for, (n,) bool; all where none is below the cut."""
+    """The rows on which a tree is trained, (n,) bool: those below the cut, or all rows if there are none."""
     below = margin < cut
     return below if below.any() else np.ones_like(below)
 
 
 class Matches(Protocol):
-    """Learns rounds; ``unseen`` (n_train, n_matches) scores by copies, which decide whom later rounds see."""
+    """Learns rounds; ``unseen``: (n_train, n_matches) out-of-fold scores that select the rows of later rounds."""
 
     unseen: np.ndarray
 
@@ -126,18 +127,18 @@ class Matches(Protocol):
 
 
 class PolynomialMatches:
-    """Learns rounds by logistic regression on the state's terms."""
+    """Matches learned by logistic regression on the state's terms."""
 
     def __init__(self, rows: DagRows, s: int, n_matches: int) -> None:
-        self.rows, self.mine = rows, rows.mine(s)
-        self.design = rows.design.part(self.mine)
-        self.coef = np.zeros((n_matches, len(self.mine)))
+        self.rows, self.columns = rows, rows.mine(s)
+        self.design = rows.design.part(self.columns)
+        self.coef = np.zeros((n_matches, len(self.columns)))
         self.unseen = np.zeros((rows.fold.shape[0], n_matches))
 
     def __call__(self, numbers: Sequence[int], label: np.ndarray, weight: np.ndarray) -> np.ndarray:
         n_models, n = self.rows.seen.shape
-        each = (weight[:, None] * self.rows.seen).reshape(-1, n)
-        coef = logistic(self.design, np.repeat(label, n_models, axis=0), each, 1, RIDGE / n, tolerance=TOLERANCE)
+        weights = (weight[:, None] * self.rows.seen).reshape(-1, n)
+        coef = logistic(self.design, np.repeat(label, n_models, axis=0), weights, 1, RIDGE / n, tolerance=TOLERANCE)
         scores = (coef[:, 0].astype(np.float32) @ self.design.values).reshape(len(numbers), n_models, n)
         self.coef[list(numbers)] = coef[::n_models, 0]
         self.unseen[:, list(numbers)] = self.rows.own(scores.transpose(1, 0, 2))
@@ -145,12 +146,12 @@ class PolynomialMatches:
 
     def trained(self) -> Trained:
         """All matches as one part."""
-        valid = (self.coef @ self.rows.valid_values[self.mine]).T
-        return self.rows.trained(self.rows.polynomial(self.mine, self.coef), self.unseen, valid)
+        valid = (self.coef @ self.rows.valid_values[self.columns]).T
+        return self.rows.trained(self.rows.polynomial(self.columns, self.coef), self.unseen, valid)
 
 
 class TreeMatches:
-    """Learns matches by boosted trees on the codes of the state's features."""
+    """Matches learned by boosted trees on the codes of the state's features."""
 
     def __init__(self, rows: DagRows, s: int, n_matches: int) -> None:
         self.rows, self.features = rows, rows.features(s)
@@ -164,15 +165,15 @@ class TreeMatches:
         for m, y, w in zip(numbers, label, weight, strict=True):
             self._fit(self.whole, m, y, w, np.arange(n))
             for k, copy in enumerate(self.copies):
-                out = self.rows.fold == k
-                self._fit(copy, m, y, w, np.flatnonzero(~out))
-                self.unseen[out, m] = ensemble_scores(copy, self.codes[:, out])[:, m]
+                held_out = self.rows.fold == k
+                self._fit(copy, m, y, w, np.flatnonzero(~held_out))
+                self.unseen[held_out, m] = ensemble_scores(copy, self.codes[:, held_out])[:, m]
         return self.unseen[:, list(numbers)].T
 
     def _fit(self, ensemble: Ensemble, m: int, y: np.ndarray, weight: np.ndarray, rows: np.ndarray) -> None:
-        left = [t for t, (output, _) in enumerate(ensemble.outputs) if output != m]  # what it has learned before goes
-        ensemble.trees[:] = [ensemble.trees[t] for t in left]
-        ensemble.outputs[:] = [ensemble.outputs[t] for t in left]
+        others = [t for t, (output, _) in enumerate(ensemble.outputs) if output != m]  # drop trees of an earlier fit
+        ensemble.trees[:] = [ensemble.trees[t] for t in others]
+        ensemble.outputs[:] = [ensemble.outputs[t] for t in others]
         ensemble.base[m], w = 0.0, weight[rows]
         if not w.any():
             return
@@ -192,7 +193,7 @@ class TreeMatches:
 
 
 class SameForAll:
-    """Learns whom all rows do best to send on: matches without a reading."""
+    """Matches with a constant score: the winner that is best for all rows together."""
 
     def __init__(self, rows: DagRows, n_matches: int) -> None:
         self.rows, self.bias = rows, np.zeros((len(rows.seen), n_matches))
@@ -207,8 +208,8 @@ class SameForAll:
     def trained(self) -> Trained:
         """All matches as one part."""
         n_matches = self.bias.shape[1]
-        nothing = np.empty((0, self.rows.degree), dtype=np.int64)
-        part = PolynomialPart(self.rows.standard, nothing, np.empty((0, n_matches)), self.bias[0])
+        no_terms = np.empty((0, self.rows.degree), dtype=np.int64)
+        part = PolynomialPart(self.rows.standard, no_terms, np.empty((0, n_matches)), self.bias[0])
         return self.rows.trained(part, self.unseen, np.tile(self.bias[0], (len(self.rows.problem.valid.y), 1)))
 
 

@@ -1,4 +1,4 @@
-"""What all states of a graph share: standardised rows, their polynomial terms, the folds that copies must not see."""
+"""Data shared by all states of a graph: standardised rows, polynomial terms, bins, and cross-validation folds."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = ["DagRows"]
 
 
 class DagRows:
-    """A problem's rows for one graph.
+    """The rows of a problem, prepared for the states of a graph.
 
     Parameters
     ----------
-    degree : of the polynomials, 1 to 3
+    degree : degree of the polynomials, 1 to 3
 
     Attributes
     ----------
-    fold : (n_train,) the copy that has not seen a row
-    seen : (1 + N_FOLDS, n_train) float32, 1 where a model is trained on the row: on all, then on all but a fold
+    fold : (n_train,) number of the copy that is not trained on the row
+    seen : (1 + N_FOLDS, n_train) float32, 1 if the row is in the training set of the model, or of its copy per fold
     """
 
     def __init__(self, judge: Judge, graph: Graph, degree: int) -> None:
@@ -44,7 +44,7 @@ class DagRows:
 
     @cached_property
     def standard(self) -> Standard:
-        """Columns of a byte each where readings are multiplied."""
+        """Standardisation; columns have one byte if the degree is above 1, because they are multiplied."""
         scale = (STEPS,) if self.degree == 1 else (BYTE_STEPS, BYTE_MAX)
         return make_standard(self.problem.train.X, self.problem.train.weight, *scale)
 
@@ -56,12 +56,12 @@ class DagRows:
 
     @cached_property
     def terms(self) -> Terms:
-        """Of all features."""
+        """Polynomial terms of all features."""
         return make_terms(self.standardised[0], self.degree)
 
     @cached_property
     def design(self) -> Design:
-        """Training rows as terms; the Gram matrix weighted."""
+        """Training rows as terms, with their weighted Gram matrix."""
         values = self.terms.values(self.standardised[0])
         share = (self.weight / self.weight.sum()).astype(np.float32)
         return Design(values, (values * share) @ values.T)
@@ -79,27 +79,28 @@ class DagRows:
         return bins, bins.transform(p.train.X), bins.transform(p.valid.X)
 
     def prepare(self, needs_terms: bool, needs_bins: bool) -> None:
-        """Make what threads will share, before they begin."""
+        """Compute shared data before threads start to use it."""
         if needs_terms:
             _ = self.design, self.valid_values
         if needs_bins:
             _ = self.binned
 
     def features(self, s: int) -> np.ndarray:
-        """Features at hand in a state."""
+        """The features available in a state."""
         sensors = self.problem.sensors
         return np.array([f for k in self.graph.states[s] for f in sensors[k].features], dtype=np.int64)
 
     def mine(self, s: int) -> np.ndarray:
-        """Terms at hand in a state."""
+        """The numbers of the terms available in a state."""
         return self.terms.within(self.features(s))
 
     def own(self, scores: np.ndarray) -> np.ndarray:
-        """Scores of training rows, (n_train, n_outputs), each by the copy that has not seen it.
+        """Out-of-fold scores of training rows, (n_train, n_outputs).
 
         Parameters
         ----------
-        scores : (1 + N_FOLDS, n_outputs, n_train) by the model and its copies; of the model alone, its own are taken
+        scores : (1 + N_FOLDS, n_outputs, n_train) scores by the model and its copies; if only the model's are given,
+            these are returned
         """
         if len(scores) == 1:
             return np.asarray(scores[0].T, dtype=np.float64)
@@ -109,7 +110,7 @@ class DagRows:
         """A part with its scores on the judged rows."""
         return Trained(part, np.vstack([unseen, valid]) if self.judge.is_crossed else valid)
 
-    def polynomial(self, mine: np.ndarray, coef: np.ndarray) -> PolynomialPart:
-        """The part of coefficients (n_outputs, n_terms) of these terms; term 0 becomes the bias."""
-        weights = coef / self.terms.scale[mine]
-        return PolynomialPart(self.standard, self.terms.factors[mine[1:]], weights[:, 1:].T, weights[:, 0])
+    def polynomial(self, columns: np.ndarray, coef: np.ndarray) -> PolynomialPart:
+        """The part with coefficients (n_outputs, n_terms) of these terms; term 0 is the bias."""
+        weights = coef / self.terms.scale[columns]
+        return PolynomialPart(self.standard, self.terms.factors[columns[1:]], weights[:, 1:].T, weights[:, 0])

@@ -1,1 +1,1 @@
-"""Random forests pruned for what their sensors cost (Nan, Wang and Saligrama 2016)."""
+"""Random forests pruned for sensor costs (Nan, Wang and Saligrama 2016)."""

@@ -1,8 +1,8 @@
-"""BudgetPrune: a forest loses the splits whose errors saved do not pay for the readings they need.
+"""BudgetPrune: prune splits of a random forest that save fewer errors than the readings they need cost.
 
-Nan, Wang and Saligrama, *Pruning Random Forests for Prediction on a Budget* (2016), here with sensors in the place
-of features: the integer programme (20) of docs/math.md, whose relaxation is exact. A reading of a sensor, once
-bought for a row, is free for all splits of all trees. ``closure`` solves it.
+Nan, Wang and Saligrama, *Pruning Random Forests for Prediction on a Budget* (2016), with sensors instead of features:
+the integer program (20) of docs/math.md, whose linear relaxation is exact. A sensor's reading, once bought for a row,
+is free for all splits of all trees. ``max_closure`` solves the program.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from .max_closure import Closure, Needs
 
 __all__ = ["BudgetPrune", "splits_on_paths"]
 
-UNIT = 2**44  # of gains and prices: all gains of a forest together are at most one of it
-PRICED_ROWS = 12_000
+UNIT = 2**44  # integer value of a gain or price of 1; the gains of a forest sum to at most 1
+PRICED_ROWS = 12_000  # largest sample of rows on which costs are counted
 
 
 class BudgetPrune:
-    """A fitted forest, to be pruned for one price after another.
+    """A fitted forest that can be pruned for rising prices.
 
     Parameters
     ----------
-    trees : of ``forest.fit_forest``
+    trees : as returned by ``forest.fit_forest``
     codes : ndarray of shape (n_features, n), uint8
-        Bins of the rows whose errors and costs count.
+        Bins of the rows on which errors and costs are counted.
     y, weights : ndarray of shape (n,)
     sensor_of : ndarray of shape (n_features,), int
     costs : ndarray of shape (n_sensors,)
         In the user's unit.
     seed : int
-        Of the choice of at most ``PRICED_ROWS`` rows, whose mean cost stands for that of all.
+        For the sample of at most ``PRICED_ROWS`` rows on which the mean cost is estimated.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class BudgetPrune:
     ) -> None:
         self.trees = trees
         rows = np.sort(np.random.default_rng(seed).permutation(len(y))[:PRICED_ROWS])
-        gains, parents, counts, wanted = [], [], [], []
+        gains, parents, counts, needed = [], [], [], []
         n_splits = 0
         for tree in trees:
             parent, split = _parents(tree, n_splits)
@@ -59,35 +59,36 @@ class BudgetPrune:
             parents.append(parent[split])
             count, reading = _readings(tree, codes[:, rows], sensor_of, len(costs))
             counts.append(count[split])
-            wanted.append(reading)
+            needed.append(reading)
             n_splits += len(split)
-        used, reading = np.unique(np.concatenate(wanted), return_inverse=True)
+        used, reading = np.unique(np.concatenate(needed), return_inverse=True)
         start = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
         self.needs = Needs(np.concatenate(parents), start, reading.astype(np.int64), len(used))
-        self.gains = _units(np.concatenate(gains))  # (n_splits,) share of rows that the forest's mean tree saves
+        self.gains = _units(np.concatenate(gains))  # (n_splits,) errors saved, as a share of rows
         row, sensor = rows[used // len(costs)], used % len(costs)
         self._prices = costs[sensor] * weights[row] / weights[rows].sum()
         self.closure = Closure(self.needs, self.gains)
 
     def prune(self, price: float) -> list[np.ndarray]:
-        """The splits to keep of each tree, (n_nodes,) bool; of equally good sets the smallest.
+        """The splits to keep of each tree, (n_nodes,) bool; the smallest of equally good sets.
 
         Parameters
         ----------
-        price : float, the errors (as a share of rows) that a unit of mean cost must save; never falls between calls
+        price : float
+            Errors (as a share of rows) that a unit of mean cost must save. Must not fall between calls.
         """
-        kept = self.closure.raise_prices(self.prices(price))
-        out, at = [], 0
+        is_kept = self.closure.raise_prices(self.prices(price))
+        masks, at = [], 0
         for tree in self.trees:
             mask = tree.is_split.copy()
             n = int(mask.sum())
-            mask[mask] = kept[at : at + n]
-            out.append(mask)
+            mask[mask] = is_kept[at : at + n]
+            masks.append(mask)
             at += n
-        return out
+        return masks
 
     def prices(self, price: float) -> np.ndarray:
-        """Of every reading, (n_readings,), in ``UNIT``; none exceeds what all gains together could pay."""
+        """The price of every reading, (n_readings,), in units of 1 / ``UNIT``; at most the sum of all gains."""
         return _units(np.minimum(price * self._prices, 1.0))
 
 
@@ -96,7 +97,7 @@ def _units(values: np.ndarray) -> np.ndarray:
 
 
 def _parents(tree: ForestTree, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each node's parent, splits numbered from ``first``, -1 at the root; and which nodes are splits."""
+    """Each node's parent, splits being numbered from ``first``, -1 for the root; and the nodes that are splits."""
     split = np.flatnonzero(tree.is_split)
     parent = np.full(len(tree.feature), -1, dtype=np.int64)
     parent[tree.children[split]] = (first + np.arange(len(split)))[:, None]
@@ -104,15 +105,17 @@ def _parents(tree: ForestTree, first: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _errors(tree: ForestTree, codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """(n_nodes,) the weight of the rows that each node, as a leaf, would label wrongly."""
+    """(n_nodes,) weight of the rows that each node would label wrongly as a leaf."""
     guess = tree.shares.argmax(axis=1)
     errors = np.zeros(len(guess))
     _add_errors(codes, tree.feature, tree.bins, tree.missing_left, tree.children, guess, y, weights, errors)
     return errors
 
 
-def _readings(tree: ForestTree, codes: np.ndarray, sensor_of: np.ndarray, n_sensors: int):
-    """How many rows each node makes need a sensor, (n_nodes,), and their readings by node, as row x n_sensors + sensor.
+def _readings(
+    tree: ForestTree, codes: np.ndarray, sensor_of: np.ndarray, n_sensors: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The number of readings that each node needs, (n_nodes,), and these by node, as row x n_sensors + sensor.
 
     A row needs a sensor at the first split on its path that reads it.
     """
@@ -123,7 +126,7 @@ def _readings(tree: ForestTree, codes: np.ndarray, sensor_of: np.ndarray, n_sens
 
 
 def splits_on_paths(tree: ForestTree, codes: np.ndarray, sensor_of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs (split, row) at which a row first needs a sensor, by row and then along its path."""
+    """Pairs (split, row) at which a row first needs a sensor, ordered by row and then along its path."""
     args = (codes, tree.feature, tree.bins, tree.missing_left, tree.children, sensor_of)
     n = _first_needs(*args, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
     node, row = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
@@ -132,8 +135,17 @@ def splits_on_paths(tree: ForestTree, codes: np.ndarray, sensor_of: np.ndarray) 
 
 
 @njit(nogil=True, cache=True)
-def _first_needs(codes, feature, bins, missing_left, children, sensor_of, node, row):
-    """Fill the pairs as far as there is room; how many there are."""
+def _first_needs(
+    codes: np.ndarray,
+    feature: np.ndarray,
+    bins: np.ndarray,
+    missing_left: np.ndarray,
+    children: np.ndarray,
+    sensor_of: np.ndarray,
+    node: np.ndarray,
+    row: np.ndarray,
+) -> int:
+    """Fill ``node`` and ``row`` with the pairs, as far as they have room; the number of all pairs."""
     seen = np.full(sensor_of.max() + 1, -1)
     n = 0
     for i in range(codes.shape[1]):
@@ -152,7 +164,18 @@ def _first_needs(codes, feature, bins, missing_left, children, sensor_of, node, 
 
 
 @njit(nogil=True, cache=True)
-def _add_errors(codes, feature, bins, missing_left, children, guess, y, weights, errors):
+def _add_errors(
+    codes: np.ndarray,
+    feature: np.ndarray,
+    bins: np.ndarray,
+    missing_left: np.ndarray,
+    children: np.ndarray,
+    guess: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    errors: np.ndarray,
+) -> None:
+    """Add the weight of each row to ``errors`` of the nodes on its path whose label is wrong."""
     for i in range(codes.shape[1]):
         h = 0
         while True:

@@ -1,8 +1,8 @@
-"""A tree ensemble that buys as it goes: each row pays for the sensors on its own paths and for no others.
+"""Compile a tree ensemble into a program that acquires sensors lazily, only those on a row's own paths.
 
-The trees are walked one after another; a sensor is bought right before the first split on the way that reads it.
-Where nothing below a split is left to buy, nothing is walked: at the end one Answer scores all trees at once, and on
-every row's own paths all that they read has been bought.
+The trees are walked one after another; a sensor is bought immediately before the first split that reads it. A subtree
+that needs no further sensor is not walked: one Answer at the end scores all trees, and by then every sensor on the
+row's own paths has been bought.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ...trees.boosting import Ensemble
 
 __all__ = ["lazy_program"]
 
-JOIN = -1  # a target that is not known yet: the next tree
+JOIN = -1  # placeholder of a target: the first node of the next tree
 
 
 def lazy_program(problem: Problem, ensemble: Ensemble) -> Program:
-    """The draft that walks these trees and answers by their sum. Its last node is its only Answer."""
+    """The draft that walks these trees and answers by their sum; its last node is its only Answer."""
     program = compile_program(problem, [ensemble], ())
     trees = program.scorers[0]
     assert isinstance(trees, TreesScorer)
@@ -42,27 +42,27 @@ def lazy_program(problem: Problem, ensemble: Ensemble) -> Program:
     for tree in trees.trees:
         walk.add(tree)
     nodes = (*walk.nodes, Answer(Slice(0, 0, len(trees.base))))
-    readings = [_reading(trees.columns[c], left) for c, left in walk.readings]
+    readings = [_reading(trees.columns[c], is_left) for c, is_left in walk.readings]
     return replace(program, scorers=(trees, *readings), nodes=nodes)
 
 
 def _reading(column: int, missing_left: bool) -> Polynomial:
-    """A column's code as a score; a missing one as the code that goes the way the split says."""
+    """A column's code as a score; a missing code is replaced by one that goes the split's way for missing values."""
     substitute = -CODE_MAX if missing_left else CODE_MAX
     return Polynomial((column,), (substitute,), 0, ((0,),), ((1.0,),), (0.0,), weight_bits=8)
 
 
 class _Walk:
-    """The nodes so far, and the sensors (as bits) that every path through them has tried."""
+    """The nodes so far, and the sensors (a bit mask) that every path through them has tried."""
 
     def __init__(self, sensor_of: list[int]) -> None:
-        self.sensor_of = sensor_of  # of each of the trees' columns
+        self.sensor_of = sensor_of  # for each column of the trees
         self.nodes: list[Node] = []
-        self.readings: dict[tuple[int, bool], int] = {}  # (column, where missing goes): its scorer
+        self.readings: dict[tuple[int, bool], int] = {}  # (column, whether missing goes left): its scorer
         self.tried = 0
 
     def add(self, tree: Tree) -> None:
-        """Walk one tree after those before."""
+        """Append the nodes of one tree."""
         if not tree.splits:
             return
         below = self._below(tree)
@@ -76,7 +76,7 @@ class _Walk:
             self.nodes[k] = _joined(self.nodes[k], len(self.nodes))
 
     def _below(self, tree: Tree) -> list[int]:
-        """The sensors, as bits, that each split and those below it read."""
+        """The sensors, as a bit mask, that each split and its subtree read."""
         below = [1 << self.sensor_of[c] for c in tree.splits]
         for h in range(len(below) - 1, -1, -1):
             for child in tree.children[h]:
@@ -84,7 +84,7 @@ class _Walk:
         return below
 
     def _split(self, tree: Tree, h: int, tried: int, below: list[int], ends: list[int]) -> int:
-        """Nodes for split h and what is below; where they begin. ``ends`` gathers what each path has tried."""
+        """Append nodes of split h and its subtree; their start. ``ends`` collects the sensors tried on each path."""
         if h < 0 or not below[h] & ~tried:
             ends.append(tried)
             return JOIN
@@ -100,7 +100,7 @@ class _Walk:
             return at
         branch = len(self.nodes)
         scores = self._slice(tree.splits[h], tree.missing_left[h])
-        self.nodes.append(Branch(scores, THRESHOLD, ()))  # its targets come behind it
+        self.nodes.append(Branch(scores, THRESHOLD, ()))  # its targets are set below
         left, right = (self._split(tree, c, after, below, ends) for c in tree.children[h])
         self.nodes[branch] = Branch(scores, THRESHOLD, (left, right), tree.thresholds[h])
         return at
@@ -111,7 +111,7 @@ class _Walk:
 
 
 def _joined(node: Node, end: int) -> Node:
-    """The node with ``end`` in the place of JOIN."""
+    """The node, with JOIN replaced by ``end``."""
     if isinstance(node, Acquire):
         return replace(node, then=end, otherwise=end) if node.then == JOIN else node
     assert isinstance(node, Branch)

@@ -1,12 +1,13 @@
-"""Which splits pay for the readings they need: a maximum closure, solved exactly by augmenting paths.
+"""Maximum closure of splits and the readings they need, solved exactly as a maximum flow (Dinic).
 
-Splits stand in trees. A split brings its gain (negative: it harms) if it is kept; it can be kept only with its parent,
-and with every reading it is first to need on its path. Readings have prices and are shared by all trees. The kept
-splits maximise gains less prices (docs/math.md (21)).
+Splits belong to trees. A kept split contributes its gain, which may be negative; it can be kept only with its parent,
+and with every reading that it is the first on its path to need. Readings have prices and are shared by all trees. The
+kept splits maximise the sum of gains minus the sum of prices (docs/math.md (21)).
 
-Each gain is spent on what it needs: its own readings, or what its ancestors need (24). Spending that cannot be raised
-along any path leaves unspent exactly the best total, so it proves the splits it keeps. Prices may rise later: the
-spending stays as it is, what is kept only shrinks, and one object walks a whole series of prices.
+Gains are the sources of the flow: a split spends its gain on its own readings, or on the needs of its ancestors (24).
+When no augmenting path is left, the unspent gain equals the optimal total, which proves the kept splits optimal. If
+prices rise, the flow remains feasible and the set of kept splits only shrinks, so one object serves a whole series of
+prices.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["Closure", "Needs"]
 
 @dataclass(frozen=True)
 class Needs:
-    """Splits and the readings they need. A split's number is larger than its parent's.
+    """Splits and the readings they need; a split has a larger number than its parent.
 
     parent : (n_splits,) int64, -1 for a root
     start : (n_splits + 1,) int64; split h needs ``reading[start[h]:start[h + 1]]``
@@ -35,32 +36,43 @@ class Needs:
 
 
 class Closure:
-    """The best splits to keep, while prices rise.
+    """The best splits to keep, for rising prices.
 
     Parameters
     ----------
     needs : Needs
     gains : ndarray of shape (n_splits,), int64
-        What keeping a split brings.
+        Gain of keeping each split.
+
+    Examples
+    --------
+    Split 0 needs reading 0, its child needs reading 1:
+
+    >>> needs = Needs(np.array([-1, 0]), np.array([0, 1, 2]), np.array([0, 1]), n_readings=2)
+    >>> closure = Closure(needs, gains=np.array([5, 3]))
+    >>> closure.raise_prices(np.array([2, 1])), closure.raise_prices(np.array([2, 4]))
+    (array([ True,  True]), array([ True, False]))
     """
 
     def __init__(self, needs: Needs, gains: np.ndarray) -> None:
         self.needs = needs
         self.unspent = np.maximum(gains, 0)
         self._debt = np.concatenate([np.maximum(-gains, 0), np.zeros(needs.n_readings, dtype=np.int64)])
-        self.spent = np.zeros(len(needs.reading), dtype=np.int64)  # (n_needs,) what each split pays for each reading
-        self._lent = np.zeros(len(gains), dtype=np.int64)  # what each split passes on to its parent
+        self.spent = np.zeros(
+            len(needs.reading), dtype=np.int64
+        )  # (n_needs,) flow from each split to each of its readings
+        self._lent = np.zeros(len(gains), dtype=np.int64)  # flow from each split to its parent
         self._prices = np.zeros(needs.n_readings, dtype=np.int64)
         self._family = _children(needs.parent)
         self._payers = _payers(needs)
 
     def raise_prices(self, prices: np.ndarray) -> np.ndarray:
-        """The splits to keep at these prices, (n_splits,) bool; of equally good sets the smallest.
+        """The splits to keep at these prices, (n_splits,) bool; the smallest of equally good sets.
 
         Parameters
         ----------
         prices : ndarray of shape (n_readings,), int64
-            At least those of the call before.
+            At least those of the previous call.
         """
         assert (prices >= self._prices).all()
         n_splits = len(self.unspent)
@@ -78,11 +90,12 @@ class Closure:
             self.spent,
             self._lent,
         )
-        return level[:n_splits] >= 0
+        is_kept: np.ndarray = level[:n_splits] >= 0
+        return is_kept
 
 
 def _children(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First child and next sibling of every split, -1 for none."""
+    """The first child and the next sibling of every split, -1 if there is none."""
     first, after = np.full(len(parent), -1), np.full(len(parent), -1)
     for h in range(len(parent) - 1, -1, -1):
         if parent[h] >= 0:
@@ -91,7 +104,7 @@ def _children(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _payers(needs: Needs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Per reading where its needs begin in the list that follows; the needs; each need's split."""
+    """The needs sorted by reading: the start of each reading's needs, the needs, and the split of each need."""
     order = np.argsort(needs.reading, kind="stable")
     counts = np.bincount(needs.reading, minlength=needs.n_readings)
     owner = np.repeat(np.arange(len(needs.parent)), np.diff(needs.start))
@@ -99,22 +112,35 @@ def _payers(needs: Needs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @njit(nogil=True, cache=True)
-def _settle(parent, first, after, start, reading, payers, order, owner, unspent, debt, spent, lent):
-    """Spend until nothing more can be spent; the levels of what unspent gains still reach, -1 for the rest.
+def _settle(
+    parent: np.ndarray,
+    first: np.ndarray,
+    after: np.ndarray,
+    start: np.ndarray,
+    reading: np.ndarray,
+    payers: np.ndarray,
+    order: np.ndarray,
+    owner: np.ndarray,
+    unspent: np.ndarray,
+    debt: np.ndarray,
+    spent: np.ndarray,
+    lent: np.ndarray,
+) -> np.ndarray:
+    """Augment the flow until it is maximal; the level of each node that unspent gains still reach, -1 for the others.
 
-    Splits and readings have one numbering, splits first. Each round (Dinic's) takes all shortest paths at once.
+    Nodes are the splits, then the readings. Each round of Dinic's algorithm augments along all shortest paths.
     """
     n_splits, n_all = len(parent), len(debt)
     level = np.empty(n_all, dtype=np.int64)
     arc = np.empty(n_all, dtype=np.int64)
     child = np.empty(n_splits, dtype=np.int64)
     queue = np.empty(n_all, dtype=np.int64)
-    path = np.empty(n_all, dtype=np.int64)  # things on the way
-    via = np.empty(n_all, dtype=np.int64)  # the need by which each was reached; -1 up, -2 down the tree
+    path = np.empty(n_all, dtype=np.int64)  # nodes of the path
+    via = np.empty(n_all, dtype=np.int64)  # the need by which each node was reached; -1: up, -2: down the tree
     while _levels(parent, first, after, start, reading, payers, order, owner, unspent, debt, spent, lent, level, queue):
         for v in range(n_all):
             arc[v] = start[v] if v < n_splits else payers[v - n_splits]
-        child[:] = -2  # not looked at yet
+        child[:] = -2  # -2: not visited yet
         for h in range(n_splits):
             while unspent[h] > 0:
                 length = _path(
@@ -128,8 +154,23 @@ def _settle(parent, first, after, start, reading, payers, order, owner, unspent,
 
 
 @njit(nogil=True, cache=True)
-def _levels(parent, first, after, start, reading, payers, order, owner, unspent, debt, spent, lent, level, queue):
-    """Breadth first from unspent gains; True once a debt is met (levels beyond it are then not needed)."""
+def _levels(
+    parent: np.ndarray,
+    first: np.ndarray,
+    after: np.ndarray,
+    start: np.ndarray,
+    reading: np.ndarray,
+    payers: np.ndarray,
+    order: np.ndarray,
+    owner: np.ndarray,
+    unspent: np.ndarray,
+    debt: np.ndarray,
+    spent: np.ndarray,
+    lent: np.ndarray,
+    level: np.ndarray,
+    queue: np.ndarray,
+) -> bool:
+    """Set levels by breadth-first search from unspent gains; whether a debt was reached (deeper levels stay unset)."""
     n_splits = len(parent)
     level[:] = -1
     tail = 0
@@ -178,9 +219,25 @@ def _levels(parent, first, after, start, reading, payers, order, owner, unspent,
 
 @njit(nogil=True, cache=True)
 def _path(
-    h, parent, first, after, start, reading, payers, order, owner, debt, spent, lent, level, arc, child, path, via
-):
-    """A way from split h to a debt, each step one level down the rounds' levels; its length in things, 0 for none."""
+    h: int,
+    parent: np.ndarray,
+    first: np.ndarray,
+    after: np.ndarray,
+    start: np.ndarray,
+    reading: np.ndarray,
+    payers: np.ndarray,
+    order: np.ndarray,
+    owner: np.ndarray,
+    debt: np.ndarray,
+    spent: np.ndarray,
+    lent: np.ndarray,
+    level: np.ndarray,
+    arc: np.ndarray,
+    child: np.ndarray,
+    path: np.ndarray,
+    via: np.ndarray,
+) -> int:
+    """Fill ``path`` and ``via`` with a path from split h to a debt along rising levels; its length, 0 if none."""
     n_splits = len(parent)
     path[0] = h
     length = 1
@@ -188,58 +245,67 @@ def _path(
         v = path[length - 1]
         if debt[v] > 0:
             return length
-        found, by = -1, -1
+        node, by = -1, -1
         if v >= n_splits:
             stop = payers[v - n_splits + 1]
             while arc[v] < stop:
                 j = order[arc[v]]
                 if spent[j] > 0 and level[owner[j]] == level[v] + 1:
-                    found, by = owner[j], j
+                    node, by = owner[j], j
                     break
                 arc[v] += 1
         else:
             while arc[v] < start[v + 1]:
                 if level[reading[arc[v]]] == level[v] + 1:
-                    found, by = reading[arc[v]], arc[v]
+                    node, by = reading[arc[v]], arc[v]
                     break
                 arc[v] += 1
-            if found < 0 and child[v] == -2:
+            if node < 0 and child[v] == -2:
                 if parent[v] >= 0 and level[parent[v]] == level[v] + 1:
-                    found, by = parent[v], -1
+                    node, by = parent[v], -1
                 else:
                     child[v] = first[v]
-            if found < 0:
+            if node < 0:
                 while child[v] >= 0:
                     if lent[child[v]] > 0 and level[child[v]] == level[v] + 1:
-                        found, by = child[v], -2
+                        node, by = child[v], -2
                         break
                     child[v] = after[child[v]]
-        if found >= 0:
-            path[length], via[length] = found, by
+        if node >= 0:
+            path[length], via[length] = node, by
             length += 1
             continue
-        level[v] = -1  # a dead end: nobody comes here again in this round
+        level[v] = -1  # a dead end: not visited again in this round
         length -= 1
     return 0
 
 
 @njit(nogil=True, cache=True)
-def _spend(length, path, via, n_splits, unspent, debt, spent, lent):
-    """Move as much along a path as every step of it allows."""
-    most = min(unspent[path[0]], debt[path[length - 1]])
+def _spend(
+    length: int,
+    path: np.ndarray,
+    via: np.ndarray,
+    n_splits: int,
+    unspent: np.ndarray,
+    debt: np.ndarray,
+    spent: np.ndarray,
+    lent: np.ndarray,
+) -> None:
+    """Augment the flow along a path by its capacity."""
+    amount = min(unspent[path[0]], debt[path[length - 1]])
     for k in range(1, length):
         if via[k] == -2:
-            most = min(most, lent[path[k]])
+            amount = min(amount, lent[path[k]])
         elif via[k] >= 0 and path[k] < n_splits:
-            most = min(most, spent[via[k]])
-    unspent[path[0]] -= most
-    debt[path[length - 1]] -= most
+            amount = min(amount, spent[via[k]])
+    unspent[path[0]] -= amount
+    debt[path[length - 1]] -= amount
     for k in range(1, length):
         if via[k] == -1:
-            lent[path[k - 1]] += most
+            lent[path[k - 1]] += amount
         elif via[k] == -2:
-            lent[path[k]] -= most
+            lent[path[k]] -= amount
         elif path[k] < n_splits:
-            spent[via[k]] -= most
+            spent[via[k]] -= amount
         else:
-            spent[via[k]] += most
+            spent[via[k]] += amount

@@ -1,4 +1,4 @@
-"""BudgetPrune's points: forests of a few sizes, each pruned for a series of prices and walked lazily."""
+"""The method ``budget-prune``: random forests of a few sizes, pruned for rising prices, with lazy acquisition."""
 
 from __future__ import annotations
 
@@ -24,17 +24,22 @@ from .lazy_program import lazy_program
 
 __all__ = ["BudgetPrunedForest", "forest_points"]
 
-LEAST_PRICE, MOST_PRICE = 0.03, 10.0  # errors, as a share of rows, for the cost unit
+LEAST_PRICE, MOST_PRICE = 0.03, 10.0  # errors, as a share of rows, per cost unit
 
 
 @dataclass(eq=False, repr=False)
 class BudgetPrunedForest(MethodClassifier):
-    """A forest pruned under sensor costs, the size and price that the judged rows pick; never forwards.
+    """A random forest pruned under sensor costs, of a size and price picked on the judged rows; it never forwards.
 
     Parameters
     ----------
-    n_jobs : int or None, threads; None is one
-    others : those of ``PolicyClassifier``, by name
+    n_jobs : int or None, threads; None: 1
+    others : those of ``PolicyClassifier``, by keyword
+
+    Examples
+    --------
+    >>> BudgetPrunedForest(costs=[1.0, 5.0], budget=3.0, n_jobs=2).method.name
+    'budget-prune'
     """
 
     n_jobs: int | None = None
@@ -44,10 +49,10 @@ class BudgetPrunedForest(MethodClassifier):
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
-        """A setting per forest, the largest first; all prices belong to one setting.
+        """One setting per forest, the largest first; a setting covers all prices.
 
-        With all features to choose from, trees share sensors and prune well; with a few, they differ and err less
-        together.
+        If a split may choose among all features, trees share sensors and prune well; if among a few, trees are more
+        diverse and more accurate together.
         """
         forests = reversed(search.problem.effort.prune_forests)
         return [{"trees": n_trees, "max_features": max_features} for n_trees, max_features in forests]
@@ -58,7 +63,7 @@ class BudgetPrunedForest(MethodClassifier):
         return forest_points(search.judge, ForestSettings(params["trees"], max_features=params["max_features"]))
 
     def points(self, judge: Judge) -> list[Point]:
-        """The best of all forests, which grow side by side."""
+        """The best points of all forests, which are trained in parallel."""
         search = SubsetSearch(judge, 1)
         jobs = (delayed(self.run)(search, params) for params in self.grid(search))
         fronts = Parallel(n_jobs=self.n_jobs or 1, prefer="threads")(jobs)
@@ -66,9 +71,9 @@ class BudgetPrunedForest(MethodClassifier):
 
 
 def forest_points(judge: Judge, settings: ForestSettings) -> list[Point]:
-    """The points that the judged rows keep of one forest, over all prices.
+    """The points of one forest over all prices that are best on the judged rows.
 
-    Copies that have not seen a fold are forests of their own, pruned for the same price: they may buy otherwise.
+    The copies without a fold are separate forests, pruned for the same prices; they may buy other sensors.
     """
     problem = judge.problem
     bins = make_bins(problem.train.X, problem.dtypes)
@@ -85,7 +90,7 @@ def forest_points(judge: Judge, settings: ForestSettings) -> list[Point]:
 
 
 def _prices(problem: Problem) -> list[float]:
-    """None first; errors for a unit of cost."""
+    """Prices, errors per unit of cost; the first is 0."""
     return [0.0, *prices(problem, max(1, problem.effort.n_prune_prices - 1), LEAST_PRICE, MOST_PRICE)]
 
 
@@ -94,21 +99,21 @@ def _pruned(
 ) -> list[Ensemble]:
     """A forest of these training rows, pruned for every price."""
     train = problem.train
-    mine, y, weights = np.ascontiguousarray(codes[:, rows]), train.y[rows], train.weight[rows]
+    codes_of_rows, y, weights = np.ascontiguousarray(codes[:, rows]), train.y[rows], train.weight[rows]
     costs = problem.sensor_costs()
-    trees = fit_forest(mine, y, problem.n_classes, weights, settings, problem.seed)
-    forest = BudgetPrune(trees, mine, y, weights, problem.sensor_of, costs, problem.seed)
+    trees = fit_forest(codes_of_rows, y, problem.n_classes, weights, settings, problem.seed)
+    forest = BudgetPrune(trees, codes_of_rows, y, weights, problem.sensor_of, costs, problem.seed)
     return [forest_ensemble(bins, trees, forest.prune(price)) for price in _prices(problem)]
 
 
 def _point(judge: Judge, settings: ForestSettings, price: float, ensembles: tuple[Ensemble, ...]) -> Point:
-    """One program judged by its copies' programs; the last ensemble is the program's own."""
+    """The point of one price, judged by the programs of the copies; the last ensemble is the point's own."""
     problem = judge.problem
     programs = [lazy_program(problem, e) for e in ensembles]
     outcome = judge.run_each(programs)
     program = programs[-1]
     answer = answer_node(program.nodes[-1], outcome.margin, outcome.label == judge.y, judge.weight)
     splits = sum(len(t.features) for t in ensembles[-1].trees)
-    said = {"price": price, "trees": settings.n_trees, "max_features": settings.max_features, "splits": splits}
-    made = replace(program, nodes=(*program.nodes[:-1], answer))
-    return Point("budget-prune", said, judge.summary(outcome), {}, made)
+    params = {"price": price, "trees": settings.n_trees, "max_features": settings.max_features, "splits": splits}
+    program = replace(program, nodes=(*program.nodes[:-1], answer))
+    return Point("budget-prune", params, judge.summary(outcome), {}, program)
