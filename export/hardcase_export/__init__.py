@@ -1,4 +1,4 @@
-"""hardcase_export: from what training leaves to what devices, microcontrollers and other runtimes run.
+"""The exporter of hardcase: from a build folder to what devices, microcontrollers and other runtimes run.
 
 Rooms, from the lowest floor up; a room imports only rooms below it:
 

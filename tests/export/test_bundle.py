@@ -255,7 +255,7 @@ def draft_of(manifest, program=None):
     ("change", "said"),
     [
         pytest.param(lambda b: (b / "front.json").unlink(), "front.json cannot be read", id="no-front"),
-        pytest.param(lambda b: (b / "hpc.onnx").unlink(), "forwards, but", id="no-hpc"),
+        pytest.param(lambda b: (b / "hpc.onnx").unlink(), "the program forwards to this f0", id="no-hpc"),
         pytest.param(lambda b: (b / "valid.npz").unlink(), "valid.npz cannot be read", id="no-rows"),
         pytest.param(lambda b: (b / "policies/cascade.safetensors").unlink(), "cannot be read", id="no-draft"),
         pytest.param(spoil("policies/cascade.safetensors"), "too few|damaged", id="a-draft-that-is-none"),

@@ -1,1 +1,1 @@
-"""What training leaves in its build folder: the Pareto front, and labelled rows with f0's answers."""
+"""Readers of a build folder: the Pareto front, and labelled rows with f0's answers."""

@@ -91,7 +91,7 @@ def _name_hpc(named: object, build: Path, program: Program, legacy: str) -> str:
     if not any(isinstance(node, Forward) for node in program.nodes):
         return ""
     path = build / "hpc.onnx"
-    sha256 = legacy or file_sha256(path, "train again")
+    sha256 = legacy or file_sha256(path, "train again, because the program forwards to this f0")
     if named not in ("", sha256):
         what = f"f0 in {build / 'front.json'}" if legacy else path
         raise InputError(f"{what} is not the HPC that the draft was trained with; train again")

@@ -1,1 +1,1 @@
-"""The choice of a point of the Pareto front: by a loss of accuracy, a budget, or a risk shown on held-out rows."""
+"""The choice of a point of the Pareto front: by a loss of accuracy, a budget, or a risk bounded on held-out rows."""

@@ -24,11 +24,11 @@ __all__ = ["walk"]
 MAX_COMPLETE = 10  # levels
 
 Slot = Callable[[int, bool], int]  # from a column, and whether a missing reading goes left, to the number of a slot
+Bound = Callable[[int, Number], Number]  # from a column and a threshold to a number of the slots' type
+Walked = tuple[Tensor, list[list[int]]]
 
 
-def walk(
-    g: TfliteGraph, slots: Tensor, trees: Sequence[Splits], slot: Slot, bound: Callable[[int, Number], Number]
-) -> tuple[Tensor, list[list[int]]]:
+def walk(g: TfliteGraph, slots: Tensor, trees: Sequence[Splits], slot: Slot, bound: Bound) -> Walked:
     """The place at which each tree ends, and the leaf that each place stands for.
 
     Parameters
@@ -51,14 +51,7 @@ def walk(
     return _linked(g, slots, trees, depth, slot, bound)
 
 
-def _complete(
-    g: TfliteGraph,
-    slots: Tensor,
-    trees: Sequence[Splits],
-    depth: int,
-    slot: Slot,
-    bound: Callable[[int, Number], Number],
-) -> tuple[Tensor, list[list[int]]]:
+def _complete(g: TfliteGraph, slots: Tensor, trees: Sequence[Splits], depth: int, slot: Slot, bound: Bound) -> Walked:
     place: Tensor | None = None
     at = [[0 if t.children else -1] for t in trees]  # per tree and place, a node or -1 - leaf
     for _ in range(depth):
@@ -81,14 +74,7 @@ def _complete(
     return place, [[-1 - i for i in nodes] for nodes in at]
 
 
-def _linked(
-    g: TfliteGraph,
-    slots: Tensor,
-    trees: Sequence[Splits],
-    depth: int,
-    slot: Slot,
-    bound: Callable[[int, Number], Number],
-) -> tuple[Tensor, list[list[int]]]:
+def _linked(g: TfliteGraph, slots: Tensor, trees: Sequence[Splits], depth: int, slot: Slot, bound: Bound) -> Walked:
     """As ``walk``, with one table; a leaf's bound is above every value, so the leaf leads to its own ``left``."""
     dtype = slots.dtype
     top: Number = math.inf if dtype == "f4" else 2**63 - 1
