@@ -1,5 +1,6 @@
 # make demo · make test · make check · make docs · make wheels · make toolchains · make bench-edge · make bench-learning ·
-# make bench-booster · make bench-promise · make bench-exports · make bench-import · make bench-mcu · make fuzz · make stack
+# make bench-booster · make bench-promise · make bench-exports · make bench-import · make bench-mcu · make bench-start · make fuzz ·
+# make stack
 #
 # Everything lives in .venv. What only a system package can give (mosquitto, for the system tests) is installed by apt
 # when run as root, and otherwise named in one line. Tests for other processors run where `make toolchains` has been;
@@ -12,13 +13,13 @@ PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks docs
 
 .PHONY: demo test check docs wheels golden toolchains tflite-runtime bench-edge bench-learning bench-booster bench-promise bench-exports \
-	bench-import bench-mcu fuzz stack clean mosquitto
+	bench-import bench-mcu bench-start fuzz stack clean mosquitto
 
 demo: $(READY)
 	@$(BIN)/hardcase demo
 
 test: $(READY) mosquitto
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(READY)
 	@$(BIN)/ruff check $(SOURCES)
@@ -103,6 +104,9 @@ mosquitto:
 		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends mosquitto >/dev/null; } || \
 		{ echo "mosquitto is needed for the system tests: sudo apt install mosquitto"; exit 2; }
+
+bench-start: $(READY)
+	@$(BIN)/python benchmarks/start.py
 
 fuzz: $(READY)
 	@$(BIN)/python tests/edge/kernel/fuzz.py --seconds $(or $(FUZZ_SECONDS),30)

@@ -17,46 +17,40 @@ from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Answer, Program
 from hardcase_edge.program.encode import encode
-from hardcase_edge.verifier.verify import Report
 
 from .drafts.front import HPC_METHOD, Front, Point, read_front
 from .integers.compress import n_weights
 from .integers.golden_cases import make_golden
 from .integers.parity import Parity
-from .integers.point import IntegerPoint, make_integers, read_draft
+from .integers.point import AgreementError, IntegerPoint, make_integers, read_draft
 from .integers.quantise import Quantised, quantise
 from .picking.held_out import BuildTrial, HeldOut, check_unseen, read_held_out
 from .picking.pick import ONE_WISH, candidates, pick
 from .picking.risk_choice import RiskTerms, choose
-from .publish import publish, read_key
+from .publish import Published, publish, read_key
 
 __all__ = ["MIN_AGREEMENT", "Exported", "Weights", "export_bundle", "export_point"]
 
 logger = logging.getLogger(__name__)
 
+MAX_PASSED_OVER = 10  # points whose integers decide otherwise than their floats, before the export gives up
 MIN_AGREEMENT = 0.999  # share of rows on which a program must decide as its draft
 
 
 @dataclass(frozen=True)
-class Exported:
+class Exported(Published):
     """A bundle that was written, and how its program compares with the draft.
 
-    ``path`` is None if no bundle was asked for. ``promise`` stands as in the manifest's claims. ``weights`` is None for
-    a program without polynomials.
+    ``promise`` is as in the manifest's claims. ``weights`` is None for a program without polynomials.
     """
 
-    path: Path | None
-    sha256: str
-    n_bytes: int
-    is_signed: bool
-    n_golden: int
     unit: str
     point: Point
-    report: Report
     valid: Parity
     test: Parity
     promise: dict[str, Any] | None = None
     weights: Weights | None = None
+    passed_over: int = 0  # points that fit the wish better, whose integers decide otherwise than their floats
 
 
 @dataclass(frozen=True)
@@ -114,9 +108,9 @@ def export_bundle(
     private_key = _check(key, min_agreement)
     front = read_front(build / "front.json")
     if terms is None:
-        point = pick(front, max_loss=max_loss, budget=budget, method=method)
-        integers = make_integers(build, point, min_agreement, front.legacy)
-        return _export(front, point, integers, out, private_key, seed, {}, beside)
+        wish = {"max_loss": max_loss, "budget": budget, "method": method}
+        point, integers, passed_over = _pick_that_agrees(build, front, wish, min_agreement)
+        return replace(_export(front, point, integers, out, private_key, seed, {}, beside), passed_over=passed_over)
     if (max_loss, budget) != (None, None):
         raise InputError(ONE_WISH)
     points = candidates(front, method)
@@ -145,6 +139,30 @@ def export_point(
     return _export(front, point, integers, Path(out), private_key, seed, {})
 
 
+def _pick_that_agrees(
+    build: Path, front: Front, wish: dict[str, Any], min_agreement: float
+) -> tuple[Point, IntegerPoint, int]:
+    """The picked point as integers, and how many points were passed over before it.
+
+    Where a point's integers decide otherwise than its floats on too many rows, the next point is picked. No label is
+    looked at for it: both programs may be right or wrong there.
+    """
+    points = list(front.points)
+    refusal: AgreementError | None = None
+    for passed_over in range(MAX_PASSED_OVER + 1):
+        try:
+            point = pick(replace(front, points=tuple(points)), **wish)
+        except InputError as error:
+            raise refusal or error from error
+        try:
+            return point, make_integers(build, point, min_agreement, front.legacy), passed_over
+        except AgreementError as error:
+            refusal = error
+            points.remove(point)
+    assert refusal is not None
+    raise refusal
+
+
 def _check(key: str | Path | None, min_agreement: float) -> bytes | None:
     """The private key; both arguments are checked before the long work begins."""
     if not 0 <= min_agreement <= 1:
@@ -166,20 +184,15 @@ def _export(
     manifest = _finish(front, point, integers, claims)
     golden = make_golden(program, valid.X, valid.hpc, valid.confidence, seed)
     bundle = Bundle(manifest.to_json(), program, golden)
-    loaded, n_bytes = publish(bundle, out, private_key, None if beside is None else lambda: beside(front, integers))
+    published = publish(bundle, out, private_key, None if beside is None else lambda: beside(front, integers))
     return Exported(
-        path=out,
-        sha256=loaded.bundle.sha256,
-        n_bytes=n_bytes,
-        is_signed=private_key is not None,
-        n_golden=len(golden),
+        **vars(published),
         unit=manifest.unit,
         point=point,
-        report=loaded.report,
         valid=integers.on_valid,
         test=integers.on_test,
         promise=claims.get("promise"),
-        weights=_weights(integers.draft, program, n_bytes),
+        weights=_weights(integers.draft, program, published.n_bytes),
     )
 
 

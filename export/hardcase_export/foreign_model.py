@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from hardcase_edge.bundle.file import Bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import BundleError, InputError
-from hardcase_edge.verifier.verify import Report
 
 from .importing.parts import LEAVES, Imported, import_parts
 from .importing.sensor_layout import Layout, make_layout
 from .integers.golden_cases import make_golden
-from .publish import publish, read_key
+from .publish import Published, publish, read_key
 from .sources.source import CLASS, Source, read_bytes
 
 __all__ = ["LEAVES", "Imported", "ImportedBundle", "NamedRows", "import_model", "import_parts", "read_model"]
@@ -33,16 +32,10 @@ GOLDEN_ROWS = 64  # rows that golden cases are chosen from
 NamedRows = tuple[tuple[str, ...], NDArray[np.float64]]  # names of the columns, values (n, n_columns)
 
 
-@dataclass(frozen=True, slots=True)
-class ImportedBundle:
+@dataclass(frozen=True)
+class ImportedBundle(Published):
     """A bundle that was written, and the model in it."""
 
-    path: Path
-    sha256: str
-    n_bytes: int
-    is_signed: bool
-    n_golden: int
-    report: Report
     imported: Imported
 
 
@@ -135,16 +128,7 @@ def import_model(
     no_replies = np.zeros(n, dtype=np.int64)  # the program never forwards
     golden = make_golden(program, imported.rows[:n], no_replies, no_replies, seed)
     bundle = Bundle(_manifest(imported, model).to_json(), program, golden)
-    loaded, n_bytes = publish(bundle, Path(out), private_key)
-    return ImportedBundle(
-        path=Path(out),
-        sha256=loaded.bundle.sha256,
-        n_bytes=n_bytes,
-        is_signed=private_key is not None,
-        n_golden=len(golden),
-        report=loaded.report,
-        imported=imported,
-    )
+    return ImportedBundle(**vars(publish(bundle, Path(out), private_key)), imported=imported)
 
 
 def _check_arguments(n_check: int, min_agreement: float | None) -> None:

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from hardcase_edge.base.files import read_bounded, write_whole
 from hardcase_edge.bundle.file import Bundle, pack_bundle
-from hardcase_edge.bundle.load import Loaded, load_bytes
+from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.signature import MAX_KEY_BYTES, sign, signature_path
 from hardcase_edge.errors import InputError
+from hardcase_edge.verifier.verify import Report
 
-__all__ = ["publish", "read_key"]
+__all__ = ["Published", "publish", "read_key"]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A bundle that has passed every check; ``path`` is None if it was not written."""
+
+    path: Path | None
+    sha256: str
+    n_bytes: int
+    is_signed: bool
+    n_golden: int
+    report: Report
 
 
 def read_key(path: str | Path) -> bytes:
@@ -27,7 +41,7 @@ def read_key(path: str | Path) -> bytes:
 
 def publish(
     bundle: Bundle, out: Path | None, key: bytes | None, before_writing: Callable[[], None] | None = None
-) -> tuple[Loaded, int]:
+) -> Published:
     """Pack a bundle, load it as a device does, and only then sign and write it.
 
     Parameters
@@ -35,11 +49,6 @@ def publish(
     out : path of the bundle; the signature goes beside it. None: the bundle is checked, but not written
     key : a private key in PEM, or None for a bundle without a signature; an older signature is then removed
     before_writing : called once the bundle has passed every check
-
-    Returns
-    -------
-    loaded : the bundle as a device loads it
-    n_bytes : length of the bundle's file
 
     Raises
     ------
@@ -54,7 +63,7 @@ def publish(
         before_writing()
     if out is not None:
         _write(out, data, None if key is None else sign(data, key))
-    return loaded, len(data)
+    return Published(out, loaded.bundle.sha256, len(data), key is not None, len(bundle.golden), loaded.report)
 
 
 def _write(out: Path, data: bytes, signature: bytes | None) -> None:

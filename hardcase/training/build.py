@@ -84,7 +84,8 @@ def build(
     with open_runs(out, **where) as (runs, scratch):
         task = runs.task(config, table, model)
         hpc = save_hpc(task, scratch)  # before training, because f0 may be impossible to export
-        points = [*runs.points(task, methods), *own_points_of(task)]
+        own = own_points_of(task)  # so may a model of the user's
+        points = [*runs.points(task, methods), *own]
         seeds = {config.seed: rows(points)}
         for k in range(1, n_seeds):
             other = runs.task(replace(config, seed=(config.seed + k) % 2**32), table, model)

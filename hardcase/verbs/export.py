@@ -227,6 +227,7 @@ def _text(exported: Exported) -> str:
         f"{r['golden']} golden cases",
         f"  sha256     {r['sha256']}",
         f"  picked     {r['method']} {json.dumps(r['params'], sort_keys=True)}",
+        *_passed_over(exported.passed_over),
         f"  cost       worst {cost['worst']:g}, mean {cost['mean']:.2f}, best {cost['best']:g} {unit}",
         f"  agreement  {same['test']:.2%} of test rows decided as by the floats ({same['valid']:.2%} of valid rows, "
         f"on which thresholds were aligned), {r['parity']['test']['labels']:.2%} with the same label",
@@ -244,3 +245,8 @@ def _text(exported: Exported) -> str:
     if promise is not None:
         lines.append(f"  promise    {promise}")
     return "\n".join(lines)
+
+
+def _passed_over(n: int) -> list[str]:
+    """A line where a better point could not be exported."""
+    return [f"  passed over {n} cheaper or better points, whose integers decide otherwise than their floats"] * (n > 0)

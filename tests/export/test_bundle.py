@@ -28,6 +28,7 @@ from hardcase_export.drafts.rows import read_rows
 from hardcase_export.integers.decide import decisions, figures
 from hardcase_export.integers.golden_cases import MIN_CASES, make_golden
 from hardcase_export.integers.parity import parity
+from hardcase_export.integers.point import AgreementError, make_integers
 from hardcase_export.integers.quantise import quantise
 from hardcase_export.picking.pick import pick
 from hardcase_export.summary import describe
@@ -138,6 +139,7 @@ def test_the_loss_that_the_line_names_is_enough():
     ("change", "said"),
     [
         pytest.param(lambda d: d.pop("unit"), "unit", id="no-unit"),
+        pytest.param(lambda d: d.pop("quality"), "quality", id="no-quality"),
         pytest.param(lambda d: d.update(points=[]), "0 points", id="no-points"),
         pytest.param(lambda d: d.update(points={}), "a list is expected", id="points-of-another-type"),
         pytest.param(lambda d: d["points"].append(7), "method", id="a-point-that-is-none"),
@@ -176,6 +178,7 @@ def test_a_bundle_decides_as_its_draft_and_says_so(build, tmp_path):
     assert (done.point.method, done.valid.agreement, done.test.agreement) == ("cascade", 1.0, 1.0)
     loaded = load_bundle(tmp_path / "model.hcb")
     assert not loaded.bundle.is_draft
+    assert loaded.manifest.claims["quality"] == read_front(build / "front.json").quality == "accuracy"
     for name in ("valid", "test"):
         rows = read_rows(build / f"{name}.npz", loaded.manifest)
         made = decisions(loaded.bundle.program, rows.X, rows.hpc, rows.confidence)
@@ -315,6 +318,22 @@ def test_too_little_agreement_is_refused_unless_it_is_asked_for(build, tmp_path,
         export_bundle(build, out, max_loss=0.01)
     assert not out.exists()
     assert export_bundle(build, out, max_loss=0.01, min_agreement=0.5).valid.agreement < 0.999
+
+
+def test_a_point_whose_integers_disagree_is_passed_over_for_the_next(build, tmp_path, monkeypatch):
+    tried = []
+
+    def first_refused(folder, point, *rest):
+        tried.append(point)
+        if len(tried) == 1:
+            raise AgreementError("99.90% must agree")
+        return make_integers(folder, point, *rest)
+
+    monkeypatch.setattr("hardcase_export.bundle.make_integers", first_refused)
+    report = export_bundle(build, tmp_path / "model.hcb", max_loss=1.0)
+    assert report.passed_over == 1
+    assert report.point is tried[1] is not tried[0]
+    assert report.point.valid.cost >= tried[0].valid.cost
 
 
 def test_agreement_is_needed_on_rows_that_alignment_has_not_seen(build, tmp_path, coarse):

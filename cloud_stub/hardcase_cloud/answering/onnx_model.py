@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from hardcase_edge.base.files import read_bounded
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program.readings import DTYPES, Reading
 from hardcase_edge.verifier.verify import MAX_CLASSES
@@ -138,14 +139,9 @@ def rounded(labels: Any, probabilities: Any) -> list[tuple[int, int]]:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_HPC_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"HPC {path} cannot be read: {error.strerror}; hardcase train writes it") from error
-    if not 0 < len(data) <= MAX_HPC_BYTES:
-        size = "no bytes" if not data else f"more than {MAX_HPC_BYTES} bytes"
-        raise InputError(f"HPC {path} has {size}; write it again with hardcase train")
+    data = read_bounded(path, MAX_HPC_BYTES, "HPC", remedy="name a file that hardcase train wrote")
+    if not data:
+        raise InputError(f"HPC {path} has no bytes; write it again with hardcase train")
     return data
 
 

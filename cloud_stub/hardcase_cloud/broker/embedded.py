@@ -1,6 +1,6 @@
-"""The embedded broker: amqtt with bounds, in a thread of its own. MQTT 3.1.1, one worker, demonstrations and tests.
+"""The embedded MQTT 3.1.1 broker for demonstrations and tests: amqtt with bounds, on a thread of its own.
 
-It listens on loopback only and asks nobody for a password. Everything else needs a real broker.
+It serves one worker, listens on loopback only and asks for no password. All other uses need a real broker.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ START_S, STOP_S = 15.0, 15.0
 MAX_CONNECTIONS = 1024  # more are closed at once
 MQTT_3_1_1 = 4
 WRONG_VERSION = b"\x20\2\0\1"  # a CONNACK that refuses; clients then try 3.1.1
-MAX_BACKLOG = 4096  # messages on their way; publishers wait while there are more
+MAX_BACKLOG = 4096  # messages in flight; publishers wait while there are more
 
 
 class DiscreetBroker(Broker):  # type: ignore[misc]  # amqtt ships no types
-    """amqtt, except that a retained message goes only to who asked for it.
+    """amqtt, except that a retained message goes only to the client that subscribed to it.
 
-    amqtt 0.12.1 sends every new client the retained messages of everybody's subscriptions.
+    amqtt 0.12.1 sends every new client the retained messages of all clients' subscriptions.
     """
 
     async def _publish_retained_messages_for_subscription(
@@ -49,7 +49,7 @@ class DiscreetBroker(Broker):  # type: ignore[misc]  # amqtt ships no types
 
 
 class EmbeddedBroker:
-    """``start`` it, ``stop`` it; or use it as a context manager.
+    """A broker to ``start`` and ``stop``, or to use as a context manager.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class EmbeddedBroker:
     Attributes
     ----------
     url : str
-        For clients.
+        What clients connect to.
 
     Raises
     ------
@@ -77,12 +77,12 @@ class EmbeddedBroker:
         self._broker: Any = None
 
     def start(self) -> None:
-        """Listen; returns when clients can connect.
+        """Start listening; returns when clients can connect.
 
         Raises
         ------
         InputError
-            The port is in use, or the address is not one of this machine's.
+            The port is in use, or the address does not belong to this machine.
         """
         _quieten()
         self._loop = asyncio.new_event_loop()
@@ -94,8 +94,8 @@ class EmbeddedBroker:
         except OSError as error:
             self.stop()
             raise InputError(
-                f"the broker cannot listen on {self.host}:{self.port}: {_reason(error)}; stop what does, or choose "
-                "another place with --bind"
+                f"the broker cannot listen on {self.host}:{self.port}: {_reason(error)}; stop the program "
+                "that does, or choose another address with --bind"
             ) from error
 
     def stop(self) -> None:
@@ -147,7 +147,7 @@ class EmbeddedBroker:
                 else:
                     writer.write(WRONG_VERSION)
         except (PacketError, EOFError, OSError) as error:  # TimeoutError is an OSError
-            log.debug("a client is turned away: %s", error)
+            log.debug("a client is refused: %s", error)
         finally:
             self._clients.discard(task)
             writer.close()
@@ -170,12 +170,12 @@ class EmbeddedBroker:
 
 
 def _reason(error: OSError) -> str:
-    """The system's words alone: asyncio repeats the address in its own."""
+    """The operating system's message; asyncio's own would repeat the address."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
 
 
 def _quieten() -> None:
-    """amqtt reports every client that comes, goes or dies as a warning or an error; only we decide what is one."""
+    """Silence amqtt, which logs every client that connects, leaves or fails as a warning or an error."""
     for name in ("amqtt", "transitions"):
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
@@ -183,4 +183,4 @@ def _quieten() -> None:
 
 
 def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    log.debug("in the broker: %s (%r)", context.get("message"), context.get("exception"))
+    log.debug("the broker's loop reports: %s (%r)", context.get("message"), context.get("exception"))

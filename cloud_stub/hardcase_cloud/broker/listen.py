@@ -1,4 +1,4 @@
-"""Where the embedded broker listens: on loopback, and nowhere else. It knows no passwords and no encryption."""
+"""The address of the embedded broker: on loopback only, as it has neither passwords nor encryption."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ DEFAULT_BIND = "127.0.0.1:1883"
 
 
 def parse_bind(bind: str) -> tuple[str, int]:
-    """Host and port of ``host:port``; an IPv6 host stands in brackets.
+    """Host and port of ``host:port``; an IPv6 host is in brackets.
 
     Raises
     ------
     InputError
-        It is not of that form.
+        The text does not have this form.
     """
     host, colon, port = bind.rpartition(":")
     if not (colon and host and port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65_536):
@@ -26,12 +26,12 @@ def parse_bind(bind: str) -> tuple[str, int]:
 
 
 def check_loopback(host: str) -> str:
-    """The host itself, if only this machine can reach it.
+    """The same host, if only this machine can reach it.
 
     Raises
     ------
     InputError
-        It is not a loopback address.
+        The host is not a loopback address.
     """
     try:
         is_loopback = ipaddress.ip_address(host).is_loopback

@@ -1,8 +1,8 @@
-"""One client's bytes as amqtt may read them: whole packets of bounded length, the first a CONNECT that comes in time.
+"""Reads one client's MQTT packets for amqtt: whole, of bounded length, the first a CONNECT that comes in time.
 
-amqtt itself reads a packet of any length, waits for ever for a first one, and misreads an MQTT 5 CONNECT. What other
-packets say is left to amqtt: on loopback every process may be any device or the worker, and a malformed packet costs
-only the connection that sent it.
+amqtt itself reads packets of any length, waits for ever for the first one, and misreads an MQTT 5 CONNECT. It still
+parses all other packets: on loopback every process may act as any device or as the worker, and a malformed packet
+closes only the connection that sent it.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ log = logging.getLogger(__name__)
 MAX_PACKET_BYTES = MAX_REQUEST_BYTES + 1024  # the largest request, its topic and header
 CONNECT_TIMEOUT_S = 10.0  # a connection that sends nothing is closed
 BUSY_POLL_S = 0.01
-FAREWELL_S = 0.01  # amqtt waits for ever for the end of a client that ended before amqtt had begun to wait for it
+FAREWELL_S = 0.01  # amqtt waits for ever if a client ends before amqtt begins to wait for its end
 CONNECT, PUBLISH = 0x10, 0x30  # first bytes; a PUBLISH has flags in its lower four bits
 PROTOCOL = b"\0\4MQTT"  # in a CONNECT, between its length, which ends within 5 bytes, and the level
 
 
 class PacketError(Exception):
-    """No client of ours sends these bytes; close the connection."""
+    """No hardcase client sends these bytes; close the connection."""
 
 
 class PacketReader(ReaderAdapter):  # type: ignore[misc]  # amqtt ships no types
-    """One client's packets.
+    """The packets of one client.
 
     Parameters
     ----------
     reader : the connection's bytes
-    is_busy : whether so many messages are on their way that a publisher has to wait
+    is_busy : whether so many messages are in flight that publishers have to wait
     """
 
     def __init__(self, reader: asyncio.StreamReader, is_busy: Callable[[], bool] = lambda: False) -> None:
@@ -48,12 +48,12 @@ class PacketReader(ReaderAdapter):  # type: ignore[misc]  # amqtt ships no types
         self._packet = memoryview(b"")
 
     async def connect(self) -> int:
-        """Read the first packet; the protocol level that it asks for: 4 is MQTT 3.1.1, 5 is MQTT 5.
+        """Read the first packet and return its protocol level: 4 is MQTT 3.1.1, 5 is MQTT 5.
 
         Raises
         ------
         PacketError, TimeoutError, EOFError, OSError
-            It is too long or not a CONNECT, or there is none.
+            The packet is too long or not a CONNECT, or none comes in time.
         """
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             self._head += await self._reader.readexactly(1)
@@ -67,10 +67,10 @@ class PacketReader(ReaderAdapter):  # type: ignore[misc]  # amqtt ships no types
         return level[0]
 
     async def read(self, n: int = -1) -> bytes:
-        """Up to ``n`` bytes of the present packet; ``IncompleteReadError`` at its end or the connection's."""
+        """Up to ``n`` bytes of the current packet; ``IncompleteReadError`` at its end or the connection's."""
         if not self._packet:
             await self._admit_packet(n)
-        if n > len(self._packet):  # a length inside the packet reaches beyond it
+        if n > len(self._packet):  # a length field in the packet reaches beyond its end
             self._packet = memoryview(b"")
             raise asyncio.IncompleteReadError(b"", n)
         part = bytes(self._packet[:n] if n >= 0 else self._packet)
@@ -84,7 +84,7 @@ class PacketReader(ReaderAdapter):  # type: ignore[misc]  # amqtt ships no types
     async def _admit_packet(self, n: int) -> None:
         try:
             if self._is_closed:
-                raise PacketError("it has been closed already")
+                raise PacketError("the connection is closed already")
             self._packet = memoryview(await self._next_packet())
         except (PacketError, EOFError) as error:
             log.debug("a connection ends: %s", error)
@@ -100,10 +100,10 @@ class PacketReader(ReaderAdapter):  # type: ignore[misc]  # amqtt ships no types
         while len(head) < 2 or head[-1] & 0x80:
             head += await self._reader.readexactly(1)
             if len(head) == 5 and head[-1] & 0x80:
-                raise PacketError("a length of more than four bytes")
+                raise PacketError("the packet's length takes more than four bytes")
         length = sum((byte & 0x7F) << (7 * k) for k, byte in enumerate(head[1:]))
         if length > MAX_PACKET_BYTES:
-            raise PacketError(f"a packet of {length} bytes, {MAX_PACKET_BYTES} are allowed")
+            raise PacketError(f"a packet has {length} bytes, at most {MAX_PACKET_BYTES} are allowed")
         packet = bytes(head) + await self._reader.readexactly(length)
         head.clear()
         return packet

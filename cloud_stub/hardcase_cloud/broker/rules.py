@@ -1,7 +1,7 @@
-"""Access rules for a real broker: who may publish and read which of our topics, as the text of its own rule file.
+"""Access rules for a real broker: which user may publish and read which topic, as the broker's own rule file.
 
 A device logs in with its device id as user name. It may publish its own requests and status, and read its own replies.
-A worker may read all requests and publish all replies, a watcher may read all statuses. Nobody may do anything else.
+A worker may read all requests and publish all replies; a watcher may read all statuses. All else is refused.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ Grants = list[tuple[str, str]]  # "read" or "write", and a topic
 
 
 def rules_for(broker: str, *, worker: str = "worker", watcher: str | None = None) -> str:
-    """A rule file, with the other settings that its broker needs as comments at its top.
+    """A rule file; comments at its top give the other settings that the broker needs.
 
     Parameters
     ----------
-    broker : of ``BROKERS``
+    broker : a key of ``BROKERS``
     worker : user name of all workers
-    watcher : user name of who may read the devices' statuses; None: nobody may
+    watcher : user name that may read the devices' statuses; None: no user may
 
     Raises
     ------
     InputError
-        A user name that no device could have either, or one name for both.
+        A user name is not a valid device id, or worker and watcher have the same name.
     """
     _check_names([name for name in (worker, watcher) if name is not None])
     users = {worker: [("read", request_topic("+")), ("write", reply_topic("+"))]}
@@ -36,7 +36,7 @@ def rules_for(broker: str, *, worker: str = "worker", watcher: str | None = None
 
 
 def _check_names(names: list[str]) -> None:
-    """Refuse a name that would end its line early or match more than itself."""
+    """Refuse a name that would end its line early or match other users."""
     for name in names:
         try:
             check_device_id(name)
@@ -49,12 +49,12 @@ def _check_names(names: list[str]) -> None:
 
 
 def _of_device(device: str) -> Grants:
-    """What a device may do."""
+    """What a device may publish and read."""
     return [("write", request_topic(device)), ("write", status_topic(device)), ("read", reply_topic(device))]
 
 
 def _mosquitto(users: dict[str, Grants]) -> str:
-    """For ``acl_file``: ``%u`` is the user name; what no line grants is refused."""
+    """The ``acl_file`` of mosquitto: ``%u`` is the user name; whatever no line grants is refused."""
     lines = [MOSQUITTO_HEAD]
     for user, grants in users.items():
         lines += [f"user {user}", *(f"topic {access} {topic}" for access, topic in grants)]
@@ -65,7 +65,7 @@ def _mosquitto(users: dict[str, Grants]) -> str:
 
 
 def _emqx(users: dict[str, Grants]) -> str:
-    """For ``acl.conf``: the first term that fits decides; ``${username}`` is the user name."""
+    """The ``acl.conf`` of EMQX: the first term that matches decides; ``${username}`` is the user name."""
     lines = [EMQX_HEAD]
     for user, grants in users.items():
         who = f'{{username, "{user}"}}'

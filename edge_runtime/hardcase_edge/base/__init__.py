@@ -1,1 +1,1 @@
-"""What every other room builds on: records, and files written whole or not at all."""
+"""What every other room builds on: records, bounded reads of files, and files written whole or not at all."""

@@ -1,29 +1,34 @@
-"""Files written whole or not at all: to a temporary file in the same folder, flushed, then renamed."""
+"""Files read up to a limit, and files written whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..errors import InputError
+from ..errors import HardcaseError, InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["read_bounded", "write_whole"]
 
 
-def read_bounded(path: str | Path, limit: int, what: str, *, remedy: str) -> bytes:
+def read_bounded(
+    path: str | Path, limit: int, what: str, *, remedy: str, refusal: type[HardcaseError] = InputError
+) -> bytes:
     """A file's bytes, at most ``limit`` of them; a larger file is refused before more than that is read.
 
     Parameters
     ----------
     what : the file's role, for error messages, such as "signing key"
     remedy : what the user should do if the file cannot be used, such as "make one with hardcase keygen"
+    refusal : the error for a file that is too large
 
     Raises
     ------
     InputError
-        The file cannot be read, or it is larger.
+        The file cannot be read, or it is too large.
     """
     try:
         with open(path, "rb") as file:
@@ -31,12 +36,14 @@ def read_bounded(path: str | Path, limit: int, what: str, *, remedy: str) -> byt
     except OSError as error:
         raise InputError(f"{what} {path} cannot be read: {error.strerror}; {remedy}") from error
     if len(data) > limit:
-        raise InputError(f"{what} {path} is larger than {limit} bytes; {remedy}")
+        raise refusal(f"{what} {path} is larger than {limit} bytes; {remedy}")
     return data
 
 
 def write_whole(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file so that a crash or a power cut leaves the old file or the new one, never a part of either.
+
+    The bytes go to a temporary file in the same folder, which is flushed and then renamed.
 
     Parameters
     ----------
@@ -54,9 +61,12 @@ def write_whole(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_whole(f"{folder}/state.json", b"{}")
-    ...     Path(f"{folder}/state.json").read_bytes()
+    ...     read_bounded(f"{folder}/state.json", 2, "state", remedy="write it")
     b'{}'
     """
+    import tempfile  # imported here, as is pathlib: a device that only reads does without them
+    from pathlib import Path
+
     target = Path(path)
     temporary = None
     try:

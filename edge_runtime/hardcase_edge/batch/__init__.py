@@ -1,1 +1,1 @@
-"""Programs on many rows at once, with numpy, for machines that train and export; nothing on a device imports it."""
+"""Programs evaluated on many rows at once with numpy, for training and export; a device imports none of it."""

@@ -1,4 +1,4 @@
-"""What nodes make of scores of shape (n, n_outputs), row by row as the session does: margins, classes, targets."""
+"""The margins, classes and targets that nodes choose by scores of shape (n, n_outputs), as the session does."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..program.definition import ARGMAX, THRESHOLD, TOURNAMENT, Branch
 __all__ = ["Bracket", "choose", "classes_of", "margins_of", "play"]
 
 Array = NDArray[Any]
-Bracket = tuple[tuple[int, int], ...]  # entrants are 0 to n - 1, then the winners of matches in their order
+Bracket = tuple[tuple[int, int], ...]  # entrants are 0 to n - 1, then the winners of the matches, in order
 
 
 def margins_of(scores: Array) -> Array:
-    """Best score minus second of each row, (n,); of a single score s, read as the pair (0, s), its size."""
+    """Each row's best score minus its second best, (n,); |s| for a single score s, which stands for (0, s)."""
     if scores.shape[1] == 1:
         return np.abs(scores[:, 0])
     top = np.partition(scores, -2, axis=1)
@@ -24,18 +24,17 @@ def margins_of(scores: Array) -> Array:
 
 
 def classes_of(scores: Array) -> NDArray[np.int64]:
-    """The class with the best score of each row, (n,), the first of equals."""
+    """The class with each row's best score, (n,); the first of equals."""
     return (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
 
 
 def choose(node: Branch, scores: Array, can: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
-    """The place in ``node.targets`` of each row's target, (n,).
+    """The index in ``node.targets`` of each row's target, (n,).
 
     Parameters
     ----------
     scores : (n, n_outputs) those of the node's slice
-    can : (n_targets, n) which targets can be had; where a row can have none, the rule's own choice is taken. All
-        unless given
+    can : (n_targets, n) which targets are available; a row without any takes the rule's first choice. None: all are
     """
     can = np.ones((len(node.targets), len(scores)), dtype=np.bool_) if can is None else can
     if node.rule == TOURNAMENT:
@@ -50,7 +49,7 @@ def _best(scores: Array, can: NDArray[np.bool_]) -> NDArray[np.int64]:
     if scores.shape[1] == 1:
         scores = np.column_stack([np.zeros_like(scores), scores])
     order = np.argsort(-scores, axis=1, kind="stable")
-    first = np.take_along_axis(can.T, order, axis=1).argmax(axis=1)  # 0, the best, where none can be had
+    first = np.take_along_axis(can.T, order, axis=1).argmax(axis=1)  # 0, the best, if none is available
     return np.take_along_axis(order, first[:, None], axis=1)[:, 0]
 
 
@@ -59,8 +58,8 @@ def play(bracket: Bracket, scores: Array, can: NDArray[np.bool_]) -> NDArray[np.
 
     Parameters
     ----------
-    scores : (n, n_matches), above 0 the second of a pair wins
-    can : (n_entrants, n) which entrants can be had: the others lose their matches, unless no entrant can
+    scores : (n, n_matches), where above 0 the second of a pair wins
+    can : (n_entrants, n) which entrants are available; the others lose their matches, unless none is available
     """
     can = can | ~can.any(axis=0)
     winners = [np.where(entrants, k, -1) for k, entrants in enumerate(can)]

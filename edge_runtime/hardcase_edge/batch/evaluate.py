@@ -1,7 +1,8 @@
-"""Runs a program on many rows at once: the same decisions and costs as the session, row by row.
+"""Runs a program on many rows at once, with the same decisions and costs as the session.
 
-Drafts too, whose numbers are floats. Sensors fail where a reading is missing that may not be; there is no budget, an
-item has size 1, and every request is answered. A test compares each outcome with the session's decision.
+The program may be a draft, whose numbers are floats. A sensor fails on rows without one of its readings that is not
+nullable; there is no budget, items have size 1, and every request is answered. A test compares each outcome with the
+session's decision.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the rows."""
+    """The outcome of each row."""
 
     label: Array  # (n,) class index, or value
     cost: NDArray[np.float64]  # (n,) in the user's unit
@@ -38,17 +39,17 @@ class Outcome:
     node: Numbers  # (n,) where each row ended
 
     def where(self, mask: Flags, other: Outcome) -> Outcome:
-        """These outcomes where the mask is set, the other's elsewhere."""
+        """These outcomes where the mask is set, those of ``other`` elsewhere."""
         return Outcome(*(np.where(mask, getattr(self, f.name), getattr(other, f.name)) for f in fields(Outcome)))
 
     @staticmethod
     def joined(parts: Sequence[Outcome], order: Numbers) -> Outcome:
-        """The outcomes of several batches as one, its row k the one at ``order[k]`` of all rows laid end to end."""
+        """The outcomes of several batches as one: its row k is row ``order[k]`` of the batches laid end to end."""
         return Outcome(*(np.concatenate([getattr(p, f.name) for p in parts])[order] for f in fields(Outcome)))
 
 
 class Batch:
-    """Rows made ready for programs that share columns and scorers; scores are computed once.
+    """Rows prepared for programs that share columns and scorers; each score is computed once.
 
     Parameters
     ----------
@@ -70,11 +71,11 @@ class Batch:
     # ------------------------------------------------------------ scores
 
     def score_trees(self, s: Trees, codes: Array) -> Array:
-        """Scores of an ensemble: a subclass may have a faster way."""
+        """Scores of an ensemble; a subclass may compute them faster."""
         return score_trees(s, codes)
 
     def scores(self, scorer: int, rows: Numbers | None = None, bought: Flags | None = None) -> Array:
-        """Scores of one scorer, (n, n_outputs), on full codes or on what ``rows`` have ``bought``."""
+        """Scores of one scorer, (n, n_outputs): of all rows with all sensors, or of ``rows`` with those ``bought``."""
         if scorer not in self._full:
             self._full[scorer] = self._score(scorer, self._codes)
         full = self._full[scorer]
@@ -96,13 +97,13 @@ class Batch:
         return self.score_trees(s, codes) if isinstance(s, Trees) else score_codes(self.program.scorers, scorer, codes)
 
     def _columns_of(self, scorer: int) -> tuple[int, ...]:
-        """Columns that a scorer reads; none of an Opaque one, which is asked only where its sensors are at hand."""
+        """The columns that a scorer reads; none for an Opaque one, which is read only where its sensors work."""
         s = self.program.scorers[scorer]
         below = self.program.scorers[s.trees] if isinstance(s, Stack) else s
         return () if isinstance(below, Opaque | Stack) else below.columns
 
     def _is_read(self, bought: Flags, sensors: Sequence[int], rows: Numbers) -> Flags:
-        """Which of these sensors gave readings, (n_sensors, n)."""
+        """Whether these sensors gave readings on these rows, (n_sensors, n)."""
         cells = _cells(sensors, rows)
         return np.asarray(bought[cells] & self._works[cells])
 
@@ -114,12 +115,12 @@ class Batch:
         Parameters
         ----------
         hpc_label : ndarray of shape (n,), class index or value
-            What f0 answers where a row is forwarded.
+            f0's answer for each row, taken if the row is forwarded.
         """
         return self.walk(hpc_label, nodes)[0]
 
     def walk(self, hpc_label: Array, nodes: Sequence[Node] | None = None) -> tuple[Outcome, Flags]:
-        """As ``run``, with the sensors that each row bought, (n_sensors, n) bool."""
+        """As ``run``; also returns the sensors that each row bought, (n_sensors, n) bool."""
         nodes = self.program.nodes if nodes is None else nodes
         n = len(self.X)
         at = np.zeros(n, dtype=np.int64)
@@ -147,7 +148,7 @@ class Batch:
         return Outcome(label, self._costs(bought, forwarded), forwarded, margin, at), bought
 
     def _label_type(self, nodes: Sequence[Node]) -> np.dtype[Any]:
-        """Class indices are integers, values what their scores are."""
+        """Integers for class indices; for values, the type of their scores."""
         values = [n.scores.scorer for n in nodes if isinstance(n, Answer) and n.kind == "value"]
         return np.result_type(np.int64, *(self.scores(k) for k in values))
 
@@ -162,7 +163,7 @@ class Batch:
         return np.array(node.targets)[choose(node, self._slice(node.scores, rows, bought), can)]
 
     def _can_have(self, node: Node, rows: Numbers, bought: Flags) -> Flags:
-        """Not an Acquire of a sensor that has failed."""
+        """Whether a row may go to this node, (n,): not if the node acquires a sensor that has failed on the row."""
         if not isinstance(node, Acquire):
             return np.ones(len(rows), dtype=np.bool_)
         cells = _cells(node.sensors, rows)
@@ -183,13 +184,13 @@ class Batch:
 
 
 def _works(program: Program, features: Sequence[int], X: NDArray[np.float64]) -> Flags:
-    """Rows, (n,), on which a sensor of these features gives all that may not be missing."""
+    """Whether a sensor works on each row, (n,): all of its features that are not nullable have readings."""
     needed = [f for f in features if not program.features[f].nullable]
     return np.asarray(~np.isnan(X[:, needed]).any(axis=1))
 
 
 def _path_of(flags: Sequence[Flags]) -> Numbers:
-    """A number for each row, (n,) int64, the same where all flags, each (n,) bool, are."""
+    """A number for each row, (n,) int64; equal for rows that agree in all flags, each (n,) bool."""
     path = np.zeros(len(flags[0]), dtype=np.int64)
     for k in range(0, len(flags), 32):
         bits = sum(flag.astype(np.int64) << j for j, flag in enumerate(flags[k : k + 32]))
@@ -198,15 +199,15 @@ def _path_of(flags: Sequence[Flags]) -> Numbers:
 
 
 def _send(rows: Numbers, targets: Numbers, arrived: dict[int, list[Numbers]]) -> None:
-    """Note which rows arrive at which node next."""
-    left = np.ones(len(rows), dtype=np.bool_)
-    while left.any():
-        t = int(targets[left.argmax()])
-        here = targets == t
-        arrived.setdefault(t, []).append(rows[here])
-        left &= ~here
+    """Add these rows to ``arrived``, each under its target node."""
+    remaining = np.ones(len(rows), dtype=np.bool_)
+    while remaining.any():
+        t = int(targets[remaining.argmax()])
+        is_sent = targets == t
+        arrived.setdefault(t, []).append(rows[is_sent])
+        remaining &= ~is_sent
 
 
 def _cells(sensors: Sequence[int], rows: Numbers) -> tuple[Any, ...]:
-    """Where a (sensor, row) table holds these sensors of these rows."""
+    """The index of these sensors and rows in an array of shape (n_sensors, n)."""
     return np.ix_(np.array(sensors, dtype=np.int64), rows)

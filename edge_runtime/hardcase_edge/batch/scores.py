@@ -1,4 +1,4 @@
-"""Scores of one scorer of a program, whatever its kind: floats of a draft, integers of what is exported."""
+"""Scores of any scorer of a program: floats for a draft, integers for a quantised program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 def scores_of(program: Program, scorer: int, X: NDArray[np.float64]) -> Array:
-    """Scores, (n, n_outputs), of readings (n, n_features) as the declared types hold them, NaN for missing."""
+    """Scores, (n, n_outputs), of readings, (n, n_features) as the declared types hold them, NaN for missing."""
     return score_codes(program.scorers, scorer, codes_of(program.columns, X))
 
 
@@ -29,7 +29,7 @@ def score_codes(scorers: Sequence[Scorer], k: int, codes: Array) -> Array:
     Raises
     ------
     ValueError
-        The scorer is a TFLite model.
+        The scorer is a TFLite model, which numpy cannot run.
     """
     s = scorers[k]
     if isinstance(s, Polynomial):
@@ -37,7 +37,7 @@ def score_codes(scorers: Sequence[Scorer], k: int, codes: Array) -> Array:
     if isinstance(s, Trees):
         return score_trees(s, codes)
     if isinstance(s, Opaque):
-        raise ValueError(f"scorer {k} is a TFLite model, which numpy cannot run; give its scores")
+        raise ValueError(f"scorer {k} is a TFLite model, which numpy cannot run; pass its scores to Batch")
     below = scorers[s.trees]
     assert isinstance(below, Trees)
     return score_stack(s, below, codes)

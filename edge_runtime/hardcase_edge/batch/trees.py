@@ -1,8 +1,8 @@
 """Scores of tree ensembles, and of stacks on them, for codes of shape (n_columns, n).
 
-All trees are walked together, a few rows at a time: node numbers, (rows, trees), take one step down in a few array
-operations. As in the session's scoring, a code comes twice, with missing below and above every code, and a leaf leads
-to itself, so that nothing is asked but ``code <= threshold``.
+All trees are walked together, a few hundred rows at a time: the node numbers, (rows, trees), go one step down in a few
+array operations. As in ``session.scoring``, each code is stored twice, with missing below and above every code. A leaf
+leads to itself, so a step is only the comparison ``code <= threshold``.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ __all__ = ["score_stack", "score_trees"]
 
 Array = NDArray[Any]
 
-CHUNK = 512  # rows walked at once: what a core's cache holds
+CHUNK = 512  # rows walked at once, as many as fit a core's cache
 
 
 def score_trees(s: Trees, codes: Array) -> Array:
-    """Scores, (n, n_outputs), int64 where all leaves and bases are integers, else float64, added tree by tree."""
+    """Scores, (n, n_outputs), added tree by tree: int64 if all leaves and bases are integers, else float64."""
     trees = tuple(s.trees)
     parts = [(slice(t.output, t.output + t.width), _leaves(t)) for t in trees]
     return _scores(trees, np.array(s.base), parts, codes[list(s.columns)])
 
 
 def score_stack(s: Stack, below: Trees, codes: Array) -> Array:
-    """Scores, (n, n_outputs), of a stack on the ensemble ``below``; integers where both are."""
+    """Scores, (n, n_outputs), of a stack on the ensemble ``below``: int64 if both hold integers, else float64."""
     trees = [below.trees[m] for m in s.members]
     weights = np.array(s.weights).reshape(len(s.bias), len(trees))
     parts = [(w != 0, _leaves(t) * w[w != 0, None]) for t, w in zip(trees, weights.T, strict=True)]
@@ -39,12 +39,12 @@ def score_stack(s: Stack, below: Trees, codes: Array) -> Array:
 
 
 def _leaves(tree: Tree) -> Array:
-    """(width, n_leaves)"""
+    """The values of a tree's leaves, (width, n_leaves)."""
     return np.array(tree.leaves).reshape(-1, tree.width).T
 
 
 def _scores(trees: Sequence[Tree], start: Array, parts: Sequence[tuple[Any, Array]], codes: Array) -> Array:
-    """``start`` (n_outputs,) and what each tree adds: which outputs, and their values by leaf."""
+    """``start``, (n_outputs,), plus what each tree adds; ``parts``: a tree's outputs and their values by leaf."""
     dtype = np.result_type(start, *{values.dtype for _, values in parts})
     forest = _Forest(trees, shares=dtype == np.int64)
     values = np.zeros((len(start), forest.n_leaves), dtype=dtype)
@@ -54,24 +54,24 @@ def _scores(trees: Sequence[Tree], start: Array, parts: Sequence[tuple[Any, Arra
         adds[outputs, shape] = True
     scores = np.tile(start.astype(dtype), (codes.shape[1], 1))
     for rows, reached in forest.walk(codes):
-        for o, some in enumerate(adds):
-            if some.any():
-                added = values[o].take(reached if some.all() else reached[:, some])
+        for o, shapes in enumerate(adds):
+            if shapes.any():
+                added = values[o].take(reached if shapes.all() else reached[:, shapes])
                 added[:, 0] += scores[rows, o]
                 scores[rows, o] = np.cumsum(added, axis=1, out=added)[:, -1]
     return scores
 
 
 class _Forest:
-    """Trees laid out in a row, nodes first and then leaves.
+    """Trees laid out one after another, all nodes first and then all leaves.
 
     Parameters
     ----------
-    shares : whether trees of the same shape are walked once; their leaves are then summed in another order
+    shares : whether trees of the same shape are walked once; their leaves are then summed in a different order
 
     Attributes
     ----------
-    places : per tree the number of its shape, and of that shape's first leaf among all leaves
+    places : for each tree, the number of its shape, and the number of that shape's first leaf among all leaves
     """
 
     def __init__(self, trees: Sequence[Tree], shares: bool) -> None:
@@ -108,13 +108,13 @@ class _Forest:
         self._n_steps = max(map(depth_of, trees), default=0)
 
     def walk(self, codes: Array) -> Iterator[tuple[slice, NDArray[np.int64]]]:
-        """A few rows at a time: which, and the leaf that each of them reaches in each shape, (rows, n_shapes)."""
+        """Yield a slice of rows and the leaf that each of these rows reaches in each shape, (rows, n_shapes)."""
         n = codes.shape[1]
-        both = np.zeros((n, max(2 * len(codes), 1)), dtype=np.int32)
-        both[:, ::2] = codes.T if len(codes) else 0
-        both[:, 1::2] = np.where(codes == MISSING, -MISSING - 1, codes).T
+        slots = np.zeros((n, max(2 * len(codes), 1)), dtype=np.int32)
+        slots[:, ::2] = codes.T if len(codes) else 0
+        slots[:, 1::2] = np.where(codes == MISSING, -MISSING - 1, codes).T
         for start in range(0, n, CHUNK):
-            rows = both[start : start + CHUNK]
+            rows = slots[start : start + CHUNK]
             offset = (np.arange(len(rows), dtype=np.int32) * rows.shape[1])[:, None]
             flat = rows.ravel()
             node = np.broadcast_to(self._roots, (len(rows), self.n_shapes)).copy()

@@ -14,8 +14,9 @@ import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..base.files import read_bounded
 from ..base.record import record
-from ..errors import BundleError, BundleVersionError, InputError
+from ..errors import BundleError, BundleVersionError
 from ..program.decode import decode
 from ..program.definition import Program
 from ..program.encode import encode
@@ -113,14 +114,10 @@ def read_bundle_bytes(path: str | Path) -> bytes:
     BundleError
         The file is empty or too large.
     """
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BUNDLE_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"bundle {path} cannot be read: {error.strerror}; check the path") from error
-    if not 0 < len(data) <= MAX_BUNDLE_BYTES:
-        size = "no bytes" if not data else f"more than {MAX_BUNDLE_BYTES} bytes"
-        raise BundleError(f"bundle {path} has {size}; export it again with hardcase export")
+    remedy = "name a bundle that hardcase export wrote"
+    data = read_bounded(path, MAX_BUNDLE_BYTES, "bundle", remedy=remedy, refusal=BundleError)
+    if not data:
+        raise BundleError(f"bundle {path} has no bytes; {remedy}")
     return data
 
 

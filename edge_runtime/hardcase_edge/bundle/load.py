@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..base.files import read_bounded
 from ..base.record import record
-from ..errors import BundleError, InputError, SignatureError
+from ..errors import BundleError, SignatureError
 from ..kernel.machine import open_machine
 from ..session.session import Machine
 from ..verifier.verify import Report, verify
@@ -112,11 +113,7 @@ def load_bytes(data: bytes) -> Loaded:
 
 
 def _check_trust(data: bytes, path: str | Path, trust: str | Path) -> None:
-    try:
-        with open(trust, "rb") as file:
-            key = file.read(MAX_KEY_BYTES)
-    except OSError as error:
-        raise InputError(f"trusted key {trust} cannot be read: {error.strerror}; check the path") from error
+    key = read_bounded(trust, MAX_KEY_BYTES, "trusted key", remedy="name the public key that hardcase keygen wrote")
     try:
         with open(signature_path(path), "rb") as file:
             signature = file.read(SIGNATURE_BYTES + 1)

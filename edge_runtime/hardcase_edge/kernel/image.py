@@ -192,19 +192,19 @@ class Image:
         """The scorers that read a column of this sensor: feeding it invalidates their scores."""
         p = self.p
         own = set(p.sensors[sensor].features)
-        found: list[int] = []
+        scorers: list[int] = []
         for k, s in enumerate(p.scorers):
             columns = s.columns if isinstance(s, Polynomial | Trees) else ()
-            if (isinstance(s, Stack) and s.trees in found) or any(p.columns[c].feature in own for c in columns):
-                found.append(k)
-        return found
+            if (isinstance(s, Stack) and s.trees in scorers) or any(p.columns[c].feature in own for c in columns):
+                scorers.append(k)
+        return scorers
 
     def _cost(self, coefficients: Sequence[int]) -> int:
         size, total = self.p.max_item_size, 0
         for c in reversed(coefficients):
             total = total * size + c
         if total >= MAX_COST:
-            raise ImageError(f"a cost of {total} millionths may be met, less than 2^62 is reckoned with")
+            raise ImageError(f"a cost can reach {total} micro-units, but the kernel adds costs below 2^62 only")
         return self.out.i64(coefficients)
 
     # ------------------------------------------------------------ scorers

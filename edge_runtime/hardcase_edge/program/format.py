@@ -1,8 +1,8 @@
-"""The numbers that ``encoder`` and ``decoder`` share: docs/SPEC-program-v1.md section 6 defines every word.
+"""The word format that ``encode`` writes and ``decode`` reads; docs/SPEC-program-v1.md section 6 defines it.
 
-One tensor of fixed-size records (``program``, 32-bit words) refers to a few pooled tensors by offset, so that a
-kernel can run from the file as it lies in memory. In a draft, numbers of scorers are floats and live in the ``f64``
-pool. Thresholds of rank columns are stored as order-preserving integer keys of the reading's bits.
+One tensor of fixed-size records (``program``, 32-bit words) refers to a few pooled tensors by offset, so readers can
+use the file in place. The numbers of a draft's scorers are floats and lie in the ``f64`` pool. Thresholds of rank
+columns are stored as order-preserving integer keys of the reading's bits.
 """
 
 from __future__ import annotations
@@ -32,45 +32,45 @@ __all__ = [
 PROGRAM_VERSION = 1
 RULES = (THRESHOLD, MARGIN, ARGMAX, TOURNAMENT)
 KINDS = ("class", "value")
-POOLS = {"f64": "d", "i64": "q", "i32": "i", "i16": "h", "i8": "b"}  # widest first: all aligned in the file
+POOLS = {"f64": "d", "i64": "q", "i32": "i", "i16": "h", "i8": "b"}  # widest first, so that all are aligned in the file
 HEADER, FEATURE, SENSOR, COLUMN, SCORER, NODE, TREE, CANDIDATE = 16, 2, 4, 4, 12, 10, 8, 4  # words of a record
 
-PACKED = 256  # added to the weight bits of a polynomial whose positions are bytes and whose weights are not 0
-PACKED_COLUMNS = 127  # at most: a position fits a byte
+PACKED = 256  # added to a polynomial's weight bits if its positions are bytes and only nonzero weights are stored
+PACKED_COLUMNS = 127  # at most, so that a position fits a byte
 
 Tensor = array | memoryview  # type: ignore[type-arg]
-Pools = dict[str, Tensor]  # read only; who writes has arrays
+Pools = dict[str, Tensor]  # read only; ``encode`` builds arrays
 
-_FLIP = {4: 0x7FFF_FFFF, 8: 0x7FFF_FFFF_FFFF_FFFF}  # all bits but the sign, by a float's bytes
+_FLIP = {4: 0x7FFF_FFFF, 8: 0x7FFF_FFFF_FFFF_FFFF}  # all bits except the sign, by the size of a float in bytes
 
 
 def to_key(value: Number, dtype: str) -> int:
     """A signed integer that orders as the reading does; minus zero has zero's key."""
     if dtype == "i32":
         return int(value)
-    held = DTYPES[dtype]
-    (bits,) = struct.unpack(f"<{held.key}", struct.pack(f"<{held.code}", value + 0.0))
-    return int(bits) if bits >= 0 else bits ^ _FLIP[held.size]
+    type_ = DTYPES[dtype]
+    (bits,) = struct.unpack(f"<{type_.key}", struct.pack(f"<{type_.code}", value + 0.0))
+    return int(bits) if bits >= 0 else bits ^ _FLIP[type_.size]
 
 
 def from_keys(keys: Sequence[int], dtype: str) -> tuple[Number, ...]:
     """The readings with these keys."""
     if dtype == "i32":
         return tuple(keys)
-    held = DTYPES[dtype]
-    flip = _FLIP[held.size]
-    bits = array(held.key, [key if key >= 0 else key ^ flip for key in keys])
-    return tuple(array(held.code, bits.tobytes()))
+    type_ = DTYPES[dtype]
+    flip = _FLIP[type_.size]
+    bits = array(type_.key, [key if key >= 0 else key ^ flip for key in keys])
+    return tuple(array(type_.code, bits.tobytes()))
 
 
 def are_held(values: Sequence[Number], dtype: str) -> bool:
-    """Whether this type holds exactly each of these numbers; no i32 is INT32_MIN, the mark for missing."""
-    wanted = list(values)
+    """Whether this type holds each of these numbers exactly; INT32_MIN, the mark for missing, is not an i32."""
+    numbers = list(values)
     try:
-        held = array(DTYPES[dtype].code, map(int, wanted) if dtype == "i32" else wanted).tolist()
+        stored = array(DTYPES[dtype].code, map(int, numbers) if dtype == "i32" else numbers).tolist()
     except (OverflowError, ValueError):
         return False
-    return held == wanted and (dtype != "i32" or I32_MIN not in held)
+    return stored == numbers and (dtype != "i32" or I32_MIN not in stored)
 
 
 assert sys.byteorder == "little", "hardcase-edge runs on little-endian machines only"

@@ -1,8 +1,8 @@
-"""Columns: a reading becomes an int16 code, by integer arithmetic only.
+"""Readings as their declared types hold them, and their int16 codes, computed in integer arithmetic only.
 
-A reading enters as a number or None and leaves ``normalise`` as exactly the value its declared type holds, or None.
-Minus zero is zero, whatever is not finite is missing. Then a rule makes the code; MISSING is the code of None.
-docs/SPEC-program-v1.md section 3.
+``normalise`` takes a number or None and returns exactly the value that the declared type holds, or None. Minus zero
+becomes zero, and a value that is not finite counts as missing. A column's rule then computes the code; the code of
+None is MISSING. docs/SPEC-program-v1.md section 3 defines both steps.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 
 @record(frozen=True, slots=True)
 class Dtype:
-    """How a declared type holds a reading, on the wire, in memory and in C."""
+    """How a declared type holds a reading: on the wire, in memory and in C."""
 
     number: int  # in bundles and images
     size: int  # bytes
     code: str  # for ``struct`` and ``array``
-    key: str  # the same of an integer of this size: of a reading's order-preserving key
+    key: str  # code of the integer of the same size, which holds a reading's order-preserving key
     numpy: str
     c: str
     missing: Number  # stands for a missing reading in requests, C structs and models of other runtimes
@@ -48,13 +48,13 @@ DTYPES = {
 
 
 def normalise(values: Sequence[Reading], dtypes: Sequence[str]) -> list[Reading]:
-    """Readings as their declared types hold them; None for what is missing, not finite or out of range.
+    """Readings as their declared types hold them; None for a reading that is missing, not finite or out of range.
 
     Raises
     ------
     TypeError, ValueError
-        When a reading is not a number, text among them, or there are too few or too many (a failed sensor, to the
-        caller).
+        A reading is not a number (text is not), or the number of readings is wrong; the caller treats the sensor as
+        failed.
     """
     out: list[Reading] = []
     for value, dtype in zip(values, dtypes, strict=True):
@@ -69,7 +69,7 @@ def normalise(values: Sequence[Reading], dtypes: Sequence[str]) -> list[Reading]
             out.append(None)
         elif dtype == "i32":
             whole = int(value)
-            # INT32_MIN is the wire's mark for missing
+            # INT32_MIN marks a missing reading on the wire
             out.append(whole if whole == value and I32_MIN < whole <= I32_MAX else None)
         elif dtype == "f32":
             number = array("f", (number,))[0] + 0.0
@@ -85,11 +85,11 @@ def _number(value: object) -> float:
     try:
         return float(value)  # type: ignore[arg-type]
     except OverflowError:
-        return math.inf  # an integer beyond every float: out of range
+        return math.inf  # an integer larger than every float is out of range
 
 
 def fixed(x: Number, frac: int) -> int:
-    """``floor(x * 2**frac)``, exactly, held within 32 bits."""
+    """``floor(x * 2**frac)``, computed exactly and clipped to 32 bits."""
     n, d = x.as_integer_ratio()
     value = (n << frac) // d if frac >= 0 else n // (d << -frac)
     return I32_MIN if value < I32_MIN else min(value, I32_MAX)
@@ -115,5 +115,5 @@ def _affine(rule: Affine) -> Coder:
 
 
 def request_bytes(dtypes: Sequence[str]) -> int:
-    """Length of a request that carries readings of these types, in bytes."""
+    """The length, in bytes, of a request that carries readings of these types."""
     return _REQUEST.size + sum([DTYPES[d].size for d in dtypes])

@@ -1,8 +1,8 @@
-"""The trees of an ensemble as they lie in a bundle: each is made when it is looked at, and nobody keeps it.
+"""The trees of an ensemble as they lie in a bundle: each ``Tree`` is built when it is read, and none is kept.
 
-Trees are most of a bundle, and as Python's integers they would take ten times its bytes. Who proves them safe, lays
-them out for the kernel or prepares them for Python goes over them one by one. ``decoder`` has checked every record.
-``children_of`` and ``depth_of`` read a tree of either layout, in heap order or with pointers.
+Trees are most of a bundle, and as Python integers they would take ten times its bytes. The verifier, the kernel's
+image and the Python evaluator therefore read them one by one. ``decode`` has checked every record. ``children_of`` and
+``depth_of`` accept trees of both layouts, in heap order or with pointers.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class StoredTrees(Sequence[Tree]):
     @overload
     def __getitem__(self, index: slice) -> tuple[Tree, ...]: ...
     def __getitem__(self, index: int | slice) -> Tree | tuple[Tree, ...]:
-        where = range(len(self))[index]
-        return self._tree(where) if isinstance(where, int) else tuple([self._tree(k) for k in where])
+        places = range(len(self))[index]
+        return self._tree(places) if isinstance(places, int) else tuple([self._tree(k) for k in places])
 
     def __iter__(self) -> Iterator[Tree]:
         return map(self._tree, range(len(self)))
@@ -77,30 +77,30 @@ class StoredTrees(Sequence[Tree]):
         return repr(tuple(self))
 
     def __reduce__(self) -> tuple[type[tuple[Tree, ...]], tuple[tuple[Tree, ...]]]:
-        return tuple, (tuple(self),)  # a copy stands without the bundle
+        return tuple, (tuple(self),)  # a copy or a pickle does not need the bundle
 
 
 def children_of(tree: Tree) -> Sequence[tuple[int, int]]:
-    """Left and right of every node: a node, or -1-k for leaf k."""
+    """The left and the right child of every node: a node's number, or -1-k for leaf k."""
     if tree.children:
         return tree.children
     n = len(tree.splits)
-    both = [c if c < n else n - 1 - c for c in range(1, 2 * n + 1)]
-    return list(zip(both[::2], both[1::2], strict=True))
+    children = [c if c < n else n - 1 - c for c in range(1, 2 * n + 1)]
+    return list(zip(children[::2], children[1::2], strict=True))
 
 
 def depth_of(tree: Tree) -> int:
-    """Most steps from root to leaf of a tree whose nodes and leaves are each one child; errors as ``longest_way``."""
+    """Most steps from root to leaf of a tree in which every node and leaf has one parent; raises as ``longest_way``."""
     return longest_way(tree.children) if tree.children else len(tree.splits).bit_length()
 
 
 def longest_way(children: Sequence[tuple[int, int]]) -> int:
-    """Most steps from node 0 to a leaf by these pairs, (left, right) per node; 0 without nodes.
+    """Most steps from node 0 to a leaf, given (left, right) for each node; 0 without nodes.
 
     Raises
     ------
     ProgramError
-        A node leads back.
+        A node leads to itself or to an earlier node.
     """
     depths = [0] * (2 * len(children) + 1)  # of nodes from the front, of leaves (-1 - k) from the end
     for i, (left, right) in enumerate(children):

@@ -1,7 +1,8 @@
-"""Replay: recorded readings from a CSV file, one row per item, read row by row in bounded memory.
+"""Recorded readings of a CSV file as a source, one row per item, read row by row in bounded memory.
 
-The header names features, or samples of a window as ``SENSOR[0]``, ``SENSOR[1]``, ... An empty cell is missing. A row
-that is cut, too long or has too many cells fails every sensor of its item, so that rows and items stay in step.
+The header names features, or samples of a window as ``SENSOR[0]``, ``SENSOR[1]``, ... An empty cell is a missing
+reading. A row with too few or too many cells, or of too many characters, fails every sensor of its item, so rows and
+items stay in step.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ class Replay:
 
     Parameters
     ----------
-    path : the file; ``-`` or ``/dev/stdin`` streams
+    path : the file; ``-`` and ``/dev/stdin`` read standard input as it comes
 
     Raises
     ------
     InputError
-        It cannot be read, or its first row names no columns.
+        The file cannot be read, its first row names no columns, or it names one twice.
     """
 
-    is_instant = True  # a row is read by ``next_item``
+    is_instant = True  # ``next_item`` has read the row
 
     def __init__(self, path: str | Path) -> None:
         self._path = "/dev/stdin" if str(path) == "-" else str(path)
@@ -49,14 +50,14 @@ class Replay:
         names = [name.strip() for name in header]
         if len(set(names)) != len(names):
             self.close()
-            twice = next(name for name in names if names.count(name) > 1)
-            raise InputError(f"replay file {path} names column {twice[:80]!r} twice")
+            duplicate = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"replay file {path} names column {duplicate[:80]!r} twice")
         self._at = {name: k for k, name in enumerate(names)}
-        self._columns: dict[str, tuple[list[int], bool]] = {}  # where a sensor's cells are; are they features?
+        self._columns: dict[str, tuple[list[int], bool]] = {}  # of a sensor: its cells, and whether they are features
         self._cells: list[str] | None = None
 
     def lacks(self, wanted: Wanted) -> str:
-        """Which column of that sensor the file does not have."""
+        """Why the file cannot serve this sensor, or empty text if it can."""
         has_features = all(name in self._at for name in wanted.features)
         names = list(wanted.features)
         if wanted.window and not has_features:
@@ -79,9 +80,9 @@ class Replay:
         return True
 
     def read(self, sensor: str) -> object:
-        """The present row's values of one sensor."""
+        """The current row's values of one sensor."""
         if self._cells is None:
-            raise SensorError("bad_row", f"a row of replay file {self._path} has another length than its header")
+            raise SensorError("bad_row", f"a row and the header of replay file {self._path} differ in length")
         columns, are_features = self._columns[sensor]
         values = [_value(self._cells[k]) for k in columns]
         return Features(values) if are_features else values
@@ -92,7 +93,7 @@ class Replay:
 
 
 def _rows(file: TextIO) -> Iterator[list[str]]:
-    """Cells of each line that is not blank; no cells for one that is too long."""
+    """Yield the cells of each line that is not blank; no cells for a line that is too long."""
     import csv
 
     csv.field_size_limit(MAX_LINE)
@@ -101,7 +102,7 @@ def _rows(file: TextIO) -> Iterator[list[str]]:
             if line.strip():
                 yield _cells(line)
             continue
-        while line and not line.endswith("\n"):  # drop the rest of it, in pieces
+        while line and not line.endswith("\n"):  # skip the rest of the line, in pieces
             line = file.readline(MAX_LINE)
         yield []
 
@@ -122,4 +123,4 @@ def _value(cell: str) -> float | None:
     try:
         return float(text if "_" not in text else "not a number")
     except ValueError as error:
-        raise SensorError("not_a_number", f"cell {cell[:80]!r} is no number") from error
+        raise SensorError("not_a_number", f"cell {cell[:80]!r} is not a number") from error

@@ -1,8 +1,8 @@
-"""Scorers in pure Python: codes in, integer scores out (floats for a draft).
+"""Scorers in pure Python: functions from codes to integer scores, or to floats for a draft.
 
-``prepare`` turns a scorer's data into a function once; a session calls it with its codes. Codes come in pairs: slot
-2c is column c with missing as -32768, slot 2c+1 with missing as +32767, so that a tree step is one comparison
-whichever way missing goes (``verifier`` keeps thresholds of missing-right nodes below 32767).
+``prepare`` turns a scorer's data into a function once; a session calls it with its codes. Each code is stored twice:
+slot 2c holds column c with missing as -32768, slot 2c + 1 with missing as +32767. A step in a tree is then a single
+comparison, whichever way missing goes (the verifier keeps thresholds of missing-right nodes below 32767).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["ScoreFunction", "prepare", "prepare_tree", "walk"]
 
 ScoreFunction = Callable[[list[int]], list[Number]]
 
-MAX_PADDED_DEPTH = 6  # up to here all trees of an ensemble are walked level by level, without asking where they end
+MAX_PADDED_DEPTH = 6  # shallower trees are padded to complete ones, and walked together without tests for leaves
 
 
 def prepare(program: Program, index: int, roots: dict[int, list[Any]] | None = None) -> ScoreFunction:
-    """The scoring function of scorer ``index``; Opaque scorers are prepared by ``tflite``.
+    """The scoring function of scorer ``index``; ``session.tflite`` prepares Opaque scorers.
 
-    ``roots`` keeps prepared trees by scorer, so that the stacks on an ensemble share its trees.
+    ``roots`` caches prepared trees by scorer, so that the stacks on an ensemble share its trees.
     """
     scorer = program.scorers[index]
     if isinstance(scorer, Polynomial):
@@ -52,12 +52,12 @@ def prepare_tree(tree: Tree, columns: Sequence[int]) -> Any:
     leaves = [list(tree.leaves[k : k + width]) for k in range(0, len(tree.leaves), width)]
     if n == 0:
         return leaves[0]
-    made, children = list[Any]([None] * n), children_of(tree)
+    nodes, children = list[Any]([None] * n), children_of(tree)
     for i in range(n - 1, -1, -1):
         slot = 2 * columns[tree.splits[i]] + (0 if tree.missing_left[i] else 1)
-        pair = [made[c] if c >= 0 else leaves[-1 - c] for c in children[i]]
-        made[i] = (slot, tree.thresholds[i], *pair)
-    return made[0]
+        pair = [nodes[c] if c >= 0 else leaves[-1 - c] for c in children[i]]
+        nodes[i] = (slot, tree.thresholds[i], *pair)
+    return nodes[0]
 
 
 def walk(node: Any, codes: list[int]) -> list[Number]:
@@ -85,17 +85,15 @@ def _trees(scorer: Trees, roots: Sequence[Any]) -> ScoreFunction:
                 nodes = [a if codes[slot] <= threshold else b for slot, threshold, a, b in nodes]
             if not levels:
                 nodes = [walk(node, codes) for node in nodes]
-            at = output
-            for total in map(sum, zip(*nodes, strict=True)):
-                out[at] += total
-                at += 1
+            for k, total in enumerate(map(sum, zip(*nodes, strict=True)), output):
+                out[k] += total
         return out
 
     return score
 
 
 def depth_of(root: Any) -> int:
-    """Most steps from a prepared root to a leaf, or just more than ``MAX_PADDED_DEPTH``."""
+    """Most steps from a prepared root to a leaf; ``MAX_PADDED_DEPTH`` + 1 stands for all larger depths."""
     level, depth = [root], 0
     while depth <= MAX_PADDED_DEPTH and (level := [n for n in level if n.__class__ is tuple]):
         level = [child for node in level for child in node[2:]]

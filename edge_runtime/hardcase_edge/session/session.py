@@ -223,8 +223,8 @@ class Session:
                 self._saved += declared - actual
             if not self._take(sensor, readings[sensor]):
                 self._failed.add(sensor)
-        used = self._machine.scorer_sensors
-        self._scores = {k: v for k, v in self._scores.items() if used[k].isdisjoint(asked)}
+        sensors_of = self._machine.scorer_sensors
+        self._scores = {k: scores for k, scores in self._scores.items() if sensors_of[k].isdisjoint(asked)}
         self._waiting = None
 
     def reply(self, result: int, confidence: int) -> None:
@@ -272,8 +272,8 @@ class Session:
             self._waiting = NeedSensors(missing)
         else:
             self._spent += self._meter.request_cost
-            read = self._readings.get
-            self._waiting = NeedReply(tuple(read(f) for f in self._machine.program.uplink.features))
+            reading_of = self._readings.get
+            self._waiting = NeedReply(tuple(reading_of(f) for f in self._machine.program.uplink.features))
 
     def _select(self, node: Select) -> int:
         for candidate in node.candidates:
@@ -304,16 +304,16 @@ class Session:
 
     def _tournament(self, node: Branch, scores: list[Number]) -> int:
         targets = node.targets
-        can = [self._can_have(t) for t in targets]
-        if not any(can):
-            can = [True] * len(targets)
-        winners: list[int | None] = [k if ok else None for k, ok in enumerate(can)]
+        available = [self._can_have(t) for t in targets]
+        if not any(available):
+            available = [True] * len(targets)
+        winners: list[int | None] = [k if ok else None for k, ok in enumerate(available)]
         for (a, b), score in zip(node.bracket, scores, strict=True):
             left, right = winners[a], winners[b]
             winners.append(right if left is None or (right is not None and score > 0) else left)
-        last = winners[-1]
-        assert last is not None
-        return targets[last]
+        winner = winners[-1]
+        assert winner is not None
+        return targets[winner]
 
     def _answer(self, node: Answer) -> None:
         scores = self._slice(node.scores)
@@ -335,17 +335,17 @@ class Session:
         if values is None or (values.__class__ is not list and isinstance(values, NOT_READINGS)):
             return False
         try:
-            held = normalise(values, dtypes)
+            readings = normalise(values, dtypes)
         except Exception:  # a foreign number may raise anything when it is read; then its sensor has failed
             return False
-        if None in held and any(x is None and not may for x, may in zip(held, nullable, strict=True)):
+        if None in readings and any(x is None and not may for x, may in zip(readings, nullable, strict=True)):
             return False
         codes = self._codes
         for k, slot, thresholds, code in machine.coders[sensor]:
-            x = held[k]
+            x = readings[k]
             if x is not None:
                 codes[slot] = codes[slot + 1] = bisect_left(thresholds, x) - CODE_MAX if thresholds else code(x)
-        self._readings.update(zip(machine.program.sensors[sensor].features, held, strict=True))
+        self._readings.update(zip(machine.program.sensors[sensor].features, readings, strict=True))
         return True
 
     def _slice(self, part: Slice) -> list[Number]:
@@ -369,8 +369,8 @@ class Session:
                 return False
             return self._fits(self._meter.buy([s for s in node.sensors if s not in self._bought]))
         if isinstance(node, Forward):
-            wanted = [s for s in node.sensors if s not in self._bought and s not in self._failed]
-            return self._fits(self._meter.buy(wanted) + self._meter.request_cost)
+            missing = [s for s in node.sensors if s not in self._bought and s not in self._failed]
+            return self._fits(self._meter.buy(missing) + self._meter.request_cost)
         return True
 
     def _fits(self, cost: int) -> bool:

@@ -1,4 +1,4 @@
-"""Outlines: what is to be known of an ensemble's trees before they are laid out, found while they are proved safe."""
+"""The outline of an ensemble, noted during the proof: the sizes of its trees and the columns that they read."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Shape:
 
 @record(frozen=True, slots=True)
 class Outline:
-    """Shapes of all trees, and what nodes ask: a position in the scorer's columns, and whether missing goes left."""
+    """The shapes of all trees, and the splits: positions in the scorer's columns, and whether missing goes left."""
 
     shapes: tuple[Shape, ...]
     splits: frozenset[tuple[int, bool]]
 
 
 def outline_of(trees: Iterable[Tree]) -> Outline:
-    """The outline of trees that fit their program."""
+    """The outline of trees that have passed their own checks."""
     shapes = []
     splits: set[tuple[int, bool]] = set()
     for tree in trees:
@@ -40,5 +40,5 @@ def outline_of(trees: Iterable[Tree]) -> Outline:
 
 
 def shape_of(tree: Tree) -> Shape:
-    """The shape of one; errors as of ``depth_of``."""
+    """The shape of one tree; raises the errors of ``depth_of``."""
     return Shape(tree.output, tree.width, len(tree.splits), depth_of(tree))

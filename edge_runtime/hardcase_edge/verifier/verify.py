@@ -1,10 +1,10 @@
-"""Proves, before anything runs, that a program is safe: in the spirit of the kernel's eBPF verifier.
+"""The proof that a program is safe, made before the program runs, in the spirit of Linux's eBPF verifier.
 
-Proved here: every path ends in an answer; no scorer reads a sensor that some path to it has not tried to buy (trees:
-that no path has), nor one that may be missing unless it says what it does then; indices and shapes are in range; no
-sum can leave its integer; and the worst-case cost, operations and memory are the numbers of the ``Report``. What
-cannot be proved is refused. docs/SPEC-program-v1.md section 5 lists the rules by number; the messages name the place.
-Proving itself is bounded: limits on counts keep every step near linear in the program's size.
+It shows that every path ends in an answer; that a scorer reads only sensors that every path to it has tried to buy
+(trees: that some path has), and has a substitute for each reading that may be missing; that indices and shapes are in
+range; that no sum can overflow its integer; and that a decision takes at most the costs, operations and memory of the
+``Report``. A program that cannot be proved safe is refused. docs/SPEC-program-v1.md section 5 lists the rules by
+number; the messages name the place. Limits on counts keep the proof itself near linear in the program's size.
 """
 
 from __future__ import annotations
@@ -62,34 +62,34 @@ class Report:
 
     worst_cost: int
     best_cost: int  # cheapest path with all sensors working and no budget
-    is_exact: bool  # False: worst_cost is an upper bound, best_cost a lower one
+    is_exact: bool  # False: worst_cost is an upper bound and best_cost a lower bound
     operations: int  # tree steps, multiplications and additions on the longest path
     session_bytes: int  # codes and scores a kernel keeps for a session
     longest_path: int  # nodes
-    unproved: tuple[int, ...]  # opaque scorers: their insides cannot be seen
-    outlines: tuple[Outline, ...]  # of each scorer, empty where it has no trees
+    unproved: tuple[int, ...]  # opaque scorers, whose models the verifier cannot read
+    outlines: tuple[Outline, ...]  # one for each scorer, empty for a scorer without trees
 
 
 def verify(program: Program) -> Report:
-    """Prove a program safe.
+    """Prove that a program is safe.
 
     Raises
     ------
     ProgramError
-        Names the first thing that cannot be proved.
+        The message names the first rule that cannot be proved.
     """
     _check_limits(program)
     _check_sensors(program)
     _check_uplink(program)
     for k, column in enumerate(program.columns):
         _check_column(program, k, column)
-    proved: list[Proved] = []
+    proofs: list[Proved] = []
     for k in range(len(program.scorers)):
-        proved.append(prove_scorer(program, k, proved))
-    widths = [len(one.outputs) for one in proved]
+        proofs.append(prove_scorer(program, k, proofs))
+    widths = [len(proof.outputs) for proof in proofs]
     _check_nodes(program, widths)
     _check_flow(program)
-    operations, longest = lengths(program, proved)
+    operations, longest = lengths(program, proofs)
     need(operations <= MAX_OPERATIONS, f"a decision may take {operations} operations, at most {MAX_OPERATIONS}")
     worst, best, is_exact = cost_range(program)
     return Report(
@@ -100,7 +100,7 @@ def verify(program: Program) -> Report:
         session_bytes=4 * len(program.columns) + 8 * sum(widths) + 2 * len(program.sensors),
         longest_path=longest,
         unproved=tuple(k for k, s in enumerate(program.scorers) if isinstance(s, Opaque)),
-        outlines=tuple([one.outline for one in proved]),
+        outlines=tuple([proof.outline for proof in proofs]),
     )
 
 
@@ -110,7 +110,10 @@ def verify(program: Program) -> Report:
 def _check_limits(p: Program) -> None:
     need(len(p.sensors) <= MAX_SENSORS, f"the program has {len(p.sensors)} sensors, at most {MAX_SENSORS}")
     need(1 <= len(p.nodes) <= MAX_NODES, f"the program has {len(p.nodes)} nodes, 1 to {MAX_NODES} are allowed")
-    need(1 <= p.max_item_size <= MAX_ITEM_SIZE, f"the largest item size is {p.max_item_size}")
+    need(
+        1 <= p.max_item_size <= MAX_ITEM_SIZE,
+        f"the largest item size is {p.max_item_size}, 1 to {MAX_ITEM_SIZE} are allowed",
+    )
     ok = p.n_classes == 0 or 2 <= p.n_classes <= MAX_CLASSES
     need(ok, f"the program has {p.n_classes} classes; 0 (for values) or 2 to {MAX_CLASSES} are allowed")
 
@@ -128,15 +131,17 @@ def _check_sensors(p: Program) -> None:
         total += evaluate_polynomial(s.cost, p.max_item_size)
     up = p.uplink
     for amount in (up.per_request, up.per_byte, up.cloud_per_request):
-        need(type(amount) is int and 0 <= amount < SAFE, f"an uplink cost is {amount}")
+        need(type(amount) is int and 0 <= amount < SAFE, f"an uplink cost is {amount}; 0 to {SAFE - 1} are allowed")
     total += Meter(p, p.max_item_size).request_cost
     need(total < SAFE, f"all costs together are {total}, too large to add safely")
 
 
 def _check_cost(cost: Sequence[int], what: str) -> None:
-    need(1 <= len(cost) <= MAX_COEFFICIENTS, f"{what} has {len(cost)} coefficients, 1 to {MAX_COEFFICIENTS} are read")
+    need(
+        1 <= len(cost) <= MAX_COEFFICIENTS, f"{what} has {len(cost)} coefficients, 1 to {MAX_COEFFICIENTS} are allowed"
+    )
     for c in cost:
-        need(type(c) is int and 0 <= c < SAFE, f"{what} has the coefficient {c}")
+        need(type(c) is int and 0 <= c < SAFE, f"{what} has the coefficient {c}; 0 to {SAFE - 1} are allowed")
 
 
 def _check_uplink(p: Program) -> None:
@@ -145,7 +150,7 @@ def _check_uplink(p: Program) -> None:
     need(len(set(up.features)) == len(up.features), "the uplink carries a feature twice")
     size = request_bytes([p.features[f].dtype for f in up.features]) if up.features else 0
     need(up.request_bytes == size, f"a request of these features has {size} bytes, the program says {up.request_bytes}")
-    need(size <= MAX_REQUEST_BYTES, f"a request has {size} bytes, at most {MAX_REQUEST_BYTES} are sent")
+    need(size <= MAX_REQUEST_BYTES, f"a request has {size} bytes, at most {MAX_REQUEST_BYTES} are allowed")
 
 
 # ---------------------------------------------------------------- V8 to V10: columns
@@ -165,8 +170,8 @@ def _check_column(p: Program, k: int, column: Column) -> None:
     need(all(map(lt, rule.thresholds, rule.thresholds[1:])), f"column {k}: thresholds do not increase")
     dtype = p.features[column.feature].dtype
     if not are_held(rule.thresholds, dtype):
-        odd = next(t for t in rule.thresholds if not are_held([t], dtype))
-        raise ProgramError(f"column {k}: no {dtype} is exactly {odd!r}; round the threshold down to one first")
+        inexact = next(t for t in rule.thresholds if not are_held([t], dtype))
+        raise ProgramError(f"column {k}: {dtype} does not hold {inexact!r} exactly; round the threshold down first")
 
 
 # ---------------------------------------------------------------- V21 to V27: nodes
@@ -185,7 +190,7 @@ def _check_nodes(p: Program, widths: list[int]) -> None:
             in_range(node.sensors, len(p.sensors), f"{what}: sensor")
             need(len(set(node.sensors)) == len(node.sensors), f"{what} names a sensor twice")
         if isinstance(node, Acquire):
-            need(len(node.sensors) >= 1, f"{what} buys nothing")
+            need(len(node.sensors) >= 1, f"{what} buys nothing; it must name a sensor")
         elif isinstance(node, Forward):
             need(len(p.uplink.features) >= 1, f"{what} forwards, but the uplink carries no feature")
         elif isinstance(node, Branch):
@@ -213,7 +218,7 @@ def _check_branch(node: Branch, width: int, what: str) -> None:
         for m, pair in enumerate(node.bracket):
             in_range(pair, n + m, f"{what}: match {m}: entrant")
             used.update(pair)
-        need(used == Counter(range(2 * n - 2)), f"{what}: every entrant but the winner must play exactly once")
+        need(used == Counter(range(2 * n - 2)), f"{what}: every entrant except the winner must play exactly once")
         return
     need(not node.bracket, shape)
     if node.rule == THRESHOLD:
@@ -245,7 +250,7 @@ def _check_select(node: Select, what: str) -> None:
 
 
 def _check_fallbacks(p: Program) -> None:
-    forwards = [False] * len(p.nodes)  # may a Forward be met from here on?
+    forwards = [False] * len(p.nodes)  # whether a path from this node may reach a Forward
     for k in range(len(p.nodes) - 1, -1, -1):
         node = p.nodes[k]
         later = any(forwards[t] for t in targets_of(node))
@@ -258,7 +263,10 @@ def _check_fallbacks(p: Program) -> None:
 
 
 def _check_flow(p: Program) -> None:
-    """Each node's sets over all paths to it: sensors tried on some, sensors surely tried, sensors surely at hand."""
+    """Check what scorers read against the paths to each node, in one pass.
+
+    ``offered``: sensors tried on some path; ``tried``: on every path; ``at_hand``: sensors that work on every path.
+    """
     reads: list[tuple[int, int, int]] = []
     for s in p.scorers:
         reads.append(reads[s.trees] if isinstance(s, Stack) else _reads(p, s))
@@ -273,15 +281,13 @@ def _check_flow(p: Program) -> None:
             somewhere, everywhere, needed = reads[scorer]
             _check_bits(somewhere & ~offered[k], k, scorer, "no path to it has tried to buy")
             _check_bits(everywhere & ~tried[k], k, scorer, "some path to it has not tried to buy")
-            _check_bits(
-                needed & ~at_hand[k], k, scorer, "some path to it may have failed to get (it has no substitute)"
-            )
+            _check_bits(needed & ~at_hand[k], k, scorer, "some path to it may lack (the scorer has no substitute)")
         bought = bits_of(node.sensors) if isinstance(node, Acquire | Forward) else 0
         for t in targets_of(node):
-            sure = bought if isinstance(node, Acquire) and t == node.then != node.otherwise else 0
+            gained = bought if isinstance(node, Acquire) and t == node.then != node.otherwise else 0
             offered[t] |= offered[k] | bought
             tried[t] &= tried[k] | bought
-            at_hand[t] &= at_hand[k] | sure
+            at_hand[t] &= at_hand[k] | gained
 
 
 def _check_bits(sensors: int, node: int, scorer: int, why: str) -> None:
@@ -291,10 +297,9 @@ def _check_bits(sensors: int, node: int, scorer: int, why: str) -> None:
 
 
 def _reads(p: Program, s: Polynomial | Trees | Opaque) -> tuple[int, int, int]:
-    """Sensors, as bits, that a scorer reads; those that every path must have tried; those that it must have.
+    """The sensors, as bits, that a scorer reads, that every path must have tried, and that every path must have.
 
-    Trees ask only for the first: each split says where a missing reading goes, and a row's own splits may have been
-    bought while the others were not.
+    Trees need only the first: each split says where a missing reading goes, so other sensors may be left unbought.
     """
     if isinstance(s, Opaque):
         everything = bits_of({p.sensor_of[f] for f in s.features})

@@ -5,6 +5,7 @@ The reader bounds the unpacked size before it unpacks, and never loads a pickle.
 
 from __future__ import annotations
 
+import hashlib
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.bundle.manifest import Manifest
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, one_line
 
-__all__ = ["KEYS", "Rows", "is_rows", "read_rows"]
+__all__ = ["KEYS", "Rows", "file_sha256", "is_rows", "read_rows"]
 
 KEYS = ("X", "y", "feature_names", "hpc", "hpc_confidence", "index")
 MAX_UNPACKED_BYTES = 4 * 1024**3
@@ -105,8 +106,22 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
             f"{path} cannot be read: {error.strerror or error}; name rows that hardcase train wrote"
         ) from error
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError) as error:
-        line = " ".join(str(error).split())[:120]
-        raise InputError(f"{path} is not a readable .npz file ({line}); train again") from error
+        raise InputError(f"{path} is not a readable .npz file ({one_line(error)}); train again") from error
+
+
+def file_sha256(path: Path, remedy: str = "name a readable file") -> str:
+    """SHA-256 of a file's bytes, in hex.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; {remedy}") from error
 
 
 def _need(arrays: dict[str, NDArray[Any]], key: str, kinds: str, shape: tuple[int, ...], path: str | Path) -> None:

@@ -1,7 +1,7 @@
 """Agreement of an imported program with its source: counted on rows, and estimated for other rows.
 
-For classes what counts is the label. Rounding can flip one only where the source's two best scores are nearly alike, so
-the share of flips to expect is how dense rows lie there, times how far scores are apart on average.
+Classifiers are compared by their labels. Rounding can change a label only where the source's two best scores nearly
+tie, so the expected share of changed labels is the density of rows there times the mean error of the scores.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from .leaves import Summed
 
 __all__ = ["Match", "compare", "float_bound", "score_size"]
 
-NEAR = 50  # rows next to a tie that say how dense they lie
+NEAR = 50  # rows nearest to a tie, which give the density of rows there
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What was found on ``n`` rows. ``off``: the largest difference of scores there, in the source's unit.
+    """A comparison on ``n`` rows. ``off``: the largest difference of scores, in the source's unit.
 
-    ``differ``: labels that differ, or values further apart than the bound. ``ties``: labels that differ where the
-    source's two best scores are nearer than the rounding of its own sums, so that it tells them apart by chance.
-    ``expected``: labels that rounding ours flips in 100,000 rows like these, by estimate.
+    ``differ``: rows whose labels differ, or whose values differ by more than the bound. ``ties``: rows whose labels
+    differ only because the source's two best scores are closer than the rounding of its own sums. ``expected``: an
+    estimate of the labels that quantisation changes in 100,000 such rows. ``beside``: what the program was compared
+    with.
     """
 
     n: int
@@ -43,11 +44,11 @@ class Match:
 
     @property
     def agreement(self) -> float:
-        """The share of rows that are the same."""
+        """The share of rows that agree."""
         return 1 - self.differ / self.n
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The comparison as plain JSON values."""
         return {
             "rows": self.n, "differ": self.differ, "ties": self.ties, "off": self.off,
             "expected_per_100000": self.expected, "beside": self.beside,
@@ -59,39 +60,38 @@ def compare(
     summed: Summed,
     program: Program,
     X: NDArray[np.float64],
-    said: NDArray[Any] | None,
+    answers: NDArray[Any] | None,
     exact: NDArray[np.float64],
 ) -> Match:
-    """The program beside its source on rows that both can read.
+    """Compare a program with its source on rows that both can read.
 
     Parameters
     ----------
-    program : whose last scorer is the last of ``summed``
+    program : its last scorer is the last of ``summed``
     X : (n, n_features) float64, NaN for missing
-    said : (n,) what the source itself says, class indices or values; None to take it from ``exact``
-    exact : (n, n_outputs) its scores by ``reference``
+    answers : (n,) the source's own class indices or values; None: they are taken from ``exact``
+    exact : (n, n_outputs) the source's scores by ``sources.reference``
     """
-    found = scores_of(program, len(program.scorers) - 1, X)
-    steps = found - int(source.ties_up and source.linear is None)
+    scores = scores_of(program, len(program.scorers) - 1, X)
+    steps = scores - int(source.ties_up and source.linear is None)
     off = np.abs(steps / summed.scale - exact)
-    beside = "its own numbers in float64" if said is None else source.name
+    beside = "its own numbers in float64" if answers is None else source.name
     slack = float_bound(source, X)
     if source.kind == CLASS:
-        said = labels_of_scores(exact, ties_up=source.ties_up) if said is None else said
-        differ = labels_of_scores(found) != said
+        labels = labels_of_scores(exact, ties_up=source.ties_up) if answers is None else answers
+        differ = labels_of_scores(scores) != labels
         close = margins_of(exact) <= 2 * slack
         counts = int((differ & ~close).sum()), int((differ & close).sum())
-        return Match(
-            len(X), *counts, float(off.max()), _expected(exact[~close], (steps / summed.scale)[~close]), beside
-        )
-    said = exact[:, 0] if said is None else np.asarray(said, dtype=np.float64).ravel()
-    apart = np.abs(steps[:, 0] / summed.scale - said)
+        expected = _expected(exact[~close], (steps / summed.scale)[~close])
+        return Match(len(X), *counts, float(off.max()), expected, beside)
+    values = exact[:, 0] if answers is None else np.asarray(answers, dtype=np.float64).ravel()
+    apart = np.abs(steps[:, 0] / summed.scale - values)
     differ = apart > float(summed.off.max()) / summed.scale + slack
     return Match(len(X), int(differ.sum()), 0, float(apart.max()), 0.0, beside)
 
 
 def float_bound(source: Source, X: NDArray[np.float64]) -> float:
-    """How far the source's own sums, rounded after each addition, can be from exact ones."""
+    """How far the source's own sums, rounded after each addition, can be from the exact sums."""
     eps = 2.0**-24 if source.sums == "f32" else 2.0**-53
     if source.linear is not None:
         size = (np.abs(X) @ np.abs(source.linear.weights).T + np.abs(source.linear.bias)).max()
@@ -103,22 +103,22 @@ def float_bound(source: Source, X: NDArray[np.float64]) -> float:
 
 
 def score_size(source: Source) -> float:
-    """The largest score that trees can add up to."""
+    """The largest absolute score that the trees can add up to."""
     size = np.abs(np.array(source.base, dtype=np.float64))
     for t in source.trees:
         size[t.output : t.output + t.leaves.shape[1]] += np.abs(t.leaves).max(axis=0)
     return float(size.max())
 
 
-def _expected(exact: NDArray[np.float64], found: NDArray[np.float64]) -> float:
-    """Labels in 100,000 that rounding may be expected to flip; ties are left out."""
+def _expected(exact: NDArray[np.float64], scores: NDArray[np.float64]) -> float:
+    """The number of labels in 100,000 that rounding is expected to change; the caller leaves out ties."""
     if len(exact) == 0:
         return 0.0
     if exact.shape[1] == 1:
-        moved = np.abs(found - exact)[:, 0]
+        moved = np.abs(scores - exact)[:, 0]
     else:
         best = np.argpartition(exact, -2, axis=1)[:, -2:]
-        moved = np.abs(np.diff(np.take_along_axis(found - exact, best, axis=1), axis=1))[:, 0]
+        moved = np.abs(np.diff(np.take_along_axis(scores - exact, best, axis=1), axis=1))[:, 0]
     margin = margins_of(exact)
     near = min(NEAR, len(margin)) - 1
     width = float(np.partition(margin, near)[near])

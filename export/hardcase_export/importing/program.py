@@ -36,7 +36,7 @@ LEVELS = (*(k / 20 for k in range(2, 20)), 0.99, 0.999)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Columns and scorers that stand on no others; ``answer`` reads the last scorer."""
+    """The columns and scorers of one model, which refer to no others; ``answer`` reads the last scorer."""
 
     columns: tuple[Column, ...]
     scorers: tuple[Scorer, ...]
@@ -44,25 +44,25 @@ class Parts:
 
     @classmethod
     def of(cls, source: Source, columns: Sequence[Column], summed: Summed) -> Parts:
-        """The parts of a source whose columns and scorers are made."""
+        """The parts of a source, given its columns and scorers."""
         scores = Slice(len(summed.scorers) - 1, 0, len(source.base))
         margins, confidences = _confidences(source, summed.scale) if source.kind == CLASS else ((), (0,))
         return cls(tuple(columns), summed.scorers, Answer(scores, source.kind, margins, confidences))
 
     def behind(self, columns: int, scorers: int) -> Parts:
-        """The same parts in a program that already has so many columns and scorers."""
-        moved: list[Scorer] = []
+        """The same parts, renumbered to follow this many columns and scorers of a program."""
+        scorers_behind: list[Scorer] = []
         for s in self.scorers:
             if isinstance(s, Stack):
-                moved.append(replace(s, trees=s.trees + scorers))
+                scorers_behind.append(replace(s, trees=s.trees + scorers))
             elif isinstance(s, Trees | Polynomial):
-                moved.append(replace(s, columns=tuple(c + columns for c in s.columns)))
+                scorers_behind.append(replace(s, columns=tuple(c + columns for c in s.columns)))
         scores = replace(self.answer.scores, scorer=self.answer.scores.scorer + scorers)
-        return Parts(self.columns, tuple(moved), replace(self.answer, scores=scores))
+        return Parts(self.columns, tuple(scorers_behind), replace(self.answer, scores=scores))
 
 
 def plain(features: Sequence[Feature], sensors: Sequence[Sensor], model: Parts, n_classes: int) -> Program:
-    """A program of its own: one Acquire of the sensors that the model reads, one Answer."""
+    """A program of one model: an Acquire of the sensors that it reads, and an Answer."""
     read = _sensors(sensors, model.columns)
     nodes = (Acquire(read, 1, 1), model.answer) if read else (model.answer,)
     return Program(tuple(features), tuple(sensors), Uplink(), model.columns, model.scorers, nodes, n_classes)
@@ -78,15 +78,15 @@ def gated(
     threshold: int = 0,
     uplink: Uplink | None = None,
 ) -> Program:
-    """A gate of two classes before a low-cost model: class 1, a score above ``threshold`` steps, forwards.
+    """A program with a two-class gate before a low-cost model: rows with gate scores above ``threshold`` are forwarded.
 
-    The gate's sensors are bought first, then what the model still needs; a request carries all features.
-    ``uplink``: its three costs; the length of a request is filled in.
+    The program buys the gate's sensors first, then those that the model still needs; a request carries all features.
+    ``uplink`` gives the three costs; its features and the length of a request are filled in.
     """
     first, rest = _sensors(sensors, gate.columns), _sensors(sensors, lpc.columns)
     lpc = lpc.behind(len(gate.columns), len(gate.scorers))
     if gate.answer.scores.stop != 1:
-        raise ValueError(f"a gate has one score, this one has {gate.answer.scores.stop}")
+        raise ValueError(f"a gate must have one score, but this one has {gate.answer.scores.stop}")
     up = replace(
         uplink or Uplink(),
         request_bytes=request_bytes([f.dtype for f in features]),
@@ -104,13 +104,13 @@ def gated(
 
 
 def _sensors(sensors: Sequence[Sensor], columns: Sequence[Column]) -> tuple[int, ...]:
-    """The sensors that give these columns' features."""
+    """The sensors that these columns read, in order."""
     owner = sensors_of_features(sensors)
     return tuple(sorted({owner[c.feature] for c in columns}))
 
 
 def _confidences(source: Source, scale: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The least share that the source can have given the best class at a margin; of two classes, that share."""
+    """Margins, and the lowest probability that the best class can have above each; exact for two classes."""
     n = max(2, len(source.base))
     if source.link not in (MEAN, LOGISTIC):
         return (), (0,)

@@ -36,11 +36,11 @@ from .decide import codes_of, readings_of
 __all__ = ["align", "code_table"]
 
 REACH = 64  # integer steps a threshold may move
-EXACT = 2.0**52  # sums of floats below this are sums of integers
+EXACT = 2.0**52  # float64 adds integers exactly below this
 
 
 def align(draft: Program, program: Program, X: NDArray[np.float64]) -> Program:
-    """The program with the thresholds of its ``threshold`` and ``margin`` branches moved to decide rows X as the draft.
+    """The program with thresholds moved so that its ``threshold`` and ``margin`` branches decide rows X as the draft.
 
     Parameters
     ----------
@@ -52,18 +52,16 @@ def align(draft: Program, program: Program, X: NDArray[np.float64]) -> Program:
     codes = codes_of(program, readings_of(program, X))
     table = _table(codes)
     before, after = Machine(draft), Machine(program)
-    pairs: dict[
-        tuple[Slice, str], tuple[NDArray[Any], NDArray[Any]]
-    ] = {}  # computed once, as many branches may compare the same scores
+    values: dict[tuple[Slice, str], tuple[NDArray[Any], NDArray[Any]]] = {}  # shared by branches on the same scores
     nodes: list[Node] = []
     for old, node in zip(draft.nodes, program.nodes, strict=True):
         if _can_move(node, program):
             assert isinstance(old, Branch)
             assert isinstance(node, Branch)
             key = (node.scores, node.rule)
-            if key not in pairs:
-                pairs[key] = (_values(before, old, codes, table), _values(after, node, codes, table))
-            node = _align(old, node, *pairs[key])
+            if key not in values:
+                values[key] = (_values(before, old, codes, table), _values(after, node, codes, table))
+            node = _align(old, node, *values[key])
         nodes.append(node)
     aligned = replace(program, nodes=tuple(nodes))
     verify(aligned)
@@ -79,7 +77,7 @@ def _can_move(node: Node, program: Program) -> bool:
 
 
 def code_table(program: Program, X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Every column's codes of rows X, (n_columns, n), all sensors read."""
+    """The codes of all columns on rows X, (n_columns, n), with every sensor read."""
     return _table(codes_of(program, readings_of(program, X)))
 
 
@@ -105,17 +103,17 @@ def _values(machine: Machine, node: Branch, codes: Sequence[list[int]], table: N
     """The value that the branch compares with its threshold, for each row on which its scorer can run."""
     part = node.scores
     scorer = machine.program.scorers[part.scorer]
-    here = np.ones(len(codes), dtype=bool)
+    can_score = np.ones(len(codes), dtype=bool)
     if isinstance(scorer, Polynomial):
         needed = [c for c, sub in zip(scorer.columns, scorer.substitutes, strict=True) if sub is None]
-        here = (table[needed] != MISSING).all(axis=0)
-        values = products(scorer, table[:, here])
+        can_score = (table[needed] != MISSING).all(axis=0)
+        values = products(scorer, table[:, can_score])
         largest = np.abs(values) @ np.abs(np.array(scorer.weights, dtype=np.float64)).T if len(values) else values
         if largest.max(initial=0.0) + max(map(abs, scorer.bias)) < EXACT:
-            mine = score_products(scorer, values)[:, part.start : part.stop]
-            return margins_of(mine) if node.rule == MARGIN else mine[:, 0]
+            sums = score_products(scorer, values)[:, part.start : part.stop]
+            return margins_of(sums) if node.rule == MARGIN else sums[:, 0]
     score, out = machine.score[part.scorer], []
-    for row in (codes[k] for k in np.flatnonzero(here).tolist()):
+    for row in (codes[k] for k in np.flatnonzero(can_score).tolist()):
         scores = score(row)[part.start : part.stop]
         out.append(margin_of(scores) if node.rule == MARGIN else scores[0])
     return np.array(out)

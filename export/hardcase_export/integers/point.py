@@ -1,11 +1,10 @@
-"""One point of a front in integers: its draft read and checked, quantised, calibrated, and compared with the result.
+"""One point of a front in integers: its draft checked, quantised, calibrated and compared with the result.
 
 Labels are used here only to compute figures, never to choose.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.program.definition import Forward, Polynomial, Program
 
 from ..drafts.front import Point
-from ..drafts.rows import Rows, read_rows
+from ..drafts.rows import Rows, file_sha256, read_rows
 from .align import align, code_table
 from .compress import shrink, sizes_of
 from .decide import decisions
@@ -26,11 +25,15 @@ from .parity import Parity, parity
 from .quantise import Quantised, quantise
 from .uses import split
 
-__all__ = ["IntegerPoint", "make_integers", "read_draft", "to_integers"]
+__all__ = ["AgreementError", "IntegerPoint", "make_integers", "read_draft", "to_integers"]
 
 MAX_ROWS = 8_000  # on which the sizes of polynomials are chosen
 SHARES = (0.5, 0.35, 0.25, 0.12, 0.06, 0.0)  # of the decisions that may change, tried as the target of compression
 SAFE_SHARE = 0.6  # of the decisions that may change, tolerated on rows that were not used to choose
+
+
+class AgreementError(BundleError):
+    """The integers of this point decide otherwise than its floats on too many rows; another point may do."""
 
 
 @dataclass(frozen=True)
@@ -88,19 +91,11 @@ def _name_hpc(named: object, build: Path, program: Program, legacy: str) -> str:
     if not any(isinstance(node, Forward) for node in program.nodes):
         return ""
     path = build / "hpc.onnx"
-    sha256 = legacy or _sha256_of(path)
+    sha256 = legacy or file_sha256(path, "train again")
     if named not in ("", sha256):
         what = f"f0 in {build / 'front.json'}" if legacy else path
         raise InputError(f"{what} is not the HPC that the draft was trained with; train again")
     return sha256
-
-
-def _sha256_of(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(f"the program forwards, but {path} cannot be read: {error.strerror}; train again") from error
 
 
 # ---------------------------------------------------------------- floats to integers
@@ -162,7 +157,7 @@ def _check_agreement(measured: dict[str, Parity], min_agreement: float) -> None:
     """Refuse a program that differs from its draft. Test rows count too, as it was aligned on validation rows."""
     for name, comparison in measured.items():
         if comparison.agreement < min_agreement:
-            raise BundleError(
+            raise AgreementError(
                 f"the quantised program decides as its draft on {comparison.agreement:.2%} of {comparison.after.n} "
                 f"{name} rows (labels {comparison.labels:.2%}), but {min_agreement:.2%} must agree; pick another point "
                 "or lower --min-agreement"

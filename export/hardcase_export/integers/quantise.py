@@ -1,4 +1,4 @@
-"""Quantisation of a draft: its floats become integers, with the largest scale per scorer that the verifier allows.
+"""Quantisation of a draft: floats become integers, at the largest scale per scorer that the verifier allows.
 
 A scale is the number of integer steps in one unit of a scorer's score. It is a power of two if the numbers are then
 exact, otherwise the largest scale that fits. A threshold takes the scale of the scores that it is compared with, and is

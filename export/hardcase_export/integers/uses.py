@@ -1,6 +1,6 @@
 """Polynomials of a draft split by the nodes that read them, with the rows that reach each node.
 
-A scorer that holds a state's answer and its matches becomes two, so that each can have its own terms, width and scale.
+A scorer that holds both a state's answer and its matches becomes two, so each can have its own terms, width and scale.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Use:
-    """A node that reads a scorer, and the rows that come to it, (n,) numbers."""
+    """A node that reads a scorer, and the numbers of the rows that reach it, (n,)."""
 
     number: int
     node: Branch | Answer
@@ -29,23 +29,23 @@ class Use:
 
 
 def split(draft: Program) -> Program:
-    """The same program, each polynomial of products parted into runs of outputs that are read together."""
+    """The same program, with each polynomial of products split into runs of outputs that are read together."""
     scorers: list[Scorer] = []
-    moved: dict[tuple[int, int], tuple[int, int]] = {}  # (scorer, output) -> the same, anew
+    places: dict[tuple[int, int], tuple[int, int]] = {}  # (scorer, output) of the draft -> of the result
     for k, s in enumerate(draft.scorers):
         runs = _runs(draft, k) if isinstance(s, Polynomial) and _is_product(s) else []
         if not runs:
-            moved |= {(k, o): (len(scorers), o) for o in range(_n_outputs(draft, k))}
+            places |= {(k, o): (len(scorers), o) for o in range(_n_outputs(draft, k))}
             scorers.append(s)
             continue
         assert isinstance(s, Polynomial)
         for first, last in runs:
-            moved |= {(k, o): (len(scorers), o - first) for o in range(first, last)}
+            places |= {(k, o): (len(scorers), o - first) for o in range(first, last)}
             scorers.append(replace(s, weights=s.weights[first:last], bias=s.bias[first:last]))
     nodes: list[Node] = []
     for node in draft.nodes:
         if isinstance(node, Branch | Answer):
-            scorer, start = moved[node.scores.scorer, node.scores.start]
+            scorer, start = places[node.scores.scorer, node.scores.start]
             width = node.scores.stop - node.scores.start
             node = replace(node, scores=Slice(scorer, start, start + width))
         nodes.append(node)
@@ -65,7 +65,7 @@ def _readers(draft: Program, k: int) -> list[Branch | Answer]:
 
 
 def _runs(draft: Program, k: int) -> list[tuple[int, int]]:
-    """Runs of outputs that slices hold together, in order; outputs that none reads are left out."""
+    """Runs of outputs that slices hold together, in order; outputs that no node reads are left out."""
     runs: list[tuple[int, int]] = []
     for first, last in sorted({(n.scores.start, n.scores.stop) for n in _readers(draft, k)}):
         if runs and first < runs[-1][1]:
@@ -79,25 +79,25 @@ def _runs(draft: Program, k: int) -> list[tuple[int, int]]:
 
 
 def uses_of(draft: Program, traces: Sequence[Sequence[int]]) -> dict[int, list[Use]]:
-    """By polynomial of products, the nodes that read it and the rows that come to them."""
-    came: dict[int, list[int]] = {}
+    """For each polynomial of products, the nodes that read it and the rows that reach them."""
+    rows_at: dict[int, list[int]] = {}
     for row, trace in enumerate(traces):
         for k in trace:
-            came.setdefault(k, []).append(row)
-    out: dict[int, list[Use]] = {}
+            rows_at.setdefault(k, []).append(row)
+    uses: dict[int, list[Use]] = {}
     for k, node in enumerate(draft.nodes):
         if isinstance(node, Branch | Answer):
             scorer = draft.scorers[node.scores.scorer]
             if isinstance(scorer, Polynomial) and _is_product(scorer):
-                use = Use(k, node, np.array(came.get(k, []), dtype=np.int64))
-                out.setdefault(node.scores.scorer, []).append(use)
-    return out
+                use = Use(k, node, np.array(rows_at.get(k, []), dtype=np.int64))
+                uses.setdefault(node.scores.scorer, []).append(use)
+    return uses
 
 
 def outcome(node: Branch | Answer, scores: Array, threshold: float) -> NDArray[np.int64]:
-    """What the node makes of rows by the scorer's scores, (n,), nothing passed over: a class, or a target's place.
+    """The node's choice for each row, (n,), with every target available: a class, or the index of a target.
 
-    A value answer is not looked at: its polynomial is never thinned.
+    Value answers do not occur, because their polynomials are never compressed.
     """
-    mine = scores[:, node.scores.start : node.scores.stop]
-    return classes_of(mine) if isinstance(node, Answer) else choose(replace(node, threshold=threshold), mine)
+    part = scores[:, node.scores.start : node.scores.stop]
+    return classes_of(part) if isinstance(node, Answer) else choose(replace(node, threshold=threshold), part)

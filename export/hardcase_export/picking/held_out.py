@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from hardcase_edge.program.definition import Forward
 from hardcase_edge.session.session import CLOUD
 
 from ..drafts.front import Point
-from ..drafts.rows import Rows, read_rows
+from ..drafts.rows import Rows, file_sha256, read_rows
 from ..integers.decide import decisions
 from ..integers.point import IntegerPoint, make_integers, read_draft
 from .risk_test import Counts
@@ -65,21 +64,6 @@ def check_unseen(held_out: HeldOut, build: Path, manifest: Manifest) -> None:
         raise InputError(
             f"{held_out.name} holds rows that training has seen; name rows that it has not seen with --calibration"
         )
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hex.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read.
-    """
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; name a readable file") from error
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Tree ensembles as comparisons of readings with thresholds, so that no runtime needs to compute ranks.
 
-``code <= t`` on a rank column holds exactly where ``reading <= thresholds[t + 32767]``: both are numbers that the
-feature's type holds, so a target that compares in that type decides alike. Beyond the last threshold every reading
-goes left: the bound is infinite. An affine column is compared by its code, as in the program.
+``code <= t`` on a rank column holds exactly if ``reading <= thresholds[t + 32767]``. The feature's type holds both
+numbers, so a target that compares in that type decides equally. A ``t`` beyond the last threshold sends every reading
+left, so its bound is infinite. An affine column is compared by its code, as in the program.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["Splits", "splits_of", "stacked_splits"]
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """One tree. Node i: left if column ``columns[i]`` is at most ``bounds[i]``, or missing and ``missing_left[i]``.
+    """One tree: node i goes left if column ``columns[i]`` is at most ``bounds[i]``, or missing and ``missing_left[i]``.
 
-    ``columns``: of the program. ``children[i]``: (left, right), a larger node or -1-k for leaf k; no nodes: leaf 0.
-    ``leaves``: (n_leaves, width), added to the outputs from ``output`` on.
+    ``columns`` are numbered as in the program. ``children[i]`` is (left, right): a later node, or -1-k for leaf k; a
+    tree without nodes is leaf 0. ``leaves``, (n_leaves, width), are added to the outputs from ``output`` on.
     """
 
     output: int
@@ -34,12 +34,12 @@ class Splits:
 
     @property
     def width(self) -> int:
-        """How many outputs it adds to."""
+        """The number of outputs that the tree adds to."""
         return len(self.leaves[0])
 
     @property
     def depth(self) -> int:
-        """Comparisons on the longest path."""
+        """The number of comparisons on the longest path."""
         return longest_way(self.children)
 
 

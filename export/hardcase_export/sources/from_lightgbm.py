@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, one_line
 
 from .source import LOGISTIC, NONE, Source, SourceTree, Split, check_source, feature_names
 
@@ -54,8 +54,7 @@ def read_lightgbm(data: bytes) -> Source:
     try:
         return check_source(_read(body))
     except (KeyError, ValueError, IndexError, OverflowError) as error:
-        line = " ".join(str(error).split())[:120]
-        raise InputError(f"the LightGBM model is damaged ({line}); save it again") from error
+        raise InputError(f"the LightGBM model is damaged ({one_line(error)}); save it again") from error
 
 
 def from_lightgbm(model: Any) -> Source:

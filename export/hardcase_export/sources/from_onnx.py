@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.bundle.manifest import Label
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, one_line
 
 from .onnx_trees import LINKS, Attributes, trees_source
 from .source import MAX_CLASSES, MAX_FEATURES, NONE, LinearModel, Source, check_source
@@ -54,8 +54,9 @@ def read_onnx(data: bytes) -> Source:
             source = trees_source(node.op_type, a, n_features, labels, is_double=type_ == DOUBLE)
         return check_source(_with_predict(source, data, node.output[0], _outputs(graph)))
     except (KeyError, ValueError, IndexError, TypeError, OverflowError) as error:
-        line = " ".join(str(error).split())[:120]
-        raise InputError(f"the ONNX file is damaged, or not as skl2onnx writes it ({line}); write it again") from error
+        raise InputError(
+            f"the ONNX file is damaged, or not as skl2onnx writes it ({one_line(error)}); write it again"
+        ) from error
 
 
 # ---------------------------------------------------------------- the graph
@@ -231,7 +232,6 @@ def _with_predict(source: Source, data: bytes, output: str, outputs: dict[str, s
             answers = np.asarray(session.run([outputs[output]], {tensor.name: rows}, quiet)[0]).ravel()
             return np.array([number[x] for x in answers.tolist()], dtype=np.int64) if number else answers
         except Exception as error:  # onnxruntime has no common base for its own errors
-            line = " ".join(str(error).split())[:120]
-            raise InputError(f"onnxruntime cannot run the model ({line}); write it again") from error
+            raise InputError(f"onnxruntime cannot run the model ({one_line(error)}); write it again") from error
 
     return replace(source, predict=predict)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, one_line
 
 from .estimator import plain_predict, source_fields
 from .source import LOGISTIC, MEAN, NONE, LinearModel, Source, SourceTree, Split, check_source
@@ -46,9 +46,8 @@ def from_sklearn(estimator: Any) -> Source:
     try:
         return check_source(_read(kind, estimator))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        line = " ".join(str(error).split())[:160]
         raise InputError(
-            f"the {kind} cannot be read ({line}); fit it, with one target, by scikit-learn 1.4 or later"
+            f"the {kind} cannot be read ({one_line(error)}); fit it, with one target, by scikit-learn 1.4 or later"
         ) from error
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, one_line
 
 from .from_sklearn import KNOWN, from_sklearn
 from .source import MAX_MODEL_BYTES, Source
@@ -69,8 +69,9 @@ def read_skops(data: bytes) -> Source:
     except InputError:
         raise
     except Exception as error:  # a damaged description can raise anything
-        line = " ".join(str(error).split())[:120]
-        raise InputError(f"the skops file cannot be read ({line}); write it again with skops.io.dump") from error
+        raise InputError(
+            f"the skops file cannot be read ({one_line(error)}); write it again with skops.io.dump"
+        ) from error
     return replace(from_sklearn(estimator), predict=None)
 
 

@@ -1,4 +1,4 @@
-"""Readings in the byte layout of the kernel: per sensor a C struct of its features, each in its declared type."""
+"""Readings in the kernel's byte layout: for each sensor a C struct of its features in their declared types."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["held", "pack_readings", "reading_offsets"]
 
 
 def held(program: Program, readings: Sequence[Reading]) -> list[float | int]:
-    """One reading per feature as its type holds it; None and what the type cannot hold as its mark for missing."""
+    """One reading per feature as its type holds it; the type's mark for missing replaces None and other values."""
     dtypes = [f.dtype for f in program.features]
     return [DTYPES[t].missing if x is None else x for x, t in zip(normalise(readings, dtypes), dtypes, strict=True)]
 
 
 def reading_offsets(program: Program) -> list[int]:
-    """Where each sensor's readings begin when those of all are packed; the last is the length, in bytes."""
+    """The offset of each sensor's readings in bytes when all are packed; the last item is the total length."""
     offsets = [0]
     for sensor in program.sensors:
         offsets.append(offsets[-1] + struct.calcsize(_layout(program, sensor)))
@@ -26,17 +26,17 @@ def reading_offsets(program: Program) -> list[int]:
 
 
 def pack_readings(program: Program, readings: Sequence[Reading]) -> bytes:
-    """One reading per feature, None for missing, as the structs of all sensors one after another."""
+    """The structs of all sensors, one after another, from one reading per feature, None for missing."""
     values = held(program, readings)
     return b"".join(struct.pack(_layout(program, s), *[values[f] for f in s.features]) for s in program.sensors)
 
 
 def _layout(program: Program, sensor: Sensor) -> str:
-    """The struct's format: fields aligned as compilers for these targets align them, filled up to 8 bytes."""
-    form, size = "<", 0
+    """The format for ``struct``: fields aligned as C compilers align them, padded to a multiple of 8 bytes."""
+    layout, size = "<", 0
     for f in sensor.features:
         dtype = DTYPES[program.features[f].dtype]
         gap = -size % dtype.size
-        form += f"{gap}x{dtype.code}"
+        layout += f"{gap}x{dtype.code}"
         size += gap + dtype.size
-    return f"{form}{-size % 8}x"
+    return f"{layout}{-size % 8}x"

@@ -1,6 +1,6 @@
-"""The HPC as an ONNX file: converted by skl2onnx and compared with scikit-learn before a byte is written.
+"""The HPC as an ONNX file: converted by skl2onnx, and compared with scikit-learn before the file is written.
 
-``convert`` makes the file and says what is in it; here it is put to the test.
+``from_sklearn.convert_hpc`` builds the file; this module checks the estimator and compares the two on test rows.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hardcase_edge.base.files import write_whole
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program.readings import DTYPES
 
+from ..scorers.replay import open_onnx
 from .from_sklearn import REMEDY, convert_hpc, name_of
 
 __all__ = ["MAX_APART", "as_held", "export_hpc", "punch"]
@@ -40,7 +41,7 @@ def export_hpc(
     Parameters
     ----------
     estimator : fitted scikit-learn classifier or Pipeline that takes NaN; its ``classes_`` are among 0 to
-        n_classes - 1; what it has not seen has no probability
+        n_classes - 1, and classes that it has not seen get probability 0
     X_test : (n, n_features) float64, NaN = missing
     n_classes : int
     dtypes : "i32", "f32" or "f64" per feature
@@ -82,17 +83,17 @@ def punch(X: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(holes, np.nan, X)
 
 
-# ---------------------------------------------------------------- what comes in
+# ---------------------------------------------------------------- arguments
 
 
 def _check(estimator: Any, X: NDArray[np.float64], n_classes: int, dtypes: Sequence[str]) -> None:
     name = name_of(estimator)
     if not hasattr(estimator, "predict_proba"):
-        raise InputError(f"{name} has no predict_proba, and an HPC must say how sure it is; {REMEDY}")
+        raise InputError(f"{name} has no predict_proba, and an HPC must give probabilities; {REMEDY}")
     classes = np.asarray(getattr(estimator, "classes_", []))
     if len(classes) < 2 or not set(classes.tolist()) <= set(range(n_classes)):
-        found = str(classes.tolist())[:100]
-        raise InputError(f"{name} was fitted to the classes {found}, 0 to {n_classes - 1} are expected; fit it again")
+        shown = str(classes.tolist())[:100]
+        raise InputError(f"{name} was fitted to the classes {shown}, 0 to {n_classes - 1} are expected; fit it again")
     if X.ndim != 2 or X.shape[0] == 0 or X.shape[1] != len(dtypes) or set(dtypes) - set(DTYPES):
         raise InputError(f"the test rows have the shape {X.shape}, {len(dtypes)} features are declared")
     if _splits_on_missing(estimator):
@@ -103,7 +104,7 @@ def _check(estimator: Any, X: NDArray[np.float64], n_classes: int, dtypes: Seque
 
 
 def _splits_on_missing(estimator: Any) -> bool:
-    """Does a tree part missing from present by an infinite threshold? (skl2onnx then never returns, for doubles.)"""
+    """Whether a tree separates missing values by an infinite threshold; skl2onnx then hangs on doubles."""
     tree = getattr(estimator, "tree_", None)
     if tree is not None:
         return bool(np.isinf(tree.threshold).any())
@@ -125,21 +126,14 @@ def as_held(X: NDArray[np.float64], dtypes: Sequence[str]) -> NDArray[np.float64
 
 
 def _runner(data: bytes, estimator: Any) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4  # what goes wrong comes as an exception
     try:
-        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has no common base for its own errors
-        raise InputError(
-            f"{name_of(estimator)} converts to an ONNX file that onnxruntime cannot run ({one_line(error)}); {REMEDY}"
-        ) from error
+        return open_onnx(data)
+    except InputError as error:
+        raise InputError(f"{name_of(estimator)} converts to ONNX, but {error}; {REMEDY}") from error
 
 
 def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int, kind: str) -> tuple[int, float]:
-    """How many labels differ, and the largest difference of a probability."""
+    """The number of labels that differ, and the largest difference of a probability."""
     name = name_of(estimator)
     try:
         with np.errstate(all="ignore"):
@@ -154,19 +148,20 @@ def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int
     with np.errstate(over="ignore"):
         given = X.astype(np.float64 if wide else np.float32)
     try:
-        found, said = session.run(["label", "probabilities"], {"X": given})
-    except Exception as error:  # as above
+        onnx_labels, onnx_probabilities = session.run(["label", "probabilities"], {"X": given})
+    except Exception as error:  # onnxruntime has no common base for its own errors
         raise InputError(f"{name}'s ONNX file fails on the test rows{kind} ({one_line(error)}); {REMEDY}") from error
-    if np.shape(found) != (len(X),) or np.shape(said) != (len(X), n_classes):
-        raise InputError(f"{name}'s ONNX file gives labels {np.shape(found)} and probabilities {np.shape(said)}")
-    if not np.isfinite(said).all():
+    shapes = np.shape(onnx_labels), np.shape(onnx_probabilities)
+    if shapes != ((len(X),), (len(X), n_classes)):
+        raise InputError(f"{name}'s ONNX file gives labels {shapes[0]} and probabilities {shapes[1]}; {REMEDY}")
+    if not np.isfinite(onnx_probabilities).all():
         raise InputError(
-            f"{name}'s ONNX file gives probabilities that are no numbers{kind}; scale the data, or {REMEDY}"
+            f"{name}'s ONNX file gives probabilities that are not numbers{kind}; scale the data, or {REMEDY}"
         )
-    apart = int(np.sum(found != labels))
+    apart = int(np.sum(onnx_labels != labels))
     if apart > MAX_APART * len(X):
         raise InputError(
-            f"{name} in ONNX gives {apart} of {len(X)} test rows{kind} another label than scikit-learn, at most "
-            f"{MAX_APART:.1%} may differ; nothing is written: {REMEDY}"
+            f"{name} in ONNX gives {apart} of {len(X)} test rows{kind} another label than scikit-learn, but at most "
+            f"{MAX_APART:.1%} may differ; no file was written: {REMEDY}"
         )
-    return apart, float(np.abs(said - probabilities).max())
+    return apart, float(np.abs(onnx_probabilities - probabilities).max())

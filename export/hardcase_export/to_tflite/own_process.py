@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.base.files import read_bounded
-from hardcase_edge.errors import HardcaseError, InputError
+from hardcase_edge.errors import HardcaseError, InputError, one_line
 from hardcase_edge.program.definition import Opaque
 
 from ..scorers.replay import tflite_runner
@@ -129,9 +129,7 @@ def _score(data: bytes, X: NDArray[np.float64], n_seen: int, n_classes: int) -> 
     try:
         scores[is_complete] = run({"readings": rows}) if len(rows) else 0.0
     except (RuntimeError, ValueError) as error:
-        raise InputError(
-            f"the TFLite model fails on a row ({' '.join(str(error).split())[:200]}); convert it again"
-        ) from error
+        raise InputError(f"the TFLite model fails on a row ({one_line(error)}); convert it again") from error
     if not np.isfinite(scores[:n_seen]).all():
         raise InputError("the TFLite model gives scores that are not numbers; train it again")
     largest = float(np.abs(scores[:n_seen]).max(initial=0.0))

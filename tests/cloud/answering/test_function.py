@@ -22,7 +22,7 @@ from hardcase_edge.link.wire import OK, REFUSED, request_topic, unpack_reply
 
 from ...helpers.cloud.brokers import running_mosquitto
 from ...helpers.cloud.requests import ask, command, half_forwarding
-from ...helpers.train.problems import legacy_columns, legacy_toml, quick, run, write_csv
+from ...helpers.train.problems import legacy_columns, legacy_toml, run, write_csv
 
 SHA = "ab" * 32
 ROWS = [(1.0, 2.0), (None, 3.0)]
@@ -213,7 +213,6 @@ def built(tmp_path_factory):
 
 
 def export(folder, capsys, monkeypatch):
-    quick(monkeypatch)
     monkeypatch.setattr(pictures, "front_svg", lambda *_: b"<svg/>")
     status, _, err = run(capsys, "train", legacy_toml(folder), "--out", folder / "build", "--method", "static")
     assert status == 0, err

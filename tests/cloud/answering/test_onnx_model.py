@@ -70,7 +70,7 @@ def test_a_missing_file_is_refused_in_one_line(tmp_path):
 
 def test_an_oversized_file_is_refused_before_it_is_parsed(tmp_path, monkeypatch):
     monkeypatch.setattr(hpc_module, "MAX_HPC_BYTES", 100)
-    with pytest.raises(InputError, match="more than 100 bytes"):
+    with pytest.raises(InputError, match="larger than 100 bytes"):
         Hpc(write_model(tmp_path))
 
 

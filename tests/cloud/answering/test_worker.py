@@ -236,8 +236,8 @@ def test_flags_that_cannot_be_used_end_with_one_line(hpc, flags, message):
 
 def test_a_port_in_use_ends_up_with_one_line(mosquitto, hpc):
     line = refused("up", "--bind", f"127.0.0.1:{mosquitto.port}", "--hpc", str(hpc.path))
-    assert line.endswith(f"cannot listen on 127.0.0.1:{mosquitto.port}: Address already in use; stop what does, "
-                         "or choose another place with --bind")  # fmt: skip
+    assert line.endswith(f"cannot listen on 127.0.0.1:{mosquitto.port}: Address already in use; stop the program "
+                         "that does, or choose another address with --bind")  # fmt: skip
 
 
 def test_up_with_a_model_that_is_none_ends_with_status_2(tmp_path):

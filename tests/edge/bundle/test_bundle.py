@@ -511,7 +511,7 @@ def test_files_are_bounded_before_they_are_read(tmp_path: Path) -> None:
         read_bundle_bytes(path)
     with open(path, "wb") as file:
         file.truncate(MAX_BUNDLE_BYTES + 1)
-    with pytest.raises(BundleError, match="more than 8388608 bytes"):
+    with pytest.raises(BundleError, match="larger than 8388608 bytes"):
         read_bundle_bytes(path)
     for bad in (tmp_path / "none.hcb", tmp_path):
         with pytest.raises(InputError, match="cannot be read"):

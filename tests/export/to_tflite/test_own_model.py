@@ -27,7 +27,7 @@ from hardcase_export.to_tflite import own_process
 from hardcase_export.to_tflite.own_model import MAX_MODEL_BYTES, own_bytes
 from hardcase_export.to_tflite.own_process import HELD, LARGEST, open_own
 from tests.helpers.export.own_models import Author, conv_file, conv_scores
-from tests.helpers.train.problems import quick, run, toml, write_csv
+from tests.helpers.train.problems import run, toml, write_csv
 
 N_PIXELS, N = 16, 800
 COSTS = """
@@ -98,7 +98,6 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "conv.tflite").write_bytes(conv_file())
     write_csv(folder / "data.csv", table())
     with pytest.MonkeyPatch.context() as patch:
-        quick(patch)
         patch.setattr(pictures, "front_svg", lambda *_: b"<svg/>")
         path = toml(folder, COSTS, data="seed = 3")
         assert main(["train", str(path), "--out", str(folder / "build"), "--method", "static", "--quiet"]) == 0

@@ -19,6 +19,7 @@ from hardcase_train.policy.front import Point
 
 __all__ = [
     "BRIEF",
+    "is_front",
     "legacy_columns",
     "legacy_toml",
     "make_problem",
@@ -81,6 +82,15 @@ def make_problem(
         seed=seed,
         effort=effort,
     )
+
+
+def is_front(figures: list[dict[str, float]]) -> bool:
+    """Whether each policy costs no less than the one before it, and is better than all before it, or surer."""
+    costs = [f["cost"] for f in figures]
+    good = [(f["quality"], f["quality"] - f["loss_se"]) for f in figures]
+    most = [tuple(map(max, zip(*good[:k], strict=True))) for k in range(1, len(good))]
+    rises = [a > b or c > d for (a, c), (b, d) in zip(good[1:], most, strict=True)]
+    return costs == sorted(costs) and all(rises)
 
 
 def plain(points: list[Point] | None) -> list[tuple[Any, ...]] | None:

@@ -81,11 +81,13 @@ def test_an_npz_says_the_same(tmp_path):
     ("change", "said"),
     [
         pytest.param({"p:hot": None}, "has no column 'p:hot'", id="a-class-missing"),
-        pytest.param({"p:warm": [0, 0, 0]}, "has the column 'p:warm'; known are p:cold, p:hot", id="no-such-class"),
+        pytest.param(
+            {"p:warm": [0, 0, 0]}, "has the column 'p:warm'; known columns are p:cold, p:hot", id="no-such-class"
+        ),
         pytest.param({"p:Hot": [0, 0, 0]}, "has the column 'p:Hot'; did you mean 'p:hot'?", id="a-class-like-one"),
         pytest.param({"used:d": [0, 0, 0]}, "has the column 'used:d'; did you mean", id="no-such-sensor"),
-        pytest.param({"zzz": [0, 0, 0]}, "known are p:LABEL, used:SENSOR and the columns", id="another"),
-        pytest.param({"p:hot": [0.75, "x", 1]}, "the column 'p:hot' holds no numbers", id="text"),
+        pytest.param({"zzz": [0, 0, 0]}, "known columns are p:LABEL, used:SENSOR and the columns", id="another"),
+        pytest.param({"p:hot": [0.75, "x", 1]}, "the column 'p:hot' holds text; write it as numbers", id="text"),
         pytest.param({"p:hot": [0.75, None, 1]}, "row 2: 'p:hot' is missing", id="missing"),
         pytest.param({"p:hot": [0.75, "inf", 1]}, "row 2: 'p:hot' is missing", id="infinite"),
         pytest.param({"p:hot": [0.75, 1.5, 1]}, "row 2: 'p:hot' is 1.5, a probability", id="beyond-1"),
@@ -94,7 +96,9 @@ def test_an_npz_says_the_same(tmp_path):
         pytest.param({"p:cold": [0, 0, 0], "p:hot": [0, 0, 0]}, "row 1: the probabilities add up to 0", id="all-0"),
         pytest.param({"used:a": [0, 0.5, 1]}, "row 2: 'used:a' is 0.5, 0 or 1", id="half-used"),
         pytest.param({"used:a": [0, 1, None]}, "row 3: 'used:a' is missing, 0 or 1", id="use-missing"),
-        pytest.param({"used:a": [0, 0, 1], "used:pair": [1, 1, 1]}, "speak of the same feature", id="said-twice"),
+        pytest.param(
+            {"used:a": [0, 0, 1], "used:pair": [1, 1, 1]}, "name the same feature; keep one of them", id="said-twice"
+        ),
         pytest.param({"y": ["hot", "hot", "hot"]}, "row 2: 'y' is 'hot', the data has 'cold'", id="another-order"),
         pytest.param({"y": ["2026-01-01"] * 3}, "'y' holds neither numbers nor text", id="dates"),
         pytest.param({"b": [0.5, 0.5, 0]}, "row 2: 'b' is '0.5', the data has 'None'", id="another-reading"),
@@ -148,7 +152,7 @@ def test_a_request_carries_what_some_training_row_used_and_rows_that_used_more_a
 
 def test_a_system_that_uses_nothing_is_refused():
     legacy = Legacy("old", np.full((2, 2), 0.5), np.zeros((2, 3), dtype=bool), "")
-    with pytest.raises(InputError, match="no training row made 'old' use anything"):
+    with pytest.raises(InputError, match="'old' used no feature for any training row"):
         legacy.carried(np.array([True, True]))
 
 
@@ -355,7 +359,7 @@ def test_answers_of_another_f0_are_not_taken(built, bundle, tmp_path, capsys):
     [
         pytest.param('table = "none.csv"', "none.csv cannot be read", id="no-table"),
         pytest.param('table = "legacy.csv"\nestimator = "SVC"', "[hpc] has estimator and table", id="both"),
-        pytest.param('name = "old"', "name is for a legacy system", id="a-name-alone"),
+        pytest.param('name = "old"', "name belongs to a legacy system; add its table", id="a-name-alone"),
         pytest.param('table = "data.csv"', "has no column 'p:cold'", id="another-table"),
     ],
 )

@@ -152,7 +152,7 @@ def test_a_csv_that_is_no_table_is_refused(tmp_path, text, said):
 
 def test_a_file_that_is_not_there_or_of_another_kind_is_refused(tmp_path):
     refused(tmp_path / "none.csv", "cannot be read: No such file")
-    refused(tmp_path / "table.xlsx", r"none of .csv, .parquet, .npz")
+    refused(tmp_path / "table.xlsx", "not of a known format; use .csv, .parquet, .npz")
     (tmp_path / "folder.csv").mkdir()
     refused(tmp_path / "folder.csv", "cannot be read")
     for suffix in ("parquet", "npz", "csv"):
@@ -229,7 +229,7 @@ def test_a_single_array_is_no_npz(tmp_path):
     buffer = io.BytesIO()
     np.save(buffer, np.zeros((2, 2)))
     path.write_bytes(buffer.getvalue())
-    refused(path, "no .npz archive")
+    refused(path, "is not an .npz archive")
 
 
 # ---------------------------------------------------------------- targets
@@ -259,7 +259,7 @@ def test_classes_are_the_sorted_labels(tmp_path, cells, classes):
         pytest.param("x,y\n" + "".join(f"0,{k}\n" for k in range(201)), "has 201 classes", id="too-many"),
         pytest.param("x,y\n1,a\n2,\n3,b\n", "missing in 1 rows, first in row 2", id="an-empty-cell"),
         pytest.param("x,y\n1,1\n2,nan\n3,\n", "missing in 2 rows", id="not-a-number"),
-        pytest.param("x,z\n1,1\n2,2\n", "no column of the data; columns are x, z", id="no-such-column"),
+        pytest.param("x,z\n1,1\n2,2\n", "is not a column of the data; columns are x, z", id="no-such-column"),
         pytest.param("x,y\n1,\n2,\n", "missing in 2 rows", id="nothing-at-all"),
     ],
 )
@@ -270,7 +270,7 @@ def test_a_target_that_cannot_be_one_is_refused(tmp_path, text, said):
 
 def test_text_that_is_not_the_target_is_refused_by_name(tmp_path):
     t = read_table(csv(tmp_path, "x,city,y\n1,Rome,a\n2,Oslo,b\n"))
-    with pytest.raises(InputError, match="column 'city' holds no numbers; drop it"):
+    with pytest.raises(InputError, match="column 'city' does not hold numbers; drop it"):
         t.without("y").check_features()
     t.without("y", "city").check_features()
     with pytest.raises(InputError, match="no column of numbers besides the target"):

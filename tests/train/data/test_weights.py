@@ -184,7 +184,7 @@ def test_weights_change_what_is_trained_and_stand_in_its_provenance(tmp_path, ca
 @pytest.mark.parametrize(
     ("weight", "data", "said"),
     [
-        pytest.param([1.0] * 99 + [-1], "", "'w' is missing or no number of at least 0 in 1 rows, first in row 100"),
+        pytest.param([1.0] * 99 + [-1], "", "'w' is missing or not a number of at least 0 in 1 rows, first in row 100"),
         pytest.param([None] + [1.0] * 99, "", "in 1 rows, first in row 1", id="missing"),
         pytest.param(["much"] * N, "", "in 100 rows, first in row 1", id="text"),
         pytest.param([1.0] * 80 + [0.0] * 20, 'split = "time"\n', "'w' is 0 in all test rows", id="none-in-test"),
@@ -199,7 +199,7 @@ def test_a_column_that_is_no_weight_is_one_line(tmp_path, weight, data, said):
 
 def test_the_weight_is_a_column_of_its_own(tmp_path):
     config = read_config(written(tmp_path, [1.0] * N))
-    with pytest.raises(InputError, match="weight is 'v', which is no column of the data"):
+    with pytest.raises(InputError, match="weight is 'v', which is not a column of the data"):
         make_task(replace(config, weight="v"))
     with pytest.raises(InputError, match="weight is 'y', which is the target or the split"):
         make_task(replace(config, weight="y"))

@@ -18,6 +18,7 @@ from hardcase_train.data.canonical_order import content_order
 from hardcase_train.policy.batch import Batch, Outcome
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.front import with_test
+from hardcase_train.policy.quality import figures_of
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.train import learn
@@ -140,7 +141,7 @@ def test_outcomes_are_chosen_row_by_row():
     assert mixed.forwarded.tolist() == [True, False, True]
     assert mixed.margin.tolist() == [0.5, 0.0, 0.5]
     assert mixed.node.tolist() == [10, 0, 10]
-    assert mixed.summary(np.array([1, 1, 1])) == {
+    assert figures_of(mixed, np.array([1, 1, 1])) == {
         "quality": pytest.approx(2 / 3),
         "cost": pytest.approx(2 / 3),
         "forward_rate": pytest.approx(2 / 3),

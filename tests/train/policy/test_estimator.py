@@ -91,10 +91,10 @@ def test_what_is_fitted_quantises_and_is_proved(name: str) -> None:
 @pytest.mark.parametrize(
     ("params", "said"),
     [
-        ({"sensors": [[0, 1], [1]]}, "none of them named twice"),
-        ({"sensors": [[5]]}, "each has columns of 0 to 4"),
-        ({"sensors": [[-1]]}, "each has columns of 0 to 4"),
-        ({"sensors": [[]]}, "each has columns of 0 to 4"),
+        ({"sensors": [[0, 1], [1]]}, "and no two share one"),
+        ({"sensors": [[5]]}, "each sensor needs at least one column of 0 to 4"),
+        ({"sensors": [[-1]]}, "each sensor needs at least one column of 0 to 4"),
+        ({"sensors": [[]]}, "each sensor needs at least one column of 0 to 4"),
         ({"costs": [1, 2]}, "costs has 2 entries for 5 sensors"),
         ({"sensors": [[0, 1]], "costs": [1]}, "costs has 1 entries for 4 sensors"),
         ({"costs": [1, 1, 1, 1, -1]}, "the cost of sensor 4 is -1, a cost from 0"),
@@ -141,7 +141,7 @@ def test_a_learners_own_refusal_is_a_value_error_too() -> None:
     assert isinstance(found.value.__cause__, InputError)
 
 
-@pytest.mark.parametrize(("n", "said"), [(1, "1 sample"), (9, "9 sample"), (12, "12 classes are so few")])
+@pytest.mark.parametrize(("n", "said"), [(1, "1 sample"), (9, "9 sample"), (12, "12 classes are too few")])
 @pytest.mark.parametrize("name", NAMES)
 def test_too_few_rows_are_a_value_error(name: str, n: int, said: str) -> None:
     with pytest.raises(ValueError, match=said):

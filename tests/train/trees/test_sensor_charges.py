@@ -124,7 +124,7 @@ def test_gate_and_classes_pay_for_a_sensor_together():
 
 def test_another_charge_is_refused():
     codes, g, h = effects(5.0)
-    with pytest.raises(ValueError, match="charge is 'twice': expected one of once, per-split"):
+    with pytest.raises(ValueError, match="charge is 'twice'; use one of once, per-split"):
         grown(codes, g, h, n_bins=2, charge="twice")
 
 

@@ -74,5 +74,5 @@ def test_a_forest_says_what_scikit_learns_says_of_the_same_bins(n_classes):
 
 @pytest.mark.parametrize("size", ["small", "large"])
 def test_a_size_that_has_no_forest_says_so(size):
-    with pytest.raises(ValueError, match=f"size '{size}' has no forest for 150 rows; name another kind of classifier"):
+    with pytest.raises(ValueError, match=f"size '{size}' has no forest for 150 rows; use the kind 'trees'"):
         make_learner(replace(make_problem(2), size_name=size), FOREST)

@@ -1,1 +1,1 @@
-"""From a table or arrays to a problem: plain arrays of rows, sensors with costs, and the answers of f0."""
+"""A table or arrays become a problem: rows as plain arrays, sensors with costs, and the answers of f0."""

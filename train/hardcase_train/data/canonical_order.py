@@ -1,8 +1,9 @@
-"""Columns and sensors in an order that their readings decide, so that a shuffled table is learned alike.
+"""Canonical order of columns and sensors: training does not depend on the order of the columns in the table.
 
-Ties are everywhere in learning: two columns part the rows of a small leaf alike, two sensors lower a loss by the same.
-The first then wins, and sums run in the columns' order. In an order of content, "first" says nothing about the table.
-Two columns with the same readings in all training rows keep the table's order; between them, the first still wins.
+Training breaks many ties: two columns split a small leaf in the same way, or two sensors lower a loss equally. The
+first one then wins, and floating-point sums run in the columns' order. Therefore columns and sensors are sorted by a
+digest of their content before training, and the program is translated back afterwards. Two columns with equal readings
+in all training rows keep the table's order, and ties between them still depend on it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["Order", "content_order"]
 
 @dataclass(frozen=True)
 class Order:
-    """``features[k]`` and ``sensors[k]``: which of the problem's stand k-th."""
+    """A permutation: ``features[k]`` and ``sensors[k]`` are the problem's feature and sensor at place k."""
 
     problem: Problem
     features: tuple[int, ...]
@@ -29,46 +30,47 @@ class Order:
 
     def ordered(self) -> Problem:
         """The problem in this order."""
-        p, at = self.problem, list(self.features)
+        p, columns = self.problem, list(self.features)
         place = {f: k for k, f in enumerate(self.features)}
 
-        def moved(rows: Rows) -> Rows:
-            return replace(rows, X=np.ascontiguousarray(rows.X[:, at]))
+        def reordered(rows: Rows) -> Rows:
+            return replace(rows, X=np.ascontiguousarray(rows.X[:, columns]))
 
-        def renamed(sensor: Sensor) -> Sensor:
+        def renumbered(sensor: Sensor) -> Sensor:
             return replace(sensor, features=tuple(sorted(place[f] for f in sensor.features)))
 
         return replace(
             p,
-            features=tuple(p.features[f] for f in at),
-            sensors=tuple(renamed(p.sensors[s]) for s in self.sensors),
+            features=tuple(p.features[f] for f in columns),
+            sensors=tuple(renumbered(p.sensors[s]) for s in self.sensors),
             uplink=replace(p.uplink, features=tuple(sorted(place[f] for f in p.uplink.features))),
-            train=moved(p.train),
-            valid=moved(p.valid),
-            test=moved(p.test),
-            calibration=None if p.calibration is None else moved(p.calibration),
+            train=reordered(p.train),
+            valid=reordered(p.valid),
+            test=reordered(p.test),
+            calibration=None if p.calibration is None else reordered(p.calibration),
         )
 
     def restored(self, program: Program) -> Program:
-        """A program over the ordered problem, as one over the problem itself."""
+        """Translate a program over the ordered problem into a program over the original problem."""
         p = self.problem
         columns = tuple(replace(c, feature=self.features[c.feature]) for c in program.columns)
-        nodes = tuple(self._renamed(node) for node in program.nodes)
+        nodes = tuple(self._renumbered(node) for node in program.nodes)
         program = replace(program, columns=columns, nodes=nodes)
         return replace(program, features=p.features, sensors=p.sensors, uplink=p.uplink)
 
-    def _renamed(self, node: Node) -> Node:
+    def _renumbered(self, node: Node) -> Node:
         if isinstance(node, Acquire | Forward):
             return replace(node, sensors=tuple(sorted(self.sensors[s] for s in node.sensors)))
         return node
 
 
 def content_order(problem: Problem) -> Order:
-    """By a digest of declared type and training readings; of sensors, by cost and the digests of their columns."""
+    """Sort columns by a digest of declared type and training readings, sensors by cost and their columns' digests."""
     keys = []
     for f, feature in enumerate(problem.features):
-        said = f"{feature.dtype} {feature.nullable} ".encode() + np.ascontiguousarray(problem.train.X[:, f]).tobytes()
-        keys.append(hashlib.sha256(said).digest())
+        declaration = f"{feature.dtype} {feature.nullable} ".encode()
+        readings = np.ascontiguousarray(problem.train.X[:, f]).tobytes()
+        keys.append(hashlib.sha256(declaration + readings).digest())
     owner = [problem.sensors[s] for s in problem.sensor_of]
     sensor_keys = {s: (s.cost, sorted(keys[f] for f in s.features)) for s in problem.sensors}
     features = sorted(range(len(keys)), key=lambda f: (keys[f], sensor_keys[owner[f]]))

@@ -1,4 +1,4 @@
-"""hardcase.toml: read, checked key by key, and frozen. One clear line says what is wrong and what is near it."""
+"""The configuration file hardcase.toml, checked key by key and frozen; an error names the nearest known key."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SensorConfig:
-    """One [[sensor]]. A feature may end in ``*``: all features that begin so."""
+    """One [[sensor]] table. A feature that ends in ``*`` stands for all columns with that prefix."""
 
     name: str
     features: tuple[str, ...]
@@ -51,42 +51,44 @@ class Config:
 
     file: Path
     target: str
-    split: str = "random"  # "random", "time", or a column that says train, valid, test or calibration
-    weight: str | None = None  # a column that says what each row counts; all alike without one
+    split: str = "random"  # "random", "time", or a column that holds train, valid, test or calibration
+    weight: str | None = None  # a column of row weights; without one, all rows weigh the same
     seed: int = 0
     unit: str = "unit"
-    default_sensor: float = 1.0  # of a feature that no sensor names
+    default_sensor: float = 1.0  # cost of a feature that belongs to no [[sensor]]
     per_request: float = 0.0
     per_byte: float = 0.0
     cloud_per_request: float = 0.0
     sensors: tuple[SensorConfig, ...] = ()
     estimator: str = "HistGradientBoostingClassifier"
     params: dict[str, Any] = field(default_factory=dict)
-    legacy: Path | None = None  # instead of an estimator: the table of a legacy system
+    legacy: Path | None = None  # table of a legacy system, in place of an estimator
     legacy_name: str = ""
-    own_model: Path | None = None  # a .tflite to be an LPC
-    own_sensors: tuple[str, ...] = ()  # whose readings it takes
-    methods: tuple[str, ...] = DEFAULT_METHODS  # names as they stand; ``methods.check_method`` knows them
+    own_model: Path | None = None  # a .tflite file, used as the LPC
+    own_sensors: tuple[str, ...] = ()  # sensors whose readings ``own_model`` takes
+    methods: tuple[str, ...] = DEFAULT_METHODS  # not checked in this module; ``methods.check_method`` does
     size: str = "auto"  # of low-cost models, one of SIZES
-    effort: str = "normal"  # how much is tried, one of ``effort.EFFORTS``
+    effort: str = "normal"  # how much a search tries, one of ``effort.EFFORTS``
 
 
 def read_config(path: str | Path, *, seed: int | None = None) -> Config:
-    """Read a hardcase.toml; ``file`` is taken relative to it. ``seed`` wins over the file's.
+    """Read a hardcase.toml; ``file`` is relative to its folder. ``seed`` overrides the seed in it.
 
     Raises
     ------
     InputError
-        It cannot be read, is no TOML, has an unknown key, or a value out of range.
+        The file cannot be read, is not TOML, has an unknown key, or has a value out of range.
     """
     path = Path(path)
     try:
         with open(path, "rb") as file:
             text = file.read(MAX_CONFIG_BYTES + 1)
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; write a first one with hardcase init") from error
+        raise InputError(f"{path} cannot be read: {error.strerror}; create one with: hardcase init") from error
     if len(text) > MAX_CONFIG_BYTES:
-        raise InputError(f"{path} is larger than {MAX_CONFIG_BYTES} bytes")
+        raise InputError(
+            f"{path} is larger than {MAX_CONFIG_BYTES} bytes; move data and tables into files of their own"
+        )
     try:
         tree = tomllib.loads(text.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -104,7 +106,7 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
     policy = _section(path, tree, "policy")
     for key in ("file", "target"):
         if key not in data:
-            raise InputError(f"{path}: [data] needs {key}")
+            raise InputError(f"{path}: [data] has no {key}; add it")
     out: dict[str, Any] = {
         "file": path.parent / data["file"],
         "target": data["target"],
@@ -119,38 +121,42 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
         "sensors": tuple(_sensor(path, entry) for entry in tree.get("sensor", [])),
     }
     if not 0 <= out["seed"] < 2**32:
-        raise InputError(f"{path}: the seed {out['seed']} is not between 0 and {2**32 - 1}")
+        raise InputError(f"{path}: the seed {out['seed']} is out of range 0..{2**32 - 1}")
     out.update(_hpc(path, hpc))
     out.update(_lpc(path, _section(path, tree, "lpc")))
     if "methods" in policy:
         out["methods"] = tuple(policy["methods"])
         if not out["methods"] or not all(isinstance(name, str) for name in out["methods"]):
-            raise InputError(f'{path}: [policy] methods is {policy["methods"]!r}; name at least one, such as "auto"')
+            raise InputError(
+                f'{path}: [policy] methods is {policy["methods"]!r}; name at least one method, such as "auto"'
+            )
     out["size"] = check_size(f"{path}: [policy]", policy.get("size", "auto"))
     out["effort"] = effort_of(f"{path}: [policy]", policy.get("effort", "normal")).name
     names = [s.name for s in out["sensors"]]
     if len(set(names)) != len(names):
-        raise InputError(f"{path}: the sensor {next(n for n in names if names.count(n) > 1)!r} stands twice")
+        raise InputError(
+            f"{path}: the sensor {next(n for n in names if names.count(n) > 1)!r} is declared twice; rename one"
+        )
     return Config(**out)
 
 
 def _section(path: Path, tree: dict[str, Any], key: str, full: str | None = None) -> dict[str, Any]:
-    section = tree.get(key, {})
+    section: dict[str, Any] = tree.get(key, {})
     _check_keys(path, full or key, section, KEYS[full or key])
     return section
 
 
-def _check_keys(path: Path, where: str, section: Any, known: dict[str, Any]) -> None:
+def _check_keys(path: Path, where: str, section: Any, types: dict[str, Any]) -> None:
     label = f"[{where}]" if where else "the top level"
     if not isinstance(section, dict):
-        raise InputError(f"{path}: {label} is not a table")
+        raise InputError(f"{path}: {label} is {str(section)[:80]!r}, a table is expected")
     for key, value in section.items():
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        if key not in types:
+            near = difflib.get_close_matches(key, types, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(types)}"
             raise InputError(f"{path}: {label} has the unknown key {key!r}; {hint}")
-        if not isinstance(value, known[key]) or isinstance(value, bool):
-            kind = known[key][-1] if isinstance(known[key], tuple) else known[key]
+        if not isinstance(value, types[key]) or isinstance(value, bool):
+            kind = types[key][-1] if isinstance(types[key], tuple) else types[key]
             raise InputError(f"{path}: {label} {key} is {str(value)[:80]!r}, {KINDS[kind]} is expected")
         if isinstance(value, str) and not 1 <= len(value) <= MAX_NAME and key not in ("file", "table", "tflite"):
             raise InputError(f"{path}: {label} {key} has {len(value)} characters, 1 to {MAX_NAME} are expected")
@@ -161,29 +167,29 @@ def _hpc(path: Path, hpc: dict[str, Any]) -> dict[str, Any]:
     _check_params(path, hpc.get("params", {}))
     if "table" not in hpc:
         if "name" in hpc:
-            raise InputError(f"{path}: [hpc] name is for a legacy system; name its table too, or leave it out")
+            raise InputError(f"{path}: [hpc] name belongs to a legacy system; add its table or remove name")
         return {key: hpc[key] for key in ("estimator", "params") if key in hpc}
     for key in ("estimator", "params"):
         if key in hpc:
-            raise InputError(f"{path}: [hpc] has {key} and table; f0 is either an estimator or a legacy system")
+            raise InputError(f"{path}: [hpc] has {key} and table; keep one: f0 is an estimator or a legacy system")
     file = path.parent / hpc["table"]
     return {"legacy": file, "legacy_name": hpc.get("name", file.stem)}
 
 
 def _lpc(path: Path, lpc: dict[str, Any]) -> dict[str, Any]:
-    """A model of the user's own, and the sensors whose readings it takes."""
+    """The user's own model, and the sensors whose readings it takes."""
     if not lpc:
         return {}
     sensors = lpc.get("sensors", [])
     if "tflite" not in lpc or not sensors or not all(isinstance(s, str) for s in sensors):
         raise InputError(
-            f"{path}: [lpc] needs tflite, a file, and sensors, an array of the names whose readings it takes"
+            f"{path}: [lpc] needs both tflite (a file) and sensors (an array of the sensors that it reads)"
         )
     return {"own_model": path.parent / lpc["tflite"], "own_sensors": tuple(sensors)}
 
 
 def _check_params(path: Path, params: dict[str, Any]) -> None:
-    """They go into the manifest, so they must be what JSON can say."""
+    """Parameters go into the manifest, so they must be JSON values."""
     try:
         json.dumps(params, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -191,16 +197,15 @@ def _check_params(path: Path, params: dict[str, Any]) -> None:
 
 
 def check_amount(what: str, value: Any) -> float:
-    """A cost in the user's unit.
+    """Check a cost in the user's unit.
 
     Raises
     ------
     InputError
-        It is not a number from 0 to 1e9.
+        The value is not a number from 0 to 1e9.
     """
-    if (
-        isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 <= value <= MAX_COST
-    ):  # NaN is not in between
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= MAX_COST:  # a comparison with NaN is false
         raise InputError(f"{what} is {str(value)[:40]}, a cost from 0 to {MAX_COST:g} is expected")
     return float(value)
 
@@ -213,10 +218,10 @@ def _sensor(path: Path, entry: Any) -> SensorConfig:
     _check_keys(path, "sensor", entry, KEYS["sensor"])
     for key in ("name", "cost"):
         if key not in entry:
-            raise InputError(f"{path}: the sensor {entry.get('name', '?')!r} has no {key}")
+            raise InputError(f"{path}: the sensor {entry.get('name', '?')!r} has no {key}; add it")
     features = entry.get("features", [entry["name"]])
     if not features or not all(isinstance(f, str) and f for f in features):
-        raise InputError(f"{path}: the features of sensor {entry['name']!r} are no array of column names")
+        raise InputError(f"{path}: the features of sensor {entry['name']!r} are not an array of column names")
     return SensorConfig(
         name=entry["name"],
         features=tuple(features),
@@ -225,7 +230,10 @@ def _sensor(path: Path, entry: Any) -> SensorConfig:
 
 
 def check_size(where: str, name: Any) -> str:
-    """The name of a size of low-cost models, if it is one.
+    """Check the name of a size of low-cost models.
+
+    >>> check_size("[policy]", "small")
+    'small'
 
     Raises
     ------

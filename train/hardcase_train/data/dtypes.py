@@ -1,4 +1,4 @@
-"""What training declares of a table's columns, and values as a device that is told so will hold them."""
+"""Declared types of a table's columns (i32, f32, f64), and values rounded to them as a device holds them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["check_declared", "declared", "held"]
 
 
 def declared(X: np.ndarray, train: np.ndarray, *, has_whole: bool = True) -> tuple[Feature, ...]:
-    """Declared type of each feature: i32 for whole numbers, f32, or f64 where f32 would blur it.
+    """Declared type of each feature: i32 for whole numbers, f32, or f64 where f32 is too coarse.
 
-    Blur: a value would move by more than a thousandth of the column's standard deviation.
+    f32 is too coarse where rounding moves a value by more than a thousandth of the column's standard deviation.
 
     Parameters
     ----------
     X : (n, n_features) float64, NaN for missing
-    train : which rows say whether a feature may be missing
-    has_whole : False where whole numbers may be so by chance: no column is i32
+    train : (n,) bool, the training rows; a feature that is missing in one of them is nullable
+    has_whole : False if whole numbers may be coincidental: no column is then i32
     """
-    out = []
+    features = []
     for f in range(X.shape[1]):
         values = X[:, f][~np.isnan(X[:, f])]
         if len(values) == 0:
@@ -34,31 +34,31 @@ def declared(X: np.ndarray, train: np.ndarray, *, has_whole: bool = True) -> tup
         elif np.abs(values).max() > np.finfo(np.float32).max:
             dtype = "f64"
         else:
-            blur = np.abs(values.astype(np.float32) - values).max()
-            is_constant = values.min() == values.max()  # then a rounded sum may still give it a deviation
-            dtype = "f64" if blur > 1e-3 * values.std() > 0 and not is_constant else "f32"
-        out.append(Feature(dtype, bool(np.isnan(X[train, f]).any())))
-    return tuple(out)
+            rounding = np.abs(values.astype(np.float32) - values).max()
+            is_constant = values.min() == values.max()  # std() may still be above 0, by rounding
+            dtype = "f64" if rounding > 1e-3 * values.std() > 0 and not is_constant else "f32"
+        features.append(Feature(dtype, bool(np.isnan(X[train, f]).any())))
+    return tuple(features)
 
 
 def held(X: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
-    """Values as the declared types hold them, (n, n_features); NaN for what is beyond them."""
-    out = X + 0.0  # minus zero is zero
+    """Values rounded to the declared types, (n, n_features); NaN for values beyond their range."""
+    values = X + 0.0  # minus zero becomes zero
     for f, feature in enumerate(features):
         if feature.dtype == "f32":
             with np.errstate(over="ignore"):
-                out[:, f] = X[:, f].astype(np.float32)
-    out[np.isinf(out)] = np.nan
-    return out
+                values[:, f] = X[:, f].astype(np.float32)
+    values[np.isinf(values)] = np.nan
+    return values
 
 
 def check_declared(features: Sequence[Feature], sensors: Sequence[Sensor], uplink: Uplink) -> None:
-    """Whether any program could carry this: told before hours of training, not after.
+    """Check, before hours of training, that a program could declare these features, sensors and uplink.
 
     Raises
     ------
     InputError
-        None could; the verifier's reason is said.
+        No program could; the message has the verifier's reason.
     """
     nodes = (Forward(tuple(range(len(sensors))), 1), Answer(Slice(0, 0, 1)))
     try:

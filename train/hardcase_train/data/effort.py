@@ -1,7 +1,7 @@
-"""Effort: how much a search tries, from a first look to the last tenth of a per cent.
+"""Effort levels: how many settings a search tries, from a quick look to the last tenth of a per cent.
 
-Each constant that decides how long training takes stands here, with its unit and its reason. What a model may become
-(its size on the device) is not effort: that is ``trees.size``.
+This module has every constant that decides how long training takes, with its unit and its reason. The size of a model
+on the device is not effort; ``trees.size`` decides it.
 """
 
 from __future__ import annotations
@@ -17,38 +17,48 @@ __all__ = ["EFFORTS", "NORMAL", "QUICK", "THOROUGH", "Effort", "effort_of"]
 class Effort:
     """How much every method tries; the defaults are those of "normal".
 
-    Prices and gammas lie between bounds that each method states in errors (or loss) for the problem's cost unit
-    (``policy.prices``); here stands how many of them are tried.
+    An effort says how many prices and gammas are tried. Each method states the bounds between which they lie, in
+    errors (or loss) per unit of the problem's cost (``policy.prices``).
+
+    >>> Effort(name="mine", max_stages=4).max_stages
+    4
+    >>> effort_of("[policy]", "quick") is QUICK
+    True
     """
 
     name: str
-    tree_share: float = 1.0  # of the boosted trees that the model's size has
-    forest_trees: int = 64  # per forest; the votes of fewer are coarser
-    max_stages: int = 12  # of a chain of nested sensor sets
-    max_probes: int = 400  # small classifiers that the climb over orders of sensors may train
+    tree_share: float = 1.0  # share of the boosted trees that the model's size allows
+    forest_trees: int = 64  # per forest; votes of fewer trees are coarser
+    max_stages: int = 12  # per chain of nested sensor sets
+    max_probes: int = 400  # small classifiers that the search over orders of sensors may train
     levels: tuple[float, ...] = (
         0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995,
     )  # confidences at which a cascade's stages answer  # fmt: skip
-    n_prices: int = 64  # at which nested sets are cut; where they are few, the front has gaps
-    n_gate_prices: int = 28  # at which gated stages are cut
-    n_graph_prices: int = 16  # at which a graph of all sensor sets is learned; each learns every state anew
+    n_prices: int = 64  # for which the cuts of nested sets are chosen; with few prices, the front has gaps
+    n_gate_prices: int = 28  # for which the cuts of gated stages are chosen
+    n_graph_prices: int = 16  # for which a graph of all sensor sets is learned; each price trains every state again
     max_degree: int = 2  # of polynomials over a few sensors
-    n_gammas: int = 7  # penalties on sensors in boosting, none included
+    n_gammas: int = 7  # penalties on sensors in boosting, zero included
     p_fulls: tuple[float, ...] = (0.02, 0.15)  # bounds of the share of rows that q forwards
     forward_rates: tuple[float, ...] = (
         0.0, 0.003, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7,
     )  # shares of rows at which thresholds of gate and margin are tried  # fmt: skip
     gate_rounds: int = 3  # alternations between q and a gate with its model
-    gate_trees: int = 20  # boosted in each of them; GreedyMiser has as many as a first round and those together
-    n_linear_gammas: int = 8  # along a path of linear models
-    n_linear_starts: int = 2  # single sensors that a path begins from, beside nothing
+    gate_trees: int = 20  # boosted in each round; GreedyMiser has as many trees as a first round and these together
+    n_linear_gammas: int = 8  # penalties along a path of linear models
+    n_linear_starts: int = 2  # single sensors that a path starts from, in addition to the empty set
     linear_p_fulls: tuple[float, ...] = (0.05, 0.2, 0.6)
     prune_forests: tuple[tuple[int, float], ...] = ((3, 1.0), (8, 1.0), (12, 1.0), (12, 0.3))  # trees, max_features
     n_prune_prices: int = 10
     n_lp_prices: int = 8
-    lp_rows: int = 400  # of a linear program, whose time grows faster than they do
-    ridges: tuple[float, ...] = (0.3, 3.0, 30.0, 300.0)  # of polynomial classifiers, over the number of rows
-    races: bool = True  # whether ``auto`` also tries methods that are seldom worth a whole sweep
+    lp_rows: int = 400  # rows of a linear program, whose time grows faster than their number
+    ridges: tuple[float, ...] = (
+        0.3,
+        3.0,
+        30.0,
+        300.0,
+    )  # L2 penalties of polynomial classifiers, divided by the number of rows
+    races: bool = True  # whether ``auto`` also tries methods that seldom deserve a full sweep
 
 
 NORMAL = Effort(name="normal")
@@ -99,7 +109,7 @@ EFFORTS = {effort.name: effort for effort in (QUICK, NORMAL, THOROUGH)}
 
 
 def effort_of(where: str, name: object) -> Effort:
-    """The effort of this name, one of ``EFFORTS``; an ``Effort`` is itself.
+    """The effort of this name, one of ``EFFORTS``; an ``Effort`` is returned as it is.
 
     Raises
     ------

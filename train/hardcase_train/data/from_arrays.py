@@ -1,4 +1,4 @@
-"""From arrays, column numbers and costs to a problem: what an estimator is given, checked once."""
+"""An estimator's arrays, sensors and costs, checked once and made into a problem."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ __all__ = ["make_problem", "row_weights"]
 
 
 def row_weights(sample_weight: Any, n: int) -> np.ndarray:
-    """(n,) float64, scaled, one for each row unless given.
+    """Row weights, (n,) float64, scaled to a mean of 1; ones if ``sample_weight`` is None.
 
     Raises
     ------
     ValueError
-        Another shape, a weight that is negative or no number, or all are zero.
+        The shape is not (n,), a weight is negative or not a number, or all weights are zero.
     """
     if sample_weight is None:
         return np.ones(n)
     weight = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     if weight.shape != (n,):
-        raise ValueError(f"sample_weight has the shape {weight.shape}, {(n,)} is expected")
+        raise ValueError(f"sample_weight has the shape {weight.shape}; {(n,)} is expected")
     if (weight < 0).any() or not (weight > 0).any():
-        raise ValueError("sample_weight has a weight below zero, or all are zero; give some rows a positive one")
+        raise ValueError("sample_weight has a negative weight, or only zeros; give at least one row a positive weight")
     return scaled(weight)
 
 
@@ -51,13 +51,13 @@ def make_problem(
     size: str = "auto",
     effort: str | Effort = "normal",
 ) -> Problem:
-    """A problem of training and validation rows (3 to 1, by class), f0's probabilities still zero.
+    """A problem with training and validation rows (3 to 1, stratified); f0's probabilities are still zero.
 
     Parameters
     ----------
-    X : (n, n_features), NaN for missing; a whole number may be so by chance, so no column is declared i32
+    X : (n, n_features), NaN for missing; whole numbers may be coincidental, so no column is declared i32
     y : (n,) class index
-    weight : (n,) above 0
+    weight : (n,), above 0
     sensors, costs, forward_cost, size, effort : as of ``PolicyClassifier``
 
     Raises
@@ -65,13 +65,13 @@ def make_problem(
     ValueError
         Sensors or costs do not fit the columns, or no row is left for validation.
     InputError
-        No device could run what is trained on so much, or no size or effort has that name.
+        No program could declare these sensors and features, or no size or effort has that name.
     """
-    size, tried = check_size("the parameter size", size), effort_of("the parameter effort", effort)
+    size, effort = check_size("the parameter size", size), effort_of("the parameter effort", effort)
     split = stratified(y, seed, (0, 1, 0, 0))
     if len(y) < MIN_ROWS or not (split == 1).any():
         raise ValueError(
-            f"n_samples={len(y)} of {n_classes} classes are so few that none is left to judge by; add rows"
+            f"n_samples={len(y)} of {n_classes} classes are too few: no row is left for validation; add rows"
         )
     features = declared(X, split == 0, has_whole=False)
     X = held(X, features)
@@ -80,35 +80,37 @@ def make_problem(
         request_bytes=request_bytes([f.dtype for f in features]),
         features=tuple(range(len(features))),
     )
-    bought = _sensors(len(features), sensors, costs)
-    check_declared(features, bought, uplink)
+    sensor_groups = _sensors(len(features), sensors, costs)
+    check_declared(features, sensor_groups, uplink)
     train, valid, test = (
         Rows(X[rows], y[rows], np.zeros((len(rows), n_classes)), rows, weight[rows])
         for rows in (np.flatnonzero(split == k) for k in range(3))
     )
-    return Problem(features, bought, uplink, n_classes, train, valid, test, seed, size_name=size, effort=tried)
+    return Problem(features, sensor_groups, uplink, n_classes, train, valid, test, seed, size_name=size, effort=effort)
 
 
 def _sensors(
     n_features: int, sensors: Sequence[Sequence[int]] | None, costs: Sequence[float] | None
 ) -> tuple[Sensor, ...]:
     groups = [[int(f) for f in group] for group in (() if sensors is None else sensors)]
-    named = [f for group in groups for f in group]
-    if len(set(named)) != len(named) or not set(named) <= set(range(n_features)) or not all(groups):
-        raise ValueError(f"sensors is {groups}: each has columns of 0 to {n_features - 1}, none of them named twice")
-    groups += [[f] for f in range(n_features) if f not in set(named)]
-    prices = [1.0] * len(groups) if costs is None else list(costs)
-    if len(prices) != len(groups):
+    grouped = [f for group in groups for f in group]
+    if len(set(grouped)) != len(grouped) or not set(grouped) <= set(range(n_features)) or not all(groups):
         raise ValueError(
-            f"costs has {len(prices)} entries for {len(groups)} sensors (columns that none names are sensors too)"
+            f"sensors is {groups}; each sensor needs at least one column of 0 to {n_features - 1}, and no two share one"
+        )
+    groups += [[f] for f in range(n_features) if f not in set(grouped)]
+    amounts = [1.0] * len(groups) if costs is None else list(costs)
+    if len(amounts) != len(groups):
+        raise ValueError(
+            f"costs has {len(amounts)} entries for {len(groups)} sensors; a column in no group is a sensor too"
         )
     return tuple(
-        Sensor(tuple(group), (to_micro(_amount(f"the cost of sensor {k}", price)),))
-        for k, (group, price) in enumerate(zip(groups, prices, strict=True))
+        Sensor(tuple(group), (to_micro(_amount(f"the cost of sensor {k}", amount)),))
+        for k, (group, amount) in enumerate(zip(groups, amounts, strict=True))
     )
 
 
 def _amount(what: str, value: float) -> float:
-    if not 0 <= value <= MAX_COST:  # not a number is not in between
+    if not 0 <= value <= MAX_COST:  # a comparison with NaN is false
         raise ValueError(f"{what} is {value}, a cost from 0 to {MAX_COST:g} is expected")
     return float(value)

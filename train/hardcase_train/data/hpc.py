@@ -1,4 +1,4 @@
-"""f0, the high-cost model: any classifier of scikit-learn's own list, out-of-fold where it judges training rows."""
+"""f0, the high-cost model: any classifier of scikit-learn, with out-of-fold probabilities on training rows."""
 
 from __future__ import annotations
 
@@ -22,30 +22,33 @@ from .problem import N_FOLDS
 __all__ = ["fit_hpc", "imputed", "make_hpc", "out_of_fold", "probabilities"]
 
 
-TAKES_MISSING = ("HistGradientBoostingClassifier",)  # natively, and converts to ONNX exactly so
+TAKES_MISSING = ("HistGradientBoostingClassifier",)  # natively, and its ONNX conversion does too
 
 
 def make_hpc(name: str, params: dict[str, Any], seed: int) -> ClassifierMixin:
-    """An unfitted f0; what cannot take missing values gets the training median in front.
+    """An unfitted f0; a model that cannot take missing values gets an imputer (training median) in front.
 
     Raises
     ------
     InputError
-        No such classifier (the nearest name is said), a parameter it does not have, or no probabilities.
+        scikit-learn has no such classifier (the message has the nearest name), the classifier does not take these
+        parameters, or it gives no probabilities.
     """
-    known = dict(all_estimators(type_filter="classifier"))
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    classifiers = dict(all_estimators(type_filter="classifier"))
+    if name not in classifiers:
+        near = difflib.get_close_matches(name, classifiers, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]}?" if near else "name a classifier of scikit-learn"
-        raise InputError(f"[hpc] estimator {name!r} is no classifier of scikit-learn; {hint}")
+        raise InputError(f"[hpc] estimator {name!r} is not a classifier of scikit-learn; {hint}")
     try:
-        model = known[name](**params)
+        model = classifiers[name](**params)
     except TypeError as error:
-        raise InputError(f"[hpc] {name} cannot be made with these params: {error}") from error
+        raise InputError(f"[hpc] {name} does not take these params: {error}") from error
     if "random_state" in model.get_params() and "random_state" not in params:
         model.set_params(random_state=seed)
     if not hasattr(model, "predict_proba"):
-        raise InputError(f"[hpc] {name} gives no probabilities, which gates need; choose one with predict_proba")
+        raise InputError(
+            f"[hpc] {name} gives no probabilities, which gates need; choose a classifier with predict_proba"
+        )
     if name in TAKES_MISSING:
         return model
     return imputed(model)
@@ -57,45 +60,53 @@ def imputed(model: ClassifierMixin) -> Pipeline:
 
 
 def fit_hpc(model: ClassifierMixin, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> ClassifierMixin:
-    """Fit a copy of f0; ``weight`` (n,) of the rows counts where the model knows ``sample_weight``.
+    """Fit a copy of f0; ``weight`` (n,) is used if the model takes ``sample_weight``.
 
     Raises
     ------
     InputError
         scikit-learn refuses the parameters or the data.
     """
-    with warnings.catch_warnings(), np.errstate(all="ignore"):  # what overflows shows in the probabilities
+    with (
+        warnings.catch_warnings(),
+        np.errstate(all="ignore"),
+    ):  # an overflow shows in the probabilities, which are checked
         warnings.simplefilter("ignore", ConvergenceWarning)  # the user's choice of iterations
         model = clone(model)
         if getattr(model, "early_stopping", None) == "auto" and np.unique(y, return_counts=True)[1].min() < 2:
-            model.set_params(early_stopping=False)  # it would set rows of every class apart, and one has a single row
+            model.set_params(
+                early_stopping=False
+            )  # it would hold out rows of every class, and one class has a single row
         try:
             return model.fit(X, y, **_weights(model, weight))
-        except Exception as error:  # estimators raise all kinds
+        except Exception as error:  # estimators raise exceptions of any kind
             raise InputError(f"[hpc] the estimator cannot be fitted: {one_line(error)}") from error
 
 
 def probabilities(model: ClassifierMixin, X: np.ndarray, n_classes: int) -> np.ndarray:
-    """(n, n_classes), zero for a class that f0 has not seen.
+    """f0's probabilities, (n, n_classes); zero for a class that f0 has not seen.
 
     Raises
     ------
     InputError
-        scikit-learn refuses the rows (more neighbours asked for than it was fitted to, for one), or loses itself.
+        scikit-learn refuses the rows (a k-neighbours model fitted to fewer than k rows, for example), or a probability
+        is not finite.
     """
-    out = np.zeros((len(X), n_classes))
+    proba = np.zeros((len(X), n_classes))
     try:
         with np.errstate(all="ignore"):
-            out[:, model.classes_] = model.predict_proba(X)
-    except Exception as error:  # as above
-        raise InputError(f"[hpc] the estimator cannot judge rows: {one_line(error)}") from error
-    if not np.isfinite(out).all():
-        raise InputError("[hpc] the estimator gives probabilities that are no numbers; scale the data or name another")
-    return out
+            proba[:, model.classes_] = model.predict_proba(X)
+    except Exception as error:  # estimators raise exceptions of any kind
+        raise InputError(f"[hpc] the estimator cannot predict: {one_line(error)}") from error
+    if not np.isfinite(proba).all():
+        raise InputError(
+            "[hpc] the estimator gives probabilities that are not numbers; scale the data or choose another estimator"
+        )
+    return proba
 
 
 def _weights(model: ClassifierMixin, weight: np.ndarray | None) -> dict[str, np.ndarray]:
-    """What ``fit`` is told of the weights: nothing where all rows count alike, or the model cannot know."""
+    """The keyword for ``fit`` that passes the weights; empty if all are equal or the model does not take weights."""
     name, last = model.steps[-1] if isinstance(model, Pipeline) else ("", model)
     if weight is None or (weight == weight[0]).all() or not has_fit_parameter(last, "sample_weight"):
         return {}
@@ -111,20 +122,22 @@ def out_of_fold(
     progress: Callable[[int], Any] = lambda n: None,
     weight: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Probabilities of training rows from copies of f0 that have not seen them: 4 folds, stratified.
+    """Out-of-fold probabilities of training rows, (n, n_classes): 4 stratified folds.
 
-    A class with a single row is seen by no copy that judges it; its probability there is zero.
+    If a class has a single row, the copy that predicts that row has not seen the class and gives it probability zero.
     """
     rng = np.random.default_rng(seed)
     fold = np.empty(len(y), dtype=np.int64)
     for c in range(n_classes):
         rows = np.flatnonzero(y == c)
         fold[rows] = (rng.permutation(len(rows)) + rng.integers(N_FOLDS)) % N_FOLDS
-    out = np.zeros((len(y), n_classes))
+    proba = np.zeros((len(y), n_classes))
     for k in range(N_FOLDS):
-        held = fold == k
-        if held.any() and len(np.unique(y[~held])) > 1:
-            part = None if weight is None else weight[~held]
-            out[held] = probabilities(fit_hpc(model, X[~held], y[~held], part), X[held], n_classes)
+        is_held_out = fold == k
+        if is_held_out.any() and len(np.unique(y[~is_held_out])) > 1:
+            fold_weight = None if weight is None else weight[~is_held_out]
+            proba[is_held_out] = probabilities(
+                fit_hpc(model, X[~is_held_out], y[~is_held_out], fold_weight), X[is_held_out], n_classes
+            )
         progress(1)
-    return out
+    return proba

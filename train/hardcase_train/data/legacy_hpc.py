@@ -1,7 +1,8 @@
-"""f0 as a system that is not ours: a table of its probabilities for our rows, and of the features each row made it use.
+"""A legacy system as f0: a table of its probabilities, and of the features that it used, for each row of the data.
 
 Row k of that table is row k of the data. Its columns are ``p:LABEL``, one per class; ``used:NAME`` of a sensor or a
-feature, 0 or 1, which is 1 throughout where there is none; and columns of the data, which must then say the same.
+feature, 0 or 1, which counts as 1 in every row if the column is absent; and columns of the data, whose values must then
+equal those of the data.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .table import Table, read_table
 
 __all__ = ["Legacy", "read_legacy"]
 
-SUM_TOLERANCE = 0.02  # what rounding leaves of a row's sum; it is divided out
+SUM_TOLERANCE = 0.02  # of a row's probabilities, for rounding; each row is divided by its sum
 P, USED = "p:", "used:"
 
 Places = Mapping[str, Sequence[int]]
@@ -32,11 +33,11 @@ Places = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class Legacy:
-    """What a legacy system said of every row, and what it looked at.
+    """The answers of a legacy system for every row, and the features that it used.
 
-    name : what bundles and people call it
+    name : its name in bundles and messages
     p : (n, n_classes) its probabilities
-    used : (n, n_features) bool, the features that each row made it use
+    used : (n, n_features) bool, the features that it used for each row
     sha256 : of the table's file
     """
 
@@ -46,74 +47,76 @@ class Legacy:
     sha256: str
 
     def split(self, index: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Its probabilities of the rows of each part."""
+        """Its probabilities for the rows of each part."""
         return [self.p[rows] for rows in index]
 
     def carried(self, train: np.ndarray) -> tuple[int, ...]:
-        """The features that a training row made it use: what a request carries, for no device knows beforehand.
+        """The features that it used for any training row: a request carries all of them, as no device can know which.
 
         Raises
         ------
         InputError
-            There are none.
+            It used no feature for any training row.
         """
         features = np.flatnonzero(self.used[train].any(axis=0))
         if len(features) == 0:
             raise InputError(
-                f"[hpc] table: no training row made {self.name!r} use anything, so a request would carry nothing; "
+                f"[hpc] table: {self.name!r} used no feature for any training row, so a request would carry nothing; "
                 f"correct its {USED}NAME columns"
             )
         return tuple(features.tolist())
 
     def beyond(self, rows: np.ndarray, carried: Sequence[int]) -> int:
-        """How many of these rows made it use what a request does not carry: a device gets another answer there."""
-        rest = np.ones(self.used.shape[1], dtype=bool)
-        rest[list(carried)] = False
-        return int(self.used[np.ix_(rows, rest)].any(axis=1).sum())
+        """Number of these rows for which it used a feature that a request lacks: its answer there may differ."""
+        is_absent = np.ones(self.used.shape[1], dtype=bool)
+        is_absent[list(carried)] = False
+        return int(self.used[np.ix_(rows, is_absent)].any(axis=1).sum())
 
     def used_cost(self, rows: np.ndarray, program: Program) -> float:
-        """Mean cost of these rows if each bought only what it made the system use; by the meter, in the user's unit."""
+        """Mean cost of these rows, in the user's unit, if each acquired only the sensors that the system used."""
         meter = Meter(program)
         used = np.stack([self.used[rows][:, list(s.features)].any(axis=1) for s in program.sensors])
-        sets, times = np.unique(used, axis=1, return_counts=True)
-        prices = [to_unit(meter.total(np.flatnonzero(bought).tolist(), 1)) for bought in sets.T]
-        return float(np.average(prices, weights=times))
+        sets, counts = np.unique(used, axis=1, return_counts=True)
+        costs = [to_unit(meter.total(np.flatnonzero(is_used).tolist(), 1)) for is_used in sets.T]
+        return float(np.average(costs, weights=counts))
 
     def declaration(self, features: Sequence[str], dtypes: Sequence[str], classes: Sequence[Any]) -> dict[str, Any]:
-        """Its name and a request's layout, with their SHA-256: what bundles and requests know the system by.
+        """Its name and the layout of a request, with their SHA-256: the system's identity in bundles.
 
         Parameters
         ----------
-        features, dtypes : of what a request carries, in its order
+        features, dtypes : names and types of the features that a request carries, in its order
         """
-        said = {"name": self.name, "features": list(features), "dtypes": list(dtypes), "classes": list(classes)}
-        canonical = json.dumps(said, sort_keys=True, separators=(",", ":"))
-        return {**said, "sha256": hashlib.sha256(canonical.encode()).hexdigest()}
+        layout = {"name": self.name, "features": list(features), "dtypes": list(dtypes), "classes": list(classes)}
+        canonical = json.dumps(layout, sort_keys=True, separators=(",", ":"))
+        return {**layout, "sha256": hashlib.sha256(canonical.encode()).hexdigest()}
 
 
 def read_legacy(path: Path, name: str, data: Table, classes: Sequence[Any], places: Places) -> Legacy:
-    """The table in this file.
+    """Read the table of a legacy system.
 
     Parameters
     ----------
-    name : what the system is called
-    data : the data as it was read, target included
+    name : the system's name
+    data : the data as read, target included
     classes : label of each class
-    places : the features, by number, that each sensor and each feature stands for
+    places : feature numbers behind each name of a sensor or a feature
 
     Raises
     ------
     InputError
-        It cannot be read, or does not fit the data; the line names column or row.
+        The file cannot be read, or does not fit the data; the message names the column or the row.
     """
     where, table = f"[hpc] table {path}", read_table(path)
     if len(table.X) != len(data.X):
-        raise InputError(f"{where} has {len(table.X)} rows, the data {len(data.X)}; one for each is expected, in order")
+        raise InputError(
+            f"{where} has {len(table.X)} rows, the data {len(data.X)}; write one row for each of them, in order"
+        )
     columns = [f"{P}{c}" for c in classes]
     _check_columns(where, {*columns, *(f"{USED}{n}" for n in places)}, table, data)
     absent = [c for c in columns if c not in table.names]
     if absent:
-        raise InputError(f"{where} has no column {absent[0]!r}; every class needs its probability")
+        raise InputError(f"{where} has no column {absent[0]!r}; add one column of probabilities for each class")
     p = _probabilities(where, columns, table.X[:, [table.names.index(c) for c in columns]])
     return Legacy(name, p, _used(where, table, places), table.sha256)
 
@@ -121,7 +124,7 @@ def read_legacy(path: Path, name: str, data: Table, classes: Sequence[Any], plac
 def _check_columns(where: str, known: set[str], table: Table, data: Table) -> None:
     for column in (*table.names, *table.texts):
         if column in known and column in table.texts:
-            raise InputError(f"{where}: the column {column!r} holds no numbers")
+            raise InputError(f"{where}: the column {column!r} holds text; write it as numbers")
         if column in known:
             continue
         if column.startswith((P, USED)) or column not in (*data.names, *data.labels):
@@ -130,36 +133,36 @@ def _check_columns(where: str, known: set[str], table: Table, data: Table) -> No
 
 
 def _hint(column: str, known: set[str]) -> str:
-    like = sorted(k for k in known if k.startswith(column.partition(":")[0] + ":"))
-    near = difflib.get_close_matches(column, like, n=1, cutoff=0.8)
+    same_kind = sorted(k for k in known if k.startswith(column.partition(":")[0] + ":"))
+    near = difflib.get_close_matches(column, same_kind, n=1, cutoff=0.8)
     if near:
         return f"did you mean {near[0]!r}?"
-    return f"known are {', '.join(like[:20]) or f'{P}LABEL, {USED}SENSOR and the columns of the data'}"
+    return f"known columns are {', '.join(same_kind[:20]) or f'{P}LABEL, {USED}SENSOR and the columns of the data'}"
 
 
 def _check_same(where: str, column: str, table: Table, data: Table) -> None:
-    """A column that both tables have shows that their rows are the same."""
+    """Compare a column that both tables have, which shows that their rows correspond."""
     if column not in (*table.names, *table.labels):
-        raise InputError(f"{where}: the column {column!r} holds neither numbers nor text; write it as the data does")
-    for k, (mine, other) in enumerate(zip(_values(data, column), _values(table, column), strict=True)):
-        if mine != other:
+        raise InputError(f"{where}: the column {column!r} holds neither numbers nor text; write it as in the data")
+    for k, (expected, value) in enumerate(zip(_values(data, column), _values(table, column), strict=True)):
+        if expected != value:
             raise InputError(
-                f"{where}, row {k + 1}: {column!r} is {str(other)[:40]!r}, the data has {str(mine)[:40]!r}; "
-                "its rows must be those of the data, in order"
+                f"{where}, row {k + 1}: {column!r} is {str(value)[:40]!r}, the data has {str(expected)[:40]!r}; "
+                "write the table for these rows, in their order"
             )
 
 
 def _values(table: Table, column: str) -> list[Any]:
     values = table.labels[column] if column in table.labels else table.X[:, table.names.index(column)].tolist()
-    return [None if v != v else v for v in values]  # missing is missing
+    return [None if v != v else v for v in values]  # NaN, which equals nothing, becomes None
 
 
 def _probabilities(where: str, columns: Sequence[str], p: np.ndarray) -> np.ndarray:
-    wrong = ~((p >= 0) & (p <= 1))  # NaN is not in between
-    if wrong.any():
-        row, k = np.argwhere(wrong)[0]
-        found = "missing" if np.isnan(p[row, k]) else f"{p[row, k]:g}"
-        raise InputError(f"{where}, row {row + 1}: {columns[k]!r} is {found}, a probability from 0 to 1 is expected")
+    is_wrong = ~((p >= 0) & (p <= 1))  # also of NaN
+    if is_wrong.any():
+        row, k = np.argwhere(is_wrong)[0]
+        value = "missing" if np.isnan(p[row, k]) else f"{p[row, k]:g}"
+        raise InputError(f"{where}, row {row + 1}: {columns[k]!r} is {value}, a probability from 0 to 1 is expected")
     total = p.sum(axis=1)
     odd = np.flatnonzero(np.abs(total - 1) > SUM_TOLERANCE)
     if len(odd):
@@ -167,25 +170,25 @@ def _probabilities(where: str, columns: Sequence[str], p: np.ndarray) -> np.ndar
             f"{where}, row {odd[0] + 1}: the probabilities add up to {total[odd[0]]:.4g}, 1 is expected "
             f"(within {SUM_TOLERANCE:g})"
         )
-    return p / total[:, None]
+    return np.asarray(p / total[:, None])
 
 
 def _used(where: str, table: Table, places: Places) -> np.ndarray:
-    out = np.ones((len(table.X), len({f for features in places.values() for f in features})), dtype=bool)
+    used = np.ones((len(table.X), len({f for features in places.values() for f in features})), dtype=bool)
     owner: dict[int, str] = {}
     for k, column in enumerate(table.names):
         if not column.startswith(USED):
             continue
         wrong = np.flatnonzero(~np.isin(table.X[:, k], (0, 1)))
         if len(wrong):
-            found = table.X[wrong[0], k]
+            value = table.X[wrong[0], k]
             raise InputError(
-                f"{where}, row {wrong[0] + 1}: {column!r} is {'missing' if np.isnan(found) else f'{found:g}'}, "
+                f"{where}, row {wrong[0] + 1}: {column!r} is {'missing' if np.isnan(value) else f'{value:g}'}, "
                 "0 or 1 is expected"
             )
         for f in places[column.removeprefix(USED)]:
             if f in owner:
-                raise InputError(f"{where}: {owner[f]!r} and {column!r} speak of the same feature; keep one")
+                raise InputError(f"{where}: {owner[f]!r} and {column!r} name the same feature; keep one of them")
             owner[f] = column
-            out[:, f] = table.X[:, k] == 1
-    return out
+            used[:, f] = table.X[:, k] == 1
+    return used

@@ -1,4 +1,4 @@
-"""Rows drawn into parts, class by class."""
+"""Random and stratified splits of rows into train, validation, test and calibration parts."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ import numpy as np
 __all__ = ["CALIBRATION", "random_split", "stratified"]
 
 CALIBRATION = 3
-PATTERN = (0, 1, 0, 2, 0, 0, 2, 0, 0)  # train, valid and test: parts of a class, its calibration rows apart
+PATTERN = (0, 1, 0, 2, 0, 0, 2, 0, 0)  # train, valid and test, without the calibration rows
 
 
 def random_split(y: np.ndarray, seed: int) -> np.ndarray:
-    """(n,) 60/10/10/20 for train (0), valid (1), calibration (3), test (2).
+    """The part of each row, (n,): train (0) 60 %, valid (1) 10 %, calibration (3) 10 %, test (2) 20 %.
 
-    Calibration rows are drawn from all rows alike: a promise is about independent draws, and strata would keep rare
-    classes out of them. The others are stratified.
+    Calibration rows are a simple random sample: the risk test assumes independent draws, and stratification would
+    leave rare classes parts. The other parts are stratified.
     """
     rng = np.random.default_rng(seed)
-    out = np.full(len(y), CALIBRATION, dtype=np.int64)
+    parts = np.full(len(y), CALIBRATION, dtype=np.int64)
     others = np.sort(rng.permutation(len(y))[round(0.1 * len(y)) :])
-    out[others] = stratified(y[others], rng, PATTERN)
-    return out
+    parts[others] = stratified(y[others], rng, PATTERN)
+    return parts
 
 
 def stratified(y: np.ndarray, seed: int | np.random.Generator, pattern: Sequence[int]) -> np.ndarray:
-    """The part of each row, (n,): every class is dealt out by the pattern, again and again.
+    """The part of each row, (n,): the rows of each class are dealt to parts by repeating the pattern.
 
-    Of a rare class, parts get their rows in the pattern's order; so it begins with training.
+    The pattern begins with training, so that the first row of a rare class is a training row.
     """
     rng = np.random.default_rng(seed)
-    out = np.zeros(len(y), dtype=np.int64)
+    parts = np.zeros(len(y), dtype=np.int64)
     n = len(pattern)
-    taken = 0  # runs on over classes, so that rounding does not favour one part
+    n_dealt = 0  # continues over classes, so that rounding does not favour one part
     for c in range(int(y.max()) + 1):
         rows = rng.permutation(np.flatnonzero(y == c))
-        place = (np.arange(len(rows)) + (taken if len(rows) >= n else 0)) % n
-        out[rows] = np.array(pattern)[place]
-        taken += len(rows)
-    return out
+        place = (np.arange(len(rows)) + (n_dealt if len(rows) >= n else 0)) % n
+        parts[rows] = np.array(pattern)[place]
+        n_dealt += len(rows)
+    return parts

@@ -1,11 +1,11 @@
-"""Tables: .csv, .parquet and .npz files become features and a target. Nothing is ever unpickled.
+"""Tables of features and a target, read from .csv, .parquet and .npz files without unpickling.
 
-An .npz holds ``X`` (rows, features) and ``feature_names``, or windows: ``X`` (rows, sensors, samples) and
+An .npz file holds ``X`` (rows, features) and ``feature_names``, or windows: ``X`` (rows, sensors, samples) and
 ``sensor_names``, whose features ``hardcase_edge.program.window`` computes, as on the device. Targets: ``y``, or
 ``Y`` with ``target_names``. Integers may come with a ``scale``. An array ``split`` may name each row's split, and an
-array ``weight`` what it counts.
+array ``weight`` its weight.
 
-Whole numbers beyond 2**53 become the nearest double; as labels they stay exact.
+A feature's whole numbers beyond 2**53 become the nearest double; labels stay exact.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ MAX_UNPACKED_BYTES = 16 * 1024**3  # of an .npz, checked before it is unpacked
 
 
 class Labels(Mapping[str, np.ndarray]):
-    """Columns that can be a target or a split, name to (n,) array of objects; made when asked for."""
+    """Columns that can be a target or a split, name to (n,) array of objects, made on access."""
 
     def __init__(self, columns: Mapping[str, Callable[[], list[Any]]]) -> None:
         self._columns = dict(columns)
 
     def __getitem__(self, name: str) -> np.ndarray:
         values = self._columns[name]()
-        out = np.empty(len(values), dtype=object)
-        out[:] = values
-        return out
+        column = np.empty(len(values), dtype=object)
+        column[:] = values
+        return column
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)
@@ -53,11 +53,11 @@ class Labels(Mapping[str, np.ndarray]):
 class Table:
     """Columns of numbers, NaN for missing, and columns of labels.
 
-    X : (n, n_features) float64; what is not finite is NaN
+    X : (n, n_features) float64; NaN in place of infinities
     labels : columns that can be a target or a split: name to (n,) array of objects, None for missing
-    windows : sensors whose features come from so many samples
+    windows : number of samples in a window, of each sensor whose features are computed from one
     samples : (n, n_sensors, n_samples) for a table of windows, else None
-    texts : columns that hold no numbers
+    texts : names of the columns that do not hold numbers
     """
 
     names: tuple[str, ...]
@@ -69,23 +69,23 @@ class Table:
     texts: tuple[str, ...] = ()
 
     def without(self, *columns: str) -> Table:
-        """The same table, these columns no longer features."""
+        """The same table without these columns as features."""
         keep = [k for k, name in enumerate(self.names) if name not in columns]
         names = tuple(self.names[k] for k in keep)
         texts = tuple(t for t in self.texts if t not in columns)
         return replace(self, names=names, X=self.X[:, keep], texts=texts)
 
     def check_features(self) -> None:
-        """Refuse columns that are no numbers, and a table without any that are.
+        """Check that all columns hold numbers and that there is at least one.
 
         Raises
         ------
         InputError
-            Such a column; only the target and a split may hold text.
+            A column holds text (only the target and the split may), or the table has no features.
         """
         if self.texts:
             raise InputError(
-                f"the column {self.texts[0]!r} holds no numbers; drop it or code it as numbers "
+                f"the column {self.texts[0]!r} does not hold numbers; drop it or code it as numbers "
                 "(only the target and a split column may be text)"
             )
         if not self.names:
@@ -98,11 +98,11 @@ def read_table(path: str | Path) -> Table:
     Raises
     ------
     InputError
-        No such file, an unknown format, an empty table, or a file that holds something else.
+        The file is missing, empty or damaged, its format is unknown, or it does not hold a table of numbers.
     """
     path = Path(path)
     if path.suffix not in FORMATS:
-        raise InputError(f"data file {path} is none of {', '.join(FORMATS)}")
+        raise InputError(f"data file {path} is not of a known format; use {', '.join(FORMATS)}")
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -125,8 +125,8 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
     seen: set[str] = set()
     for k, name in enumerate(names):
         if not name or len(name) > MAX_NAME:
-            found = f"a name of {len(name)} characters" if name else "no name"
-            raise InputError(f"data file {path}: column {k + 1} has {found}, 1 to {MAX_NAME} are expected")
+            what = f"a name of {len(name)} characters" if name else "no name"
+            raise InputError(f"data file {path}: column {k + 1} has {what}, 1 to {MAX_NAME} are expected")
         if name in seen:
             raise InputError(f"data file {path} has the column {name!r} twice; rename one")
         seen.add(name)
@@ -151,7 +151,7 @@ def _read_arrow(path: Path, data: bytes) -> Table:
             labels[name] = column.to_pylist
             texts.append(name)
             continue
-        elif pa.types.is_null(kind):  # nothing but missing values
+        elif pa.types.is_null(kind):  # all values are missing
             labels[name] = column.to_pylist
         elif not pa.types.is_decimal(kind):
             texts.append(name)
@@ -177,9 +177,9 @@ def _arrow_table(path: Path, data: bytes) -> Any:
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
-    out = np.asarray(values, dtype=np.float64) + 0.0  # minus zero is zero
-    out[~np.isfinite(out)] = np.nan
-    return out
+    numbers = np.asarray(values, dtype=np.float64) + 0.0  # minus zero becomes zero
+    numbers[~np.isfinite(numbers)] = np.nan
+    return numbers
 
 
 # ---------------------------------------------------------------- .npz
@@ -190,7 +190,7 @@ def _arrays(path: Path, data: bytes) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             size = sum(info.file_size for info in archive.infolist())
     except zipfile.BadZipFile as error:
-        raise InputError(f"data file {path} is no .npz archive; write it with numpy.savez") from error
+        raise InputError(f"data file {path} is not an .npz archive; write it with numpy.savez") from error
     if size > MAX_UNPACKED_BYTES:
         raise InputError(f"data file {path} unpacks to {size} bytes, at most {MAX_UNPACKED_BYTES} are read")
     with np.load(io.BytesIO(data), allow_pickle=False) as file:
@@ -200,20 +200,22 @@ def _arrays(path: Path, data: bytes) -> dict[str, np.ndarray]:
 def _read_npz(path: Path, data: bytes) -> Table:
     arrays = _arrays(path, data)
     if "X" not in arrays or arrays["X"].ndim not in (2, 3) or arrays["X"].dtype.kind not in "fiub":
-        raise InputError(f"data file {path} has no array X of shape (rows, features) or (rows, sensors, samples)")
+        raise InputError(
+            f"data file {path} has no array X of shape (rows, features) or (rows, sensors, samples); save one"
+        )
     X = np.asarray(arrays["X"], dtype=np.float64)
     if "scale" in arrays:
         X = X * float(arrays["scale"])
     labels = _npz_labels(path, arrays, len(X))
     sha256 = hashlib.sha256(data).hexdigest()
     if X.ndim == 2:
-        said = arrays.get("feature_names", np.array([f"x{k}" for k in range(X.shape[1])]))
-        _same(path, "feature_names", len(said), X.shape[1])
-        return Table(_strings(said), _numbers(X), labels, sha256)
+        feature_names = arrays.get("feature_names", np.array([f"x{k}" for k in range(X.shape[1])]))
+        _check_length(path, "feature_names", len(feature_names), X.shape[1])
+        return Table(_strings(feature_names), _numbers(X), labels, sha256)
     if "sensor_names" not in arrays:
-        raise InputError(f"data file {path} has windows in X, but no sensor_names")
+        raise InputError(f"data file {path} has windows in X, but no sensor_names; add the name of each sensor")
     sensors = _strings(arrays["sensor_names"])
-    _same(path, "sensor_names", len(sensors), X.shape[1])
+    _check_length(path, "sensor_names", len(sensors), X.shape[1])
     names = tuple(f"{s}.{f}" for s in sensors for f in WINDOW_FEATURES)
     rows = [[x for window in row for x in window_features(window)] for row in X.tolist()]
     table = np.array(rows, dtype=np.float64).reshape(len(X), len(names))
@@ -229,11 +231,11 @@ def _npz_labels(path: Path, arrays: dict[str, np.ndarray], n: int) -> Labels:
     columns: dict[str, np.ndarray] = {}
     for name in ("y", "split", "weight"):
         if name in arrays and arrays[name].ndim == 1:
-            _same(path, name, len(arrays[name]), n)
+            _check_length(path, name, len(arrays[name]), n)
             columns[name] = arrays[name]
     if "Y" in arrays and "target_names" in arrays and arrays["Y"].ndim == 2:
-        _same(path, "target_names", len(arrays["target_names"]), arrays["Y"].shape[1])
-        _same(path, "Y", len(arrays["Y"]), n)
+        _check_length(path, "target_names", len(arrays["target_names"]), arrays["Y"].shape[1])
+        _check_length(path, "Y", len(arrays["Y"]), n)
         columns.update(zip(_strings(arrays["target_names"]), arrays["Y"].T, strict=True))
     for name, column in columns.items():
         if column.dtype.kind not in "fiubUS":
@@ -242,6 +244,6 @@ def _npz_labels(path: Path, arrays: dict[str, np.ndarray], n: int) -> Labels:
     return Labels({name: column.tolist for name, column in text.items()})
 
 
-def _same(path: Path, what: str, found: int, expected: int) -> None:
-    if found != expected:
-        raise InputError(f"data file {path}: {what} has {found} entries, {expected} are expected")
+def _check_length(path: Path, what: str, length: int, expected: int) -> None:
+    if length != expected:
+        raise InputError(f"data file {path}: {what} has {length} entries, {expected} are expected")

@@ -1,4 +1,4 @@
-"""A task: table and configuration joined into a problem, with every name that the bundle's manifest will carry."""
+"""A task: the problem made of table and configuration, with the names that a bundle's manifest carries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARTS = (("train", 0), ("valid", 1), ("test", 2))  # none may be empty
 
 @dataclass(frozen=True)
 class Task:
-    """A problem and its names. ``hpc`` is the fitted f0 or a legacy system's ``Legacy``; ``table`` what was read."""
+    """A problem and its names. ``hpc`` is the fitted f0 or a ``Legacy``; ``table`` holds the rows as read."""
 
     problem: Problem
     features: tuple[str, ...]
@@ -48,9 +48,9 @@ def make_task(config: Config, *, quiet: bool = True, table: Table | None = None,
 
     Parameters
     ----------
-    quiet : no progress bar on stderr
-    table : the data, where it is not ``config.file``
-    model : f0, an unfitted estimator, where it is not the one that ``config`` names
+    quiet : show no progress bar on stderr
+    table : the data; without it, ``config.file`` is read
+    model : f0, an unfitted estimator; without it, ``config`` names one
 
     Raises
     ------
@@ -61,27 +61,27 @@ def make_task(config: Config, *, quiet: bool = True, table: Table | None = None,
     y, classes = target_classes(whole, config.target)
     split = _split(whole, config, y)
     weight = _weights(whole, config, split)
-    split = np.where(weight > 0, split, -1)  # a row that counts for nothing is nowhere
+    split = np.where(weight > 0, split, -1)  # rows of weight 0 belong to no part
     table = whole.without(*_no_features(config))
     table.check_features()
     sensors, names = _sensors(table, config)
     train = split == 0
     if len(np.unique(y[train])) < 2:
-        raise InputError(f"the training rows have one class of {config.target!r} only; choose another split")
+        raise InputError(f"the training rows have only one class of {config.target!r}; choose another split")
     features = declared(table.X, train)
     X = held(table.X, features)
-    index = [np.flatnonzero(split == k) for k in range(split.max() + 1)]  # calibration, the last, may have none
+    index = [np.flatnonzero(split == k) for k in range(split.max() + 1)]  # the last, calibration, may be empty
     legacy = None
     if config.legacy is not None:
         legacy = read_legacy(config.legacy, config.legacy_name, whole, classes, _places(table, sensors, names))
     uplink = _uplink(config, features, tuple(range(len(features))) if legacy is None else legacy.carried(train))
     check_declared(features, sensors, uplink)
     if legacy is None:
-        hpc, said = _fitted(config, model, (X, y, weight), index, len(classes), quiet)
+        hpc, proba = _fitted(config, model, (X, y, weight), index, len(classes), quiet)
     else:
-        hpc, said = legacy, legacy.split(index)
-    parts = [Rows(X[rows], y[rows], p, rows, weight[rows]) for rows, p in zip(index, said, strict=True)]
-    unused = parts[CALIBRATION] if len(parts) > CALIBRATION else None
+        hpc, proba = legacy, legacy.split(index)
+    parts = [Rows(X[rows], y[rows], p, rows, weight[rows]) for rows, p in zip(index, proba, strict=True)]
+    calibration = parts[CALIBRATION] if len(parts) > CALIBRATION else None
     problem = Problem(
         features,
         sensors,
@@ -91,7 +91,7 @@ def make_task(config: Config, *, quiet: bool = True, table: Table | None = None,
         parts[1],
         parts[2],
         config.seed,
-        unused,
+        calibration,
         config.size,
         effort_of("[policy]", config.effort),
     )
@@ -106,7 +106,7 @@ def _fitted(
     n_classes: int,
     quiet: bool,
 ) -> tuple[Any, list[np.ndarray]]:
-    """f0 fitted to the training rows, and its probabilities of every part's rows: out-of-fold on training rows."""
+    """f0 fitted to the training rows, and its probabilities for every part's rows: out-of-fold on training rows."""
     if model is None:
         model = make_hpc(config.estimator, config.params, config.seed)
     X, y, weight = rows
@@ -114,29 +114,29 @@ def _fitted(
     with tqdm(total=1 + N_FOLDS, desc="f0", disable=quiet, leave=False) as bar:
         fitted = fit_hpc(model, X[train], y[train], weight[train])
         bar.update(1)
-        unseen = out_of_fold(model, X[train], y[train], n_classes, config.seed, bar.update, weight[train])
-    return fitted, [unseen, *(probabilities(fitted, X[part], n_classes) for part in others)]
+        train_proba = out_of_fold(model, X[train], y[train], n_classes, config.seed, bar.update, weight[train])
+    return fitted, [train_proba, *(probabilities(fitted, X[part], n_classes) for part in others)]
 
 
 def _places(table: Table, sensors: tuple[Sensor, ...], names: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
-    """The features that each feature's name and each sensor's stand for; a sensor's goes before a feature's."""
+    """Feature numbers behind each name of a sensor or a feature; a sensor takes precedence over a feature."""
     features = {f: (k,) for k, f in enumerate(table.names)}
     return {**features, **{name: s.features for name, s in zip(names, sensors, strict=True)}}
 
 
 def _no_features(config: Config) -> list[str]:
-    """Columns that are not for models to read."""
+    """Columns that models must not read: target, split and weight."""
     split = None if config.split in ("random", "time") else config.split
     return [name for name in (config.target, split, config.weight) if name is not None]
 
 
 def target_classes(table: Table, target: str) -> tuple[np.ndarray, tuple[Any, ...]]:
-    """Class index per row, and the label of each class in sorted order.
+    """Class index of each row, (n,), and the label of each class, sorted.
 
     Raises
     ------
     InputError
-        No such column, missing labels, or not 2 to 200 classes.
+        The column is missing, has missing labels, or does not have 2 to 200 classes.
     """
     values = target_labels(table, target)
     classes = tuple(sorted(set(values), key=lambda v: (isinstance(v, str), v)))
@@ -147,16 +147,16 @@ def target_classes(table: Table, target: str) -> tuple[np.ndarray, tuple[Any, ..
 
 
 def target_labels(table: Table, target: str) -> list[Any]:
-    """The label of each row: a string, or a number (a whole one as int).
+    """The label of each row: a string, or a number (int if it is whole).
 
     Raises
     ------
     InputError
-        No such column, or missing labels.
+        The column is missing, or has missing labels.
     """
     if target not in table.labels:
-        known = ", ".join(list(table.labels)[:20]) or "none"
-        raise InputError(f"the target {target!r} is no column of the data; columns are {known}")
+        columns = ", ".join(list(table.labels)[:20]) or "none"
+        raise InputError(f"the target {target!r} is not a column of the data; columns are {columns}")
     raw = table.labels[target]
     absent = [k for k, v in enumerate(raw) if v is None or v != v or (isinstance(v, str) and not v.strip())]
     if absent:
@@ -176,40 +176,40 @@ def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
     """0, 1, 2 or 3 per row: train, valid, test, calibration."""
     n = len(y)
     if n < MIN_ROWS:
-        raise InputError(f"the data has {n} rows; at least {MIN_ROWS} are expected")
+        raise InputError(f"the data has {n} rows, at least {MIN_ROWS} are expected")
     if config.split == "time":
         order = np.array([0, 1, CALIBRATION, 2])
         return order[np.searchsorted([round(s * n) for s in (0.6, 0.7, 0.8)], np.arange(n), side="right")]
     if config.split == "random":
-        out = random_split(y, config.seed)
+        split = random_split(y, config.seed)
         for name, k in PARTS:
-            if not (out == k).any():
+            if not (split == k).any():
                 raise InputError(
-                    f"the target {config.target!r} has so few rows per class that none is left for {name}; add rows"
+                    f"the target {config.target!r} has too few rows per class: no {name} row is left; add rows"
                 )
-        return out
+        return split
     if config.split not in table.labels:
-        raise InputError(f"[data] split is {config.split!r}: neither random, time nor a column of the data")
+        raise InputError(f"[data] split is {config.split!r}, which is not random, time or a column of the data")
     parts: dict[Any, int] = {**dict(PARTS), "calibration": CALIBRATION, 0: 0, 1: 1, 2: 2, 3: CALIBRATION}
     values = [v.strip().lower() if isinstance(v, str) else _plain(v) for v in table.labels[config.split]]
     odd = sorted({str(v) for v in values if v not in parts})
     if odd:
         raise InputError(
-            f"the split column {config.split!r} says {odd[0]!r}; train, valid, test or calibration is expected"
+            f"the split column {config.split!r} holds {odd[0]!r}; train, valid, test or calibration is expected"
         )
-    out = np.array([parts[v] for v in values])
+    split = np.array([parts[v] for v in values])
     for name, k in PARTS:
-        if not (out == k).any():
-            raise InputError(f"the split column {config.split!r} names no {name} row")
-    return out
+        if not (split == k).any():
+            raise InputError(f"the split column {config.split!r} has no {name} row; assign some")
+    return split
 
 
 def _weights(table: Table, config: Config, split: np.ndarray) -> np.ndarray:
-    """(n,) what each row counts, scaled."""
+    """Row weights, (n,), scaled to a mean of 1."""
     if config.weight is None:
         return np.ones(len(split))
     if config.weight not in table.labels:
-        raise InputError(f"[data] weight is {config.weight!r}, which is no column of the data")
+        raise InputError(f"[data] weight is {config.weight!r}, which is not a column of the data")
     if config.weight in (config.target, config.split):
         raise InputError(f"[data] weight is {config.weight!r}, which is the target or the split; name another column")
     values = [v if isinstance(v, int | float) else np.nan for v in table.labels[config.weight]]
@@ -217,12 +217,14 @@ def _weights(table: Table, config: Config, split: np.ndarray) -> np.ndarray:
     odd = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
     if len(odd):
         raise InputError(
-            f"the weight {config.weight!r} is missing or no number of at least 0 in {len(odd)} rows, "
+            f"the weight {config.weight!r} is missing or not a number of at least 0 in {len(odd)} rows, "
             f"first in row {odd[0] + 1}"
         )
     for name, k in PARTS:
         if not (weight[split == k] > 0).any():
-            raise InputError(f"the weight {config.weight!r} is 0 in all {name} rows; give one of them some")
+            raise InputError(
+                f"the weight {config.weight!r} is 0 in all {name} rows; give at least one a positive weight"
+            )
     return scaled(weight)
 
 
@@ -230,31 +232,33 @@ def _sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tuple[st
     owner: dict[str, str] = {}
     sensors, names = [], []
     for s in config.sensors:
-        mine: list[str] = []
+        features: list[str] = []
         for pattern in s.features:
-            found = _matching(table.names, pattern)
-            if not found:
+            columns = _matching(table.names, pattern)
+            if not columns:
                 near = difflib.get_close_matches(pattern, table.names, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"columns are {', '.join(table.names[:20])}"
-                raise InputError(f"sensor {s.name!r} names {pattern!r}, which is no column of numbers; {hint}")
-            mine += [f for f in found if f not in mine]
-        for f in mine:
+                raise InputError(f"sensor {s.name!r} names {pattern!r}, which is not a column of numbers; {hint}")
+            features += [f for f in columns if f not in features]
+        for f in features:
             if f in owner:
-                raise InputError(f"feature {f!r} belongs to the sensors {owner[f]!r} and {s.name!r}; name it once")
+                raise InputError(
+                    f"feature {f!r} belongs to the sensors {owner[f]!r} and {s.name!r}; remove it from one"
+                )
             owner[f] = s.name
-        sensors.append(Sensor(tuple(table.names.index(f) for f in mine), (to_micro(s.cost),)))
+        sensors.append(Sensor(tuple(table.names.index(f) for f in features), (to_micro(s.cost),)))
         names.append(s.name)
     for k, f in enumerate(table.names):
         if f not in owner:
             if f in names:
-                raise InputError(f"feature {f!r} belongs to no sensor, but a sensor has its name; rename that sensor")
+                raise InputError(f"feature {f!r} belongs to no sensor, but a sensor has its name; rename the sensor")
             sensors.append(Sensor((k,), (to_micro(config.default_sensor),)))
             names.append(f)
     return tuple(sensors), tuple(names)
 
 
 def _matching(names: Sequence[str], pattern: str) -> list[str]:
-    """The column of this name; else, if the pattern ends in ``*``, those that begin so."""
+    """The column of this name; otherwise, if the pattern ends in ``*``, the columns with that prefix."""
     if pattern in names:
         return [pattern]
     return [n for n in names if n.startswith(pattern[:-1])] if pattern.endswith("*") else []

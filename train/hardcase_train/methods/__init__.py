@@ -50,13 +50,20 @@ def register_method(cls: type[MethodClassifier]) -> type[MethodClassifier]:
     Raises
     ------
     ValueError
-        A different method has that name.
+        A different method has that name, or another estimator the class's name.
     """
     name = cls.method.name
-    if name == AUTO or METHODS.get(name, cls).__qualname__ != cls.__qualname__:
+    if name == AUTO or _is_another(METHODS.get(name), cls):
         raise ValueError(f"a method named {name!r} exists; give {cls.__name__}.method another name")
+    if _is_another(ESTIMATORS.get(cls.__name__), cls):
+        raise ValueError(f"an estimator named {cls.__name__} exists; give the class another name")
     METHODS[name] = ESTIMATORS[cls.__name__] = cls
     return cls
+
+
+def _is_another(known: type[PolicyClassifier] | None, cls: type[PolicyClassifier]) -> bool:
+    """Whether there is one, and it is not an earlier definition of this class: a notebook's cell may run twice."""
+    return known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__)
 
 
 def check_method(where: str, name: Any) -> str:

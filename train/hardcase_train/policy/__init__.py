@@ -1,1 +1,1 @@
-"""A policy while it is trained: draft programs, what they do with many rows, and what is chosen among them."""
+"""Policies in training: draft programs, their outcomes on many rows, and the Pareto front of policies."""

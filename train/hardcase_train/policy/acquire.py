@@ -1,4 +1,4 @@
-"""How a policy buys a set of sensors: all at once, and one by one where that cannot be had."""
+"""Nodes that acquire a set of sensors: all at once, or one at a time if the whole set cannot be acquired."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ __all__ = ["buy", "n_nodes"]
 
 
 def n_nodes(sensors: Sequence[int]) -> int:
-    """How many nodes ``buy`` makes."""
+    """The number of nodes that ``buy`` makes."""
     return len(sensors) + 1 if len(sensors) > 1 else len(sensors)
 
 
 def buy(sensors: Sequence[int], at: int, then: int | None = None) -> list[Node]:
-    """Nodes from index ``at`` on that buy these sensors and go on to ``then`` (None: to the node behind them).
+    """Nodes from index ``at`` on that acquire these sensors and continue at ``then`` (None: at the node after them).
 
-    One Acquire for the whole set, so that a device reads its sensors side by side. Where a sensor is dead or the
-    set would break the budget, the others are bought one at a time as far as they can be had: scorers that know
-    what to do without a sensor still see the rest.
+    One Acquire takes the whole set, so that a device reads its sensors in parallel. If a sensor fails or the set would
+    exceed the budget, the sensors are acquired one at a time as far as possible: scorers that work without a sensor
+    still see the others.
+
+    >>> [node.sensors for node in buy([0, 2], at=0)]
+    [(0, 2), (0,), (2,)]
     """
     end = at + n_nodes(sensors) if then is None else then
     if len(sensors) < 2:

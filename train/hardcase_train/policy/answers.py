@@ -1,4 +1,4 @@
-"""Confidence: how often an answer with such a margin is right, as a small table that a device can look up."""
+"""Confidence tables: the probability that an answer is right, by margin, from isotonic calibration."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .selection import Judge, Trained
 
 __all__ = ["NEVER", "answer_node", "answer_point", "confidence_table", "margin_at"]
 
-NEVER = 1e6  # beyond every score
+NEVER = 1e6  # a margin larger than any score
 
-MAX_STEPS = 12
+MAX_STEPS = 12  # of a confidence table, which a device stores
 
 
 def confidence_table(
@@ -33,13 +33,19 @@ def confidence_table(
     ----------
     margins : ndarray of shape (n,), best score minus second
     is_right : ndarray of shape (n,), bool
-    weight : ndarray of shape (n,), one for each unless given
+    weight : ndarray of shape (n,), ones unless given
 
     Returns
     -------
     thresholds : strictly increasing margins where the confidence changes
     confidences : basis points, one more than thresholds; one success and one failure are added to each step, so
         that no step claims certainty
+
+    Examples
+    --------
+    >>> margins, is_right = np.array([0.1, 0.2, 0.8, 0.9]), np.array([False, False, True, True])
+    >>> confidence_table(margins, is_right)
+    ((0.8,), (2500, 7500))
     """
     if len(margins) == 0:
         return (), (5000,)
@@ -53,27 +59,28 @@ def confidence_table(
         starts = np.delete(starts, max(1, int(np.argmin(sizes))))
     starts = starts[np.append(True, np.diff(m[starts]) > 0)]
     groups = zip(np.split(right * w, starts[1:]), np.split(w, starts[1:]), strict=True)
-    said = np.maximum.accumulate([round(10_000 * (g.sum() + 1) / (all_.sum() + 2)) for g, all_ in groups])
-    return tuple(float(x) for x in m[starts[1:]]), tuple(int(c) for c in said)
+    shares = [round(10_000 * (right_weight.sum() + 1) / (total.sum() + 2)) for right_weight, total in groups]
+    return tuple(float(x) for x in m[starts[1:]]), tuple(int(c) for c in np.maximum.accumulate(shares))
 
 
 def margin_at(table: tuple[tuple[float, ...], tuple[int, ...]], margins: np.ndarray, level: float) -> float:
-    """Half-way between the narrowest margin whose confidence reaches the level and the next; beyond all if none does.
+    """The threshold on the margin from which on the confidence reaches ``level``, 0 to 1; ``NEVER`` if none does.
 
-    On a row's own margin, the last digit of a sum would decide.
+    The threshold lies half-way between two rows' margins. At a row's own margin, rounding in the last digit would
+    decide on which side the row falls.
     """
     thresholds, confidences = table
-    enough = [k for k, c in enumerate(confidences) if c >= level * 10_000]
-    if not enough:
+    steps = [k for k, c in enumerate(confidences) if c >= level * 10_000]
+    if not steps:
         return NEVER
-    if not enough[0]:
+    if steps[0] == 0:
         return 0.0
-    edge = thresholds[enough[0] - 1]
+    edge = thresholds[steps[0] - 1]
     return float(edge + margins[margins < edge].max()) / 2
 
 
 def answer_point(judge: Judge, method: str, params: dict[str, Any], subset: Subset, trained: Trained) -> Point:
-    """A program that buys the same sensors for every case and answers."""
+    """The point of a policy that acquires the same sensors for every case and answers."""
     problem = judge.problem
     nodes = [*buy(subset, 0), Answer(Slice(0, 0, class_outputs(problem.n_classes)))]
     policy = policy_of(problem, [trained.part], nodes)
@@ -83,7 +90,7 @@ def answer_point(judge: Judge, method: str, params: dict[str, Any], subset: Subs
 
 
 def answer_node(node: Node, margins: np.ndarray, is_right: np.ndarray, weight: np.ndarray) -> Answer:
-    """The same answer with a confidence table learned from these rows."""
+    """The same Answer node with a confidence table fitted to these rows, (n,) each."""
     assert isinstance(node, Answer)
     thresholds, confidences = confidence_table(margins, is_right, weight)
     return Answer(node.scores, node.kind, thresholds, confidences)

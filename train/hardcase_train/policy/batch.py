@@ -1,7 +1,7 @@
-"""Runs a program on many rows at once, its trees scored by compiled code.
+"""Vectorised evaluation of a program on many rows, with tree ensembles scored by compiled code.
 
-Used wherever training needs the outcome of a policy, so that every figure comes from the program itself and from the
-one cost meter. A test compares it with ``hardcase_edge.session.session`` on every row.
+Training uses it wherever it needs the outcome of a policy, so that every figure comes from the program itself and from
+the one cost meter. A test compares it with ``hardcase_edge.session.session`` on every row.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["Batch", "Outcome"]
 
 
 class Batch(evaluate.Batch):
-    """Rows made ready for programs that share columns and scorers."""
+    """Rows prepared for programs that share columns and scorers."""
 
     def score_trees(self, s: Trees, codes: np.ndarray) -> np.ndarray:
-        """Scores of an ensemble, (n, n_outputs)."""
+        """Scores of an ensemble, (n, n_outputs) float64, for codes (n_columns, n)."""
         return score_trees(s, codes)

@@ -1,7 +1,8 @@
-"""Trained parts to a draft program: every part becomes a scorer over columns shared by the whole program.
+"""Compiles trained parts into a draft program: each part becomes a scorer over columns that all parts share.
 
-A draft holds floats where a bundle holds integers; everything else (columns, sensors, costs, nodes) is final. As tuples
-large models are larger still, so policies that share parts stay ``Policy`` until their programs are asked for.
+A draft holds floats where a bundle holds integers; everything else (columns, sensors, costs, nodes) is final. A program
+holds its models as tuples, which need more memory than arrays, so policies that share parts stay ``Policy`` objects
+until their programs are needed.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ __all__ = ["Part", "Policy", "compile_program", "policy_of"]
 
 
 class Part(Protocol):
-    """What a trained scorer must offer to become one of a program's: ``Ensemble`` and ``Linear`` do.
+    """The interface of a trained scorer that can be compiled; ``Ensemble`` and ``Linear`` have it.
 
-    Rank columns of one feature are merged over all parts, so the columns a part is given may be finer than those it
-    asked for.
+    Rank columns of one feature are merged over all parts, so the columns passed to ``scorer`` may be finer than those
+    that ``columns`` returned.
     """
 
     def columns(self, dtypes: Sequence[str]) -> list[Column]: ...
@@ -43,10 +44,10 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class Policy:
-    """Nodes over parts, scorer k being ``parts[k]``: a program to be, of those parts that its nodes name.
+    """Nodes over trained parts, where scorer k is ``parts[k]``; it compiles to a program of the parts that it uses.
 
     bare : the problem's features, sensors and costs, as a program without nodes
-    parts : the same tuple in all policies that share them
+    parts : one tuple, shared by all policies over the same parts
     """
 
     bare: Program
@@ -60,7 +61,7 @@ class Policy:
         return _compiled(self.bare, [self.parts[k] for k in used], [_renumbered(n, place) for n in self.nodes])
 
     def with_all_parts(self) -> Program:
-        """A draft that runs the nodes of every policy with these parts."""
+        """A draft program with every part, on which the nodes of all policies over these parts can run."""
         return _compiled(self.bare, self.parts, self.nodes)
 
 
@@ -89,7 +90,7 @@ def _renumbered(node: Node, place: dict[int, int]) -> Node:
 
 
 def _merged(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """By feature: one rank column with all thresholds, then each affine column once."""
+    """One rank column for each feature with the thresholds of all parts, and each affine column once; by feature."""
     thresholds: dict[int, set[Number]] = {}
     affine: dict[Column, None] = {}
     for column in columns:

@@ -1,6 +1,7 @@
-"""Calibrated chances: how often an answer of this margin is wrong, by a logistic curve fitted to the judged rows.
+"""Error model: the probability that an answer is wrong, by logistic regression on its margin.
 
-Errors are rare, so cuts and comparisons are made on chances and not on counted errors.
+Errors are rare, so cuts and comparisons of policies use these probabilities instead of counts of errors. The model is
+fitted to the judged rows (``selection.Judge``).
 """
 
 from __future__ import annotations
@@ -14,25 +15,28 @@ from .losses import sigmoid
 
 __all__ = ["chance_wrong", "cloud_chance", "met_margins"]
 
-MAX_MET = 12  # margins that a chance knows beside its own
-WRONG_PER_MARGIN = 20  # fewer wrong rows do not tell what one more margin is worth
-RIDGE = 1e-3  # on the slopes of a curve: errors may be parted from the rest without error
+MAX_MET = 12  # margins of earlier stages among the features
+WRONG_PER_MARGIN = 20  # wrong rows needed for each further margin, or its slope is noise
+RIDGE = 1e-3  # L2 penalty on the slopes: errors may be linearly separable
 MAX_STEPS = 50
-SETTLED = 1e-9  # a Newton step that moves no coefficient by more is the last
+SETTLED = 1e-9  # Newton's method ends when no coefficient moves by more
 
 
 def chance_wrong(margin: np.ndarray, beside: np.ndarray | None, is_right: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Chance that an answer is wrong, (n,): logistic in the margin, its root, and what else is known of a row.
+    """Probability that an answer is wrong, (n,): logistic in the margin, its root, and additional features.
 
     Parameters
     ----------
-    beside : (n,) or (n, k), as a gate's score, or margins that the row met before; None: nothing
+    margin : (n,), best score minus second
+    beside : (n,) or (n, k), additional features, as a gate's score or the margins of earlier stages; None for none
+    is_right : (n,) bool, to which the model is fitted
+    weight : (n,)
     """
     total, wrong = weight.sum(), weight[~is_right].sum()
     if not 0 < wrong < total:
         return np.full(len(margin), (wrong + 1) / (total + 2))
-    known = [margin, np.sqrt(np.maximum(margin, 0)), *(() if beside is None else (beside,))]
-    z = np.column_stack(known).astype(np.float64)
+    features = [margin, np.sqrt(np.maximum(margin, 0)), *(() if beside is None else (beside,))]
+    z = np.column_stack(features).astype(np.float64)
     z = (z - z.mean(axis=0)) / np.maximum(z.std(axis=0), 1e-12)
     z = np.ascontiguousarray(np.column_stack([z, np.ones(len(z))]))
     is_wrong = (~is_right).astype(np.float64)
@@ -54,18 +58,20 @@ def chance_wrong(margin: np.ndarray, beside: np.ndarray | None, is_right: np.nda
 
 
 def met_margins(margins: Sequence[np.ndarray], n_wrong: int) -> np.ndarray | None:
-    """What a chance knows beside its own margin: the last of those met, (n, k), one for so many wrong rows.
+    """Margins of earlier stages, the additional features of the error model, (n, k); None if there are none.
 
-    Rows come to a state because an earlier one was not sure of them, and are harder than their margin there says.
-    None: nothing.
+    A row reaches a stage because earlier ones were not sure of it, so it is harder than its margin there suggests. The
+    last margins are taken, one for each ``WRONG_PER_MARGIN`` of the ``n_wrong`` wrong rows.
     """
-    room = min(MAX_MET, n_wrong // WRONG_PER_MARGIN, len(margins))
-    return np.column_stack(margins[len(margins) - room :]) if room else None
+    n_met = min(MAX_MET, n_wrong // WRONG_PER_MARGIN, len(margins))
+    return np.column_stack(margins[len(margins) - n_met :]) if n_met else None
 
 
 @njit(nogil=True, cache=True)
-def _logistic(z, y, weight, coef):
-    """Penalised log loss, its slope and its second derivatives; few coefficients, so no library's threads wake up."""
+def _logistic(
+    z: np.ndarray, y: np.ndarray, weight: np.ndarray, coef: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Penalised log loss, gradient and Hessian; for so few coefficients, the threads of BLAS only cost time."""
     k = len(coef)
     loss, slope, curve = 0.0, np.zeros(k), np.zeros((k, k))
     for j in range(k - 1):
@@ -87,7 +93,7 @@ def _logistic(z, y, weight, coef):
 
 
 def cloud_chance(hpc: np.ndarray, y: np.ndarray, weight: np.ndarray, beside: np.ndarray | None = None) -> np.ndarray:
-    """Chance that f0's answer is wrong, (n,), from its probabilities (n, n_classes) and what else is known of a row."""
+    """Probability that f0's answer is wrong, (n,), from f0's probabilities (n, n_classes) and additional features."""
     top = np.clip(hpc.max(axis=1), 1e-6, 1 - 1e-6)
-    sure = np.log(top) - np.log1p(-top)
-    return chance_wrong(sure - sure.min(), beside, hpc.argmax(axis=1) == y, weight)
+    log_odds = np.log(top) - np.log1p(-top)
+    return chance_wrong(log_odds - log_odds.min(), beside, hpc.argmax(axis=1) == y, weight)

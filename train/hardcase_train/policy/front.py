@@ -1,7 +1,7 @@
-"""The front: what every trained policy costs and how often it is right, and how to pick from it.
+"""The Pareto front of trained policies: quality against cost.
 
-A point has figures on the judged rows (``judge``), on which choices are made, and on test rows, which are only
-reported.
+A point has figures on the judged rows (``selection.Judge``), by which points are chosen, and on test rows, which are
+only reported.
 """
 
 from __future__ import annotations
@@ -29,46 +29,59 @@ Figures = dict[str, float]  # quality, cost (user's unit), forward_rate; on judg
 
 @dataclass(frozen=True)
 class Point:
-    """One policy: how it was made, its figures, and the policy itself, or the draft program it compiled to."""
+    """One policy: its method and parameters, its figures, and the policy itself or its draft program.
+
+    valid : figures on the judged rows
+    test : figures on test rows; empty before ``with_test``
+    """
 
     method: str
     params: dict[str, Any]
     valid: Figures
     test: Figures
-    policy: Policy | Program | None  # None where only figures count
+    policy: Policy | Program | None  # None if only the figures matter
 
     @property
     def program(self) -> Program | None:
-        """The draft program, made anew each time from a ``Policy``: large ones do not all fit in memory at once."""
+        """The draft program, compiled on each access: many large programs do not fit in memory together."""
         return self.policy.program() if isinstance(self.policy, Policy) else self.policy
 
 
 def best_points(points: Sequence[Point]) -> list[Point]:
-    """The points that no other point beats on judged rows, by rising cost: each is more accurate than all before it, or
-    surer, as ``hardcase export --max-loss`` asks: more accurate less a standard error of its loss.
+    """The Pareto front on judged rows, by rising cost.
+
+    Each point has a higher quality than all cheaper ones, or a higher quality minus the standard error of its loss:
+    ``hardcase export --max-loss`` picks by the latter.
+
+    Examples
+    --------
+    >>> figures = [{"quality": q, "cost": c, "loss_se": 0.0} for q, c in ((0.9, 5.0), (0.8, 1.0), (0.7, 3.0))]
+    >>> points = best_points([Point("static", {}, f, {}, None) for f in figures])
+    >>> [(point.valid["cost"], point.valid["quality"]) for point in points]
+    [(1.0, 0.8), (5.0, 0.9)]
     """
-    out: list[Point] = []
-    most = surest = -np.inf
+    front: list[Point] = []
+    best_quality = best_bound = -np.inf
     for point in sorted(points, key=lambda p: (p.valid["cost"], -p.valid["quality"], p.valid["loss_se"])):
         quality = point.valid["quality"]
-        sure = quality - point.valid["loss_se"]
-        if quality > most or sure > surest:
-            out.append(point)
-        most, surest = max(most, quality), max(surest, sure)
-    return out
+        bound = quality - point.valid["loss_se"]
+        if quality > best_quality or bound > best_bound:
+            front.append(point)
+        best_quality, best_bound = max(best_quality, quality), max(best_bound, bound)
+    return front
 
 
 def with_test(problem: Problem, points: Sequence[Point], n_jobs: int = 1) -> list[Point]:
-    """The points with their figures on test rows, if there are any: reported, never chosen by.
+    """The points with their figures on test rows, if there are any.
 
-    Policies that share parts share their scores.
+    The scores of parts that policies share are computed once.
     """
     rows = problem.test
     if len(rows.y) == 0:
         return list(points)
-    sharing: dict[int, list[int]] = {}
+    groups: dict[int, list[int]] = {}
     for k, point in enumerate(points):
-        sharing.setdefault(id(getattr(point.policy, "parts", point.policy)), []).append(k)
+        groups.setdefault(id(getattr(point.policy, "parts", point.policy)), []).append(k)
 
     def tested(group: list[int]) -> list[Point]:
         policies = [p for k in group if (p := points[k].policy) is not None]
@@ -78,6 +91,6 @@ def with_test(problem: Problem, points: Sequence[Point], n_jobs: int = 1) -> lis
             for k, policy in zip(group, policies, strict=True)
         ]
 
-    done = Parallel(n_jobs, prefer="threads")(delayed(tested)(group) for group in sharing.values())
-    places = (k for group in sharing.values() for k in group)
-    return [p for _, p in sorted(zip(places, chain(*done), strict=True), key=itemgetter(0))]
+    tested_groups = Parallel(n_jobs, prefer="threads")(delayed(tested)(group) for group in groups.values())
+    places = (k for group in groups.values() for k in group)
+    return [p for _, p in sorted(zip(places, chain(*tested_groups), strict=True), key=itemgetter(0))]

@@ -1,7 +1,8 @@
-"""Losses of scores: what boosting needs (gradient and hessian, row by row) and what a linear solver needs (the sum
-and its gradient).
+"""Losses of class scores and gates, with the derivatives that boosting and linear solvers need.
 
-Class scores are logits: with two classes one column s stands for the pair (0, s), otherwise one column per class.
+Boosting needs the gradient and the Hessian's diagonal for each row; a linear solver needs the sum over rows and its
+gradient. Class scores are logits: with two classes one column s stands for the pair (0, s), otherwise there is one
+column per class.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from numba import njit
 __all__ = ["FLOOR", "AdaptLoss", "ClassLoss", "class_outputs", "log_probability", "sigmoid"]
 
 TINY = 1e-12
-OVERFLOW = 700.0  # exp of more is infinite
-FLOOR = 1e-6  # f0's probability of the true class is taken to be at least this
+OVERFLOW = 700.0  # the exponential of a larger number is infinite
+FLOOR = 1e-6  # lower bound of f0's probability of the true class
 
 
 def class_outputs(n_classes: int) -> int:
-    """How many score columns a classifier of so many classes has."""
+    """The number of score columns of a classifier: 1 for two classes, otherwise ``n_classes``."""
     return 1 if n_classes == 2 else n_classes
 
 
 def sigmoid(s: np.ndarray) -> np.ndarray:
     """1 / (1 + exp(-s)), without overflow."""
-    return 0.5 * (1 + np.tanh(0.5 * s))
+    return np.asarray(0.5 * (1 + np.tanh(0.5 * s)))
 
 
 def log_probability(scores: np.ndarray) -> np.ndarray:
@@ -33,7 +34,7 @@ def log_probability(scores: np.ndarray) -> np.ndarray:
     if scores.shape[1] == 1:
         scores = np.hstack([np.zeros_like(scores), scores])
     top = scores.max(axis=1, keepdims=True)
-    return scores - top - np.log(np.exp(scores - top).sum(axis=1, keepdims=True))
+    return np.asarray(scores - top - np.log(np.exp(scores - top).sum(axis=1, keepdims=True)))
 
 
 @dataclass
@@ -46,6 +47,7 @@ class ClassLoss:
 
     @property
     def n_outputs(self) -> int:
+        """Number of score columns."""
         return class_outputs(self.n_classes)
 
     @property
@@ -54,36 +56,37 @@ class ClassLoss:
         return len(np.unique(self.y[self.weight > 0])) > 1
 
     def base(self) -> np.ndarray:
-        """Scores of the weighted class shares, (n_outputs,)."""
+        """Scores that stand for the weighted class shares, (n_outputs,): where boosting starts."""
         share = np.bincount(self.y, self.weight, self.n_classes) + 1e-3
         logs = np.log(share / share.sum())
-        return logs[1:] - logs[:1] if self.n_outputs == 1 else logs
+        return np.asarray(logs[1:] - logs[:1] if self.n_outputs == 1 else logs)
 
     def row_loss(self, scores: np.ndarray) -> np.ndarray:
         """-log p(y_i | x_i), (n,)."""
-        return -log_probability(scores)[np.arange(len(self.y)), self.y]
+        return np.asarray(-log_probability(scores)[np.arange(len(self.y)), self.y])
 
     def value_and_slope(self, scores: np.ndarray) -> tuple[float, np.ndarray]:
         """Sum of the rows' weighted losses, and its gradient, (n, n_outputs)."""
         return _class_value_and_slope(scores, self.y, self.weight)
 
     def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Gradient and diagonal hessian, (n, n_outputs) each, weights included."""
+        """Gradient and diagonal of the Hessian, (n, n_outputs) each, weights included."""
         return _derivatives(scores, self.n_outputs, self.y, self.weight, np.zeros(len(self.y)))
 
 
 @dataclass
 class AdaptLoss:
-    """The part of (OPT2) of Nan and Saligrama (2017) that g and f1 share, for given q, any number of classes.
+    """The terms of (OPT2) of Nan and Saligrama (2017) in g and f1, for given q and any number of classes.
 
     mean_i (1 - q_i) [ -log p_f1(y_i | x_i) + log(1 + e^g_i) ] + q_i log(1 + e^-g_i)
     """
 
     classes: ClassLoss
-    q: np.ndarray  # (n,) share of each row that the cloud should take
+    q: np.ndarray  # (n,) share of each row that is forwarded
 
     @property
     def n_outputs(self) -> int:
+        """Number of score columns, the gate's included."""
         return self.classes.n_outputs + 1
 
     def value_and_slope(self, scores: np.ndarray) -> tuple[float, np.ndarray]:
@@ -94,18 +97,18 @@ class AdaptLoss:
         return value + float(weight @ gate), np.column_stack([slope, weight * (sigmoid(g) - self.q)])
 
     def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Gradient and diagonal hessian, (n, n_outputs) each."""
+        """Gradient and diagonal of the Hessian, (n, n_outputs) each."""
         c = self.classes
         return _derivatives(scores, c.n_outputs, c.y, c.weight, self.q)
 
 
 @njit(nogil=True, cache=True)
-def _class_value_and_slope(scores, y, weight):
+def _class_value_and_slope(scores: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[float, np.ndarray]:
     n, m = scores.shape
     total = 0.0
     slope = np.empty((n, m))
     for i in range(n):
-        top = 0.0 if m == 1 else -np.inf  # with one column class 0 has the score 0
+        top = 0.0 if m == 1 else -np.inf  # with one column, class 0 has score 0
         for k in range(m):
             top = max(top, scores[i, k])
         norm = np.exp(-top) if m == 1 else 0.0
@@ -113,8 +116,8 @@ def _class_value_and_slope(scores, y, weight):
             slope[i, k] = np.exp(scores[i, k] - top)
             norm += slope[i, k]
         column = y[i] - 1 if m == 1 else y[i]
-        said = scores[i, column] if column >= 0 else 0.0
-        total += weight[i] * (top + np.log(norm) - said)
+        true_score = scores[i, column] if column >= 0 else 0.0
+        total += weight[i] * (top + np.log(norm) - true_score)
         for k in range(m):
             slope[i, k] *= weight[i] / norm
         if column >= 0:
@@ -122,16 +125,18 @@ def _class_value_and_slope(scores, y, weight):
     return total, slope
 
 
-def _derivatives(scores, m, y, weight, q):
-    """Gradient and diagonal hessian by m class scores and, where there is one more column, by the gate's."""
+def _derivatives(
+    scores: np.ndarray, m: int, y: np.ndarray, weight: np.ndarray, q: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gradient and diagonal of the Hessian by m class scores and, if there is one more column, by the gate's score."""
     powers = _exponents(scores, m)
-    np.exp(powers, out=powers)  # numpy's takes several numbers at once, a compiled loop's one
+    np.exp(powers, out=powers)  # numpy's exp is vectorised, numba's is not
     return _slopes(powers, m, y, weight, q)
 
 
 @njit(nogil=True, cache=True)
-def _exponents(scores, m):
-    """A class's score less the row's best; a score that stands alone, negated: 1 / (1 + exp(-s)) is its sigmoid."""
+def _exponents(scores: np.ndarray, m: int) -> np.ndarray:
+    """Arguments of exp: a class score minus the row's best, for a softmax; a single score negated, for a sigmoid."""
     out = np.empty(scores.shape)
     for i in range(len(scores)):
         top = scores[i, 0]
@@ -143,7 +148,9 @@ def _exponents(scores, m):
 
 
 @njit(nogil=True, cache=True)
-def _slopes(powers, m, y, weight, q):
+def _slopes(
+    powers: np.ndarray, m: int, y: np.ndarray, weight: np.ndarray, q: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     gradient, hessian = np.empty(powers.shape), np.empty(powers.shape)
     for i in range(len(y)):
         easy = weight[i] * (1 - q[i])

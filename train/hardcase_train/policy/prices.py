@@ -1,4 +1,4 @@
-"""Prices: what a unit of cost is worth in errors, from the cheapest policies to the most accurate."""
+"""Prices: errors that a unit of cost is worth, the Lagrange multipliers at which policies are trained."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["prices"]
 
 
 def prices(problem: Problem, n: int, lowest: float, highest: float) -> list[float]:
-    """Geometric prices, rising: errors (or loss) for a unit of cost.
+    """A rising geometric series of prices, in errors (or loss) per unit of cost.
 
     Parameters
     ----------
-    n : how many, from 1
+    n : number of prices, at least 1
     lowest, highest : above 0, errors (or loss) for ``problem.cost_unit``, the cost of the most expensive case
 
     Examples
@@ -23,4 +23,4 @@ def prices(problem: Problem, n: int, lowest: float, highest: float) -> list[floa
     >>> [f"{price:.5f}" for price in prices(SimpleNamespace(cost_unit=200.0), 3, 0.01, 1.0)]
     ['0.00005', '0.00050', '0.00500']
     """
-    return (np.geomspace(lowest, highest, n) / problem.cost_unit).tolist()
+    return [float(price) for price in np.geomspace(lowest, highest, n) / problem.cost_unit]

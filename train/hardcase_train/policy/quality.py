@@ -1,6 +1,7 @@
-"""Quality: how good answers are. One signature for every measure, and the one that fronts are made by.
+"""Quality measures of answers with one signature, and accuracy, by which fronts are built.
 
-A measure is a loss, one number a row, 0 for the best answer; quality is 1 minus its weighted mean, so 1 is best.
+A measure is a loss, one number for each row, 0 for the best answer. Quality is 1 minus the weighted mean loss, so 1 is
+best.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ __all__ = ["ACCURACY", "Quality", "figures_of"]
 class Quality:
     """A measure of answers.
 
-    name : of the quality, as reports print it
-    loss : from labels y (n,) and answers (n,) to one loss a row, (n,) float64 from 0
+    name : printed in reports
+    loss : function of labels y (n,) and answers (n,); returns the loss of each row, (n,) float64, at least 0
     """
 
     name: str
     loss: Callable[[np.ndarray, np.ndarray], np.ndarray]
 
     def __call__(self, y: np.ndarray, answer: np.ndarray, weight: np.ndarray | None = None) -> float:
-        """1 minus the weighted mean loss; ``weight`` (n,), one for each row unless given.
+        """1 minus the weighted mean loss; ``weight`` (n,), ones unless given.
 
         Examples
         --------
@@ -38,14 +39,14 @@ class Quality:
 
 
 def _error(y: np.ndarray, answer: np.ndarray) -> np.ndarray:
-    return (np.asarray(y) != np.asarray(answer)).astype(np.float64)
+    return np.asarray(np.asarray(y) != np.asarray(answer), dtype=np.float64)
 
 
 ACCURACY = Quality("accuracy", _error)
 
 
 def figures_of(outcome: Outcome, y: np.ndarray, weight: np.ndarray | None = None) -> dict[str, float]:
-    """Quality, mean cost and forward rate; each row counts as ``weight`` (n,) says, all alike unless given."""
+    """Weighted quality, mean cost (user's unit) and forward rate; ``weight`` (n,), ones unless given."""
     return {
         "quality": ACCURACY(y, outcome.label, weight),
         "cost": float(np.average(outcome.cost, weights=weight)),

@@ -1,8 +1,8 @@
-"""The rows that choices are made on: validation rows, and training rows seen by models not trained on them.
+"""Judged rows, for model selection: validation rows and out-of-fold predictions on training rows.
 
-A rare error needs many rows to be seen. Every learner therefore also fits copies of itself without one fold of the
-training rows each, and what a policy would have done on those rows is judged beside the validation rows; where
-there are validation rows enough, they are judged alone. Test rows are never here.
+Rare errors need many validation rows. Therefore every learner also fits copies of itself, each without one fold of the
+training rows, and the policy's outcome on that fold is added to the validation rows. If there are enough validation
+rows, only they are judged. Test rows are never among the judged rows.
 """
 
 from __future__ import annotations
@@ -21,24 +21,26 @@ from .quality import ACCURACY, figures_of
 
 __all__ = ["Judge", "Trained"]
 
-ENOUGH_ROWS = 3000  # of validation: one row in a thousand is then seen, and copies need not be trained
+ENOUGH_ROWS = 3000  # of validation: enough to see errors of one row in a thousand, so no copies are trained
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A part and its scores on the judged rows, (n, n_outputs), each by a copy that had not seen the row."""
+    """A part and its scores on the judged rows, (n, n_outputs), each from a copy that has not seen the row."""
 
     part: Part
     scores: np.ndarray
 
 
 class Judge:
-    """Out-of-fold training rows, then validation rows; or the latter alone where they are enough, or ``is_alone``.
+    """The judged rows: out-of-fold training rows, then validation rows.
+
+    Only validation rows are judged if there are at least ``ENOUGH_ROWS`` of them, or if ``is_alone``.
 
     Attributes
     ----------
-    is_rough : only figures are asked for: points may do without programs
-    is_crossed : whether training rows are judged too
+    is_rough : only figures are needed, so points may lack programs
+    is_crossed : training rows are judged too
     fold : (n_train,) fold of each training row
     """
 
@@ -58,50 +60,50 @@ class Judge:
 
         Parameters
         ----------
-        valid : (n_valid, n_outputs) its scores of the validation rows
-        held : from a fold's training rows and all others, by number, to the fold's scores by a copy that was fitted
-            to the others; not called where validation rows are judged alone
+        valid : (n_valid, n_outputs) its scores on the validation rows
+        held : function of the row numbers of a fold and of all other training rows; returns the fold's scores from a
+            copy fitted to the others. Not called if only validation rows are judged
         """
         if not self.is_crossed:
             return Trained(part, valid)
-        unseen = np.empty((len(self.fold), valid.shape[1]))
+        out_of_fold = np.empty((len(self.fold), valid.shape[1]))
         for k in range(N_FOLDS):
-            out = self.fold == k
-            unseen[out] = held(np.flatnonzero(out), np.flatnonzero(~out))
-        return Trained(part, np.vstack([unseen, valid]))
+            in_fold = self.fold == k
+            out_of_fold[in_fold] = held(np.flatnonzero(in_fold), np.flatnonzero(~in_fold))
+        return Trained(part, np.vstack([out_of_fold, valid]))
 
     def batch(self, program: Program, trained: Sequence[Trained]) -> Batch:
-        """The judged rows ready for this program, scorer k scored as ``trained[k]`` says."""
+        """The judged rows prepared for this program, with the scores of ``trained[k]`` for scorer k."""
         return Batch(program, self.X, [t.scores for t in trained])
 
     def summary(self, outcome: Outcome) -> dict[str, float]:
-        """Weighted quality, mean cost, forward rate, and the standard error of the loss against f0's.
+        """Weighted quality, mean cost, forward rate, and the standard error of the loss relative to f0's.
 
-        And shares of the rows answered locally, 0 where there are none: ``local_error``, ``local_worse`` (wrong where
+        Also shares of the rows answered locally, 0 if there are none: ``local_error``, ``local_worse`` (wrong where
         f0 is right), ``local_better`` (right where f0 is wrong).
         """
         right, f0_right = outcome.label == self.y, self.hpc_label == self.y
-        lost = ACCURACY.loss(self.y, outcome.label) - ACCURACY.loss(self.y, self.hpc_label)
-        away = self.weight * (lost - np.average(lost, weights=self.weight))
+        excess = ACCURACY.loss(self.y, outcome.label) - ACCURACY.loss(self.y, self.hpc_label)
+        deviations = self.weight * (excess - np.average(excess, weights=self.weight))
         local = self.weight * ~outcome.forwarded
         shares = {"local_error": ~right, "local_worse": f0_right & ~right, "local_better": right & ~f0_right}
         return {
             **figures_of(outcome, self.y, self.weight),
-            "loss_se": float(np.sqrt(np.square(away).sum()) / self.weight.sum()),
-            **{name: float(np.average(which, weights=local)) if local.any() else 0.0 for name, which in shares.items()},
+            "loss_se": float(np.sqrt(np.square(deviations).sum()) / self.weight.sum()),
+            **{name: float(np.average(is_in, weights=local)) if local.any() else 0.0 for name, is_in in shares.items()},
         }
 
     def run(self, program: Program, trained: Sequence[Trained], nodes: Sequence[Node] | None = None) -> Outcome:
-        """What becomes of the judged rows."""
+        """The outcome of the judged rows."""
         return self.batch(program, trained).run(self.hpc_label, nodes)
 
     def run_each(self, programs: Sequence[Program]) -> Outcome:
-        """What becomes of the judged rows where copies walk differently.
+        """The outcome of the judged rows, if copies differ in their nodes and not only in their scores.
 
         Parameters
         ----------
-        programs : one per fold, of a copy that has not seen that fold; last the program itself, for validation rows.
-            Where those are judged alone, the last is enough
+        programs : for each fold the program of a copy that has not seen it; last the program itself, for validation
+            rows. If only those are judged, only the last program is used
         """
         if not self.is_crossed:
             return Batch(programs[-1], self.X).run(self.hpc_label)

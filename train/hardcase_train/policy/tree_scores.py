@@ -1,4 +1,4 @@
-"""Scores of tree ensembles on many rows at once."""
+"""Scores of tree ensembles on many rows at once, by compiled code."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hardcase_edge.program.stored_trees import children_of
 
 __all__ = ["BLOCK", "add_tree", "score_trees"]
 
-BLOCK = 1024  # rows that go down a tree together
+BLOCK = 1024  # rows that traverse a tree together, so that they stay in the cache
 
 
 def score_trees(scorer: Trees, codes: np.ndarray) -> np.ndarray:
     """Scores of an ensemble, (n, n_outputs) float64, for codes of shape (n_columns, n)."""
-    out = np.tile(np.array(scorer.base, dtype=np.float64), (codes.shape[1], 1))
+    scores = np.tile(np.array(scorer.base, dtype=np.float64), (codes.shape[1], 1))
     columns = np.array(scorer.columns, dtype=np.int64)
     for tree in scorer.trees:
         n = len(tree.splits)
@@ -27,43 +27,62 @@ def score_trees(scorer: Trees, codes: np.ndarray) -> np.ndarray:
             np.array(tree.missing_left, dtype=np.bool_),
             np.array(children_of(tree), dtype=np.int32).reshape(n, 2),
             np.array(tree.leaves, dtype=np.float64).reshape(n + 1, tree.width),
-            out[:, tree.output : tree.output + tree.width],
+            scores[:, tree.output : tree.output + tree.width],
         )
-    return out
+    return scores
 
 
 @njit(nogil=True, cache=True)
-def add_tree(codes, missing, splits, thresholds, missing_left, children, leaves, out):
+def add_tree(
+    codes: np.ndarray,
+    missing: int,
+    splits: np.ndarray,
+    thresholds: np.ndarray,
+    missing_left: np.ndarray,
+    children: np.ndarray,
+    leaves: np.ndarray,
+    out: np.ndarray,
+) -> None:
     """Add each row's leaf of one tree to ``out`` (n, width); ``codes`` is (n_columns, n).
 
-    A block of rows goes down together, parted at every node: no branch hangs on a single row.
+    A block of rows traverses the tree together and is partitioned at every node, which has no branch to mispredict for
+    each row.
     """
     n_nodes, n = len(splits), codes.shape[1]
     rows, spare = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32)
-    todo = np.empty((n_nodes + 1, 3), np.int64)  # node and its part of ``rows``
+    stack = np.empty((n_nodes + 1, 3), np.int64)  # stack of nodes, each with its range of ``rows``
     for first in range(0, n, BLOCK):
         size = min(BLOCK, n - first)
         for j in range(size):
             rows[j] = first + j
-        todo[0, 0], todo[0, 1], todo[0, 2] = 0 if n_nodes > 0 else -1, 0, size
+        stack[0, 0], stack[0, 1], stack[0, 2] = 0 if n_nodes > 0 else -1, 0, size
         top = 1
         while top > 0:
             top -= 1
-            at, start, stop = todo[top]
+            at, start, stop = stack[top]
             if start == stop:
                 continue
             if at < 0:
                 _add_leaf(leaves[-1 - at], rows[start:stop], out)
                 continue
             middle = _part(rows, spare, start, stop, codes[splits[at]], missing, thresholds[at], missing_left[at])
-            todo[top, 0], todo[top, 1], todo[top, 2] = children[at, 0], start, middle
-            todo[top + 1, 0], todo[top + 1, 1], todo[top + 1, 2] = children[at, 1], middle, stop
+            stack[top, 0], stack[top, 1], stack[top, 2] = children[at, 0], start, middle
+            stack[top + 1, 0], stack[top + 1, 1], stack[top + 1, 2] = children[at, 1], middle, stop
             top += 2
 
 
 @njit(nogil=True, cache=True)
-def _part(rows, spare, start, stop, codes, missing, threshold, missing_left):
-    """Rows that go left first; where the others begin."""
+def _part(
+    rows: np.ndarray,
+    spare: np.ndarray,
+    start: int,
+    stop: int,
+    codes: np.ndarray,
+    missing: int,
+    threshold: int,
+    missing_left: bool,
+) -> int:
+    """Stable partition of ``rows[start:stop]``, rows that go left first; returns where the others begin."""
     at, other = start, 0
     for j in range(start, stop):
         i = rows[j]
@@ -77,7 +96,7 @@ def _part(rows, spare, start, stop, codes, missing, threshold, missing_left):
 
 
 @njit(nogil=True, cache=True)
-def _add_leaf(leaf, rows, out):
+def _add_leaf(leaf: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
     for i in rows:
         for k in range(len(leaf)):
             out[i, k] += leaf[k]

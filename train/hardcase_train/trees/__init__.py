@@ -1,1 +1,1 @@
-"""Histogram trees that know what sensors cost: boosted ensembles and forests."""
+"""Histogram trees with feature acquisition costs: boosted ensembles and random forests."""

@@ -1,4 +1,4 @@
-"""Boosting with the project's grower: rows in, an ensemble of vector-leaved trees out."""
+"""Gradient boosting of trees whose leaves are vectors, with penalties on the sensors that splits acquire."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ __all__ = ["Ensemble", "TreeSettings", "boost", "ensemble_scores", "extend"]
 
 
 class Loss(Protocol):
-    """What boosting needs to know of a loss."""
+    """The interface of a loss for boosting."""
 
-    def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+    def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gradient and diagonal of the Hessian, each of the scores' shape."""
 
 
 @dataclass(frozen=True)
 class TreeSettings:
-    """Shape of one tree, the step taken with it, and how it pays for sensors: ``charge`` of ``grower.grow``."""
+    """Shape of a tree, its learning rate, and how splits pay for sensors (``charge`` of ``grower.grow``)."""
 
     learning_rate: float = 0.2
     max_leaves: int = 16
@@ -39,24 +40,24 @@ class TreeSettings:
 
 @dataclass
 class Ensemble:
-    """Trees whose leaves are added to ``base``; leaves already hold the learning rate.
+    """Trees whose leaf values are added to ``base``; the values include the learning rate.
 
     ``outputs[t]`` is (first output, width) of tree t; ``features`` maps the trees' features to the table's.
     """
 
     bins: Bins
-    features: np.ndarray  # (n_used,) table column of each feature the trees know
+    features: np.ndarray  # (n_used,) table column of each feature of the trees
     base: np.ndarray  # (n_outputs,)
     trees: list[GrownTree] = field(default_factory=list)
     outputs: list[tuple[int, int]] = field(default_factory=list)
 
     def columns(self, dtypes: Sequence[str]) -> list[Column]:
-        """A rank column per feature that the trees split, its thresholds those in use."""
-        found: dict[int, set[Number]] = {}
+        """A rank column for each feature that the trees split, with the thresholds in use."""
+        thresholds: dict[int, set[Number]] = {}
         for tree in self.trees:
             for f, b in zip(tree.features, tree.bins, strict=True):
-                found.setdefault(int(self.features[f]), set()).add(self._cut(int(f), int(b), dtypes))
-        return [Column(f, Rank(tuple(sorted(found[f])))) for f in sorted(found)]
+                thresholds.setdefault(int(self.features[f]), set()).add(self._cut(int(f), int(b), dtypes))
+        return [Column(f, Rank(tuple(sorted(thresholds[f])))) for f in sorted(thresholds)]
 
     def scorer(self, dtypes: Sequence[str], columns: Sequence[Column]) -> Trees:
         """The draft scorer over a program's columns."""
@@ -71,13 +72,13 @@ class Ensemble:
         for tree, (output, width) in zip(self.trees, self.outputs, strict=True):
             splits = [int(self.features[f]) for f in tree.features]
             parts = zip(splits, tree.features, tree.bins, strict=True)
-            at = [rank[s][self._cut(int(f), int(b), dtypes)] for s, f, b in parts]
+            ranks = [rank[s][self._cut(int(f), int(b), dtypes)] for s, f, b in parts]
             trees.append(
                 Tree(
                     output=output,
                     width=width,
                     splits=tuple(local[s] for s in splits),
-                    thresholds=tuple(k - CODE_MAX for k in at),
+                    thresholds=tuple(k - CODE_MAX for k in ranks),
                     missing_left=tuple(bool(m) for m in tree.missing_left),
                     children=tuple((int(a), int(b)) for a, b in tree.children),
                     leaves=tuple(float(v) for v in tree.leaves.ravel()),
@@ -86,19 +87,19 @@ class Ensemble:
         return Trees(tuple(place[f] for f in used), tuple(float(b) for b in self.base), tuple(trees))
 
     def only(self, which: Sequence[int]) -> Ensemble:
-        """The same with some of the outputs; its trees have one each."""
+        """The ensemble with some of its outputs; each of its trees must have a single one."""
         place = {m: k for k, m in enumerate(which)}
-        kept = [t for t, (m, _) in enumerate(self.outputs) if m in place]
-        trees, outputs = [self.trees[t] for t in kept], [(place[self.outputs[t][0]], 1) for t in kept]
+        numbers = [t for t, (m, _) in enumerate(self.outputs) if m in place]
+        trees, outputs = [self.trees[t] for t in numbers], [(place[self.outputs[t][0]], 1) for t in numbers]
         return Ensemble(self.bins, self.features, self.base[list(which)], trees, outputs)
 
     def _cut(self, feature: int, bin_: int, dtypes: Sequence[str]) -> Number:
-        """The reading at which a bin ends, in the feature's declared type."""
+        """The upper end of a bin, in the feature's declared type."""
         cuts = self.bins.cuts[feature]
         dtype = dtypes[int(self.features[feature])]
         if bin_ < len(cuts):
             return int(cuts[bin_]) if dtype == "i32" else float(cuts[bin_])
-        # every reading against missing: no cut says that, the largest value does
+        # this split separates all readings from missing ones: the largest value of the type does so
         if dtype == "i32":
             return 2**31 - 1
         return float(np.finfo(np.float64 if dtype == "f64" else np.float32).max)
@@ -115,7 +116,7 @@ def boost(
     n_trees: int,
     first_output: int = 0,
 ) -> None:
-    """Add trees to an ensemble, each lowering the loss; stops early when no split pays.
+    """Add trees to an ensemble, each of which lowers the loss; stop early if no split has a positive gain.
 
     Parameters
     ----------
@@ -125,9 +126,9 @@ def boost(
     scores : ndarray of shape (n, n_outputs), changed in place
         Current scores of the training rows.
     penalty : ndarray of shape (n_sensors,), changed in place
-        Cost of each sensor not bought yet, in units of the summed loss; 0 once bought.
+        Cost of each sensor that is not acquired yet, in units of the summed loss; 0 once it is acquired.
     first_output : int
-        The loss's outputs stand at ``scores[:, first_output:]``.
+        The loss applies to ``scores[:, first_output:]``.
     """
     grower = Grower(codes, ensemble.bins.sizes, sensor_of)
     extend(ensemble, loss, grower, scores, penalty, settings, n_trees, first_output)
@@ -143,31 +144,31 @@ def extend(
     n_trees: int,
     first_output: int = 0,
 ) -> None:
-    """``boost`` with a grower that is kept, for an ensemble that gets its trees in several turns."""
+    """Like ``boost``, with the caller's grower, for an ensemble that gets its trees in several rounds."""
     shape = {key: getattr(settings, key) for key in ("max_leaves", "max_depth", "min_rows", "l2", "charge")}
-    mine = scores[:, first_output:]
+    own_scores = scores[:, first_output:]
     for _ in range(n_trees):
-        tree = grower.grow(*loss.derivatives(mine), penalty, **shape)
+        tree = grower.grow(*loss.derivatives(own_scores), penalty, **shape)
         if len(tree.features) == 0:
             break
         tree.leaves[:] *= settings.learning_rate
-        _add_leaves(tree.leaves, tree.leaf_of_row, mine)
+        _add_leaves(tree.leaves, tree.leaf_of_row, own_scores)
         ensemble.trees.append(tree)
         ensemble.outputs.append((first_output, tree.leaves.shape[1]))
     grower.release()
 
 
 def ensemble_scores(ensemble: Ensemble, codes: np.ndarray) -> np.ndarray:
-    """Scores, (n, n_outputs), of rows given as bins, (n_used, n)."""
-    out = np.tile(ensemble.base, (codes.shape[1], 1))
+    """Scores, (n, n_outputs), of rows given as bins (n_used, n)."""
+    scores = np.tile(ensemble.base, (codes.shape[1], 1))
     for tree, (output, width) in zip(ensemble.trees, ensemble.outputs, strict=True):
-        part = out[:, output : output + width]
+        part = scores[:, output : output + width]
         add_tree(codes, MISSING_BIN, tree.features, tree.bins, tree.missing_left, tree.children, tree.leaves, part)
-    return out
+    return scores
 
 
 @njit(nogil=True, cache=True)
-def _add_leaves(leaves, leaf_of_row, out):
+def _add_leaves(leaves: np.ndarray, leaf_of_row: np.ndarray, out: np.ndarray) -> None:
     for i in range(len(leaf_of_row)):
         for k in range(leaves.shape[1]):
             out[i, k] += leaves[leaf_of_row[i], k]

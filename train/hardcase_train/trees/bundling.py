@@ -1,8 +1,9 @@
-"""Bins, laid out for counting: one byte per column and row, the bytes of a row side by side.
+"""Exclusive feature bundling: sparse features that never leave their usual bin together share a column.
 
-Features of which no two leave their usual bin in the same row share a column (a one-hot group becomes one byte):
-cell 0 says that all are at their usual bins, and every other bin of each has a cell. What a usual bin holds is the
-leaf's total less the rest. A feature with a column of its own has a cell per bin, its missing rows in the last.
+A column has one byte for each row, and the bytes of a row are adjacent. In a shared column (a one-hot group becomes
+one) cell 0 means that all features are at their usual bins, and every other bin of each feature has a cell. The sums of
+a usual bin are the leaf's total minus the other bins (Ke et al., *LightGBM*, 2017). A feature with a column of its own
+has a cell for each bin, and the last one holds its missing rows.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ import numpy as np
 
 __all__ = ["Packed", "pack"]
 
-CELLS = 256  # of a column
-TRIES = 32  # a feature is tried in so many columns, the newest first, before it gets its own
+CELLS = 256  # of a column: a byte
+TRIES = 32  # shared columns that are tried for a feature, newest first, before it gets one of its own
 
 
 class Packed(NamedTuple):
-    """Where the rows of every bin are counted; cells are numbered through, column after column."""
+    """The layout in which the rows of every bin are counted; cells are numbered over all columns."""
 
     rows: np.ndarray  # (n, n_columns) uint8: each row's cell within the column
-    cell: np.ndarray  # (n_columns + 1,) uint32: first cell of each column, then how many there are
-    features: np.ndarray  # (n_packed,) int64: the features, column after column
+    cell: np.ndarray  # (n_columns + 1,) uint32: first cell of each column, then the number of cells
+    features: np.ndarray  # (n_packed,) int64: the features in the order of columns
     first: np.ndarray  # (n_features,) int64: a feature's first cell
-    usual: np.ndarray  # (n_features,) int64: the bin that has no cell, or -1
+    usual: np.ndarray  # (n_features,) int64: the bin without a cell, or -1
     n_bins: np.ndarray  # (n_features,) int64
 
 
@@ -42,9 +43,9 @@ def pack(codes: np.ndarray, n_bins: np.ndarray, is_usable: np.ndarray) -> Packed
         else:
             column, size = np.zeros(n, dtype=np.uint8), 1
             for f in group:
-                at = np.flatnonzero(codes[f] != usual[f])
-                bins = np.minimum(codes[f, at], n_bins[f])
-                column[at] = size + bins - (bins > usual[f])
+                rest = np.flatnonzero(codes[f] != usual[f])
+                bins = np.minimum(codes[f, rest], n_bins[f])
+                column[rest] = size + bins - (bins > usual[f])
                 first[f] = cell[c] + size
                 size += n_bins[f]
             rows[:, c] = column
@@ -54,15 +55,15 @@ def pack(codes: np.ndarray, n_bins: np.ndarray, is_usable: np.ndarray) -> Packed
 
 
 def _groups(codes: np.ndarray, n_bins: np.ndarray, is_usable: np.ndarray) -> tuple[np.ndarray, list[list[int]]]:
-    """Every feature's usual bin, and the features of each column."""
+    """The usual bin of each feature, and the features of each column."""
     n = codes.shape[1]
     usual = np.full(len(codes), -1)
     groups: list[list[int]] = []
-    shared: list[tuple[list[int], np.ndarray, int]] = []  # features, rows taken, cells left
+    shared: list[tuple[list[int], np.ndarray, int]] = []  # features, rows away from a usual bin, cells left
     for f in np.flatnonzero(is_usable):
-        held = np.bincount(codes[f], minlength=CELLS)
-        usual[f] = held.argmax()
-        if usual[f] >= n_bins[f] or 2 * held[usual[f]] < n:
+        counts = np.bincount(codes[f], minlength=CELLS)
+        usual[f] = counts.argmax()
+        if usual[f] >= n_bins[f] or 2 * counts[usual[f]] < n:
             groups.append([int(f)])
             continue
         other = codes[f] != usual[f]

@@ -1,12 +1,13 @@
-"""Random forests over bins, with class shares in every node: any split of them can still become a leaf.
+"""Random forests over bins with class shares in every node, so that any split can be pruned to a leaf.
 
-Two kinds: the best splits of bootstrap samples (Breiman, *Random Forests*, 2001), and of all rows the best of splits
-drawn at random, one per feature (Geurts et al., *Extremely randomized trees*, 2006).
+There are two kinds: the best splits of bootstrap samples (Breiman, *Random Forests*, 2001), and the best of random
+splits, one drawn per feature, on all rows (Geurts et al., *Extremely randomized trees*, 2006).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
@@ -25,8 +26,8 @@ __all__ = ["ForestSettings", "ForestTree", "fit_forest", "forest_ensemble"]
 class ForestSettings:
     """Shape of a forest.
 
-    max_features : the share of features that each split may choose from
-    max_leaves : of a tree; None: so few that each split of the forest may become two nodes of a program
+    max_features : share of the features from which each split is chosen
+    max_leaves : of a tree; None for the most with which each split of the forest may become two nodes of a program
     is_drawn : splits are drawn at random, and every tree is grown on all rows
     """
 
@@ -57,23 +58,24 @@ class ForestTree:
 
     @property
     def is_split(self) -> np.ndarray:
-        return self.feature >= 0
+        """(n_nodes,) bool, False at leaves."""
+        return np.asarray(self.feature >= 0)
 
     def cut(self, keep: np.ndarray, leaves: np.ndarray) -> GrownTree:
-        """The tree with only the splits ``keep`` (n_nodes,), and these values at its leaves, from (n_nodes, width)."""
+        """Prune the tree to the splits ``keep``, (n_nodes,) bool; ``leaves``, (n_nodes, width), has the leaf values."""
         splits: list[int] = []
         ends: list[int] = []
-        todo = [0]
-        for h in todo:  # grows: breadth first, so that children come after parents
+        nodes = [0]
+        for h in nodes:  # grows while it is walked: breadth first, so that children come after parents
             (splits if keep[h] else ends).append(h)
-            todo += self.children[h].tolist() if keep[h] else []
+            nodes += self.children[h].tolist() if keep[h] else []
         number = {h: k for k, h in enumerate(splits)} | {h: -1 - k for k, h in enumerate(ends)}
-        kids = [(number[int(a)], number[int(b)]) for a, b in self.children[splits]]
+        children = [(number[int(a)], number[int(b)]) for a, b in self.children[splits]]
         return GrownTree(
             self.feature[splits],
             self.bins[splits],
             self.missing_left[splits],
-            np.array(kids, dtype=np.int32).reshape(-1, 2),
+            np.array(children, dtype=np.int32).reshape(-1, 2),
             leaves[ends],
             np.empty(0, dtype=np.int32),
         )
@@ -82,12 +84,12 @@ class ForestTree:
 def fit_forest(
     codes: np.ndarray, y: np.ndarray, n_classes: int, weights: np.ndarray, settings: ForestSettings, seed: int = 0
 ) -> list[ForestTree]:
-    """Grow a forest with scikit-learn on bins, which are exact in floats of any width.
+    """Grow a forest with scikit-learn on bins, which are exact in float32.
 
     Parameters
     ----------
     codes : ndarray of shape (n_features, n), uint8
-        Bins, ``MISSING_BIN`` for missing: each split learns where missing goes.
+        Bins, ``MISSING_BIN`` for missing; each split learns the direction of missing readings.
     y : ndarray of shape (n,), class index
     weights : ndarray of shape (n,), > 0
     """
@@ -102,16 +104,18 @@ def fit_forest(
         random_state=seed,
     )
     forest.fit(X, y, sample_weight=weights)
-    return [_tree(one.tree_, forest.classes_, n_classes) for one in forest.estimators_]
+    return [_tree(member.tree_, forest.classes_, n_classes) for member in forest.estimators_]
 
 
-def _tree(tree, classes: np.ndarray, n_classes: int) -> ForestTree:
+def _tree(tree: Any, classes: np.ndarray, n_classes: int) -> ForestTree:
     children = np.column_stack([tree.children_left, tree.children_right]).astype(np.int32)
     shares = np.zeros((tree.node_count, n_classes))
     shares[:, classes] = tree.value[:, 0] / tree.value[:, 0].sum(axis=1, keepdims=True)
     return ForestTree(
         feature=np.where(children[:, 0] < 0, -1, tree.feature).astype(np.int32),
-        bins=np.floor(np.minimum(tree.threshold, MISSING_BIN - 1)).astype(np.int32),  # inf: present against missing
+        bins=np.floor(np.minimum(tree.threshold, MISSING_BIN - 1)).astype(
+            np.int32
+        ),  # inf separates present from missing
         missing_left=tree.missing_go_to_left.astype(bool),
         children=children,
         shares=shares,
@@ -119,12 +123,12 @@ def _tree(tree, classes: np.ndarray, n_classes: int) -> ForestTree:
 
 
 def forest_ensemble(bins: Bins, trees: list[ForestTree], keep: list[np.ndarray]) -> Ensemble:
-    """The trees with only the splits ``keep`` as an ensemble: sums of class shares; for two classes, differences."""
+    """The trees pruned to the splits ``keep``, as an ensemble of class shares; for two classes, of their difference."""
     n_classes = trees[0].shares.shape[1]
     width = class_outputs(n_classes)
     ensemble = Ensemble(bins, np.arange(len(bins.cuts)), np.zeros(width))
-    for tree, kept in zip(trees, keep, strict=True):
+    for tree, splits in zip(trees, keep, strict=True):
         shares = tree.shares if width > 1 else tree.shares[:, 1:] - tree.shares[:, :1]
-        ensemble.trees.append(tree.cut(kept, shares))
+        ensemble.trees.append(tree.cut(splits, shares))
         ensemble.outputs.append((0, width))
     return ensemble

@@ -1,8 +1,8 @@
-"""The tree grower: histogram trees for several outputs at once, aware of what sensors cost.
+"""Histogram tree grower for several outputs, with a penalty on each sensor that splits acquire.
 
-Growth is best first. Every open leaf keeps the best raw gain of *each feature*; the split taken is the one with the
-largest gain after the penalty of its sensor, and a sensor pays once: as soon as it is bought, every other open leaf
-sees its raw gains without penalty, and never with a bonus (Nan and Saligrama 2017, equations (1) and (2)).
+Growth is best-first. Every open leaf keeps the best raw gain of *each feature*; the next split is the one with the
+largest gain after its sensor's penalty. A sensor pays once: as soon as it is acquired, its penalty is zero for every
+other open leaf, and gains never get a bonus (Nan and Saligrama 2017, equations (1) and (2)).
 
     gain = 1/2 sum_k [ GL_k^2/(HL_k + l2) + GR_k^2/(HR_k + l2) - G_k^2/(H_k + l2) ]  -  penalty of the sensor
 """
@@ -30,7 +30,7 @@ class GrownTree:
     missing_left: np.ndarray  # (n_nodes,) bool
     children: np.ndarray  # (n_nodes, 2) int32
     leaves: np.ndarray  # (n_leaves, n_outputs) float64
-    leaf_of_row: np.ndarray  # (n,) int32, for the rows it was grown on
+    leaf_of_row: np.ndarray  # (n,) int32, of the training rows
 
 
 def grow(
@@ -56,20 +56,20 @@ def grow(
     n_bins : ndarray of shape (n_features,), int
         Bins in use; a feature with fewer than 2 is never split unless it can be missing.
     sensor_of : ndarray of shape (n_features,), int
-        Which sensor gives a feature; -1 for a feature that must not be used.
+        The sensor of each feature; -1 for a feature that must not be used.
     gradient, hessian : ndarray of shape (n, n_outputs)
         Of the loss to be lowered, weights included; leaves are ``-G / (H + l2)``, 0 where all hessians are 0.
     penalty : ndarray of shape (n_sensors,), in the loss's unit
-        What the first use of a sensor costs; set to 0 *in place* for sensors that this tree uses.
+        Cost of the first use of a sensor; set to 0 *in place* for sensors that this tree uses.
     min_rows : int
-        A leaf has at least so many rows, whatever they weigh.
+        Least number of rows of a leaf, regardless of their weights.
     charge : "once" or "per-split"
-        Whether a sensor not bought before this tree pays at its first split, or at every split of this tree.
+        Whether a sensor that is new in this tree pays at its first split, or at every split of this tree.
 
     Raises
     ------
     ValueError
-        For any other ``charge``.
+        ``charge`` has another value.
     """
     grower = Grower(codes, n_bins, sensor_of)
     return grower.grow(
@@ -78,7 +78,7 @@ def grow(
 
 
 class Grower:
-    """Grows trees on the same rows, one after the other, never two at once; parameters as of ``grow``."""
+    """Grows trees on the same rows, one after the other, not concurrently; parameters as of ``grow``."""
 
     def __init__(self, codes: np.ndarray, n_bins: np.ndarray, sensor_of: np.ndarray) -> None:
         self._codes = np.ascontiguousarray(codes)
@@ -101,7 +101,7 @@ class Grower:
     ) -> GrownTree:
         """Grow one tree."""
         if charge not in CHARGES:
-            raise ValueError(f"charge is {charge!r}: expected one of {', '.join(CHARGES)}")
+            raise ValueError(f"charge is {charge!r}; use one of {', '.join(CHARGES)}")
         k = gradient.shape[1]
         t = self._start(2 * k, max_leaves)
         self._steps[:, :k], self._steps[:, k : 2 * k] = gradient, hessian
@@ -116,11 +116,11 @@ class Grower:
         return GrownTree(*tree, leaves, leaf_of_row)
 
     def release(self) -> None:
-        """Give back the room for a tree's sums until the next tree."""
+        """Free the memory of a tree's sums until the next tree."""
         self._growth, self._steps = None, np.empty((0, 0))
 
     def _start(self, n_sums: int, max_leaves: int) -> Growth:
-        """Room for a tree, kept for the next."""
+        """Memory for a tree, reused by the next."""
         if self._growth is None or self._growth.totals.shape != (max_leaves, n_sums):
             n_features, n = self._codes.shape
             self._steps = np.zeros((n, width_of(n_sums)))

@@ -1,10 +1,12 @@
-"""The compiled heart of the grower: sums over the rows of a leaf, cell by cell; the best cut through a feature's bins;
-the next split.
+"""Compiled core of the tree grower: histograms of leaves, the best split of each feature, the next split.
 
-All of it runs without Python's lock, by one thread: what it waits for are caches, and trees are grown side by side.
-A feature's best cut is (gain, bin, 1 if missing rows go left), its gain that of ``grower.py`` before penalties. One
-file, because a compiled function that is kept on disk does not see changes in another file.
+The code releases the GIL and is single-threaded: it is bound by the caches, and trees are grown in parallel. A
+feature's best split is (gain, bin, 1 if missing rows go left), with the gain of ``grower.py`` before penalties. The
+code is one file, because numba's cache on disk does not notice changes of a function in another file.
 """
+
+# mypy: allow-untyped-defs, allow-untyped-calls
+# numba infers the types of compiled functions; those that Python calls are annotated
 
 from __future__ import annotations
 
@@ -16,42 +18,43 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from .binning import MISSING_BIN
+from .bundling import Packed
 
 __all__ = ["Growth", "grow_tree", "leaves_of", "room", "width_of"]
 
-CACHE = 1 << 16  # bytes of sums that stay in a core's nearest caches
-EMPTY = 1e-12  # of a leaf's hessian: neither side of a cut is taken to have less, for that is rounding
-TINY = 1e-100  # so that 0 is never divided by 0
+CACHE = 1 << 16  # bytes of sums that stay in a core's L1 and L2 caches
+EMPTY = 1e-12  # share of a leaf's Hessian; a side with less counts as having this much, for it is rounding
+TINY = 1e-100  # avoids 0 / 0
 
 
 class Growth(NamedTuple):
-    """A tree as it grows; leaf a has the rows ``rows[start[a] : stop[a]]`` and its sums at ``sums[slot[a]]``."""
+    """State of a growing tree; leaf a has the rows ``rows[start[a] : stop[a]]`` and the sums ``sums[slot[a]]``."""
 
-    features: np.ndarray  # this and the next three as in GrownTree, for as many nodes as there may be
+    features: np.ndarray  # this and the next three as in GrownTree, for the largest number of nodes
     bins: np.ndarray
     missing_left: np.ndarray
     children: np.ndarray
     n_leaves: np.ndarray  # (1,)
-    rows: np.ndarray  # (n,) uint32, leaf by leaf: an index that cannot be negative is the faster one
+    rows: np.ndarray  # (n,) uint32, by leaf; unsigned indices are faster, as they cannot count from the end
     spare: np.ndarray  # (n,) uint32
-    start: np.ndarray  # this and what follows is of each leaf
+    start: np.ndarray  # this and the following: for each leaf
     stop: np.ndarray
     depth: np.ndarray
     parent: np.ndarray  # node above, or -1
-    side: np.ndarray  # and which of its children this is
+    side: np.ndarray  # 0 for its left child, 1 for its right
     slot: np.ndarray
     totals: np.ndarray  # (max_leaves, n_sums)
-    best: np.ndarray  # (max_leaves, n_features, 3): the best cut of each feature
+    best: np.ndarray  # (max_leaves, n_features, 3): the best split of each feature
     sums: np.ndarray  # (max_leaves, n_cells, width): as of steps
 
 
 def width_of(n_sums: int) -> int:
-    """Of a row's steps: gradients, hessians, 1 for the row itself, and zeros up to a multiple of four."""
+    """Numbers in a row's steps: gradients, Hessians, 1 for the row's count, and zeros up to a multiple of four."""
     return (n_sums + 4) // 4 * 4
 
 
 def _aligned(shape: tuple[int, ...]) -> np.ndarray:
-    """Room for float64 that begins with a line of the cache."""
+    """An uninitialised float64 array that begins at a cache line."""
     size = 8 * int(np.prod(shape))
     raw = np.empty(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
@@ -59,7 +62,7 @@ def _aligned(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def room(n: int, n_features: int, n_cells: int, n_sums: int, max_leaves: int) -> Growth:
-    """Memory for a tree of n rows, nothing in it yet."""
+    """Uninitialised memory for a tree of n rows."""
     return Growth(
         features=np.empty(max_leaves, np.int32),
         bins=np.empty(max_leaves, np.int32),
@@ -82,7 +85,7 @@ def room(n: int, n_features: int, n_cells: int, n_sums: int, max_leaves: int) ->
 
 @intrinsic
 def _add_four(typing, to, at, of, by):
-    """``to[at : at + 4] += of[by : by + 4]`` of flat arrays, four numbers in one step."""
+    """``to[at : at + 4] += of[by : by + 4]`` of flat arrays, as one vector instruction."""
 
     def make(context, builder, signature, args):
         four = ir.VectorType(ir.DoubleType(), 4)
@@ -99,8 +102,11 @@ def _add_four(typing, to, at, of, by):
 
 
 @njit(nogil=True, cache=True)
-def grow_tree(t, packed, codes, steps, sensor_of, penalty, max_leaves, max_depth, min_rows, l2, is_once):
-    """A whole tree."""
+def grow_tree(
+    t: Growth, packed: Packed, codes: np.ndarray, steps: np.ndarray, sensor_of: np.ndarray, penalty: np.ndarray,
+    max_leaves: int, max_depth: int, min_rows: int, l2: float, is_once: bool,
+) -> None:  # fmt: skip
+    """Grow a whole tree into ``t``; ``penalty`` changes in place."""
     _plant(t, steps)
     small, large = (0, -1) if max_leaves > 1 and max_depth > 0 else (-1, -1)
     while small >= 0:
@@ -110,7 +116,7 @@ def grow_tree(t, packed, codes, steps, sensor_of, penalty, max_leaves, max_depth
 
 @njit(nogil=True, cache=True, fastmath=True)
 def _plant(t, steps):
-    """A tree of one leaf."""
+    """Start with a tree of one leaf."""
     n = len(t.rows)
     for i in range(n):
         t.rows[i] = i
@@ -126,7 +132,7 @@ def _plant(t, steps):
 
 @njit(nogil=True, cache=True)
 def _look(t, packed, steps, small, large, min_rows, l2):
-    """The best cuts of all features: the small leaf is counted, the large is the difference."""
+    """Best splits of all features in two leaves: the smaller is counted, the larger is the parent minus it."""
     sums = t.sums[t.slot[small]]
     _count(packed, t.rows[t.start[small] : t.stop[small]], steps, sums)
     for a in (small, large):
@@ -141,7 +147,7 @@ def _look(t, packed, steps, small, large, min_rows, l2):
 
 @njit(nogil=True, cache=True)
 def _split(t, packed, codes, sensor_of, penalty, max_leaves, max_depth, min_rows, is_once):
-    """Take the split that pays best, until its halves must be looked at: the smaller and the larger, or -1, -1."""
+    """Take the best split, repeatedly until its halves need ``_look``; return smaller and larger, or -1, -1."""
     while t.n_leaves[0] < max_leaves:
         leaf, f = _best(t, sensor_of, penalty)
         if leaf < 0:
@@ -161,11 +167,11 @@ def _split(t, packed, codes, sensor_of, penalty, max_leaves, max_depth, min_rows
 
 @njit(nogil=True, cache=True)
 def _best(t, sensor_of, penalty):
-    """Leaf and feature of the largest gain after penalties, or -1, -1 if none is above 0."""
+    """Leaf and feature of the largest gain after penalties; -1, -1 if none is above 0."""
     leaf, feature, top = -1, -1, 1e-12
     for a in range(t.n_leaves[0]):
         for f in range(len(sensor_of)):
-            if t.best[a, f, 0] > top:  # a penalty is never below 0
+            if t.best[a, f, 0] > top:  # penalties are not negative
                 net = t.best[a, f, 0] - penalty[sensor_of[f]]
                 if net > top:
                     leaf, feature, top = a, f, net
@@ -174,7 +180,7 @@ def _best(t, sensor_of, penalty):
 
 @njit(nogil=True, cache=True)
 def _add(t, packed, codes, leaf, f):
-    """Split a leaf by its best cut of a feature: it becomes the left one, and the right one is new."""
+    """Apply a leaf's best split on a feature: the leaf becomes the left child, and the right child is new."""
     b, to_left = int(t.best[leaf, f, 1]), t.best[leaf, f, 2] > 0.5
     node, new = t.n_leaves[0] - 1, t.n_leaves[0]
     t.n_leaves[0] += 1
@@ -189,14 +195,14 @@ def _add(t, packed, codes, leaf, f):
     _left_sums(packed, f, b, to_left, t.sums[s], t.totals[leaf], size, t.totals[new])
     for k in range(t.totals.shape[1]):
         t.totals[leaf, k], t.totals[new, k] = t.totals[new, k], t.totals[leaf, k] - t.totals[new, k]
-    at = _part(t.rows, t.spare, t.start[leaf], t.stop[leaf], codes[f], b, to_left)
-    t.start[new], t.stop[new], t.stop[leaf] = at, t.stop[leaf], at
+    middle = _part(t.rows, t.spare, t.start[leaf], t.stop[leaf], codes[f], b, to_left)
+    t.start[new], t.stop[new], t.stop[leaf] = middle, t.stop[leaf], middle
     return new
 
 
 @njit(nogil=True, cache=True)
 def _part(rows, spare, start, stop, codes, b, to_left):
-    """Rows that go left first, both halves in their order; where the second begins."""
+    """Stable partition of ``rows[start:stop]``, rows that go left first; return where the others begin."""
     goes_left = np.zeros(256, np.uint8)
     goes_left[: b + 1] = 1
     goes_left[MISSING_BIN] = to_left
@@ -213,8 +219,8 @@ def _part(rows, spare, start, stop, codes, b, to_left):
 
 
 @njit(nogil=True, cache=True)
-def leaves_of(t, steps, l2):
-    """The leaf of every row, and the leaves' values from the sums over their own rows."""
+def leaves_of(t: Growth, steps: np.ndarray, l2: float) -> tuple[np.ndarray, np.ndarray]:
+    """The leaf of every row (n,), and leaf values (n_leaves, n_outputs) from sums over the leaves' own rows."""
     n_leaves, k = t.n_leaves[0], t.totals.shape[1] // 2
     leaf_of_row = np.empty(len(t.rows), np.int32)
     totals = np.zeros((n_leaves, 2 * k))
@@ -233,24 +239,24 @@ def leaves_of(t, steps, l2):
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _count(packed, mine, steps, sums):
-    """The steps of every cell, summed over rows, by as many columns at a time as the caches hold."""
+def _count(packed, leaf_rows, steps, sums):
+    """Sum the steps of a leaf's rows by cell, in blocks of columns whose sums fit the caches."""
     sums[:] = 0.0
     first, n_columns = 0, packed.rows.shape[1]
     while first < n_columns:
         last = first + 1
         while last < n_columns and (packed.cell[last + 1] - packed.cell[first]) * sums.shape[1] * 8 <= CACHE:
             last += 1
-        _count_columns(packed.rows, packed.cell, mine, steps, first, last, sums)
+        _count_columns(packed.rows, packed.cell, leaf_rows, steps, first, last, sums)
         first = last
 
 
 @njit(nogil=True, cache=True)
-def _count_columns(rows, cell, mine, steps, first, last, sums):
-    """Add the steps of every row to the row's cells; unsigned numbers, because signed ones may count from the end."""
+def _count_columns(rows, cell, leaf_rows, steps, first, last, sums):
+    """Add the steps of every row to the row's cells; unsigned indices, because signed ones may count from the end."""
     flat, step_of, cell_of = sums.reshape(-1), steps.reshape(-1), rows.reshape(-1)
     width, n_columns = np.uint64(steps.shape[1]), np.uint64(rows.shape[1])
-    for i in mine:
+    for i in leaf_rows:
         step, row = np.uint64(i) * width, np.uint64(i) * n_columns
         for c in range(np.uint64(first), np.uint64(last)):
             at = (np.uint64(cell[c]) + np.uint64(cell_of[row + c])) * width
@@ -261,7 +267,7 @@ def _count_columns(rows, cell, mine, steps, first, last, sums):
 
 @njit(nogil=True, cache=True, fastmath=True)
 def _bins_of(packed, f, sums, totals, n_rows, out):
-    """A feature's sums and rows, bin by bin, those that are missing last."""
+    """A feature's histogram: sums and row counts by bin, missing rows last."""
     n, usual, first, n_sums = packed.n_bins[f], packed.usual[f], packed.first[f], len(totals)
     if usual < 0:
         return sums[first : first + n + 1]
@@ -278,7 +284,7 @@ def _bins_of(packed, f, sums, totals, n_rows, out):
 
 @njit(nogil=True, cache=True, fastmath=True)
 def _left_sums(packed, f, b, to_left, sums, totals, n_rows, out):
-    """Sums over the rows that a cut sends to the left."""
+    """Sums over the rows that a split sends to the left."""
     n, n_sums = packed.n_bins[f], len(totals)
     bins = _bins_of(packed, f, sums, totals, n_rows, np.empty((n + 1, sums.shape[1])))
     out[:] = 0.0
@@ -290,7 +296,7 @@ def _left_sums(packed, f, b, to_left, sums, totals, n_rows, out):
 
 @njit(nogil=True, cache=True, fastmath=True)
 def _best_cuts(packed, sums, totals, n_rows, min_rows, l2, best):
-    """The best cut of every feature in one leaf; a gain of 0 where there is none."""
+    """The best split of every feature in one leaf; a gain of 0 if there is none."""
     n_sums = len(totals)
     n_outputs = n_sums // 2
     parent = 0.0
@@ -298,7 +304,7 @@ def _best_cuts(packed, sums, totals, n_rows, min_rows, l2, best):
         h = totals[n_outputs + k] + l2
         if h > 0.0:
             parent += totals[k] * totals[k] / h
-    floor = 1e-12 * parent  # less is rounding
+    floor = 1e-12 * parent  # a smaller gain is rounding
     width = 1
     for n in packed.n_bins:
         width = max(width, n + 1)
@@ -309,7 +315,7 @@ def _best_cuts(packed, sums, totals, n_rows, min_rows, l2, best):
         has_missing = bins[-1, n_sums] > 0
         best[f, 0] = 0.0
         for way in range(2 if has_missing else 1):  # missing to the right first, then to the left
-            # with missing rows the last cut may part them from all the rest
+            # if missing rows go right, the last bin's split separates them from all others
             last = len(bins) - 1 if has_missing and way == 0 else len(bins) - 2
             if n_outputs == 1:
                 gain, b, n_left = _scan_one(bins, way, last, totals, n_rows, min_rows, l2, parent + floor)
@@ -324,13 +330,13 @@ def _best_cuts(packed, sums, totals, n_rows, min_rows, l2, best):
 
 @njit(nogil=True, cache=True, fastmath=True)
 def _scan_one(bins, way, last, totals, n_rows, min_rows, l2, top):
-    """``_scan`` for one output: fractions are compared without dividing."""
+    """``_scan`` for one output, which compares fractions without dividing."""
     total_g, total_h = totals[0], totals[1] + 2 * l2
     g, h, n_left = 0.0, l2, 0.0
     if way == 1:
         g, h, n_left = bins[-1, 0], bins[-1, 1] + l2, bins[-1, 2]
     least = EMPTY * totals[1] + TINY + l2
-    found, found_left = -1, 0.0
+    best_bin, best_left = -1, 0.0
     for b in range(last):
         if bins[b, 2] == 0.0:
             continue
@@ -344,20 +350,20 @@ def _scan_one(bins, way, last, totals, n_rows, min_rows, l2, top):
         other_g, a, z = total_g - g, max(h, least), max(total_h - h, least)
         gain, unit = g * g * z + other_g * other_g * a, a * z
         if gain > top * unit:
-            top, found, found_left = gain / unit, b, n_left
-    return top, found, found_left
+            top, best_bin, best_left = gain / unit, b, n_left
+    return top, best_bin, best_left
 
 
 @njit(nogil=True, cache=True, fastmath=True)
 def _scan(bins, way, last, totals, n_rows, min_rows, l2, top, left):
-    """The largest ``_gain`` above ``top``; its bin, or -1; how many rows go left."""
+    """The largest ``_gain`` above ``top``, its bin (or -1), and the number of rows that go left."""
     n_sums = len(totals)
     left[:] = 0.0
     n_left = 0.0
     if way == 1:
         left[:] = bins[-1, :n_sums]
         n_left = bins[-1, n_sums]
-    found, found_left = -1, 0.0
+    best_bin, best_left = -1, 0.0
     for b in range(last):
         if bins[b, n_sums] == 0.0:
             continue
@@ -370,13 +376,13 @@ def _scan(bins, way, last, totals, n_rows, min_rows, l2, top, left):
             break
         gain = _gain(left, totals, l2)
         if gain > top:
-            top, found, found_left = gain, b, n_left
-    return top, found, found_left
+            top, best_bin, best_left = gain, b, n_left
+    return top, best_bin, best_left
 
 
 @njit(nogil=True, cache=True, fastmath=True)
 def _gain(left, totals, l2):
-    """Twice what a cut saves, the parent's term included."""
+    """Twice the gain of a split, plus the parent's term."""
     n = len(totals) // 2
     gain = 0.0
     for k in range(n):

@@ -1,7 +1,7 @@
-"""How large low-cost models are: small enough for any device, or as large as many rows can fill.
+"""Sizes of low-cost models: small ones for any device, large ones for many training rows.
 
-A small model is about 1,100 leaves, a large one about 19,000: some 10 or 200 kilobytes a stage for two classes. Of few
-rows a forest may say more, in some 3,000 to 8,000 leaves.
+A small model has about 1,100 leaves and a large one about 19,000: some 10 or 200 kilobytes for each stage and two
+classes. A forest, with 3,000 to 8,000 leaves, may be more accurate on few rows.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from .forest import ForestSettings
 
 __all__ = ["Size", "size_of"]
 
-MANY_ROWS = 8000  # of training; below, small models tell as much as large ones
+MANY_ROWS = 8000  # of training; with fewer rows, small models are as accurate as large ones
 
 
 @dataclass(frozen=True)
 class Size:
-    """A low-cost model, and the smaller one by which sets of sensors are compared before it is trained."""
+    """Settings of low-cost models, and of the small probes by which sensor sets are compared before training them."""
 
     model: TreeSettings
     n_trees: int
     probe: TreeSettings
     probe_trees: int
     probe_rows: int  # training and validation rows at most
-    forest: ForestSettings | None = None  # the other kind of model; None: boosted trees alone
+    forest: ForestSettings | None = (
+        None  # settings of forests, the other kind of model; None if only boosted trees are offered
+    )
     forest_bins: int = 255
 
 
@@ -48,9 +50,9 @@ LARGE = Size(
 
 
 def size_of(problem: Problem) -> Size:
-    """How large the problem's low-cost models are, by ``size_name``, one of ``config.SIZES``.
+    """The size of the problem's low-cost models, by its ``size_name``, one of ``config.SIZES``, and its effort.
 
-    "auto" is large from ``MANY_ROWS`` training rows on; below, boosted trees are small, and there may be forests.
+    "auto" is large from ``MANY_ROWS`` training rows on; with fewer, boosted trees are small and forests are offered.
     """
     is_large = problem.size_name == "large" or (problem.size_name == "auto" and len(problem.train.y) >= MANY_ROWS)
     size, effort = LARGE if is_large else SMALL, problem.effort

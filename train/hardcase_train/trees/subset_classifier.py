@@ -1,7 +1,7 @@
-"""The classifier of a sensor set: boosted trees, or a forest of splits drawn at random.
+"""Classifiers that read one sensor set: boosted trees, or a forest of extremely randomised trees.
 
-Of few rows the forest is often right where boosted trees are not, and says so by its margin; it is some ten times as
-large. Of many rows it would be larger still, and is not offered; nor is it where small models are asked for.
+On few rows the forest is often more accurate than boosted trees, and its margin is more informative, but it is about
+ten times as large. It is not offered for many rows, where it would be even larger, nor for small models.
 """
 
 from __future__ import annotations
@@ -24,22 +24,26 @@ TREES, FOREST = "trees", "forest"  # kinds
 
 
 def classifier_kinds(problem: Problem) -> tuple[str, ...]:
-    """The kinds of classifier that the problem's size offers: every method on sensor subsets tries each."""
+    """The kinds of classifier that the problem's size offers; methods on sensor subsets try each of them."""
     return (TREES,) if size_of(problem).forest is None else (FOREST, TREES)
 
 
 @dataclass(frozen=True)
 class Learner:
-    """A problem's rows in bins, (n_features, n) of training and validation rows, and what to fit to them."""
+    """Fits classifiers of one kind to a problem's binned rows.
+
+    codes, valid : (n_features, n) uint8, bins of training and validation rows
+    forest : settings of forests; None for boosted trees
+    """
 
     problem: Problem
     bins: Bins
     codes: np.ndarray
     valid: np.ndarray
-    forest: ForestSettings | None  # None: boosted trees
+    forest: ForestSettings | None
 
     def fit(self, sensors: Sequence[int], rows: np.ndarray) -> Ensemble:
-        """A classifier that reads these sensors only, from these training rows."""
+        """A classifier that reads only these sensors, fitted to the training rows with these numbers."""
         p = self.problem
         if self.forest is not None:
             return fit_drawn(p, sensors, self.bins, self.codes, self.forest, rows)
@@ -48,16 +52,16 @@ class Learner:
 
 
 def make_learner(problem: Problem, kind: str) -> Learner:
-    """The learner of this kind, in the problem's size.
+    """The learner of this kind, at the problem's size.
 
     Raises
     ------
     ValueError
-        A forest, in a size that has none.
+        The kind is a forest and the size offers none.
     """
     size, X = size_of(problem), problem.train.X
     if kind == FOREST and size.forest is None:
-        raise ValueError(f"size {problem.size_name!r} has no forest for {len(X)} rows; name another kind of classifier")
+        raise ValueError(f"size {problem.size_name!r} has no forest for {len(X)} rows; use the kind {TREES!r}")
     bins = make_bins(X, problem.dtypes, size.forest_bins if kind == FOREST else size.model.max_bins)
     forest = size.forest if kind == FOREST else None
     return Learner(problem, bins, bins.transform(X), bins.transform(problem.valid.X), forest)
@@ -72,12 +76,12 @@ def fit_classifier(
     n_trees: int,
     rows: np.ndarray,
 ) -> Ensemble:
-    """A boosted classifier that reads these sensors only, from these training rows."""
-    features, mine = _at_hand(problem, sensors, bins)
+    """A boosted classifier that reads only these sensors, fitted to the training rows with these numbers."""
+    features, own_bins = _features_of(problem, sensors, bins)
     y = problem.train.y[rows]
     loss = ClassLoss(y, problem.n_classes, problem.train.weight[rows])
     base = loss.base()
-    ensemble = Ensemble(mine, features, base)
+    ensemble = Ensemble(own_bins, features, base)
     if len(features):
         scores = np.tile(base, (len(y), 1))
         part = np.ascontiguousarray(codes[features][:, rows])
@@ -89,17 +93,17 @@ def fit_classifier(
 def fit_drawn(
     problem: Problem, sensors: Sequence[int], bins: Bins, codes: np.ndarray, settings: ForestSettings, rows: np.ndarray
 ) -> Ensemble:
-    """A forest that reads these sensors only, from these training rows; of no sensor it knows the classes' shares."""
-    features, mine = _at_hand(problem, sensors, bins)
+    """A forest that reads only these sensors, fitted to these training rows; without a sensor it gives class shares."""
+    features, own_bins = _features_of(problem, sensors, bins)
     y, weight, n_classes = problem.train.y[rows], problem.train.weight[rows], problem.n_classes
     if not len(features):
         share = np.bincount(y, weight, n_classes) / weight.sum()
-        return Ensemble(mine, features, share if n_classes > 2 else share[1:] - share[:1])
+        return Ensemble(own_bins, features, share if n_classes > 2 else share[1:] - share[:1])
     trees = fit_forest(codes[np.ix_(features, rows)], y, n_classes, weight, settings, problem.seed)
-    return replace(forest_ensemble(mine, trees, [t.is_split for t in trees]), features=features)
+    return replace(forest_ensemble(own_bins, trees, [t.is_split for t in trees]), features=features)
 
 
-def _at_hand(problem: Problem, sensors: Sequence[int], bins: Bins) -> tuple[np.ndarray, Bins]:
+def _features_of(problem: Problem, sensors: Sequence[int], bins: Bins) -> tuple[np.ndarray, Bins]:
     """The sensors' features and their bins."""
     features = np.array([f for s in sensors for f in problem.sensors[s].features], dtype=np.int64)
     return features, Bins(tuple(bins.cuts[f] for f in features))

@@ -14,7 +14,7 @@ from hardcase_train.methods.adapt.stages import TRAIN_PRICE, StagedAdaptGBRT, ad
 from hardcase_train.policy.answers import NEVER
 from hardcase_train.policy.losses import sigmoid
 from hardcase_train.policy.selection import Judge
-from tests.helpers.train.problems import BRIEF, make_problem
+from tests.helpers.train.problems import BRIEF, is_front, make_problem
 
 CHAIN = [(0,), (0, 2), (0, 1, 2)]  # cost 1, 21 and 26
 
@@ -53,11 +53,7 @@ def test_stages_have_gates_and_points_are_a_front(n_rounds):
     assert {p.params["rounds"] for p in points} == {n_rounds}
     assert any(cut["gate"] > -NEVER for p in points for cut in p.params["cuts"])
     assert any(isinstance(n, Branch) and n.rule == THRESHOLD for p in points for n in p.program.nodes)
-    costs = [p.valid["cost"] for p in points]
-    assert costs == sorted(costs)
-    sure = [(p.valid["quality"], p.valid["quality"] - p.valid["loss_se"]) for p in points]
-    for k in range(1, len(sure)):  # better than all that are cheaper, or surer
-        assert any(now > max(before) for now, before in zip(sure[k], zip(*sure[:k], strict=True), strict=True))
+    assert is_front([p.valid for p in points])
 
 
 def test_more_alternations_than_trees_leave_one_tree_each():

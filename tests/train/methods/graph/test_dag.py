@@ -23,6 +23,7 @@ from hardcase_train.methods.graph.reduce import all_subsets
 from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.error_model import chance_wrong
+from hardcase_train.policy.quality import figures_of
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.nested_sets import Chains
 from hardcase_train.stages.subset_search import SubsetSearch
@@ -77,7 +78,7 @@ def test_policies_differ_from_case_to_case_and_some_forward():
 
 def test_judged_figures_are_near_those_of_test_rows():
     for point in points("polynomials"):
-        said = Batch(point.program, problem().test.X).run(problem().test.hpc_label).summary(problem().test.y)
+        said = figures_of(Batch(point.program, problem().test.X).run(problem().test.hpc_label), problem().test.y)
         assert abs(said["quality"] - point.valid["quality"]) < 0.1
         assert abs(said["cost"] - point.valid["cost"]) < 0.25 * point.valid["cost"] + 1
 
@@ -276,7 +277,9 @@ def test_states_are_all_sets_of_few_sensors_and_unions_of_subsets_of_many(monkey
     assert graph_of(search, "all", 0) == all_subsets(3)
     settings = [(params["classifier"], params["subsets"]) for params in DagClassifier.grid(search)]
     chains = [("forest", "chains"), ("trees", "chains")]
-    assert settings == [*chains, ("trees", "all"), ("polynomial", "all"), ("polynomial", "all")]
+    assert settings == [*chains, ("trees", "all"), ("polynomial", "all")]
+    two_degrees = SubsetSearch(Judge(replace(problem(), effort=replace(BRIEF, max_degree=2))), 1)
+    assert [params["degree"] for params in DagClassifier.grid(two_degrees) if "degree" in params] == [2, 2, 1]
     monkeypatch.setattr(dag_policy, "FEW_SENSORS", 2)
     assert [(params["classifier"], params["subsets"]) for params in DagClassifier.grid(search)] == chains
     greedy = graph_of(search, "greedy", 3)

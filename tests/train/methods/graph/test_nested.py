@@ -23,6 +23,7 @@ from hardcase_train.stages.rules import near_cuts
 from hardcase_train.stages.staged_policy import StagedPolicy
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.stages.thresholds import best_way, mean_value
+from tests.helpers.train.estimators import few
 from tests.helpers.train.problems import BRIEF, make_problem
 from tests.train.policy.test_batch import agree
 
@@ -156,7 +157,7 @@ def test_the_estimator_takes_chains():
     search, *_ = made()
     rows = search.problem.train
     X = np.nan_to_num(rows.X)
-    model = DagClassifier(states="chains", effort=BRIEF).fit(X, rows.y)
+    model = few("DagClassifier", states="chains").fit(X, rows.y)
     assert (model.predict(X) == rows.y).mean() > 0.5
     with pytest.raises(ValueError, match="states of DagClassifier is 'chain'"):
         DagClassifier(states="chain").fit(X, rows.y)

@@ -1,0 +1,91 @@
+"""What ``hardcase-edge --help`` and a device's start cost, in instructions and in milliseconds, clone beside clone.
+
+    python benchmarks/start.py CLONE [CLONE ...]      such as a clone of an older commit, and this one
+
+Instructions are those of the whole process (valgrind --tool=callgrind), nearly the same from run to run; milliseconds
+are medians of processes that take turns. The start is ``hardcase-edge run`` on tests/golden/v1.hcb to its first
+decision, in pure Python, so that no kernel has to be built for each clone. The last columns compare with the first.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+RUNS = 21
+
+
+def commands(clone: Path, folder: Path) -> dict[str, list[str]]:
+    """The two commands, as words behind the interpreter."""
+    bundle = clone / "tests" / "golden" / "v1.hcb"
+    rows = folder / "rows.csv"
+    room = "bundle.load" if (clone / "edge_runtime/hardcase_edge/bundle").is_dir() else "load"
+    code = f"from hardcase_edge.{room} import load_bundle"
+    names = run(clone, ["-c", f"{code}\nprint(','.join(load_bundle({str(bundle)!r}).manifest.features))"])
+    rows.write_text(names + ",".join("1" for _ in names.split(",")) + "\n")
+    start = ["-m", "hardcase_edge.cli", "run", str(bundle), "--sensors", f"replay:{rows}", "--count", "1"]
+    return {"hardcase-edge --help": ["-m", "hardcase_edge.cli", "--help"], "first decision": start}
+
+
+def environment(clone: Path) -> dict[str, str]:
+    """This process's, with the clone's device package and the evaluator in Python."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(clone / "edge_runtime"),
+        "HARDCASE_EVALUATOR": "python",
+        "PYTHONHASHSEED": "0",
+    }
+
+
+def run(clone: Path, words: list[str], *before: str) -> str:
+    """Standard output of a command that must succeed."""
+    done = subprocess.run(
+        [*before, sys.executable, *words],
+        env=environment(clone),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=clone,
+    )
+    if done.returncode:
+        sys.exit(done.stderr.strip().splitlines()[-1])
+    return done.stdout
+
+
+def instructions(clone: Path, words: list[str], folder: Path) -> int:
+    """Of the whole process."""
+    out = folder / "callgrind.out"
+    run(clone, words, "valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "-q")
+    return int(next(line for line in out.read_text().splitlines() if line.startswith("summary:")).split()[1])
+
+
+def main(clones: list[Path]) -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory() as holder:
+        folder = Path(holder)
+        table = {clone: commands(clone, folder) for clone in clones}
+        for name in table[clones[0]]:
+            times: dict[Path, list[float]] = {clone: [] for clone in clones}
+            for _ in range(RUNS):
+                for clone in clones:
+                    began = time.perf_counter()
+                    run(clone, table[clone][name])
+                    times[clone].append((time.perf_counter() - began) * 1000)
+            counts = {clone: instructions(clone, table[clone][name], folder) for clone in clones}
+            for clone in clones:
+                ms, count = statistics.median(times[clone]), counts[clone]
+                against = statistics.median(times[clones[0]]), counts[clones[0]]
+                print(
+                    f"{name:22s} {clone.name:12s} {count / 1e6:8.1f} million instructions {ms:7.1f} ms  "
+                    f"x {count / against[1]:.3f} instructions, x {ms / against[0]:.3f} time",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main([Path(word).resolve() for word in sys.argv[1:]] or [Path(__file__).resolve().parents[1]])

@@ -1,0 +1,220 @@
+"""The registry: every method by its name, with settings that are JSON, and a place for one of your own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import hardcase_train
+from hardcase.training.build import configure
+from hardcase.training.pictures import front_svg
+from hardcase_edge.errors import InputError
+from hardcase_train.data.effort import EFFORTS
+from hardcase_train.estimator import MethodClassifier
+from hardcase_train.method import Method, Params
+from hardcase_train.methods import AUTO, BASELINES, ESTIMATORS, METHODS, check_method, register_method
+from hardcase_train.policy.answers import answer_point
+from hardcase_train.policy.front import Point
+from hardcase_train.policy.selection import Judge
+from hardcase_train.stages.subset_search import SubsetSearch
+from hardcase_train.sweep.auto import chosen_methods
+from hardcase_train.sweep.rungs import Ladder, settings_of
+from hardcase_train.sweep.train import learn
+from tests.helpers.train.estimators import few, table
+from tests.helpers.train.problems import BRIEF, make_problem, plain, toml
+
+
+def search_of(**effort: object) -> SubsetSearch:
+    return SubsetSearch(Judge(make_problem(n=90, effort=replace(BRIEF, **effort))), 1)
+
+
+# ---------------------------------------------------------------- the methods that are there
+
+
+def test_each_method_has_a_name_and_a_colour_of_its_own() -> None:
+    facts = [cls.method for cls in METHODS.values()]
+    assert [fact.name for fact in facts] == list(METHODS)
+    assert len({fact.colour for fact in facts}) == len(set(METHODS)) == len(set(METHODS.values())) == 10
+    assert AUTO not in METHODS
+    assert {fact.auto for fact in facts} == {"always", "raced", "named"}
+    assert set(BASELINES) == {"static", "cascade"} == {name for name in METHODS if METHODS[name].method.is_baseline}
+
+
+def test_each_method_is_an_estimator_by_the_name_of_its_class() -> None:
+    assert all(ESTIMATORS[cls.__name__] is cls and issubclass(cls, MethodClassifier) for cls in METHODS.values())
+    assert all(getattr(hardcase_train, name) is cls for name, cls in ESTIMATORS.items())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_settings_are_json_and_each_stands_once(name: str) -> None:
+    grid = METHODS[name].grid(search_of())
+    assert grid
+    texts = [json.dumps(params, sort_keys=True, allow_nan=False) for params in grid]
+    assert [json.loads(text) for text in texts] == grid
+    assert len(set(texts)) == len(texts)
+    assert [setting.params for setting in settings_of(name, Ladder(make_problem(n=90, effort=BRIEF)))] == grid
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_more_effort_gives_no_fewer_settings(name: str) -> None:
+    problem = make_problem(n=60)
+    chains = SubsetSearch(Judge(replace(problem, effort=BRIEF)), 1)  # the same sets for all
+    counts = []
+    for effort in EFFORTS.values():
+        chains.problem = replace(problem, effort=effort)
+        counts.append(len(METHODS[name].grid(chains)))
+    assert 1 <= counts[0] <= counts[1] <= counts[2]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_setting_gives_points_of_its_method_and_the_same_ones_twice(name: str) -> None:
+    search = search_of(n_linear_gammas=2)
+    setting = METHODS[name].grid(search)[-1]
+    points = METHODS[name].run(search, setting)
+    assert points
+    assert {p.method for p in points} == {name}
+    assert all(json.loads(json.dumps(p.params, allow_nan=False)) == p.params for p in points)
+    assert plain(METHODS[name].run(search_of(n_linear_gammas=2), setting)) == plain(points)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_baselines_points_are_those_of_all_its_settings(name: str) -> None:
+    search = search_of()
+    grid = METHODS[name].grid(search)
+    assert {params["classifier"] for params in grid} == {"forest", "trees"}
+    alone = [point for params in grid for point in METHODS[name].run(search, params)]
+    assert plain(ESTIMATORS[METHODS[name].__name__](n_jobs=2).points(Judge(search.problem))) == plain(alone)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_setting_of_a_baseline_trains_the_classifier_that_it_names(name: str) -> None:
+    """The programs of a setting have as many trees a scorer as a model of that kind."""
+    search = search_of()
+    n_trees = {"forest": search.size.forest.n_trees, "trees": search.size.n_trees}  # type: ignore[union-attr]
+    assert n_trees["forest"] != n_trees["trees"]
+    for params in METHODS[name].grid(search):
+        if params.get("sensors") == []:
+            continue  # no reading, no tree
+        for point in METHODS[name].run(search, params):
+            assert point.params["classifier"] == params["classifier"]
+            assert {len(s.trees) for s in point.program.scorers} == {n_trees[params["classifier"]]}
+
+
+@pytest.mark.parametrize("size", ["small", "large"])
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_size_without_forests_leaves_boosted_trees(name: str, size: str) -> None:
+    search = SubsetSearch(Judge(replace(make_problem(n=90, effort=BRIEF), size_name=size)), 1)
+    assert {params["classifier"] for params in METHODS[name].grid(search)} == {"trees"}
+
+
+# ---------------------------------------------------------------- names
+
+
+def test_a_name_is_checked_and_the_nearest_is_told() -> None:
+    assert [check_method("here", name) for name in (AUTO, *METHODS)] == [AUTO, *METHODS]
+    with pytest.raises(InputError, match=r"^here names the method 'adopt-gbrt'; did you mean 'adapt-gbrt'"):
+        check_method("here", "adopt-gbrt")
+    for nothing_near in ("zzzz", 3, None, "z" * 1000):
+        with pytest.raises(InputError, match=r"; methods are auto, cascade, adapt-lin, .*, lp-tree$") as error:
+            check_method("here", nothing_near)
+        assert len(str(error.value)) < 300
+
+
+# ---------------------------------------------------------------- one of your own
+
+
+@dataclass(eq=False, repr=False)
+class OneSensor(MethodClassifier):
+    """Buys one sensor and answers."""
+
+    method: ClassVar[Method] = Method(name="one-sensor", colour="#123456")
+
+    @classmethod
+    def grid(cls, search: SubsetSearch) -> list[Params]:
+        return [{"sensors": [s]} for s in range(len(search.problem.sensors))]
+
+    @classmethod
+    def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
+        subset = tuple(params["sensors"])
+        (model,) = search.models([subset])
+        return [answer_point(search.judge, cls.method.name, params, subset, model)]
+
+
+@pytest.fixture
+def registry() -> Iterator[None]:
+    """The registry is afterwards as it was."""
+    before = [(known, dict(known)) for known in (METHODS, ESTIMATORS)]
+    yield
+    for known, content in before:
+        known.clear()
+        known.update(content)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_registered_method_is_trained_beside_the_others(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    assert register_method(OneSensor) is OneSensor
+    assert hardcase_train.OneSensor is OneSensor
+    problem = make_problem(n=90, effort=BRIEF)
+    points = learn(problem, ("one-sensor", "static"), quiet=True)
+    assert {p.method for p in points} == {"hpc", "one-sensor", "static"}
+    own = [p for p in points if p.method == "one-sensor"]
+    assert own
+    assert all(len(p.params["sensors"]) == 1 and p.program is not None and p.test for p in own)
+    assert [p.test["cost"] for p in own] == [(1.0, 5.0, 20.0)[p.params["sensors"][0]] for p in own]
+    assert configure(toml(tmp_path, "[policy]\nmethods = ['one-sensor']\n")).methods == ("one-sensor",)
+    entries = [{"method": p.method, "test": p.test} for p in points]
+    assert b"#123456" in front_svg("mJ", entries)
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.filterwarnings("ignore:no policy of")
+def test_a_method_of_ones_own_is_an_estimator() -> None:
+    X, y = table()
+    model = few("StaticSubset").get_params()
+    fitted = OneSensor(**{k: v for k, v in model.items() if k != "n_jobs" and "__" not in k}).fit(X, y)
+    assert np.mean(fitted.predict(X) == y) > 0.6
+    assert len(fitted.sensors_) == 1
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize("how", ["always", "named"])
+def test_auto_takes_it_if_it_says_so(how: str) -> None:
+    class Mine(OneSensor):
+        method: ClassVar[Method] = Method(name="mine", colour="#123456", auto=how)
+
+    register_method(Mine)
+    ladder = Ladder(make_problem(n=60, effort=BRIEF))
+    chosen = chosen_methods(ladder, {"quality": 0.9, "cost": 100.0}, lambda jobs, _: [[] for _ in jobs])
+    assert ("mine" in chosen) == (how == "always")
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_class_may_be_defined_again_as_a_notebook_does() -> None:
+    register_method(OneSensor)
+    again = type("OneSensor", (OneSensor,), {"__module__": __name__, "__qualname__": "OneSensor"})
+    assert register_method(again) is METHODS["one-sensor"] is ESTIMATORS["OneSensor"] is again
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize(
+    ("name", "class_name", "message"),
+    [
+        ("static", "Mine", "a method named 'static' exists; give Mine.method another name"),
+        ("static", "StaticSubset", "a method named 'static' exists; give StaticSubset.method another name"),
+        (AUTO, "Mine", "a method named 'auto' exists"),
+        ("mine", "StaticSubset", "an estimator named StaticSubset exists; give the class another name"),
+        ("mine", "AdaptGBRT", "an estimator named AdaptGBRT exists"),
+    ],
+)
+def test_a_name_that_is_taken_is_refused_and_nothing_changes(name: str, class_name: str, message: str) -> None:
+    before = dict(METHODS), dict(ESTIMATORS)
+    body = {"method": Method(name=name, colour="#123456"), "__module__": __name__, "__qualname__": class_name}
+    with pytest.raises(ValueError, match=message):
+        register_method(type(class_name, (OneSensor,), body))
+    assert dict(METHODS) == before[0]
+    assert dict(ESTIMATORS) == before[1]

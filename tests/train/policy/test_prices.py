@@ -1,0 +1,73 @@
+"""Prices of cost: geometric, in the problem's own unit, so that another unit of money changes no policy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hardcase_edge.program.definition import Sensor
+from hardcase_train.data.problem import Problem
+from hardcase_train.methods import METHODS
+from hardcase_train.policy.prices import prices
+from hardcase_train.sweep.train import learn
+from tests.helpers.train.problems import BRIEF, make_problem
+
+PRICED = {"price", "gamma"}  # parameters in errors or loss for a unit of cost
+
+
+def in_units(problem: Problem, times: int) -> Problem:
+    """The same problem, all costs so many times as large."""
+    sensors = tuple(Sensor(s.features, tuple(times * c for c in s.cost)) for s in problem.sensors)
+    up = problem.uplink
+    uplink = replace(up, per_request=times * up.per_request, per_byte=times * up.per_byte,
+                     cloud_per_request=times * up.cloud_per_request)  # fmt: skip
+    return replace(problem, sensors=sensors, uplink=uplink)
+
+
+@given(st.integers(2, 40), st.floats(1e-6, 1.0), st.floats(1.001, 1e6))
+def test_prices_rise_by_one_factor_from_the_lowest_to_the_highest(n: int, lowest: float, factor: float) -> None:
+    problem = make_problem()
+    values = prices(problem, n, lowest, lowest * factor)
+    assert len(values) == n
+    assert all(isinstance(price, float) for price in values)
+    assert values[0] * problem.cost_unit == pytest.approx(lowest)
+    assert values[-1] * problem.cost_unit == pytest.approx(lowest * factor)
+    steps = np.diff(np.log(values))
+    assert (steps > 0).all()
+    assert steps == pytest.approx(np.full(n - 1, np.log(factor) / (n - 1)))
+
+
+def test_one_price_is_the_lowest() -> None:
+    problem = make_problem()
+    assert prices(problem, 1, 0.02, 5.0) == [0.02 / problem.cost_unit]
+
+
+def test_where_nothing_costs_anything_prices_are_those_of_a_unit() -> None:
+    free = in_units(make_problem(), 0)
+    assert prices(free, 3, 0.01, 1.0) == pytest.approx([0.01, 0.1, 1.0])
+
+
+@given(st.integers(1, 10**6))
+def test_a_price_times_a_cost_is_the_same_in_every_unit(times: int) -> None:
+    one, other = make_problem(), in_units(make_problem(), times)
+    assert other.cost_unit == pytest.approx(times * one.cost_unit)
+    assert np.array(prices(other, 5, 0.01, 1.0)) * times == pytest.approx(prices(one, 5, 0.01, 1.0))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_costs_in_another_unit_change_no_policy(method: str) -> None:
+    """A factor of 4, so that no float is rounded otherwise."""
+    problem = make_problem(n=90, effort=replace(BRIEF, n_linear_gammas=2))
+    one, other = (learn(p, (method,), quiet=True) for p in (problem, in_units(problem, 4)))
+    assert len(one) == len(other) > 1
+    for a, b in zip(one, other, strict=True):
+        assert {k: v for k, v in a.params.items() if k not in PRICED} == {
+            k: v for k, v in b.params.items() if k not in PRICED
+        }
+        assert (a.program.nodes, a.program.scorers) == (b.program.nodes, b.program.scorers)
+        assert b.valid == {**a.valid, "cost": pytest.approx(4 * a.valid["cost"])}
+        assert b.test == {**a.test, "cost": pytest.approx(4 * a.test["cost"])}
