@@ -1,1 +1,1 @@
-"""The way in from Python: train, export, load and evaluate, on the functions that the command line calls."""
+"""The Python interface: train, export, load and evaluate, by the functions that the command line calls."""

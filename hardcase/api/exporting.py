@@ -1,4 +1,4 @@
-"""``hardcase.export``: a fitted estimator of hardcase_train becomes a bundle."""
+"""``hardcase.export``: write the program of a fitted hardcase_train estimator as a bundle."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def export(
     unit: str = "unit",
     **options: Any,
 ) -> Exported:
-    """Quantise, verify, compare and write the program of a fitted estimator; f0 goes beside it where it is asked.
+    """Quantise, verify, compare and write the program of a fitted estimator, and f0 if the program forwards.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def export(
     forwards = any(isinstance(node, Forward) for node in estimator.program_.nodes)
     if estimator.hpc_ is None:
         what = "forwards to an f0 that was given as probabilities" if forwards else "was fitted without f0"
-        raise InputError(f"the estimator {what}, which no worker could run; fit it with hpc=")
+        raise InputError(f"the estimator {what}, so no worker could answer; fit it with hpc=")
     with TemporaryDirectory(prefix="hardcase-") as holder:
         build = Path(holder)
         hpc = save_hpc(task, build)
@@ -135,7 +135,7 @@ def _task(
 
 
 def _probabilities(estimator: PolicyClassifier, X: Any) -> Any:
-    """f0's probabilities; even ones where it is not there."""
+    """f0's probabilities; uniform if the estimator has no f0."""
     import numpy as np
 
     from hardcase_train.data.hpc import probabilities

@@ -1,4 +1,4 @@
-"""The Pareto front of a trained policy, as a table and a picture."""
+"""The Pareto front of a trained policy, as a table and a plot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Front"]
 
 
 class Front:
-    """What every trained policy costs and how good it is, and the one that is picked.
+    """Cost and accuracy of every trained policy, and the picked one.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""``hardcase.load``: a bundle as a device would load it, and decisions from readings."""
+"""``hardcase.load``: load a bundle as a device does, and decide cases from readings."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Reply = Any  # a label, or (label, confidence from 0 to 1)
 class Decided:
     """One decision.
 
-    label : of the case, as in training
-    confidence : that it is right, from 0 to 1
-    route : "local", "cloud" or "degraded" (it wanted the cloud and had no reply)
-    cost : in the bundle's unit, as the meter counted it
-    sensors : names of those that were bought, in their order
+    label : class of the case, as in training
+    confidence : probability that the label is right, from 0 to 1
+    route : "local", "cloud" or "degraded" (forwarded without a reply)
+    cost : metered cost, in the bundle's unit
+    sensors : names of the bought sensors, in order of purchase
     """
 
     label: Any
@@ -92,8 +92,8 @@ class Loaded:
         readings : numbers by feature, or a sequence of numbers by sensor; None or NaN is missing, and a sensor of which
             nothing is given has failed
         ask : the cloud: from the readings that a request carries, by feature, to a label or (label, confidence), or
-            None where no reply came. Without it there is no cloud: hard cases are answered here
-        budget : the most that this decision may cost, in the bundle's unit
+            None if there is no reply. Without it there is no cloud, and hard cases are answered locally
+        budget : largest cost of this decision, in the bundle's unit
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""A trained policy: its front, and its ways to a device."""
+"""A trained policy: its Pareto front, and its export to bundles and C sources."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["Policy"]
 
 
 class Policy:
-    """What ``hardcase.train`` gives: a build folder, and the point of its front that was asked for.
+    """The result of ``hardcase.train``: a build folder, and the requested point of its front.
 
     Parameters
     ----------
     build : a folder as ``hardcase train`` writes it
     max_loss, budget : the wish that picks a point; ``budget`` wins
-    is_temporary : the folder goes when the policy goes
+    is_temporary : whether the folder is removed with the policy
 
     Attributes
     ----------

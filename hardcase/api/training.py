@@ -1,4 +1,4 @@
-"""``hardcase.train``: arrays or a DataFrame, sensors and costs become a policy."""
+"""``hardcase.train``: train a policy from arrays or a DataFrame, sensors and costs."""
 
 from __future__ import annotations
 
@@ -47,26 +47,26 @@ def train(
 
     Parameters
     ----------
-    X : (n, n_features) numbers, NaN for missing: an array, or a DataFrame, whose column names are taken
+    X : (n, n_features) numbers, NaN for missing: an array, or a DataFrame, whose column names are used
     y : (n,) labels of 2 to 200 classes, numbers or text
-    sensors : the columns that each sensor gives, by name or number; a column that none names is a sensor of its own
-    costs : of each sensor by name, those not named cost 1; or one number for all
-    forward_cost : of one request, beside the sensors that f0 reads
-    max_loss : the cheapest policy at most this far below f0 in accuracy, with a standard error to spare
-    budget : instead: the most accurate policy of at most this mean cost
+    sensors : the columns of each sensor, by name or number; each column of no sensor becomes a sensor of its own
+    costs : cost of each sensor by name, 1 for the others; or one number for all
+    forward_cost : cost of one request, without the sensors that f0 reads
+    max_loss : pick the cheapest policy whose accuracy is at most this far below f0's, plus one standard error
+    budget : instead, pick the most accurate policy of at most this mean cost
     hpc : f0, an unfitted scikit-learn classifier with ``predict_proba``; None: gradient boosting
     methods : names of methods, or "auto"; both baselines are always trained
     effort : "quick", "normal" or "thorough"
-    names : of the columns of an array
-    weight : (n,) what each row counts, from 0
-    unit : of all costs, for reports
-    jobs : threads, one per core unless given
-    quiet : without progress bars on stderr
+    names : names of the columns of an array
+    weight : (n,) weight of each row, at least 0
+    unit : unit of all costs, for reports
+    jobs : number of threads; None: one per core
+    quiet : whether to show no progress bars on stderr
 
     Raises
     ------
     InputError
-        The data, a name or a cost cannot be used; the line says which and what to do.
+        The data, a name or a cost is invalid.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def train(
 
 
 def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]:
-    """What the columns are called: as given, as the DataFrame says, or x0, x1, ...
+    """The names of the columns: the given ones, those of the DataFrame, or x0, x1, ...
 
     Raises
     ------
@@ -138,7 +138,7 @@ def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any) -> Table:
 
 
 def _free(name: str, taken: Sequence[str]) -> str:
-    """The name, or one like it that no feature has."""
+    """The name, with underscores appended until no feature has it."""
     return name if name not in taken else _free(f"{name}_", taken)
 
 
@@ -162,12 +162,12 @@ def _config(
         cost = check_amount(f"the cost of {name!r}", price.pop(name, rest))
         return SensorConfig(name=name, features=tuple(features), cost=cost)
 
-    made = []
+    configs = []
     for name, given in (sensors or {}).items():
         columns = [given] if isinstance(given, str | int) else list(given)
-        made.append(sensor(str(name), [_column(table.names, str(name), column) for column in columns]))
-    named = {feature for one in made for feature in one.features}
-    made += [sensor(name, [name]) for name in table.names if name not in named and name in price]
+        configs.append(sensor(str(name), [_column(table.names, str(name), column) for column in columns]))
+    named = {feature for config in configs for feature in config.features}
+    configs += [sensor(name, [name]) for name in table.names if name not in named and name in price]
     if price:
         raise InputError(f"costs names {next(iter(price))!r}, which is neither a sensor nor a column of its own")
     return Config(
@@ -178,7 +178,7 @@ def _config(
         unit=unit,
         default_sensor=rest,
         per_request=check_amount("forward_cost", forward_cost),
-        sensors=tuple(made),
+        sensors=tuple(configs),
         estimator="HistGradientBoostingClassifier" if hpc is None else type(hpc).__name__,
         effort=effort,
     )
@@ -199,7 +199,7 @@ def _column(names: Sequence[str], sensor: str, column: Any) -> str:
 
 
 def _model(hpc: Any, seed: int) -> Any:
-    """f0 as it is to be fitted; None leaves it to the configuration."""
+    """The unfitted f0, with missing values handled and its seed fixed; None leaves it to the configuration."""
     if hpc is None:
         return None
     from sklearn.base import clone
@@ -209,7 +209,7 @@ def _model(hpc: Any, seed: int) -> Any:
 
     model = clone(hpc)
     if not hasattr(model, "predict_proba"):
-        raise InputError(f"hpc is {type(hpc).__name__}, which gives no probabilities; use one with predict_proba")
+        raise InputError(f"hpc is {type(hpc).__name__}, which has no predict_proba; use a classifier that has it")
     if model.get_params().get("random_state", 0) is None:
         model.set_params(random_state=seed)
     return model if get_tags(model).input_tags.allow_nan else imputed(model)

@@ -1,4 +1,4 @@
-"""``hardcase evaluate``: accuracy, cost and forward rate of a bundle on labelled rows, by the device's evaluator."""
+"""``hardcase evaluate``: accuracy, cost and forward rate on labelled rows, by the device's evaluator."""
 
 from __future__ import annotations
 

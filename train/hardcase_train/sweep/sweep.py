@@ -1,4 +1,4 @@
-"""A sweep: train all settings of the chosen methods, with successive halving, and keep each method's best points.
+"""A sweep: train all settings of the chosen methods, with successive halving; keep each method's best points.
 
 The settings of all methods run in parallel, in any order, on any pool; the result does not depend on that. Finished
 jobs may be stored in a ``JobCache`` and are then not run again.
