@@ -1,1 +1,1 @@
-"""The cloud side of hardcase: answering workers, an MQTT broker for demonstrations, a simulated fleet."""
+"""hardcase in the cloud: workers that answer requests, a broker for demonstrations, simulated fleets."""

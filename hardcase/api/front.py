@@ -36,15 +36,20 @@ class Front:
         self.picked = picked
 
     def table(self) -> str:
-        """A line for f0, for the picked policy and for the best and the cheapest of every method, on test rows."""
-        lines = [f"{'policy':<14}{self.quality:>10}{'cost/' + self.unit:>14}{'forwarded':>11}"]
-        shown = [("f0", self._of("hpc")[0]), ("picked", self.picked)]
+        """A line for f0, for the picked policy and for the best policy of every method, figures on test rows.
+
+        The best of a method is that of the highest quality on the judged rows; the picked policy may be a cheaper one
+        of the same method.
+        """
+        f0, picked = self._of("hpc")[0], self.picked
+        lines = [f"{'policy':<22}{self.quality:>10}{f'mean cost ({self.unit})':>18}{'forwarded':>11}"]
+        shown = [("f0", f0), (f"picked: {picked.method if picked is not f0 else 'f0'}", picked)]
         for method in dict.fromkeys(p.method for p in self.points if p.method != "hpc"):
-            own = self._of(method)
-            shown.append((method, max(own, key=lambda p: (p.valid.quality, -p.valid.cost))))
+            best = max(self._of(method), key=lambda p: (p.valid.quality, -p.valid.cost))
+            shown.append((f"best of {method}", best))
         for name, p in shown:
-            lines.append(f"{name:<14}{p.test.quality:>10.4f}{p.test.cost:>14.3f}{100 * p.test.forward_rate:>9.1f} %")
-        return "\n".join([*lines, f"picked: {self.picked.method}; figures on rows that no choice has seen"])
+            lines.append(f"{name:<22}{p.test.quality:>10.4f}{p.test.cost:>18.3f}{100 * p.test.forward_rate:>9.1f} %")
+        return "\n".join([*lines, "figures on rows that no choice has seen"])
 
     def rows(self) -> list[dict[str, Any]]:
         """Every point as plain values, for a DataFrame."""

@@ -36,17 +36,18 @@ def tables() -> str:
         modules = module_graph(root, distribution)
         rooms = room_graph(modules)
         for k, floor in enumerate(FLOORS[distribution], start=1):
-            for room in floor:
+            methods = sorted(room for room in rooms if room.startswith("methods."))
+            for room in methods if floor == ("methods.*",) else floor:
                 path = root / room.replace(".", "/")
-                below = ", ".join(f"`{r}`" for r in sorted(rooms[room])) or "nothing"
+                below = ", ".join(f"`{r}`" for r in sorted(rooms[room])) or "none below"
                 if not path.is_dir():
                     lines += [
-                        f"**`{room}.py`** (floor {k}, imports {below}): {first_line(path.with_suffix('.py'))}",
+                        f"**`{room}.py`** (floor {k}; imports rooms: {below}): {first_line(path.with_suffix('.py'))}",
                         "",
                     ]
                     continue
                 lines += [
-                    f"**`{room.replace('.', '/')}/`** (floor {k}, imports {below}): {first_line(path / '__init__.py')}"
+                    f"**`{room.replace('.', '/')}/`** (floor {k}; imports rooms: {below}): {first_line(path / '__init__.py')}"
                 ]
                 lines += ["", "| module | what lives there |", "|---|---|"]
                 files = sorted(m for m in modules if room_of(m) == room and m not in (room, ""))

@@ -86,9 +86,8 @@ def test_a_room_imports_only_rooms_below_it(distribution: str) -> None:
     rooms = room_graph(modules_)
     assert wrong_arrows(rooms, FLOORS[distribution]) == []
     assert circles(modules_) == []
-    assert set(rooms) == {room for floor in FLOORS[distribution] for room in floor}, (
-        "the plan names a room that is not there"
-    )
+    planned = {room for floor in FLOORS[distribution] for room in floor} - {"methods.*"}
+    assert planned == {r for r in rooms if not r.startswith("methods.")}, "the plan names a room that is not there"
 
 
 @pytest.mark.parametrize("distribution", FOLDERS)

