@@ -298,10 +298,10 @@ def test_a_column_named_as_a_kind_of_split_is_a_column(tmp_path, capsys):
         pytest.param(
             lambda: {**columns(), "y": np.arange(N) > 50},
             'split = "time"',
-            "the training rows have one class",
+            "the training rows have only one class",
             id="one-class-in-training",
         ),
-        pytest.param(lambda: columns(n=9), "", "has 9 rows; at least 10", id="too-few-rows"),
+        pytest.param(lambda: columns(n=9), "", "has 9 rows, at least 10", id="too-few-rows"),
         pytest.param(
             lambda: {**columns(), "y": np.arange(N)},
             "",
@@ -421,7 +421,7 @@ def test_wrong_flags_are_one_line(tmp_path, capsys):
     write_csv(tmp_path / "data.csv", columns())
     path = toml(tmp_path)
     for flags, said in (
-        (("--seed", -1), "seed -1 is not between"),
+        (("--seed", -1), "seed -1 is out of range 0.."),
         (("--method", "adopt-gbrt"), "--method names the method 'adopt-gbrt'; did you mean 'adapt-gbrt'"),
         (("--effort", "quik"), "--effort names the effort 'quik'; use one of quick, normal, thorough"),
     ):
