@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Boosted trees in the kernel, in pure Python, and in the peers, in one run and in turn; and the page that says it.
 
 Rows are varied, so that no branch is learnt by heart. Times are the thread's own, which other work on the machine does

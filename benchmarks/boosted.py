@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Binary boosted trees on digits (odd or even), and the same model as a program: what the peers are compared on."""
 
 from __future__ import annotations

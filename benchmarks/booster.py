@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Our booster beside LightGBM: the same rows, bins, depth and leaves, iterations of both in turn.
 
     HARDCASE_DATA=folder python benchmarks/booster.py [--trees 30] [--out benchmarks/results/booster.json]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Policies on a graph of sensor sets: the small data sets of Wang et al. (2015), the large ones, time and memory.
 
     HARDCASE_DATA=FOLDER python benchmarks/dag.py [--cases pima satimage letter] [--seeds 10]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The device beside its peers on boosted trees, and on the rig's bundle: one decision, and the process from start to
 first answer.
 

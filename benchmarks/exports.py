@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A policy's parts as ONNX and TFLite: bytes, time of a row, and scores that differ; in tflite-runtime 2.14 too.
 
     python benchmarks/exports.py [--rows 300] [--runs 5] [--no-old] [--out benchmarks/results/exports.json]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of other libraries as programs, beside emlearn and m2cgen: which labels change, how many bytes.
 
     HARDCASE_DATA=folder python benchmarks/import.py [--rows 100000] [--only digits]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Letters and Covertype: how much of f0's cost each method cuts, at what loss of accuracy, over ten random splits.
 
     HARDCASE_DATA=FOLDER python benchmarks/learning.py [--cases letters ...] [--seeds 10]

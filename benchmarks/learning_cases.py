@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Letters and Covertype as the methods' benchmark has them: rows, splits, f0, and what is to be reached."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the runs of ``learning.py`` come to: picks on the judged rows, their figures on test rows, tables, pictures."""
 
 from __future__ import annotations
@@ -206,7 +207,8 @@ The one meter counts all costs; a forwarded case buys every sensor.
 The states of `dag` are the nested sets of two chains.
 A loss is f0's accuracy on the split's test rows less the policy's.
 Letters (three splits) and Covertype of seven classes (two) are of the methods as they are now.
-The authors' split and Covertype of two classes are older: `adapt-gbrt` had policies without gates then, and stages knew their own margin alone ([what changed](../decisions/rooms.md)).
+The authors' split and Covertype of two classes are older: then, `adapt-gbrt` had policies without gates, too, and \
+its stages knew their own margin alone ([what changed](../decisions/rooms.md)).
 [The rig](rig.md) and [the small data sets of the paper on graphs](dag.md) have pages of their own.
 """
 

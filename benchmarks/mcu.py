@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Instructions per decision and bytes of code on three emulated Cortex-M: boosted trees on digits.
 
     python benchmarks/mcu.py [--out benchmarks/results/mcu.json]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whoever else puts boosted trees on a device, each as a C function of one row behind one cffi module.
 
 A module offers ``predict(row)``, ``labels(rows, n, out)`` and ``measure(rows, n, repeats, out)``, which times whole

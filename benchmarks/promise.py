@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How often a promise holds: many draws of calibration rows from populations whose true figures are known.
 
     python benchmarks/promise.py [--draws 1000] [--out benchmarks/results/promise.json]

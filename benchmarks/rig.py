@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hydraulic rig: every target, paired seeds, f0 and both baselines beside every policy.
 
     python benchmarks/rig.py [--seeds 10] [--targets accumulator_bar ...] [--out benchmarks/results/rig.json]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bytes of DAG policies before and after their polynomials are made small.
 
     HARDCASE_DATA=folder python benchmarks/sizes.py [--min-agreement 0.99] [--price 0.03 0.1 0.3]

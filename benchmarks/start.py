@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ``hardcase-edge --help`` and a device's start cost, in instructions and in milliseconds, clone beside clone.
 
     python benchmarks/start.py CLONE [CLONE ...]      such as a clone of an older commit, and this one

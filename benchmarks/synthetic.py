@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures 2 and 3 of Nan and Saligrama (2017), drawn anew.
 
     python benchmarks/synthetic.py [--out docs/benchmarks]
@@ -24,8 +25,7 @@ from hardcase_train.methods.adapt.linear import AdaptLin
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.selection import Judge
-from hardcase_train.sweep.methods import points_of
-from hardcase_train.sweep.train import hpc_point
+from hardcase_train.sweep.train import hpc_point, points_of
 from hardcase_train.trees.boosting import TreeSettings
 
 ROOT = Path(__file__).resolve().parent.parent

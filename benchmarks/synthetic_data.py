@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two pictures of Nan and Saligrama (2017) as data: where a gate helps, and where sensors must be chosen jointly.
 
 The paper draws its points and does not list them; these are placed so that what its text says of them is true.

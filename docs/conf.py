@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The site: `make docs` builds README.md, ARCHITECTURE.md, CHANGELOG.md and docs/ into build/site, strictly.
 
 The source folder is the repository, so a link is right on the site if it is right in the repository. The pages stay

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the kernel where there is a compiler; without one the package is whole, and decides in pure Python.
 
 HARDCASE_PURE=1 leaves it out on purpose: `make wheels` makes a wheel for any machine that way.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """hardcase: decide easy cases on the device and forward hard ones, at a stated accuracy and cost.
 
     train(X, y, sensors=..., costs=..., forward_cost=..., max_loss=...)   -> Policy: front, export, export_c, save

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command ``hardcase``: parse the arguments, run the verb, report an error as one line and exit status 2.
 
 Each verb is a module in ``verbs`` with ``HELP``, ``arguments(parser)`` and ``run(args) -> exit status``. Verbs import

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Command-line arguments shared by several verbs, and the printing of reports."""
 
 from __future__ import annotations

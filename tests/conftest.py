@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run leaves out for want of tools is said at its end, with how to have them; where ``CI=true`` it fails."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The device side of hardcase: decide locally and forward only the hard cases to the cloud.
 
 Needs the standard library, and paho-mqtt where there is a broker. The names below are imported when they are first

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command ``hardcase-edge`` with its verbs ``run``, ``verify`` and ``doctor``.
 
 ``run`` makes decisions until it is stopped, ``verify`` checks a bundle and prints what was proved, ``doctor`` reports

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every error that hardcase raises on purpose, named for what the caller must do next.
 
 A message is one line: what is wrong, where, and what to do. A module that calls foreign code (struct, the operating

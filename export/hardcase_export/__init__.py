@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The exporter of hardcase: from a build folder to what devices, microcontrollers and other runtimes run.
 
 Rooms, from the lowest floor up; a room imports only rooms below it:

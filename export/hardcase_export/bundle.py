@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a build folder to a signed bundle: pick a point, quantise it, compare it with its draft, and publish it.
 
 ``export_bundle`` computes and checks everything in memory first. It writes a file only when nothing but the disk can

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Import a model trained elsewhere: from a file or a live estimator to a bundle that gives the source's labels.
 
 ``read_model`` recognises the kind of model, ``import_parts`` makes columns and scorers of it, and ``import_model``

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Publishing a bundle: pack it, load it as a device does, sign it with the private key, and write both files."""
 
 from __future__ import annotations

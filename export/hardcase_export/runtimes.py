@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ONNX and TFLite files of a program's parts and of f0, each compared with the program on all test rows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Summary of a bundle for people and for ``--json``: sensors, costs, operations, bytes by part, claims."""
 
 from __future__ import annotations

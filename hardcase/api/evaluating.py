@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase.evaluate``: quality, cost and forward rate of a bundle on labelled rows, by the device's evaluator."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase.export``: write the program of a fitted hardcase_train estimator as a bundle."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Pareto front of a trained policy, as a table and a plot."""
 
 from __future__ import annotations

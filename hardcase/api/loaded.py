@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase.load``: load a bundle as a device does, and decide cases from readings."""
 
 from __future__ import annotations

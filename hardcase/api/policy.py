@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A trained policy: its Pareto front, and its export to bundles and C sources."""
 
 from __future__ import annotations

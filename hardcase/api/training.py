@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase.train``: train a policy from arrays or a DataFrame, sensors and costs."""
 
 from __future__ import annotations

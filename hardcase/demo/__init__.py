@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of the demonstration: its processes and its report."""

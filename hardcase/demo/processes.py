@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes of the demonstration: a broker, a worker that can be killed, and a real device."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of the demonstration: one self-contained HTML file with its plots inlined."""
 
 from __future__ import annotations

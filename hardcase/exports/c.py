@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase export --c``: a folder of C sources for a microcontroller, from a point of a build or a bundle."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase export --model``: import a model that was trained elsewhere as a bundle."""
 
 from __future__ import annotations

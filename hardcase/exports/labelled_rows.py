@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Labelled rows from a build or a user's table, by the names in a manifest, and f0's answers to them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase export --onnx DIR --tflite DIR``: parts of the picked program as models for other runtimes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write the build folder of a training run (drafts, rows, Pareto front, f0) atomically."""
 
 from __future__ import annotations

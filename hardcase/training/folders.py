@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Atomic replacement of a folder: fill a temporary folder, then rename it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``[lpc] tflite`` of a configuration: points of the user's own model, run in a separate process."""
 
 from __future__ import annotations

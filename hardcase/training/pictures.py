@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plots of Pareto fronts and of latencies, as reproducible SVG by matplotlib."""
 
 from __future__ import annotations

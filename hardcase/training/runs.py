@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train a configuration's task by a resumable sweep, whose finished jobs are stored until the build is complete."""
 
 from __future__ import annotations

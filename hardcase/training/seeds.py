@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of a front: test figures of each method's pick, averaged over seeds with confidence intervals."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verbs of the command ``hardcase``, one module each."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase cloud``: a broker and its worker (``up``), a worker alone (``worker``), access rules (``rules``)."""
 
 from __future__ import annotations

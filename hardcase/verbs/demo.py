@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase demo``: train, export, serve and reconcile on real data; ends with a table and a report."""
 
 from __future__ import annotations

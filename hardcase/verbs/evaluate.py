@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase evaluate``: accuracy, cost and forward rate on labelled rows, by the device's evaluator."""
 
 from __future__ import annotations

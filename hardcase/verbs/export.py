@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase export``: write one point of a trained front as a bundle, or as C for microcontrollers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase init``: write a first hardcase.toml from the columns of a table."""
 
 from __future__ import annotations

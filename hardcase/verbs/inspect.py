@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase inspect``: the contents, costs and claims of a bundle."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase keygen``: create a key pair: a private key that signs bundles, and a public key for devices."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase train``: train policies from a hardcase.toml; write them, their Pareto front, and f0 as ONNX."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``import hardcase``: from arrays to a decision, and from any fitted estimator to a bundle."""
 
 from __future__ import annotations

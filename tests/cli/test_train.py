@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase train`` on tables of every kind, and what ``init``, ``export`` and ``evaluate`` make of its build."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The facade of the device: twelve names, each imported from its room when it is first used."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a build folder to a bundle: what is picked, what it holds, what is refused, and that nothing is half-done."""
 
 from __future__ import annotations

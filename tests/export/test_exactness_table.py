@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/exports.md, cell by cell: what each target promises of each scorer is put to the test."""
 
 from __future__ import annotations

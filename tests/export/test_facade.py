@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The entry points of hardcase_export: they resolve in any order of imports, and cost nothing before their use."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase export --onnx DIR --tflite DIR``: what is written, what is said of it, and what is refused."""
 
 from __future__ import annotations

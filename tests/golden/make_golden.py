@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes ``v1.hcb``: run ``python -m tests.golden.make_golden`` from the repository's root when format 1 is extended.
 
 A test regenerates the bytes and compares: a change of the format is always a visible change of this file.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where things lie in the repository."""
 
 from __future__ import annotations

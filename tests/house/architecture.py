@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of ARCHITECTURE.md: a table for every room, a row for every module, from the modules' own first lines.
 
     python tests/house/architecture.py        writes them into the page
@@ -46,9 +47,8 @@ def tables() -> str:
                         "",
                     ]
                     continue
-                lines += [
-                    f"**`{room.replace('.', '/')}/`** (floor {k}; imports rooms: {below}): {first_line(path / '__init__.py')}"
-                ]
+                about = f"(floor {k}; imports rooms: {below}): {first_line(path / '__init__.py')}"
+                lines.append(f"**`{room.replace('.', '/')}/`** {about}")
                 lines += ["", "| module | what lives there |", "|---|---|"]
                 files = sorted(m for m in modules if room_of(m) == room and m not in (room, ""))
                 for module in files:

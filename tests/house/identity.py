@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SHA-256 of what training on the hydraulic rig writes, by method: the same before and after a change of layout alone.
 
     python tests/house/identity.py FOLDER [CLONE] [METHOD ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rooms of the house: which room may import which, and what the imports are in fact.
 
     python tests/house/rooms.py [FOLDER]      prints rooms, floors, arrows and circles of a clone (default: this one)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The arrows of DESIGN.md section 2: who may import whom, lazily or not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pages say what is there: examples run, commands parse, links lead somewhere, no flag and no key is left out.
 
 `make docs` builds the site and checks links and anchors once more; what the site needs is checked here without Sphinx.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules of the house that a machine can check."""
 
 from __future__ import annotations
@@ -54,6 +55,21 @@ def names(path: Path) -> str:
 @pytest.mark.parametrize("path", modules(), ids=names)
 def test_a_module_is_short_enough_to_be_one_idea(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+
+
+SOURCES = [p for p in tracked() if p.suffix in (".py", ".c", ".h", ".sh", ".ld")]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=names)
+def test_a_source_file_names_its_licence(path: Path) -> None:
+    assert "SPDX-License-Identifier: Apache-2.0" in "".join(path.read_text(encoding="utf-8").splitlines(True)[:2])
+
+
+@pytest.mark.parametrize("path", modules(), ids=names)
+def test_a_module_s_first_line_can_stand_alone(path: Path) -> None:
+    first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+    assert first.endswith((".", "?"))
+    assert len(first) <= 116
 
 
 @pytest.mark.parametrize("path", modules(), ids=names)

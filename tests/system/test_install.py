@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The device's distribution stands alone: in a fresh environment, with nothing but paho-mqtt, it decides."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same answers everywhere: random programs and golden cases on every processor that can be emulated here."""
 
 from __future__ import annotations

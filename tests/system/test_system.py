@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything together on a real mosquitto: a fleet decides while its worker dies and its broker goes away."""
 
 from __future__ import annotations

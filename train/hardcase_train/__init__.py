@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """hardcase in the cloud: trains gates, low-cost models and the honest baselines, and compiles them to programs.
 
 The facade: ``PolicyClassifier``, ``MethodClassifier``, every method's estimator by its class name, ``Problem`` and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks that every estimator must pass, in addition to scikit-learn's ``check_estimator``.
 
 Each check takes an estimator, fits clones of it on made-up data, and raises AssertionError if a property is violated.

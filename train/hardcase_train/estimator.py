@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Base classes of the estimators: feature-acquisition policies with f0 as fallback, by scikit-learn's interface."""
 
 from __future__ import annotations

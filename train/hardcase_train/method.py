@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metadata of a training method: its name, and how sweeps and ``auto`` treat it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The HPC as a user's Python function, ``MODULE:FUNCTION``, for systems that are not ONNX files.
 
     # legacy.py, in the folder where the worker is started

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The HPC as an ONNX file: onnxruntime runs the high-cost model that answers forwarded cases.
 
 The file's metadata describe a request: ``hardcase.dtypes``, such as "f32,f32,i32", gives the types of its readings, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The service: turns requests into replies in batches, without network or clock, in the way h11 treats HTTP.
 
     service.receive(topic, payload, now)   queues a request, or counts and drops it; if it repeats an answered request,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps a worker process running: starts it, restarts it with growing pauses when it dies, and stops it.
 
 A worker reports that it is ready by one JSON line on its standard output, ``{"event": "ready", ...}``. The supervisor

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The worker: takes requests from a broker, lets the service answer them, and sends the replies.
 
 The connection's thread only puts messages into a bounded inbox, and the loop of ``run`` does everything else on its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The embedded MQTT 3.1.1 broker for demonstrations and tests: amqtt with bounds, on a thread of its own.
 
 It serves one worker, listens on loopback only and asks for no password. All other uses need a real broker.

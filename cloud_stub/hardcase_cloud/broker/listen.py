@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The address of the embedded broker: on loopback only, as it has neither passwords nor encryption."""
 
 from __future__ import annotations

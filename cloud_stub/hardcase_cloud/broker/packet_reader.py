@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads one client's MQTT packets for amqtt: whole, of bounded length, the first a CONNECT that comes in time.
 
 amqtt itself reads packets of any length, waits for ever for the first one, and misreads an MQTT 5 CONNECT. It still

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Access rules for a real broker: which user may publish and read which topic, as the broker's own rule file.
 
 A device logs in with its device id as user name. It may publish its own requests and status, and read its own replies.

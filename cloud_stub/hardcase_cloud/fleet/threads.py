@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A simulated fleet in one process: device loops on threads, which replay rows of a table over a real broker.
 
     fleet = Fleet(load_bundle("model.hcb"), X, "mqtt://127.0.0.1:1883", n_devices=20)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files read up to a limit, and files written whole or not at all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records: frozen dataclasses without importing ``dataclasses``, which costs a device start-up time and memory.
 
 ``dataclasses`` takes a fifth of a device's start and a tenth of its memory, because it compiles functions for each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The margins, classes and targets that nodes choose by scores of shape (n, n_outputs), as the session does."""
 
 from __future__ import annotations

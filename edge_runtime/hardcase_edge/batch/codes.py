@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The codes of many readings, one column at a time, equal to those of ``program.readings``.
 
 Readings are (n, n_features) float64 as the declared types hold them, NaN for missing; codes are (n_columns, n) int32.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a program on many rows at once, with the same decisions and costs as the session.
 
 The program may be a draft, whose numbers are floats. A sensor fails on rows without one of its readings that is not

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scores of polynomials for codes of shape (n_columns, n).
 
 A draft's weights are floats, a bundle's are integers. Integers are summed in 64 bits, which the verifier proves to be

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scores of any scorer of a program: floats for a draft, integers for a quantised program."""
 
 from __future__ import annotations

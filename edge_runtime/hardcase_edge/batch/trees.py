@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scores of tree ensembles, and of stacks on them, for codes of shape (n_columns, n).
 
 All trees are walked together, a few hundred rows at a time: the node numbers, (rows, trees), go one step down in a few

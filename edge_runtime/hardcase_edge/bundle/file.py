@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bundle file: program, manifest and golden cases as one safetensors file with a checksum.
 
 docs/SPEC-bundle-v1.md defines every byte. In short: the header's length in 8 bytes, the header in JSON, the tensors

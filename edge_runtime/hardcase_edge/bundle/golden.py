@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Golden cases: recorded decisions that a device replays to prove that it computes what the exporter computed.
 
 A case fixes everything that a session depends on (raw readings, failed sensors, budget, item size, cloud and the

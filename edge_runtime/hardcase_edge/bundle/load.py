@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loads a bundle: signature, checksum, proof, manifest and golden cases, each passed before the next is tried.
 
 The signature is checked if the caller names a trusted key; the checksum comes with the shape of the file, the proof is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The manifest: a bundle's names, units, HPC, claims and provenance, checked field by field.
 
 A program has no names, only indices; the manifest gives them names for people, sources and status messages.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SHA-256 without OpenSSL, because ``hashlib`` loads libcrypto, which takes a fifth of a device's memory."""
 
 from __future__ import annotations

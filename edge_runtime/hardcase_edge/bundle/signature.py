@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signs bundles with Ed25519, and checks the signature of a bundle before the bundle is parsed.
 
 A bundle's signature is detached: the file ``<bundle>.sig`` holds its 64 raw bytes. It covers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The device's loop: one decision after another, made by joining sensors, session and link.
 
     device = Device(load_bundle("model.hcb"), bank, link, RuntimeConfig(budget=400.0))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase-edge doctor``: what this machine has for hardcase-edge, what it lacks, and how to install it.
 
 ``--build`` compiles the C kernel from the sources that every installation contains, into the package's own folder. A

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cells of an image: where a kernel's session stores codes, and how a reading becomes a code.
 
 A cell holds one column in the form that one kind of scorer reads. A *small* cell is a byte, counted from 1, for trees

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tree ensembles in an image: grouped by layout, outputs and depth, so that the kernel walks trees together.
 
 A shallow tree becomes a complete tree in heap order (the root is node 1, node i has the children 2i and 2i + 1), padded

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel. hardcase.h is its manual, docs/SPEC-image-v1.md defines every word of the image that it reads.
  *
  * Rules here: the image and what follows a session are only ever touched through the loads and stores below (memcpy of

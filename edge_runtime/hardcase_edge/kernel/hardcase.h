@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hardcase: the kernel. It executes a verified program, one decision at a time, and does no I/O.
  *
  * The program comes as an *image*: a constant array of bytes, aligned to 8, that hardcase_edge/kernel/image.py makes of a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The image: a verified program as one flat, aligned array of bytes that the C kernel executes in place.
 
 docs/SPEC-image-v1.md defines every word, and ``hardcase.c`` reads them. An image makes the same decisions as its
@@ -32,6 +33,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from ..errors import ImageError
+from ..program.cost import Meter, evaluate_polynomial
 from ..program.definition import (
     Acquire,
     Answer,
@@ -47,7 +49,6 @@ from ..program.definition import (
     Trees,
     targets_of,
 )
-from ..program.cost import Meter, evaluate_polynomial
 from ..program.format import KINDS, RULES
 from ..program.readings import DTYPES
 from ..verifier.tree_shapes import Outline, outline_of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chooses the evaluator: the C kernel if it was built and can run the program, otherwise pure Python.
 
 The environment variable ``HARDCASE_EVALUATOR``, or an argument, forces ``python`` or ``kernel``. Both evaluators make

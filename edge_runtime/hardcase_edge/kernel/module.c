@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hardcase_edge._kernel: the kernel as a Python extension of the limited API.
  *
  * Image   a program's image and what its sessions need of Python: made by hardcase_edge/kernel/compiled.py

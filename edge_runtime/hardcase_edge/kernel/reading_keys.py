@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The keys of readings that a session stores for inlined ensembles, those exported as C code.
 
 C code compares a reading as cheaply as its rank, so no rank is computed: a threshold on a rank column becomes a bound

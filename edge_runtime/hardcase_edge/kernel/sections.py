@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sections of an image: runs of numbers, each aligned to its width and addressed by its offset in bytes."""
 
 from __future__ import annotations

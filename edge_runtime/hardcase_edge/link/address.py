@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The address of an MQTT broker: its URL, user and certificates, all checked before the first connection.
 
     mqtt://[user:password@]host[:port]     plain TCP, port 1883

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One MQTT connection with one subscription, kept up by a thread of its own that reconnects for ever.
 
 The thread makes a new paho client for each attempt. paho's queue would send messages again after a reconnect, and a

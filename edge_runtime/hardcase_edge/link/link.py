@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The link: sends a hard case to the HPC over MQTT, waits for its reply, and publishes the device's status.
 
 The device's loop calls ``ask`` on its own thread, for one request at a time, and ``ask`` blocks until one of these:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paho client of one connection attempt: bounded reads and queues, TLS, and the state of the attempt."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The wire format: requests and replies as bytes in fixed little-endian layouts, and the topics they go to.
 
     request: version u8 | kind u8 = 1 | n_values u16 | deadline_ms u32 | id 16 bytes | HPC sha256 32 bytes | values

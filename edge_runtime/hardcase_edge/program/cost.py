@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cost meter: the one definition of feature-acquisition and forwarding costs, in exact integers.
 
     cost = sum of the costs of the sensors bought (each once, for the gate and the HPC alike)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads a program back from a bundle's tensors: the inverse of ``encode``, for untrusted input.
 
 Every number read here may be hostile: ``decode`` checks each offset before it uses it, bounds the total work, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program: the data that every policy compiles to and every evaluator executes.
 
 A program is a graph of nodes, entered at node 0. ``Acquire`` buys sensors (feature acquisition), ``Branch`` and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes a program as tensors for a bundle; ``decode`` is the inverse.
 
 docs/SPEC-program-v1.md section 6 defines every word.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The word format that ``encode`` writes and ``decode`` reads; docs/SPEC-program-v1.md section 6 defines it.
 
 One tensor of fixed-size records (``program``, 32-bit words) refers to a few pooled tensors by offset, so readers can

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readings as their declared types hold them, and their int16 codes, computed in integer arithmetic only.
 
 ``normalise`` takes a number or None and returns exactly the value that the declared type holds, or None. Minus zero

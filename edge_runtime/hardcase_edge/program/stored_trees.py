@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trees of an ensemble as they lie in a bundle: each ``Tree`` is built when it is read, and none is kept.
 
 Trees are most of a bundle, and as Python integers they would take ten times its bytes. The verifier, the kernel's

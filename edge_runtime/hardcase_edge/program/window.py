@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Features of a window of samples: mean, deviation, slope, roughness; the same code trains and runs on devices.
 
 A window is one sensor's samples of one cycle, equally spaced in time. Training tables and devices use this same module.

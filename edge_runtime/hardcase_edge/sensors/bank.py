@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sensor bank: reads the sensors that a session asks for, all at once and each within a time limit.
 
 A *source* serves sensors by name. If a source may block, the bank reads it on a thread of the sensor's own, so there

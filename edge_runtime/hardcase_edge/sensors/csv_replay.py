@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recorded readings of a CSV file as a source, one row per item, read row by row in bounded memory.
 
 The header names features, or samples of a window as ``SENSOR[0]``, ``SENSOR[1]``, ... An empty cell is a missing

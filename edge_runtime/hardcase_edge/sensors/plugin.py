@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user's Python function as a source: ``MODULE:FUNCTION`` on the command line, never in a bundle.
 
     # my_sensors.py, in the folder where hardcase-edge is started

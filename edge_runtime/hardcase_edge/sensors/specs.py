@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads the ``--sensors`` options of the command line: which source serves which sensor.
 
     replay:test.csv                 all sensors from one file

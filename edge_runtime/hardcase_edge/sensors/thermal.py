@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The thermal zones of Linux (/sys/class/thermal) as a source, in degrees Celsius; every Raspberry Pi has one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls a function that may hang on a thread of its own, so that the caller can stop waiting for it."""
 
 from __future__ import annotations

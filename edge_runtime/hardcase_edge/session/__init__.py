@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One decision, from the first sensor to the answer, as an automaton without I/O and without a clock.
 
 A session says what it needs, and its owner supplies it. Here the program buys a thermometer for 2 units, answers if

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drives a session to its decision with two functions: one reads sensors, one asks the cloud."""
 
 from __future__ import annotations

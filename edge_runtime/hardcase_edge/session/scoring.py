@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scorers in pure Python: functions from codes to integer scores, or to floats for a draft.
 
 ``prepare`` turns a scorer's data into a function once; a session calls it with its codes. Each code is stored twice:

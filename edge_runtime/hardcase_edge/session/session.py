@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The session: one decision as an automaton without I/O or a clock, in the way that h11 treats HTTP.
 
 The owner calls ``next_action``, does what the action asks for, reports back, and repeats until a ``Decision`` comes.

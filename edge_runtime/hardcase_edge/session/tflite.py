@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a user's TFLite model as a scorer: raw readings in, integers within declared bounds out.
 
 The verifier cannot see inside the model, so nothing about it is proved. The model has one float32 input, of shape (n,)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The costs and lengths of a program's paths: worst cost, best cost, most operations, most nodes.
 
 Targets lie ahead of their nodes, so one sweep from the last node to the first gives lengths. Costs depend on the

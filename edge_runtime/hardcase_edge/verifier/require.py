@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks that all proofs share: a condition, an index in range, an integer, an integer within a limit."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proves rules V11 to V20: each scorer is well formed, and no sum in it can overflow its integer type.
 
 The bound of an output is a sum of absolute values, so it holds for every partial sum in any order too.

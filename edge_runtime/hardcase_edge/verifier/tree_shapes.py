@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The outline of an ensemble, noted during the proof: the sizes of its trees and the columns that they read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The proof that a program is safe, made before the program runs, in the spirit of Linux's eBPF verifier.
 
 It shows that every path ends in an answer; that a scorer reads only sensors that every path to it has tried to buy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Pareto front of a training run: ``front.json``, read and checked.
 
 The file comes from outside. ``read_front`` checks its size, keys, types and ranges before it uses a value, and ignores

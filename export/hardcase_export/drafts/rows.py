@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Labelled rows with f0's answers: ``valid.npz``, ``test.npz`` and ``calibration.npz`` of a build, checked.
 
 The reader bounds the unpacked size before it unpacks, and never loads a pickle.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Agreement of an imported program with its source: counted on rows, and estimated for other rows.
 
 Classifiers are compared by their labels. Rounding can change a label only where the source's two best scores nearly

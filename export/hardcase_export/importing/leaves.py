@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quantisation of leaves: exact integers if the leaves share a small denominator, else 16 or 31 bits.
 
 A leaf is stored as ``round((leaf - centre) * scale)``; each tree's centre moves into the base. Three forms, the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quantisation of linear source models: 16-bit codes over each reading's range, 16-bit weights, an error bound.
 
 A reading becomes ``floor(x / step + 1/2)``, which is off by at most half a step. Steps are powers of two, so integers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Columns and scorers of a source model, with the narrowest leaves that keep its labels, and their comparison."""
 
 from __future__ import annotations

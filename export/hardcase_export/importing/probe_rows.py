@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows to compare a model on: at thresholds, one ulp either side, between them, and missing; always the same."""
 
 from __future__ import annotations

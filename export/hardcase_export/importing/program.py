@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs of imported models: acquire the sensors and answer, or let a gate choose to answer or forward."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sensor layout of an imported model: which sensor gives which reading, and its cost, from a small TOML.
 
 Without a TOML one sensor gives all readings at no cost.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trees of a source model as trees of a program: thresholds become ranks, and every row reaches the same leaf.
 
 ``x <= cut`` must hold for exactly the readings for which it holds in the source. A cut is therefore moved down to the

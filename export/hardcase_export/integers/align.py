@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calibration of integer thresholds: each moves by the few steps that rounding of the scores cost it.
 
 Training may put a threshold on a score that occurs, or very near to one; that score's rounded value may then lie on the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compression of polynomials: as few weights, of 8 or 16 bits, as the required agreement allows.
 
 Each part, a polynomial as ``uses.split`` leaves it, is built in several sizes. The decisions that a size changes are

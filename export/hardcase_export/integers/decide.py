@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decisions of a program, draft or quantised, on many rows, with the device's own machine, session and meter."""
 
 from __future__ import annotations

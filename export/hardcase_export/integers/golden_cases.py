@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Golden cases of a bundle: sessions on validation rows that a device replays when it loads the bundle.
 
 The same program, rows and seed always give the same cases. They cover every trace seen, a cloud that is unreachable or

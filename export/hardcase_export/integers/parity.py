@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parity of a draft and its quantised program: rows that they decide alike, and the figures of both."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One point of a front in integers: its draft checked, quantised, calibrated and compared with the result.
 
 Labels are used here only to compute figures, never to choose.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quantisation of a draft: floats become integers, at the largest scale per scorer that the verifier allows.
 
 A scale is the number of integer steps in one unit of a scorer's score. It is a power of two if the numbers are then

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pruning and rounding of a linear scorer's weights to few small integers, with the least change of its scores.
 
 Scores are sums of ``weight * input``, and inputs are correlated: other weights can make up for one that is dropped or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Polynomials of a draft split by the nodes that read them, with the rows that reach each node.
 
 A scorer that holds both a state's answer and its matches becomes two, so each can have its own terms, width and scale.

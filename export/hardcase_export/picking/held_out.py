@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Held-out rows that no choice has seen, and the errors that a build's quantised points make on them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which point of the front is exported: the cheapest within a loss, the most accurate in a budget, or by risk."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Risk-controlled choice: the cheapest point whose risk a Learn-then-Test procedure bounds on held-out rows.
 
 ``choose`` tests points in an order fixed beforehand and returns the cheapest that passes, with a ``Promise``: terms

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Learn-then-Test: p-values and fixed-sequence testing that bound a policy's risk on held-out rows.
 
 Learn-then-Test is distribution-free risk control in the family of conformal prediction. For each policy it takes the

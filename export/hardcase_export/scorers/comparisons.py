@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tree ensembles as comparisons of readings with thresholds, so that no runtime needs to compute ranks.
 
 ``code <= t`` on a rank column holds exactly if ``reading <= thresholds[t + 32767]``. The feature's type holds both

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of a program: each slice of scores that a Branch reads is a gate, each that an Answer reads an LPC.
 
 A common policy has one of each. Several are numbered in the order of the program's nodes, stage by stage: ``gate-1``,

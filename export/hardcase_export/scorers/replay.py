@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Comparison of an exported model with the program it was made of: rows with other scores, and the largest gap."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attributes that every scikit-learn estimator has: features, classes, name and its own prediction."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Source models of scikit-learn's histogram gradient boosting, with sets of categories and missing readings.
 
 The estimator compares in float64. Categories are the numbers that its encoder has seen; every other number counts as

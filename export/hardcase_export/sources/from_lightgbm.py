@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Source models of LightGBM, read from its text format or from a live estimator.
 
 LightGBM itself never opens a file here. It compares in float64 with "at most". A reading within 1e-35 of zero counts as

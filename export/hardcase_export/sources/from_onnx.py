@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Source models of ONNX files: one TreeEnsemble or Linear node, as skl2onnx and onnxmltools write it.
 
 onnxruntime compares and adds in float32, or in float64 if the thresholds are float64. A node names its comparison and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Source models of live scikit-learn estimators: trees, forests, gradient boosting and linear models.
 
 scikit-learn's trees hold a reading in float32 and send it left if it is at most a float64 threshold. A forest answers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Source models of skops files, built only after every type name in the file was found on an allow list.
 
 A skops file is a zip of a description and arrays. The allow list of skops is longer than what is needed here, so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trees of an ONNX TreeEnsemble node: flat attribute lists become one ``SourceTree`` per tree.
 
 onnxruntime adds in the type of the thresholds. If two classes share one list of weights, it answers the second class

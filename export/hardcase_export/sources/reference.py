@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reference scores of a source model, computed in float64 from its plain numbers by the source's own thresholds.
 
 Each row walks each tree, and sums are made tree by tree in the source's order. This code shares nothing with the

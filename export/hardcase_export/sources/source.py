@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A source model: a model trained elsewhere, as plain numbers that ``check_source`` has validated.
 
 Readers make a ``Source``, and every other module here takes one. A split divides a feature's values at its ``cuts``:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Emulated Cortex-M boards: compiler flags, linker script and emulator command of each."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conditions in C for tree nodes: whether a reading's key, or a column's code, is at most a bound.
 
 A node on a rank column compares the order-preserving key of the reading itself (``hardcase_edge/kernel/reading_keys``);

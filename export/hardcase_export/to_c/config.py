@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase_config.h``: the parts of the kernel that one policy needs, so that a firmware compiles no others."""
 
 from __future__ import annotations

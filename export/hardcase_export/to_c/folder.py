@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C export of a bundle: a folder with the kernel, the policy as tables or code, an example and a self-test."""
 
 from __future__ import annotations

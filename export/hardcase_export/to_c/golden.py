@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``golden.h``: the golden cases of a bundle as C tables, in the word format that ``replay.h`` describes."""
 
 from __future__ import annotations

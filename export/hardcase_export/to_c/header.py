@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``model.h`` and ``sensors.h``: the image as a constant table, names of sensors and classes, and driver stubs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``inline.c``: tree ensembles as C code, in place of tables that the kernel walks.
 
 Trees are unrolled together: trees with the same question at their roots ask it once, and so do the subtrees on either

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names and numbers in C: identifiers from any text, string literals without special characters, constants.
 
 A user's names may hold quotes, line ends, comment marks, trigraphs and keywords. An identifier holds only ASCII

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readings in the kernel's byte layout: for each sensor a C struct of its features in their declared types."""
 
 from __future__ import annotations

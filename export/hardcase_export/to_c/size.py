@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flash and RAM of a C export on three Cortex-M cores: measured by the cross compiler, otherwise bounds.
 
 Flash covers everything that a firmware gets from hardcase: the tables, the kernel, the loop of a decision, and the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion of a fitted scikit-learn classifier to ONNX by skl2onnx; the same estimator gives the same bytes.
 
 The file has one input ``X`` (n, n_features), NaN = missing. It is float32, or float64 if a feature is f64; the graph

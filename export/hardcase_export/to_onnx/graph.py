@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builder of an ONNX graph, node by node; constants are stored once, and the same graph gives the same bytes."""
 
 from __future__ import annotations

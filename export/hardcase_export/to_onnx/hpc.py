@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The HPC as an ONNX file: converted by skl2onnx, and compared with scikit-learn before the file is written.
 
 ``from_sklearn.convert_hpc`` builds the file; this module checks the estimator and compares the two on test rows.

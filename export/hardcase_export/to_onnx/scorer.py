@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A part of a program as an ONNX graph that gives exactly the program's integer scores.
 
 Inputs are raw readings, one tensor (n, k) per declared type, named ``f32``, ``f64`` and ``i32``. NaN marks a missing

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Columns of a program in TFLite: operators that turn raw readings into exactly the program's codes, in int64.
 
 The bits of a float become a key that orders as the float does. An affine column is a fixed-point number times a factor,

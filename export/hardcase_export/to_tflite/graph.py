@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builder of a TFLite flatbuffer, tensor by tensor, with the classes of its schema; TensorFlow is not needed.
 
 Shapes are static, for one row at a time. The file has the signature ``serving_default``, which names inputs and

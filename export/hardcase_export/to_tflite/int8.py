@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A linear scorer as one int8 FULLY_CONNECTED with int32 biases, for accelerators that support nothing else.
 
 The int8 model approximates the program within a proven bound. Clip every code to ``reach``, its largest magnitude on

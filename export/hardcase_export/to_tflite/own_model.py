@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user's own ``.tflite`` as the bytes that a device runs: checked, written anew, adapted to the program.
 
 Every file is treated as hostile. Its size is bounded before it is read, its contents are counted before they are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user's own ``.tflite``, checked and run on rows in a separate process, so that a crash or hang stays there.
 
     python -m hardcase_export.to_tflite.own_process FOLDER

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A part of a program as a TFLite file that gives exactly the program's integer scores, one row at a time.
 
 Inputs are raw readings, (1, k) per declared type, named ``f32``, ``f64`` and ``i32``, as in ONNX; the output ``scores``

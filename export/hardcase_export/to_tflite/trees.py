@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tree ensembles in TFLite, which has no tree operator: all trees are walked at once, level by level.
 
 A reading has two *slots*: in one a missing reading is the least number, in the other the greatest, so a step is one

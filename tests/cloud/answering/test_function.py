@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A legacy system as f0, second half: a user's function answers devices, and nothing it does ends the worker."""
 
 from __future__ import annotations

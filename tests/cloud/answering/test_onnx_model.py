@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The HPC: a hardcase ONNX file is answered with, anything else is refused in one line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The service without a network: every request is answered once, dropped with a reason, or answered from memory."""
 
 from __future__ import annotations

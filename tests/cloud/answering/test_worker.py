@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The worker on real brokers, and the commands that run it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The embedded broker: serves this machine's clients, whatever bytes others send, and is not reached from outside."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever bytes come in, amqtt reads whole packets or the connection's end, and loses no byte of a good packet."""
 
 from __future__ import annotations

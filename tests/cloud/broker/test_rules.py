@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The printed access rules: a mosquitto that runs with them delivers what it should and nothing else; EMQX's agree."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fleet's sensors read rows as they are: what a missing value means is the session's to say."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bounded reads: a file within its limit comes whole, and everything else is one line that says what to do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The room's contract: on many rows at once, programs decide, score and cost as the session says of each row."""
 
 from __future__ import annotations

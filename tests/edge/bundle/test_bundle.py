@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bundle is whole and ours, or it is refused with a BundleError: whatever the bytes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The committed bundle of format 1 is what this code writes, and decides as it did when it was written."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keys and signatures: a device trusts what its key signed, and nothing else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The loop, with clocks and a cloud of its own: every decision is counted once and said in one record."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command hardcase-edge, as a user meets it: a process, its lines, its status."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One session from outside, for the harnesses here: every wanted sensor gives a block of readings or fails. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer over (image, readings): no image that hc_check accepts can make the kernel do harm, whatever it is fed.
  *
  * The input: 8 bytes of choices, then the image, then readings, taken again from their start when they end. */

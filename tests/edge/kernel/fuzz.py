@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fuzz the kernel for a bounded time, seeded with the images of golden and random programs: ``make fuzz``.
 
     python tests/edge/kernel/fuzz.py [--seconds 30] [--keep FOLDER]

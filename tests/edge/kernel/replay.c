@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Replay cases that tests/helpers/edge/kernel_cases.py wrote, and compare: built with sanitizers by tests/edge/kernel/test_kernel.py.
  *
  * The file is 64-bit words: per program its image (length, words) and number of cases; per case budget, item size,

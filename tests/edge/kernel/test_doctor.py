@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``hardcase-edge doctor`` says what is there, what is not, and builds the kernel where it was not built."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel in C: compiled strictly, replayed under sanitizers, small, and unmoved by forged images."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The link to the cloud, against a real broker: one reply per question, whatever else comes or goes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages are exactly the bytes of docs/SPEC-wire-v1.md, or they are counted and dropped: never worse."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever a program says, its bytes say the same; and what the strategies make, the verifier accepts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readings become codes exactly as docs/SPEC-program-v1.md sections 2 and 3 say."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records are dataclasses, frozen and with slots, without the module that makes those."""
 
 from __future__ import annotations

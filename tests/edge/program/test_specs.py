@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The SPEC pages say what the code does: their tables, limits and examples are read and compared."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trees of a bundle that stay bytes: what they are to everyone else, and that nothing unchecked is ever looked at."""
 
 from __future__ import annotations

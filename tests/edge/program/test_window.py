@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Window features are what numpy computes, and the same bits whoever computes them."""
 
 from __future__ import annotations

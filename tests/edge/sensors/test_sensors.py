@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sensors: whatever a source does, a session gets readings or None, in time, and somebody counts."""
 
 from __future__ import annotations

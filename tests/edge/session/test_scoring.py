@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scorers give the integers of docs/SPEC-program-v1.md section 4, and never leave their proved bounds."""
 
 from __future__ import annotations

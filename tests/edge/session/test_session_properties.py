@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a session promises for every verified program, whatever it is fed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user's TFLite model as a scorer: run by a real interpreter, held to what the bundle declares of it."""
 
 from __future__ import annotations

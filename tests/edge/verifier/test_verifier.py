@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each rule of docs/SPEC-program-v1.md section 5 refuses its own violation; and what is verified runs safely."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bring your own model: its labels are kept on every row that is tried, at thresholds first of all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models from files: what skl2onnx, onnxmltools, LightGBM and skops write; and what nobody should have written."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Polynomials made small: what is dropped is made good, what is promised is kept, and nothing else is touched."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Floats become integers that decide the same, and the verifier accepts them."""
 
 from __future__ import annotations

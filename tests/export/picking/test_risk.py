@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is promised holds as often as it says: p-values, the sequence, the pick, the bundle's claim, and many draws."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bundle as C: what is written, that hostile names are only names, and that nothing is half-done or lost."""
 
 from __future__ import annotations

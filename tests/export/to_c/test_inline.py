@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ensembles as code: the scores and decisions of the tables, on every edge, under sanitizers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """scikit-learn's classifiers in ONNX: which convert exactly, which are refused, and that nothing wrong is written."""
 
 from __future__ import annotations

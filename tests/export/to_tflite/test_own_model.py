@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user's own .tflite from the file to a bundle that decides by it; and every way in which a file is not taken."""
 
 from __future__ import annotations

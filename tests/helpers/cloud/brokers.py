@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real mosquitto on a free loopback port, for tests: started, stopped, killed and restarted on the same port."""
 
 from __future__ import annotations

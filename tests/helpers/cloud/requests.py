@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """For the cloud's tests: a tiny model, requests to it, a program of two sensors, processes of the command line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random programs and their decisions as C: many images in one executable, so that a target is built only once."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Debian's Python for another processor, unpacked, with its headers: nothing of it is installed or run, and no root is needed.
 #   sh tests/helpers/edge/debian_python.sh arm64 build/python-arm64
 #   qemu-aarch64 -L build/python-arm64 build/python-arm64/usr/bin/python3 --version

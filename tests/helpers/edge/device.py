@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small bundle for the device's tests, and people to ask: a linear gate on ``x``, hard cases go to the cloud.
 
 Sensor ``x`` (1 mJ) decides alone where |x| >= 1: class "high" if x > 0, else "low". Otherwise sensor ``vib`` (10 mJ, a

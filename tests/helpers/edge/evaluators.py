@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both evaluators for a module's tests: import ``evaluator`` there, and each runs once in Python and once in C."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cases of golden and random programs as ``tests/edge/kernel/replay.c`` reads them, and images as seeds for fuzzing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machines that tests compile for and emulate, and what becomes of a test whose tools are not here.
 
 It is left out; ``conftest`` says so at the end of the run, with how to have the tools.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs with one thing changed: at a named place, or at random."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A second reading of docs/SPEC-program-v1.md: slow, literal, no shared code with the session it is compared with.
 
 Readings become codes by exact fractions and integer keys, trees are walked one node at a time on the codes

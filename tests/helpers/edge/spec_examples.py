@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The worked examples of the SPEC pages; ``python -m tests.helpers.edge.spec_examples`` writes them there."""
 
 from __future__ import annotations

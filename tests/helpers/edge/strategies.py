@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random programs that the verifier must accept, and readings to feed them: one seed, one program.
 
 Programs are built backwards: a node is made after all it leads to, so that any finished node may be led to again

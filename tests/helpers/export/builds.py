@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small problem, its policies as drafts, and a build folder as ``hardcase train`` leaves it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ensembles as code: random ones, readings on all their edges, and executables that compare them with the oracle."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small .tflite files such as a user might bring: a convolution over a 4 x 4 picture, in float, int8 and uint8."""
 
 from __future__ import annotations

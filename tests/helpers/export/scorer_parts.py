@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of random programs by their kind of scorer, with readings to feed them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs TFLite files in tflite-runtime, as a process of its own: that runtime needs numpy 1.
 
     PYTHONPATH=build/tflite-runtime python tests/helpers/export/tflite_rows.py FOLDER

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every estimator with few rounds and little effort, a quick f0, and data for them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drafts as the DAG method makes them: on three sensors, trained quickly, or of any number with weights at random."""
 
 from __future__ import annotations

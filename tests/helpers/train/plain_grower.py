@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random tables for the tree grower, and a plain reading of its formula: every split tried, row by row."""
 
 from __future__ import annotations

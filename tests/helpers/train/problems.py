@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small problems for the tests of training, and short searches."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """hardcase.toml: what is wrong is told in one line, with what is near it; values arrive as they were written."""
 
 from __future__ import annotations

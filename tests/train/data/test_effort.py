@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Effort: three names, each trying no less than the one before it, from the TOML and from Python to the problem."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A legacy system as f0, first half: what its table may say, what a build makes of it, and what a request carries."""
 
 from __future__ import annotations

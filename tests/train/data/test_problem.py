@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a problem's sensors and its dearest case cost, by the one meter."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of every kind become numbers and labels; what cannot is told in one line, and nothing is ever unpickled."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a row counts: from the TOML's column to losses, f0, figures and confidences."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Affine columns and linear parts: codes as the device's, scores as the estimator's, programs that verify."""
 
 from __future__ import annotations

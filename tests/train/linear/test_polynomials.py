@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Terms that say all there is to say, logistic regressions that reach their minimum, and polynomials as scorers."""
 
 from __future__ import annotations

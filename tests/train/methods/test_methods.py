@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The registry: every method by its name, with settings that are JSON, and a place for one of your own."""
 
 from __future__ import annotations

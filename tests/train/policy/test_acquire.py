@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A set of sensors is bought at once; where that cannot be had, what can be had of it is bought one by one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Confidence tables, and what the compiler makes of cuts."""
 
 from __future__ import annotations

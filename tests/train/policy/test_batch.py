@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training's batch evaluator decides row by row as the device's session does, for drafts and for what is exported."""
 
 from __future__ import annotations

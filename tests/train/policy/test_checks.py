@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every learner passes scikit-learn's checks of an estimator, and our own; and our own can fail."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A learner from Python: what it takes, which policy it keeps, and whose answers it gives."""
 
 from __future__ import annotations

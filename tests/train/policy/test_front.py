@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The points that a front keeps: cheaper, more accurate or surer than any other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prices of cost: geometric, in the problem's own unit, so that another unit of money changes no policy."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quality: a loss for each row, 1 less its weighted mean, and the one place that figures take it from."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where validation rows are enough they are judged alone, and nobody trains copies; below that, training rows too."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Orders of sensors for staged policies: nested stages, a climb that never does worse, and one that must do better."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rules by which a stage answers: levels, prices with gates and without, and what lies near a price's cuts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Staged policies: figures made from stages run once are those of the program that is written, row by row."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sets that together serve most rows: greedy against every choice there is, lazy against plain, and on a problem."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The greedy search over sensor subsets, and the baselines that stand on it."""
 
 from __future__ import annotations

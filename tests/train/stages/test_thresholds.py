@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cuts by price: compared with every threshold there is, and the chances that they stand on with what was drawn."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A sweep: weak settings stop early, finished jobs are kept, and where jobs run changes nothing."""
 
 from __future__ import annotations
@@ -257,13 +258,16 @@ def whole(tmp_path_factory):
     return files(folder / "build"), out.count("kept\n")
 
 
-@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_killed_sweep_goes_on_and_ends_in_the_same_bytes(tmp_path, data, whole, sign):
-    with start(60, "train", data, "--out", tmp_path / "build", "--jobs", 1, "--quiet") as child:
+    with start(60, "train", data, "--out", tmp_path / "build", "--jobs", 1) as child:
         assert child.stdout.readline() == "kept\n"
         child.send_signal(sign)
-        child.communicate(timeout=60)
+        _, err = child.communicate(timeout=60)
         assert child.returncode == (-sign if sign == signal.SIGKILL else 130)
+        assert "from here" in err, "it says before the long work what it is about to do"
+        if sign != signal.SIGKILL:
+            assert "the same command goes on from there" in err
     left = tmp_path / ".build.sweep"
     assert sorted(p.name for p in tmp_path.iterdir()) == [left.name, "data.csv", "hardcase.toml"]
     with start(0, "train", data, "--out", tmp_path / "build") as child:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows packed for counting: what shares a byte, and that no tree can tell."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tree grower against a plain reading of its own formula: every split tried, row by row."""
 
 from __future__ import annotations

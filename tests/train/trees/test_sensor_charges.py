@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a sensor costs the trees: charged once, never paid back; and rows that weigh nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How large low-cost models are: by name, or by the number of training rows, from the TOML and from Python."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The classifier of a sensor set, of both kinds: it reads what it may, and a forest says what scikit-learn's says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Canonical order of columns and sensors: training does not depend on the order of the columns in the table.
 
 Training breaks many ties: two columns split a small leaf in the same way, or two sensors lower a loss equally. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The configuration file hardcase.toml, checked key by key and frozen; an error names the nearest known key."""
 
 from __future__ import annotations

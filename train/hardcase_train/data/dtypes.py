@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Declared types of a table's columns (i32, f32, f64), and values rounded to them as a device holds them."""
 
 from __future__ import annotations

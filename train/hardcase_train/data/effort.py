@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Effort levels: how many settings a search tries, from a quick look to the last tenth of a per cent.
 
 This module has every constant that decides how long training takes, with its unit and its reason. The size of a model

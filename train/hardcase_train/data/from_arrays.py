@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An estimator's arrays, sensors and costs, checked once and made into a problem."""
 
 from __future__ import annotations

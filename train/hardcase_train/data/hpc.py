@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """f0, the high-cost model: any classifier of scikit-learn, with out-of-fold probabilities on training rows."""
 
 from __future__ import annotations

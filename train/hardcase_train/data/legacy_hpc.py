@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A legacy system as f0: a table of its probabilities and of the features that it used, row by row.
 
 Row k of that table is row k of the data. Its columns are ``p:LABEL``, one per class; ``used:NAME`` of a sensor or a

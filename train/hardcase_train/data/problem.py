@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A learning problem: rows, labels, sensors with costs and f0's probabilities, as plain arrays."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random and stratified splits of rows into train, validation, test and calibration parts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of features and a target, read from .csv, .parquet and .npz files without unpickling.
 
 An .npz file holds ``X`` (rows, features) and ``feature_names``, or windows: ``X`` (rows, sensors, samples) and

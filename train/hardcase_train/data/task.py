@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A task: the problem made of table and configuration, with the names that a bundle's manifest carries."""
 
 from __future__ import annotations

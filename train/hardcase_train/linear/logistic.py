@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many L2-regularised logistic regressions on the same terms, solved together: binary and multinomial.
 
 The solver is L-BFGS, preconditioned with the terms' Gram matrix. A quarter of that matrix bounds the Hessian of the

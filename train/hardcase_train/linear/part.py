@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A linear model as a part: weights on standardised readings, compiled to a polynomial of degree 1."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A polynomial as a part: weights on terms of standardised readings, compiled to a program's scorer."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Accelerated proximal gradient method (FISTA) for linear scores with a group-lasso penalty.
 
 It minimises a smooth convex loss of scores ``Z @ W + b`` plus ``l2/2 |W|^2`` plus a weighted sum of group norms. Groups

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Standardised readings as affine columns: a code is the distance from the training mean in deviations.
 
 One deviation is ``STEPS`` codes, so codes are clipped at 16 deviations. In a polynomial a deviation is ``BYTE_STEPS``

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Polynomial terms of standardised readings, computed once and shared by all states of a graph.
 
 A term is a product of ``degree`` factors, each a feature or the constant 1, so lower degrees are included. Linearly

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The registry of methods. Each paper has a package of its own, and these do not import each other.
 
 To add a method, add a package here and its class to ``_CLASSES``. Sweeps run the methods in this order, the slowest

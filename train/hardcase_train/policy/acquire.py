@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes that acquire a set of sensors: all at once, or one at a time if the whole set cannot be acquired."""
 
 from __future__ import annotations

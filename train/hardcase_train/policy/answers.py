@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Confidence tables: the probability that an answer is right, by margin, from isotonic calibration."""
 
 from __future__ import annotations

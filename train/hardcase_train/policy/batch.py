@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Vectorised evaluation of a program on many rows, with tree ensembles scored by compiled code.
 
 Training uses it wherever it needs the outcome of a policy, so that every figure comes from the program itself and from

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiles trained parts into a draft program: each part becomes a scorer over columns that all parts share.
 
 A draft holds floats where a bundle holds integers; everything else (columns, sensors, costs, nodes) is final. A program

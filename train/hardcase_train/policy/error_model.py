@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Error model: the probability that an answer is wrong, by logistic regression on its margin.
 
 Errors are rare, so cuts and comparisons of policies use these probabilities instead of counts of errors. The model is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Pareto front of trained policies: quality against cost.
 
 A point has figures on the judged rows (``selection.Judge``), by which points are chosen, and on test rows, which are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Losses of class scores and gates, with the derivatives that boosting and linear solvers need.
 
 Boosting needs the gradient and the Hessian's diagonal for each row; a linear solver needs the sum over rows and its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prices: errors that a unit of cost is worth, the Lagrange multipliers at which policies are trained."""
 
 from __future__ import annotations

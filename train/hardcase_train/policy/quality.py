@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quality measures of answers with one signature, and accuracy, by which fronts are built.
 
 A measure is a loss, one number for each row, 0 for the best answer. Quality is 1 minus the weighted mean loss, so 1 is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Judged rows, for model selection: validation rows and out-of-fold predictions on training rows.
 
 Rare errors need many validation rows. Therefore every learner also fits copies of itself, each without one fold of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scores of tree ensembles on many rows at once, by compiled code."""
 
 from __future__ import annotations

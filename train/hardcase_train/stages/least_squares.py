@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Least-squares classifiers for any sensor set, in about a millisecond, from one shared Gram matrix.
 
 The Gram matrix of standardised readings and their products is summed once over the rows on which probes train. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chains: nested sensor sets for staged policies, chosen by the expected cost of a policy over them.
 
 An order of sensors gives a set for each of its prefixes. Greedy paths (``subset_search``) order sensors by how well the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The exit rules of staged policies (level, price, gate), each of which gives cuts to try.
 
 level   all stages answer from the same confidence on: the confidence cascade

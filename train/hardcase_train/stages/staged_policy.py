@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Staged policies (early exit): nested sensor sets, each with its own model and a cut at which rows exit.
 
 Stage k acquires the sensors that its set adds. It answers if the margin of its low-cost model is wide enough, or if its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Subset cover: few sensor sets that together answer most rows, by greedy submodular maximisation.
 
 A DAG policy uses their unions as states (Wang, Trapeznikov and Saligrama, *Efficient Learning by Directed Acyclic

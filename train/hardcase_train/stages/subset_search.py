@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Greedy search for sensor subsets by the loss of small classifiers, and a full classifier for each subset.
 
 There are three greedy paths: forward by gain per cost, forward by gain, and backward by least loss per cost saved. The

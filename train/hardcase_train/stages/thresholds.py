@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Early-exit thresholds (cuts) of a staged policy for a price on cost, chosen backwards from the cloud.
 
 A stage answers the rows for which the errors that going on would avoid are worth less than its cost. Therefore its rows

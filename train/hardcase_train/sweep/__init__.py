@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sweeps over the settings of many methods: executors, successive halving, job cache, Pareto fronts."""

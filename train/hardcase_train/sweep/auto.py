@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The method ``auto``: choose methods by a race on a subsample, as the first rung of successive halving.
 
 Methods marked "always" are included: ADAPT-GBRT, both baselines and graphs of sensor sets. A method marked "raced" is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Executors for the jobs of a sweep: threads of this machine, or the workers of a Dask cluster.
 
 A pool takes a function, an object that all jobs share (sent once), and the jobs; it yields (number, result) pairs in

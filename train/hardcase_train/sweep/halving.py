@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Successive halving: choose which settings of a method are worth training on all rows.
 
 Weak settings can be recognised on a subsample. The value of a setting is what it adds to the other settings: for each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """On-disk cache of the finished jobs of a sweep, so that an interrupted sweep can be resumed.
 
 A job is stored as drafts (checksummed safetensors files) and one JSON file that names them. The JSON file is written

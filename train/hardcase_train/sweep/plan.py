@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plan of a sweep: number of settings per method and estimated duration, reported before training starts."""
 
 from __future__ import annotations

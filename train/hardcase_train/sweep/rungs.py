@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rungs of successive halving: the same problem on a subsample of its training rows, then on all of them.
 
 Jobs receive a ladder and nothing else. It does not contain the test rows, so no job can use them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A sweep: train all settings of the chosen methods, with successive halving; keep each method's best points.
 
 The settings of all methods run in parallel, in any order, on any pool; the result does not depend on that. Finished

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train a problem: the point of f0, and the points of a sweep over the methods."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bins of features (uint8), by value or by quantile, so that tree growing counts instead of sorting.
 
 A feature with few values gets a bin for each value; otherwise all bins hold about the same number of rows. A cut lies

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gradient boosting of trees whose leaves are vectors, with penalties on the sensors that splits acquire."""
 
 from __future__ import annotations

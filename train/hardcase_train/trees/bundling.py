@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exclusive feature bundling: sparse features that never leave their usual bin together share a column.
 
 A column has one byte for each row, and the bytes of a row are adjacent. In a shared column (a one-hot group becomes

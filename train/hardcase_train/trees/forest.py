@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random forests over bins with class shares in every node, so that any split can be pruned to a leaf.
 
 There are two kinds: the best splits of bootstrap samples (Breiman, *Random Forests*, 2001), and the best of random

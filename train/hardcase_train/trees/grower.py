@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Histogram tree grower for several outputs, with a penalty on each sensor that splits acquire.
 
 Growth is best-first. Every open leaf keeps the best raw gain of *each feature*; the next split is the one with the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiled core of the tree grower: histograms of leaves, the best split of each feature, the next split.
 
 The code releases the GIL and is single-threaded: it is bound by the caches, and trees are grown in parallel. A

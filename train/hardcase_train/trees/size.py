@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sizes of low-cost models: small ones for any device, large ones for many training rows.
 
 A small model has about 1,100 leaves and a large one about 19,000: some 10 or 200 kilobytes for each stage and two

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Classifiers that read one sensor set: boosted trees, or a forest of extremely randomised trees.
 
 On few rows the forest is often more accurate than boosted trees, and its margin is more informative, but it is about

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One decision. Write your sensors into sensors.h; with a radio, see HC_NEED_REPLY in hardcase.h. */
 #include <stdio.h>
 

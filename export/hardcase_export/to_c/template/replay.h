@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Golden cases: everything that a decision depends on, and the whole trace that must come of it.
  *
  * words     the number of cases, then for each what it is given and what is expected, as said below

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Does this machine decide as the exporter did? Replays the golden cases; the exit status is 0 if all are right. */
 #include <stdio.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A window of samples becomes the four features that training saw, bit for bit: mean, deviation, slope, roughness.
  *
  * sample    gives sample k of samples, 0 the oldest, as a double: from floats, a converter's integers, a ring

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ADAPT-GBRT: the step over q is what its formula says, losses have the slopes they claim, and boosting lowers them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ADAPT-LSTSQ: its step over q against brute force, its gate against least squares, its objective against itself."""
 
 from __future__ import annotations

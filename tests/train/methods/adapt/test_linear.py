@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ADAPT-LIN: its solver against others, its alternation against its own objective, its program against itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ADAPT-GBRT in stages: what a stage approximates is the composite of those behind it, docs/math.md (26)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GreedyMiser and the L1 baseline, the figures that show what joint learning is for, and all methods by name."""
 
 from __future__ import annotations

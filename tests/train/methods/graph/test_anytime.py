@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A graph of sensor sets decides in time and money: under every budget, and with every sensor that may be dead."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Graph policies as programs: the session decides as the batch on every row, with a sensor dead, on any budget."""
 
 from __future__ import annotations

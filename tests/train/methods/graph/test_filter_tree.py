@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Filter trees: the regret of the choice is at most that of the matches, and none where matches are right."""
 
 from __future__ import annotations

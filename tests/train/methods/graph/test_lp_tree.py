@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The linear-programming tree: its bound, its optimum and its program against everything that can be counted."""
 
 from __future__ import annotations

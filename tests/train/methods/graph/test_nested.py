@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Graph policies of cuts: each price has its own way through nested sets, and nobody who goes on could better stop."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Graph reduce reaches what no policy beats, comes nearer with more rows, and needs nothing but losses and costs."""
 
 from __future__ import annotations

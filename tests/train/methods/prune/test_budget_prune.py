@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BudgetPrune: its solver against others, forests against scikit-learn's, programs against the forests they walk."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Points of a gate and a low-cost model: a sweep of both thresholds on the judged rows."""
 
 from __future__ import annotations

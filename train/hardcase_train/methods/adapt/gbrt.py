@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ADAPT-GBRT: a gate and a low-cost model, one boosted ensemble, that approximate f0 at low sensor cost.
 
 Nan and Saligrama (2017), Algorithm 2.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GreedyMiser: cost-sensitive boosted trees that use one set of sensors for all cases and never forward.
 
 Xu, Weinberger and Chapelle (2012), as described by Nan and Saligrama (2017): ADAPT-GBRT when no row may be forwarded

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The L1 baseline of Nan and Saligrama (2017): select sensors, then learn f1, then the gate, separately.
 
 Section 5 of the paper. Three independent steps: a logistic regression with an L1 penalty on all rows selects the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ADAPT-LSTSQ: ADAPT-LIN with the gate fitted to the log odds of q by least squares.
 
 Nan and Saligrama (2017) mention this distance and defer it to a supplement; docs/math.md (13) to (19) derive the step

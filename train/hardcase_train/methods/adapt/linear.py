@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ADAPT-LIN: a linear gate and a linear low-cost model that share a sparse set of sensors.
 
 Nan and Saligrama (2017), Algorithm 1.

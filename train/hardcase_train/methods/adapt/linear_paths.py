@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Regularisation paths of linear models: falling gammas, each model warm-started from the one before."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ADAPT's step over q, the soft assignment of rows to f0 under a bound of its mean. docs/math.md (7)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The method ``adapt-gbrt``: ADAPT-GBRT in one stage, or in several on nested sensor sets.
 
 Nan and Saligrama (2017), Algorithm 2 and Remark 2: each stage approximates the composite of the stages after it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The baseline ``cascade``: a confidence cascade (early exit) over nested sensor subsets, then f0.
 
 Stage k buys the sensors that its subset adds, and answers if its own classifier is confident enough. Confidence is the

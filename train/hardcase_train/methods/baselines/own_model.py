@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user's own model as the low-cost model: answer if its margin is wide enough, else forward.
 
 It cannot be retrained without a fold, and may have been trained on the training rows, so its thresholds and confidences

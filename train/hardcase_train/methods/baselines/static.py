@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The baseline ``static``: the best fixed subset of sensors, always answered locally."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The method ``dag``: feature-acquisition policies on a graph of sensor subsets, over prices of cost.
 
 The states are all subsets of a few sensors, or all unions of a few subsets of many (``stages.subset_cover``). A price

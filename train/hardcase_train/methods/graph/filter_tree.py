@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Filter trees: cost-sensitive classification of several actions by a tournament of weighted binary problems.
 
 Beygelzimer, Langford and Ravikumar, *Multiclass classification with filter trees* (2007). Entrant 0 is the action

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A convex surrogate of the tree of all acquisition orders of sensors, minimised by one linear program.
 
 Wang, Trapeznikov and Saligrama, *An LP for sequential learning under budgets* (2014); Wang, Bolukbasi, Trapeznikov and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The method ``lp-tree``: acquisition orders of at most four sensors, decided by one linear program.
 
 Classifiers and the losses of stopping are those of the classifier bank, as for ``dag``; decisions are polynomials of

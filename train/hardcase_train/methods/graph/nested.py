@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Policies on a graph of nested sensor subsets, with a threshold on the classifier's margin in each state.
 
 Graph reduce (``reduce``) over prices, where each state learns a cut: rows with a margin above it stop, and all others

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compile the policies of a graph's states into a program, with fallbacks for sensors that fail.
 
 A state is a Branch on its classifier's margin (where it has a cut), a Branch by tournament, an Acquire per edge, an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Graph reduce: cost-sensitive policies on a directed acyclic graph of sensor subsets (Algorithm 1).
 
 Wang, Trapeznikov and Saligrama, *Efficient Learning by Directed Acyclic Graph For Resource Constrained Prediction*

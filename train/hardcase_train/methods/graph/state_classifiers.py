@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The classifier bank of a graph: a classifier per state, with out-of-fold scores of the training rows.
 
 There are four kinds. ``polynomial``: a multinomial logistic regression on the state's terms, warm-started from that of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The policy of a state: a cut on its classifier's margin, then a filter tree over all its actions.
 
 The filter tree is the paper's; its matches are learned by polynomials or by boosted trees. The cut comes before it:

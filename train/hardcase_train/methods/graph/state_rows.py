@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Data shared by all states of a graph: standardised rows, polynomial terms, bins, and cross-validation folds."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BudgetPrune: prune splits of a random forest that save fewer errors than the readings they need cost.
 
 Nan, Wang and Saligrama, *Pruning Random Forests for Prediction on a Budget* (2016), with sensors instead of features:

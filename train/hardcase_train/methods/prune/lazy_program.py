@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compile a tree ensemble into a program that acquires sensors lazily, only those on a row's own paths.
 
 The trees are walked one after another; a sensor is bought immediately before the first split that reads it. A subtree

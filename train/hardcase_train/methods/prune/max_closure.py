@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Maximum closure of splits and the readings they need, solved exactly as a maximum flow (Dinic).
 
 Splits belong to trees. A kept split contributes its gain, which may be negative; it can be kept only with its parent,

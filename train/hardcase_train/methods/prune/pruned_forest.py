@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The method ``budget-prune``: random forests of a few sizes, pruned for rising prices, with lazy acquisition."""
 
 from __future__ import annotations

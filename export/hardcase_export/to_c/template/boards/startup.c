@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Start-up of an emulated Cortex-M: the vector table, variables, main. What main prints, and its exit status, reach
  * the emulator's host by semihosting (newlib's librdimon). A fault ends with status 99 instead of hanging. */
 #include <stdint.h>
