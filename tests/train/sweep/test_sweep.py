@@ -267,7 +267,7 @@ def test_a_killed_sweep_goes_on_and_ends_in_the_same_bytes(tmp_path, data, whole
         assert child.returncode == (-sign if sign == signal.SIGKILL else 130)
         assert "from here" in err, "it says before the long work what it is about to do"
         if sign != signal.SIGKILL:
-            assert "the same command goes on from there" in err
+            assert "run the same command again to resume" in err
     left = tmp_path / ".build.sweep"
     assert sorted(p.name for p in tmp_path.iterdir()) == [left.name, "data.csv", "hardcase.toml"]
     with start(0, "train", data, "--out", tmp_path / "build") as child:
