@@ -485,7 +485,7 @@ def test_export_reports_what_became_of_the_weights(build, tmp_path, capsys):
     assert run(*flags) == 0
     said = capsys.readouterr().out
     assert f"weights    {weights['after']} of 45 kept; with all of them {weights['bytes_before']} bytes" in said
-    assert f"{parts['labels']:.2%} answered alike" in said
+    assert f"{parts['labels']:.2%} with the same label" in said
     assert f"floats {parts['before']['quality']:.4f}, {parts['before']['cost']:.2f} mJ" in said
 
 

@@ -325,4 +325,4 @@ def test_sizes_are_measured_where_the_compiler_is_and_bounded_where_not(exported
     assert size.session == bound.session > 100
     monkeypatch.setattr(c_size, "COMPILER", "false")
     assert run(export, exported / "model.hcb", "--c", exported.parent / "code") == 0
-    assert "bounds: arm-none-eabi-gcc with newlib, which measures, is not here" in capsys.readouterr().out
+    assert "upper bounds; install arm-none-eabi-gcc with newlib to measure" in capsys.readouterr().out
