@@ -199,7 +199,8 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
 
     def predict(self, X: Any, hpc_proba: Any = None) -> np.ndarray:
         """Labels, (n,); parameters and errors as for ``decide``."""
-        labels: np.ndarray = self.classes_[self.decide(X, hpc_proba).label]
+        outcome = self.decide(X, hpc_proba)
+        labels: np.ndarray = self.classes_[outcome.label]
         return labels
 
     def predict_proba(self, X: Any, hpc_proba: Any = None) -> np.ndarray:

@@ -226,7 +226,7 @@ def test_a_worker_without_a_broker_ends_with_one_line(hpc):
         pytest.param(["up", "--bind", "127.0.0.1"], "is not host:port", id="no-bind"),
         pytest.param(["up", "--bind", "0.0.0.0:0"], "run mosquitto or EMQX there", id="open-to-the-world"),
         pytest.param(["up", "--bind", "127.0.0.1:0", "--workers", "2"], "cannot share requests", id="two-workers"),
-        pytest.param(["up", "--bind", "127.0.0.1:0", "--cert", "c"], "go with --broker", id="tls-without-a-broker"),
+        pytest.param(["up", "--bind", "127.0.0.1:0", "--cert", "c"], "require --broker", id="tls-without-a-broker"),
         pytest.param(["up", "--bind", "127.0.0.1:0", "--workers", "-1"], "expected 0 to 64", id="negative"),
         pytest.param(["up", "--broker", "mqtt://h", "--cert", "c"], "not encrypted", id="tls-without-encryption"),
     ],

@@ -301,7 +301,7 @@ def test_an_interpreter_that_crashes_while_exporting_leaves_nothing_half_written
     [
         (COSTS.replace('"conv.tflite"', '"nowhere.tflite"'), "nowhere.tflite cannot be read"),
         (COSTS.replace('["camera"]', '["eye"]'), "[lpc] names the unknown sensor 'eye'; sensors are camera, radar"),
-        (COSTS.replace('sensors = ["camera"]', ""), "[lpc] needs tflite, a file, and sensors"),
+        (COSTS.replace('sensors = ["camera"]', ""), "[lpc] needs both tflite"),
         (COSTS.replace("tflite =", "tflight ="), "did you mean 'tflite'"),
         (COSTS.replace('["camera"]', '["radar"]'), "but the sensors give 3 readings"),
     ],
