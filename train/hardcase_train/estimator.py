@@ -25,7 +25,7 @@ from .data.dtypes import held
 from .data.effort import Effort
 from .data.from_arrays import make_problem, row_weights
 from .data.hpc import fit_hpc, imputed, out_of_fold, probabilities
-from .data.problem import MAX_CLASSES, MIN_ROWS
+from .data.problem import MAX_CLASSES, MIN_ROWS, Problem
 from .method import Method, Params
 from .policy.batch import Batch, Outcome
 from .policy.front import Point
@@ -291,6 +291,11 @@ class MethodClassifier(PolicyClassifier):
     @abstractmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
         """The method's settings for a problem, the slowest first."""
+
+    @classmethod
+    def n_settings(cls, problem: Problem) -> int:
+        """About how many settings ``grid`` will have, known before the search over sensor subsets."""
+        return 1
 
     @classmethod
     @abstractmethod

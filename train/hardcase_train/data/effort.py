@@ -65,12 +65,12 @@ class Effort:
 NORMAL = Effort(name="normal")
 QUICK = Effort(
     name="quick",
-    tree_share=0.4,
-    forest_trees=24,
-    max_stages=6,
-    max_probes=60,
-    levels=(0.7, 0.8, 0.9, 0.95, 0.98),
-    n_prices=24,
+    tree_share=0.5,
+    forest_trees=48,
+    max_stages=8,
+    max_probes=120,
+    levels=(0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.985),
+    n_prices=32,
     n_gate_prices=8,
     n_graph_prices=5,
     max_degree=1,

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..methods import AUTO, METHODS
-from .rungs import ALL, Ladder, settings_of
+from ..trees.subset_classifier import classifier_kinds
+from .rungs import ALL, Ladder
 
 __all__ = ["Plan", "make_plan"]
 
-SHARE = 0.5  # mean training time of a classifier of some sensors, relative to one of all sensors
+SHARE = 1.0  # of a classifier of all sensors: others have fewer, but their policies are judged and compiled, too
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Plan:
     """Number of settings per method, and the estimated duration of the sweep.
 
     n_rows : training rows
-    settings : number of settings by method, in the order of the sweep
+    settings : about how many by method, in the order of the sweep
     seconds : extrapolated from the time of one classifier of all sensors, folds included; accurate within a factor of 3
     """
 
@@ -34,7 +35,7 @@ class Plan:
         methods = ", ".join(f"{name} ({n})" for name, n in self.settings.items())
         minutes = f"{self.seconds:.0f} s" if self.seconds < 90 else f"{self.seconds / 60:.0f} min"
         return (
-            f"{self.n_rows} training rows, {self.n_sensors} sensors, effort {self.effort}; settings: {methods}; "
+            f"{self.n_rows} training rows, {self.n_sensors} sensors, effort {self.effort}; settings about: {methods}; "
             f"about {minutes} from now"
         )
 
@@ -50,14 +51,25 @@ def make_plan(ladder: Ladder, methods: Sequence[str], n_threads: int) -> Plan:
     names = [m for name in methods for m in (_always() if name == AUTO else (name,))]
     search = ladder.at(ALL)
     search.probes([()])  # compiled code is loaded before the clock starts
-    began = time.monotonic()
-    search.models([tuple(range(len(search.problem.sensors)))])
-    each = time.monotonic() - began
-    settings = {m: len(settings_of(m, ladder)) for m in METHODS if m in names}
+    kinds, all_sensors = classifier_kinds(search.problem), tuple(range(len(search.problem.sensors)))
+    probe = _seconds(lambda: search.probes([all_sensors]))
+    each = _seconds(lambda: [search.models([all_sensors], kind) for kind in kinds]) / len(kinds)
+    settings = {m: cls.n_settings(ladder.problem) for m, cls in METHODS.items() if m in names}
     work = sum(n * METHODS[m].method.work for m, n in settings.items())
     problem = ladder.problem
-    seconds = SHARE * each * work / max(n_threads, 1)
+    searched = problem.effort.max_probes + len(problem.sensors) ** 2 if _searches(settings) else 0
+    seconds = (SHARE * each * work + probe * searched) / max(n_threads, 1)
     return Plan(len(problem.train.y), len(problem.sensors), problem.effort.name, settings, seconds)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.monotonic()
+    work()
+    return time.monotonic() - began
+
+
+def _searches(settings: Iterable[str]) -> bool:
+    return any(METHODS[m].method.searches_subsets for m in settings)
 
 
 def _always() -> tuple[str, ...]:

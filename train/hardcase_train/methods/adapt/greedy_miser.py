@@ -12,6 +12,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from ...data.problem import Problem
 from ...estimator import Limits, MethodClassifier
 from ...method import Method, Params
 from ...policy.answers import answer_point
@@ -60,6 +61,10 @@ class GreedyMiser(MethodClassifier):
     settings: TreeSettings | None = None
     method: ClassVar[Method] = Method(name="greedy-miser", colour="#27ae60", auto="raced", runners=slice(1, None, 2))
     _limits: ClassVar[Limits] = {"gamma": (0, np.inf), "n_trees": (1, np.inf)}
+
+    @classmethod
+    def n_settings(cls, problem: Problem) -> int:
+        return problem.effort.n_gammas
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:

@@ -17,6 +17,7 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy.special import entr
 
+from ...data.problem import Problem
 from ...estimator import Limits, MethodClassifier
 from ...linear.part import GATE_RATES, LinearRows, judged, linear_rows
 from ...linear.proximal import MAX_STEPS, Groups, SmoothLoss, minimise
@@ -88,6 +89,10 @@ class AdaptLin(MethodClassifier):
         "n_steps": (1, np.inf),
         "l2": (0, np.inf),
     }
+
+    @classmethod
+    def n_settings(cls, problem: Problem) -> int:
+        return (1 + problem.effort.n_linear_starts) * len(problem.effort.linear_p_fulls)
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:

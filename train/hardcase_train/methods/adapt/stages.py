@@ -73,6 +73,10 @@ class StagedAdaptGBRT(MethodClassifier):
     _limits: ClassVar[Limits] = {"n_rounds": (1, np.inf)}
 
     @classmethod
+    def n_settings(cls, problem: Problem) -> int:
+        return 1 + problem.effort.n_gammas * len(problem.effort.p_fulls)
+
+    @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
         """Several stages with gates; and one stage for every gamma and bound of the forwarded fraction."""
         effort = search.problem.effort

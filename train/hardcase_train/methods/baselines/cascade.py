@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...data.problem import Problem
 from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.front import Point, best_points
@@ -44,6 +45,10 @@ class ConfidenceCascade(MethodClassifier):
         name="cascade", work=5, colour="#2471a3", is_baseline=True, auto="always", runners=slice(-1, None),
         is_halved=False, searches_subsets=True,
     )  # fmt: skip
+
+    @classmethod
+    def n_settings(cls, problem: Problem) -> int:
+        return len(classifier_kinds(problem))
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...data.problem import Problem
 from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.answers import answer_point
@@ -40,6 +41,10 @@ class StaticSubset(MethodClassifier):
         name="static", colour="#7f8c8d", is_baseline=True, auto="always", runners=slice(0, None, 3), is_halved=False,
         searches_subsets=True,
     )  # fmt: skip
+
+    @classmethod
+    def n_settings(cls, problem: Problem) -> int:
+        return len(problem.sensors) * len(classifier_kinds(problem))
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:

@@ -161,6 +161,10 @@ class DagClassifier(MethodClassifier):
     _limits: ClassVar[Limits] = {"degree": (1, 3), "n_subsets": (1, 8), "n_passes": (1, 10)}
 
     @classmethod
+    def n_settings(cls, problem: Problem) -> int:
+        return len(classifier_kinds(problem)) + (1 + problem.effort.max_degree) * has_few(problem)
+
+    @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
         """Chains with each kind of trees; for a few sensors, also all subsets with trees or polynomials."""
         p = search.problem

@@ -49,6 +49,10 @@ class BudgetPrunedForest(MethodClassifier):
     )
 
     @classmethod
+    def n_settings(cls, problem: Problem) -> int:
+        return len(problem.effort.prune_forests)
+
+    @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
         """One setting per forest, the largest first; a setting covers all prices.
 

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of a sweep: said before the long work, with settings and an estimate of the time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hardcase_train.methods import METHODS
+from hardcase_train.sweep.plan import Plan, make_plan
+from hardcase_train.sweep.rungs import ALL, Ladder, settings_of
+from hardcase_train.sweep.train import learn
+from tests.helpers.train.problems import BRIEF, make_problem
+
+
+def test_the_plan_counts_rows_sensors_and_settings_and_estimates_the_time() -> None:
+    plan = make_plan(Ladder(make_problem(effort=BRIEF)), ("auto", "l1"), 2)
+    assert (plan.n_rows, plan.n_sensors, plan.effort) == (150, 3, "quick")
+    assert set(plan.settings) == {"cascade", "dag", "adapt-gbrt", "static", "l1"}
+    assert plan.seconds > 0
+
+
+def test_more_work_takes_longer() -> None:
+    ladder = Ladder(make_problem(effort=BRIEF))
+    make_plan(ladder, ("static",), 1)  # compiled code is loaded
+    one, two = (make_plan(Ladder(make_problem(effort=BRIEF)), methods, 1) for methods in (["l1"], ["l1", "lp-tree"]))
+    assert two.seconds > one.seconds
+    slow = Plan(10, 2, "normal", {"static": 3}, 600.0)
+    assert str(slow) == "10 training rows, 2 sensors, effort normal; settings about: static (3); about 10 min from now"
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "static"])
+def test_the_number_of_settings_is_known_before_the_search(name: str) -> None:
+    ladder = Ladder(make_problem(effort=replace(BRIEF, max_degree=2)))
+    assert METHODS[name].n_settings(ladder.problem) == len(settings_of(name, ladder))
+    assert ladder.at(ALL).problem.effort.max_degree == 2
+
+
+def test_a_plan_is_said_once_and_before_the_search() -> None:
+    lines: list[str] = []
+    learn(make_problem(effort=BRIEF), ("static",), quiet=True, jobs=1, say=lines.append)
+    assert len(lines) == 1
+    assert "static (" in lines[0]
