@@ -120,7 +120,7 @@ def test_effort_scales_the_number_of_trees_and_never_to_none(name: str, size: An
         return scaled.n_trees, scaled.probe_trees
 
     assert trees(NORMAL) == trees(THOROUGH) == (size.n_trees, size.probe_trees)
-    assert trees(QUICK) == (0.4 * size.n_trees, 0.4 * size.probe_trees)
+    assert trees(QUICK) == (round(0.5 * size.n_trees), round(0.5 * size.probe_trees))
     assert trees(replace(BRIEF, tree_share=1e-6)) == (1, 1)
 
 
