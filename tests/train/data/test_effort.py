@@ -125,4 +125,4 @@ def test_effort_scales_the_number_of_trees_and_never_to_none(name: str, size: An
 
 
 def test_effort_is_how_many_trees_a_forest_has() -> None:
-    assert [size_of(make_problem(effort=effort)).forest.n_trees for effort in EFFORTS.values()] == [24, 64, 64]
+    assert [size_of(make_problem(effort=effort)).forest.n_trees for effort in EFFORTS.values()] == [48, 64, 64]
