@@ -208,9 +208,9 @@ def _model(hpc: Any, seed: int) -> Any:
 
     from hardcase_train.data.hpc import imputed
 
+    if not hasattr(hpc, "predict_proba") or not hasattr(hpc, "get_params"):
+        raise InputError(f"hpc is {type(hpc).__name__}, not a scikit-learn classifier with predict_proba; give one")
     model = clone(hpc)
-    if not hasattr(model, "predict_proba"):
-        raise InputError(f"hpc is {type(hpc).__name__}, which has no predict_proba; use a classifier that has it")
     if model.get_params().get("random_state", 0) is None:
         model.set_params(random_state=seed)
     return model if get_tags(model).input_tags.allow_nan else imputed(model)
