@@ -42,7 +42,7 @@ from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.front import Point, best_points
 from hardcase_train.policy.losses import class_outputs
-from hardcase_train.policy.quality import figures_of
+from hardcase_edge.batch.quality import figures_of
 from hardcase_train.policy.selection import Judge
 
 ROOT = Path(__file__).resolve().parent.parent

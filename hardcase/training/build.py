@@ -126,7 +126,7 @@ def write_build(
     folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[float, Any]]
 ) -> dict[str, Any]:
     """Write drafts, rows, front, plot and table of a build that has f0's file already; the contents of front.json."""
-    from hardcase_train.policy.quality import ACCURACY
+    from hardcase_edge.batch.quality import ACCURACY
 
     from .pictures import front_svg
     from .seeds import MAX_LOSSES, page, summarise
