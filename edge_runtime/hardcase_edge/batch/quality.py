@@ -115,8 +115,13 @@ class Quality:
 ACCURACY = Quality("accuracy", "accuracy")
 
 
-def quality_from_json(data: object, n_classes: int, where: str) -> Quality:
+def quality_from_json(data: object, where: str, n_classes: int | None = None) -> Quality:
     """The measure in these plain values, which come from outside.
+
+    Parameters
+    ----------
+    where : begins the message of an error
+    n_classes : None: as many as the values say, at most 200
 
     Raises
     ------
@@ -125,6 +130,10 @@ def quality_from_json(data: object, n_classes: int, where: str) -> Quality:
     """
     if not isinstance(data, Mapping) or data.get("kind") not in KINDS:
         raise InputError(f"{where}: the quality measure is {str(data)[:60]!r}; its kind is one of {', '.join(KINDS)}")
+    costs: Any = data.get("costs")
+    scale: Any = data.get("scale")
+    if n_classes is None:
+        n_classes = min(len(costs), MAX_CLASSES) if isinstance(costs, list) else MAX_CLASSES
     name, positive, precision = data.get("name"), data.get("positive", 0), data.get("precision", 1.0)
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_CLASSES:
         raise InputError(f"{where}: the quality measure has no name of 1 to {MAX_CLASSES} characters; train again")
@@ -134,7 +143,6 @@ def quality_from_json(data: object, n_classes: int, where: str) -> Quality:
         raise InputError(f"{where}: the quality measure's precision is {str(precision)[:20]}; train again")
     if data["kind"] != "errors":
         return Quality(data["kind"], name, positive, float(precision))
-    costs, scale = data.get("costs"), data.get("scale")
     is_square = _is_list(costs, n_classes) and all(_is_list(row, n_classes) for row in costs)
     if not is_square or not all(_is_amount(c) for row in costs for c in row):
         raise InputError(f"{where}: the costs of errors are not a table of {n_classes} x {n_classes} amounts")

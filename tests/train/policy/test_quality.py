@@ -99,7 +99,7 @@ def test_a_rows_loss_is_minus_the_derivative_by_its_weight(rows: list[tuple[int,
 
 @pytest.mark.parametrize("measure", MEASURES, ids=lambda m: m.kind)
 def test_a_measure_travels_as_plain_values(measure: Quality) -> None:
-    assert quality_from_json(json.loads(json.dumps(measure.to_json())), 4, "front.json") == measure
+    assert quality_from_json(json.loads(json.dumps(measure.to_json())), "front.json", 4) == measure
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_measure_travels_as_plain_values(measure: Quality) -> None:
 )  # fmt: skip
 def test_a_measure_from_outside_is_checked(data: object) -> None:
     with pytest.raises(InputError, match=r"^front\.json: .*"):
-        quality_from_json(data, 4, "front.json")
+        quality_from_json(data, "front.json", 4)
 
 
 def test_a_row_of_weight_0_counts_nothing() -> None:

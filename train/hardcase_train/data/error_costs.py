@@ -126,9 +126,9 @@ def error_losses(quality: Quality, y: np.ndarray, weight: np.ndarray, hpc: np.nd
     if quality.kind == "accuracy":
         return None
     if quality.kind == "errors":
-        return np.array(quality.costs) / quality.scale
+        return np.asarray(np.array(quality.costs) / quality.scale)
     if quality.kind == "balanced":
-        return wrong / (n_classes * share)[:, None]
+        return np.asarray(wrong / (n_classes * share)[:, None])
     if quality.kind == "macro-f1":
         tables = [wrong * ((1 / share) ** power / np.mean((1 / share) ** power))[:, None] for power in POWERS]
     else:

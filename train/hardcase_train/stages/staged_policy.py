@@ -137,7 +137,7 @@ class StagedPolicy:
         return replace(point, params=params, policy=policy_of(self.judge.problem, self._parts, nodes))
 
     def _has_gate(self, stage: int) -> bool:
-        return self.models[stage].scores.shape[1] > self.width
+        return bool(self.models[stage].scores.shape[1] > self.width)
 
     def _gate(self, stage: int, scores: np.ndarray) -> np.ndarray | None:
         """The score by which easy rows leave a stage, (n,), low where it is easy; None if margins alone decide.
