@@ -102,10 +102,10 @@ def read_front(path: str | Path) -> Front:
     points = _field(data, "points", list, where)
     if not 1 <= len(points) <= MAX_POINTS:
         raise InputError(f"{where} has {len(points)} points, but 1 to {MAX_POINTS} are expected; train again")
-    measure = quality_from_json(_field(data, "measure", dict, where), where)
+    assert isinstance(data, dict)  # it has points
+    measure = quality_from_json(data.get("measure", ACCURACY.to_json()), where)  # older builds measure accuracy
     read = tuple(_point(p, f"{where}, point {k}") for k, p in enumerate(points))
-    n_judged = _field(data, "n_judged", int, where)
-    return Front(unit, read, _legacy(data, where), measure, n_judged)
+    return Front(unit, read, _legacy(data, where), measure, int(_number(data.get("n_judged", 0), f"{where}: n_judged")))
 
 
 def _legacy(data: object, where: str) -> str:
