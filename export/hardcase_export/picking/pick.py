@@ -102,7 +102,7 @@ def _cheapest(points: Iterable[Point], front: Front, max_loss: float) -> Point:
     raise InputError(
         f"no program is within {max_loss:g} of f0's {front.quality} {f0[0]:.4f} on validation rows; the nearest, "
         f"{_named(nearest, front.unit)}, needs --max-loss "
-        f"{math.ceil((f0[0] - _lower_quality(nearest)) * per_loss * 1e4) / 1e4:g}"
+        f"{math.ceil((f0[0] - _lower_quality(nearest)) * per_loss * 1e4 - 1e-6) / 1e4:g}"
     )
 
 

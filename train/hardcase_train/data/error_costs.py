@@ -135,7 +135,7 @@ def error_losses(quality: Quality, y: np.ndarray, weight: np.ndarray, hpc: np.nd
         tables = [_one_against_all(wrong, quality.positive, ratio) for ratio in RATIOS]
     figures = [quality(y, (hpc @ targets_of(table, y, weight)).argmax(axis=1), weight) for table in tables]
     best = np.flatnonzero(np.array(figures) >= max(figures) - 1e-12)
-    return tables[int(best[len(best) // 2])]
+    return np.asarray(tables[int(best[len(best) // 2])])
 
 
 def _one_against_all(wrong: np.ndarray, k: int, ratio: float) -> np.ndarray:
