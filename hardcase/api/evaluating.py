@@ -59,5 +59,6 @@ def evaluate(
     ends = decisions(
         program, np.asarray(X, dtype=np.float64), answers, budget=None if budget is None else to_micro(budget)
     )
-    quality = quality_from_json(loaded._loaded.manifest.claims.get("measure", ACCURACY.to_json()), f"bundle {bundle}", len(number))
+    measure = loaded._loaded.manifest.claims.get("measure", ACCURACY.to_json())
+    quality = quality_from_json(measure, f"bundle {bundle}", len(number))
     return figures(ends, np.array([number[label] for label in y]), quality).to_json()
