@@ -193,6 +193,9 @@ def _provenance(task: Task, point: Point) -> dict[str, Any]:
     rows = {k: len(part.y) if part else 0 for k, part in parts.items()}
     packages = {name: version(name) for name in ("hardcase-train", "numpy", "scikit-learn")}
     data = {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split}
+    if task.config.group is not None:
+        groups = {k: len(set(part.group.tolist())) if part else 0 for k, part in parts.items()}
+        data |= {"group": task.config.group, "groups": groups}
     return {
         "method": point.method,
         "params": {k: _named(task, k, v) for k, v in point.params.items()},
@@ -232,4 +235,5 @@ def _save_rows(path: Path, task: Task, rows: Rows, hpc: str) -> None:
         hpc_sha256=hpc,
         index=rows.index,
         feature_names=np.array(task.features),
+        **({} if rows.group is None else {"group": rows.group}),
     )

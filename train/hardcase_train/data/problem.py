@@ -41,6 +41,7 @@ class Rows:
     hpc : (n, n_classes) f0's probabilities; out-of-fold on training rows
     index : (n,) row numbers in the source
     weight : (n,) row weights as ``scaled`` makes them; ones unless given
+    group : (n,) number of the group that the row belongs to; None if each row stands for itself
 
     >>> rows = Rows(np.zeros((2, 3)), np.array([0, 1]), np.array([[0.9, 0.1], [0.6, 0.4]]), np.arange(2))
     >>> rows.hpc_label, rows.weight
@@ -52,6 +53,7 @@ class Rows:
     hpc: np.ndarray
     index: np.ndarray
     weight: np.ndarray = None  # type: ignore[assignment]  # always an array after __init__
+    group: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.weight is None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from ..data.problem import Problem, Rows
-from ..data.split import stratified
+from ..data.problem import N_FOLDS, Problem, Rows
+from ..data.split import deal, stratified
 from ..method import Setting
 from ..methods import METHODS
 from ..policy.front import Point
@@ -25,7 +25,7 @@ ALL = 1  # the rung of all rows
 
 @dataclass(frozen=True)
 class Job:
-    """A setting on a rung: trained on one training row in ``rung``, stratified by class."""
+    """A setting on a rung: trained on one training row in ``rung``, stratified by class, and on whole groups."""
 
     setting: Setting
     rung: int = ALL
@@ -51,8 +51,7 @@ class Ladder:
     def at(self, rung: int) -> SubsetSearch:
         """The search over one training row in ``rung``; its ``judge`` has the judged rows of that rung."""
         if rung not in self._rungs:
-            part = stratified(self.problem.train.y, self.problem.seed, range(rung))
-            train = _take(self.problem.train, part == 0)
+            train = _take(self.problem.train, _is_on(rung, self.problem.train, self.problem.seed))
             search = SubsetSearch(Judge(replace(self.problem, train=train), rung != ALL), self.n_jobs)
             self._rungs.setdefault(rung, search)
         return self._rungs[rung]
@@ -70,5 +69,13 @@ def settings_of(method: str, ladder: Ladder) -> list[Setting]:
     return [Setting(method, params) for params in METHODS[method].grid(ladder.at(ALL))]
 
 
+def _is_on(rung: int, train: Rows, seed: int) -> np.ndarray:
+    """Whether each training row is on the rung, (n_train,) bool."""
+    if train.group is None or rung == ALL:
+        return stratified(train.y, seed, range(rung)) == 0
+    return deal(train.group, train.y, seed, (1 / rung, 1 - 1 / rung), (N_FOLDS, 0)) == 0
+
+
 def _take(rows: Rows, mask: np.ndarray) -> Rows:
-    return Rows(*(getattr(rows, f.name)[mask] for f in fields(Rows)))
+    values = (getattr(rows, f.name) for f in fields(Rows))
+    return Rows(*(None if v is None else v[mask] for v in values))
