@@ -165,7 +165,7 @@ def test_a_margin_counts_few_local_answers_and_much_forwarding_against_a_policy(
 class Told:
     """A trial whose counts are given by name."""
 
-    name, rows = "told.npz", 400
+    name, rows, groups = "told.npz", 400, 0
 
     def __init__(self, **counts):
         self.told, self.asked = counts, []

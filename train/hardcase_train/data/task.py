@@ -26,7 +26,7 @@ from .problem import MAX_CLASSES, MIN_ROWS, N_FOLDS, Problem, Rows, scaled
 from .split import CALIBRATION, LEAST_GROUPS, random_split, time_split
 from .table import Table, read_table
 
-__all__ = ["Task", "make_task", "target_classes", "target_labels"]
+__all__ = ["Task", "make_task", "target_classes", "target_labels", "whole_column"]
 
 PARTS = (("train", 0), ("valid", 1), ("test", 2))  # none may be empty
 
@@ -167,11 +167,17 @@ def target_labels(table: Table, target: str) -> list[Any]:
     if target not in table.labels:
         columns = ", ".join(list(table.labels)[:20]) or "none"
         raise InputError(f"the target {target!r} is not a column of the data; columns are {columns}")
-    return _complete(table, target, f"the target {target!r}")
+    return whole_column(table, target, f"the target {target!r}")
 
 
-def _complete(table: Table, column: str, what: str) -> list[Any]:
-    """The values of a column that must not be missing in any row."""
+def whole_column(table: Table, column: str, what: str) -> list[Any]:
+    """The value in each row: a string, or a number (int if it is whole); ``what`` names the column in the error.
+
+    Raises
+    ------
+    InputError
+        A value is missing.
+    """
     raw = table.labels[column]
     absent = [k for k, v in enumerate(raw) if v is None or v != v or (isinstance(v, str) and not v.strip())]
     if absent:
@@ -195,7 +201,7 @@ def _groups(table: Table, config: Config, y: np.ndarray) -> tuple[np.ndarray | N
         raise InputError(
             f"[data] group is {config.group!r}, which is the target, the split or the weight; name another column"
         )
-    names = _complete(table, config.group, f"the group {config.group!r}")
+    names = whole_column(table, config.group, f"the group {config.group!r}")
     return content_groups(names, table.without(config.group).X, y)
 
 
