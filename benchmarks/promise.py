@@ -48,7 +48,7 @@ Cost and forward rate are means over picks, in the population.
 * *Flattered*: 20 policies whose true risk is 1.05 times the terms, and whose judged rows showed no error at all.
 * *Rig*: the integers of every policy that one training run on the hydraulic rig gives, all methods.
   The population is its 661 calibration and test rows, pooled; the cost is in mJ.
-* *Machines*: the gate again, on 5,000 machines of 20 cases each.
+* *Machines*: the gate again, on 2,000 machines of 50 cases each.
   One machine in five makes all the errors, so the rows of a machine say much the same.
   Whole machines are drawn; the test counts machines, as it does for `[data] group`, or takes rows for independent, as \
 it does without that key.
@@ -56,7 +56,7 @@ it does without that key.
 MISUSE = "200 machines, rows taken for independent"  # the one promise that may break
 N_CASES = 100_000  # of an invented population
 N_JUDGED = 2_000  # of these cases, on which its policies are judged
-N_ALIKE = 20  # cases of a machine
+N_ALIKE = 50  # cases of a machine
 
 
 @dataclass(frozen=True)
@@ -260,9 +260,9 @@ def scenarios(rig_population: Population) -> dict[str, tuple[Any, ...]]:
         "rig": (rig_population, RiskTerms(0.03), 220),
         "rig, excess": (rig_population, RiskTerms(0.02, is_excess=True), 220),
         "rig, delta 0.2": (rig_population, RiskTerms(0.03, delta=0.2), 220),
-        "200 machines, counted": (alike, RiskTerms(0.05), 4000, N_ALIKE, True),
-        "200 machines, excess, counted": (alike, RiskTerms(0.05, is_excess=True), 4000, N_ALIKE, True),
-        MISUSE: (alike, RiskTerms(0.05), 4000, N_ALIKE, False),
+        "200 machines, counted": (alike, RiskTerms(0.1), 10_000, N_ALIKE, True),
+        "200 machines, excess, counted": (alike, RiskTerms(0.07, is_excess=True), 10_000, N_ALIKE, True),
+        MISUSE: (alike, RiskTerms(0.1), 10_000, N_ALIKE, False),
     }
 
 
