@@ -226,6 +226,7 @@ def _named(task: Task, key: str, value: Any) -> Any:
 def _save_rows(path: Path, task: Task, rows: Rows, hpc: str) -> None:
     import numpy as np
 
+    group: dict[str, Any] = {} if rows.group is None else {"group": rows.group}
     np.savez_compressed(
         path,
         X=rows.X,
@@ -235,5 +236,5 @@ def _save_rows(path: Path, task: Task, rows: Rows, hpc: str) -> None:
         hpc_sha256=hpc,
         index=rows.index,
         feature_names=np.array(task.features),
-        **({} if rows.group is None else {"group": rows.group}),
+        **group,
     )

@@ -143,7 +143,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         y: np.ndarray,
         weight: np.ndarray,
         given: np.ndarray | None,
-        group: np.ndarray | None = None,
+        group: np.ndarray | None,
     ) -> None:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n_classes = len(self.classes_)

@@ -6,7 +6,7 @@ Jobs receive a ladder and nothing else. It does not contain the test rows, so no
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -72,10 +72,10 @@ def settings_of(method: str, ladder: Ladder) -> list[Setting]:
 def _is_on(rung: int, train: Rows, seed: int) -> np.ndarray:
     """Whether each training row is on the rung, (n_train,) bool."""
     if train.group is None or rung == ALL:
-        return stratified(train.y, seed, range(rung)) == 0
-    return deal(train.group, train.y, seed, (1 / rung, 1 - 1 / rung), (N_FOLDS, 0)) == 0
+        return np.asarray(stratified(train.y, seed, range(rung)) == 0)
+    return np.asarray(deal(train.group, train.y, seed, (1 / rung, 1 - 1 / rung), (N_FOLDS, 0)) == 0)
 
 
 def _take(rows: Rows, mask: np.ndarray) -> Rows:
-    values = (getattr(rows, f.name) for f in fields(Rows))
-    return Rows(*(None if v is None else v[mask] for v in values))
+    group = None if rows.group is None else rows.group[mask]
+    return Rows(rows.X[mask], rows.y[mask], rows.hpc[mask], rows.index[mask], rows.weight[mask], group)
