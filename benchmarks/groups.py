@@ -51,8 +51,8 @@ cascades are trained at quick effort, and a policy is picked as `hardcase export
 "Claimed" is the accuracy on that split's own test rows; "fresh" is the accuracy on the people set aside.
 Intervals are 95 % (Student's t), over seeds; "its own 95 %" is the mean interval of a single claim, which counts \
 people in the split by people and rows in the split by rows.
-"Within" counts the seeds in which the two figures differ by less than their own intervals together (the square root of \
-the sum of squares).
+"Within" counts the seeds in which the two figures differ by less than their own intervals together (the root of the \
+sum of squares).
 
 The split by rows has every person on both sides: it claims what no other person gets, and its interval does not say so.
 The split by people claims what other people get.
