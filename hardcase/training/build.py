@@ -193,6 +193,9 @@ def _provenance(task: Task, point: Point) -> dict[str, Any]:
     rows = {k: len(part.y) if part else 0 for k, part in parts.items()}
     packages = {name: version(name) for name in ("hardcase-train", "numpy", "scikit-learn")}
     data = {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split}
+    if task.config.group is not None:
+        groups = {k: len(set(part.group.tolist())) if part else 0 for k, part in parts.items()}
+        data |= {"group": task.config.group, "groups": groups}
     return {
         "method": point.method,
         "params": {k: _named(task, k, v) for k, v in point.params.items()},
@@ -223,6 +226,7 @@ def _named(task: Task, key: str, value: Any) -> Any:
 def _save_rows(path: Path, task: Task, rows: Rows, hpc: str) -> None:
     import numpy as np
 
+    group: dict[str, Any] = {} if rows.group is None else {"group": rows.group}
     np.savez_compressed(
         path,
         X=rows.X,
@@ -232,4 +236,5 @@ def _save_rows(path: Path, task: Task, rows: Rows, hpc: str) -> None:
         hpc_sha256=hpc,
         index=rows.index,
         feature_names=np.array(task.features),
+        **group,
     )

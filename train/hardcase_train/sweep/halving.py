@@ -51,9 +51,7 @@ def savings(points: Sequence[Point], quality: float, cost: float, exchange: floa
     return out
 
 
-def climbers(
-    results: Sequence[Sequence[Point]], hpc: dict[str, float], exchange: float | None = None
-) -> list[int]:
+def climbers(results: Sequence[Sequence[Point]], hpc: dict[str, float], exchange: float | None = None) -> list[int]:
     """Indices, in rising order, of the settings that together keep most of the savings of all: a quarter to a half.
 
     Greedy: repeatedly choose the setting that adds most to those chosen before, until none adds anything. If fewer
