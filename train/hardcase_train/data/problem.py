@@ -67,8 +67,8 @@ class Rows:
     def take(self, rows: np.ndarray) -> Rows:
         """Some of the rows, by number or by mask."""
         group = None if self.group is None else self.group[rows]
-        taken = (part[rows] for part in (self.X, self.y, self.hpc, self.index, self.weight))
-        return Rows(*taken, group=group, targets=self.targets)
+        X, y, hpc, index, weight = (part[rows] for part in (self.X, self.y, self.hpc, self.index, self.weight))
+        return Rows(X, y, hpc, index, weight, group, self.targets)
 
     @property
     def hpc_label(self) -> np.ndarray:
