@@ -118,7 +118,7 @@ def export_bundle(
     manifest = read_draft(build, points[0], front.legacy)[1]
     held_out = read_held_out(build, manifest) if held_out is None else held_out
     check_unseen(held_out, build, manifest)
-    trial = BuildTrial(build, held_out, min_agreement, front.legacy)
+    trial = BuildTrial(build, held_out, min_agreement, front.legacy, front.measure)
     point, promise = choose(points, terms, trial)
     claim = {**promise.to_json(), "rows": held_out.to_json()}
     return _export(front, point, trial.integers(point), out, private_key, seed, {"promise": claim}, beside)
@@ -136,7 +136,7 @@ def export_point(
 ) -> Exported:
     """As ``export_bundle``, for a point of the build's front that the caller has already picked."""
     private_key = _check(key, min_agreement)
-    integers = make_integers(Path(build), point, min_agreement, front.legacy)
+    integers = make_integers(Path(build), point, min_agreement, front.legacy, front.measure)
     return _export(front, point, integers, Path(out), private_key, seed, {})
 
 
@@ -156,7 +156,7 @@ def _pick_that_agrees(
         except InputError as error:
             raise refusal or error from error
         try:
-            return point, make_integers(build, point, min_agreement, front.legacy), passed_over
+            return point, make_integers(build, point, min_agreement, front.legacy, front.measure), passed_over
         except AgreementError as error:
             refusal = error
             points.remove(point)
@@ -218,7 +218,7 @@ def _finish(front: Front, point: Point, integers: IntegerPoint, promise: dict[st
     if manifest.unit != front.unit:
         raise InputError(f"the draft states costs in {manifest.unit!r}, but front.json in {front.unit!r}; train again")
     claims: dict[str, Any] = {name: p.after.to_json() for name, p in measured.items()} | promise
-    claims["quality"] = front.quality
+    claims |= {"quality": front.quality, "measure": front.measure.to_json()}
     claims["agreement"] = {name: p.agreement for name, p in measured.items()}
     claims["hpc"] = {
         name: getattr(p, name).quality for p in front.points if p.method == HPC_METHOD for name in ("valid", "test")

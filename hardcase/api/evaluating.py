@@ -29,7 +29,8 @@ def evaluate(
 
     Returns
     -------
-    dict with ``quality`` (accuracy), ``cost`` (mean), ``forward_rate`` and ``n``
+    dict with ``quality`` (what the bundle was trained for), ``cost`` (mean), ``forward_rate``, ``n``, and ``errors``
+    (mean cost of errors, where they have costs)
 
     Raises
     ------
@@ -38,6 +39,7 @@ def evaluate(
     """
     import numpy as np
 
+    from hardcase_edge.batch.quality import ACCURACY, quality_from_json
     from hardcase_edge.program.cost import to_micro
     from hardcase_export.integers.decide import decisions, figures
 
@@ -57,4 +59,6 @@ def evaluate(
     ends = decisions(
         program, np.asarray(X, dtype=np.float64), answers, budget=None if budget is None else to_micro(budget)
     )
-    return figures(ends, np.array([number[label] for label in y])).to_json()
+    measure = loaded._loaded.manifest.claims.get("measure", ACCURACY.to_json())
+    quality = quality_from_json(measure, f"bundle {bundle}", len(number))
+    return figures(ends, np.array([number[label] for label in y]), quality).to_json()

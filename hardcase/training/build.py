@@ -77,20 +77,18 @@ def build(
     model : f0, an unfitted estimator; None: the one that ``config`` names
     where : as for ``runs.open_runs``
     """
-    from .seeds import MAX_LOSSES, picked
-
-    def rows(points: list[Point]) -> dict[float, Any]:
-        return {loss: picked(config.unit, points, loss) for loss in MAX_LOSSES}
+    from .seeds import picks
 
     with open_runs(out, **where) as (runs, scratch):
         task = runs.task(config, table, model)
         hpc = save_hpc(task, scratch)  # before training, because f0 may be impossible to export
         own = own_points_of(task)  # so may a model of the user's
         points = [*runs.points(task, methods), *own]
-        seeds = {config.seed: rows(points)}
+        seeds = {config.seed: picks(config.unit, task.problem, points)}
         for k in range(1, n_seeds):
             other = runs.task(replace(config, seed=(config.seed + k) % 2**32), table, model)
-            seeds[other.config.seed] = rows([*runs.points(other, methods), *own_points_of(other)])
+            others = [*runs.points(other, methods), *own_points_of(other)]
+            seeds[other.config.seed] = picks(config.unit, other.problem, others)
         with whole_folder(out) as folder:
             _move_hpc(scratch, folder)
             return task, write_build(folder, task, points, hpc, seeds)
@@ -104,7 +102,7 @@ def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
         return _declare_legacy(task)
     problem = task.problem
     dtypes = [f.dtype for f in problem.features]
-    return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / HPC_FILE)
+    return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / HPC_FILE, problem.targets)
 
 
 def _declare_legacy(task: Task) -> dict[str, Any]:
@@ -123,22 +121,24 @@ def _move_hpc(scratch: Path, folder: Path) -> None:
 
 
 def write_build(
-    folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[float, Any]]
+    folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
     """Write drafts, rows, front, plot and table of a build that has f0's file already; the contents of front.json."""
-    from hardcase_train.policy.quality import ACCURACY
+    from hardcase_train.policy.selection import Judge
 
     from .pictures import front_svg
-    from .seeds import MAX_LOSSES, page, summarise
+    from .seeds import page, summarise
 
     entries = _save_policies(task, points, folder / "policies", hpc["sha256"])
-    over = {f"{loss:g}": summarise([rows[loss] for rows in seeds.values()]) for loss in MAX_LOSSES}
-    over_seeds = {"seeds": list(seeds), "max_loss": over}
-    front = {"unit": task.config.unit, "quality": ACCURACY.name, "points": entries, "hpc": hpc, "seeds": over_seeds}
+    quality = task.problem.quality
+    wishes = {wish: summarise([rows[wish] for rows in seeds.values()]) for wish in next(iter(seeds.values()))}
+    over_seeds = {"seeds": list(seeds), "max_loss": wishes}
+    measure = {"quality": quality.name, "measure": quality.to_json(), "n_judged": len(Judge(task.problem).y)}
+    front = {"unit": task.config.unit, **measure, "points": entries, "hpc": hpc, "seeds": over_seeds}
     (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n")
     (folder / "front.svg").write_bytes(front_svg(task.config.unit, entries, task.config.target))
     title = f"{task.config.file.name}: {task.config.target}"
-    (folder / "front.md").write_text(page(title, task.config.unit, over_seeds))
+    (folder / "front.md").write_text(page(title, front))
     for name in ("valid", "calibration", "test"):
         rows = getattr(task.problem, name)
         if rows is not None:
@@ -232,7 +232,7 @@ def _save_rows(path: Path, task: Task, rows: Rows, hpc: str) -> None:
         X=rows.X,
         y=rows.y,
         hpc=rows.hpc_label,
-        hpc_confidence=np.round(rows.hpc.max(axis=1) * 10_000).astype(np.int64),
+        hpc_confidence=np.round(rows.hpc[np.arange(len(rows.y)), rows.hpc_label] * 10_000).astype(np.int64),
         hpc_sha256=hpc,
         index=rows.index,
         feature_names=np.array(task.features),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from hardcase_edge.batch.quality import Quality
     from hardcase_edge.bundle.load import Loaded
     from hardcase_export.integers.decide import Figures, Reply
 
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     X, y, stored = labelled_rows(Path(args.data), loaded.manifest)
     replies = _replies(loaded, X, stored, args)
     figures = _measure(loaded, X, y, replies, budget)
-    report: dict[str, Any] = {**figures.to_json(), "unit": loaded.manifest.unit}
+    report: dict[str, Any] = {**figures.to_json(), "unit": loaded.manifest.unit, "measure": quality_of(loaded).name}
     if args.each_dead:
         report["dead"] = {
             name: _measure(loaded, X, y, replies, budget, dead=(k,)).to_json()
@@ -94,7 +95,15 @@ def _measure(
             dead=dead,
             progress=lambda n: bar.update(n - bar.n),
         )
-    return figures(decided, y)
+    return figures(decided, y, quality_of(loaded))
+
+
+def quality_of(loaded: Loaded) -> Quality:
+    """What the bundle was trained for, as its claims say; accuracy if they do not."""
+    from hardcase_edge.batch.quality import ACCURACY, quality_from_json
+
+    manifest = loaded.manifest
+    return quality_from_json(manifest.claims.get("measure", ACCURACY.to_json()), manifest.name, len(manifest.classes))
 
 
 # ---------------------------------------------------------------- the HPC
@@ -117,13 +126,15 @@ def _replies(
 
 
 def _lines(r: dict[str, Any]) -> list[str]:
-    unit = r["unit"]
+    unit, name = r["unit"], r["measure"]
     lines = [
-        f"accuracy {r['quality']:.4f}, cost {r['cost']:.2f} {unit}, forwarded {r['forward_rate']:.1%}, {r['n']} rows"
+        f"{name} {r['quality']:.4f}, cost {r['cost']:.2f} {unit}, forwarded {r['forward_rate']:.1%}, {r['n']} rows"
     ]
-    for name, dead in r.get("dead", {}).items():
+    if "errors" in r:
+        lines.append(f"  errors cost {r['errors']:.2f} {unit}, {r['cost'] + r['errors']:.2f} {unit} in all")
+    for sensor, dead in r.get("dead", {}).items():
         lines.append(
-            f"  without {name:<20} accuracy {dead['quality']:.4f} (loss {r['quality'] - dead['quality']:+.4f}), "
+            f"  without {sensor:<20} {name} {dead['quality']:.4f} (loss {r['quality'] - dead['quality']:+.4f}), "
             f"cost {dead['cost']:.2f} {unit}, forwarded {dead['forward_rate']:.1%}"
         )
     return lines

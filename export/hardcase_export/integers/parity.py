@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardcase_edge.batch.quality import ACCURACY, Quality
 from hardcase_edge.program.definition import Program
 from hardcase_edge.session.session import Decision
 
@@ -47,6 +48,7 @@ def parity(
     y: NDArray[np.int64],
     hpc: NDArray[np.int64] | None,
     confidence: NDArray[np.int64] | None = None,
+    quality: Quality = ACCURACY,
 ) -> Parity:
     """Decide every row with both; arguments as for ``decide.decisions`` and ``decide.figures``.
 
@@ -57,7 +59,7 @@ def parity(
     """
     before = decisions(draft, X, hpc, confidence)
     after = decisions(program, X, hpc, confidence)
-    figures_before, figures_after = figures(before, y), figures(after, y)
+    figures_before, figures_after = figures(before, y, quality), figures(after, y, quality)
     return Parity(_share(before, after, _everything), _share(before, after, _label), figures_before, figures_after)
 
 

@@ -41,7 +41,7 @@ class Ladder:
     """
 
     def __init__(self, problem: Problem, n_jobs: int = 1) -> None:
-        self.problem = replace(problem, test=_take(problem.test, np.zeros(len(problem.test.y), dtype=bool)))
+        self.problem = replace(problem, test=problem.test.take(np.zeros(0, dtype=np.int64)))
         self.n_jobs = n_jobs
         self._rungs: dict[int, SubsetSearch] = {}
 
@@ -51,7 +51,7 @@ class Ladder:
     def at(self, rung: int) -> SubsetSearch:
         """The search over one training row in ``rung``; its ``judge`` has the judged rows of that rung."""
         if rung not in self._rungs:
-            train = _take(self.problem.train, _is_on(rung, self.problem.train, self.problem.seed))
+            train = self.problem.train.take(_is_on(rung, self.problem.train, self.problem.seed))
             search = SubsetSearch(Judge(replace(self.problem, train=train), rung != ALL), self.n_jobs)
             self._rungs.setdefault(rung, search)
         return self._rungs[rung]
@@ -74,8 +74,3 @@ def _is_on(rung: int, train: Rows, seed: int) -> np.ndarray:
     if train.group is None or rung == ALL:
         return np.asarray(stratified(train.y, seed, range(rung)) == 0)
     return np.asarray(deal(train.group, train.y, seed, (1 / rung, 1 - 1 / rung), (N_FOLDS, 0)) == 0)
-
-
-def _take(rows: Rows, mask: np.ndarray) -> Rows:
-    group = None if rows.group is None else rows.group[mask]
-    return Rows(rows.X[mask], rows.y[mask], rows.hpc[mask], rows.index[mask], rows.weight[mask], group)
