@@ -4,8 +4,8 @@
 Learn-then-Test is distribution-free risk control in the family of conformal prediction. For each policy it takes the
 null hypothesis "this policy breaks the terms" and rejects it on rows on which nothing was chosen. The probability of
 rejecting any true hypothesis (the family-wise error rate) is at most delta, so every policy whose hypothesis is
-rejected keeps the terms with probability 1 - delta. Equations (29) to (38) of docs/math.md give the proofs, and (73) to
-(77) those for rows that come in groups, which count groups instead of rows. Nothing here reads a file or knows what a
+rejected keeps the terms with probability 1 - delta. Equations (29) to (38) of docs/math.md give the proofs, and (78) to
+(82) those for rows that come in groups, which count groups instead of rows. Nothing here reads a file or knows what a
 front is.
 
 References
@@ -140,7 +140,7 @@ def p_excess(counts: Counts, risk: float, bet: float) -> float:
 
 
 def p_groups(groups: Sequence[tuple[float, float]], risk: float, bet: float) -> float:
-    """p-value of "the mean loss of groups exceeds ``risk`` times their mean base"; docs/math.md (73) to (75).
+    """p-value of "the mean loss of groups exceeds ``risk`` times their mean base"; docs/math.md (78) to (80).
 
     Half of the wealth follows ``bet`` and half the largest bet, which is the best one if no group is lost as a whole.
 
@@ -187,7 +187,7 @@ def forward_bound(rate: float, rows: int, level: float, is_grouped: bool = False
     """The bound to test for a policy that forwards ``rate`` of the validation rows, on ``rows`` held-out rows.
 
     It is the least bound that passes with probability ``QUANTILE`` if the policy forwards as before; docs/math.md (38).
-    ``is_grouped``: ``rows`` counts groups, of which each may be forwarded as a whole; docs/math.md (77).
+    ``is_grouped``: ``rows`` counts groups, of which each may be forwarded as a whole; docs/math.md (82).
     """
     likely = (rate * rows + 1) / (rows + 1)  # as if one row more were forwarded: 0 of n is not 0
     n_forwarded = bisect.bisect_left(range(rows), QUANTILE, key=lambda k: binomial_tail(k, rows, likely))

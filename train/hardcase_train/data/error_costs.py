@@ -2,7 +2,7 @@
 """Costs of errors: from a measure of quality to the loss that learners, cuts and answers minimise.
 
 A learner that is fitted to soft targets ``max_b C(y, b) - C(y, a)`` for the answers a has its best score at the answer
-of least expected cost, for any costs C (docs/math.md (78)). For two classes that is the usual weighting of classes.
+of least expected cost, for any costs C (docs/math.md (72)). For two classes that is the usual weighting of classes.
 """
 
 from __future__ import annotations

@@ -109,12 +109,12 @@ class Judge:
         }
 
     def _standard_error(self, deviations: np.ndarray) -> float:
-        """Standard error of a weighted mean, from the rows' weighted deviations (n,); docs/math.md (72)."""
+        """Standard error of a weighted mean, from the rows' weighted deviations (n,); docs/math.md (77)."""
         if self.group is None:
             return float(np.sqrt(np.square(deviations).sum()) / self.weight.sum())
         sums = np.bincount(np.unique(self.group, return_inverse=True)[1], weights=deviations)
         if len(sums) < 2:
-            return 1.0  # nothing is known of other groups; a loss is at most 1
+            return 1.0  # nothing is known of other groups: as much as quality ranges over
         between = np.square(sums).sum() * len(sums) / (len(sums) - 1)
         return float(np.sqrt(between) / self.weight.sum())
 
