@@ -55,7 +55,7 @@ class Cloud(Protocol):
     counters: Counter[str]
 
     @property
-    def is_connected(self) -> bool:
+    def can_ask(self) -> bool:
         """Whether a request can go out now."""
 
     def ask(self, readings: Sequence[Reading], deadline_s: float, may_resend: Callable[[], bool]) -> Reply | None:
@@ -183,7 +183,7 @@ class Device:
             budget=self._budget,
             item_size=self._config.item_size,
             dead=self._bank.dead,
-            cloud=self._link is not None and self._link.is_connected,
+            cloud=self._link is not None and self._link.can_ask,
         )
         self.counters["asked"] += 1
         outside: list[str] = []

@@ -20,7 +20,7 @@ from hardcase_edge.bundle.signature import make_keys, sign
 from tests.helpers.cloud.brokers import free_port, running_mosquitto
 from tests.helpers.edge.device import EASY, FORWARD_COST, HARD, Cloud, make_bundle_bytes, write_replay
 
-KEYS = {"t", "label", "confidence", "route", "cost", "sensors", "latency_ms"}
+KEYS = {"t", "label", "confidence", "route", "cost", "sensors", "failed", "out_of_range", "latency_ms"}
 
 
 @pytest.fixture
@@ -60,8 +60,9 @@ def test_without_a_broker_it_decides_alone(bundle, tmp_path):
         ("local", "high", 1.0),
         ("degraded", "high", 1.0),
         ("local", "low", 1.0),
-        ("local", "low", 1.0),
+        ("degraded", "low", 1.0),
     ]
+    assert [r["failed"] for r in records] == [[], [], [], ["x"]]
     assert all(set(r) == KEYS for r in records)
     assert all(abs(r["t"] - time.time()) < 60 for r in records)
 
@@ -161,14 +162,14 @@ def test_a_hung_sensor_does_not_hang_the_device(bundle, tmp_path):
     words = ["--sensors", "hung:read", "--sensor-timeout-ms", "50", "--count", "3"]
     status, records, errors = edge("run", bundle, *words, cwd=tmp_path)
     assert (status, errors) == (0, "")
-    assert [r["route"] for r in records] == ["local"] * 3
+    assert [(r["route"], r["failed"]) for r in records] == [("degraded", ["x"])] * 3
 
 
 def test_dead_sensors_are_named_and_the_rest_decides(bundle, tmp_path):
     replay = write_replay(tmp_path / "r.csv", [EASY])
     status, records, errors = edge("run", bundle, "--sensors", f"replay:{replay}", "--sensors", "x=none")
     assert status == 0
-    assert [r["sensors"] for r in records] == [[]]
+    assert [(r["sensors"], r["failed"], r["confidence"]) for r in records] == [([], ["x"], None)]
     assert errors == "hardcase-edge: sensor x has no source and counts as dead\n"
 
 
