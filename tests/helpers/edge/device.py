@@ -105,12 +105,18 @@ class Cloud(AbstractContextManager["Cloud"]):
     ``respond(request, device)`` returns the payloads to publish as replies; None takes the usual one.
     """
 
-    def __init__(self, url: str, respond: Callable[[Request, str], Sequence[bytes] | None] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        respond: Callable[[Request, str], Sequence[bytes] | None] | None = None,
+        *,
+        retry_first_s: float = 0.1,
+    ) -> None:
         self.requests: list[Request] = []
         self.messages: list[Message] = []
         self._respond = respond
         self._connection = Connection(
-            ConnectionConfig(address=parse_address(url), client_id="worker", retry_first_s=0.1),
+            ConnectionConfig(address=parse_address(url), client_id="worker", retry_first_s=retry_first_s),
             subscribe=request_topic("+"),
             on_message=self._on_message,
         )
