@@ -50,9 +50,9 @@ def _outwards(low: float, high: float, dtype: str) -> tuple[float, float]:
     if dtype == "i32":
         return int(low), int(high)
     if dtype == "f32":
-        largest = float(np.finfo(np.float32).max)
-        low = max(float(np.nextafter(np.float32(low), np.float32(-np.inf))), -largest)
-        high = min(float(np.nextafter(np.float32(high), np.float32(np.inf))), largest)
+        largest = np.finfo(np.float32).max  # next to which there is no further number
+        low = float(np.nextafter(np.float32(low), -largest))
+        high = float(np.nextafter(np.float32(high), largest))
     width = high - low
     if not 0 < width < np.inf:
         return low, high
