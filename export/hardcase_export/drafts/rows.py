@@ -21,6 +21,7 @@ from hardcase_edge.errors import InputError, one_line
 __all__ = ["KEYS", "Rows", "file_sha256", "group_name", "is_rows", "read_rows"]
 
 KEYS = ("X", "y", "feature_names", "hpc", "hpc_confidence", "index")
+OPTIONAL = ("hpc_sha256", "group", "weight", "limits")
 MAX_UNPACKED_BYTES = 4 * 1024**3
 MAX_CONFIDENCE = 10_000  # basis points
 KINDS = {"f": "floats", "iu": "integers"}  # kinds of numpy types
@@ -32,7 +33,9 @@ class Rows:
 
     ``X``: (n, n_features) float64, NaN = missing. ``y``: (n,) class index, the label. ``hpc`` and ``confidence``: (n,)
     f0's class index and its confidence in basis points. ``sha256`` identifies that f0; empty if the file does not
-    name it. ``group``: (n,) number of each row's group, None if each row stands for itself.
+    name it. ``group``: (n,) number of each row's group, None if each row stands for itself. ``weight``: (n,) of the
+    rows, at least 0; None: they are equal. ``limits``: (n_features, 2) lowest and highest value of the rows that
+    trained and chose the policies, NaN where there is none; None: not in the file.
     """
 
     X: NDArray[np.float64]
@@ -41,6 +44,8 @@ class Rows:
     confidence: NDArray[np.int64]
     sha256: str = ""
     group: NDArray[np.int64] | None = None
+    weight: NDArray[np.float64] | None = None
+    limits: NDArray[np.float64] | None = None
 
 
 def is_rows(path: str | Path) -> bool:
@@ -76,8 +81,15 @@ def read_rows(path: str | Path, manifest: Manifest) -> Rows:
         raise InputError(f"{path} has no rows; train on more data")
     y, hpc, confidence = (np.asarray(arrays[key], np.int64) for key in ("y", "hpc", "hpc_confidence"))
     sha256 = str(arrays["hpc_sha256"]) if "hpc_sha256" in arrays else ""
+    more: dict[str, NDArray[np.float64]] = {}
+    for key, shape in {"weight": (n,), "limits": (len(names), 2)}.items():
+        if key in arrays:
+            _need(arrays, key, "f", shape, path)
+            more[key] = np.asarray(arrays[key], np.float64)
+    if "weight" in more and not (np.isfinite(more["weight"]).all() and more["weight"].min() >= 0):
+        raise InputError(f"{path}: weight has values below 0 or infinite ones; train again")
     group = np.asarray(arrays["group"], np.int64) if "group" in arrays else None
-    rows = Rows(np.asarray(arrays["X"], np.float64), y, hpc, confidence, sha256, group)
+    rows = Rows(np.asarray(arrays["X"], np.float64), y, hpc, confidence, sha256, group, **more)
     for values, highest, what in (
         (rows.y, len(manifest.classes) - 1, "y"),
         (rows.hpc, len(manifest.classes) - 1, "hpc"),
@@ -110,7 +122,7 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
             missing = [key for key in KEYS if key not in archive.files]
             if missing:
                 raise InputError(f"{path} has no {', '.join(missing)}; name rows that hardcase train wrote")
-            return {key: archive[key] for key in (*KEYS, "hpc_sha256", "group") if key in archive.files}
+            return {key: archive[key] for key in (*KEYS, *OPTIONAL) if key in archive.files}
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror or error}; name rows that hardcase train wrote"
