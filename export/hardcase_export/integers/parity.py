@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardcase_edge.batch.per_class import ClassCount, per_class
 from hardcase_edge.program.definition import Program
 from hardcase_edge.session.session import Decision
 
@@ -23,12 +24,22 @@ class Parity:
     """Shares of rows that are decided alike, and figures before (draft) and after (program).
 
     ``agreement``: share with the same result, route, cost, sensors and trace. ``labels``: share with the same result.
+    ``classes``: counts of the program's answers by class, empty for a program of values. ``worse``: rows that the
+    program gets wrong and f0 right, ``better``: the reverse; without f0's answers f0 counts as always right.
     """
 
     agreement: float
     labels: float
     before: Figures
     after: Figures
+    classes: tuple[ClassCount, ...]
+    worse: int
+    better: int
+
+    @property
+    def f0_accuracy(self) -> float:
+        """The share of the same rows that f0 answers right."""
+        return (sum(count.right for count in self.classes) + self.worse - self.better) / self.after.n
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -57,8 +68,22 @@ def parity(
     """
     before = decisions(draft, X, hpc, confidence)
     after = decisions(program, X, hpc, confidence)
-    figures_before, figures_after = figures(before, y), figures(after, y)
-    return Parity(_share(before, after, _everything), _share(before, after, _label), figures_before, figures_after)
+    worse, better = _beside(after, y, y if hpc is None else hpc)
+    return Parity(
+        agreement=_share(before, after, _everything),
+        labels=_share(before, after, _label),
+        before=figures(before, y),
+        after=figures(after, y),
+        classes=tuple(per_class(y, [int(d.result) for d in after], program.n_classes)) if program.n_classes else (),
+        worse=worse,
+        better=better,
+    )
+
+
+def _beside(after: Sequence[Decision], y: NDArray[np.int64], hpc: NDArray[np.int64]) -> tuple[int, int]:
+    """Rows on which the program is wrong and f0 right, and the reverse."""
+    right, f0_right = np.array([d.result for d in after]) == y, hpc == y
+    return int((f0_right & ~right).sum()), int((right & ~f0_right).sum())
 
 
 def _everything(d: Decision) -> object:
