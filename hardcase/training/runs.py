@@ -87,8 +87,9 @@ def open_runs(
             yield Runs(pool, folder, jobs, quiet), folder
         except KeyboardInterrupt:
             n_jobs = len(list(folder.glob("*.json")))
-            if n_jobs and not quiet:
-                _say(f"interrupted; {folder} keeps {n_jobs} finished jobs; run the same command again to resume")
+            kept = f"{folder} keeps {n_jobs} finished jobs; run the same command again to resume"
+            if not quiet:
+                _say(f"interrupted; {kept if n_jobs else 'nothing was written'}")
             raise
         except OSError as error:
             raise InputError(f"{out} cannot be written: {error.strerror or error}; name another folder") from error

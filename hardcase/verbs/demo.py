@@ -119,7 +119,8 @@ def _train(args: argparse.Namespace, say: _Progress) -> Task:
     if config.legacy is not None:
         raise InputError(f"{args.config}: f0 is a legacy system, which the demo cannot start; use an [hpc] estimator")
     say(f"training on {config.file.name}: f0 is {config.estimator}, methods are {', '.join(config.methods)}")
-    return build(config, (*config.methods, *BASELINES), args.out / "train", quiet=args.json)[0]
+    methods = (*config.methods, *BASELINES)
+    return build(config, methods, args.out / "train", wish={"max_loss": MAX_LOSS}, quiet=args.json)[0]
 
 
 def _export(out: Path, say: _Progress) -> dict[str, tuple[Path, Point]]:
