@@ -42,11 +42,12 @@ MIN_AGREEMENT = 0.999  # share of rows on which a program must decide as its dra
 class Exported(Published):
     """A bundle that was written, and how its program compares with the draft.
 
-    ``f0`` is its point of the front, None if there is none. ``promise`` is as in the manifest's claims. ``weights`` is
-    None for a program without polynomials.
+    ``measure`` is the name of what quality measures. ``f0`` is f0's point of the front, None if there is none.
+    ``promise`` is as in the manifest's claims. ``weights`` is None for a program without polynomials.
     """
 
     unit: str
+    measure: str
     classes: tuple[Label, ...]
     f0: Point | None
     point: Point
@@ -121,7 +122,7 @@ def export_bundle(
     manifest = read_draft(build, points[0], front.legacy)[1]
     held_out = read_held_out(build, manifest) if held_out is None else held_out
     check_unseen(held_out, build, manifest)
-    trial = BuildTrial(build, held_out, min_agreement, front.legacy)
+    trial = BuildTrial(build, held_out, min_agreement, front.legacy, front.measure)
     point, promise = choose(points, terms, trial)
     claim = {**promise.to_json(), "rows": held_out.to_json()}
     return _export(front, point, trial.integers(point), out, private_key, seed, {"promise": claim}, beside)
@@ -139,7 +140,7 @@ def export_point(
 ) -> Exported:
     """As ``export_bundle``, for a point of the build's front that the caller has already picked."""
     private_key = _check(key, min_agreement)
-    integers = make_integers(Path(build), point, min_agreement, front.legacy)
+    integers = make_integers(Path(build), point, min_agreement, front.legacy, front.measure)
     return _export(front, point, integers, Path(out), private_key, seed, {})
 
 
@@ -171,7 +172,7 @@ def pick_that_agrees(
         except InputError as error:
             raise refusal or error from error
         try:
-            return point, make_integers(build, point, min_agreement, front.legacy), passed_over
+            return point, make_integers(build, point, min_agreement, front.legacy, front.measure), passed_over
         except AgreementError as error:
             refusal = error
             points.remove(point)
@@ -204,6 +205,7 @@ def _export(
     return Exported(
         **vars(published),
         unit=manifest.unit,
+        measure=front.quality,
         classes=manifest.classes,
         f0=next((p for p in front.points if p.method == HPC_METHOD), None),
         point=point,
@@ -235,7 +237,7 @@ def _finish(front: Front, point: Point, integers: IntegerPoint, promise: dict[st
     if manifest.unit != front.unit:
         raise InputError(f"the draft states costs in {manifest.unit!r}, but front.json in {front.unit!r}; train again")
     claims: dict[str, Any] = {name: p.after.to_json() for name, p in measured.items()} | promise
-    claims["quality"] = front.quality
+    claims |= {"quality": front.quality, "measure": front.measure.to_json()}
     claims["agreement"] = {name: p.agreement for name, p in measured.items()}
     claims["hpc"] = {
         name: getattr(p, name).quality for p in front.points if p.method == HPC_METHOD for name in ("valid", "test")

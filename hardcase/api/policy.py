@@ -42,7 +42,7 @@ class Policy:
         self,
         build: str | Path,
         *,
-        max_loss: float = 0.01,
+        max_loss: float | None = None,
         budget: float | None = None,
         is_temporary: bool = False,
     ) -> None:

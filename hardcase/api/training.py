@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,9 @@ def train(
     sensors: Mapping[str, Sequence[str | int] | str | int] | None = None,
     costs: Mapping[str, float] | float = 1.0,
     forward_cost: float = 0.0,
-    max_loss: float = 0.01,
+    quality: str | Mapping[str, Any] = "accuracy",
+    errors: Mapping[str, Any] | None = None,
+    max_loss: float | None = None,
     budget: float | None = None,
     hpc: Any = None,
     methods: Sequence[str] = ("auto",),
@@ -53,8 +56,13 @@ def train(
     sensors : the columns of each sensor, by name or number; each column of no sensor becomes a sensor of its own
     costs : cost of each sensor by name, 1 for the others; or one number for all
     forward_cost : cost of one request, without the sensors that f0 reads
-    max_loss : pick the cheapest policy whose accuracy is at most this far below f0's, plus one standard error
-    budget : instead, pick the most accurate policy of at most this mean cost
+    quality : what policies are measured by: "accuracy", "balanced" or "macro-f1"; {"f1": class}; or
+        {"recall": class, "precision": share}
+    errors : what errors cost, in the unit of all costs: {"miss": {class: cost}, "false_alarm": {class: cost},
+        "other": cost}, or {"matrix": {class: {answer: cost}}}; ``quality`` is then ignored
+    max_loss : pick the cheapest policy whose quality is at most this far below f0's, plus one standard error; None:
+        0.01, or, where errors have costs, the policy of the least cost with its errors
+    budget : instead, pick the best policy of at most this mean cost
     hpc : f0, an unfitted scikit-learn classifier with ``predict_proba``; None: gradient boosting
     methods : names of methods, or "auto"; both baselines are always trained
     effort : "quick", "normal" or "thorough"
@@ -84,6 +92,7 @@ def train(
 
     table = _table(X, y, names, weight)
     config = _config(table, sensors, costs, forward_cost, hpc, unit, seed, effort_of("effort", effort).name, weight)
+    config = replace(config, quality=_plain(quality) if errors is None else "accuracy", errors=dict(errors or {}))
     chosen = tuple(check_method("methods", name) for name in methods)
     folder = Path(tempfile.mkdtemp(prefix="hardcase-"))
     try:
@@ -101,6 +110,10 @@ def train(
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return Policy(folder.with_name(f"{folder.name}-build"), max_loss=max_loss, budget=budget, is_temporary=True)
+
+
+def _plain(quality: str | Mapping[str, Any]) -> str | dict[str, Any]:
+    return quality if isinstance(quality, str) else dict(quality)
 
 
 def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]:

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 from .labelled_rows import LabelledRows
 
 if TYPE_CHECKING:
+    from hardcase_edge.batch.intervals import Interval
     from hardcase_edge.batch.per_class import ClassCount
+    from hardcase_edge.batch.quality import Quality
     from hardcase_edge.bundle.manifest import Manifest
     from hardcase_edge.program.definition import Program
     from hardcase_edge.session.session import Decision
     from hardcase_export.integers.decide import Figures
 
-__all__ = ["Measured", "class_lines", "measure", "plain", "some_classes"]
+__all__ = ["Measured", "class_lines", "measure", "plain", "quality_of", "some_classes"]
 
 WORST = 3  # classes that a short report names
 
@@ -29,26 +31,29 @@ WORST = 3  # classes that a short report names
 class Measured:
     """What a program does on ``figures.n`` rows.
 
+    quality : what ``figures.quality`` measures, and ``quality_95`` its 95 % interval
     classes : counts by class, in the manifest's order
     bought : number of rows that bought each sensor, in the manifest's order
     decisions : one for each row
     """
 
     figures: Figures
+    quality: Quality
+    quality_95: Interval
     classes: tuple[ClassCount, ...]
     bought: tuple[int, ...]
     decisions: list[Decision]
 
     def to_json(self, manifest: Manifest) -> dict[str, Any]:
         """Plain JSON values; ``_95`` are 95 % intervals."""
-        from hardcase_edge.batch.per_class import wilson
+        from hardcase_edge.batch.intervals import wilson
 
         f = self.figures
-        right = sum(count.right for count in self.classes)
         return {
             **f.to_json(),
             "unit": manifest.unit,
-            "quality_95": list(wilson(right, f.n)),
+            "measure": self.quality.name,
+            "quality_95": list(self.quality_95),
             "forward_rate_95": list(wilson(f.forward_rate * f.n, f.n)),
             "classes": [
                 {"class": label, **count.to_json()} for label, count in zip(manifest.classes, self.classes, strict=True)
@@ -59,7 +64,27 @@ class Measured:
         }
 
 
-def measure(program: Program, rows: LabelledRows, *, budget: int | None = None, dead: Sequence[int] = ()) -> Measured:
+def quality_of(manifest: Manifest) -> Quality:
+    """What a bundle was trained for, as its claims say; accuracy if they do not.
+
+    Raises
+    ------
+    InputError
+        The claims do not name a measure of the bundle's classes.
+    """
+    from hardcase_edge.batch.quality import ACCURACY, quality_from_json
+
+    return quality_from_json(manifest.claims.get("measure", ACCURACY.to_json()), manifest.name, len(manifest.classes))
+
+
+def measure(
+    program: Program,
+    rows: LabelledRows,
+    quality: Quality,
+    *,
+    budget: int | None = None,
+    dead: Sequence[int] = (),
+) -> Measured:
     """Decide every row with the device's evaluator, and count.
 
     Parameters
@@ -74,6 +99,9 @@ def measure(program: Program, rows: LabelledRows, *, budget: int | None = None, 
     InputError
         There are no rows, or they do not fit the program.
     """
+    import numpy as np
+
+    from hardcase_edge.batch.intervals import quality_interval
     from hardcase_edge.batch.per_class import per_class
     from hardcase_export.integers.decide import decisions, figures
 
@@ -83,8 +111,15 @@ def measure(program: Program, rows: LabelledRows, *, budget: int | None = None, 
     for d in decided:
         for s in d.sensors:
             bought[s] += 1
-    counts = per_class(rows.y, [int(d.result) for d in decided], program.n_classes)
-    return Measured(figures(decided, rows.y), tuple(counts), tuple(bought), decided)
+    answers = np.array([d.result for d in decided], dtype=np.int64)
+    return Measured(
+        figures=figures(decided, rows.y, quality),
+        quality=quality,
+        quality_95=quality_interval(quality, rows.y, answers),
+        classes=tuple(per_class(rows.y, answers, program.n_classes)),
+        bought=tuple(bought),
+        decisions=decided,
+    )
 
 
 # ---------------------------------------------------------------- text

@@ -16,16 +16,17 @@ from .labelled_rows import LabelledRows, rows_for
 from .measure import Measured, measure
 
 if TYPE_CHECKING:
+    from hardcase_edge.batch.intervals import Interval
     from hardcase_edge.batch.per_class import ClassCount
     from hardcase_edge.bundle.manifest import Manifest
     from hardcase_edge.program.definition import Program
     from hardcase_export.drafts.front import Front
     from hardcase_export.integers.decide import Figures
 
-__all__ = ["DEFAULT_WISH", "Picked", "measure_pick"]
+__all__ = ["Picked", "Wish", "measure_pick"]
 
-DEFAULT_WISH = {"max_loss": 0.01}  # what the command line suggests
 MAX_DECISIONS = 1_000_000  # with dead sensors: beyond that only those that most rows buy are tried
+Wish = Mapping[str, float | None]  # ``max_loss`` or ``budget``, as for ``pick``; empty: its default
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,16 @@ class Picked:
     """The picked point and its figures on test rows.
 
     number : of the point in front.json
-    wish : the flag of ``hardcase export`` and its value
     passed_over : number of points that fit the wish better, but whose integers decide otherwise than their floats
     refusal : why ``hardcase export`` refuses the point; empty if it does not
     dead : figures with one sensor dead, by the number of a sensor that some rows buy
-    f0, f0_right : counts by class of f0's answers to the same rows, and how many are right
-    worse, better : rows that the point gets wrong and f0 right, and the reverse
+    f0 : f0's quality on the same rows, and ``f0_95`` its 95 % interval
+    f0_classes : counts by class of f0's answers to the same rows
+    loss : how much lower the point's quality is than f0's, and ``loss_95`` the interval
     """
 
     number: int
-    wish: Mapping[str, float]
+    wish: Wish
     program: Program
     manifest: Manifest
     passed_over: int
@@ -50,18 +51,19 @@ class Picked:
     rows: LabelledRows
     measured: Measured
     dead: dict[int, Figures]
-    f0: tuple[ClassCount, ...]
-    worse: int
-    better: int
+    f0: float
+    f0_95: Interval
+    f0_classes: tuple[ClassCount, ...]
+    loss: float
+    loss_95: Interval
 
 
-def measure_pick(build: Path, front: Front, wish: Mapping[str, float]) -> Picked:
+def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
     """Pick, quantise and measure.
 
     Parameters
     ----------
     build : a folder with drafts, rows, front.json and f0, as ``hardcase train`` writes it
-    wish : ``max_loss`` or ``budget``, as for ``hardcase_export.picking.pick.pick``
 
     Raises
     ------
@@ -70,6 +72,7 @@ def measure_pick(build: Path, front: Front, wish: Mapping[str, float]) -> Picked
     """
     import numpy as np
 
+    from hardcase_edge.batch.intervals import loss_interval, quality_interval
     from hardcase_edge.batch.per_class import per_class
     from hardcase_export.bundle import MIN_AGREEMENT, pick_that_agrees
     from hardcase_export.integers.point import AgreementError, make_integers
@@ -81,28 +84,32 @@ def measure_pick(build: Path, front: Front, wish: Mapping[str, float]) -> Picked
     except AgreementError as error:  # the report then shows what the wish picks, and why it is refused
         passed_over, refusal = 0, str(error)
         point = pick(front, max_loss=wish.get("max_loss"), budget=wish.get("budget"))
-        integers = make_integers(build, point, 0.0, front.legacy)
-    program, manifest, test = integers.quantised.program, integers.manifest, integers.test
-    rows = rows_for(program, manifest, build / "test.npz")
-    measured = measure(program, rows)
-    right, f0_right = np.array([d.result for d in measured.decisions]) == test.y, test.hpc == test.y
+        integers = make_integers(build, point, 0.0, front.legacy, front.measure)
+    program, test, quality = integers.quantised.program, integers.test, front.measure
+    rows = rows_for(program, integers.manifest, build / "test.npz")
+    measured = measure(program, rows, quality)
+    answers = np.array([d.result for d in measured.decisions], dtype=np.int64)
+    loss, loss_95 = loss_interval(quality, test.y, answers, test.hpc)
     return Picked(
         number=front.points.index(point),
         wish=wish,
         program=program,
-        manifest=manifest,
+        manifest=integers.manifest,
         passed_over=passed_over,
         refusal=refusal,
         rows=rows,
         measured=measured,
         dead=_dead(program, rows, measured),
-        f0=tuple(per_class(test.y, test.hpc, program.n_classes)),
-        worse=int((f0_right & ~right).sum()),
-        better=int((right & ~f0_right).sum()),
+        f0=quality(test.y, test.hpc),
+        f0_95=quality_interval(quality, test.y, test.hpc),
+        f0_classes=tuple(per_class(test.y, test.hpc, program.n_classes)),
+        loss=loss,
+        loss_95=loss_95,
     )
 
 
 def _dead(program: Program, rows: LabelledRows, measured: Measured) -> dict[int, Figures]:
     """Figures with each sensor dead that some rows buy, the most bought first, as far as the number of rows allows."""
     used = sorted((s for s, n in enumerate(measured.bought) if n), key=lambda s: (-measured.bought[s], s))
-    return {s: measure(program, rows, dead=(s,)).figures for s in used[: max(1, MAX_DECISIONS // len(rows.y))]}
+    tried = used[: max(1, MAX_DECISIONS // len(rows.y))]
+    return {s: measure(program, rows, measured.quality, dead=(s,)).figures for s in tried}

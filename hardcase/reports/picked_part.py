@@ -16,30 +16,43 @@ if TYPE_CHECKING:
 
     from ..measuring.picked import Picked
 
-__all__ = ["sections", "summary"]
+__all__ = ["allowed_loss", "sections", "summary"]
 
 
-def summary(picked: Picked, f0: Point, quality: str) -> str:
+def allowed_loss(picked: Picked, points: Front) -> float | None:
+    """The loss of quality against f0 that the wish allows; None if it does not look at the loss."""
+    from hardcase_export.picking.pick import DEFAULT_MAX_LOSS
+
+    loss, has_costs = picked.wish.get("max_loss"), points.measure.kind == "errors"
+    if loss is not None:
+        return loss / points.measure.scale if has_costs else loss
+    return None if has_costs or picked.wish.get("budget") is not None else DEFAULT_MAX_LOSS
+
+
+def summary(picked: Picked, f0: Point, points: Front) -> str:
     """The figures at the head of the page, as cards."""
-    m = picked.measured.figures
-    unit = safe(picked.manifest.unit)
+    m, unit = picked.measured.figures, safe(points.unit)
     share = f"{percent(m.cost / f0.test.cost)} of f0's {amount(f0.test.cost)}" if f0.test.cost else "f0 is free"
     sensors = sum(picked.measured.bought) / m.n
-    f0_right = sum(count.right for count in picked.f0) / m.n
-    cards = (
-        card(f"{m.quality:.4f}", f"{safe(quality)} of the picked policy on {m.n:,} test rows; f0 has {f0_right:.4f}"),
+    cards = [
+        card(
+            f"{m.quality:.4f}",
+            f"{safe(points.quality)} of the picked policy on {m.n:,} test rows; f0 has {picked.f0:.4f}",
+        ),
         card(f"{amount(m.cost)} {unit}", f"mean cost of a decision, {share}"),
         card(percent(m.forward_rate), "of the cases go to f0 in the cloud"),
         card(f"{sensors:.1f} of {len(picked.manifest.sensors)}", "sensors bought for a decision, on the mean"),
-    )
+    ]
+    if m.errors is not None:
+        cards.insert(2, card(f"{amount(m.errors)} {unit}", "mean cost of errors, beside the cost of the decision"))
     return f'<div class="cards">{"".join(cards)}</div>'
 
 
-def sections(picked: Picked, f0: Point, points: Front) -> list[str]:
+def sections(picked: Picked, points: Front) -> list[str]:
     """The sections below the front."""
     values = picked.measured.to_json(picked.manifest)
     return [
-        section("The picked policy", *_figures(picked, values, f0, points)),
+        section("The picked policy", *_figures(picked, values, points)),
         section("Classes", *_classes(picked, values)),
         section("Sensors bought", *_sensors(picked, values, points)),
         section("The policy as a flow", *_flow(picked)),
@@ -47,17 +60,12 @@ def sections(picked: Picked, f0: Point, points: Front) -> list[str]:
     ]
 
 
-def _figures(picked: Picked, values: dict[str, Any], f0: Point, points: Front) -> list[str]:
-    from hardcase_edge.batch.per_class import loss_interval
-
+def _figures(picked: Picked, values: dict[str, Any], points: Front) -> list[str]:
     point, n = points.points[picked.number], values["n"]
-    flag, amount_wished = next((key, value) for key, value in picked.wish.items() if value is not None)
-    wish = f"--{flag.replace('_', '-')} {amount_wished:g}"
-    loss = (picked.worse - picked.better) / n
-    low, high = loss_interval(picked.worse, picked.better, n)
+    flags = "".join(f" --{key.replace('_', '-')} {value:g}" for key, value in picked.wish.items() if value is not None)
     rows = [
         [safe(points.quality), data(values["quality"], f"{values['quality']:.4f}"), _interval(values["quality_95"])],
-        ["loss against f0", data(loss, f"{loss:.4f}"), _interval((low, high))],
+        ["loss against f0", data(picked.loss, f"{picked.loss:.4f}"), _interval(picked.loss_95)],
         [f"mean cost, {safe(points.unit)}", data(values["cost"], amount(values["cost"])), ""],
         [
             "forwarded",
@@ -65,16 +73,20 @@ def _figures(picked: Picked, values: dict[str, Any], f0: Point, points: Front) -
             _interval(values["forward_rate_95"]),
         ],
     ]
+    if "errors" in values:
+        rows.insert(
+            3, [f"mean cost of errors, {safe(points.unit)}", data(values["errors"], amount(values["errors"])), ""]
+        )
     out = [
-        f"<p><code>hardcase export build {wish} --out model.hcb</code> writes this policy: "
-        f"<strong>{'f0' if point.method == 'hpc' else safe(point.method)}</strong>, "
-        f"{_why(flag, amount_wished, points)}. Another wish picks another point: <code>--max-loss</code>, "
-        "<code>--budget</code>, <code>--risk</code>, <code>--method</code>.</p>",
+        f"<p><code>hardcase export build{flags} --out model.hcb</code> writes this policy: "
+        f"<strong>{'f0' if point.method == 'hpc' else safe(point.method)}</strong>, {_why(picked, points)}. "
+        "Another wish picks another point: <code>--max-loss</code>, <code>--budget</code>, <code>--risk</code>, "
+        "<code>--method</code>.</p>",
         "<p>The figures below are those of its integers, as they go to devices, on the test rows, each of which counts "
         "once: <code>hardcase evaluate model.hcb build/test.npz</code> prints the same.</p>",
         table(("figure", "on test rows", "95 %"), rows, caption=f"{n:,} test rows"),
-        f'<p class="soft">f0 alone is right on {picked.worse} rows and the policy alone on {picked.better}. Intervals '
-        "are Wilson's; that of the loss is Bonett and Price's, for figures of the same rows.</p>",
+        "<p class=\"soft\">Intervals of shares are Wilson's, that of a loss of accuracy is Bonett and Price's, and "
+        "those of other measures are normal.</p>",
     ]
     if picked.passed_over:
         out.append(
@@ -88,10 +100,17 @@ def _figures(picked: Picked, values: dict[str, Any], f0: Point, points: Front) -
     return out
 
 
-def _why(flag: str, value: float, points: Front) -> str:
-    if flag == "budget":
-        return f"the best point on judged rows that costs at most {amount(value)} {safe(points.unit)} there"
-    return f"the cheapest point at most {value:g} below f0 on judged rows, with one standard error to spare"
+def _why(picked: Picked, points: Front) -> str:
+    budget, loss = picked.wish.get("budget"), picked.wish.get("max_loss")
+    if budget is not None:
+        return f"the best point on judged rows that costs at most {amount(budget)} {safe(points.unit)} there"
+    if loss is None and points.measure.kind == "errors":
+        return "the point of the least mean cost on judged rows, that of its errors included"
+    if points.measure.kind == "errors" and loss is not None:
+        allowed = f"whose errors cost at most {amount(loss)} {safe(points.unit)} more than f0's"
+    else:
+        allowed = f"at most {allowed_loss(picked, points):g} below f0"
+    return f"the cheapest point {allowed} on judged rows, with one standard error to spare"
 
 
 def _interval(pair: Any) -> str:
@@ -106,7 +125,7 @@ def _classes(picked: Picked, values: dict[str, Any]) -> list[str]:
         "<p>Recall is the share of a class's rows that are answered with it; precision is the share of the answers "
         "with a class that are right.</p>"
     )
-    return [words, classes_table(values["classes"], [count.recall for count in picked.f0])]
+    return [words, classes_table(values["classes"], [count.recall for count in picked.f0_classes])]
 
 
 def _sensors(picked: Picked, values: dict[str, Any], points: Front) -> list[str]:
@@ -165,7 +184,7 @@ def _dead(picked: Picked, values: dict[str, Any]) -> list[str]:
                 data(f.forward_rate, percent(f.forward_rate)),
             ]
         )
-    head = ("dead sensor", "accuracy", "loss", f"mean cost, {picked.manifest.unit}", "forwarded")
+    head = ("dead sensor", values["measure"], "loss", f"mean cost, {picked.manifest.unit}", "forwarded")
     left = sum(1 for rows_bought in picked.measured.bought if rows_bought) - len(picked.dead)
     more = f"<p>{left} sensors that fewer rows buy were not tried, because rows are many.</p>" if left else ""
     return [

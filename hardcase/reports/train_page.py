@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import HardcaseError
 
-from ..measuring.picked import DEFAULT_WISH, Picked, measure_pick
+from ..measuring.picked import Picked, Wish, measure_pick
 from . import picked_part as part
 from .front_chart import front_svg
 from .markup import amount, data, percent, safe
@@ -30,7 +30,7 @@ HPC = "hpc"
 
 
 def train_report(
-    build: Path, task: Task, front: Mapping[str, Any], *, command: str = "", wish: Mapping[str, float] | None = None
+    build: Path, task: Task, front: Mapping[str, Any], *, command: str = "", wish: Wish | None = None
 ) -> tuple[str, str]:
     """The page, and the picture of the front with the picked point marked.
 
@@ -39,27 +39,27 @@ def train_report(
     build : the folder, complete but for this page and picture
     front : the contents of front.json
     command : the command line that asked for the build, without its folders
-    wish : which point to pick; None: that of the command that ``hardcase train`` suggests
+    wish : which point to pick; None: the one that ``hardcase export`` picks without a wish
     """
     from hardcase_export.drafts.front import read_front
 
     points = read_front(build / "front.json")
     picked: Picked | str
     try:
-        picked = measure_pick(build, points, wish or DEFAULT_WISH)
+        picked = measure_pick(build, points, wish or {})
     except HardcaseError as error:
         picked = str(error)
-    svg = _picture(task, front, picked)
+    svg = _picture(task, points, front["points"], picked)
     f0 = next(p for p in points.points if p.method == HPC)
     body = [
-        *([part.summary(picked, f0, points.quality)] if isinstance(picked, Picked) else []),
+        *([part.summary(picked, f0, points)] if isinstance(picked, Picked) else []),
         section("What was asked", *_asked(task, command)),
         section("Data", *_data(task)),
-        section("f0, the model in the cloud", *_f0(task, front, f0, points)),
+        section("f0, the model in the cloud", *_f0(task, front, points, picked)),
         section("The front", *_front(task, points, picked, svg)),
     ]
     if isinstance(picked, Picked):
-        body += part.sections(picked, f0, points)
+        body += part.sections(picked, points)
     else:
         body.append(section("The picked policy", f'<p class="bad">{safe(picked)}</p>'))
     if len(front["seeds"]["seeds"]) > 1:
@@ -67,30 +67,38 @@ def train_report(
     return page(f"{task.config.file.name}: {task.config.target}", body), svg
 
 
-def _picture(task: Task, front: Mapping[str, Any], picked: Picked | str) -> str:
-    marked = picked.number if isinstance(picked, Picked) else None
-    f0 = next(k for k, p in enumerate(front["points"]) if p["method"] == HPC)
+def _picture(task: Task, points: Front, entries: Sequence[Mapping[str, Any]], picked: Picked | str) -> str:
+    f0 = next(k for k, p in enumerate(points.points) if p.method == HPC)
+    intervals = {f0: _test_interval(task, points, points.points[f0])}
+    if isinstance(picked, Picked):
+        intervals |= {f0: picked.f0_95, picked.number: picked.measured.quality_95}
     return front_svg(
-        front["unit"],
-        front["points"],
+        points.unit,
+        entries,
         f"{task.config.file.name}: {task.config.target}",
-        picked=marked,
-        max_loss=picked.wish.get("max_loss") if isinstance(picked, Picked) else None,
-        quality=front["quality"],
-        intervals={
-            k: _test_interval(task, front["points"][k]["test"]["quality"])
-            for k in {f0, f0 if marked is None else marked}
-        },
+        picked=picked.number if isinstance(picked, Picked) else None,
+        max_loss=part.allowed_loss(picked, points) if isinstance(picked, Picked) else None,
+        quality=points.quality,
+        intervals={k: interval for k, interval in intervals.items() if interval is not None},
     )
 
 
-def _test_interval(task: Task, quality: float) -> tuple[float, float]:
-    """The 95 % interval of an accuracy on test rows; of weighted rows, by their effective number (Kish)."""
-    from hardcase_edge.batch.per_class import wilson
+def _test_interval(task: Task, points: Front, point: Point) -> tuple[float, float] | None:
+    """The 95 % interval of an accuracy on test rows, of weighted rows by their effective number (Kish).
 
+    None for other measures, whose intervals need the answers to single rows.
+    """
+    from hardcase_edge.batch.intervals import wilson
+
+    if points.measure.kind != "accuracy":
+        return None
     weight = task.problem.test.weight
     n = float(weight.sum() ** 2 / (weight**2).sum())
-    return wilson(quality * n, n)
+    return wilson(point.test.quality * n, n)
+
+
+def _with_interval(quality: float, interval: tuple[float, float] | None) -> str:
+    return data(quality, f"{quality:.4f}") + (f" ({interval[0]:.4f} to {interval[1]:.4f})" if interval else "")
 
 
 # ---------------------------------------------------------------- what was asked, and the data
@@ -165,11 +173,12 @@ def _folded(summary: str, n_rows: int, *parts: str) -> str:
 # ---------------------------------------------------------------- f0 and the front
 
 
-def _f0(task: Task, front: Mapping[str, Any], f0: Point, points: Front) -> list[str]:
-    low, high = _test_interval(task, f0.test.quality)
+def _f0(task: Task, front: Mapping[str, Any], points: Front, picked: Picked | str) -> list[str]:
+    f0 = next(p for p in points.points if p.method == HPC)
+    interval = picked.f0_95 if isinstance(picked, Picked) else _test_interval(task, points, f0)
     rows = [
-        ["judged rows", f"{f0.valid.quality:.4f}", amount(f0.valid.cost)],
-        ["test rows", f"{f0.test.quality:.4f} ({low:.4f} to {high:.4f})", amount(f0.test.cost)],
+        ["judged rows", data(f0.valid.quality, f"{f0.valid.quality:.4f}"), amount(f0.valid.cost)],
+        ["test rows", _with_interval(f0.test.quality, interval), amount(f0.test.cost)],
     ]
     out = [
         f"<p>{_f0_words(task)}, asked for every case: the quality that a policy is held to, at the highest cost.</p>",
@@ -216,13 +225,12 @@ def _points_table(task: Task, points: Front, numbers: Sequence[int], marked: int
     rows = []
     for k in numbers:
         p = points.points[k]
-        low, high = _test_interval(task, p.test.quality)
         rows.append(
             [
                 ("f0" if p.method == HPC else safe(p.method, 40)) + (" (picked)" if k == marked else ""),
                 f"{p.valid.quality:.4f} ± {1.96 * p.valid.loss_se:.4f}",
                 amount(p.valid.cost),
-                data(p.test.quality, f"{p.test.quality:.4f}") + f" ({low:.4f} to {high:.4f})",
+                _with_interval(p.test.quality, _test_interval(task, points, p)),
                 amount(p.test.cost),
                 percent(p.test.forward_rate),
             ]
@@ -236,20 +244,21 @@ def _points_table(task: Task, points: Front, numbers: Sequence[int], marked: int
 
 
 def _seeds(front: Mapping[str, Any]) -> list[str]:
-    """The table of front.md: what is picked of each method, on test rows, as means over seeds."""
+    """The tables of front.md: what is picked of each method, on test rows, as means over seeds."""
     seeds = front["seeds"]
     out = [f"<p>Means over {len(seeds['seeds'])} seeds, and 95 % intervals by Student's t; as in front.md.</p>"]
-    for max_loss, picks in seeds["max_loss"].items():
+    for wish, picks in seeds["max_loss"].items():
         rows = [
             [
                 safe(name, 40),
-                f"{r['quality']:.4f} ± {r['quality_pm']:.4f}",
-                f"{r['loss']:.4f} ± {r['loss_pm']:.4f}",
-                f"{amount(r['cost'])} ± {amount(r['cost_pm'])}",
+                *(f"{r[key]:.4f} ± {r[f'{key}_pm']:.4f}" for key in ("quality", "loss")),
+                *(f"{amount(r[key])} ± {amount(r[f'{key}_pm'])}" for key in ("cost", "total")),
                 percent(r["forward_rate"]),
             ]
             for name, r in picks.items()
         ]
-        head = ("policy", front["quality"], "below f0", f"mean cost, {front['unit']}", "forwarded")
-        out.append(table(head, rows, caption=f"at most {max_loss} below f0"))
+        unit = front["unit"]
+        head = ("policy", front["quality"], "below f0", f"mean cost, {unit}", f"with errors, {unit}", "forwarded")
+        caption = wish if wish.startswith("least") else f"at most {wish} below f0"
+        out.append(table(head, rows, caption=caption))
     return out

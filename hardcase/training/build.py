@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.errors import InputError
 
 from ..measuring.bars import rows_bar
+from ..measuring.picked import Wish
 from ..reports.train_page import train_report
 from .folders import whole_folder
 from .own_model import own_points_of
@@ -70,7 +70,7 @@ def build(
     table: Table | None = None,
     model: Any = None,
     command: str = "",
-    wish: Mapping[str, float] | None = None,
+    wish: Wish | None = None,
     **where: Any,
 ) -> tuple[Task, dict[str, Any]]:
     """Train and write the build folder atomically; the task, and the contents of front.json.
@@ -83,20 +83,18 @@ def build(
     command, wish : of the report, as for ``reports.train_page.train_report``
     where : as for ``runs.open_runs``
     """
-    from .seeds import MAX_LOSSES, picked
-
-    def rows(points: list[Point]) -> dict[float, Any]:
-        return {loss: picked(config.unit, points, loss) for loss in MAX_LOSSES}
+    from .seeds import picks
 
     with open_runs(out, **where) as (runs, scratch):
         task = runs.task(config, table, model)
         hpc = save_hpc(task, scratch)  # before training, because f0 may be impossible to export
         own = own_points_of(task)  # so may a model of the user's
         points = [*runs.points(task, methods), *own]
-        seeds = {config.seed: rows(points)}
+        seeds = {config.seed: picks(config.unit, task.problem, points)}
         for k in range(1, n_seeds):
             other = runs.task(replace(config, seed=(config.seed + k) % 2**32), table, model)
-            seeds[other.config.seed] = rows([*runs.points(other, methods), *own_points_of(other)])
+            others = [*runs.points(other, methods), *own_points_of(other)]
+            seeds[other.config.seed] = picks(config.unit, other.problem, others)
         with whole_folder(out) as folder:
             _move_hpc(scratch, folder)
             front = write_build(folder, task, points, hpc, seeds)
@@ -115,7 +113,7 @@ def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
         return _declare_legacy(task)
     problem = task.problem
     dtypes = [f.dtype for f in problem.features]
-    return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / HPC_FILE)
+    return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / HPC_FILE, problem.targets)
 
 
 def _declare_legacy(task: Task) -> dict[str, Any]:
@@ -134,20 +132,22 @@ def _move_hpc(scratch: Path, folder: Path) -> None:
 
 
 def write_build(
-    folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[float, Any]]
+    folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
     """Write drafts, rows, front and table of a build that has f0's file already; the contents of front.json."""
-    from hardcase_train.policy.quality import ACCURACY
+    from hardcase_train.policy.selection import Judge
 
-    from .seeds import MAX_LOSSES, page, summarise
+    from .seeds import page, summarise
 
     entries = _save_policies(task, points, folder / "policies", hpc["sha256"])
-    over = {f"{loss:g}": summarise([rows[loss] for rows in seeds.values()]) for loss in MAX_LOSSES}
-    over_seeds = {"seeds": list(seeds), "max_loss": over}
-    front = {"unit": task.config.unit, "quality": ACCURACY.name, "points": entries, "hpc": hpc, "seeds": over_seeds}
+    quality = task.problem.quality
+    wishes = {wish: summarise([rows[wish] for rows in seeds.values()]) for wish in next(iter(seeds.values()))}
+    over_seeds = {"seeds": list(seeds), "max_loss": wishes}
+    measure = {"quality": quality.name, "measure": quality.to_json(), "n_judged": len(Judge(task.problem).y)}
+    front = {"unit": task.config.unit, **measure, "points": entries, "hpc": hpc, "seeds": over_seeds}
     (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     title = f"{task.config.file.name}: {task.config.target}"
-    (folder / "front.md").write_text(page(title, task.config.unit, over_seeds), encoding="utf-8")
+    (folder / "front.md").write_text(page(title, front), encoding="utf-8")
     for name in ("valid", "calibration", "test"):
         rows = getattr(task.problem, name)
         if rows is not None:
@@ -237,7 +237,7 @@ def _save_rows(path: Path, task: Task, rows: Rows, hpc: str) -> None:
         X=rows.X,
         y=rows.y,
         hpc=rows.hpc_label,
-        hpc_confidence=np.round(rows.hpc.max(axis=1) * 10_000).astype(np.int64),
+        hpc_confidence=np.round(rows.hpc[np.arange(len(rows.y)), rows.hpc_label] * 10_000).astype(np.int64),
         hpc_sha256=hpc,
         index=rows.index,
         feature_names=np.array(task.features),

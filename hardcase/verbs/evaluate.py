@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hardcase evaluate``: accuracy, cost, forward rate and classes on labelled rows, by the device's evaluator."""
+"""``hardcase evaluate``: quality, cost, forward rate and classes on labelled rows, by the device's evaluator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hardcase_edge.program.cost import to_micro
 
 from ..measuring.bars import rows_bar
 from ..measuring.labelled_rows import rows_for
-from ..measuring.measure import class_lines, measure, plain
+from ..measuring.measure import class_lines, measure, plain, quality_of
 from ..options import add_hpc, add_json, add_trust, report
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "HELP", "INTERRUPTED", "TERMS", "arguments", "run"]
 
-HELP = "Measure a bundle's accuracy, cost and forward rate on labelled rows."
+HELP = "Measure a bundle's quality, cost and forward rate on labelled rows."
 EXAMPLES = """\
 hardcase evaluate model.hcb build/test.npz                # on rows that no choice has seen
 hardcase evaluate model.hcb new.csv --hpc build/hpc.onnx  # on a table of yours
@@ -62,12 +62,13 @@ def _measure(loaded: Loaded, args: argparse.Namespace) -> dict[str, Any]:
     program, manifest = loaded.bundle.program, loaded.manifest
     budget = _budget(args.budget, manifest.unit)
     rows = rows_for(program, manifest, Path(args.data), args.hpc, [Path(args.bundle).parent])
+    quality = quality_of(manifest)
     dead = {name: (k,) for k, name in enumerate(manifest.sensors)} if args.each_dead else {}
     with rows_bar("evaluate", len(rows.y) * (1 + len(dead))):
-        values = measure(program, rows, budget=budget).to_json(manifest)
+        values = measure(program, rows, quality, budget=budget).to_json(manifest)
         if args.each_dead:
             values["dead"] = {
-                name: measure(program, rows, budget=budget, dead=sensor).figures.to_json()
+                name: measure(program, rows, quality, budget=budget, dead=sensor).figures.to_json()
                 for name, sensor in dead.items()
             }
     return values
@@ -85,17 +86,19 @@ def _budget(amount: float | None, unit: str) -> int | None:
 
 
 def _lines(r: dict[str, Any]) -> list[str]:
-    unit, (low, high) = plain(r["unit"], 20), r["quality_95"]
+    unit, measured, (low, high) = plain(r["unit"], 20), plain(r["measure"], 40), r["quality_95"]
     lines = [
-        f"accuracy {r['quality']:.4f} (95 %: {low:.4f} to {high:.4f}), cost {r['cost']:.2f} {unit}, "
+        f"{measured} {r['quality']:.4f} (95 %: {low:.4f} to {high:.4f}), cost {r['cost']:.2f} {unit}, "
         f"forwarded {r['forward_rate']:.1%}, {r['n']} rows",
-        *class_lines(r["classes"], MAX_CLASSES),
     ]
+    if "errors" in r:
+        lines.append(f"  errors cost {r['errors']:.2f} {unit}, {r['cost'] + r['errors']:.2f} {unit} in all")
+    lines += class_lines(r["classes"], MAX_CLASSES)
     bought = [f"{plain(name, 24)} {s['share']:.1%}" for name, s in _by_share(r["sensors"]) if s["rows"]]
     lines.append(f"  sensors, by share of rows that buy them: {', '.join(bought) or 'none'}")
     for name, dead in r.get("dead", {}).items():
         lines.append(
-            f"  without {plain(name, 20):<20} accuracy {dead['quality']:.4f} "
+            f"  without {plain(name, 20):<20} {measured} {dead['quality']:.4f} "
             f"(loss {r['quality'] - dead['quality']:+.4f}), "
             f"cost {dead['cost']:.2f} {unit}, forwarded {dead['forward_rate']:.1%}"
         )

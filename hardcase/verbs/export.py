@@ -37,7 +37,6 @@ TERMS = (
     "devices; draft: the policy in floats, before it becomes integers"
 )
 INTERRUPTED = "no file was written in part; run the same command again"
-DEFAULT_MAX_LOSS = 0.01  # with --c, if no point is asked for
 WORST_CLASSES = 3  # named in the text
 
 
@@ -52,9 +51,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which point (one of them)")
     wish = group.add_mutually_exclusive_group()
     wish.add_argument(
-        "--max-loss", type=float, metavar="SHARE", help="the cheapest point at most this far below f0 (0.01: 1 %%)"
+        "--max-loss",
+        type=float,
+        metavar="SHARE",
+        help="the cheapest point at most this far below f0 (default 0.01, which is 1 %%); where errors have costs, an "
+        "amount, and by default the point of the least cost, errors included",
     )
-    wish.add_argument("--budget", type=float, metavar="COST", help="the most accurate point of at most this mean cost")
+    wish.add_argument("--budget", type=float, metavar="COST", help="the best point of at most this mean cost")
     wish.add_argument(
         "--risk",
         type=float,
@@ -121,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
             raise InputError("no output given: use --out, --c, --onnx or --tflite")
         exported: Exported | None = _export(args, args.out, targets)
     else:
-        _settle_wish(args, targets)
+        _check_source(args, targets)
         exported, sources = export_c(Path(args.build), args.c, args.inline, lambda path: _export(args, path, targets))
     if args.json:
         models = {str(folder): entries for folder, entries in targets.entries.items()}
@@ -133,13 +136,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _settle_wish(args: argparse.Namespace, targets: Targets) -> None:
-    """For --c: the default wish for a build; none is allowed for a bundle, which is a point already."""
+def _check_source(args: argparse.Namespace, targets: Targets) -> None:
+    """For --c: no wish is allowed for a bundle, which is a point already."""
     is_wished = (args.max_loss, args.budget, args.risk) != (None, None, None)
     if Path(args.build).is_file() and (is_wished or targets.folders):
         raise InputError(f"{args.build} is a bundle; only --c and --inline apply")
-    if not is_wished:
-        args.max_loss = DEFAULT_MAX_LOSS
 
 
 def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) -> Exported:
@@ -210,11 +211,8 @@ def _held_out(args: argparse.Namespace) -> HeldOut:
 
 
 def _report(exported: Exported) -> dict[str, Any]:
-    from hardcase_edge.batch.per_class import loss_interval, wilson
-
     test = exported.test
-    right = sum(count.right for count in test.classes)
-    return {
+    values: dict[str, Any] = {
         "bundle": None if exported.path is None else str(exported.path),
         "sha256": exported.sha256,
         "bytes": exported.n_bytes,
@@ -232,39 +230,49 @@ def _report(exported: Exported) -> dict[str, Any]:
         "agreement": {"valid": exported.valid.agreement, "test": test.agreement},
         "valid": exported.valid.after.to_json(),
         "test": test.after.to_json(),
-        "quality_95": list(wilson(right, test.after.n)),
-        "f0": None if exported.f0 is None else {"quality": test.f0_accuracy, "cost": exported.f0.test.cost},
-        "loss": (test.worse - test.better) / test.after.n,
-        "loss_95": list(loss_interval(test.worse, test.better, test.after.n)),
-        "classes": [
-            {"class": label, **count.to_json()} for label, count in zip(exported.classes, test.classes, strict=True)
-        ],
+        "measure": exported.measure,
         "promise": exported.promise,
         "weights": None if exported.weights is None else asdict(exported.weights),
         "parity": {"valid": exported.valid.to_json(), "test": test.to_json()},
     }
+    beside = test.beside
+    if beside is not None and exported.f0 is not None:
+        values |= {
+            "quality_95": list(beside.quality_95),
+            "f0": {"quality": beside.f0, "cost": exported.f0.test.cost},
+            "loss": beside.loss,
+            "loss_95": list(beside.loss_95),
+            "classes": [
+                {"class": label, **count.to_json()}
+                for label, count in zip(exported.classes, beside.classes, strict=True)
+            ],
+        }
+    return values
 
 
 def _text(r: dict[str, Any], verbose: bool) -> str:
     """At most ten lines; with ``verbose`` also the settings."""
     from hardcase_export.picking.risk_choice import say_promise
 
-    unit, cost, test = plain(r["unit"], 20), r["cost"], r["test"]
+    unit, measured, cost, test = plain(r["unit"], 20), plain(r["measure"], 40), r["cost"], r["test"]
+    f0 = r.get("f0", {"cost": 0.0})
+    interval = f" (95 %: {_interval(r['quality_95'])})" if "quality_95" in r else ""
     lines = [f"{r['bundle'] or 'no bundle written'}: {r['bytes']} bytes, {'signed' if r['signed'] else 'not signed'}"]
-    if r["f0"] is not None:
-        lines.append(f"  f0         accuracy {r['f0']['quality']:.4f}, {r['f0']['cost']:.2f} {unit}")
+    if "f0" in r:
+        lines.append(f"  f0         {measured} {f0['quality']:.4f}, {f0['cost']:.2f} {unit}")
     lines += [
-        f"  picked     {r['method']}: accuracy {test['quality']:.4f} (95 %: {_interval(r['quality_95'])}), "
+        f"  picked     {r['method']}: {measured} {test['quality']:.4f}{interval}, "
         f"{test['forward_rate']:.1%} forwarded, on {test['n']} test rows",
         *_passed_over(r["passed_over"]),
-        f"  loss       {r['loss']:.4f} below f0 (95 %: {_interval(r['loss_95'])})",
-        f"  cost       mean {cost['mean']:.2f}{_of_f0(r)}, worst {cost['worst']:g}, best {cost['best']:g} {unit}",
     ]
-    seen = some_classes(r["classes"], WORST_CLASSES)
-    for k, c in enumerate(seen):
-        recall = "no rows" if c["recall"] is None else f"{c['recall']:.4f} (95 %: {_interval(c['recall_95'])})"
-        worst = f", the worst of {len(r['classes'])} classes" if k == 0 and len(seen) < len(r["classes"]) else ""
-        lines.append(f"  {'recall' if k == 0 else '':<9}  {plain(c['class'], 24)}: {recall}, {c['n']} rows{worst}")
+    if "loss" in r:
+        lines.append(f"  loss       {r['loss']:.4f} below f0 (95 %: {_interval(r['loss_95'])})")
+    share = f" ({cost['mean'] / f0['cost']:.1%} of f0's)" if f0["cost"] else ""
+    errors = f", and errors {test['errors']:.2f}" if "errors" in test else ""
+    lines.append(
+        f"  cost       mean {cost['mean']:.2f}{share}, worst {cost['worst']:g}, best {cost['best']:g} {unit}{errors}"
+    )
+    lines += _recall_lines(r.get("classes", []))
     promise = say_promise(r["promise"])
     if promise is not None:
         lines.append(f"  promise    {promise}")
@@ -275,8 +283,14 @@ def _interval(pair: list[float]) -> str:
     return f"{pair[0]:.4f} to {pair[1]:.4f}"
 
 
-def _of_f0(r: dict[str, Any]) -> str:
-    return f" ({r['cost']['mean'] / r['f0']['cost']:.1%} of f0's)" if r["f0"] and r["f0"]["cost"] else ""
+def _recall_lines(classes: list[dict[str, Any]]) -> list[str]:
+    """The recall of every class, or of the worst where they are many."""
+    seen, lines = some_classes(classes, WORST_CLASSES), []
+    for k, c in enumerate(seen):
+        recall = "no rows" if c["recall"] is None else f"{c['recall']:.4f} (95 %: {_interval(c['recall_95'])})"
+        worst = f", the worst of {len(classes)} classes" if k == 0 and len(seen) < len(classes) else ""
+        lines.append(f"  {'recall' if k == 0 else '':<9}  {plain(c['class'], 24)}: {recall}, {c['n']} rows{worst}")
+    return lines
 
 
 def _passed_over(n: int) -> list[str]:
@@ -296,7 +310,7 @@ def _settings(r: dict[str, Any], unit: str) -> list[str]:
     for rows in ("valid", "test"):
         f, was = r[rows], r["parity"][rows]["before"]
         lines.append(
-            f"  {rows:<9}  accuracy {f['quality']:.4f}, {f['cost']:.2f} {unit}, "
+            f"  {rows:<9}  {plain(r['measure'], 40)} {f['quality']:.4f}, {f['cost']:.2f} {unit}, "
             f"{f['forward_rate']:.1%} forwarded, {f['n']} rows; floats {was['quality']:.4f}, {was['cost']:.2f} {unit}"
         )
     if r["weights"] is not None:

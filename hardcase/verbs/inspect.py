@@ -64,7 +64,7 @@ def _draw(loaded: Loaded, args: argparse.Namespace) -> None:
 
     from ..measuring.bars import rows_bar
     from ..measuring.labelled_rows import rows_for
-    from ..measuring.measure import measure
+    from ..measuring.measure import measure, quality_of
     from ..reports.policy_picture import policy_svg
 
     program, manifest = loaded.bundle.program, loaded.manifest
@@ -75,7 +75,7 @@ def _draw(loaded: Loaded, args: argparse.Namespace) -> None:
     else:
         rows = rows_for(program, manifest, args.rows, args.hpc, [Path(args.bundle).parent])
         with rows_bar("inspect", len(rows.y)):
-            decisions = measure(program, rows).decisions
+            decisions = measure(program, rows, quality_of(manifest)).decisions
         svg = policy_svg(
             program, manifest, decisions, rows.y.tolist(), note=f"{len(rows.y):,} rows of {args.rows.name}"
         )

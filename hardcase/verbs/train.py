@@ -107,5 +107,5 @@ def _text(out: Path, front: dict[str, Any]) -> str:
                 f"  in {n} of the {rows} rows f0 used features that it never used in training; requests lack them"
             )
     lines.append(f"report: {out / 'report.html'}")
-    lines.append(f"next: hardcase export {out} --max-loss 0.01 --out model.hcb")
+    lines.append(f"next: hardcase export {out} --out model.hcb")
     return "\n".join(lines)

@@ -16,6 +16,7 @@ import pytest
 
 from hardcase.verbs import evaluate, export, inspect, keygen
 from hardcase_edge.batch.per_class import wilson
+from hardcase_edge.batch.quality import Quality
 from hardcase_edge.bundle.file import Bundle, pack_bundle, unpack_bundle
 from hardcase_edge.bundle.golden import run_case
 from hardcase_edge.bundle.load import load_bundle
@@ -32,7 +33,7 @@ from hardcase_export.integers.golden_cases import MIN_CASES, make_golden
 from hardcase_export.integers.parity import parity
 from hardcase_export.integers.point import AgreementError, make_integers
 from hardcase_export.integers.quantise import quantise
-from hardcase_export.picking.pick import pick
+from hardcase_export.picking.pick import DEFAULT_MAX_LOSS, pick
 from hardcase_export.summary import describe
 from tests.helpers.export.builds import (
     MANIFEST,
@@ -112,11 +113,25 @@ def test_forwarding_everything_may_be_picked_where_training_made_a_program_of_it
     assert pick(front, max_loss=0.001).method == "dear"
 
 
+def test_where_errors_have_costs_the_least_total_cost_is_picked_and_a_loss_is_an_amount():
+    """FRONT's qualities, where a loss of quality of 1 costs 1,000 mJ."""
+    dear_errors = replace(FRONT, measure=Quality("errors", "error costs", costs=((0.0, 1.0), (1.0, 0.0)), scale=1000.0))
+    totals = {p.method: dear_errors.total(p.valid) for p in FRONT.points if p.method != "hpc"}
+    assert pick(dear_errors).method == min(totals, key=totals.__getitem__)
+    cheap_errors = replace(dear_errors, measure=replace(dear_errors.measure, scale=1e-3))
+    assert pick(cheap_errors).method == "cheap"
+    assert pick(dear_errors, max_loss=10.0) == pick(FRONT, max_loss=0.01)
+    assert pick(dear_errors, max_loss=1.0) == pick(FRONT, max_loss=0.001)
+    with pytest.raises(InputError, match=r"needs --max-loss 1$"):
+        pick(dear_errors, max_loss=0.5)
+    with pytest.raises(InputError, match="an amount from 0, in mJ"):
+        pick(dear_errors, max_loss=-1)
+
+
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
-        pytest.param({}, "exactly one", id="neither"),
-        pytest.param({"max_loss": 0.1, "budget": 3}, "exactly one", id="both"),
+        pytest.param({"max_loss": 0.1, "budget": 3}, "at most one", id="both"),
         pytest.param({"max_loss": 0.0005}, r"nearest, dear .* needs --max-loss 0.001", id="no-loss-fits"),
         pytest.param({"budget": 19}, r"nearest, cheap .* needs --budget 20", id="no-budget-fits"),
         pytest.param({"max_loss": 0.1, "method": "magic"}, "cheap, dear, middle, twin", id="no-such-method"),
@@ -141,7 +156,7 @@ def test_the_loss_that_the_line_names_is_enough():
     ("change", "said"),
     [
         pytest.param(lambda d: d.pop("unit"), "unit", id="no-unit"),
-        pytest.param(lambda d: d.pop("quality"), "quality", id="no-quality"),
+        pytest.param(lambda d: d.update(measure={"kind": "luck"}), "quality measure", id="no-such-measure"),
         pytest.param(lambda d: d.update(points=[]), "0 points", id="no-points"),
         pytest.param(lambda d: d.update(points={}), "a list is expected", id="points-of-another-type"),
         pytest.param(lambda d: d["points"].append(7), "method", id="a-point-that-is-none"),
@@ -149,9 +164,7 @@ def test_the_loss_that_the_line_names_is_enough():
         pytest.param(lambda d: d["points"][1]["valid"].pop("cost"), "cost", id="no-cost"),
         pytest.param(lambda d: d["points"][1]["valid"].update(cost=-1), "at least 0", id="negative-cost"),
         pytest.param(lambda d: d["points"][1]["valid"].update(cost=True), "number", id="a-cost-of-true"),
-        pytest.param(
-            lambda d: d["points"][1]["valid"].update(quality=1.5), "must be shares from 0 to 1", id="too-accurate"
-        ),
+        pytest.param(lambda d: d["points"][1]["valid"].update(quality=1.5), "are at most 1", id="too-accurate"),
         pytest.param(lambda d: d["points"][1].update(program="/etc/passwd"), "inside the build", id="absolute-path"),
         pytest.param(lambda d: d["points"][1].update(program="../x"), "inside the build", id="path-outside"),
         pytest.param(lambda d: d["points"][1].update(program="a\0b"), "inside the build", id="path-of-zero-bytes"),
@@ -526,9 +539,11 @@ def test_export_says_in_ten_lines_what_it_picked_beside_f0_and_in_each_class(bui
     assert said["sha256"] in capsys.readouterr().out
 
 
-def test_export_needs_exactly_one_wish(build, tmp_path, capsys):
-    with pytest.raises(InputError, match="exactly one of --max-loss, --budget and --risk"):
-        run(export, build, "--out", tmp_path / "m.hcb")
+def test_export_needs_no_wish_and_takes_one(build, tmp_path, capsys):
+    for name, wish in (("default", ()), ("said", ("--max-loss", DEFAULT_MAX_LOSS))):
+        assert run(export, build, "--out", tmp_path / name, *wish) == 0
+    capsys.readouterr()
+    assert (tmp_path / "default").read_bytes() == (tmp_path / "said").read_bytes()
     with pytest.raises(SystemExit) as stop:
         run(export, build, "--out", tmp_path / "m.hcb", "--max-loss", "0.1", "--budget", "3")
     assert stop.value.code == 2
@@ -554,7 +569,7 @@ def test_evaluate_gives_the_figures_of_the_claims(build, bundle, capsys):
     for name in ("valid", "test"):
         assert run(evaluate, bundle, build / f"{name}.npz", "--json") == 0
         said = json.loads(capsys.readouterr().out)
-        assert said["unit"] == "mJ"
+        assert (said["unit"], said["measure"]) == ("mJ", "accuracy")
         claims = load_bundle(bundle).manifest.claims[name]
         assert {key: said[key] for key in claims} == claims
 

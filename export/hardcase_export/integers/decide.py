@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardcase_edge.batch.quality import ACCURACY, Quality
 from hardcase_edge.errors import InputError
 from hardcase_edge.kernel.machine import decide, open_machine
 from hardcase_edge.program.cost import to_unit
@@ -42,16 +43,20 @@ def watching(watcher: Callable[[int], object]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of a program on ``n`` labelled rows; ``cost`` is a mean in the user's unit, rates are from 0 to 1."""
+    """Figures of a program on ``n`` labelled rows; costs are means in the user's unit, rates are from 0 to 1.
+
+    ``errors``: mean cost of errors; None if they have no costs.
+    """
 
     quality: float
     cost: float
     forward_rate: float
     n: int
+    errors: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return asdict(self)
+        return {key: value for key, value in asdict(self).items() if value is not None}
 
 
 def readings_of(program: Program, X: NDArray[np.float64]) -> list[list[Reading]]:
@@ -117,8 +122,8 @@ def decisions(
     return out
 
 
-def figures(outcomes: Sequence[Decision], y: Sequence[int] | NDArray[np.int64]) -> Figures:
-    """Accuracy against class indices ``y`` (n,), mean metered cost and the share answered by the cloud.
+def figures(outcomes: Sequence[Decision], y: Sequence[int] | NDArray[np.int64], quality: Quality = ACCURACY) -> Figures:
+    """Quality against class indices ``y`` (n,), mean metered cost and the share answered by the cloud.
 
     Raises
     ------
@@ -128,7 +133,7 @@ def figures(outcomes: Sequence[Decision], y: Sequence[int] | NDArray[np.int64]) 
     n = len(outcomes)
     if n == 0:
         raise InputError("there are no rows to measure on; give at least one")
-    truth = np.asarray(y).tolist()
-    right = sum(d.result == t for d, t in zip(outcomes, truth, strict=True))
+    measured = quality(np.asarray(y, dtype=np.int64), np.array([d.result for d in outcomes], dtype=np.int64))
     forwarded = sum(d.route == CLOUD for d in outcomes)
-    return Figures(right / n, to_unit(sum(d.cost for d in outcomes) / n), forwarded / n, n)
+    errors = quality.mean_errors(measured) if quality.kind == "errors" else None
+    return Figures(measured, to_unit(sum(d.cost for d in outcomes) / n), forwarded / n, n, errors)

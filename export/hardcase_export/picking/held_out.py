@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hardcase_edge.batch.quality import ACCURACY, Quality
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Forward
@@ -71,14 +72,15 @@ def check_unseen(held_out: HeldOut, build: Path, manifest: Manifest) -> None:
 class BuildTrial:
     """A ``risk_choice.Trial`` on the points of a build.
 
-    It quantises a point once, when the point is first tested, and that same program is exported. ``legacy``: as in the
-    build's ``Front``.
+    It quantises a point once, when the point is first tested, and that same program is exported. ``legacy`` and
+    ``quality``: as in the build's ``Front``, which calls the latter ``measure``.
     """
 
     build: Path
     held_out: HeldOut
     min_agreement: float
     legacy: str = ""
+    quality: Quality = ACCURACY
     _integers: dict[str, IntegerPoint] = field(default_factory=dict)
     _counts: dict[str, Counts] = field(default_factory=dict)
 
@@ -98,7 +100,9 @@ class BuildTrial:
         """The point quantised, as it will be exported."""
         assert point.program is not None
         if point.program not in self._integers:
-            self._integers[point.program] = make_integers(self.build, point, self.min_agreement, self.legacy)
+            self._integers[point.program] = make_integers(
+                self.build, point, self.min_agreement, self.legacy, self.quality
+            )
         return self._integers[point.program]
 
     def counts(self, point: Point) -> Counts:

@@ -231,7 +231,7 @@ def test_excess_counts_only_what_f0_would_have_done_better():
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
-        pytest.param({"risk": 0.1, "budget": 3}, "exactly one", id="two-wishes"),
+        pytest.param({"risk": 0.1, "budget": 3}, "at most one", id="two-wishes"),
         pytest.param({"risk": 0.1, "trial": None}, "held-out rows", id="no-rows"),
         pytest.param({"risk": 0.0}, "--risk is 0; give a share between", id="no-risk"),
         pytest.param({"risk": float("nan")}, "--risk is nan", id="nan-risk"),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from hardcase_edge.batch.quality import Quality
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Feature, Sensor, Uplink
@@ -19,6 +20,7 @@ from hardcase_edge.program.readings import request_bytes
 from .config import Config
 from .dtypes import check_declared, declared, held
 from .effort import effort_of
+from .error_costs import cost_table, measure_of, named_quality
 from .hpc import fit_hpc, make_hpc, out_of_fold, probabilities
 from .legacy_hpc import read_legacy
 from .problem import MAX_CLASSES, MIN_ROWS, N_FOLDS, Problem, Rows, scaled
@@ -95,8 +97,15 @@ def make_task(config: Config, *, quiet: bool = True, table: Table | None = None,
         calibration,
         config.size,
         effort_of("[policy]", config.effort),
-    )
+    ).with_quality(_quality(config, classes, y[train], weight[train]), legacy is not None)
     return Task(problem, table.names, names, classes, _windows(table, names), hpc, config, table)
+
+
+def _quality(config: Config, classes: tuple[Any, ...], y: np.ndarray, weight: np.ndarray) -> Quality:
+    """The measure of answers that the configuration asks for; ``y`` and ``weight`` of training rows."""
+    if config.errors:
+        return measure_of(cost_table(config.errors, classes, "[cost.errors]"), y, weight)
+    return named_quality(config.quality, classes, "[policy]")
 
 
 def _fitted(

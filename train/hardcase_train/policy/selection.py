@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.program.definition import Node, Program
 
 from ..data.problem import N_FOLDS, Problem
 from .batch import Batch, Outcome
 from .compile import Part
-from .quality import ACCURACY, figures_of
 
 __all__ = ["Judge", "Trained"]
 
@@ -51,8 +51,8 @@ class Judge:
         parts = (problem.train, problem.valid) if self.is_crossed else (problem.valid,)
         self.X = np.vstack([p.X for p in parts])
         self.y = np.concatenate([p.y for p in parts])
-        self.hpc = np.vstack([p.hpc for p in parts])
-        self.hpc_label = self.hpc.argmax(axis=1)
+        self.stakes = np.vstack([p.stakes for p in parts])
+        self.hpc_label = self.stakes.argmax(axis=1)
         self.weight = np.concatenate([p.weight for p in parts])
         self.fold = np.random.default_rng(problem.seed).permutation(len(problem.train.y)) % N_FOLDS
 
@@ -84,12 +84,13 @@ class Judge:
         f0 is right), ``local_better`` (right where f0 is wrong).
         """
         right, f0_right = outcome.label == self.y, self.hpc_label == self.y
-        excess = ACCURACY.loss(self.y, outcome.label) - ACCURACY.loss(self.y, self.hpc_label)
+        losses = self.problem.quality.row_losses
+        excess = losses(self.y, outcome.label, self.weight) - losses(self.y, self.hpc_label, self.weight)
         deviations = self.weight * (excess - np.average(excess, weights=self.weight))
         local = self.weight * ~outcome.forwarded
         shares = {"local_error": ~right, "local_worse": f0_right & ~right, "local_better": right & ~f0_right}
         return {
-            **figures_of(outcome, self.y, self.weight),
+            **figures_of(outcome, self.y, self.weight, self.problem.quality),
             "loss_se": float(np.sqrt(np.square(deviations).sum()) / self.weight.sum()),
             **{name: float(np.average(is_in, weights=local)) if local.any() else 0.0 for name, is_in in shares.items()},
         }

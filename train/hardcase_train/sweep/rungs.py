@@ -6,11 +6,11 @@ Jobs receive a ladder and nothing else. It does not contain the test rows, so no
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..data.problem import Problem, Rows
+from ..data.problem import Problem
 from ..data.split import stratified
 from ..method import Setting
 from ..methods import METHODS
@@ -41,7 +41,7 @@ class Ladder:
     """
 
     def __init__(self, problem: Problem, n_jobs: int = 1) -> None:
-        self.problem = replace(problem, test=_take(problem.test, np.zeros(len(problem.test.y), dtype=bool)))
+        self.problem = replace(problem, test=problem.test.take(np.zeros(0, dtype=np.int64)))
         self.n_jobs = n_jobs
         self._rungs: dict[int, SubsetSearch] = {}
 
@@ -52,7 +52,7 @@ class Ladder:
         """The search over one training row in ``rung``; its ``judge`` has the judged rows of that rung."""
         if rung not in self._rungs:
             part = stratified(self.problem.train.y, self.problem.seed, range(rung))
-            train = _take(self.problem.train, part == 0)
+            train = self.problem.train.take(part == 0)
             search = SubsetSearch(Judge(replace(self.problem, train=train), rung != ALL), self.n_jobs)
             self._rungs.setdefault(rung, search)
         return self._rungs[rung]
@@ -68,7 +68,3 @@ def run_job(ladder: Ladder, job: Job) -> list[Point]:
 def settings_of(method: str, ladder: Ladder) -> list[Setting]:
     """The method's grid for the ladder's problem, on all rows."""
     return [Setting(method, params) for params in METHODS[method].grid(ladder.at(ALL))]
-
-
-def _take(rows: Rows, mask: np.ndarray) -> Rows:
-    return Rows(*(getattr(rows, f.name)[mask] for f in fields(Rows)))
