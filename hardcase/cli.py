@@ -9,6 +9,7 @@ packages inside ``run``, so ``hardcase --help`` imports none of them.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -63,6 +64,9 @@ def make_parser() -> VerbParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; 0 on success, 2 when the input cannot be used, 130 when interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names that the terminal's encoding does not have
     args = make_parser().parse_args(argv)
     try:
         status = int(args.run(args))

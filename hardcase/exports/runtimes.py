@@ -121,4 +121,4 @@ def _write(folder: Path, models: Models, facts: dict[str, Any]) -> None:
         for name, data in models.files.items():
             (new / name).write_bytes(data)
         text = json.dumps({**facts, "models": models.entries}, indent=1, sort_keys=True)
-        (new / DESCRIPTION).write_text(text + "\n")
+        (new / DESCRIPTION).write_text(text + "\n", encoding="utf-8")

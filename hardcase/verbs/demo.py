@@ -276,7 +276,7 @@ def _write_replay(path: Path, task: Task, loaded: Loaded) -> int:
     import csv
 
     index = task.problem.test.index[:EDGE_COUNT]
-    with open(path, "w", newline="") as file:
+    with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         if task.table.samples is None:
             writer.writerow(task.features)

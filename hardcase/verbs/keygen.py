@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
 def _write_new(path: Path, data: bytes, mode: int) -> None:
     """Write a new file; an existing key is never overwritten, and a partial one never left."""
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        binary = getattr(os, "O_BINARY", 0)  # of Windows, which otherwise writes other line ends
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | binary, mode)
     except FileExistsError as error:
         raise InputError(f"{path} exists, and a key is never overwritten; choose another --out") from error
     except OSError as error:
