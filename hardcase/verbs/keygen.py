@@ -11,9 +11,12 @@ from pathlib import Path
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["HELP", "arguments", "run"]
+__all__ = ["EXAMPLES", "HELP", "arguments", "run"]
 
 HELP = "Create a key pair: NAME.key signs bundles, NAME.pub goes to devices."
+EXAMPLES = """\
+hardcase keygen --out fleet
+hardcase export build --key fleet.key --out model.hcb   # devices then take --trust fleet.pub"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
