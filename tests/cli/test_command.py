@@ -36,7 +36,7 @@ def help_of(*words: str) -> str:
 
 
 def test_every_verb_has_examples() -> None:
-    assert WITH_EXAMPLES == list(VERBS)
+    assert list(VERBS) == WITH_EXAMPLES
 
 
 @pytest.mark.parametrize("verb", [(), *((v,) for v in WITH_EXAMPLES)], ids=" ".join)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -157,7 +158,7 @@ def test_boxes_of_a_layer_never_overlap() -> None:
         layers, ways = place_boxes(flow_of(program, manifest_of(program), None))
         for layer in layers:
             places = [(i.x - i.width / 2, i.x + i.width / 2) for i in layer]
-            assert all(a[1] < b[0] for a, b in zip(places, places[1:], strict=False))
+            assert all(a[1] < b[0] for a, b in itertools.pairwise(places))
         assert all(way[k].layer + 1 == way[k + 1].layer for way in ways.values() for k in range(len(way) - 1))
         assert all(item.x >= BOX / 2 for layer in layers for item in layer if item.box is not None)
 

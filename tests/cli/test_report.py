@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``report.html`` of a build: its figures are those of ``evaluate``, it loads nothing, and no name gets out of its place."""
+"""``report.html`` of a build: its figures are ``evaluate``'s, it loads nothing, and names from outside stay text."""
 
 from __future__ import annotations
 
