@@ -22,9 +22,11 @@ from hardcase_edge.program.encode import encode
 from .drafts.front import HPC_METHOD, Front, Point, read_front
 from .integers.compress import n_weights
 from .integers.golden_cases import make_golden
+from .integers.lost_sensors import measure_without
 from .integers.parity import Parity
 from .integers.point import AgreementError, IntegerPoint, make_integers, read_draft
 from .integers.quantise import Quantised, quantise
+from .integers.ranges import ranges_of_rows
 from .picking.held_out import BuildTrial, HeldOut, check_unseen, read_held_out
 from .picking.pick import ONE_WISH, candidates, pick
 from .picking.risk_choice import RiskTerms, choose
@@ -232,7 +234,7 @@ def _weights(draft: Program, program: Program, n_bytes: int) -> Weights | None:
 
 
 def _finish(front: Front, point: Point, integers: IntegerPoint, promise: dict[str, Any]) -> Manifest:
-    """The draft's manifest with measured figures, the promise, the method, its parameters and the scales."""
+    """The draft's manifest with all that was measured, the promise, the method, its parameters and the scales."""
     manifest, measured = integers.manifest, {"valid": integers.on_valid, "test": integers.on_test}
     if manifest.unit != front.unit:
         raise InputError(f"the draft states costs in {manifest.unit!r}, but front.json in {front.unit!r}; train again")
@@ -246,7 +248,9 @@ def _finish(front: Front, point: Point, integers: IntegerPoint, promise: dict[st
     scales = _value_scales(integers.quantised)
     if scales:
         trained["scales"] = scales
-    return replace(manifest, claims=claims, trained=trained)
+    program, rows = integers.quantised.program, integers.valid
+    without, ranges = measure_without(program, rows), ranges_of_rows(program, rows.limits)
+    return replace(manifest, claims=claims, trained=trained, without=without, ranges=ranges)
 
 
 def _value_scales(quantised: Quantised) -> dict[str, float]:

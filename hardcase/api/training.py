@@ -39,6 +39,7 @@ def train(
     effort: str = "normal",
     names: Sequence[str] | None = None,
     weight: Any = None,
+    groups: Any = None,
     unit: str = "unit",
     seed: int = 0,
     jobs: int | None = None,
@@ -68,6 +69,8 @@ def train(
     effort : "quick", "normal" or "thorough"
     names : names of the columns of an array
     weight : (n,) weight of each row, at least 0
+    groups : (n,) the group of each row, such as its machine: text or numbers. No split or fold divides one, and
+        standard errors count groups
     unit : unit of all costs, for reports
     jobs : number of threads; None: one per core
     quiet : whether to show no progress bars on stderr
@@ -90,8 +93,8 @@ def train(
     from hardcase_train.data.effort import effort_of
     from hardcase_train.methods import BASELINES, check_method
 
-    table = _table(X, y, names, weight)
-    config = _config(table, sensors, costs, forward_cost, hpc, unit, seed, effort_of("effort", effort).name, weight)
+    table, called = _table(X, y, names, weight, groups)
+    config = _config(table, sensors, costs, forward_cost, hpc, unit, seed, effort_of("effort", effort).name, called)
     config = replace(config, quality=_plain(quality) if errors is None else "accuracy", errors=dict(errors or {}))
     chosen = tuple(check_method("methods", name) for name in methods)
     folder = Path(tempfile.mkdtemp(prefix="hardcase-"))
@@ -131,7 +134,8 @@ def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]
     return called
 
 
-def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any) -> Table:
+def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any, groups: Any) -> tuple[Table, dict[str, str]]:
+    """The table, and the names of its columns of labels: "target", and "weight" and "group" if they are given."""
     import numpy as np
 
     from hardcase_train.data.table import Labels, Table
@@ -144,12 +148,18 @@ def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any) -> Table:
     if values.ndim != 2 or labels.shape != (len(values),):
         raise InputError(f"X has the shape {values.shape} and y {labels.shape}; (n, n_features) and (n,) are expected")
     called = column_names(X, names, values.shape[1])
-    columns = {_free("y", called): labels.tolist}
+    given = {"target": labels}
     if weight is not None:
-        columns[_free("weight", called)] = np.asarray(weight, dtype=np.float64).tolist
+        given["weight"] = np.asarray(weight, dtype=np.float64)
+    if groups is not None:
+        given["group"] = np.asarray(groups)
+    wrong = [name for name, column in given.items() if column.shape != labels.shape]
+    if wrong:
+        raise InputError(f"{wrong[0]} has the shape {given[wrong[0]].shape}; {labels.shape} is expected")
+    columns = {name: _free("y" if name == "target" else name, called) for name in given}
     values = np.where(np.isfinite(values), values, np.nan)
     digest = sha256(np.ascontiguousarray(values).tobytes() + "\n".join(map(str, labels.tolist())).encode())
-    return Table(called, values, Labels(columns), digest.hexdigest())
+    return Table(called, values, Labels({columns[k]: v.tolist for k, v in given.items()}), digest.hexdigest()), columns
 
 
 def _free(name: str, taken: Sequence[str]) -> str:
@@ -166,7 +176,7 @@ def _config(
     unit: str,
     seed: int,
     effort: str,
-    weight: Any,
+    labels: dict[str, str],
 ) -> Config:
     from hardcase_train.data.config import Config, SensorConfig, check_amount
 
@@ -187,8 +197,9 @@ def _config(
         raise InputError(f"costs names {next(iter(price))!r}, which is neither a sensor nor a column of its own")
     return Config(
         file=Path("arrays"),
-        target=next(iter(table.labels)),
-        weight=None if weight is None else list(table.labels)[1],
+        target=labels["target"],
+        group=labels.get("group"),
+        weight=labels.get("weight"),
         seed=seed,
         unit=unit,
         default_sensor=rest,

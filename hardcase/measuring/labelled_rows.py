@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hardcase_edge.program.readings import Reading
     from hardcase_export.integers.decide import Reply
 
-__all__ = ["LabelledRows", "labelled_rows", "replies_to", "rows_for"]
+__all__ = ["LabelledRows", "groups_of", "labelled_rows", "replies_to", "rows_for"]
 
 BATCH = 256  # rows per call of the HPC
 
@@ -101,6 +101,32 @@ def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray
         raise InputError(f"{path}: {manifest.target!r} contains {strange[0]!r}, which is not a class of the bundle")
     X = table.X[:, [table.names.index(name) for name in manifest.features]]
     return X, np.array([number[label] for label in labels], dtype=np.int64)
+
+
+def groups_of(path: Path, manifest: Manifest) -> NDArray[np.int64] | None:
+    """The number of the group of each of the ``labelled_rows``, (n,); None if the file does not say.
+
+    A table says it in the column that named the groups of the training rows.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or a row has no group.
+    """
+    import numpy as np
+
+    from hardcase_export.drafts.rows import group_name, is_rows, read_rows
+    from hardcase_train.data.table import read_table
+    from hardcase_train.data.task import whole_column
+
+    if is_rows(path):
+        return read_rows(path, manifest).group
+    table, column = read_table(path), group_name(manifest.trained)
+    if column is None or column not in table.labels:
+        return None
+    names = whole_column(table, column, f"{path}: the group {column!r}")
+    number = {name: k for k, name in enumerate(dict.fromkeys(names))}
+    return np.array([number[name] for name in names], dtype=np.int64)
 
 
 # ---------------------------------------------------------------- the HPC

@@ -151,7 +151,8 @@ def write_build(
     for name in ("valid", "calibration", "test"):
         rows = getattr(task.problem, name)
         if rows is not None:
-            _save_rows(folder / f"{name}.npz", task, rows, hpc["sha256"])
+            limits = {"limits": _limits(task)} if name == "valid" else {}
+            _save_rows(folder / f"{name}.npz", task, rows, hpc["sha256"], limits)
     return front
 
 
@@ -202,6 +203,9 @@ def _provenance(task: Task, point: Point) -> dict[str, Any]:
     rows = {k: len(part.y) if part else 0 for k, part in parts.items()}
     packages = {name: version(name) for name in ("hardcase-train", "numpy", "scikit-learn")}
     data = {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split}
+    if task.config.group is not None:
+        groups = {k: len(set(part.group.tolist())) if part else 0 for k, part in parts.items()}
+        data |= {"group": task.config.group, "groups": groups}
     return {
         "method": point.method,
         "params": {k: _named(task, k, v) for k, v in point.params.items()},
@@ -229,9 +233,18 @@ def _named(task: Task, key: str, value: Any) -> Any:
     return value
 
 
-def _save_rows(path: Path, task: Task, rows: Rows, hpc: str) -> None:
+def _limits(task: Task) -> Any:
+    """The lowest and highest value of each feature in the rows that train and choose policies, (n_features, 2)."""
     import numpy as np
 
+    X = np.concatenate([task.problem.train.X, task.problem.valid.X])
+    return np.stack([np.fmin.reduce(X), np.fmax.reduce(X)], axis=1)  # NaN only where all are
+
+
+def _save_rows(path: Path, task: Task, rows: Rows, hpc: str, more: dict[str, Any]) -> None:
+    import numpy as np
+
+    group: dict[str, Any] = {} if rows.group is None else {"group": rows.group}
     np.savez_compressed(
         path,
         X=rows.X,
@@ -240,5 +253,8 @@ def _save_rows(path: Path, task: Task, rows: Rows, hpc: str) -> None:
         hpc_confidence=np.round(rows.hpc[np.arange(len(rows.y)), rows.hpc_label] * 10_000).astype(np.int64),
         hpc_sha256=hpc,
         index=rows.index,
+        weight=rows.weight,
         feature_names=np.array(task.features),
+        **group,
+        **more,
     )

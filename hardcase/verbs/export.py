@@ -199,7 +199,7 @@ def _held_out(args: argparse.Namespace) -> HeldOut:
     from hardcase_export.picking.held_out import HeldOut, file_sha256
     from hardcase_export.picking.pick import candidates
 
-    from ..measuring.labelled_rows import labelled_rows, replies_to
+    from ..measuring.labelled_rows import groups_of, labelled_rows, replies_to
 
     build, path = Path(args.build), Path(args.calibration)
     front = read_front(build / "front.json")
@@ -207,7 +207,8 @@ def _held_out(args: argparse.Namespace) -> HeldOut:
     manifest = replace(manifest, hpc=front.legacy or file_sha256(build / "hpc.onnx"))  # drafts may lack it
     X, y, stored = labelled_rows(path, manifest)
     replies = np.array(replies_to(draft, manifest, X, stored, args.hpc, [build]), dtype=np.int64).reshape(-1, 2)
-    return HeldOut(Rows(X, y, replies[:, 0], replies[:, 1]), path.name, file_sha256(path))
+    rows = Rows(X, y, replies[:, 0], replies[:, 1], group=groups_of(path, manifest))
+    return HeldOut(rows, path.name, file_sha256(path))
 
 
 def _report(exported: Exported) -> dict[str, Any]:

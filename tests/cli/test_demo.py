@@ -22,10 +22,13 @@ from tests.helpers.places import ROOT
 POINTS = tuple(
     Point(method, {}, Measured(quality, cost, forwarded), Measured(quality, cost, forwarded), f"{method}.safetensors")
     for method, quality, cost, forwarded in (
-        ("hpc", 0.99, 100.0, 1.0), ("static", 0.99, 20.0, 0.0), ("cascade", 0.99, 9.0, 0.0), ("cascade", 0.99, 12.0, 0.1),
+        ("hpc", 0.99, 100.0, 1.0),
+        ("static", 0.99, 20.0, 0.0),
+        ("cascade", 0.99, 9.0, 0.0),
+        ("cascade", 0.99, 12.0, 0.1),
         ("dag", 0.99, 6.0, 0.0),
     )
-)  # fmt: skip
+)
 
 
 @pytest.fixture

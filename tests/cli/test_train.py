@@ -201,6 +201,10 @@ def test_a_random_split_is_stratified_and_takes_every_row_once(tmp_path, capsys)
     for part, share in ((valid, 1 / 9), (test, 2 / 9)):
         assert np.abs(np.bincount(part["y"]) - share * left).max() < 1
     assert valid["X"][:, 2].tolist() == table["c"][valid["index"]].tolist()
+    seen = np.setdiff1d(np.arange(200), [*calibration["index"], *test["index"]])
+    assert valid["limits"][2].tolist() == [min(table["c"][seen]), max(table["c"][seen])]
+    assert valid["weight"].tolist() == [1.0] * 20
+    assert "limits" not in test
 
 
 def test_a_time_split_keeps_row_order_and_classes_that_training_has_not_seen(tmp_path, capsys):

@@ -21,11 +21,11 @@ from hardcase_edge.batch.quality import Quality
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Answer, Forward, Program
 
-from .data.canonical_order import content_order
+from .data.canonical_order import content_groups, content_order
 from .data.dtypes import held
 from .data.effort import Effort
 from .data.error_costs import cost_table, measure_of, named_quality
-from .data.from_arrays import make_problem, row_weights
+from .data.from_arrays import group_names, make_problem, row_weights
 from .data.hpc import fit_hpc, imputed, out_of_fold, probabilities
 from .data.problem import MAX_CLASSES, MIN_ROWS, Problem
 from .method import Method, Params
@@ -98,7 +98,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     def points(self, judge: Judge) -> list[Point]:
         """Candidate policies for a problem, with their figures on the judged rows."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, hpc_proba: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, hpc_proba: Any = None, groups: Any = None) -> Self:
         """Fit f0, learn candidate policies, and keep the one picked on the judged rows.
 
         Parameters
@@ -108,6 +108,8 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         sample_weight : (n,) weights of at least 0; rows of weight 0 are ignored
         hpc_proba : (n, n_classes) f0's probabilities on rows that it was not trained on, classes sorted. f0 is then
             not fitted, and ``predict`` needs its probabilities as well
+        groups : (n,) the group of each row, such as its machine: text or numbers, at least 5 groups. No choice is made
+            on rows of a group that the model was trained on, and standard errors count groups
 
         Raises
         ------
@@ -118,14 +120,19 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         check_classification_targets(y)
         self._check_limits()
         weight = row_weights(sample_weight, len(X))
-        is_used = weight > 0
-        X, y, weight = X[is_used], y[is_used], weight[is_used]
-        self.classes_, index = np.unique(y, return_inverse=True)
+        used = np.flatnonzero(weight > 0)
+        self.classes_, index = np.unique(y[used], return_inverse=True)
         if not 2 <= len(self.classes_) <= MAX_CLASSES:
             raise ValueError(f"y has {len(self.classes_)} class(es) of weight above 0; expected 2 to {MAX_CLASSES}")
-        given = None if hpc_proba is None else self._given(hpc_proba, len(is_used))[is_used]
+        given = None if hpc_proba is None else self._given(hpc_proba, len(weight))[used]
+        X, weight, group = X[used], weight[used], None
+        if groups is not None:
+            names = group_names(groups, len(y))[used]
+            group, order = content_groups(names.tolist(), np.column_stack([X, weight]), index)
+            X, index, weight, group = X[order], index[order], weight[order], group[order]
+            given = None if given is None else given[order]
         try:
-            self._learn(X, index, weight, given)
+            self._learn(X, index, weight, given, group)
         except InputError as error:
             raise ValueError(str(error)) from error
         return self
@@ -139,20 +146,29 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
                 kind = "whole number" if is_whole else "number"
                 raise ValueError(f"{key} of {name} is {value!r}; expected a {kind} from {low:g} to {high:g}")
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray, given: np.ndarray | None) -> None:
+    def _learn(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        weight: np.ndarray,
+        given: np.ndarray | None,
+        group: np.ndarray | None,
+    ) -> None:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n_classes = len(self.classes_)
         problem = make_problem(
-            X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, seed, self.size, self.effort
+            X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, seed, self.size, self.effort, group
         )
         X = held(X, problem.features)
         self.hpc_, proba = None, given
         if proba is None:
             model = self._unfitted(seed)
-            proba = out_of_fold(model, X, y, n_classes, seed, weight=weight)
+            proba = out_of_fold(model, X, y, n_classes, seed, weight=weight, group=group)
             self.hpc_ = fit_hpc(model, X, y, weight)
         order = content_order(problem.with_hpc(proba).with_quality(self._quality(y, weight)))
         judge = Judge(order.ordered())
+        if judge.warning() is not None:
+            warnings.warn(str(judge.warning()), UserWarning, stacklevel=3)
         point = self._pick(clone(self).points(judge), judge)
         program = point.program
         assert program is not None

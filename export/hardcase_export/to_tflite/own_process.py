@@ -96,8 +96,8 @@ def _spawn(path: Path, folder: Path, timeout_s: float) -> None:
         raise InputError(f"{path} was stopped after {timeout_s:g} s; give a smaller model") from error
     error_file = folder / "error.txt"
     if error_file.is_file():
-        error = error_file.read_text(encoding="utf-8")[:500]
-        raise InputError(f"{path}: {error}")
+        refusal = error_file.read_text(encoding="utf-8")[:500]
+        raise InputError(f"{path}: {refusal}")
     if done.returncode < 0:
         raise InputError(f"{path} crashed the interpreter (signal {-done.returncode}); convert it again")
     if done.returncode:

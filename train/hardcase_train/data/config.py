@@ -26,7 +26,7 @@ MAX_COST = 1e9
 KINDS = {dict: "a table", list: "an array", str: "a string", int: "a whole number", float: "a number"}
 
 KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "data": {"file": str, "target": str, "split": str, "weight": str, "seed": int},
+    "data": {"file": str, "target": str, "split": str, "group": str, "weight": str, "seed": int},
     "cost": {"unit": str, "default_sensor": (int, float), "uplink": dict, "cloud": dict, "errors": dict},
     "cost.uplink": {"per_request": (int, float), "per_byte": (int, float)},
     "cost.cloud": {"per_request": (int, float)},
@@ -54,6 +54,7 @@ class Config:
     file: Path
     target: str
     split: str = "random"  # "random", "time", or a column that holds train, valid, test or calibration
+    group: str | None = None  # a column that names each row's group; no split, fold or interval divides one
     weight: str | None = None  # a column of row weights; without one, all rows weigh the same
     seed: int = 0
     unit: str = "unit"
@@ -115,6 +116,7 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
         "file": path.parent / data["file"],
         "target": data["target"],
         "split": data.get("split", "random"),
+        "group": data.get("group"),
         "weight": data.get("weight"),
         "seed": data.get("seed", 0) if seed is None else seed,
         "unit": cost.get("unit", "unit"),

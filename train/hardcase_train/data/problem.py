@@ -44,6 +44,7 @@ class Rows:
     hpc : (n, n_classes) f0's probabilities; out-of-fold on training rows
     index : (n,) row numbers in the source
     weight : (n,) row weights as ``scaled`` makes them; ones unless given
+    group : (n,) number of the group that the row belongs to; None if each row stands for itself
     targets : (n_classes, n_classes) f0's answer is the class with the most of ``hpc @ targets``; None: of ``hpc``
 
     >>> rows = Rows(np.zeros((2, 3)), np.array([0, 1]), np.array([[0.9, 0.1], [0.6, 0.4]]), np.arange(2))
@@ -56,6 +57,7 @@ class Rows:
     hpc: np.ndarray
     index: np.ndarray
     weight: np.ndarray = None  # type: ignore[assignment]  # always an array after __init__
+    group: np.ndarray | None = None
     targets: np.ndarray | None = None
 
     def __post_init__(self) -> None:
@@ -64,7 +66,9 @@ class Rows:
 
     def take(self, rows: np.ndarray) -> Rows:
         """Some of the rows, by number or by mask."""
-        return Rows(self.X[rows], self.y[rows], self.hpc[rows], self.index[rows], self.weight[rows], self.targets)
+        group = None if self.group is None else self.group[rows]
+        X, y, hpc, index, weight = (values[rows] for values in (self.X, self.y, self.hpc, self.index, self.weight))
+        return Rows(X, y, hpc, index, weight, group, self.targets)
 
     @property
     def hpc_label(self) -> np.ndarray:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..data.problem import Problem
-from ..data.split import stratified
+from ..data.problem import N_FOLDS, Problem, Rows
+from ..data.split import deal, stratified
 from ..method import Setting
 from ..methods import METHODS
 from ..policy.front import Point
@@ -25,7 +25,7 @@ ALL = 1  # the rung of all rows
 
 @dataclass(frozen=True)
 class Job:
-    """A setting on a rung: trained on one training row in ``rung``, stratified by class."""
+    """A setting on a rung: trained on one training row in ``rung``, stratified by class, and on whole groups."""
 
     setting: Setting
     rung: int = ALL
@@ -51,8 +51,7 @@ class Ladder:
     def at(self, rung: int) -> SubsetSearch:
         """The search over one training row in ``rung``; its ``judge`` has the judged rows of that rung."""
         if rung not in self._rungs:
-            part = stratified(self.problem.train.y, self.problem.seed, range(rung))
-            train = self.problem.train.take(part == 0)
+            train = self.problem.train.take(_is_on(rung, self.problem.train, self.problem.seed))
             search = SubsetSearch(Judge(replace(self.problem, train=train), rung != ALL), self.n_jobs)
             self._rungs.setdefault(rung, search)
         return self._rungs[rung]
@@ -68,3 +67,10 @@ def run_job(ladder: Ladder, job: Job) -> list[Point]:
 def settings_of(method: str, ladder: Ladder) -> list[Setting]:
     """The method's grid for the ladder's problem, on all rows."""
     return [Setting(method, params) for params in METHODS[method].grid(ladder.at(ALL))]
+
+
+def _is_on(rung: int, train: Rows, seed: int) -> np.ndarray:
+    """Whether each training row is on the rung, (n_train,) bool."""
+    if train.group is None or rung == ALL:
+        return np.asarray(stratified(train.y, seed, range(rung)) == 0)
+    return np.asarray(deal(train.group, train.y, seed, (1 / rung, 1 - 1 / rung), (N_FOLDS, 0)) == 0)

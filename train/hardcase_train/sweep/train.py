@@ -49,11 +49,14 @@ def learn(
     cache : finished jobs of earlier runs
     say : called before training with one line, the plan of the sweep
     """
-    hpc = hpc_point(Judge(problem))
+    judge = Judge(problem)
+    hpc = hpc_point(judge)
     with open_pool(jobs=jobs) if pool is None else nullcontext(pool) as opened:
         ladder = Ladder(problem, n_threads(jobs))
         if say is not None:
             say(str(make_plan(ladder, methods, n_threads(jobs))))
+            if judge.warning() is not None:
+                say(str(judge.warning()))
         sweep = Sweep(ladder, hpc, opened, cache, quiet)
         points = sweep.points(methods)
     return [hpc, *with_test(problem, points, n_threads(jobs))]
