@@ -14,12 +14,13 @@ from ..errors import BundleError
 from ..program.definition import Forward, Program
 from ..program.window import WINDOW_FEATURES
 from .evidence import Ranges, Without, ranges_of, without_of, without_to_json
+from .value import Value, value_of
 
 __all__ = ["Label", "Manifest"]
 
 Label = str | int | float
 MAX_NAME = 200
-OPTIONAL = {"ranges", "without"}  # keys that a manifest has only where they hold something
+OPTIONAL = {"ranges", "value", "without"}  # keys that a manifest has only where they hold something
 
 
 @record(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class Manifest:
         Measured confidences of decisions that wanted sensors in vain, as ``evidence`` has them; may be empty.
     ranges : tuple
         By feature, the lowest and the highest reading of the training rows, None where unknown; or empty.
+    value : Value or None
+        The scale of a program of values; older bundles have none, and their results are printed as they are.
     """
 
     name: str
@@ -64,13 +67,15 @@ class Manifest:
     trained: dict[str, Any] = field(default_factory=dict)
     without: Without = field(default_factory=dict)
     ranges: Ranges = ()
+    value: Value | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as plain JSON values, which ``from_json`` reads."""
         from dataclasses import asdict  # imported here, because no device writes a manifest
 
         ranges = [None if pair is None else list(pair) for pair in self.ranges]
-        values = asdict(self) | {"without": without_to_json(self.without), "ranges": ranges}
+        value = None if self.value is None else self.value.to_json()
+        values = asdict(self) | {"without": without_to_json(self.without), "ranges": ranges, "value": value}
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
         return {k: v for k, v in plain.items() if v or k not in OPTIONAL}
 
@@ -129,6 +134,7 @@ class Manifest:
             trained=data["trained"],
             without=without_of(data["without"], program) if "without" in data else {},
             ranges=ranges_of(data["ranges"], program) if "ranges" in data else (),
+            value=value_of(data["value"], program) if "value" in data else None,
         )
 
 
