@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of a fitted scikit-learn classifier to ONNX by skl2onnx; the same estimator gives the same bytes.
+"""Conversion of a fitted scikit-learn estimator to ONNX by skl2onnx; the same estimator gives the same bytes.
 
 The file has one input ``X`` (n, n_features), NaN = missing. It is float32, or float64 if a feature is f64; the graph
 then casts it to float32, because onnxruntime has neither imputers nor tree ensembles that take float64 and give label
-and probabilities. The outputs are ``label`` (n,) int64 class index and ``probabilities`` (n, n_classes) float32. The
-metadata describe the layout of a request: ``hardcase.dtypes`` ("f32,f32,i32") and ``hardcase.classes`` ("4").
+and probabilities. The outputs of a classifier are ``label`` (n,) int64 class index and ``probabilities``
+(n, n_classes) float32. The metadata describe the layout of a request: ``hardcase.dtypes`` ("f32,f32,i32") and
+``hardcase.classes`` ("4").
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from hardcase_edge.errors import InputError, one_line
 
-__all__ = ["REMEDY", "convert_hpc", "name_of"]
+__all__ = ["REMEDY", "convert_hpc", "convert_model", "last_step", "name_of"]
 
 REMEDY = "name another estimator in [hpc]"
 OPSETS = {"": 18, "ai.onnx.ml": 3}
@@ -39,28 +40,58 @@ def convert_hpc(estimator: Any, n_classes: int, dtypes: Sequence[str]) -> bytes:
     InputError
         skl2onnx cannot convert the estimator, or the result is not a classifier in ONNX.
     """
-    import onnx
 
-    name = name_of(estimator)
-    try:
-        model = _convert(estimator, len(dtypes))
-        _count_votes(model, _last(estimator))
-        outside = [value.name for value in (*model.graph.input, *model.graph.output)]
+    def finish(model: Any) -> None:
+        _count_votes(model, last_step(estimator))
         _spread(model, estimator.classes_, n_classes)
-        _rename(model.graph, {fixed: fixed for fixed in ("", *outside)})
-        if "f64" in dtypes:
-            _take_double(model)
-        _describe(model, n_classes, dtypes)
-        onnx.checker.check_model(model)
-    except Exception as error:  # skl2onnx and onnx have no common base for their errors
-        raise InputError(f"{name} cannot be converted to ONNX ({one_line(error)}); {REMEDY}") from error
+
+    metadata = {"classes": str(n_classes), "dtypes": ",".join(dtypes)}
+    model = convert_model(estimator, dtypes, finish, metadata, {id(last_step(estimator)): {"zipmap": False}})
     outputs = [o.name for o in model.graph.output]
     if outputs != ["label", "probabilities"]:
-        raise InputError(f"{name} converts to the outputs {outputs}, but label and probabilities are needed; {REMEDY}")
+        raise InputError(
+            f"{name_of(estimator)} converts to the outputs {outputs}, but label and probabilities are needed; {REMEDY}"
+        )
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _convert(estimator: Any, n_features: int) -> Any:
+def convert_model(
+    estimator: Any,
+    dtypes: Sequence[str],
+    finish: Callable[[Any], None],
+    metadata: Mapping[str, str],
+    options: Mapping[int, Any] | None = None,
+) -> Any:
+    """The ONNX model of an estimator, with fixed names.
+
+    Parameters
+    ----------
+    finish : changes the converter's model
+    metadata : without the prefix "hardcase.", in the file's order
+    options : of skl2onnx, by the id of a step
+
+    Raises
+    ------
+    InputError
+        skl2onnx cannot convert the estimator.
+    """
+    import onnx
+
+    try:
+        model = _convert(estimator, len(dtypes), options)
+        finish(model)
+        outside = [value.name for value in (*model.graph.input, *model.graph.output)]
+        _rename(model.graph, {fixed: fixed for fixed in ("", *outside)})
+        if "f64" in dtypes:
+            _take_double(model)
+        _describe(model, metadata)
+        onnx.checker.check_model(model)
+    except Exception as error:  # skl2onnx and onnx have no common base for their errors
+        raise InputError(f"{name_of(estimator)} cannot be converted to ONNX ({one_line(error)}); {REMEDY}") from error
+    return model
+
+
+def _convert(estimator: Any, n_features: int, options: Mapping[int, Any] | None) -> Any:
     from skl2onnx import convert_sklearn
     from skl2onnx.common.data_types import FloatTensorType
 
@@ -70,7 +101,7 @@ def _convert(estimator: Any, n_features: int) -> Any:
             estimator,
             name="hpc",
             initial_types=[("X", FloatTensorType([None, n_features]))],
-            options={id(_last(estimator)): {"zipmap": False}},
+            options=options,
             target_opset=OPSETS,
         )
 
@@ -104,7 +135,7 @@ def _take_double(model: Any) -> None:
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.DOUBLE
 
 
-def _describe(model: Any, n_classes: int, dtypes: Sequence[str]) -> None:
+def _describe(model: Any, metadata: Mapping[str, str]) -> None:
     """Write fixed metadata in a fixed order, in place of the converter's version, name and unordered sets."""
     opsets = sorted((o.domain, o.version) for o in model.opset_import)
     del model.opset_import[:]
@@ -115,8 +146,8 @@ def _describe(model: Any, n_classes: int, dtypes: Sequence[str]) -> None:
     model.model_version, model.doc_string = 0, ""
     model.graph.name, model.graph.doc_string = "hpc", ""
     del model.metadata_props[:]
-    for key, value in (("hardcase.classes", str(n_classes)), ("hardcase.dtypes", ",".join(dtypes))):
-        model.metadata_props.add(key=key, value=value)
+    for key, value in metadata.items():
+        model.metadata_props.add(key=f"hardcase.{key}", value=value)
 
 
 def _count_votes(model: Any, forest: Any) -> None:
@@ -157,11 +188,12 @@ def _rename(graph: Any, names: dict[str, str]) -> None:
 
 
 def name_of(estimator: Any) -> str:
-    """The name of a classifier's type; for a Pipeline, of its last step."""
-    return type(_last(estimator)).__name__
+    """The name of an estimator's type; for a Pipeline, of its last step."""
+    return type(last_step(estimator)).__name__
 
 
-def _last(estimator: Any) -> Any:
+def last_step(estimator: Any) -> Any:
+    """The estimator itself; of a Pipeline its last step, however deep."""
     while hasattr(estimator, "steps"):
         estimator = estimator.steps[-1][1]
     return estimator
