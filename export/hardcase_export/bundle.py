@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hardcase_edge.bundle.file import Bundle
-from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.bundle.manifest import Label, Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Answer, Program
 from hardcase_edge.program.encode import encode
@@ -32,7 +32,7 @@ from .picking.pick import ONE_WISH, candidates, pick
 from .picking.risk_choice import RiskTerms, choose
 from .publish import Published, publish, read_key
 
-__all__ = ["MIN_AGREEMENT", "Exported", "Weights", "export_bundle", "export_point"]
+__all__ = ["MIN_AGREEMENT", "Exported", "Weights", "export_bundle", "export_point", "pick_that_agrees"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,10 +44,14 @@ MIN_AGREEMENT = 0.999  # share of rows on which a program must decide as its dra
 class Exported(Published):
     """A bundle that was written, and how its program compares with the draft.
 
+    ``measure`` is the name of what quality measures. ``f0`` is f0's point of the front, None if there is none.
     ``promise`` is as in the manifest's claims. ``weights`` is None for a program without polynomials.
     """
 
     unit: str
+    measure: str
+    classes: tuple[Label, ...]
+    f0: Point | None
     point: Point
     valid: Parity
     test: Parity
@@ -112,7 +116,7 @@ def export_bundle(
     front = read_front(build / "front.json")
     if terms is None:
         wish = {"max_loss": max_loss, "budget": budget, "method": method}
-        point, integers, passed_over = _pick_that_agrees(build, front, wish, min_agreement)
+        point, integers, passed_over = pick_that_agrees(build, front, wish, min_agreement)
         return replace(_export(front, point, integers, out, private_key, seed, {}, beside), passed_over=passed_over)
     if (max_loss, budget) != (None, None):
         raise InputError(ONE_WISH)
@@ -142,13 +146,25 @@ def export_point(
     return _export(front, point, integers, Path(out), private_key, seed, {})
 
 
-def _pick_that_agrees(
+def pick_that_agrees(
     build: Path, front: Front, wish: dict[str, Any], min_agreement: float
 ) -> tuple[Point, IntegerPoint, int]:
     """The picked point as integers, and how many points were passed over before it.
 
     Where a point's integers decide otherwise than its floats on too many rows, the next point is picked. No label is
     looked at for it: both programs may be right or wrong there.
+
+    Parameters
+    ----------
+    wish : as for ``picking.pick.pick``
+    min_agreement : as for ``export_bundle``
+
+    Raises
+    ------
+    InputError
+        No point fits.
+    AgreementError
+        No point that fits agrees with its draft on enough rows.
     """
     points = list(front.points)
     refusal: AgreementError | None = None
@@ -191,6 +207,9 @@ def _export(
     return Exported(
         **vars(published),
         unit=manifest.unit,
+        measure=front.quality,
+        classes=manifest.classes,
+        f0=next((p for p in front.points if p.method == HPC_METHOD), None),
         point=point,
         valid=integers.on_valid,
         test=integers.on_test,

@@ -9,6 +9,7 @@ from typing import Any
 
 from hardcase_edge.errors import InputError
 
+from ..measuring.measure import quality_of
 from .loaded import load
 
 __all__ = ["evaluate"]
@@ -39,7 +40,6 @@ def evaluate(
     """
     import numpy as np
 
-    from hardcase_edge.batch.quality import ACCURACY, quality_from_json
     from hardcase_edge.program.cost import to_micro
     from hardcase_export.integers.decide import decisions, figures
 
@@ -59,6 +59,5 @@ def evaluate(
     ends = decisions(
         program, np.asarray(X, dtype=np.float64), answers, budget=None if budget is None else to_micro(budget)
     )
-    measure = loaded._loaded.manifest.claims.get("measure", ACCURACY.to_json())
-    quality = quality_from_json(measure, f"bundle {bundle}", len(number))
+    quality = quality_of(loaded._loaded.manifest)
     return figures(ends, np.array([number[label] for label in y]), quality).to_json()

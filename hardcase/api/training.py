@@ -105,6 +105,7 @@ def train(
             folder / "build",
             table=table,
             model=_model(hpc, seed),
+            wish={"max_loss": max_loss} if budget is None else {"budget": budget},
             jobs=jobs,
             quiet=quiet,
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the build folder of a training run (drafts, rows, Pareto front, f0) atomically."""
+"""Write the build folder of a training run (drafts, rows, Pareto front, f0, report) atomically."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
+from ..measuring.bars import rows_bar
+from ..measuring.picked import Wish
+from ..reports.train_page import train_report
 from .folders import whole_folder
 from .own_model import own_points_of
 from .runs import open_runs
@@ -66,6 +69,8 @@ def build(
     n_seeds: int = 1,
     table: Table | None = None,
     model: Any = None,
+    command: str = "",
+    wish: Wish | None = None,
     **where: Any,
 ) -> tuple[Task, dict[str, Any]]:
     """Train and write the build folder atomically; the task, and the contents of front.json.
@@ -75,6 +80,7 @@ def build(
     n_seeds : number of seeds; the build is that of the configuration's seed, further seeds are for front.md
     table : the data; None: ``config.file``
     model : f0, an unfitted estimator; None: the one that ``config`` names
+    command, wish : of the report, as for ``reports.train_page.train_report``
     where : as for ``runs.open_runs``
     """
     from .seeds import picks
@@ -91,7 +97,12 @@ def build(
             seeds[other.config.seed] = picks(config.unit, other.problem, others)
         with whole_folder(out) as folder:
             _move_hpc(scratch, folder)
-            return task, write_build(folder, task, points, hpc, seeds)
+            front = write_build(folder, task, points, hpc, seeds)
+            with rows_bar("report", quiet=runs.quiet):
+                page, svg = train_report(folder, task, front, command=command, wish=wish)
+            (folder / "report.html").write_text(page, encoding="utf-8")
+            (folder / "front.svg").write_text(svg, encoding="utf-8")
+            return task, front
 
 
 def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
@@ -123,10 +134,9 @@ def _move_hpc(scratch: Path, folder: Path) -> None:
 def write_build(
     folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Write drafts, rows, front, plot and table of a build that has f0's file already; the contents of front.json."""
+    """Write drafts, rows, front and table of a build that has f0's file already; the contents of front.json."""
     from hardcase_train.policy.selection import Judge
 
-    from .pictures import front_svg
     from .seeds import page, summarise
 
     entries = _save_policies(task, points, folder / "policies", hpc["sha256"])
@@ -135,10 +145,9 @@ def write_build(
     over_seeds = {"seeds": list(seeds), "max_loss": wishes}
     measure = {"quality": quality.name, "measure": quality.to_json(), "n_judged": len(Judge(task.problem).y)}
     front = {"unit": task.config.unit, **measure, "points": entries, "hpc": hpc, "seeds": over_seeds}
-    (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n")
-    (folder / "front.svg").write_bytes(front_svg(task.config.unit, entries, task.config.target))
+    (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     title = f"{task.config.file.name}: {task.config.target}"
-    (folder / "front.md").write_text(page(title, front))
+    (folder / "front.md").write_text(page(title, front), encoding="utf-8")
     for name in ("valid", "calibration", "test"):
         rows = getattr(task.problem, name)
         if rows is not None:

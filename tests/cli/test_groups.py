@@ -8,7 +8,6 @@ import pytest
 
 import hardcase
 from hardcase.cli import main
-from hardcase.training import pictures
 from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
@@ -16,13 +15,6 @@ from tests.helpers.train.problems import run, toml, write_csv
 
 N, MACHINES = 900, 300
 STATIC = "[policy]\nmethods = ['static']\n"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _short():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "front_svg", lambda *_: b"<svg/>")
-        yield
 
 
 def columns(n_machines=MACHINES, n=N):

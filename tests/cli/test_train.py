@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 from hardcase.cli import main
-from hardcase.training import pictures
 from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_export.drafts.front import read_front
@@ -29,11 +28,6 @@ from tests.helpers.places import ROOT
 from tests.helpers.train.problems import is_front, run, toml, write_csv
 
 N = 60
-
-
-@pytest.fixture(autouse=True)
-def _short(monkeypatch):
-    monkeypatch.setattr(pictures, "front_svg", lambda *_: b"<svg/>")
 
 
 def columns(n=N, n_classes=2, seed=0, **more):
@@ -534,8 +528,7 @@ def process(*argv, **more):
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, **more)
 
 
-def test_the_same_seed_gives_the_same_bytes_in_another_process(tmp_path, capsys, monkeypatch):
-    monkeypatch.undo()
+def test_the_same_seed_gives_the_same_bytes_in_another_process(tmp_path, capsys):
     write_csv(tmp_path / "data.csv", columns(n=100, b=punched(columns(n=100)["b"])))
     path = toml(tmp_path, '[hpc]\nestimator = "RandomForestClassifier"\n[hpc.params]\nn_estimators = 5\n')
     for k in (1, 2):

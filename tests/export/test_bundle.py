@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from hardcase.verbs import evaluate, export, inspect, keygen
+from hardcase_edge.batch.per_class import wilson
 from hardcase_edge.batch.quality import Quality
 from hardcase_edge.bundle.file import Bundle, pack_bundle, unpack_bundle
 from hardcase_edge.bundle.golden import run_case
@@ -495,7 +496,7 @@ def test_export_reports_what_became_of_the_weights(build, tmp_path, capsys):
     parts = report["parity"]["test"]
     assert parts["agreement"] >= 0.9
     assert parts["labels"] >= parts["agreement"]
-    assert run(*flags) == 0
+    assert run(*flags, "--verbose") == 0
     said = capsys.readouterr().out
     assert f"weights    {weights['after']} of 45 kept; with all of them {weights['bytes_before']} bytes" in said
     assert f"{parts['labels']:.2%} with the same label" in said
@@ -511,6 +512,31 @@ def test_export_reports_what_it_picked(build, tmp_path, capsys):
     assert said["cost"]["best"] <= said["cost"]["mean"] <= said["cost"]["worst"]
     assert run(export, build, "--budget", 20, "--out", out) == 0
     assert "near" in capsys.readouterr().out
+
+
+def test_export_says_in_ten_lines_what_it_picked_beside_f0_and_in_each_class(build, tmp_path, capsys):
+    flags = (export, build, "--max-loss", 0.01, "--out", tmp_path / "m.hcb")
+    assert run(*flags, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    rows = read_rows(build / "test.npz", MANIFEST)
+    made = decisions(load_bundle(tmp_path / "m.hcb").bundle.program, rows.X, rows.hpc, rows.confidence)
+    answers = np.array([d.result for d in made])
+    assert said["f0"]["quality"] == np.mean(rows.hpc == rows.y)
+    assert said["loss"] == pytest.approx(np.mean(rows.hpc == rows.y) - np.mean(answers == rows.y))
+    assert said["loss_95"][0] < said["loss"] < said["loss_95"][1]
+    assert [(c["class"], c["n"], c["answered"], c["right"]) for c in said["classes"]] == [
+        (name, *(int(np.sum(x)) for x in (rows.y == k, answers == k, (rows.y == k) & (answers == k))))
+        for k, name in enumerate(MANIFEST.classes)
+    ]
+    assert run(*flags) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 10
+    words = [line.split()[0] for line in lines[1:]]
+    assert words[:5] == ["f0", "picked", "loss", "cost", "recall"]
+    assert all(any(f" {name}:" in line for line in lines) for name in MANIFEST.classes)
+    assert said["sha256"] not in "".join(lines)
+    assert run(*flags, "--verbose") == 0
+    assert said["sha256"] in capsys.readouterr().out
 
 
 def test_export_needs_no_wish_and_takes_one(build, tmp_path, capsys):
@@ -543,8 +569,25 @@ def test_evaluate_gives_the_figures_of_the_claims(build, bundle, capsys):
     for name in ("valid", "test"):
         assert run(evaluate, bundle, build / f"{name}.npz", "--json") == 0
         said = json.loads(capsys.readouterr().out)
-        assert (said.pop("unit"), said.pop("measure")) == ("mJ", "accuracy")
-        assert said == load_bundle(bundle).manifest.claims[name]
+        assert (said["unit"], said["measure"]) == ("mJ", "accuracy")
+        claims = load_bundle(bundle).manifest.claims[name]
+        assert {key: said[key] for key in claims} == claims
+
+
+def test_evaluate_counts_every_class_and_every_sensor(build, bundle, capsys):
+    assert run(evaluate, bundle, build / "test.npz", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    rows = read_rows(build / "test.npz", MANIFEST)
+    made = decisions(load_bundle(bundle).bundle.program, rows.X, rows.hpc, rows.confidence)
+    assert sum(c["right"] for c in said["classes"]) == pytest.approx(said["quality"] * said["n"])
+    assert [c["n"] for c in said["classes"]] == np.bincount(rows.y).tolist()
+    assert said["classes"][0]["recall"] == np.mean([d.result == 0 for d, y in zip(made, rows.y, strict=True) if y == 0])
+    assert said["classes"][0]["recall_95"] == list(wilson(said["classes"][0]["right"], said["classes"][0]["n"]))
+    assert said["quality_95"][0] < said["quality"] < said["quality_95"][1]
+    assert said["sensors"]["far"]["rows"] == sum(2 in d.sensors for d in made)
+    assert run(evaluate, bundle, build / "test.npz") == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in (*MANIFEST.classes, *MANIFEST.sensors, "precision (95 %)"))
 
 
 def test_evaluate_keeps_a_budget_and_shows_each_sensor_dead(build, bundle, capsys):
@@ -589,8 +632,8 @@ def test_evaluate_reads_a_table_of_the_users_own(build, bundle, tmp_path, capsys
     write_csv(tmp_path / "mine.csv", rows)
     assert run(evaluate, bundle, tmp_path / "mine.csv", "--json") == 0
     said = json.loads(capsys.readouterr().out)
-    assert (said.pop("unit"), said.pop("measure")) == ("mJ", "accuracy")
-    assert said == load_bundle(bundle).manifest.claims["test"]
+    claims = load_bundle(bundle).manifest.claims["test"]
+    assert {key: said[key] for key in claims} == claims
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,9 +20,25 @@ from hardcase_edge.program.definition import MISSING, Program
 from hardcase_edge.program.readings import Reading, make_coder, normalise
 from hardcase_edge.session.session import CLOUD, Decision
 
-__all__ = ["Figures", "Reply", "codes_of", "decide", "decisions", "figures", "readings_of"]
+__all__ = ["Figures", "Reply", "codes_of", "decide", "decisions", "figures", "readings_of", "watching"]
 
 Reply = tuple[int, int]  # class index, confidence in basis points
+STEP = 100  # rows between two calls of a watcher
+
+_watcher: ContextVar[Callable[[int], object] | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watching(watcher: Callable[[int], object]) -> Iterator[None]:
+    """While open, ``decisions`` calls ``watcher`` with the number of rows decided since the last call.
+
+    A progress bar thus sees the work of an export, which compares several programs on several sets of rows.
+    """
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +95,6 @@ def decisions(
     *,
     budget: int | None = None,
     dead: Sequence[int] = (),
-    progress: Callable[[int], None] | None = None,
 ) -> list[Decision]:
     """One decision per row.
 
@@ -90,7 +107,6 @@ def decisions(
     confidence : (n,) confidence of that reply in basis points; 0 if None
     budget : micro-units per decision, or None
     dead : sensors known not to work
-    progress : called after every hundred rows with the number of rows decided
     """
     machine = open_machine(program)
     rows = readings_of(program, X)
@@ -98,11 +114,11 @@ def decisions(
     if hpc is not None:
         basis_points = np.zeros(len(rows), np.int64) if confidence is None else np.asarray(confidence)
         replies = list(zip(np.asarray(hpc).tolist(), basis_points.tolist(), strict=True))
-    out = []
-    for k, (row, reply) in enumerate(zip(rows, replies, strict=True)):
+    watcher, out = _watcher.get(), []
+    for row, reply in zip(rows, replies, strict=True):
         out.append(decide(machine, row, reply, budget=budget, dead=dead))
-        if progress is not None and k % 100 == 99:
-            progress(k + 1)
+        if watcher is not None and len(out) % STEP == 0:
+            watcher(STEP)
     return out
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,47 @@ if TYPE_CHECKING:
     from hardcase_edge.program.readings import Reading
     from hardcase_export.integers.decide import Reply
 
-__all__ = ["groups_of", "labelled_rows", "replies_to"]
+__all__ = ["LabelledRows", "groups_of", "labelled_rows", "replies_to", "rows_for"]
 
 BATCH = 256  # rows per call of the HPC
 
 # ---------------------------------------------------------------- rows
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Rows to measure a program on.
+
+    X : (n, n_features) readings, NaN = missing
+    y : (n,) class index
+    replies : the HPC's reply to each row; empty if the program never forwards
+    """
+
+    X: NDArray[np.float64]
+    y: NDArray[np.int64]
+    replies: Sequence[Reply] = ()
+
+
+def rows_for(
+    program: Program, manifest: Manifest, path: Path, hpc: str | None = None, near: Sequence[Path] = ()
+) -> LabelledRows:
+    """The rows of a file, with the HPC's replies if the program can forward.
+
+    Parameters
+    ----------
+    hpc, near : as for ``replies_to``; the folder of ``path`` is searched after those in ``near``
+
+    Raises
+    ------
+    InputError
+        As for ``labelled_rows`` and ``replies_to``.
+    """
+    from hardcase_edge.program.definition import Forward
+
+    X, y, stored = labelled_rows(path, manifest)
+    if not any(isinstance(node, Forward) for node in program.nodes):
+        return LabelledRows(X, y)
+    return LabelledRows(X, y, replies_to(program, manifest, X, stored, hpc, [*near, path.parent]))
 
 
 def labelled_rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[np.int64], list[Reply]]:
