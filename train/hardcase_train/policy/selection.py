@@ -88,7 +88,7 @@ class Judge:
         return Trained(part, np.vstack([out_of_fold, valid]))
 
     def right(self, answers: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Whether answers (n,) to these judged rows are right: the class; a value, within f0's root mean square error."""
+        """Whether answers (n,) to these judged rows are right: the class, or within f0's root mean square error."""
         if self.problem.is_value:
             return np.asarray(np.abs(answers - self.y[rows]) <= self.tolerance)
         return np.asarray(answers == self.y[rows])
@@ -110,12 +110,14 @@ class Judge:
         """
         right, f0_right = self.right(outcome.label), self.right(self.hpc_label)
         losses = self.problem.quality.row_losses
-        excess = losses(self.y, outcome.label, self.weight) - losses(self.y, self.hpc_label, self.weight)
+        answers = (outcome.label, self.hpc_label)
+        own, f0 = (losses(self.y, answer, self.weight, self.group) for answer in answers)
+        excess = own - f0
         deviations = self.weight * (excess - np.average(excess, weights=self.weight))
         local = self.weight * ~outcome.forwarded
         shares = {"local_error": ~right, "local_worse": f0_right & ~right, "local_better": right & ~f0_right}
         return {
-            **figures_of(outcome, self.y, self.weight, self.problem.quality),
+            **figures_of(outcome, self.y, self.weight, self.problem.quality, self.group),
             "loss_se": self._standard_error(deviations),
             **{name: float(np.average(is_in, weights=local)) if local.any() else 0.0 for name, is_in in shares.items()},
         }

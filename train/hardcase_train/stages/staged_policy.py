@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Node, Slice
+from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Branch, Forward, Node, Slice
 
 from ..data.problem import Subset
 from ..policy.acquire import buy, n_nodes
