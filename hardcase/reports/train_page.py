@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import HardcaseError
 
+from ..measuring.measure import constant_warning
 from ..measuring.picked import Picked, Wish, measure_pick
 from . import picked_part as part
 from .front_chart import front_svg
@@ -31,8 +32,8 @@ HPC = "hpc"
 
 def train_report(
     build: Path, task: Task, front: Mapping[str, Any], *, command: str = "", wish: Wish | None = None
-) -> tuple[str, str]:
-    """The page, and the picture of the front with the picked point marked.
+) -> tuple[str, str, str | None]:
+    """The page, the picture of the front with the picked point marked, and a warning about that point, or None.
 
     Parameters
     ----------
@@ -64,7 +65,10 @@ def train_report(
         body.append(section("The picked policy", f'<p class="bad">{safe(picked)}</p>'))
     if len(front["seeds"]["seeds"]) > 1:
         body.append(section("Over seeds", *_seeds(front)))
-    return page(f"{task.config.file.name}: {task.config.target}", body), svg
+    warning = (
+        constant_warning(picked.measured.to_json(picked.manifest)["classes"]) if isinstance(picked, Picked) else None
+    )
+    return page(f"{task.config.file.name}: {task.config.target}", body), svg, warning
 
 
 def _picture(task: Task, points: Front, entries: Sequence[Mapping[str, Any]], picked: Picked | str) -> str:

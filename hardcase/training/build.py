@@ -99,10 +99,10 @@ def build(
             _move_hpc(scratch, folder)
             front = write_build(folder, task, points, hpc, seeds)
             with rows_bar("report", quiet=runs.quiet):
-                page, svg = train_report(folder, task, front, command=command, wish=wish)
+                page, svg, warning = train_report(folder, task, front, command=command, wish=wish)
             (folder / "report.html").write_text(page, encoding="utf-8")
             (folder / "front.svg").write_text(svg, encoding="utf-8")
-            return task, front
+            return task, front if warning is None else {**front, "warning": warning}
 
 
 def save_hpc(task: Task, folder: Path) -> dict[str, Any]:

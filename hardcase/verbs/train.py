@@ -106,6 +106,7 @@ def _text(out: Path, front: dict[str, Any]) -> str:
             lines.append(
                 f"  in {n} of the {rows} rows f0 used features that it never used in training; requests lack them"
             )
+    lines += [front["warning"]] if "warning" in front else []
     lines.append(f"report: {out / 'report.html'}")
     lines.append(f"next: hardcase export {out} --out model.hcb")
     return "\n".join(lines)
