@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -54,8 +55,6 @@ def test_where_errors_have_costs_the_picked_policy_finds_faults(tmp_path, capsys
     assert main(["evaluate", bundle, f"{build}/test.npz"]) == 0
     lines = capsys.readouterr().out
     assert "errors cost" in lines
-    import json
-
     told = json.loads(said.splitlines()[-1])
     faults = next(c for c in told["classes"] if c["class"] == "fault")
     assert faults["recall"] > 0
@@ -76,7 +75,9 @@ def test_several_answers_and_no_errors_are_no_warning() -> None:
 
 @pytest.mark.parametrize("name", ["ok\x1b[31m", "x" * 300])
 def test_a_label_from_outside_is_printed_plainly(name: str) -> None:
-    line = constant_warning([{"class": name, "n": 9, "answered": 10, "right": 9}, {"class": "b", "n": 1, "answered": 0, "right": 0}])  # fmt: skip
+    named = {"class": name, "n": 9, "answered": 10, "right": 9}
+    other = {"class": "b", "n": 1, "answered": 0, "right": 0}
+    line = constant_warning([named, other])
     assert line is not None
     assert line.isprintable()
     assert len(line) < 200
