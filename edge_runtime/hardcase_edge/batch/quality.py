@@ -42,8 +42,8 @@ class Quality:
     >>> ACCURACY(y, answer), Quality("balanced", "balanced accuracy")(y, answer)
     (0.75, 0.8333333333333334)
     >>> costs = ((0.0, 5.0), (500.0, 0.0))
-    >>> Quality("errors", "error costs", costs=costs, scale=5.0).mean_errors(0.9)
-    0.5
+    >>> Quality("errors", "error costs", costs=costs, scale=5.0).mean_errors(0.5)
+    2.5
     """
 
     kind: str
