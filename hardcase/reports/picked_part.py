@@ -88,7 +88,7 @@ def _figures(picked: Picked, values: dict[str, Any], points: Front) -> list[str]
         "once: <code>hardcase evaluate model.hcb build/test.npz</code> prints the same.</p>",
         table(("figure", "on test rows", "95 %"), rows, caption=f"{n:,} test rows"),
         "<p class=\"soft\">Intervals of shares are Wilson's, that of a loss of accuracy is Bonett and Price's, and "
-        "those of other measures are normal.</p>",
+        "those of other measures are normal. Rows of one group count for as many as they are independent.</p>",
     ]
     warning = constant_warning(values["classes"])
     if warning:

@@ -90,11 +90,11 @@ def _picture(task: Task, points: Front, entries: Sequence[Mapping[str, Any]], pi
 def _test_interval(task: Task, points: Front, point: Point) -> tuple[float, float] | None:
     """The 95 % interval of an accuracy on test rows, of weighted rows by their effective number (Kish).
 
-    None for other measures, whose intervals need the answers to single rows.
+    None for other measures and for rows in groups, whose intervals need the answers to single rows.
     """
     from hardcase_edge.batch.intervals import wilson
 
-    if points.measure.kind != "accuracy":
+    if points.measure.kind != "accuracy" or task.problem.test.group is not None:
         return None
     weight = task.problem.test.weight
     n = float(weight.sum() ** 2 / (weight**2).sum())
@@ -114,7 +114,9 @@ def _asked(task: Task, command: str) -> list[str]:
         ("table", safe(config.file.name)),
         ("target", safe(config.target)),
         ("split, seed", f"{safe(config.split)}, {config.seed}"),
+        *([("group", safe(config.group))] if config.group is not None else []),
         *([("weight", safe(config.weight))] if config.weight is not None else []),
+        ("quality", _quality(task)),
         ("f0", _f0_words(task)),
         *([("model of your own", safe(config.own_model.name))] if config.own_model is not None else []),
         ("methods", safe(", ".join(config.methods))),
@@ -139,6 +141,18 @@ def _f0_words(task: Task) -> str:
     return safe(config.estimator) + (f" ({safe(params)})" if params else "")
 
 
+def _quality(task: Task) -> str:
+    """The measure, and what errors cost."""
+    quality = task.problem.quality
+    if quality.kind != "errors":
+        return safe(quality.name)
+    costs = [c for row in quality.costs for c in row if c]
+    words = f"costs of errors from {amount(min(costs))} to {amount(max(costs))} {safe(task.config.unit)}"
+    return (
+        f"{words}; quality is 1 less their mean as a share of {amount(quality.scale)}, that of the best constant answer"
+    )
+
+
 def _request(task: Task) -> str:
     config, uplink = task.config, task.problem.uplink
     return (
@@ -161,6 +175,9 @@ def _data(task: Task) -> list[str]:
     ]
     totals = [int(c.sum()) for c in counts.values()]
     rows.append(["<strong>all</strong>", *(f"{n:,}" for n in totals), f"{sum(totals):,}"])
+    if problem.test.group is not None:
+        groups = [len(np.unique(part.group)) for part in parts.values() if part is not None and part.group is not None]
+        rows.append(["<strong>groups</strong>", *(f"{n:,}" for n in groups), f"{sum(groups):,}"])
     words = (
         f"<p>{sum(totals):,} rows of {len(task.features):,} features from {len(task.sensors)} sensors, in "
         f"{len(task.classes)} classes. Models learn on train; choices are made on valid, and on train by models that "
