@@ -53,8 +53,8 @@ from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.program.definition import Feature
 from hardcase_edge.program.encode import encode
 from hardcase_export.foreign_model import Imported, import_model, import_parts, read_model
+from hardcase_export.importing.reference import labels_of_scores
 from hardcase_export.importing.sensor_layout import make_layout
-from hardcase_export.sources.reference import labels_of_scores
 from hardcase_export.sources.source import Source
 
 ROOT = Path(__file__).resolve().parent.parent

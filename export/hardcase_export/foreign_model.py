@@ -27,7 +27,7 @@ from .sources.source import CLASS, Source, read_bytes
 
 __all__ = ["LEAVES", "Imported", "ImportedBundle", "NamedRows", "import_model", "import_parts", "read_model"]
 
-MIN_AGREEMENT = {"trees": 1.0, "linear": 0.999}  # share of rows on which program and source must agree
+MIN_AGREEMENT = {True: 1.0, False: 0.999}  # share of rows on which program and source must agree: trees, other models
 GOLDEN_ROWS = 64  # rows that golden cases are chosen from
 
 NamedRows = tuple[tuple[str, ...], NDArray[np.float64]]  # names of the columns, values (n, n_columns)
@@ -41,7 +41,7 @@ class ImportedBundle(Published):
 
 
 def read_model(model: Any) -> Source:
-    """The source model of a path (.onnx, .skops, or LightGBM's text) or of a live estimator.
+    """The source model of a path (.onnx, .skops, LightGBM's text or XGBoost's JSON) or of a live estimator.
 
     Raises
     ------
@@ -51,13 +51,9 @@ def read_model(model: Any) -> Source:
     """
     if isinstance(model, str | Path):
         return _read_file(Path(model))
-    if type(model).__module__.partition(".")[0] == "lightgbm":
-        from .sources.from_lightgbm import from_lightgbm
+    from .sources.from_estimator import from_estimator
 
-        return from_lightgbm(model)
-    from .sources.from_sklearn import from_sklearn
-
-    return from_sklearn(model)
+    return from_estimator(model)
 
 
 def _read_file(path: Path) -> Source:
@@ -72,8 +68,14 @@ def _read_file(path: Path) -> Source:
         from .sources.from_skops import read_skops
 
         return read_skops(data)
+    if data[:1] == b"{":
+        from .sources.from_xgboost import read_xgboost
+
+        return read_xgboost(data)
     if path.suffix != ".onnx":
-        raise InputError(f"model {path} is not an .onnx file, a .skops file or LightGBM text; write it as one of them")
+        raise InputError(
+            f"model {path} is not an .onnx file, a .skops file, LightGBM text or XGBoost JSON; write it as one of them"
+        )
     from .sources.from_onnx import read_onnx
 
     return read_onnx(data)
@@ -98,14 +100,14 @@ def import_model(
 
     Parameters
     ----------
-    model : path of an .onnx, .skops or LightGBM text file, or a fitted estimator
+    model : path of an .onnx, .skops, LightGBM text or XGBoost JSON file, or a fitted estimator
     out : path of the bundle; its signature goes beside it
     layout : sensors and costs, as ``sensor_layout.read_layout`` gives them; None for one sensor at no cost
     rows : (n, n_features) in the model's order, or (names of columns, rows); the program is compared with its source
         on them, and golden cases are chosen from them
     leaves : "auto", "16" or "31": bits of a leaf
     min_agreement : share of the compared rows on which program and source must agree; None for all rows, or 0.999 of
-        them if the model is linear
+        them if the model is linear or a network
     n_check : number of rows to compare on
     key : path of a private key, or None for a bundle without a signature
     seed : seed of the probe rows and of the choice of golden cases
@@ -122,7 +124,13 @@ def import_model(
     source = read_model(model)
     names, table = _columns(source, layout, rows)
     sensors = make_layout(source, layout, names)
-    imported = import_parts(source, sensors, rows=_ordered(sensors, table), leaves=leaves, n_check=n_check, seed=seed)
+    how: dict[str, Any] = {"rows": _ordered(sensors, table), "n_check": n_check, "seed": seed}
+    if source.network is not None:
+        from .to_tflite.network import import_network
+
+        imported = import_network(source, sensors, **how)
+    else:
+        imported = import_parts(source, sensors, leaves=leaves, **how)
     _check_agreement(imported, min_agreement)
     program = imported.program()
     n = min(GOLDEN_ROWS, len(imported.rows))
@@ -169,8 +177,8 @@ def _ordered(layout: Layout, rows: NamedRows | None) -> NDArray[np.float64] | No
 
 
 def _check_agreement(imported: Imported, min_agreement: float | None) -> None:
-    kind = "trees" if imported.source.linear is None else "linear"
-    min_agreement = MIN_AGREEMENT[kind] if min_agreement is None else min_agreement
+    is_trees = imported.source.linear is None and imported.source.network is None
+    min_agreement = MIN_AGREEMENT[is_trees] if min_agreement is None else min_agreement
     match = imported.match
     if match.agreement < min_agreement:
         what = "labels differ" if imported.source.kind == CLASS else "values are further apart than the bound"

@@ -22,7 +22,9 @@ BUILD_FLAGS = ("delta", "max_forward", "excess", "calibration", "hpc", "method",
 def add_model(parser: argparse.ArgumentParser, wish: argparse._MutuallyExclusiveGroup) -> None:
     """Declare the flags of an imported model; ``wish``: the group of exclusive flags that choose what is exported."""
     wish.add_argument(
-        "--model", metavar="FILE", help="instead of BUILD: your own model, as .onnx, .skops or LightGBM text"
+        "--model",
+        metavar="FILE",
+        help="instead of BUILD: your own model, as .onnx, .skops, LightGBM text or XGBoost JSON",
     )
     parser.add_argument(
         "--sensors", metavar="FILE", help="with --model: TOML file with sensors, costs, names and ranges"
@@ -99,7 +101,9 @@ def _report(bundle: ImportedBundle) -> dict[str, Any]:
 def _text(bundle: ImportedBundle) -> str:
     r = _report(bundle)
     match, what = r["match"], "labels" if bundle.imported.layout.classes else "values"
-    width = {"exact": "exact shares", "linear": "weights of 16 bits"}.get(r["leaves"], f"leaves of {r['leaves']} bits")
+    width = {"exact": "exact shares", "linear": "weights of 16 bits", "float32": "a TFLite model"}.get(
+        r["leaves"], f"leaves of {r['leaves']} bits"
+    )
     proof = {
         "every row": "; proved for every other row",
         "every row but ties": "; proved for every other row except ties",

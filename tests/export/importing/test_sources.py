@@ -41,10 +41,10 @@ from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_export.foreign_model import import_parts, read_model
+from hardcase_export.importing.reference import labels_of_scores
 from hardcase_export.sources.from_lightgbm import read_lightgbm
 from hardcase_export.sources.from_onnx import read_onnx
 from hardcase_export.sources.from_skops import read_skops
-from hardcase_export.sources.reference import labels_of_scores
 
 from .test_import import LGBM, N, fitted, gaps, one_thread, same_labels, table
 
