@@ -184,7 +184,8 @@ def _check_agreement(imported: Imported, min_agreement: float | None) -> None:
         what = "labels differ" if imported.source.kind == CLASS else "values are further apart than the bound"
         raise BundleError(
             f"{match.differ} of {match.n} {what} from those of {match.beside} (scores off by {match.off:.3g}), but "
-            f"{min_agreement:.2%} must agree; take wider leaves with --leaves 31, or lower --min-agreement"
+            f"{min_agreement:.2%} must agree; {'take wider leaves with --leaves 31, or ' * is_trees}lower "
+            "--min-agreement"
         )
 
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["add_model", "run_model"]
 
+WIDTHS = {
+    "exact": "exact shares", "linear": "weights of 16 bits",
+    "float32": "a TFLite model, which devices run by ai-edge-litert",
+}  # fmt: skip
 BUILD_FLAGS = ("delta", "max_forward", "excess", "calibration", "hpc", "method", "onnx", "tflite", "c", "inline")
 
 
@@ -101,9 +105,8 @@ def _report(bundle: ImportedBundle) -> dict[str, Any]:
 def _text(bundle: ImportedBundle) -> str:
     r = _report(bundle)
     match, what = r["match"], "labels" if bundle.imported.layout.classes else "values"
-    width = {"exact": "exact shares", "linear": "weights of 16 bits", "float32": "a TFLite model"}.get(
-        r["leaves"], f"leaves of {r['leaves']} bits"
-    )
+    width = WIDTHS.get(r["leaves"], f"leaves of {r['leaves']} bits")
+    where = " on these rows" if r["leaves"] == "float32" else ""
     proof = {
         "every row": "; proved for every other row",
         "every row but ties": "; proved for every other row except ties",
@@ -114,7 +117,7 @@ def _text(bundle: ImportedBundle) -> str:
         [
             f"{r['bundle']}: {r['bytes']} bytes, {signed}, {r['golden']} golden cases",
             f"  sha256     {r['sha256']}",
-            f"  source     {r['source']}, {width}; scores within {r['bound']:.2g} of the source's",
+            f"  source     {r['source']}, {width}; scores within {r['bound']:.2g} of the source's{where}",
             f"  {what:<9}  {same} of {match['rows']} as those of {match['beside']}{proof.get(r['labels'], '')}{ties}",
             f"  cost       {r['cost']:g} {r['unit']}, {r['operations']} operations",
         ]

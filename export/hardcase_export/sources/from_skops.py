@@ -30,8 +30,8 @@ MAX_SCHEMA_BYTES = 64 * 1024**2
 MAX_ENTRIES = 100_000
 MAX_DEPTH = 60
 LOADERS = {
-    "DTypeNode", "DictNode", "FunctionNode", "JsonNode", "ListNode", "LossNode", "NdArrayNode", "ObjectNode", "PartialNode",
-    "RandomGeneratorNode", "RandomStateNode", "SliceNode", "TreeNode", "TupleNode", "TypeNode",
+    "DTypeNode", "DictNode", "FunctionNode", "JsonNode", "ListNode", "LossNode", "NdArrayNode", "ObjectNode",
+    "PartialNode", "RandomGeneratorNode", "RandomStateNode", "SliceNode", "TreeNode", "TupleNode", "TypeNode",
 }  # fmt: skip
 NAMES = {
     "builtins": {"bool", "dict", "float", "int", "list", "slice", "str", "tuple"},

@@ -85,6 +85,7 @@ def trees_source(kind: str, a: Attributes, n_features: int, labels: tuple[Label,
     if n_outputs == 2 and not is_one:
         trees = two_as_one(trees)
         start = start[1:] - start[:1]
+        unit = 2.0 if a.get("post_transform") == "LOGISTIC" else unit  # each score is the log odds of its own class
     if not is_class and n_outputs != 1:
         raise InputError(
             f"the ONNX trees answer {n_outputs} values, but a program answers one; train one model per target"

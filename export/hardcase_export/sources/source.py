@@ -292,7 +292,7 @@ def _predict(estimator: Any) -> Predict:
     def predict(X: NDArray[np.float64]) -> NDArray[Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # X has no feature names
-            labels = np.asarray(estimator.predict(X))
+            labels = np.asarray(estimator.predict(X)).ravel()
         return labels if classes is None else np.asarray(np.searchsorted(classes, labels))
 
     return predict

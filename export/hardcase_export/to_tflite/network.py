@@ -101,11 +101,13 @@ def _file(network: Network, n_features: int, steps: float) -> bytes:
     """The bytes of the TFLite file: readings (1, n_features) float32 in, scores (1, n_outputs) in steps out."""
     g = TfliteGraph()
     x = g.input("readings", "f4", (1, n_features))
-    x = g.op("SUB", x, g.const([network.centre], "f4"))
+    centre = network.centre.astype(np.float32).astype(np.float64)
+    x = g.op("SUB", x, g.const([centre], "f4"))
     x = g.op("MUL", x, g.const([network.factor], "f4"))
-    for layer in network.layers:
-        shape = (1, len(layer.bias))
-        x = g.op("FULLY_CONNECTED", x, g.const(layer.weights, "f4"), g.const(layer.bias, "f4"), shape=shape)
+    rest = (centre - network.centre) * network.factor  # what float32 does not hold of the centre moves into a bias
+    for k, layer in enumerate(network.layers):
+        bias = layer.bias + layer.weights @ rest if k == 0 else layer.bias
+        x = g.op("FULLY_CONNECTED", x, g.const(layer.weights, "f4"), g.const(bias, "f4"), shape=(1, len(bias)))
         if layer.activation in OPERATORS:
             x = g.op(OPERATORS[layer.activation], x)
     return g.model("network", {"scores": g.op("MUL", x, g.const([steps], "f4"))})

@@ -86,6 +86,25 @@ def test_an_onnx_file_of_trees_keeps_onnxruntime_s_labels(name: str, n_classes: 
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("name", ["forest", "lightgbm"])
+def test_probabilities_may_be_a_tensor_or_a_zipmap(name: str, n_classes: int) -> None:
+    """onnxmltools multiplies LightGBM's by one then, which no label passes through."""
+    model = fitted(MODELS[name], n_classes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if name == "lightgbm":
+            types = [("x", FloatTensorType([None, 5]))]
+            plain = convert_lightgbm(model, initial_types=types, target_opset=15, zipmap=False)
+        else:
+            plain = to_onnx(model, table(2)[0][:1].astype(np.float32), options={"zipmap": False})
+    assert "ZipMap" in str(onnx.load_model_from_string(written(name, n_classes)).graph.node)
+    assert "ZipMap" not in str(plain.graph.node)
+    source = read_onnx(plain.SerializeToString())
+    assert [t.splits for t in source.trees] == [t.splits for t in read_onnx(written(name, n_classes)).trees]
+    same_labels(import_parts(source, n_check=N))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("name", ["logistic", "scaled"])
 def test_an_onnx_file_of_a_linear_model_stays_within_its_bound(name: str, n_classes: int) -> None:
     found = import_parts(read_onnx(written(name, n_classes)), rows=table(2)[0], n_check=N)
