@@ -30,8 +30,10 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -61,12 +63,16 @@ MODELS = {
     "logistic": LogisticRegression(),
     "scaled": make_pipeline(StandardScaler(), LogisticRegression()),
 }
+BEFORE = {
+    "imputed": make_pipeline(SimpleImputer(), StandardScaler(), RandomForestClassifier(3, max_depth=3, random_state=0)),
+    "network": make_pipeline(StandardScaler(), MLPClassifier((3,), max_iter=5, random_state=0)),
+}
 
 
 @cache
 def written(name: str, n_classes: int = 2) -> bytes:
     """The model as an ONNX file."""
-    model = fitted(MODELS[name], n_classes)
+    model = fitted((MODELS | BEFORE)[name], n_classes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if name == "lightgbm":
@@ -328,6 +334,8 @@ def test_a_skops_file_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.Mo
 FILES = {
     "onnx": (read_onnx, lambda: written("boosted")),
     "onnx small": (read_onnx, small),
+    "onnx pipeline": (read_onnx, lambda: written("imputed")),
+    "onnx network": (read_onnx, lambda: written("network")),
     "lightgbm": (read_lightgbm, text_of),
     "skops": (read_skops, lambda: dumped("forest")),
 }
