@@ -20,6 +20,7 @@ from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import BundleError, InputError
 
 from .importing.parts import LEAVES, Imported, import_parts
+from .importing.read_model import read_model
 from .importing.sensor_layout import Layout, make_layout
 from .integers.golden_cases import make_golden
 from .publish import Published, publish, read_key
@@ -38,47 +39,6 @@ class ImportedBundle(Published):
     """A bundle that was written, and the model in it."""
 
     imported: Imported
-
-
-def read_model(model: Any) -> Source:
-    """The source model of a path (.onnx, .skops, LightGBM's text or XGBoost's JSON) or of a live estimator.
-
-    Raises
-    ------
-    InputError
-        The model is not of a known kind, cannot be read, or does what a program cannot express. A pickle is refused
-        unread.
-    """
-    if isinstance(model, str | Path):
-        return _read_file(Path(model))
-    from .sources.from_estimator import from_estimator
-
-    return from_estimator(model)
-
-
-def _read_file(path: Path) -> Source:
-    data = read_bytes(str(path))
-    if data[:1] == b"\x80" or path.suffix in (".pkl", ".pickle", ".joblib"):
-        raise InputError(f"model {path} is a pickle, which can run any code and is never loaded; write .onnx or .skops")
-    if data[:5] == b"tree\n":
-        from .sources.from_lightgbm import read_lightgbm
-
-        return read_lightgbm(data)
-    if data[:4] == b"PK\x03\x04":
-        from .sources.from_skops import read_skops
-
-        return read_skops(data)
-    if data[:1] == b"{":
-        from .sources.from_xgboost import read_xgboost
-
-        return read_xgboost(data)
-    if path.suffix != ".onnx":
-        raise InputError(
-            f"model {path} is not an .onnx file, a .skops file, LightGBM text or XGBoost JSON; write it as one of them"
-        )
-    from .sources.from_onnx import read_onnx
-
-    return read_onnx(data)
 
 
 # ---------------------------------------------------------------- the bundle

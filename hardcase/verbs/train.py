@@ -11,6 +11,7 @@ from hardcase_edge.errors import InputError
 
 from ..options import add_json, report
 from ..training.build import build, check_out, configure
+from ..training.given_hpc import flattery
 from ..training.runs import add_pool
 
 MAX_SEEDS = 1000
@@ -34,6 +35,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="train this method, f0 and the baselines (repeatable); overrides [policy] methods",
     )
+    parser.add_argument(
+        "--hpc", type=Path, metavar="FILE", help="f0: a fitted model, as .onnx, .skops, LightGBM text or XGBoost JSON"
+    )
     parser.add_argument("--no-baselines", action="store_true", help="do not add static and cascade to the methods")
     add_effort(parser)
     parser.add_argument("--quiet", action="store_true", help="print no plan and no progress bars")
@@ -53,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     check_out(args.out)
     if not 1 <= args.seeds <= MAX_SEEDS:
         raise InputError(f"--seeds is {args.seeds}; expected 1 to {MAX_SEEDS}")
-    config = configure(args.config, seed=args.seed, methods=tuple(args.method or ()), effort=args.effort)
+    config = configure(args.config, seed=args.seed, methods=tuple(args.method or ()), effort=args.effort, hpc=args.hpc)
     from hardcase_train.methods import BASELINES
 
     methods = config.methods if args.no_baselines else (*config.methods, *BASELINES)
@@ -76,6 +80,7 @@ def _text(out: Path, front: dict[str, Any]) -> str:
             f"  {method:12s} {front['quality']} {t['quality']:.4f}  cost {t['cost']:10.3f} {unit}  "
             f"forwarded {100 * t['forward_rate']:5.1f} %"
         )
+    lines += [f"  {line}" for line in flattery(front["hpc"])]
     for rows, n in front["hpc"].get("beyond", {}).items():
         if n:
             lines.append(

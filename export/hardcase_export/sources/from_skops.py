@@ -109,7 +109,7 @@ def _audit(schema: Any) -> set[str]:
         is_known = kind in NAMES.get(root, ())
         if not is_known:
             raise InputError(
-                f"the skops file names {module[:60]}.{kind[:40]}, which is not allowed; import the live estimator"
+                f"the skops file names {module[:60]}.{kind[:40]}, which is not allowed; write the model as ONNX"
             )
         names.add(f"{module}.{kind}")
     return names

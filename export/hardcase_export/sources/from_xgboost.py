@@ -177,7 +177,8 @@ def _tree(tree: dict[str, Any], output: int) -> SourceTree:
     place, nodes, leaves = _places(left, right)
     if any(kinds[node] for node in nodes):
         raise InputError("the XGBoost model splits on sets of categories; code them as numbers and train again")
-    below = np.nextafter(numbers, np.float32(-np.inf)).astype(np.float64).tolist()
+    with np.errstate(over="ignore"):  # below the smallest number lies minus infinity, which no reading is
+        below = np.nextafter(numbers, np.float32(-np.inf)).astype(np.float64).tolist()
     splits = [Split(feature[node], (below[node],), (True, False), default_left[node]) for node in nodes]
     children = [(place[left[node]], place[right[node]]) for node in nodes]
     return SourceTree(output, splits, children, numbers[leaves].astype(np.float64)[:, None])

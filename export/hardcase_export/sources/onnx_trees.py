@@ -178,7 +178,8 @@ def _split(feature: int, cut: float, mode: str, track: bool, cut_type: type[np.f
     """Left is where the comparison holds; a missing reading goes left only if the node says so (``track``)."""
     if np.isnan(cut):
         raise InputError("a threshold of the ONNX trees is not a number; write the file again")
-    below = float(np.nextafter(cut_type(cut), cut_type(-np.inf)))
+    with np.errstate(over="ignore"):  # below the smallest number lies minus infinity, which no reading is
+        below = float(np.nextafter(cut_type(cut), cut_type(-np.inf)))
     intervals: dict[str, tuple[tuple[float, ...], tuple[bool, ...]]] = {
         "BRANCH_LEQ": ((cut,), (True, False)),
         "BRANCH_LT": ((below,), (True, False)),
