@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Source models of ONNX files: one TreeEnsemble or Linear node or a small network, with scalers and imputers before it.
+"""Source models of ONNX files: a TreeEnsemble, a Linear node or a small network, behind scalers and imputers.
 
 onnxruntime compares and adds in float32, or in float64 if the thresholds are float64. A node names its comparison and
 the side of a missing reading. The label or value must reach an output unchanged.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A source model as an ONNX graph that gives probabilities: f0 where no other converter is at hand, or none is trusted.
+"""A source model as an ONNX graph of probabilities, for an f0 that skl2onnx does not know or that comes as a file.
 
 Trees become one TreeEnsembleRegressor over float32 readings, whose thresholds are numbers of that type; missing
 readings go where the source sends them. Sums are float32, so a probability differs from the source's by some 1e-7 of

@@ -145,7 +145,7 @@ def _order(name: str, own: Sequence[str], n: int, features: Sequence[str]) -> li
 
 
 def _places(name: str, own: Sequence[Any], n: int, classes: Sequence[Any]) -> list[int]:
-    """The table's class for each of the model's columns: by its label, or by its number if the model has numbers only."""
+    """The table's class for each of the model's columns: by its label, or in order if the model has numbers only."""
     if n != len(classes) or len(own) not in (0, n):
         raise InputError(f"{name} has {len(own) or n} classes, but the table has {len(classes)}; take a model of these")
     number = {str(label): k for k, label in enumerate(classes)}
@@ -163,12 +163,13 @@ def _places(name: str, own: Sequence[Any], n: int, classes: Sequence[Any]) -> li
 def _compare(
     found: GivenModel, given: Given, X: NDArray[np.float64], order: Sequence[int] | None, places: Sequence[int]
 ) -> None:
-    """Check that the most probable class is the label that the model itself gives."""
+    """Check that the model gives probabilities, and that the most probable class is the label that it gives itself."""
+    likely = given.predict_proba(X).argmax(axis=1)
     if found.labels is None:
         return
     columns = found.labels(X if order is None else X[:, order])
     own = np.where(columns < 0, -1, np.asarray(places)[columns])
-    apart = int((own != given.predict_proba(X).argmax(axis=1)).sum())
+    apart = int((own != likely).sum())
     if apart > MAX_LABELS_APART * len(X):
         raise InputError(
             f"{given.name} gives {apart} of {len(X)} training rows another label than its most probable class, but f0 "

@@ -82,7 +82,7 @@ def _from_onnx(name: str, data: bytes, n_features: int) -> GivenModel:
             raise InputError(f"{name} keeps numbers in another file or sparsely; write it as a single plain file")
         feed, kind, n_features = _table(name, graph, n_features)
         classes = _plain_probabilities(name, graph)
-        session = open_onnx(model.SerializeToString())
+        session = _session(name, model.SerializeToString())
         types = {o.name: o.type for o in session.get_outputs()}
         label = next((n for n, t in types.items() if t in ("tensor(int64)", "tensor(string)")), "")
         output = next(n for n in types if n != label)
@@ -102,6 +102,13 @@ def _from_onnx(name: str, data: bytes, n_features: int) -> GivenModel:
         return np.array([number.get(c, -1) for c in np.ravel(said).tolist()], dtype=np.int64)
 
     return GivenModel(core, classes, (), labels if label else None, sha256(data).hexdigest())
+
+
+def _session(name: str, data: bytes) -> Any:
+    try:
+        return open_onnx(data)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
