@@ -177,7 +177,7 @@ def _tree(tree: dict[str, Any], output: int) -> SourceTree:
     place, nodes, leaves = _places(left, right)
     if any(kinds[node] for node in nodes):
         raise InputError("the XGBoost model splits on sets of categories; code them as numbers and train again")
-    with np.errstate(over="ignore"):  # below the smallest number lies minus infinity, which no reading is
+    with np.errstate(over="ignore", under="ignore"):  # next to the smallest number lies -inf, next to 0 a subnormal
         below = np.nextafter(numbers, np.float32(-np.inf)).astype(np.float64).tolist()
     splits = [Split(feature[node], (below[node],), (True, False), default_left[node]) for node in nodes]
     children = [(place[left[node]], place[right[node]]) for node in nodes]

@@ -178,7 +178,7 @@ def _split(feature: int, cut: float, mode: str, track: bool, cut_type: type[np.f
     """Left is where the comparison holds; a missing reading goes left only if the node says so (``track``)."""
     if np.isnan(cut):
         raise InputError("a threshold of the ONNX trees is not a number; write the file again")
-    with np.errstate(over="ignore"):  # below the smallest number lies minus infinity, which no reading is
+    with np.errstate(over="ignore", under="ignore"):  # next to the smallest number lies -inf, next to 0 a subnormal
         below = float(np.nextafter(cut_type(cut), cut_type(-np.inf)))
     intervals: dict[str, tuple[tuple[float, ...], tuple[bool, ...]]] = {
         "BRANCH_LEQ": ((cut,), (True, False)),
