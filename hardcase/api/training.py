@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,13 +32,16 @@ def train(
     sensors: Mapping[str, Sequence[str | int] | str | int] | None = None,
     costs: Mapping[str, float] | float = 1.0,
     forward_cost: float = 0.0,
-    max_loss: float = 0.01,
+    quality: str | Mapping[str, Any] = "accuracy",
+    errors: Mapping[str, Any] | None = None,
+    max_loss: float | None = None,
     budget: float | None = None,
     hpc: Any = None,
     methods: Sequence[str] = ("auto",),
     effort: str = "normal",
     names: Sequence[str] | None = None,
     weight: Any = None,
+    groups: Any = None,
     unit: str = "unit",
     seed: int = 0,
     jobs: int | None = None,
@@ -55,14 +59,21 @@ def train(
     sensors : the columns of each sensor, by name or number; each column of no sensor becomes a sensor of its own
     costs : cost of each sensor by name, 1 for the others; or one number for all
     forward_cost : cost of one request, without the sensors that f0 reads
-    max_loss : pick the cheapest policy whose accuracy is at most this far below f0's, plus one standard error
-    budget : instead, pick the most accurate policy of at most this mean cost
+    quality : what policies are measured by: "accuracy", "balanced" or "macro-f1"; {"f1": class}; or
+        {"recall": class, "precision": share}
+    errors : what errors cost, in the unit of all costs: {"miss": {class: cost}, "false_alarm": {class: cost},
+        "other": cost}, or {"matrix": {class: {answer: cost}}}; ``quality`` is then ignored
+    max_loss : pick the cheapest policy whose quality is at most this far below f0's, plus one standard error; None:
+        0.01, or, where errors have costs, the policy of the least cost with its errors
+    budget : instead, pick the best policy of at most this mean cost
     hpc : f0, an unfitted classifier with ``predict_proba`` (of scikit-learn, LightGBM, XGBoost or CatBoost, or a
         Pipeline), or the path of a fitted model (.onnx, .skops, LightGBM text, XGBoost JSON); None: gradient boosting
     methods : names of methods, or "auto"; both baselines are always trained
     effort : "quick", "normal" or "thorough"
     names : names of the columns of an array
     weight : (n,) weight of each row, at least 0
+    groups : (n,) the group of each row, such as its machine: text or numbers. No split or fold divides one, and
+        standard errors count groups
     unit : unit of all costs, for reports
     jobs : number of threads; None: one per core
     quiet : whether to show no progress bars on stderr
@@ -85,8 +96,9 @@ def train(
     from hardcase_train.data.effort import effort_of
     from hardcase_train.methods import BASELINES, check_method
 
-    table = _table(X, y, names, weight)
-    config = _config(table, sensors, costs, forward_cost, hpc, unit, seed, effort_of("effort", effort).name, weight)
+    table, called = _table(X, y, names, weight, groups)
+    config = _config(table, sensors, costs, forward_cost, hpc, unit, seed, effort_of("effort", effort).name, called)
+    config = replace(config, quality=_plain(quality) if errors is None else "accuracy", errors=dict(errors or {}))
     chosen = tuple(check_method("methods", name) for name in methods)
     folder = Path(tempfile.mkdtemp(prefix="hardcase-"))
     try:
@@ -96,6 +108,7 @@ def train(
             folder / "build",
             table=table,
             model=_model(hpc, seed),
+            wish={"max_loss": max_loss} if budget is None else {"budget": budget},
             jobs=jobs,
             quiet=quiet,
         )[1]
@@ -105,6 +118,10 @@ def train(
     for line in flattery(front["hpc"]):
         warnings.warn(line, stacklevel=2)
     return Policy(folder.with_name(f"{folder.name}-build"), max_loss=max_loss, budget=budget, is_temporary=True)
+
+
+def _plain(quality: str | Mapping[str, Any]) -> str | dict[str, Any]:
+    return quality if isinstance(quality, str) else dict(quality)
 
 
 def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]:
@@ -122,7 +139,8 @@ def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]
     return called
 
 
-def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any) -> Table:
+def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any, groups: Any) -> tuple[Table, dict[str, str]]:
+    """The table, and the names of its columns of labels: "target", and "weight" and "group" if they are given."""
     import numpy as np
 
     from hardcase_train.data.table import Labels, Table
@@ -135,12 +153,18 @@ def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any) -> Table:
     if values.ndim != 2 or labels.shape != (len(values),):
         raise InputError(f"X has the shape {values.shape} and y {labels.shape}; (n, n_features) and (n,) are expected")
     called = column_names(X, names, values.shape[1])
-    columns = {_free("y", called): labels.tolist}
+    given = {"target": labels}
     if weight is not None:
-        columns[_free("weight", called)] = np.asarray(weight, dtype=np.float64).tolist
+        given["weight"] = np.asarray(weight, dtype=np.float64)
+    if groups is not None:
+        given["group"] = np.asarray(groups)
+    wrong = [name for name, column in given.items() if column.shape != labels.shape]
+    if wrong:
+        raise InputError(f"{wrong[0]} has the shape {given[wrong[0]].shape}; {labels.shape} is expected")
+    columns = {name: _free("y" if name == "target" else name, called) for name in given}
     values = np.where(np.isfinite(values), values, np.nan)
     digest = sha256(np.ascontiguousarray(values).tobytes() + "\n".join(map(str, labels.tolist())).encode())
-    return Table(called, values, Labels(columns), digest.hexdigest())
+    return Table(called, values, Labels({columns[k]: v.tolist for k, v in given.items()}), digest.hexdigest()), columns
 
 
 def _free(name: str, taken: Sequence[str]) -> str:
@@ -157,7 +181,7 @@ def _config(
     unit: str,
     seed: int,
     effort: str,
-    weight: Any,
+    labels: dict[str, str],
 ) -> Config:
     from hardcase_train.data.config import Config, SensorConfig, check_amount
 
@@ -178,8 +202,9 @@ def _config(
         raise InputError(f"costs names {next(iter(price))!r}, which is neither a sensor nor a column of its own")
     return Config(
         file=Path("arrays"),
-        target=next(iter(table.labels)),
-        weight=None if weight is None else list(table.labels)[1],
+        target=labels["target"],
+        group=labels.get("group"),
+        weight=labels.get("weight"),
         seed=seed,
         unit=unit,
         default_sensor=rest,

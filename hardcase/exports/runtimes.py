@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
+from ..options import Flags
 from ..training.folders import whole_folder
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ __all__ = ["Targets", "add_targets"]
 MAX_DESCRIPTION_BYTES = 16 * 1024 * 1024
 
 
-def add_targets(parser: argparse.ArgumentParser) -> None:
+def add_targets(parser: Flags) -> None:
     """Declare one flag per target, each with a folder."""
     parser.add_argument("--onnx", type=Path, metavar="DIR", help="also write gate.onnx, lpc.onnx and hpc.onnx there")
     parser.add_argument("--tflite", type=Path, metavar="DIR", help="also write gate.tflite and lpc.tflite there")
@@ -120,4 +121,4 @@ def _write(folder: Path, models: Models, facts: dict[str, Any]) -> None:
         for name, data in models.files.items():
             (new / name).write_bytes(data)
         text = json.dumps({**facts, "models": models.entries}, indent=1, sort_keys=True)
-        (new / DESCRIPTION).write_text(text + "\n")
+        (new / DESCRIPTION).write_text(text + "\n", encoding="utf-8")

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from hardcase_train.data.table import Table
 
 HELP = "Write a first hardcase.toml from a table."
+EXAMPLES = """\
+hardcase init data.csv                  # then edit the costs in hardcase.toml
+hardcase init data.csv --target state --out state.toml"""
+TERMS = "target: the column to predict; sensor: a source of columns that are read together, at a cost"
 LIKELY_TARGETS = ("target", "label", "class", "y")
 
 

@@ -37,7 +37,9 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("picking", "scorers"), ("bundle", "to_onnx", "to_tflite"), ("runtimes", "foreign_model"),
     ),
     "hardcase_cloud": (("broker", "answering", "fleet"),),
-    "hardcase": (("options",), ("demo", "training"), ("exports",), ("verbs", "api"), ("cli",)),
+    "hardcase": (
+        ("options", "measuring"), ("reports",), ("demo", "training"), ("exports",), ("verbs", "api"), ("cli",),
+    ),
 }  # fmt: skip
 
 Graph = dict[str, set[str]]

@@ -3,8 +3,8 @@
 
 An .npz file holds ``X`` (rows, features) and ``feature_names``, or windows: ``X`` (rows, sensors, samples) and
 ``sensor_names``, whose features ``hardcase_edge.program.window`` computes, as on the device. Targets: ``y``, or
-``Y`` with ``target_names``. Integers may come with a ``scale``. An array ``split`` may name each row's split, and an
-array ``weight`` its weight.
+``Y`` with ``target_names``. Integers may come with a ``scale``. An array ``split`` may name each row's split, an array
+``group`` its group, and an array ``weight`` its weight.
 
 A feature's whole numbers beyond 2**53 become the nearest double; labels stay exact.
 """
@@ -87,7 +87,7 @@ class Table:
         if self.texts:
             raise InputError(
                 f"the column {self.texts[0]!r} does not hold numbers; drop it or code it as numbers "
-                "(only the target and a split column may be text)"
+                "(only the target, a split column and a group column may be text)"
             )
         if not self.names:
             raise InputError("the data has no column of numbers besides the target; add the sensors' readings")
@@ -230,7 +230,7 @@ def _strings(names: np.ndarray) -> tuple[str, ...]:
 
 def _npz_labels(path: Path, arrays: dict[str, np.ndarray], n: int) -> Labels:
     columns: dict[str, np.ndarray] = {}
-    for name in ("y", "split", "weight"):
+    for name in ("y", "split", "group", "weight"):
         if name in arrays and arrays[name].ndim == 1:
             _check_length(path, name, len(arrays[name]), n)
             columns[name] = arrays[name]
