@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,11 +33,12 @@ def save_given(task: Task, path: Path) -> dict[str, Any]:
     ``accuracy``: on training and on validation rows; ``has_seen_rows``: whether the first exceeds the second by more
     than ``STANDARD_ERRORS`` of their difference.
     """
-    path.write_bytes(task.hpc.data)
+    data = task.hpc.file(task.problem.targets)
+    path.write_bytes(data)
     (train, train_error), (valid, valid_error) = map(_accuracy, (task.problem.train, task.problem.valid))
     return {
-        "sha256": task.hpc.sha256,
-        "bytes": len(task.hpc.data),
+        "sha256": sha256(data).hexdigest(),
+        "bytes": len(data),
         "model": task.hpc.name,
         "accuracy": {"train": train, "valid": valid},
         "has_seen_rows": train - valid > STANDARD_ERRORS * sqrt(train_error**2 + valid_error**2),

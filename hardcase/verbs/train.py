@@ -84,7 +84,8 @@ def run(args: argparse.Namespace) -> int:
 def _command(args: argparse.Namespace) -> str:
     """The command line as the report shows it: what decides the result, and no folder of this machine."""
     words = ["hardcase", "train", args.config.name, "--out", "build"]
-    for flag, value in (("--seed", args.seed), ("--effort", args.effort)):
+    hpc = None if args.hpc is None else args.hpc.name
+    for flag, value in (("--seed", args.seed), ("--effort", args.effort), ("--hpc", hpc)):
         words += [flag, str(value)] if value is not None else []
     words += ["--seeds", str(args.seeds)] * (args.seeds > 1)
     for method in args.method or ():

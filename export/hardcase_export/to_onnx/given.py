@@ -21,6 +21,7 @@ from ..scorers.replay import open_onnx
 from .given_model import GivenModel, read_given
 from .hpc import punch
 from .layout import laid_out
+from .least_cost import answer_least_cost
 
 __all__ = ["Given", "open_given"]
 
@@ -35,7 +36,7 @@ class Given:
     Attributes
     ----------
     name, file_sha256 : of the file
-    data : the bytes of hpc.onnx
+    data : the bytes of hpc.onnx, whose label is the most probable class
     sha256 : of ``data``, in hex
     classes_ : (n_classes,) class indices
     """
@@ -47,6 +48,10 @@ class Given:
         self._session = open_onnx(data)
         wide = self._session.get_inputs()[0].type == "tensor(double)"
         self._type: type[np.floating[Any]] = np.float64 if wide else np.float32
+
+    def file(self, targets: NDArray[np.float64] | None) -> bytes:
+        """The bytes of hpc.onnx where errors have costs; ``targets``: as of ``export_hpc``."""
+        return self.data if targets is None else answer_least_cost(self.data, targets)
 
     def predict_proba(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probabilities (n, n_classes) of rows, NaN = missing.
