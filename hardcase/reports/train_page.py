@@ -137,8 +137,10 @@ def _f0_words(task: Task) -> str:
     config = task.config
     if config.legacy is not None:
         return f"{safe(config.legacy_name)}, a legacy system, by the table {safe(config.legacy.name)}"
+    if config.model is not None:
+        return f"{safe(config.model.name)}, a fitted model"
     params = ", ".join(f"{k} = {v}" for k, v in sorted(config.params.items()))
-    return safe(config.estimator) + (f" ({safe(params)})" if params else "")
+    return safe(config.hpc_name) + (f" ({safe(params)})" if params else "")
 
 
 def _quality(task: Task) -> str:

@@ -14,6 +14,7 @@ from ..measuring.bars import rows_bar
 from ..measuring.picked import Wish
 from ..reports.train_page import train_report
 from .folders import whole_folder
+from .given_hpc import save_given
 from .own_model import own_points_of
 from .runs import open_runs
 
@@ -30,9 +31,14 @@ HPC_FILE = "hpc.onnx"
 
 
 def configure(
-    path: Path, *, seed: int | None = None, methods: tuple[str, ...] = (), effort: str | None = None
+    path: Path,
+    *,
+    seed: int | None = None,
+    methods: tuple[str, ...] = (),
+    effort: str | None = None,
+    hpc: Path | None = None,
 ) -> Config:
-    """Read a configuration and check the names of its methods; arguments override the file.
+    """Read a configuration and check the names of its methods; arguments override the file, ``hpc`` all of [hpc].
 
     Raises
     ------
@@ -48,6 +54,8 @@ def configure(
         check_method(f"{path}: [policy]", name)
     if methods:
         config = replace(config, methods=tuple(check_method("--method", name) for name in methods))
+    if hpc is not None:
+        config = replace(config, model=hpc, legacy=None, legacy_name="", params={})
     return config if effort is None else replace(config, effort=effort_of("--effort", effort).name)
 
 
@@ -111,6 +119,8 @@ def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
 
     if task.config.legacy is not None:
         return _declare_legacy(task)
+    if task.config.model is not None:
+        return save_given(task, folder / HPC_FILE)
     problem = task.problem
     dtypes = [f.dtype for f in problem.features]
     return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / HPC_FILE, problem.targets)
@@ -219,9 +229,11 @@ def _provenance(task: Task, point: Point) -> dict[str, Any]:
 
 def _hpc_provenance(task: Task) -> dict[str, Any]:
     config = task.config
-    if config.legacy is None:
-        return {"estimator": config.estimator, "params": config.params}
-    return {"name": config.legacy_name, "table": config.legacy.name, "sha256": task.hpc.sha256}
+    if config.legacy is not None:
+        return {"name": config.legacy_name, "table": config.legacy.name, "sha256": task.hpc.sha256}
+    if config.model is not None:
+        return {"model": config.model.name, "sha256": task.hpc.file_sha256}
+    return {"estimator": config.estimator, "params": config.params}
 
 
 def _named(task: Task, key: str, value: Any) -> Any:

@@ -15,6 +15,7 @@ from hardcase_edge.errors import InputError
 
 from ..options import Flags
 from .folders import terminable
+from .given_hpc import opener
 
 if TYPE_CHECKING:
     from hardcase_train.data.config import Config
@@ -55,7 +56,7 @@ class Runs:
         """Read the table unless given, split its rows, and fit f0."""
         from hardcase_train.data.task import make_task
 
-        return make_task(config, quiet=self.quiet, table=table, model=model)
+        return make_task(config, quiet=self.quiet, table=table, model=model, given=opener(config))
 
     def points(self, task: Task, methods: tuple[str, ...]) -> list[Point]:
         """All points of the task's front; reports on stderr if finished jobs of an earlier run are reused."""

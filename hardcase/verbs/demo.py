@@ -118,7 +118,7 @@ def _train(args: argparse.Namespace, say: _Progress) -> Task:
     config = configure(args.config, seed=args.seed, effort=args.effort)
     if config.legacy is not None:
         raise InputError(f"{args.config}: f0 is a legacy system, which the demo cannot start; use an [hpc] estimator")
-    say(f"training on {config.file.name}: f0 is {config.estimator}, methods are {', '.join(config.methods)}")
+    say(f"training on {config.file.name}: f0 is {config.hpc_name}, methods are {', '.join(config.methods)}")
     methods = (*config.methods, *BASELINES)
     return build(config, methods, args.out / "train", wish={"max_loss": MAX_LOSS}, quiet=args.json)[0]
 
