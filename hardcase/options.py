@@ -8,12 +8,19 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["add_json", "report"]
+__all__ = ["add_force", "add_json", "report"]
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Declare ``--json``: print one JSON object on stdout instead of text."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--force``: write also where something stands that hardcase did not write."""
+    parser.add_argument(
+        "--force", action="store_true", help="replace files that hardcase did not write, which is otherwise refused"
+    )
 
 
 def report(args: argparse.Namespace, values: Mapping[str, Any], text: str) -> None:

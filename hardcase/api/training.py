@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from ..training.build import build
 from .policy import Policy
 
 if TYPE_CHECKING:
-    from hardcase_train.data.config import Config
+    from hardcase_train.data.config import SensorConfig
     from hardcase_train.data.table import Table
 
 __all__ = ["column_names", "train"]
@@ -35,6 +36,8 @@ def train(
     methods: Sequence[str] = ("auto",),
     effort: str = "normal",
     names: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    dates: str = "leave",
     weight: Any = None,
     unit: str = "unit",
     seed: int = 0,
@@ -48,8 +51,8 @@ def train(
 
     Parameters
     ----------
-    X : (n, n_features) numbers, NaN for missing: an array, or a DataFrame, whose column names are used
-    y : (n,) labels of 2 to 200 classes, numbers or text
+    X : (n, n_features) numbers, NaN for missing; or a DataFrame, whose text becomes categories, as in a table
+    y : (n,) labels of 2 to 200 classes, numbers or text; or the name of the DataFrame's column that holds them
     sensors : the columns of each sensor, by name or number; each column of no sensor becomes a sensor of its own
     costs : cost of each sensor by name, 1 for the others; or one number for all
     forward_cost : cost of one request, without the sensors that f0 reads
@@ -59,7 +62,9 @@ def train(
     methods : names of methods, or "auto"; both baselines are always trained
     effort : "quick", "normal" or "thorough"
     names : names of the columns of an array
-    weight : (n,) weight of each row, at least 0
+    drop : columns that no model reads, by name
+    dates : "leave" leaves out columns of dates, "parts" makes features such as ``NAME.hour`` of them
+    weight : (n,) weight of each row, at least 0; or the name of the DataFrame's column that holds it
     unit : unit of all costs, for reports
     jobs : number of threads; None: one per core
     quiet : whether to show no progress bars on stderr
@@ -79,11 +84,25 @@ def train(
     >>> policy.front.quality
     'accuracy'
     """
+    from hardcase_train.data.config import Config, check_amount, check_dates
     from hardcase_train.data.effort import effort_of
     from hardcase_train.methods import BASELINES, check_method
 
-    table = _table(X, y, names, weight)
-    config = _config(table, sensors, costs, forward_cost, hpc, unit, seed, effort_of("effort", effort).name, weight)
+    table, target, weight_column = _table(X, y, names, weight)
+    config = Config(
+        file=Path("arrays"),
+        target=target,
+        weight=weight_column,
+        seed=seed,
+        drop=tuple(drop),
+        dates=check_dates("the argument", dates),
+        unit=unit,
+        default_sensor=1.0 if isinstance(costs, Mapping) else check_amount("costs", costs),
+        per_request=check_amount("forward_cost", forward_cost),
+        sensors=_sensors(table, sensors, costs, dates),
+        estimator="HistGradientBoostingClassifier" if hpc is None else type(hpc).__name__,
+        effort=effort_of("effort", effort).name,
+    )
     chosen = tuple(check_method("methods", name) for name in methods)
     folder = Path(tempfile.mkdtemp(prefix="hardcase-"))
     try:
@@ -110,32 +129,58 @@ def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]
     InputError
         Names are too few, too many or not distinct.
     """
-    own = names if names is not None else getattr(X, "columns", None)
+    from hardcase_train.columns.frames import frame_names
+
+    own = names if names is not None else frame_names(X)
     called = tuple(f"x{k}" for k in range(n)) if own is None else tuple(str(name) for name in own)
     if len(called) != n or len(set(called)) != n:
         raise InputError(f"names has {len(set(called))} distinct names for {n} columns; give each column one")
     return called
 
 
-def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any) -> Table:
+def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any) -> tuple[Table, str, str | None]:
+    """The rows as a table, and the names of its target and of its weights."""
     import numpy as np
 
+    from hardcase_train.columns.frames import frame_columns, frame_names
+    from hardcase_train.data.table import table_of
+
+    if frame_names(X) is None:
+        table = _of_array(X, names)
+    else:
+        columns = frame_columns(X)
+        table = table_of("X", columns.rename_columns(column_names(X, names, columns.num_columns)), "")
+    added, taken = {}, [*table.names, *table.kinds]
+    if isinstance(y, str):
+        target = y
+    else:
+        labels, target = np.asarray(y), _free("y", taken)
+        if labels.shape != (len(table.X),):
+            raise InputError(f"X has {len(table.X)} rows and y the shape {labels.shape}; one label for each is expected")
+        added[target] = labels.tolist
+    weight_column = weight if weight is None or isinstance(weight, str) else _free("weight", taken)
+    if weight_column is not None and weight_column is not weight:
+        added[weight_column] = np.asarray(weight, dtype=np.float64).tolist
+    table = replace(table, labels=table.labels.and_also(added))
+    digest = sha256(np.ascontiguousarray(table.X).tobytes())
+    for name in (*table.texts, *added):
+        digest.update("\n".join(map(str, table.labels.get(name, ()))).encode())
+    return replace(table, sha256=digest.hexdigest()), target, weight_column
+
+
+def _of_array(X: Any, names: Sequence[str] | None) -> Table:
+    import numpy as np
+
+    from hardcase_train.columns.kinds import finite
     from hardcase_train.data.table import Labels, Table
 
     try:
-        values = np.asarray(X, dtype=np.float64)
+        values = finite(X)
     except (TypeError, ValueError) as error:
-        raise InputError(f"X holds something that is not a number ({error}); code text as numbers first") from error
-    labels = np.asarray(y)
-    if values.ndim != 2 or labels.shape != (len(values),):
-        raise InputError(f"X has the shape {values.shape} and y {labels.shape}; (n, n_features) and (n,) are expected")
-    called = column_names(X, names, values.shape[1])
-    columns = {_free("y", called): labels.tolist}
-    if weight is not None:
-        columns[_free("weight", called)] = np.asarray(weight, dtype=np.float64).tolist
-    values = np.where(np.isfinite(values), values, np.nan)
-    digest = sha256(np.ascontiguousarray(values).tobytes() + "\n".join(map(str, labels.tolist())).encode())
-    return Table(called, values, Labels(columns), digest.hexdigest())
+        raise InputError(f"X holds something that is not a number ({error}); a DataFrame may hold text") from error
+    if values.ndim != 2:
+        raise InputError(f"X has the shape {np.shape(values)}; (n, n_features) is expected")
+    return Table(column_names(X, names, values.shape[1]), values, Labels({}), "")
 
 
 def _free(name: str, taken: Sequence[str]) -> str:
@@ -143,21 +188,16 @@ def _free(name: str, taken: Sequence[str]) -> str:
     return name if name not in taken else _free(f"{name}_", taken)
 
 
-def _config(
-    table: Table,
-    sensors: Mapping[str, Any] | None,
-    costs: Mapping[str, float] | float,
-    forward_cost: float,
-    hpc: Any,
-    unit: str,
-    seed: int,
-    effort: str,
-    weight: Any,
-) -> Config:
-    from hardcase_train.data.config import Config, SensorConfig, check_amount
+def _sensors(
+    table: Table, sensors: Mapping[str, Any] | None, costs: Mapping[str, float] | float, dates: str
+) -> tuple[SensorConfig, ...]:
+    """The declared sensors, and those of one column that have a cost."""
+    from hardcase_train.data.config import SensorConfig, check_amount
 
     price = dict(costs) if isinstance(costs, Mapping) else {}
-    rest = 1.0 if isinstance(costs, Mapping) else check_amount("costs", costs)
+    rest = 1.0 if isinstance(costs, Mapping) else costs
+    columns = tuple(table.kinds) or table.names
+    parts = [part for name in table.parts for part in table.date_columns(name)] if dates == "parts" else []
 
     def sensor(name: str, features: Sequence[str]) -> SensorConfig:
         cost = check_amount(f"the cost of {name!r}", price.pop(name, rest))
@@ -165,34 +205,23 @@ def _config(
 
     configs = []
     for name, given in (sensors or {}).items():
-        columns = [given] if isinstance(given, str | int) else list(given)
-        configs.append(sensor(str(name), [_column(table.names, str(name), column) for column in columns]))
+        members = [given] if isinstance(given, str | int) else list(given)
+        configs.append(sensor(str(name), [_column(columns, parts, str(name), column) for column in members]))
     named = {feature for config in configs for feature in config.features}
-    configs += [sensor(name, [name]) for name in table.names if name not in named and name in price]
+    configs += [sensor(name, [name]) for name in (*columns, *parts) if name not in named and name in price]
     if price:
         raise InputError(f"costs names {next(iter(price))!r}, which is neither a sensor nor a column of its own")
-    return Config(
-        file=Path("arrays"),
-        target=next(iter(table.labels)),
-        weight=None if weight is None else list(table.labels)[1],
-        seed=seed,
-        unit=unit,
-        default_sensor=rest,
-        per_request=check_amount("forward_cost", forward_cost),
-        sensors=tuple(configs),
-        estimator="HistGradientBoostingClassifier" if hpc is None else type(hpc).__name__,
-        effort=effort,
-    )
+    return tuple(configs)
 
 
-def _column(names: Sequence[str], sensor: str, column: Any) -> str:
+def _column(names: Sequence[str], parts: Sequence[str], sensor: str, column: Any) -> str:
     import numpy as np
 
     if isinstance(column, int | np.integer):
         if 0 <= column < len(names):
             return names[int(column)]
         raise InputError(f"sensor {sensor!r} names column {column}; columns are numbered 0 to {len(names) - 1}")
-    if str(column) not in names:
+    if str(column) not in (*names, *parts):
         raise InputError(
             f"sensor {sensor!r} names {column!r}, which is not a column; columns are {', '.join(names[:20])}"
         )

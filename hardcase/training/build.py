@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
-from .folders import whole_folder
+from .folders import BUILD, check_folder, whole_folder
 from .own_model import own_points_of
 from .runs import open_runs
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hardcase_train.data.task import Task
     from hardcase_train.policy.front import Point
 
-__all__ = ["HPC_FILE", "build", "check_out", "configure", "save_hpc", "write_build"]
+__all__ = ["HPC_FILE", "build", "configure", "save_hpc", "write_build"]
 
 HPC_FILE = "hpc.onnx"
 
@@ -48,16 +48,6 @@ def configure(
     return config if effort is None else replace(config, effort=effort_of("--effort", effort).name)
 
 
-def check_out(out: Path) -> None:
-    """Refuse to replace a folder that is not a build."""
-    out = out.absolute()
-    is_build = out.is_dir() and not out.is_symlink() and ((out / "front.json").exists() or not any(out.iterdir()))
-    if out.exists() and not is_build:
-        raise InputError(f"{out} exists and is not a build folder; name another")
-    if not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} does not exist; create it first")
-
-
 def build(
     config: Config,
     methods: tuple[str, ...],
@@ -66,6 +56,7 @@ def build(
     n_seeds: int = 1,
     table: Table | None = None,
     model: Any = None,
+    force: bool = False,
     **where: Any,
 ) -> tuple[Task, dict[str, Any]]:
     """Train and write the build folder atomically; the task, and the contents of front.json.
@@ -75,9 +66,12 @@ def build(
     n_seeds : number of seeds; the build is that of the configuration's seed, further seeds are for front.md
     table : the data; None: ``config.file``
     model : f0, an unfitted estimator; None: the one that ``config`` names
+    force : whether ``out`` may be a folder that is not a build
     where : as for ``runs.open_runs``
     """
     from .seeds import MAX_LOSSES, picked
+
+    check_folder(out, BUILD, force=force)  # before the long work
 
     def rows(points: list[Point]) -> dict[float, Any]:
         return {loss: picked(config.unit, points, loss) for loss in MAX_LOSSES}
@@ -91,7 +85,7 @@ def build(
         for k in range(1, n_seeds):
             other = runs.task(replace(config, seed=(config.seed + k) % 2**32), table, model)
             seeds[other.config.seed] = rows([*runs.points(other, methods), *own_points_of(other)])
-        with whole_folder(out) as folder:
+        with whole_folder(out, BUILD, force=force) as folder:
             _move_hpc(scratch, folder)
             return task, write_build(folder, task, points, hpc, seeds)
 
@@ -166,6 +160,7 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> l
             hpc=hpc,
             windows=task.windows,
             trained=_provenance(task, p),
+            categories=task.table.categories,
         )
         data = pack_bundle(Bundle(manifest.to_json(), p.program, (), is_draft=True))
         (folder.parent / name).write_bytes(data)

@@ -14,6 +14,7 @@ from hardcase_edge.program.cost import to_unit
 
 from ..exports.imported import add_model, run_model
 from ..exports.runtimes import Targets, add_targets
+from ..options import add_force
 
 if TYPE_CHECKING:
     from hardcase_export.bundle import Exported
@@ -90,6 +91,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="seed of the choice of golden cases (default 0)"
     )
+    add_force(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -109,7 +111,9 @@ def run(args: argparse.Namespace) -> int:
         exported: Exported | None = _export(args, args.out, targets)
     else:
         _settle_wish(args, targets)
-        exported, sources = export_c(Path(args.build), args.c, args.inline, lambda path: _export(args, path, targets))
+        exported, sources = export_c(
+            Path(args.build), args.c, args.inline, lambda path: _export(args, path, targets), force=args.force
+        )
     if args.json:
         models = {str(folder): entries for folder, entries in targets.entries.items()}
         values = {} if exported is None else {**_report(exported), "models": models}
@@ -146,6 +150,7 @@ def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) 
         terms=terms,
         held_out=None if args.calibration is None else _held_out(args),
         beside=targets,
+        force=args.force,
     )
 
 

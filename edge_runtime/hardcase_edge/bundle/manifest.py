@@ -18,6 +18,8 @@ __all__ = ["Label", "Manifest"]
 
 Label = str | int | float
 MAX_NAME = 200
+MAX_CATEGORIES = 200  # texts of one feature; more are names of rows rather than categories
+OPTIONAL = {"categories"}  # keys that a manifest leaves out if they are empty
 
 
 @record(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Manifest:
         What the exporter measured: accuracy, cost and forward rate, on named rows.
     trained : dict
         Provenance: hash of the data, seed, method, parameters, versions.
+    categories : dict of str to tuple of str
+        Features whose readings are texts, with the texts in the order of their codes, from 0.
     """
 
     name: str
@@ -56,12 +60,15 @@ class Manifest:
     windows: dict[str, int] = field(default_factory=dict)
     claims: dict[str, Any] = field(default_factory=dict)
     trained: dict[str, Any] = field(default_factory=dict)
+    categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as plain JSON values, which ``from_json`` reads."""
         from dataclasses import asdict  # imported here, because no device writes a manifest
 
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        values = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        values["categories"] = {name: list(texts) for name, texts in self.categories.items()}
+        return {k: v for k, v in values.items() if v or k not in OPTIONAL}
 
     @classmethod
     def from_json(cls, data: dict[str, Any], program: Program) -> Manifest:
@@ -73,8 +80,8 @@ class Manifest:
             A key is missing, unknown, of the wrong type, or does not fit the program.
         """
         keys = set(cls.__match_args__)
-        if set(data) != keys:
-            wrong_keys = sorted(set(data) ^ keys)
+        if not keys - OPTIONAL <= set(data) <= keys:
+            wrong_keys = sorted(set(data) - keys | keys - OPTIONAL - set(data))
             raise BundleError(
                 f"the manifest has missing or unknown keys: {', '.join(wrong_keys)[:200]}; export it again"
             )
@@ -116,6 +123,7 @@ class Manifest:
             windows=dict(windows),
             claims=data["claims"],
             trained=data["trained"],
+            categories=_categories(data, program, features, [sensors.index(name) for name in windows]),
         )
 
 
@@ -126,3 +134,27 @@ def _names(value: object, count: int, what: str) -> tuple[str, ...]:
     if any(len(x) > MAX_NAME for x in value):
         raise BundleError(f"a name in the manifest's {what} is longer than {MAX_NAME} characters")
     return tuple(value)
+
+
+def _categories(
+    data: dict[str, Any], program: Program, features: tuple[str, ...], windows: list[int]
+) -> dict[str, tuple[str, ...]]:
+    """The texts of each category; a category is a nullable i32 of no window."""
+    if "categories" not in data:
+        return {}
+    lists = data["categories"]
+    if not isinstance(lists, dict) or not lists:
+        raise BundleError("the manifest's categories do not map features to lists of texts; export it again")
+    in_windows = {f for s in windows for f in program.sensors[s].features}
+    out = {}
+    for name, texts in lists.items():
+        k = features.index(name) if name in features else -1
+        feature = program.features[k]
+        if k < 0 or k in in_windows or feature.dtype != "i32" or not feature.nullable:
+            raise BundleError(f"category {name[:40]!r} in the manifest is not a nullable feature of whole numbers")
+        if not isinstance(texts, list) or len(texts) > MAX_CATEGORIES:
+            raise BundleError(f"category {name[:40]!r} in the manifest is not a list of at most {MAX_CATEGORIES} texts")
+        out[name] = _names(texts, len(texts), f"texts of {name[:40]!r}")
+        if not texts or any(text != text.strip() for text in texts):
+            raise BundleError(f"category {name[:40]!r} in the manifest has no text, or one with spaces around it")
+    return out
