@@ -104,8 +104,8 @@ class Loaded:
         Raises
         ------
         InputError
-            A name is neither a feature nor a sensor, a sensor has another number of readings, a number is a text, or the
-            reply is not one of the classes.
+            A name is neither a feature nor a sensor, a sensor has another number of readings, text is given for a
+            number, or the reply is not one of the classes.
         """
         by_feature = self._by_feature(readings)
         program, names = self._loaded.bundle.program, self.features

@@ -156,7 +156,9 @@ def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any) -> tuple[Ta
     else:
         labels, target = np.asarray(y), _free("y", taken)
         if labels.shape != (len(table.X),):
-            raise InputError(f"X has {len(table.X)} rows and y the shape {labels.shape}; one label for each is expected")
+            raise InputError(
+                f"X has {len(table.X)} rows and y the shape {labels.shape}; one label for each is expected"
+            )
         added[target] = labels.tolist
     weight_column = weight if weight is None or isinstance(weight, str) else _free("weight", taken)
     if weight_column is not None and weight_column is not weight:

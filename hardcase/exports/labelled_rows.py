@@ -81,11 +81,13 @@ def readings_of(where: str, table: Table, manifest: Manifest) -> NDArray[np.floa
         columns |= table.date_columns(name)
     for name, texts in manifest.categories.items():
         if name in table.labels or name in columns:
-            columns[name] = codes_in(table.labels.get(name, columns.get(name)), texts)
+            columns[name] = codes_in(table.labels[name] if name in table.labels else columns[name].tolist(), texts)
     absent = [name for name in manifest.features if name not in columns]
     if absent:
         what = "holds no numbers in" if absent[0] in table.texts else "lacks"
-        raise InputError(f"{where} {what} {len(absent)} of the bundle's features, such as {absent[0]!r}; add the columns")
+        raise InputError(
+            f"{where} {what} {len(absent)} of the bundle's features, such as {absent[0]!r}; add the columns"
+        )
     return np.column_stack([columns[name] for name in manifest.features])
 
 

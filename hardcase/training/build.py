@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardcase_edge.errors import InputError
-
 from .folders import BUILD, check_folder, whole_folder
 from .own_model import own_points_of
 from .runs import open_runs

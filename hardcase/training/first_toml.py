@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["make_toml", "quote"]
 
+SPLIT = '# "random" (60/10/10/20), "time" (row order), or a column that says train, valid, calibration, test'
+
 
 def make_toml(file: str, target: str, why: str, found: Survey, sensors: Mapping[str, Sequence[str]]) -> str:
     """The configuration of a table: every sensor costs 1, and a request as much as ten of them each.
@@ -27,7 +29,7 @@ def make_toml(file: str, target: str, why: str, found: Survey, sensors: Mapping[
 [data]
 file = {quote(file)}  # the table, relative to this file
 target = {quote(target)}  # the column to predict: {why}
-{_dropped(found)}{_dates(found)}{_group(found)}# "random" (60/10/10/20), "time" (in the order of the rows), or a column that says train, valid, calibration, test
+{_dropped(found)}{_dates(found)}{_group(found)}{SPLIT}
 split = {quote(found.split or "random")}
 seed = 0  # of splits and training
 

@@ -23,9 +23,7 @@ HELP = "Write a first hardcase.toml from a table."
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("data", type=Path, help="a .csv, .parquet, .feather, .arrow or .npz table")
-    parser.add_argument(
-        "--target", help="column to predict (default: target, label, class, y, or what looks like one)"
-    )
+    parser.add_argument("--target", help="column to predict (default: target, label, class, y, or what looks like one)")
     parser.add_argument(
         "--out", type=Path, default=Path("hardcase.toml"), help="file to write (default: hardcase.toml)"
     )
@@ -42,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from ..training.first_toml import make_toml
     from ..training.survey import guess_target, sensors_of, survey
 
-    check_replaceable(args.out, lambda _: False, "written by this command now", force=args.force)
+    check_replaceable(args.out, force=args.force)
     table = read_table(args.data)
     target, why = (args.target, "named by --target") if args.target else guess_target(table)
     _check_classes(table, target)
@@ -69,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
         "suspected": found.suspected,
         "notes": list(table.notes),
     }
-    head = f"{args.out}: predicts {target!r} ({why}), {len(classes)} classes"
+    guessed = "" if args.target else "; --target names another"
+    head = f"{args.out}: predicts {target!r} ({why}{guessed}), {len(classes)} classes"
     last = f"edit the costs of your sensors, then: hardcase train {args.out} --out build"
     report(args, values, "\n".join([head, *_lines(table, found, sensors), last]))
     return 0
@@ -79,7 +78,7 @@ def _check_classes(table: Table, target: str) -> None:
     """Refuse, in words that help, a target that holds values in place of classes."""
     from hardcase_train.data.problem import MAX_CLASSES
 
-    labels = table.labels.get(target, ())
+    labels = table.labels[target].tolist() if target in table.labels else []
     n_labels = len(set(labels))
     if n_labels > MAX_CLASSES and not isinstance(labels[0], str):
         raise InputError(
@@ -90,7 +89,7 @@ def _check_classes(table: Table, target: str) -> None:
 
 def _lines(table: Table, found: Survey, sensors: Mapping[str, Sequence[str]]) -> list[str]:
     """What the columns are, a line for each kind that there is."""
-    together = [f"{name} ({', '.join(columns)})" for name, columns in sensors.items() if list(columns) != [name]]
+    together = [f"{name} ({_span(columns)})" for name, columns in sensors.items() if list(columns) != [name]]
     lines = {
         "note": list(table.notes),
         "numbers": [_some(found.numbers)],
@@ -103,6 +102,10 @@ def _lines(table: Table, found: Survey, sensors: Mapping[str, Sequence[str]]) ->
         "sensors": [f"{len(sensors)}{': ' * bool(together)}{_some(together)}"],
     }
     return [f"  {what:<11} {text}" for what, texts in lines.items() for text in texts if text]
+
+
+def _span(columns: Sequence[str]) -> str:
+    return columns[0] if len(columns) == 1 else f"{columns[0]} to {columns[-1]}"
 
 
 def _some(names: Iterable[str], limit: int = 12) -> str:

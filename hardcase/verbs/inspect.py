@@ -53,6 +53,7 @@ def _lines(f: dict[str, Any]) -> list[str]:
         lines.append(f"  unproved    scorers {_some(f['unproved'])}: the user's own model, which cannot be verified")
     lines += [f"  {'sensor':<24}{'cost':>12} {unit}  features"]
     lines += [f"  {s['name']:<24}{s['cost']:>12g} {' ' * len(unit)}  {_some(s['features'])}" for s in f["sensors"]]
+    lines += [f"  texts       {name}: {_some(texts)}" for name, texts in f["categories"].items()]
     promise = say_promise(f["claims"].get("promise"))
     if promise is not None:
         lines.append(f"  promise     {promise}")

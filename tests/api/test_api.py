@@ -211,7 +211,9 @@ def test_nothing_is_written_over_a_file_of_others(policy: hardcase.Policy, tmp_p
     (tmp_path / "wine.csv").write_text("a,b\n1,2\n")
     for name in ("wine.csv", "new.hcb"):
         (tmp_path / "new.hcb.sig").write_text("my own notes")
-        with pytest.raises(InputError, match=r"(wine.csv exists and is not a bundle|sig exists and is not a signature)"):
+        with pytest.raises(
+            InputError, match=r"(wine.csv exists and is not a bundle|sig exists and is not a signature)"
+        ):
             policy.export(tmp_path / name)
     assert (tmp_path / "wine.csv").read_text() == "a,b\n1,2\n"
     assert (tmp_path / "new.hcb.sig").read_text() == "my own notes"
@@ -230,7 +232,7 @@ def test_a_saved_policy_serves_the_command_line(
     assert hardcase.Policy(build, max_loss=0.05).front.picked == policy.front.picked
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep")
-    with pytest.raises(InputError, match="is not a build that hardcase wrote, and holds notes.txt"):
+    with pytest.raises(InputError, match=r"is not a build that hardcase wrote, and holds notes\.txt"):
         policy.save(tmp_path / "mine")
     assert (tmp_path / "mine" / "notes.txt").read_text() == "keep"
 

@@ -127,7 +127,7 @@ def read_bundle_bytes(path: str | Path) -> bytes:
 
 
 def is_bundle_head(head: bytes) -> bool:
-    """Whether a file that begins so is a bundle or a draft, whole or damaged; for the choice of what may be replaced."""
+    """Whether a file that begins so is a bundle or a draft, even if damaged: what may be replaced by another."""
     return head[8 : 8 + len(_HEAD)] == _HEAD
 
 

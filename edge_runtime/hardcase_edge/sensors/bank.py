@@ -196,7 +196,9 @@ def features_of(wanted: Wanted, value: object) -> list[Reading]:
         value = (value,)  # the text of a category, alone
     items = _items(value, wanted.window if is_window else len(wanted.features))
     if wanted.categories:
-        numbers = [code_of(codes, x) if codes else _number(x) for codes, x in zip(wanted.categories, items, strict=True)]
+        numbers = [
+            code_of(codes, x) if codes else _number(x) for codes, x in zip(wanted.categories, items, strict=True)
+        ]
     else:
         numbers = [_number(x) for x in items]
     if is_window:

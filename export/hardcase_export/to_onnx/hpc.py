@@ -79,7 +79,7 @@ def export_hpc(
 
 
 def is_hpc_head(head: bytes) -> bool:
-    """Whether a file that begins so is an f0 that hardcase wrote; for the choice of what may be replaced."""
+    """Whether a file that begins so is an f0 that hardcase wrote: what may be replaced by another."""
     return head[:1] == b"\x08" and head[2:12] == b"\x12\x08hardcase"  # the ONNX version, then the producer's name
 
 

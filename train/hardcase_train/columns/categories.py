@@ -29,7 +29,7 @@ def texts_in(values: Iterable[Any]) -> tuple[str, ...]:
     return tuple(sorted({text for v in values if isinstance(v, str) and (text := v.strip())}))
 
 
-def codes_in(values: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
+def codes_in(values: Iterable[Any], texts: Sequence[str]) -> np.ndarray:
     """The code of each value, (n,) float64; NaN for a value that is not among the texts.
 
     >>> codes_in(["b", "c", None, "a "], ("a", "b"))

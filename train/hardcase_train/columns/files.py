@@ -21,7 +21,9 @@ __all__ = ["ARROW_FORMATS", "read_columns"]
 ARROW_FORMATS = (".csv", ".parquet", ".feather", ".arrow")
 MAX_CELLS = 2 * 1024**3  # rows times columns of a packed file; 16 GB of float64
 SAMPLE_BYTES = 1024 * 1024  # of a CSV file, in which a decimal comma is looked for
-DATE_FORMATS = ("%Y/%m/%d", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M")  # besides ISO 8601
+DATE_FORMATS = tuple(
+    day + time for day in ("%Y/%m/%d", "%d.%m.%Y") for time in ("", " %H:%M", " %H:%M:%S")
+)  # and ISO 8601
 DECIMAL_COMMA = re.compile(rb'[;\t"\n]-?\d+,\d+(?=[;\t"\r\n])')
 DECIMAL_POINT = re.compile(rb'[;\t"\n]-?\d+\.\d+(?=[;\t"\r\n])')
 
@@ -79,8 +81,10 @@ def _read_csv(path: Path, data: bytes, as_text: Collection[str]) -> tuple[Any, t
     if b"\0" in data[:SAMPLE_BYTES]:
         raise InputError(f"data file {path} is not a text file in UTF-8 or Latin-1; save it as one of them")
     data, notes = _utf_8(path, data.removeprefix(b"\xef\xbb\xbf"))
-    header = next((line for line in data[:SAMPLE_BYTES].splitlines() if line.strip()), b"").decode(errors="replace")
-    separator = separator_of(header)
+    separator = separator_of(_header(data))
+    if f"{separator} " in _header(data) and b'"' not in data:  # without these spaces arrow reads booleans and dates
+        data = re.sub(f"{separator} +".encode(), separator.encode(), data)
+    header = _header(data)
     cells = next(csv.reader([header], delimiter=separator), [])
     text_cells = [cell for cell, name in zip(cells, column_names(cells), strict=True) if name in as_text]
     table = pa.csv.read_csv(
@@ -106,6 +110,11 @@ def _utf_8(path: Path, data: bytes) -> tuple[bytes, tuple[str, ...]]:
     except UnicodeDecodeError:
         return data.decode(errors=LATIN_1).encode(), (f"{path.name} is not UTF-8 and was read as Latin-1",)
     return data, ()
+
+
+def _header(data: bytes) -> str:
+    """The first line that is not blank."""
+    return next((line for line in data[:SAMPLE_BYTES].splitlines() if line.strip()), b"").decode(errors="replace")
 
 
 def _has_decimal_comma(sample: bytes) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of columns: numbers, booleans, text, dates and others, with the numbers and labels that an arrow column holds."""
+"""Kinds of columns: numbers, booleans, text, dates and others; the numbers and labels in an arrow column."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BOOLEAN", "DATE", "NUMBER", "NUMERIC", "OTHER", "TEXT", "finite", "kind_of", "labels_in", "numbers_in", "plain"]
+__all__ = [
+    "BOOLEAN",
+    "DATE",
+    "NUMBER",
+    "NUMERIC",
+    "OTHER",
+    "TEXT",
+    "finite",
+    "kind_of",
+    "labels_in",
+    "numbers_in",
+    "plain",
+]
 
 NUMBER, BOOLEAN, TEXT, DATE, OTHER = "number", "boolean", "text", "date", "other"
 NUMERIC = (NUMBER, BOOLEAN)  # what is a number as it stands

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def why_group(name: str, values: Sequence[Any]) -> str:
     n, k = len(values), len(distinct)
     if n < MIN_ROWS or not 3 <= k <= n / 3 or not all(isinstance(v, str) or v is None or v == int(v) for v in distinct):
         return ""
-    if 1 + sum(a != b for a, b in zip(values[:-1], values[1:], strict=True)) == k:
+    if 1 + sum(a != b for a, b in pairwise(values)) == k:
         return f"has {k} values, each in one run of rows"
     return f"has {k} values, and such a name" if GROUP.search(name) else ""
 

@@ -30,7 +30,13 @@ KINDS = {dict: "a table", list: "an array", str: "a string", int: "a whole numbe
 
 KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "data": {
-        "file": str, "target": str, "split": str, "weight": str, "seed": int, "drop": list, "dates": str,
+        "file": str,
+        "target": str,
+        "split": str,
+        "weight": str,
+        "seed": int,
+        "drop": list,
+        "dates": str,
     },
     "cost": {"unit": str, "default_sensor": (int, float), "uplink": dict, "cloud": dict},
     "cost.uplink": {"per_request": (int, float), "per_byte": (int, float)},
