@@ -46,7 +46,8 @@ class Targets:
         converted = [(Path(d).absolute(), make(front, point)) for d, make in self._makers() if d is not None]
         for folder in self.folders:
             models = Models().join(m for d, m in converted if d == folder)
-            facts = {"name": point.manifest.name, "classes": list(point.manifest.classes)}
+            facts: dict[str, Any] = {"name": point.manifest.name, "classes": list(point.manifest.classes)}
+            facts["categories"] = {name: list(texts) for name, texts in point.manifest.categories.items()}
             _write(folder, models, facts, self.force)
             self.entries[folder] = models.entries
 

@@ -272,7 +272,9 @@ def _write_replay(path: Path, task: Task, loaded: Loaded) -> int:
         writer = csv.writer(file)
         if task.table.samples is None:
             writer.writerow(task.features)
-            writer.writerows([["" if x != x else x for x in row] for row in task.problem.test.X[:EDGE_COUNT].tolist()])
+            texts = [task.table.categories.get(name, ()) for name in task.features]
+            for row in task.problem.test.X[:EDGE_COUNT].tolist():
+                writer.writerow(["" if x != x else t[int(x)] if t else x for x, t in zip(row, texts, strict=True)])
         else:
             sensors = list(task.table.windows)
             n_samples = task.table.samples.shape[2]

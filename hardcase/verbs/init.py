@@ -80,7 +80,7 @@ def _check_classes(table: Table, target: str) -> None:
 
     labels = table.labels[target].tolist() if target in table.labels else []
     n_labels = len(set(labels))
-    if n_labels > MAX_CLASSES and not isinstance(labels[0], str):
+    if n_labels > MAX_CLASSES and not any(isinstance(label, str) for label in labels):
         raise InputError(
             f"the target {target!r} holds {n_labels} different numbers, which are values and not classes; "
             f"name a column of 2 to {MAX_CLASSES} classes with --target"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Categories: the texts of a column become whole numbers, by their places in a sorted list of the training rows' texts.
+"""Categories: texts of a column become whole numbers, their places in a sorted list of the training rows' texts.
 
 Sorted by the texts themselves, a code says nothing about the target. A text that no training row has is missing, as it
 is on a device (``hardcase_edge.sensors.categories``).
