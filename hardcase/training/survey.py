@@ -131,8 +131,8 @@ def guess_target(table: Table) -> tuple[str, str]:
 
 def _looks_like_classes(table: Table, name: str) -> bool:
     """Whether a column holds few texts, booleans or few whole numbers."""
-    values = set(table.labels[name].tolist()) - {None}
-    is_whole = all(isinstance(v, str | int) or v == int(v) for v in values if v == v)
+    values = {v for v in table.labels[name].tolist() if v is not None and v == v}
+    is_whole = all(isinstance(v, str | int) or v.is_integer() for v in values)
     return is_whole and 2 <= len(values) <= MAX_LABELS
 
 

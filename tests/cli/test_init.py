@@ -174,6 +174,7 @@ KIND, DAYS = ["a", "b"] * 10, ["2024-01-01"] * 20
         pytest.param({"z": Z, "kind": KIND, "day": DAYS}, "kind", "the last column", id="the-last-but-dates"),
         pytest.param({"kind": KIND, "z": Z}, "kind", "the first column", id="the-first"),
         pytest.param({"w": Z, "z": Z}, "z", "the last column", id="neither-looks-like-classes"),
+        pytest.param({"w": Z, "z": ["inf", "-inf", "5", "nan"] * 5}, "z", "the last column", id="infinities"),
     ],
 )
 def test_the_target_is_guessed_and_the_guess_explained(

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.window import window_features
@@ -277,6 +279,39 @@ def test_a_file_that_is_not_there_or_of_another_kind_is_refused(tmp_path):
         path = tmp_path / f"noise.{suffix}"
         path.write_bytes(bytes(range(256)) * 4)
         refused(path, re.escape(str(path)))
+
+
+def read_or_refuse(path):
+    """Every value of the table, or one line."""
+    try:
+        t = read_table(path)
+        return [t.X.tolist(), *(t.labels[name].tolist() for name in t.labels)]
+    except InputError as error:
+        return str(error)
+
+
+@given(st.binary(max_size=200) | st.text('a1,;\t"\r\n. -é', max_size=200).map(str.encode))
+@settings(max_examples=150, deadline=None)
+def test_any_bytes_are_a_csv_table_or_one_line(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "any.csv"
+    path.write_bytes(data)
+    found = read_or_refuse(path)
+    assert isinstance(found, list) or "\n" not in found
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4"])
+def test_a_damaged_feather_file_is_a_table_or_one_line(tmp_path, compression):
+    columns = {"a": [1.5, None] * 9, "s": ["x", "yy"] * 9, "c": pa.array(["u", "v"] * 9).dictionary_encode()}
+    path = tmp_path / "data.feather"
+    pa.feather.write_feather(pa.table(columns), path, compression=compression)
+    good, rng = path.read_bytes(), np.random.default_rng(0)
+    refusals = 0
+    for _ in range(150):
+        data = bytearray(good)
+        data[rng.integers(len(data))] = rng.integers(256)
+        path.write_bytes(data[: rng.integers(len(data))] if rng.random() < 0.2 else data)
+        refusals += isinstance(read_or_refuse(path), str)
+    assert 50 < refusals < 150
 
 
 @pytest.mark.parametrize(

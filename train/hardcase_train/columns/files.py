@@ -66,7 +66,9 @@ def _read_feather(path: Path, data: bytes) -> Any:
             batches.append(file.get_batch(k))
             n_cells += batches[-1].num_rows * batches[-1].num_columns
             _check_cells(path, n_cells)
-        return pa.Table.from_batches(batches, file.schema)
+        table = pa.Table.from_batches(batches, file.schema)
+    table.validate(full=True)  # offsets and indices are in range, which reading alone does not check
+    return table
 
 
 def _check_cells(path: Path, n_cells: int) -> None:
