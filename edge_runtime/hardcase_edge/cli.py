@@ -3,7 +3,8 @@
 
 ``run`` makes decisions until it is stopped, ``verify`` checks a bundle and prints what was proved, ``doctor`` reports
 what the machine has installed. Decisions are JSON lines on stdout; everything else goes to stderr. The exit status is
-0 after a clean end, SIGTERM and Ctrl-C included, and 2 after an error, which is printed on one line.
+0 after a clean end, SIGTERM and Ctrl-C included, and 2 after an error, which is printed on one line. Neither a full
+disk nor a reader who has left ends a run that has a broker; without a broker, the run ends with its reader.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import os
 import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from . import __version__
+from .device.output import Lines, hold_standard_files, note, print_text
 from .errors import HardcaseError
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class Parser(argparse.ArgumentParser):
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all verbs."""
     parser = Parser(prog="hardcase-edge", description="Decide on the device, forward the hard cases.")
+    parser.add_argument("--version", action="version", version=f"hardcase-edge {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", prog=parser.prog)
     _run_arguments(verbs.add_parser("run", help="decide, one JSON line per decision, until stopped"))
     verify = verbs.add_parser("verify", help="check a bundle and print what was proved")
@@ -67,7 +70,7 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     link.add_argument("--ca", help="PEM file of the authorities that may sign the broker's certificate")
     link.add_argument("--cert", help="PEM file of this device's certificate")
     link.add_argument("--key", help="PEM file of the certificate's private key")
-    link.add_argument("--device-id", metavar="ID", help="this device's name in topics (default: the host's name)")
+    link.add_argument("--device-id", metavar="ID", help="this device's name in topics (default: host and machine)")
     link.add_argument(
         "--deadline-ms", type=int, default=2_000, help="how long to wait for the cloud (default %(default)s)"
     )
@@ -82,6 +85,11 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     item.add_argument(
         "--sensor-timeout-ms", type=int, default=1_000, help="when a read counts as failed (default %(default)s)"
     )
+    item.add_argument(
+        "--strict-range",
+        action="store_true",
+        help="a sensor with a reading outside the range that training saw has failed",
+    )
     item.add_argument("--budget", type=float, help="highest cost of a decision, in the bundle's unit")
     item.add_argument("--interval", type=float, default=0.0, help="seconds between decisions (default: no pause)")
     item.add_argument("--count", type=int, help="number of decisions after which to end")
@@ -92,19 +100,15 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit status."""
+    hold_standard_files()
     args = make_parser().parse_args(argv)
     gc.disable()  # there is no garbage yet, and collections would take 3 % of the time to the first answer
     try:
-        status = {"run": _run, "verify": _verify, "doctor": _doctor}[args.verb](args)
-        sys.stdout.flush()
-        return status
+        return {"run": _run, "verify": _verify, "doctor": _doctor}[args.verb](args)
     except HardcaseError as error:
-        print(f"hardcase-edge: {' '.join(str(error).split())}", file=sys.stderr)
+        note(" ".join(str(error).split()))
         return 2
-    except BrokenPipeError:  # the reader of stdout has closed it: a clean end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
+    except (BrokenPipeError, KeyboardInterrupt):  # the reader of stdout has closed it: a clean end, too
         return 0
     finally:
         gc.enable()
@@ -125,26 +129,34 @@ def _run(args: argparse.Namespace) -> int:
         interval_s=args.interval,
         count=args.count,
         item_size=args.item_size,
+        strict_range=args.strict_range,
     )
     loaded = load_bundle(args.bundle, trust=args.trust)
     timeout_s = _timeout_s(args.sensor_timeout_ms)
-    with open_bank(args.sensors, loaded.machine.program, loaded.manifest, timeout_s=timeout_s) as bank:
+    with (
+        Lines(ends_with_reader=args.broker is None) as lines,
+        open_bank(args.sensors, loaded.machine.program, loaded.manifest, timeout_s=timeout_s) as bank,
+    ):
         for k in sorted(bank.dead):
-            _print_note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
+            note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
         link = _connect(args, loaded)
         device = Device(loaded, bank, link, config)
         gc.freeze()
         gc.enable()
         try:
-            _decide(device)
+            _decide(device, lines)
+        except KeyboardInterrupt:
+            pass  # stopped between two decisions
         finally:
             _on_signals(signal.SIG_IGN)
             if link is not None:
                 link.stop(device.status())
+        if link is not None:
+            link.check()
     return 0
 
 
-def _decide(device: Device) -> None:
+def _decide(device: Device, lines: Lines) -> None:
     def stop(number: int, frame: object) -> None:
         device.stop()
         if device.is_idle:  # no decision is under way: do not wait for the interval or the next item
@@ -152,8 +164,7 @@ def _decide(device: Device) -> None:
 
     _on_signals(stop)
     for record in device.run():
-        sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
-        sys.stdout.flush()
+        device.counters["unwritten"] += not lines.write(json.dumps(record, ensure_ascii=False))
 
 
 def _connect(args: argparse.Namespace, loaded: Loaded) -> Link | None:
@@ -161,18 +172,29 @@ def _connect(args: argparse.Namespace, loaded: Loaded) -> Link | None:
         return None
     import logging
 
+    from .link.identity import MACHINE_ID, default_id
     from .link.link import Link, LinkConfig
 
-    logging.basicConfig(format="hardcase-edge: %(message)s", level=logging.WARNING)
+    class Notes(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            note(self.format(record))
+
+    logging.basicConfig(handlers=[Notes()], format="%(message)s", level=logging.WARNING)
     logging.getLogger(__package__).setLevel(logging.INFO)
-    config = LinkConfig.to_broker(args.broker, args.device_id or _host_name(), ca=args.ca, cert=args.cert, key=args.key)
-    link = Link(config, loaded.machine.program, loaded.manifest)
+    device_id, is_lasting = (args.device_id, True) if args.device_id else default_id()
+    config = LinkConfig.to_broker(args.broker, device_id, ca=args.ca, cert=args.cert, key=args.key)
+    link = Link(config, loaded.machine.program, loaded.manifest, _interrupt_main_thread)
+    if not args.device_id:
+        why = "" if is_lasting else f", for this run only, because {MACHINE_ID} is missing; name one with --device-id"
+        note(f"the device id is {device_id}{why}")
     link.start(FIRST_CONNECT_S)
     return link
 
 
-def _host_name() -> str:
-    return os.uname().nodename.split(".")[0]
+def _interrupt_main_thread() -> None:
+    import threading
+
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 
 def _timeout_s(ms: int) -> float:
@@ -192,10 +214,6 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _print_note(line: str) -> None:
-    print(f"hardcase-edge: {line}", file=sys.stderr)
-
-
 # ---------------------------------------------------------------- verify
 
 
@@ -208,12 +226,9 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(report, ensure_ascii=False))
-        return
     width = max(map(len, report))
-    for key, value in report.items():
-        print(f"{key:<{width}}  {value}")
+    lines = [json.dumps(report, ensure_ascii=False)] if as_json else [f"{k:<{width}}  {v}" for k, v in report.items()]
+    print_text("".join(f"{line}\n" for line in lines))
 
 
 def _report(loaded: Loaded, *, is_signed: bool) -> dict[str, Any]:
@@ -248,7 +263,7 @@ def _doctor(args: argparse.Namespace) -> int:
     from .device.doctor import build_kernel, examine
 
     if args.build:
-        _print_note(f"built {build_kernel()}")
+        note(f"built {build_kernel()}")
     _print_report(examine(), as_json=args.json)
     return 0
 

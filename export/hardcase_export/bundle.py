@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hardcase_edge.bundle.file import Bundle
-from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.bundle.manifest import Label, Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Answer, Program
 from hardcase_edge.program.encode import encode
@@ -22,15 +22,17 @@ from hardcase_edge.program.encode import encode
 from .drafts.front import HPC_METHOD, Front, Point, read_front
 from .integers.compress import n_weights
 from .integers.golden_cases import make_golden
+from .integers.lost_sensors import measure_without
 from .integers.parity import Parity
 from .integers.point import AgreementError, IntegerPoint, make_integers, read_draft
 from .integers.quantise import Quantised, quantise
+from .integers.ranges import ranges_of_rows
 from .picking.held_out import BuildTrial, HeldOut, check_unseen, read_held_out
 from .picking.pick import ONE_WISH, candidates, pick
 from .picking.risk_choice import RiskTerms, choose
 from .publish import Published, check_out, publish, read_key
 
-__all__ = ["MIN_AGREEMENT", "Exported", "Weights", "export_bundle", "export_point"]
+__all__ = ["MIN_AGREEMENT", "Exported", "Weights", "export_bundle", "export_point", "pick_that_agrees"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,10 +44,14 @@ MIN_AGREEMENT = 0.999  # share of rows on which a program must decide as its dra
 class Exported(Published):
     """A bundle that was written, and how its program compares with the draft.
 
+    ``measure`` is the name of what quality measures. ``f0`` is f0's point of the front, None if there is none.
     ``promise`` is as in the manifest's claims. ``weights`` is None for a program without polynomials.
     """
 
     unit: str
+    measure: str
+    classes: tuple[Label, ...]
+    f0: Point | None
     point: Point
     valid: Parity
     test: Parity
@@ -113,7 +119,7 @@ def export_bundle(
     front = read_front(build / "front.json")
     if terms is None:
         wish = {"max_loss": max_loss, "budget": budget, "method": method}
-        point, integers, passed_over = _pick_that_agrees(build, front, wish, min_agreement)
+        point, integers, passed_over = pick_that_agrees(build, front, wish, min_agreement)
         exported = _export(front, point, integers, out, private_key, seed, {}, beside, force)
         return replace(exported, passed_over=passed_over)
     if (max_loss, budget) != (None, None):
@@ -122,7 +128,7 @@ def export_bundle(
     manifest = read_draft(build, points[0], front.legacy)[1]
     held_out = read_held_out(build, manifest) if held_out is None else held_out
     check_unseen(held_out, build, manifest)
-    trial = BuildTrial(build, held_out, min_agreement, front.legacy)
+    trial = BuildTrial(build, held_out, min_agreement, front.legacy, front.measure)
     point, promise = choose(points, terms, trial)
     claim = {**promise.to_json(), "rows": held_out.to_json()}
     return _export(front, point, trial.integers(point), out, private_key, seed, {"promise": claim}, beside, force)
@@ -142,17 +148,29 @@ def export_point(
     """As ``export_bundle``, for a point of the build's front that the caller has already picked."""
     check_out(out, force)
     private_key = _check(key, min_agreement)
-    integers = make_integers(Path(build), point, min_agreement, front.legacy)
+    integers = make_integers(Path(build), point, min_agreement, front.legacy, front.measure)
     return _export(front, point, integers, Path(out), private_key, seed, {}, force=force)
 
 
-def _pick_that_agrees(
+def pick_that_agrees(
     build: Path, front: Front, wish: dict[str, Any], min_agreement: float
 ) -> tuple[Point, IntegerPoint, int]:
     """The picked point as integers, and how many points were passed over before it.
 
     Where a point's integers decide otherwise than its floats on too many rows, the next point is picked. No label is
     looked at for it: both programs may be right or wrong there.
+
+    Parameters
+    ----------
+    wish : as for ``picking.pick.pick``
+    min_agreement : as for ``export_bundle``
+
+    Raises
+    ------
+    InputError
+        No point fits.
+    AgreementError
+        No point that fits agrees with its draft on enough rows.
     """
     points = list(front.points)
     refusal: AgreementError | None = None
@@ -162,7 +180,7 @@ def _pick_that_agrees(
         except InputError as error:
             raise refusal or error from error
         try:
-            return point, make_integers(build, point, min_agreement, front.legacy), passed_over
+            return point, make_integers(build, point, min_agreement, front.legacy, front.measure), passed_over
         except AgreementError as error:
             refusal = error
             points.remove(point)
@@ -197,6 +215,9 @@ def _export(
     return Exported(
         **vars(published),
         unit=manifest.unit,
+        measure=front.quality,
+        classes=manifest.classes,
+        f0=next((p for p in front.points if p.method == HPC_METHOD), None),
         point=point,
         valid=integers.on_valid,
         test=integers.on_test,
@@ -221,12 +242,12 @@ def _weights(draft: Program, program: Program, n_bytes: int) -> Weights | None:
 
 
 def _finish(front: Front, point: Point, integers: IntegerPoint, promise: dict[str, Any]) -> Manifest:
-    """The draft's manifest with measured figures, the promise, the method, its parameters and the scales."""
+    """The draft's manifest with all that was measured, the promise, the method, its parameters and the scales."""
     manifest, measured = integers.manifest, {"valid": integers.on_valid, "test": integers.on_test}
     if manifest.unit != front.unit:
         raise InputError(f"the draft states costs in {manifest.unit!r}, but front.json in {front.unit!r}; train again")
     claims: dict[str, Any] = {name: p.after.to_json() for name, p in measured.items()} | promise
-    claims["quality"] = front.quality
+    claims |= {"quality": front.quality, "measure": front.measure.to_json()}
     claims["agreement"] = {name: p.agreement for name, p in measured.items()}
     claims["hpc"] = {
         name: getattr(p, name).quality for p in front.points if p.method == HPC_METHOD for name in ("valid", "test")
@@ -235,7 +256,9 @@ def _finish(front: Front, point: Point, integers: IntegerPoint, promise: dict[st
     scales = _value_scales(integers.quantised)
     if scales:
         trained["scales"] = scales
-    return replace(manifest, claims=claims, trained=trained)
+    program, rows = integers.quantised.program, integers.valid
+    without, ranges = measure_without(program, rows), ranges_of_rows(program, rows.limits)
+    return replace(manifest, claims=claims, trained=trained, without=without, ranges=ranges)
 
 
 def _value_scales(quantised: Quantised) -> dict[str, float]:

@@ -9,7 +9,8 @@ from typing import Any
 
 from hardcase_edge.errors import InputError
 
-from ..exports.labelled_rows import readings_of
+from ..measuring.labelled_rows import readings_of
+from ..measuring.measure import quality_of
 from .loaded import load
 
 __all__ = ["evaluate"]
@@ -31,7 +32,8 @@ def evaluate(
 
     Returns
     -------
-    dict with ``quality`` (accuracy), ``cost`` (mean), ``forward_rate`` and ``n``
+    dict with ``quality`` (what the bundle was trained for), ``cost`` (mean), ``forward_rate``, ``n``, and ``errors``
+    (mean cost of errors, where they have costs)
 
     Raises
     ------
@@ -59,4 +61,5 @@ def evaluate(
     ends = decisions(
         program, np.asarray(X, dtype=np.float64), answers, budget=None if budget is None else to_micro(budget)
     )
-    return figures(ends, np.array([number[label] for label in y])).to_json()
+    quality = quality_of(loaded._loaded.manifest)
+    return figures(ends, np.array([number[label] for label in y]), quality).to_json()

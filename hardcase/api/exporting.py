@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.errors import InputError
 
 from ..training.build import HPC_FILE, save_hpc, write_build
-from ..training.seeds import MAX_LOSSES, picked
+from ..training.seeds import picks
 from .training import column_names
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def export(
     with TemporaryDirectory(prefix="hardcase-") as holder:
         build = Path(holder)
         hpc = save_hpc(task, build)
-        seeds = {0: {loss: picked(unit, points, loss) for loss in MAX_LOSSES}}
+        seeds = {0: picks(unit, task.problem, points)}
         write_build(build, task, points, hpc, seeds)
         front = read_front(build / "front.json")
         (point,) = (p for p in front.points if p.method == METHOD)

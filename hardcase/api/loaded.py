@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardcase_edge.bundle.evidence import reported
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro, to_unit
 from hardcase_edge.sensors.categories import code_of, codes_of
@@ -26,17 +27,19 @@ class Decided:
     """One decision.
 
     label : class of the case, as in training
-    confidence : probability that the label is right, from 0 to 1
-    route : "local", "cloud" or "degraded" (forwarded without a reply)
+    confidence : probability that the label is right, from 0 to 1; None if nobody measured it without ``failed``
+    route : "local", "cloud" or "degraded" (forwarded without a reply, or answered here without ``failed``)
     cost : metered cost, in the bundle's unit
-    sensors : names of the bought sensors, in order of purchase
+    sensors : names of the bought sensors, in the bundle's order
+    failed : names of the sensors that it wanted and that failed
     """
 
     label: Any
-    confidence: float
+    confidence: float | None
     route: str
     cost: float
     sensors: tuple[str, ...]
+    failed: tuple[str, ...] = ()
 
 
 def load(path: str | Path, *, trust: str | Path | None = None) -> Loaded:
@@ -120,12 +123,14 @@ class Loaded:
 
         micro = None if budget is None else to_micro(budget)
         end = drive(self._loaded.machine.session(cloud=ask is not None, budget=micro), read, reply)
+        route, confidence = reported(end, self._loaded.manifest.without)
         return Decided(
             label=self.classes[int(end.result)] if self.classes else end.result,
-            confidence=end.confidence / 10_000,
-            route=end.route,
+            confidence=None if confidence is None else confidence / 10_000,
+            route=route,
             cost=to_unit(end.cost),
             sensors=tuple(self.sensors[s] for s in end.sensors),
+            failed=tuple(self.sensors[s] for s in end.failed),
         )
 
     def _by_feature(self, readings: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class Policy:
         self,
         build: str | Path,
         *,
-        max_loss: float = 0.01,
+        max_loss: float | None = None,
         budget: float | None = None,
         is_temporary: bool = False,
     ) -> None:
@@ -53,7 +53,7 @@ class Policy:
             weakref.finalize(self, shutil.rmtree, self._build, ignore_errors=True)
         self._wish: dict[str, Any] = {"max_loss": max_loss} if budget is None else {"budget": budget}
         front = read_front(self._build / "front.json")
-        svg = (self._build / "front.svg").read_text()
+        svg = (self._build / "front.svg").read_text(encoding="utf-8")
         self.front = Front(front, pick(front, **self._wish), svg[max(svg.find("<svg"), 0) :])
 
     def export(self, path: str | Path, *, key: str | Path | None = None, **options: Any) -> Exported:

@@ -30,7 +30,9 @@ def train(
     sensors: Mapping[str, Sequence[str | int] | str | int] | None = None,
     costs: Mapping[str, float] | float = 1.0,
     forward_cost: float = 0.0,
-    max_loss: float = 0.01,
+    quality: str | Mapping[str, Any] = "accuracy",
+    errors: Mapping[str, Any] | None = None,
+    max_loss: float | None = None,
     budget: float | None = None,
     hpc: Any = None,
     methods: Sequence[str] = ("auto",),
@@ -39,6 +41,7 @@ def train(
     drop: Sequence[str] = (),
     dates: str = "leave",
     weight: Any = None,
+    groups: Any = None,
     unit: str = "unit",
     seed: int = 0,
     jobs: int | None = None,
@@ -56,8 +59,13 @@ def train(
     sensors : the columns of each sensor, by name or number; each column of no sensor becomes a sensor of its own
     costs : cost of each sensor by name, 1 for the others; or one number for all
     forward_cost : cost of one request, without the sensors that f0 reads
-    max_loss : pick the cheapest policy whose accuracy is at most this far below f0's, plus one standard error
-    budget : instead, pick the most accurate policy of at most this mean cost
+    quality : what policies are measured by: "accuracy", "balanced" or "macro-f1"; {"f1": class}; or
+        {"recall": class, "precision": share}
+    errors : what errors cost, in the unit of all costs: {"miss": {class: cost}, "false_alarm": {class: cost},
+        "other": cost}, or {"matrix": {class: {answer: cost}}}; ``quality`` is then ignored
+    max_loss : pick the cheapest policy whose quality is at most this far below f0's, plus one standard error; None:
+        0.01, or, where errors have costs, the policy of the least cost with its errors
+    budget : instead, pick the best policy of at most this mean cost
     hpc : f0, an unfitted scikit-learn classifier with ``predict_proba``; None: gradient boosting
     methods : names of methods, or "auto"; both baselines are always trained
     effort : "quick", "normal" or "thorough"
@@ -65,6 +73,8 @@ def train(
     drop : columns that no model reads, by name
     dates : "leave" leaves out columns of dates, "parts" makes features such as ``NAME.hour`` of them
     weight : (n,) weight of each row, at least 0; or the name of the DataFrame's column that holds it
+    groups : (n,) the group of each row, such as its machine: text or numbers; or the name of the DataFrame's column
+        that holds it. No split or fold divides one, and standard errors count groups
     unit : unit of all costs, for reports
     jobs : number of threads; None: one per core
     quiet : whether to show no progress bars on stderr
@@ -88,11 +98,12 @@ def train(
     from hardcase_train.data.effort import effort_of
     from hardcase_train.methods import BASELINES, check_method
 
-    table, target, weight_column = _table(X, y, names, weight)
+    table, called = _table(X, y, names, weight, groups)
     config = Config(
         file=Path("arrays"),
-        target=target,
-        weight=weight_column,
+        target=called["target"],
+        group=called.get("group"),
+        weight=called.get("weight"),
         seed=seed,
         drop=tuple(drop),
         dates=check_dates("the argument", dates),
@@ -102,6 +113,8 @@ def train(
         sensors=_sensors(table, sensors, costs, dates),
         estimator="HistGradientBoostingClassifier" if hpc is None else type(hpc).__name__,
         effort=effort_of("effort", effort).name,
+        quality=_plain(quality) if errors is None else "accuracy",
+        errors=dict(errors or {}),
     )
     chosen = tuple(check_method("methods", name) for name in methods)
     folder = Path(tempfile.mkdtemp(prefix="hardcase-"))
@@ -112,6 +125,7 @@ def train(
             folder / "build",
             table=table,
             model=_model(hpc, seed),
+            wish={"max_loss": max_loss} if budget is None else {"budget": budget},
             jobs=jobs,
             quiet=quiet,
         )
@@ -119,6 +133,10 @@ def train(
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return Policy(folder.with_name(f"{folder.name}-build"), max_loss=max_loss, budget=budget, is_temporary=True)
+
+
+def _plain(quality: str | Mapping[str, Any]) -> str | dict[str, Any]:
+    return quality if isinstance(quality, str) else dict(quality)
 
 
 def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]:
@@ -138,8 +156,8 @@ def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]
     return called
 
 
-def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any) -> tuple[Table, str, str | None]:
-    """The rows as a table, and the names of its target and of its weights."""
+def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any, groups: Any) -> tuple[Table, dict[str, str]]:
+    """The table, and the names of its columns of labels: "target", and "weight" and "group" if they are given."""
     import numpy as np
 
     from hardcase_train.columns.frames import frame_columns, frame_names
@@ -150,24 +168,25 @@ def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any) -> tuple[Ta
     else:
         columns = frame_columns(X)
         table = table_of("X", columns.rename_columns(column_names(X, names, columns.num_columns)), "")
-    added, taken = {}, [*table.names, *table.kinds]
-    if isinstance(y, str):
-        target = y
-    else:
-        labels, target = np.asarray(y), _free("y", taken)
-        if labels.shape != (len(table.X),):
-            raise InputError(
-                f"X has {len(table.X)} rows and y the shape {labels.shape}; one label for each is expected"
-            )
-        added[target] = labels.tolist
-    weight_column = weight if weight is None or isinstance(weight, str) else _free("weight", taken)
-    if weight_column is not None and weight_column is not weight:
-        added[weight_column] = np.asarray(weight, dtype=np.float64).tolist
+    called: dict[str, str] = {}
+    added = {}
+    for name, given in (("target", y), ("weight", weight), ("group", groups)):
+        if isinstance(given, str):
+            called[name] = given
+        elif given is not None:
+            values = np.asarray(given, dtype=np.float64 if name == "weight" else None)
+            if values.shape != (len(table.X),):
+                what = "y" if name == "target" else name
+                raise InputError(
+                    f"X has {len(table.X)} rows, and {what} has the shape {values.shape}; give one for each"
+                )
+            called[name] = _free("y" if name == "target" else name, (*table.names, *table.kinds))
+            added[called[name]] = values.tolist
     table = replace(table, labels=table.labels.and_also(added))
     digest = sha256(np.ascontiguousarray(table.X).tobytes())
     for name in (*table.texts, *added):
         digest.update("\n".join(map(str, table.labels.get(name, ()))).encode())
-    return replace(table, sha256=digest.hexdigest()), target, weight_column
+    return replace(table, sha256=digest.hexdigest()), called
 
 
 def _of_array(X: Any, names: Sequence[str] | None) -> Table:

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_unit
 
+from ..measuring.bars import clock_bar
+from ..options import Flags
+
 if TYPE_CHECKING:
     from hardcase_export.foreign_model import ImportedBundle, NamedRows
 
@@ -19,7 +22,7 @@ __all__ = ["add_model", "run_model"]
 BUILD_FLAGS = ("delta", "max_forward", "excess", "calibration", "hpc", "method", "onnx", "tflite", "c", "inline")
 
 
-def add_model(parser: argparse.ArgumentParser, wish: argparse._MutuallyExclusiveGroup) -> None:
+def add_model(parser: Flags, wish: argparse._MutuallyExclusiveGroup) -> None:
     """Declare the flags of an imported model; ``wish``: the group of exclusive flags that choose what is exported."""
     wish.add_argument(
         "--model", metavar="FILE", help="instead of BUILD: your own model, as .onnx, .skops or LightGBM text"
@@ -55,18 +58,19 @@ def run_model(args: argparse.Namespace) -> int:
         raise InputError(f"--{misplaced[0].replace('_', '-')} requires BUILD; leave it out with --model")
     if args.out is None:
         raise InputError("no output given: use --out")
-    bundle = import_model(
-        Path(args.model),
-        args.out,
-        layout=None if args.sensors is None else read_layout(args.sensors),
-        rows=None if args.rows is None else _rows(args.rows),
-        leaves=args.leaves,
-        min_agreement=args.min_agreement,
-        n_check=args.check,
-        key=args.key,
-        seed=args.seed,
-        force=args.force,
-    )
+    with clock_bar("import"):
+        bundle = import_model(
+            Path(args.model),
+            args.out,
+            layout=None if args.sensors is None else read_layout(args.sensors),
+            rows=None if args.rows is None else _rows(args.rows),
+            leaves=args.leaves,
+            min_agreement=args.min_agreement,
+            n_check=args.check,
+            key=args.key,
+            seed=args.seed,
+            force=args.force,
+        )
     print(json.dumps(_report(bundle)) if args.json else _text(bundle))
     return 0
 

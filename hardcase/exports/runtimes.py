@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..options import Flags
 from ..training.folders import MODELS, check_folder, whole_folder
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Targets", "add_targets"]
 
 
-def add_targets(parser: argparse.ArgumentParser) -> None:
+def add_targets(parser: Flags) -> None:
     """Declare one flag per target, each with a folder."""
     parser.add_argument("--onnx", type=Path, metavar="DIR", help="also write gate.onnx, lpc.onnx and hpc.onnx there")
     parser.add_argument("--tflite", type=Path, metavar="DIR", help="also write gate.tflite and lpc.tflite there")
@@ -96,4 +97,4 @@ def _write(folder: Path, models: Models, facts: dict[str, Any], force: bool) -> 
         for name, data in models.files.items():
             (new / name).write_bytes(data)
         text = json.dumps({**facts, "models": models.entries}, indent=1, sort_keys=True)
-        (new / DESCRIPTION).write_text(text + "\n")
+        (new / DESCRIPTION).write_text(text + "\n", encoding="utf-8")

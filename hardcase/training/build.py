@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the build folder of a training run (drafts, rows, Pareto front, f0) atomically."""
+"""Write the build folder of a training run (drafts, rows, Pareto front, f0, report) atomically."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..measuring.bars import rows_bar
+from ..measuring.picked import Wish
+from ..reports.train_page import train_report
 from .folders import BUILD, check_folder, whole_folder
 from .own_model import own_points_of
 from .runs import open_runs
@@ -54,6 +57,8 @@ def build(
     n_seeds: int = 1,
     table: Table | None = None,
     model: Any = None,
+    command: str = "",
+    wish: Wish | None = None,
     force: bool = False,
     **where: Any,
 ) -> tuple[Task, dict[str, Any]]:
@@ -64,28 +69,32 @@ def build(
     n_seeds : number of seeds; the build is that of the configuration's seed, further seeds are for front.md
     table : the data; None: ``config.file``
     model : f0, an unfitted estimator; None: the one that ``config`` names
+    command, wish : of the report, as for ``reports.train_page.train_report``
     force : whether ``out`` may be a folder that is not a build
     where : as for ``runs.open_runs``
     """
-    from .seeds import MAX_LOSSES, picked
+    from .seeds import picks
 
     check_folder(out, BUILD, force=force)  # before the long work
-
-    def rows(points: list[Point]) -> dict[float, Any]:
-        return {loss: picked(config.unit, points, loss) for loss in MAX_LOSSES}
 
     with open_runs(out, **where) as (runs, scratch):
         task = runs.task(config, table, model)
         hpc = save_hpc(task, scratch)  # before training, because f0 may be impossible to export
         own = own_points_of(task)  # so may a model of the user's
         points = [*runs.points(task, methods), *own]
-        seeds = {config.seed: rows(points)}
+        seeds = {config.seed: picks(config.unit, task.problem, points)}
         for k in range(1, n_seeds):
             other = runs.task(replace(config, seed=(config.seed + k) % 2**32), table, model)
-            seeds[other.config.seed] = rows([*runs.points(other, methods), *own_points_of(other)])
+            others = [*runs.points(other, methods), *own_points_of(other)]
+            seeds[other.config.seed] = picks(config.unit, other.problem, others)
         with whole_folder(out, BUILD, force=force) as folder:
             _move_hpc(scratch, folder)
-            return task, write_build(folder, task, points, hpc, seeds)
+            front = write_build(folder, task, points, hpc, seeds)
+            with rows_bar("report", quiet=runs.quiet):
+                page, svg = train_report(folder, task, front, command=command, wish=wish)
+            (folder / "report.html").write_text(page, encoding="utf-8")
+            (folder / "front.svg").write_text(svg, encoding="utf-8")
+            return task, front
 
 
 def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
@@ -96,7 +105,7 @@ def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
         return _declare_legacy(task)
     problem = task.problem
     dtypes = [f.dtype for f in problem.features]
-    return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / HPC_FILE)
+    return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / HPC_FILE, problem.targets)
 
 
 def _declare_legacy(task: Task) -> dict[str, Any]:
@@ -115,26 +124,27 @@ def _move_hpc(scratch: Path, folder: Path) -> None:
 
 
 def write_build(
-    folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[float, Any]]
+    folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Write drafts, rows, front, plot and table of a build that has f0's file already; the contents of front.json."""
-    from hardcase_train.policy.quality import ACCURACY
+    """Write drafts, rows, front and table of a build that has f0's file already; the contents of front.json."""
+    from hardcase_train.policy.selection import Judge
 
-    from .pictures import front_svg
-    from .seeds import MAX_LOSSES, page, summarise
+    from .seeds import page, summarise
 
     entries = _save_policies(task, points, folder / "policies", hpc["sha256"])
-    over = {f"{loss:g}": summarise([rows[loss] for rows in seeds.values()]) for loss in MAX_LOSSES}
-    over_seeds = {"seeds": list(seeds), "max_loss": over}
-    front = {"unit": task.config.unit, "quality": ACCURACY.name, "points": entries, "hpc": hpc, "seeds": over_seeds}
-    (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n")
-    (folder / "front.svg").write_bytes(front_svg(task.config.unit, entries, task.config.target))
+    quality = task.problem.quality
+    wishes = {wish: summarise([rows[wish] for rows in seeds.values()]) for wish in next(iter(seeds.values()))}
+    over_seeds = {"seeds": list(seeds), "max_loss": wishes}
+    measure = {"quality": quality.name, "measure": quality.to_json(), "n_judged": len(Judge(task.problem).y)}
+    front = {"unit": task.config.unit, **measure, "points": entries, "hpc": hpc, "seeds": over_seeds}
+    (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     title = f"{task.config.file.name}: {task.config.target}"
-    (folder / "front.md").write_text(page(title, task.config.unit, over_seeds))
+    (folder / "front.md").write_text(page(title, front), encoding="utf-8")
     for name in ("valid", "calibration", "test"):
         rows = getattr(task.problem, name)
         if rows is not None:
-            _save_rows(folder / f"{name}.npz", task, rows, hpc["sha256"])
+            limits = {"limits": _limits(task)} if name == "valid" else {}
+            _save_rows(folder / f"{name}.npz", task, rows, hpc["sha256"], limits)
     return front
 
 
@@ -186,6 +196,9 @@ def _provenance(task: Task, point: Point) -> dict[str, Any]:
     rows = {k: len(part.y) if part else 0 for k, part in parts.items()}
     packages = {name: version(name) for name in ("hardcase-train", "numpy", "scikit-learn")}
     data = {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split}
+    if task.config.group is not None:
+        groups = {k: len(set(part.group.tolist())) if part else 0 for k, part in parts.items()}
+        data |= {"group": task.config.group, "groups": groups}
     return {
         "method": point.method,
         "params": {k: _named(task, k, v) for k, v in point.params.items()},
@@ -213,16 +226,28 @@ def _named(task: Task, key: str, value: Any) -> Any:
     return value
 
 
-def _save_rows(path: Path, task: Task, rows: Rows, hpc: str) -> None:
+def _limits(task: Task) -> Any:
+    """The lowest and highest value of each feature in the rows that train and choose policies, (n_features, 2)."""
     import numpy as np
 
+    X = np.concatenate([task.problem.train.X, task.problem.valid.X])
+    return np.stack([np.fmin.reduce(X), np.fmax.reduce(X)], axis=1)  # NaN only where all are
+
+
+def _save_rows(path: Path, task: Task, rows: Rows, hpc: str, more: dict[str, Any]) -> None:
+    import numpy as np
+
+    group: dict[str, Any] = {} if rows.group is None else {"group": rows.group}
     np.savez_compressed(
         path,
         X=rows.X,
         y=rows.y,
         hpc=rows.hpc_label,
-        hpc_confidence=np.round(rows.hpc.max(axis=1) * 10_000).astype(np.int64),
+        hpc_confidence=np.round(rows.hpc[np.arange(len(rows.y)), rows.hpc_label] * 10_000).astype(np.int64),
         hpc_sha256=hpc,
         index=rows.index,
+        weight=rows.weight,
         feature_names=np.array(task.features),
+        **group,
+        **more,
     )

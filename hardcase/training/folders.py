@@ -49,7 +49,7 @@ def check_folder(out: Path, kind: str, *, force: bool = False) -> None:
 
 def list_files(folder: Path, kind: str, names: Iterable[str]) -> None:
     """Note in the folder that these files are hardcase's own."""
-    (folder / LIST).write_text(json.dumps({"kind": kind, "files": sorted(names)}, indent=1) + "\n")
+    (folder / LIST).write_text(json.dumps({"kind": kind, "files": sorted(names)}, indent=1) + "\n", encoding="utf-8")
 
 
 def _listed(out: Path, kind: str) -> set[str]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
+from ..options import Flags
 from .folders import terminable
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ __all__ = ["Runs", "add_pool", "open_runs"]
 MAX_JOBS = 1024
 
 
-def add_pool(parser: argparse.ArgumentParser) -> None:
+def add_pool(parser: Flags) -> None:
     """Declare the flags that say where a sweep runs."""
     parser.add_argument(
         "--dask", metavar="HOST:PORT", help="scheduler of a Dask cluster that runs the sweep (default: threads)"
@@ -90,8 +90,9 @@ def open_runs(
             yield Runs(pool, folder, jobs, quiet), folder
         except KeyboardInterrupt:
             n_jobs = len(list(folder.glob("*.json")))
-            if n_jobs and not quiet:
-                _say(f"interrupted; {folder} keeps {n_jobs} finished jobs; run the same command again to resume")
+            kept = f"{folder} keeps {n_jobs} finished jobs; run the same command again to resume"
+            if not quiet:
+                _say(f"interrupted; {kept if n_jobs else 'nothing was written'}")
             raise
         except OSError as error:
             raise InputError(f"{out} cannot be written: {error.strerror or error}; name another folder") from error

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from ..training.survey import Survey
 
 HELP = "Write a first hardcase.toml from a table."
+EXAMPLES = """\
+hardcase init data.csv                  # then edit the costs in hardcase.toml
+hardcase init data.csv --target state --out state.toml"""
+TERMS = "target: the column to predict; sensor: a source of columns that are read together, at a cost"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +50,8 @@ def run(args: argparse.Namespace) -> int:
     _check_classes(table, target)
     _, classes = target_classes(table, target)
     found = survey(table, target)
-    sensors = sensors_of(table, found.features)
-    if not sensors:
+    sensors = sensors_of(table, found.features - {found.group})  # a group is no feature once its line counts
+    if not found.features:
         raise InputError(f"{args.data} has no column besides {target!r} that a model could read{_reasons(found)}")
     try:
         file = args.data.absolute().relative_to(args.out.absolute().parent)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from datetime import date, timedelta
@@ -12,19 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from hardcase.cli import main
-from hardcase.training import pictures
 from hardcase.training.survey import guess_target, survey
 from hardcase_edge.bundle.load import load_bundle
-from hardcase_edge.cli import main as edge_main
+from hardcase_edge.device.device import Device
+from hardcase_edge.sensors.specs import open_bank
+from hardcase_train.data.config import read_config
+from hardcase_train.data.hpc import imputed
 from hardcase_train.data.table import read_table
+from hardcase_train.data.task import make_task
 from tests.helpers.train.problems import run, write_csv
-
-
-@pytest.fixture(autouse=True)
-def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pictures, "front_svg", lambda *_: b"<svg/>")
 
 
 def init(capsys: pytest.CaptureFixture[str], data: Path, *flags: object) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -72,9 +70,14 @@ def test_every_column_is_reported_at_once_and_sorted_into_its_kind(
     }
     assert toml["data"]["drop"] == ["column 1", "serial", "firmware", "nothing"]
     assert {s["name"]: s["features"] for s in toml["sensor"]} == said["sensors"] == {
-        "machine": ["machine"], "heat": ["heat.*"], "mode": ["mode"], "alarm": ["alarm"],
+        "heat": ["heat.*"], "mode": ["mode"], "alarm": ["alarm"],
     }  # fmt: skip
-    assert '\n# group = "machine"  #' in (tmp_path / "h.toml").read_text()
+    text = (tmp_path / "h.toml").read_text()
+    assert '\n# group = "machine"  #' in text
+    (tmp_path / "h.toml").write_text(text.replace("# group =", "group ="))
+    assert (
+        make_task(read_config(tmp_path / "h.toml"), model=imputed(LogisticRegression())).problem.train.group is not None
+    )
     main(["init", str(tmp_path / "data.csv"), "--out", str(tmp_path / "again.toml")])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("predicts 'state' (the last column; --target names another), 2 classes")
@@ -108,12 +111,12 @@ def test_a_table_as_it_comes_trains_exports_evaluates_and_replays_without_a_hand
     assert status == 0, err
     status, _, err = run(capsys, "export", folder, "--budget", 3, "--method", "static", "--out", bundle)
     assert status == 0, err
-    manifest = load_bundle(bundle).manifest
-    assert manifest.categories["mode"] == ("auto", "manual", "off")
+    loaded = load_bundle(bundle)
+    assert loaded.manifest.categories["mode"] == ("auto", "manual", "off")
     status, figures, err = run(capsys, "evaluate", bundle, data)
     assert status == 0, err
-    assert edge_main(["run", str(bundle), "--sensors", f"replay:{data}"]) == 0
-    labels = [json.loads(line)["label"] for line in capsys.readouterr().out.splitlines()]
+    with open_bank([f"replay:{data}"], loaded.machine.program, loaded.manifest) as bank:
+        labels = [record["label"] for record in Device(loaded, bank).run()]
     assert np.mean([a == b for a, b in zip(labels, runs(90)["state"], strict=True)]) == pytest.approx(
         figures["quality"]
     )

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from hardcase.cli import main
-from hardcase.training import pictures
 from hardcase.training.folders import BUILD, list_files
 from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.load import load_bundle
@@ -29,11 +28,6 @@ from tests.helpers.places import ROOT
 from tests.helpers.train.problems import is_front, run, toml, write_csv
 
 N = 60
-
-
-@pytest.fixture(autouse=True)
-def _short(monkeypatch):
-    monkeypatch.setattr(pictures, "front_svg", lambda *_: b"<svg/>")
 
 
 def columns(n=N, n_classes=2, seed=0, **more):
@@ -207,6 +201,10 @@ def test_a_random_split_is_stratified_and_takes_every_row_once(tmp_path, capsys)
     for part, share in ((valid, 1 / 9), (test, 2 / 9)):
         assert np.abs(np.bincount(part["y"]) - share * left).max() < 1
     assert valid["X"][:, 2].tolist() == table["c"][valid["index"]].tolist()
+    seen = np.setdiff1d(np.arange(200), [*calibration["index"], *test["index"]])
+    assert valid["limits"][2].tolist() == [min(table["c"][seen]), max(table["c"][seen])]
+    assert valid["weight"].tolist() == [1.0] * 20
+    assert "limits" not in test
 
 
 def test_a_time_split_keeps_row_order_and_classes_that_training_has_not_seen(tmp_path, capsys):
@@ -529,8 +527,7 @@ def process(*argv, **more):
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, **more)
 
 
-def test_the_same_seed_gives_the_same_bytes_in_another_process(tmp_path, capsys, monkeypatch):
-    monkeypatch.undo()
+def test_the_same_seed_gives_the_same_bytes_in_another_process(tmp_path, capsys):
     write_csv(tmp_path / "data.csv", columns(n=100, b=punched(columns(n=100)["b"])))
     path = toml(tmp_path, '[hpc]\nestimator = "RandomForestClassifier"\n[hpc.params]\nn_estimators = 5\n')
     for k in (1, 2):

@@ -37,7 +37,9 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("picking", "scorers", "foreign_model"), ("bundle", "to_onnx", "to_tflite"), ("runtimes",),
     ),
     "hardcase_cloud": (("broker", "answering", "fleet"),),
-    "hardcase": (("options",), ("demo", "training"), ("exports",), ("verbs", "api"), ("cli",)),
+    "hardcase": (
+        ("options", "measuring"), ("reports",), ("demo", "training"), ("exports",), ("verbs", "api"), ("cli",),
+    ),
 }  # fmt: skip
 
 Graph = dict[str, set[str]]

@@ -44,7 +44,7 @@ class Outcome:
     item: int  # number of the row
     route: str
     label: Label
-    confidence: float  # 0 to 1
+    confidence: float | None  # 0 to 1
     cost: float  # in the bundle's unit
     sensors: tuple[str, ...]  # names of the sensors bought
     began: float  # time.monotonic() at its beginning, seconds

@@ -109,15 +109,19 @@ def write_whole(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, mode)
         os.replace(temporary, target)
+        temporary = None
         _sync_folder(target.parent)
     except OSError as error:
-        if temporary is not None:
+        raise InputError(f"{target} cannot be written: {error.strerror}; choose a writable folder") from error
+    finally:
+        if temporary is not None:  # an error, or Ctrl-C
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        raise InputError(f"{target} cannot be written: {error.strerror}; choose a writable folder") from error
 
 
 def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":  # Windows has no folders to flush
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -13,13 +13,14 @@ from ..base.record import field, record
 from ..errors import BundleError
 from ..program.definition import Forward, Program
 from ..program.window import WINDOW_FEATURES
+from .evidence import Ranges, Without, ranges_of, without_of, without_to_json
 
 __all__ = ["Label", "Manifest"]
 
 Label = str | int | float
 MAX_NAME = 200
 MAX_CATEGORIES = 200  # texts of one feature; more are names of rows rather than categories
-OPTIONAL = {"categories"}  # keys that a manifest leaves out if they are empty
+OPTIONAL = {"categories", "ranges", "without"}  # keys that a manifest has only where they hold something
 
 
 @record(frozen=True, slots=True)
@@ -46,6 +47,10 @@ class Manifest:
         What the exporter measured: accuracy, cost and forward rate, on named rows.
     trained : dict
         Provenance: hash of the data, seed, method, parameters, versions.
+    without : dict
+        Measured confidences of decisions that wanted sensors in vain, as ``evidence`` has them; may be empty.
+    ranges : tuple
+        By feature, the lowest and the highest reading of the training rows, None where unknown; or empty.
     categories : dict of str to tuple of str
         Features whose readings are texts, with the texts in the order of their codes, from 0.
     """
@@ -60,15 +65,19 @@ class Manifest:
     windows: dict[str, int] = field(default_factory=dict)
     claims: dict[str, Any] = field(default_factory=dict)
     trained: dict[str, Any] = field(default_factory=dict)
+    without: Without = field(default_factory=dict)
+    ranges: Ranges = ()
     categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as plain JSON values, which ``from_json`` reads."""
         from dataclasses import asdict  # imported here, because no device writes a manifest
 
-        values = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
-        values["categories"] = {name: list(texts) for name, texts in self.categories.items()}
-        return {k: v for k, v in values.items() if v or k not in OPTIONAL}
+        ranges = [None if pair is None else list(pair) for pair in self.ranges]
+        categories = {name: list(texts) for name, texts in self.categories.items()}
+        changed = {"without": without_to_json(self.without), "ranges": ranges, "categories": categories}
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in (asdict(self) | changed).items()}
+        return {k: v for k, v in plain.items() if v or k not in OPTIONAL}
 
     @classmethod
     def from_json(cls, data: dict[str, Any], program: Program) -> Manifest:
@@ -81,7 +90,7 @@ class Manifest:
         """
         keys = set(cls.__match_args__)
         if not keys - OPTIONAL <= set(data) <= keys:
-            wrong_keys = sorted(set(data) - keys | keys - OPTIONAL - set(data))
+            wrong_keys = sorted((set(data) ^ keys) - (OPTIONAL - set(data)))
             raise BundleError(
                 f"the manifest has missing or unknown keys: {', '.join(wrong_keys)[:200]}; export it again"
             )
@@ -123,6 +132,8 @@ class Manifest:
             windows=dict(windows),
             claims=data["claims"],
             trained=data["trained"],
+            without=without_of(data["without"], program) if "without" in data else {},
+            ranges=ranges_of(data["ranges"], program) if "ranges" in data else (),
             categories=_categories(data, program, features, [sensors.index(name) for name in windows]),
         )
 

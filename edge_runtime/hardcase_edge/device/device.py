@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..base.record import record
+from ..bundle.evidence import reported
 from ..bundle.load import Loaded
 from ..bundle.manifest import Label
 from ..errors import InputError
@@ -54,7 +55,7 @@ class Cloud(Protocol):
     counters: Counter[str]
 
     @property
-    def is_connected(self) -> bool:
+    def can_ask(self) -> bool:
         """Whether a request can go out now."""
 
     def ask(self, readings: Sequence[Reading], deadline_s: float, may_resend: Callable[[], bool]) -> Reply | None:
@@ -82,6 +83,7 @@ class RuntimeConfig:
     interval_s: float = 0.0  # from the start of one decision to the start of the next; 0: as fast as sensors read
     count: int | None = None  # decisions before the run ends; None: run until the items end
     item_size: int = 1  # size of every item, for sensors whose cost depends on it
+    strict_range: bool = False  # True: a sensor with a reading outside the range of training has failed
     status_every_s: float = 60.0  # least time between two status messages, because each costs radio energy
 
     def __post_init__(self) -> None:
@@ -115,7 +117,8 @@ class Device:
     Attributes
     ----------
     counters : Counter
-        Decisions by route: ``asked`` = ``local`` + ``cloud`` + ``degraded``.
+        Decisions by reported route: ``asked`` = ``local`` + ``cloud`` + ``degraded``; and ``unwritten``, the records
+        that the owner could not write, which only the owner counts.
     is_idle : bool
         True between two decisions, while the loop waits for time to pass or for the next item.
 
@@ -147,7 +150,8 @@ class Device:
         self._budget = None if self._config.budget is None else to_micro(self._config.budget)
         self._next_status = float("-inf")
         self.is_idle = False
-        self.counters: Counter[str] = Counter(asked=0, local=0, cloud=0, degraded=0)
+        self.counters: Counter[str] = Counter(asked=0, local=0, cloud=0, degraded=0, unwritten=0)
+        self._ranges = _ranges_by_sensor(loaded)
         if not 1 <= self._config.item_size <= loaded.machine.program.max_item_size:
             largest = loaded.machine.program.max_item_size
             raise InputError(f"the item size is {self._config.item_size}; this bundle supports 1 to {largest}")
@@ -179,12 +183,14 @@ class Device:
             budget=self._budget,
             item_size=self._config.item_size,
             dead=self._bank.dead,
-            cloud=self._link is not None and self._link.is_connected,
+            cloud=self._link is not None and self._link.can_ask,
         )
         self.counters["asked"] += 1
-        decision = drive(session, self._bank.read, lambda need: self._ask(session, need))
-        self.counters[decision.route] += 1
-        return self._record(decision, self._monotonic() - began)
+        outside: list[str] = []
+        decision = drive(session, lambda asked: self._read(asked, outside), lambda need: self._ask(session, need))
+        record = self._record(decision, outside, self._monotonic() - began)
+        self.counters[record["route"]] += 1
+        return record
 
     def stop(self) -> None:
         """End the run after the current decision, which stops waiting for the cloud. Safe in a signal handler."""
@@ -194,23 +200,44 @@ class Device:
 
     # ------------------------------------------------------------ parts
 
+    def _read(self, sensors: Sequence[int], outside: list[str]) -> Mapping[int, Sequence[Reading] | None]:
+        """The bank's readings; adds the names of those outside their ranges, whose sensors fail if that is strict."""
+        readings = self._bank.read(sensors)
+        if not self._ranges:
+            return readings
+        names = {s: self._outside(s, readings[s]) for s in sensors}
+        outside.extend(name for s in sensors for name in names[s])
+        if not self._config.strict_range:
+            return readings
+        return {s: None if names[s] else readings[s] for s in sensors}
+
+    def _outside(self, sensor: int, values: Sequence[Reading] | None) -> list[str]:
+        """The names of a sensor's features whose readings lie outside their ranges."""
+        if values is None:
+            return []
+        places = self._ranges[sensor]
+        return [name for k, name, low, high in places if (x := values[k]) is not None and not low <= x <= high]
+
     def _ask(self, session: Session, need: NeedReply) -> tuple[int, int] | None:
         assert self._link is not None  # a session without a cloud never asks
         reply = self._link.ask(need.readings, self._config.deadline_ms / 1000, session.resend)
         return None if reply is None or reply.status != OK else (reply.result, reply.confidence)
 
-    def _record(self, decision: Decision, elapsed_s: float) -> Record:
+    def _record(self, decision: Decision, outside: list[str], elapsed_s: float) -> Record:
         manifest = self._loaded.manifest
+        route, confidence = reported(decision, manifest.without)
         label: Label = decision.result
         if manifest.classes:
             label = manifest.classes[int(decision.result)]
         return {
             "t": round(self._now(), 3),
             "label": label,
-            "confidence": decision.confidence / 10_000,
-            "route": decision.route,
+            "confidence": None if confidence is None else confidence / 10_000,
+            "route": route,
             "cost": to_unit(decision.cost),
             "sensors": [manifest.sensors[s] for s in decision.sensors],
+            "failed": [manifest.sensors[s] for s in decision.failed],
+            "out_of_range": outside,
             "latency_ms": round(elapsed_s * 1000, 3),
         }
 
@@ -228,3 +255,10 @@ class Device:
             "sensors": dict(self._bank.counters),
             "link": dict(self._link.counters) if self._link is not None else {},
         }
+
+
+def _ranges_by_sensor(loaded: Loaded) -> list[list[tuple[int, str, float, float]]]:
+    """For each sensor the position, name and range of its features that have one; empty if no feature has."""
+    manifest, sensors = loaded.manifest, loaded.machine.program.sensors
+    pairs = [[(k, f, manifest.ranges[f]) for k, f in enumerate(s.features)] for s in sensors] if manifest.ranges else []
+    return [[(k, manifest.features[f], *pair) for k, f, pair in some if pair is not None] for some in pairs]

@@ -87,7 +87,7 @@ enum { Q_KIND, Q_THEN, Q_OTHERWISE, Q_SENSORS, Q_WORDS }; /* acquire; a forward'
 enum { X_KIND, X_OTHERWISE, X_CANDIDATES, X_WORDS, CANDIDATE_WORDS = 4, Y_SIZE = 0, Y_TARGET, Y_COST, Y_COSTS };
 enum { A_KIND, A_SCORER, A_START, A_WIDTH, A_IS_VALUE, A_MARGINS, A_AT_MARGINS, A_AT_CONFIDENCES, A_WORDS };
 
-enum flags { BOUGHT = 1, FAILED = 2, WANTED = 4 };
+enum flags { BOUGHT = 1, FAILED = 2, WANTED = 4, LACKED = 8 };
 enum phase { RUNNING, NEW, WAIT_SENSORS, WAIT_REPLY, DECIDED };
 enum { SMALL_MISSING = 255, MISSING = -32768, CODE_MAX = 32767 };
 
@@ -159,17 +159,27 @@ static int64_t price(const hc_session *s, bytes_in node)
     return total;
 }
 
-/* Has no sensor of an acquire failed, and does the budget hold for those that are not bought yet? */
-static int can_buy(const hc_session *s, bytes_in node)
+/* Has no sensor of an acquire these flags, and does the budget hold for those that are not bought yet? */
+static int can_buy(const hc_session *s, bytes_in node, unsigned without)
 {
     const unsigned char *flags = part_of(s, S_SENSORS);
     int64_t total = 0;
     for (uint32_t k = 0; k < word(node, Q_SENSORS); k++) {
         uint32_t sensor = word(node, Q_WORDS + k);
-        if (flags[sensor] & FAILED) return 0;
+        if (flags[sensor] & without) return 0;
         if (!(flags[sensor] & BOUGHT)) total = add64(total, cost_of(s, sensor));
     }
     return fits(s, total);
+}
+
+/* The walk wanted the sensors of this node: note those that have failed. */
+static void lack(hc_session *s, bytes_in node)
+{
+    unsigned char *flags = part(s, S_SENSORS);
+    for (uint32_t k = 0; k < word(node, Q_SENSORS); k++) {
+        unsigned char *flag = flags + word(node, Q_WORDS + k);
+        if (*flag & FAILED) *flag |= LACKED;
+    }
 }
 
 /* ------------------------------------------------------------------ readings: SPEC-program-v1 sections 2 and 3 */
@@ -679,22 +689,23 @@ static int64_t margin_of(const unsigned char *scores, uint32_t n, uint32_t *best
 
 /* ------------------------------------------------------------------ nodes: SPEC-program-v1 section 4.2 */
 
-static int can_have(const hc_session *s, uint32_t target)
+/* Targets that acquire a sensor with one of the flags ``without`` cannot be had. */
+static int can_have(const hc_session *s, uint32_t target, unsigned without)
 {
     bytes_in node = node_record(image_of(s), target);
-    if (word(node, Q_KIND) == ACQUIRE) return can_buy(s, node);
+    if (word(node, Q_KIND) == ACQUIRE) return can_buy(s, node, without);
     if (HAS(HC_FORWARDS) && word(node, Q_KIND) == FORWARD)
         return fits(s, add64(price(s, node), request_cost(s)));
     return 1;
 }
 
-static uint32_t tournament(hc_session *s, bytes_in node, const unsigned char *scores)
+static uint32_t tournament(hc_session *s, bytes_in node, const unsigned char *scores, unsigned without)
 {
     uint32_t n = word(node, B_TARGETS), none = 1;
     bytes_in target = node + 4 * B_WORDS, match = target + 4 * (size_t)n;
     unsigned char *winners = part(s, S_WINNERS); /* entrants are targets, none of them is UINT16_MAX */
     for (uint32_t k = 0; k < n; k++) {
-        int16_t entrant = can_have(s, word(target, k)) ? (int16_t)k : -1;
+        int16_t entrant = can_have(s, word(target, k), without) ? (int16_t)k : -1;
         put_i16(winners + 2 * (size_t)k, entrant);
         if (entrant >= 0) none = 0;
     }
@@ -707,14 +718,13 @@ static uint32_t tournament(hc_session *s, bytes_in node, const unsigned char *sc
     return (uint32_t)get_i16(winners + 2 * (size_t)(2 * n - 2));
 }
 
-static uint32_t branch(hc_session *s, bytes_in node)
+static uint32_t choose(hc_session *s, bytes_in node, const unsigned char *scores, unsigned without)
 {
-    const unsigned char *scores = scores_of(s, word(node, B_SCORER)) + 8 * (size_t)word(node, B_START);
     uint32_t n = word(node, B_TARGETS), width = word(node, B_WIDTH), rule = word(node, B_RULE), best;
     bytes_in target = node + 4 * B_WORDS;
     int64_t margin;
     if (HAS(HC_TOURNAMENTS) && rule == TOURNAMENT) {
-        best = tournament(s, node, scores);
+        best = tournament(s, node, scores, without);
         return word(target, best < n ? best : 0);
     }
     margin = margin_of(scores, width, &best);
@@ -722,15 +732,26 @@ static uint32_t branch(hc_session *s, bytes_in node)
         int64_t threshold = get_i64(image_of(s) + word(node, B_THRESHOLD));
         best = rule == THRESHOLD ? score(scores, 0) > threshold : margin >= threshold;
     }
-    if (!can_have(s, word(target, best))) {
+    if (!can_have(s, word(target, best), without)) {
         uint32_t next = best;
         for (uint32_t k = 0; k < n; k++) {
-            if (k == best || !can_have(s, word(target, k))) continue;
+            if (k == best || !can_have(s, word(target, k), without)) continue;
             if (next == best || (width > 1 && rule == ARGMAX && score(scores, k) > score(scores, next))) next = k;
         }
         best = next;
     }
     return word(target, best);
+}
+
+static uint32_t branch(hc_session *s, bytes_in node)
+{
+    const unsigned char *scores = scores_of(s, word(node, B_SCORER)) + 8 * (size_t)word(node, B_START);
+    uint32_t chosen = choose(s, node, scores, FAILED);
+    if (s->has_failed) {
+        bytes_in wanted = node_record(image_of(s), choose(s, node, scores, 0));
+        if (word(wanted, Q_KIND) == ACQUIRE) lack(s, wanted);
+    }
+    return chosen;
 }
 
 static uint32_t select_model(const hc_session *s, bytes_in node)
@@ -782,8 +803,12 @@ static int want(hc_session *s, bytes_in node, unsigned without)
 
 static void acquire(hc_session *s, bytes_in node)
 {
-    if (!can_buy(s, node)) s->at = word(node, Q_OTHERWISE);
-    else if (!want(s, node, BOUGHT)) s->at = word(node, Q_THEN);
+    if (can_buy(s, node, FAILED)) {
+        if (!want(s, node, BOUGHT)) s->at = word(node, Q_THEN);
+    } else {
+        lack(s, node);
+        s->at = word(node, Q_OTHERWISE);
+    }
 }
 
 static void write_missing(hc_session *s)
@@ -806,6 +831,7 @@ static void forward(hc_session *s, bytes_in node)
     } else if (!fits(s, add64(price(s, node), request_cost(s)))) {
         s->at = word(node, Q_THEN);
     } else if (!want(s, node, BOUGHT | FAILED)) {
+        lack(s, node);
         s->spent = add64(s->spent, request_cost(s));
         write_missing(s);
         s->phase = WAIT_REPLY;
@@ -826,7 +852,7 @@ int hc_start(hc_session *s, const void *image, int64_t budget, int32_t item_size
     s->phase = NEW;
     s->has_cloud = cloud != 0;
     s->item_size = item_size;
-    s->at = s->cursor = 0;
+    s->at = s->cursor = s->has_failed = 0;
     s->budget = budget;
     s->image.eight = 0;
     s->image.bytes = in;
@@ -843,6 +869,7 @@ int hc_dead(hc_session *s, int sensor)
     if (s->phase != NEW) return HC_ERROR_ORDER;
     if (sensor < 0 || (uint32_t)sensor >= word(image_of(s), H_SENSORS)) return HC_ERROR_ARGUMENT;
     part(s, S_SENSORS)[sensor] |= FAILED;
+    s->has_failed = 1;
     return 0;
 }
 
@@ -904,7 +931,10 @@ int hc_feed_at(hc_session *s, int sensor, const void *readings, int64_t cost)
     s->spent = add64(s->spent, declared);
     if (cost >= 0 && cost < declared) s->saved = add64(s->saved, declared - cost);
     *flags = BOUGHT;
-    if (readings == NULL || !take(s, (uint32_t)sensor, readings)) *flags |= FAILED;
+    if (readings == NULL || !take(s, (uint32_t)sensor, readings)) {
+        *flags |= FAILED;
+        s->has_failed = 1;
+    }
     for (uint32_t k = 0; k < word(record, N_SCORERS_COUNT); k++)
         part(s, S_IS_SCORED)[get_u16(image + word(record, N_SCORERS) + 2 * (size_t)k)] = 0;
     return 0;
@@ -947,6 +977,12 @@ int hc_was_bought(const hc_session *s, int sensor)
 {
     if (sensor < 0 || (uint32_t)sensor >= word(image_of(s), H_SENSORS)) return 0;
     return part_of(s, S_SENSORS)[sensor] & BOUGHT;
+}
+
+int hc_has_failed(const hc_session *s, int sensor)
+{
+    if (sensor < 0 || (uint32_t)sensor >= word(image_of(s), H_SENSORS)) return 0;
+    return (part_of(s, S_SENSORS)[sensor] & LACKED) != 0;
 }
 
 int hc_visited(const hc_session *s, int step)

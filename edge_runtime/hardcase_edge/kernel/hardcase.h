@@ -95,7 +95,7 @@ typedef struct hc_session {
 
     uint8_t phase, is_degraded, has_cloud;
     int32_t item_size;
-    uint32_t at, cursor;
+    uint32_t at, cursor, has_failed;
     int64_t budget;
     union {
         const unsigned char *bytes;
@@ -173,8 +173,10 @@ int hc_no_reply(hc_session *s);
 /* Charge one more transmission: 1, or 0 (nothing charged) if the budget forbids it. */
 int hc_resend(hc_session *s);
 
-/* Was this sensor bought (failed ones included)? The node visited at step 0 to steps - 1. */
+/* Was this sensor bought (failed ones included)? Did the walk want it in vain, because it is dead or has failed? The
+ * node visited at step 0 to steps - 1. */
 int hc_was_bought(const hc_session *s, int sensor);
+int hc_has_failed(const hc_session *s, int sensor);
 int hc_visited(const hc_session *s, int step);
 
 /* The scores of an ensemble that is code: defined by the exported inline.c, where hardcase_config.h says HC_INLINE.

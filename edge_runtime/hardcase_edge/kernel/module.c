@@ -45,7 +45,7 @@ typedef struct {
     hc_session *session; /* in memory of its own */
 } Session;
 
-static PyObject *name_sensors, *name_readings, *names_decision[6];
+static PyObject *name_sensors, *name_readings, *names_decision[7];
 
 /* ------------------------------------------------------------------ readings */
 
@@ -317,25 +317,26 @@ static PyObject *tuple_of(const Py_ssize_t n, int (*each)(const hc_session *, in
     return made;
 }
 
-static PyObject *bought(const Image *image, const hc_session *s)
+/* The sensors, in order, of which this is so. */
+static PyObject *sensors_that(int (*is_so)(const hc_session *, int), const Image *image, const hc_session *s)
 {
     Py_ssize_t n = 0;
     PyObject *made;
-    for (Py_ssize_t k = 0; k < image->n_sensors; k++) n += hc_was_bought(s, (int)k);
+    for (Py_ssize_t k = 0; k < image->n_sensors; k++) n += is_so(s, (int)k);
     made = PyTuple_New(n);
-    for (Py_ssize_t k = image->n_sensors - 1; made != NULL && k >= 0; k--)
-        if (hc_was_bought(s, (int)k)) PyTuple_SetItem(made, --n, PyLong_FromSsize_t(k));
+    for (Py_ssize_t k = image->n_sensors - 1; made != NULL && n > 0 && k >= 0; k--)
+        if (is_so(s, (int)k)) PyTuple_SetItem(made, --n, PyLong_FromSsize_t(k));
     return made;
 }
 
 static PyObject *make_decision(const Image *image, const hc_session *s)
 {
     PyObject *route = PyTuple_GetItem(image->route_names, s->route);
-    PyObject *values[6] = {PyLong_FromLongLong(s->result), PyLong_FromLong(s->confidence), route,
-                           PyLong_FromLongLong(s->spent - s->saved), bought(image, s),
-                           tuple_of(s->steps, hc_visited, s)};
+    PyObject *values[7] = {PyLong_FromLongLong(s->result), PyLong_FromLong(s->confidence), route,
+                           PyLong_FromLongLong(s->spent - s->saved), sensors_that(hc_was_bought, image, s),
+                           tuple_of(s->steps, hc_visited, s), sensors_that(hc_has_failed, image, s)};
     Py_XINCREF(route);
-    return instance(image->decision, names_decision, values, 6);
+    return instance(image->decision, names_decision, values, 7);
 }
 
 static PyObject *make_need_sensors(const Image *image, const hc_session *s)
@@ -628,12 +629,12 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__kernel(void)
 {
-    static const char *const fields[6] = {"result", "confidence", "route", "cost", "sensors", "trace"};
+    static const char *const fields[7] = {"result", "confidence", "route", "cost", "sensors", "trace", "failed"};
     PyObject *module = PyModule_Create(&definition);
     PyObject *session = PyType_FromSpec(&session_spec), *image = PyType_FromSpec(&image_spec);
     name_sensors = PyUnicode_InternFromString("sensors");
     name_readings = PyUnicode_InternFromString("readings");
-    for (int k = 0; k < 6; k++) names_decision[k] = PyUnicode_InternFromString(fields[k]);
+    for (int k = 0; k < 7; k++) names_decision[k] = PyUnicode_InternFromString(fields[k]);
     if (module == NULL || session == NULL || image == NULL || PyErr_Occurred() ||
         PyObject_SetAttrString(image, "Session", session) < 0 ||
         PyModule_AddObjectRef(module, "Session", session) < 0 || PyModule_AddObjectRef(module, "Image", image) < 0)

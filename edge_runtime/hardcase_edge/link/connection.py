@@ -5,7 +5,8 @@ The thread makes a new paho client for each attempt. paho's queue would send mes
 request that nobody waits for any more costs energy that no budget allowed; with a new client, only the caller decides
 what is sent twice. The thread tries MQTT 5 first, and 3.1.1 if the broker refuses version 5 or hangs up without an
 answer. If a broker cannot be reached, the pauses between attempts grow and are jittered; if it refuses the connection,
-the next attempt comes after a long pause. Only this module and ``paho_client`` import paho.
+the next attempt comes after a long pause. Two clients with one id throw each other off; ``rivals`` says when to give
+up. Only this module and ``paho_client`` import paho.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from ..base.record import record
 from .address import tls_context
 from .paho_client import V5, V311, Client, ConnectionConfig, Will, make_properties
+from .rivals import SESSION_S, SHORT_S, Rivals
 
 __all__ = ["Connection", "ConnectionConfig", "Message", "Will"]
 
@@ -34,6 +36,7 @@ logger = logging.getLogger(__name__)
 UNSUPPORTED_VERSION = 132  # CONNACK reason; paho also translates the return code 1 of a 3.1.1 broker into it
 POLL_S = 1.0  # how often paho checks its keepalive timer
 STABLE_S = 5.0  # a connection that lasted this long resets the pause before the next attempt
+NO_SUBSCRIBERS = 16  # PUBACK reason: the broker took the message, but has nobody to give it to
 
 
 @record(frozen=True, slots=True)
@@ -56,6 +59,10 @@ class Connection:
     subscribe_v5 : another filter for MQTT 5, such as a shared subscription; empty: the same filter
     on_up : called on the connection's thread each time the connection comes up
     on_message : called on the connection's thread with each message; its exceptions are logged and dropped
+    on_refused : called on the connection's thread with the packet id of a published message that the broker refuses or
+        has nobody to give to, and the reason; never called on MQTT 3.1.1
+    on_taken_over : called on the connection's thread, which then ends, when it is sure that another client uses the
+        same id. None: it goes on trying
     will : the retained message that the broker sends if the connection breaks, or None
 
     Attributes
@@ -77,12 +84,16 @@ class Connection:
         subscribe_v5: str = "",
         on_message: Callable[[Message], None],
         on_up: Callable[[], None] = lambda: None,
+        on_refused: Callable[[int, str], None] | None = None,
+        on_taken_over: Callable[[], None] | None = None,
         will: Will | None = None,
     ) -> None:
         self._config = config
         self._filters = {V311: subscribe, V5: subscribe_v5 or subscribe}
         self._on_up = on_up
         self._on_message = on_message
+        self._on_refused = on_refused
+        self._on_taken_over = on_taken_over
         self._will = will
         self._tls = tls_context(config.address)
         self._protocol = MQTTProtocolVersion(config.protocol or V5)
@@ -94,6 +105,7 @@ class Connection:
         self._up = threading.Event()
         self._trouble = ""
         self._pause_s = config.retry_first_s
+        self._rivals = Rivals()
         self.connects = 0
 
     # ------------------------------------------------------------ for the owner, from any thread
@@ -138,8 +150,8 @@ class Connection:
         correlation: bytes | None = None,
         expiry_s: int | None = None,
         wait_s: float = 0.0,
-    ) -> bool:
-        """Send a message at QoS 1, over the present connection only; returns whether it was sent.
+    ) -> int:
+        """Send a message at QoS 1, over the present connection only; returns its packet id, 0 if it was not sent.
 
         It is not sent if the connection is down or too many messages wait for their acknowledgement.
 
@@ -147,11 +159,11 @@ class Connection:
         ----------
         topic, payload, retain : as in MQTT
         response_topic, correlation, expiry_s : MQTT 5 properties, dropped on 3.1.1
-        wait_s : if positive, wait this long for the acknowledgement, and return whether it came
+        wait_s : if positive, wait this long for the acknowledgement, and return 0 if it did not come
         """
         client = self._client
         if client is None or not self.is_up:
-            return False
+            return 0
         properties = None
         if client.protocol == V5:
             fields = {
@@ -162,9 +174,9 @@ class Connection:
             properties = make_properties(PacketTypes.PUBLISH, fields)
         info = client.publish(topic, payload, qos=1, retain=retain, properties=properties)
         if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
-            return False
+            return 0
         self._last = info
-        return not wait_s or _is_acknowledged(info, wait_s)
+        return 0 if wait_s and not _is_acknowledged(info, wait_s) else info.mid
 
     def unsubscribe(self) -> None:
         """Ask the broker to send nothing more; messages that are already on their way still arrive."""
@@ -193,10 +205,12 @@ class Connection:
             self._serve(client)
         except Exception as error:  # no network, unknown host, TLS, or a packet that paho cannot read
             client.end = f"cannot be reached: {error}"
+            self._rivals.is_away()
         if self._stopping.is_set() or self._changes_protocol(client):
             return 0.0
+        pause_s = self._lost(client)
         self._note(client.end)
-        return self._config.refused_retry_s if client.is_refused else self._next_pause(client)
+        return self._config.refused_retry_s if client.is_refused else pause_s or self._next_pause(client)
 
     def _changes_protocol(self, client: Client) -> bool:
         """Switch the MQTT version if the broker refuses this one; returns whether to try the other one at once."""
@@ -208,13 +222,13 @@ class Connection:
 
     def _serve(self, client: Client) -> None:
         config = self._config
-        limit = {"MaximumPacketSize": config.max_packet_bytes}
-        client.connect(
-            config.address.host,
-            config.address.port,
-            config.keepalive_s,
-            properties=make_properties(PacketTypes.CONNECT, limit) if client.protocol == V5 else None,
-        )
+        v5: dict[str, Any] = {}
+        if client.protocol == V5:
+            client.looks_for_session = self._rivals.looks_for_session
+            limits = {"MaximumPacketSize": config.max_packet_bytes, "SessionExpiryInterval": SESSION_S}
+            v5["clean_start"] = not client.looks_for_session
+            v5["properties"] = make_properties(PacketTypes.CONNECT, limits)
+        client.connect(config.address.host, config.address.port, config.keepalive_s, **v5)
         client.was_hung_up = True  # until its CONNACK arrives
         give_up_at = monotonic() + 2 * config.connect_timeout_s
         while (code := client.loop(POLL_S)) == MQTTErrorCode.MQTT_ERR_SUCCESS:
@@ -230,6 +244,28 @@ class Connection:
         self._pause_s = min(2 * pause_s, self._config.retry_most_s)
         return pause_s
 
+    def _lost(self, client: Client) -> float:
+        """The pause if the broker ended this connection, perhaps for another client; 0 for the usual one."""
+        is_short = client.up_since is not None and monotonic() - client.up_since < SHORT_S
+        if not client.is_taken_over and not (client.is_dropped and is_short):
+            return 0.0
+        pause_s = self._rivals.lost(is_proved=client.is_taken_over)
+        if self._rivals.is_suspected:
+            client.end = self._suspicion()
+        self._give_up_if_sure()
+        return pause_s
+
+    def _suspicion(self) -> str:
+        sure = "" if self._rivals.is_proved else "perhaps "
+        return f"{sure}another client uses the id {self._config.client_id}; give each device its own --device-id"
+
+    def _give_up_if_sure(self) -> None:
+        """End the thread and tell the owner, if there is another client with this id and the owner listens."""
+        if self._rivals.is_sure and self._on_taken_over is not None:
+            self._trouble = self._suspicion()
+            self._stopping.set()
+            self._guard(self._on_taken_over)
+
     def _note(self, trouble: str) -> None:
         """Log why the connection is not up, once for each new reason."""
         if trouble != self._trouble:
@@ -243,14 +279,19 @@ class Connection:
         client.on_connect = self._connected
         client.on_subscribe = self._subscribed
         client.on_message = self._received
+        if self._on_refused is not None:
+            client.on_publish = self._published
         return client
 
-    def _connected(self, client: Any, _data: Any, _flags: Any, reason: ReasonCode, _properties: Any) -> None:
+    def _connected(self, client: Any, _data: Any, flags: Any, reason: ReasonCode, _properties: Any) -> None:
         client.was_hung_up = False
         if reason.is_failure:
             client.is_refused_version = reason.value == UNSUPPORTED_VERSION
             self._refuse(client, f"refused the connection: {str(reason).lower()}")
             return
+        if client.looks_for_session and flags.session_present:
+            self._rivals.prove()
+            self._give_up_if_sure()
         topic = self._filters[client.protocol]
         if client.protocol == V5:
             client.subscribe(topic, options=SubscribeOptions(qos=1, retainHandling=2))  # 2: send no retained messages
@@ -262,6 +303,7 @@ class Connection:
             self._refuse(client, f"refused the subscription to {self._filters[client.protocol]}")
             return
         client.up_since = monotonic()
+        self._rivals.came_up()
         self.connects += 1
         self._trouble = ""
         self._up.set()
@@ -269,6 +311,10 @@ class Connection:
         logger.info("connected to %s, MQTT %s", self._config.address.url, version)
         self._guard(self._on_up)
         self._tried.set()
+
+    def _published(self, _client: Any, _data: Any, mid: int, reason: ReasonCode, _properties: Any) -> None:
+        if (reason.is_failure or reason.value == NO_SUBSCRIBERS) and self._on_refused is not None:
+            self._on_refused(mid, str(reason).lower())
 
     def _refuse(self, client: Client, why: str) -> None:
         client.is_refused, client.end = True, why

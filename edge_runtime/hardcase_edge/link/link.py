@@ -5,7 +5,9 @@ The device's loop calls ``ask`` on its own thread, for one request at a time, an
 
     a reply to this request arrives                 ask returns the Reply, whose status may be REFUSED
     the deadline passes, or ``cancel`` is called    ask returns None
-    the link is down when ``ask`` is called         ask returns None at once; no request is queued
+    the broker refuses the request, or has no       ask returns None at once, and no further request is sent for a
+    worker to give it to (MQTT 5)                   while (``circuit.py``)
+    ``can_ask`` is False when ``ask`` is called     ask returns None at once; no request is queued
 
 While it waits, ``ask`` sends the request again under the same random id of 128 bits
 
@@ -17,9 +19,10 @@ which charges the budget; the session has charged the first transmission already
 Each transmission carries the time that is left as its deadline. A worker answers a repeated id from memory.
 
 Two threads meet here. ``Connection`` runs a thread that keeps the connection up and calls ``_received`` for each
-message and ``_came_up`` for each new connection. Under the lock of ``_changed``, ``_received`` hands the reply to the
-waiting ``ask`` if it bears the id that is waited for; it counts and drops all other messages. ``_came_up`` publishes
-the retained status and wakes ``ask``. ``cancel`` may be called on any thread and in a signal handler.
+message, ``_was_refused`` for each refused one and ``_came_up`` for each new connection. Under the lock of ``_changed``,
+``_received`` hands the reply to the waiting ``ask`` if it bears the id that is waited for; it counts and drops all
+other messages. ``_came_up`` publishes the retained status, closes the circuit and wakes ``ask``. ``cancel`` may be
+called on any thread and in a signal handler.
 
 docs/SPEC-wire-v1.md defines the bytes and the topics.
 """
@@ -38,10 +41,11 @@ from typing import Any
 
 from ..base.record import record
 from ..bundle.manifest import Manifest
-from ..errors import WireError
+from ..errors import LinkError, WireError
 from ..program.definition import Program
 from ..program.readings import Reading
 from .address import parse_address
+from .circuit import Circuit
 from .connection import Connection, ConnectionConfig, Message, Will
 from .wire import (
     ID_BYTES,
@@ -104,15 +108,24 @@ class Link:
         Gives the types of a request's readings and the number of classes that a reply may name.
     manifest : Manifest
         Names the HPC that must answer.
+    on_taken_over : called on the connection's thread when the link has given up, because other clients use its id
+        None: it never gives up
 
     Attributes
     ----------
     counters : Counter
-        ``sent``, ``resent``, ``sent_bytes`` (payloads only), ``replies``, and the messages dropped: ``malformed``,
-        ``oversized``, ``late``, ``unknown``, ``other_hpc``.
+        ``sent``, ``resent``, ``sent_bytes`` (payloads only), ``rejected`` (transmissions that the broker refused or had
+        no worker for), ``replies``, and the messages dropped: ``malformed``, ``oversized``, ``late``, ``unknown``,
+        ``other_hpc``.
     """
 
-    def __init__(self, config: LinkConfig, program: Program, manifest: Manifest) -> None:
+    def __init__(
+        self,
+        config: LinkConfig,
+        program: Program,
+        manifest: Manifest,
+        on_taken_over: Callable[[], None] | None = None,
+    ) -> None:
         self._config = config
         self._dtypes = tuple(program.features[f].dtype for f in program.uplink.features)
         self._n_classes = program.n_classes
@@ -124,24 +137,47 @@ class Link:
         self._old: deque[bytes] = deque(maxlen=OLD_IDS)
         self._status: dict[str, Any] = {}
         self._is_cancelled = False
+        self._circuit = Circuit()
+        self._packet = 0  # id of the last transmission's packet
+        self._refused: dict[int, str] = {}  # ids of packets that the broker refused since then, and why
+        self._gave_up = False
+        self._on_taken_over = on_taken_over
         self.counters: Counter[str] = Counter()
         self._connection = Connection(
             config.connection,
             subscribe=reply_topic(self._device),
             on_up=self._came_up,
             on_message=self._received,
+            on_refused=self._was_refused,
+            on_taken_over=None if on_taken_over is None else self._give_up,
             will=Will(status_topic(self._device), b'{"state":"offline"}'),
         )
 
     @property
     def is_connected(self) -> bool:
-        """Whether a request can go out now."""
+        """Whether the connection is up."""
         return self._connection.is_up
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether a request can go out now: the connection is up, and the circuit is closed or wants a probe."""
+        return self.is_connected and self._circuit.lets_through
 
     @property
     def trouble(self) -> str:
         """Why the link is not connected, in one line; empty while it is connected."""
         return self._connection.trouble
+
+    def check(self) -> None:
+        """Raise an error if the link has given up.
+
+        Raises
+        ------
+        LinkError
+            Other clients use this device's id.
+        """
+        if self._gave_up:
+            raise LinkError(f"broker {self._config.connection.address.url}: {self.trouble}")
 
     def start(self, wait_s: float = 0.0) -> bool:
         """Start to connect, wait at most ``wait_s`` seconds for the first attempt, and return whether it succeeded.
@@ -175,7 +211,7 @@ class Link:
     def ask(
         self, readings: Sequence[Reading], deadline_s: float, may_resend: Callable[[], bool] = lambda: True
     ) -> Reply | None:
-        """The HPC's reply; None if the link is down, no reply comes in time, or ``cancel`` is called.
+        """The HPC's reply; None if no request can go out, no reply comes in time, or ``cancel`` is called.
 
         Parameters
         ----------
@@ -183,7 +219,7 @@ class Link:
         deadline_s : seconds to wait for the reply
         may_resend : called before each repeated transmission: pays for it, or returns False (``Session.resend``)
         """
-        if not self.is_connected or self._is_cancelled:
+        if not self.can_ask or self._is_cancelled:
             return None
         id_ = os.urandom(ID_BYTES)
         with self._changed:
@@ -201,41 +237,56 @@ class Link:
         self, id_: bytes, readings: tuple[Reading, ...], until: float, may_resend: Callable[[], bool]
     ) -> Reply | None:
         every_s = self._config.resend_every_s
-        n_sent, may_send = 0, True
+        n_sent, may_send, is_probe = 0, True, self._circuit.is_open
         next_at, sent_on = 0.0, 0  # when the next transmission is due; the connection that carried the last one
         while (now := monotonic()) < until and not self._is_cancelled:
             connection, left_s = self._connection.connects, until - now
             is_due = now >= next_at or connection != sent_on
             if is_due and self.is_connected and may_send and (not n_sent or left_s > WORTHWHILE_S):
-                may_send = not n_sent or may_resend()
+                may_send = not n_sent or (not is_probe and may_resend())
                 if may_send:
                     request = Request(id_, self._hpc, ceil(left_s * 1000), readings)
                     n_sent += self._send(request, is_again=n_sent > 0)
                     next_at, sent_on = now + every_s, connection
-            if reply := self._wait(min(left_s, next_at - now if next_at > now else every_s)):
+            is_over, reply = self._wait(min(left_s, next_at - now if next_at > now else every_s))
+            if is_over:
                 return reply
+        with self._changed:
+            if n_sent and self.is_connected and not self._is_cancelled:
+                self._circuit.silent()
         return None
 
-    def _wait(self, seconds: float) -> Reply | None:
-        """Wait for a reply, a new connection, or the end of these seconds; returns the reply if there is one."""
+    def _wait(self, seconds: float) -> tuple[bool, Reply | None]:
+        """Wait for a reply, a refusal, a new connection, or the end of these seconds.
+
+        Returns whether the request is over, and the reply if there is one.
+        """
         with self._changed:
-            if self._reply is None and not self._is_cancelled:
+            if self._reply is None and self._packet not in self._refused and not self._is_cancelled:
                 self._changed.wait(seconds)
-            return self._reply
+            if self._reply is not None:
+                self._circuit.answered()
+                return True, self._reply
+            if self._packet not in self._refused:
+                return False, None
+            self._circuit.refused(self._refused[self._packet])
+            self.counters["rejected"] += 1
+            return True, None
 
     def _send(self, request: Request, *, is_again: bool) -> bool:
         payload = pack_request(request, self._dtypes)
-        is_sent = self._connection.publish(
+        self._packet, self._refused = 0, {}
+        self._packet = self._connection.publish(
             request_topic(self._device),
             payload,
             response_topic=reply_topic(self._device),
             correlation=request.id,
             expiry_s=ceil(request.deadline_ms / 1000),
         )
-        if is_sent:
+        if self._packet:
             self.counters["resent" if is_again else "sent"] += 1
             self.counters["sent_bytes"] += len(payload)
-        return is_sent
+        return self._packet != 0
 
     # ------------------------------------------------------------ on the connection's thread
 
@@ -255,11 +306,23 @@ class Link:
             else:
                 self.counters["late" if reply.id == self._waiting or reply.id in self._old else "unknown"] += 1
 
+    def _was_refused(self, packet: int, why: str) -> None:
+        with self._changed:
+            if self._waiting is not None:
+                self._refused[packet] = why  # perhaps before ``publish`` has returned this id to ``_send``
+                self._changed.notify_all()
+
     def _came_up(self) -> None:
         self._publish_state("online")
         with self._changed:
+            self._circuit.reset()
             self._changed.notify_all()
+
+    def _give_up(self) -> None:
+        self._gave_up = True
+        if self._on_taken_over is not None:
+            self._on_taken_over()
 
     def _publish_state(self, state: str, wait_s: float = 0.0) -> bool:
         payload = json.dumps({"state": state, **self._status}, separators=(",", ":")).encode()
-        return self._connection.publish(status_topic(self._device), payload, retain=True, wait_s=wait_s)
+        return self._connection.publish(status_topic(self._device), payload, retain=True, wait_s=wait_s) != 0

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["V5", "V311", "Client", "ConnectionConfig", "Will", "make_properties"]
 
+UNSPECIFIED, TAKEN_OVER = 0x80, 0x8E  # reasons of a disconnection; paho gives the first if the broker gave none
 V5, V311 = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
 
 
@@ -32,7 +33,7 @@ class ConnectionConfig:
     keepalive_s: int = 30  # a dead link is noticed within 1.5 times this; a shorter time wakes the radio needlessly
     connect_timeout_s: float = 5.0  # for a host that neither accepts nor refuses
     retry_first_s: float = 0.5  # pause after the first failure; it doubles with each further failure ...
-    retry_most_s: float = 30.0  # ... up to this; each pause is shortened at random by up to half, so that fleets spread
+    retry_most_s: float = 1.5  # ... up to this; each pause is shortened at random by up to half, so that fleets spread
     refused_retry_s: float = 30.0  # pause after a refusal: retrying sooner does not repair credentials
     max_packet_bytes: int = 65_536  # a longer packet ends the connection before it is read
     max_in_flight: int = 16  # QoS 1 messages that await an acknowledgement; as many more may wait behind them
@@ -63,6 +64,9 @@ class Client(paho.Client):
         self.was_hung_up = False  # the broker closed the connection before it answered
         self.is_refused = False
         self.is_refused_version = False
+        self.is_taken_over = False  # the broker said that another client with this id has connected
+        self.is_dropped = False  # the broker hung up and gave no reason
+        self.looks_for_session = False  # it did not ask for a clean start
         self.end = ""  # why the attempt ended, in one line
         self._max_bytes = config.max_packet_bytes
         self._tls = tls
@@ -108,9 +112,13 @@ def make_properties(kind: int, fields: dict[str, Any]) -> Properties:
     return properties
 
 
-def _disconnected(client: Any, _data: Any, _flags: Any, reason: ReasonCode, _properties: Any) -> None:
-    if not client.end and reason.is_failure:
-        client.end = f"connection lost: {str(reason).lower()}"
+def _disconnected(client: Any, _data: Any, flags: Any, reason: ReasonCode, _properties: Any) -> None:
+    if client.end or not reason.is_failure:
+        return
+    is_told = flags.is_disconnect_packet_from_server
+    client.is_taken_over = is_told and reason.value == TAKEN_OVER
+    client.is_dropped = not is_told and reason.value == UNSPECIFIED
+    client.end = f"connection lost: {'the broker hung up' if client.is_dropped else str(reason).lower()}"
 
 
 def _set_no_delay(_client: Any, _data: Any, sock: Any) -> None:

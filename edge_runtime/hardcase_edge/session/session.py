@@ -14,6 +14,7 @@ The owner calls ``next_action``, does what the action asks for, reports back, an
 Any other call raises a SessionError and changes nothing. A sensor fed with None, or with anything but the right number
 of numbers, has failed; it is charged all the same. A walk ends at an Answer, with route LOCAL, or DEGRADED if a Forward
 on the way found the cloud out of reach or silent. A Forward beyond the budget goes to its fallback and buys nothing.
+A decision also names the sensors that the walk wanted and could not have, because they are dead or have failed.
 
 Whatever it is fed, a session ends (targets lie ahead of their nodes), never asks for a sensor twice, and keeps declared
 costs within the budget, requests sent again included.
@@ -29,11 +30,8 @@ from ..base.record import record
 from ..errors import SessionError
 from ..program.cost import Meter, evaluate_polynomial
 from ..program.definition import (
-    ARGMAX,
     CODE_MAX,
-    MARGIN,
     MISSING,
-    THRESHOLD,
     Acquire,
     Answer,
     Branch,
@@ -50,9 +48,10 @@ from ..program.definition import (
     Trees,
 )
 from ..program.readings import Coder, Reading, make_coder, normalise
+from .branching import choose, margin_of
 from .scoring import ScoreFunction, prepare
 
-__all__ = ["CLOUD", "DEGRADED", "LOCAL", "Decision", "Machine", "NeedReply", "NeedSensors", "Session", "margin_of"]
+__all__ = ["CLOUD", "DEGRADED", "LOCAL", "Decision", "Machine", "NeedReply", "NeedSensors", "Session"]
 
 LOCAL, CLOUD, DEGRADED = "local", "cloud", "degraded"
 NOT_READINGS = (str, bytes, bytearray, memoryview, Mapping, Set)  # iterable, but not sequences of numbers
@@ -82,6 +81,7 @@ class Decision:
     cost: int  # micro-units, as metered
     sensors: tuple[int, ...]  # sensors bought, failed ones included, in order of index
     trace: tuple[int, ...]  # nodes visited, in order
+    failed: tuple[int, ...] = ()  # sensors wanted that are dead or have failed, in order of index
 
 
 class Machine:
@@ -173,6 +173,7 @@ class Session:
         self._readings: dict[int, Reading] = {}
         self._bought: set[int] = set()
         self._failed = set(dead)
+        self._lacked: set[int] = set()  # those of the failed that the walk wanted
         self._scores: dict[int, list[Number]] = {}
         self._spent = 0  # declared, in micro-units
         self._saved = 0  # declared minus actual, as sensors reported it
@@ -193,7 +194,7 @@ class Session:
             if isinstance(node, Acquire):
                 self._acquire(node)
             elif isinstance(node, Branch):
-                self._at = self._branch(node)
+                self._branch(node)
             elif isinstance(node, Answer):
                 self._answer(node)
             elif isinstance(node, Forward):
@@ -255,7 +256,10 @@ class Session:
 
     def _acquire(self, node: Acquire) -> None:
         missing = tuple([s for s in node.sensors if s not in self._bought])
-        if not self._failed.isdisjoint(node.sensors) or not self._fits(self._meter.buy(missing)):
+        if not self._failed.isdisjoint(node.sensors):
+            self._lack(node)
+            self._at = node.otherwise
+        elif not self._fits(self._meter.buy(missing)):
             self._at = node.otherwise
         elif missing:
             self._waiting = NeedSensors(missing)  # after the feed, this node runs again with nothing missing
@@ -272,6 +276,7 @@ class Session:
         elif missing:
             self._waiting = NeedSensors(missing)
         else:
+            self._lack(node)
             self._spent += self._meter.request_cost
             reading_of = self._readings.get
             self._waiting = NeedReply(tuple(reading_of(f) for f in self._machine.program.uplink.features))
@@ -284,37 +289,13 @@ class Session:
                 return candidate.target
         return node.otherwise
 
-    def _branch(self, node: Branch) -> int:
+    def _branch(self, node: Branch) -> None:
         scores = self._slice(node.scores)
-        targets = node.targets
-        order: Sequence[int]
-        if node.rule == THRESHOLD:
-            order = (1, 0) if scores[0] > node.threshold else (0, 1)
-        elif node.rule == MARGIN:
-            order = (1, 0) if margin_of(scores) >= node.threshold else (0, 1)
-        elif node.rule == ARGMAX:
-            if len(scores) == 1:
-                scores = [0, scores[0]]
-            order = sorted(range(len(targets)), key=lambda k: -scores[k])
-        else:
-            return self._tournament(node, scores)
-        for k in order:
-            if self._can_have(targets[k]):
-                return targets[k]
-        return targets[order[0]]
-
-    def _tournament(self, node: Branch, scores: list[Number]) -> int:
-        targets = node.targets
-        available = [self._can_have(t) for t in targets]
-        if not any(available):
-            available = [True] * len(targets)
-        winners: list[int | None] = [k if ok else None for k, ok in enumerate(available)]
-        for (a, b), score in zip(node.bracket, scores, strict=True):
-            left, right = winners[a], winners[b]
-            winners.append(right if left is None or (right is not None and score > 0) else left)
-        winner = winners[-1]
-        assert winner is not None
-        return targets[winner]
+        self._at = choose(node, scores, self._can_have)
+        if self._failed:
+            wanted = self._machine.nodes[choose(node, scores, lambda k: self._can_have(k, had_none_failed=True))]
+            if isinstance(wanted, Acquire):
+                self._lack(wanted)
 
     def _answer(self, node: Answer) -> None:
         scores = self._slice(node.scores)
@@ -363,10 +344,14 @@ class Session:
             return self._machine.score[scorer]([self._readings[f] for f in opaque.features])  # type: ignore[misc]
         return self._machine.score[scorer](self._codes)
 
-    def _can_have(self, target: int) -> bool:
+    def _lack(self, node: Acquire | Forward) -> None:
+        """Note the sensors of a node that the walk wanted and that have failed."""
+        self._lacked |= self._failed.intersection(node.sensors)
+
+    def _can_have(self, target: int, had_none_failed: bool = False) -> bool:
         node = self._machine.nodes[target]
         if isinstance(node, Acquire):
-            if not self._failed.isdisjoint(node.sensors):
+            if not had_none_failed and not self._failed.isdisjoint(node.sensors):
                 return False
             return self._fits(self._meter.buy([s for s in node.sensors if s not in self._bought]))
         if isinstance(node, Forward):
@@ -385,13 +370,5 @@ class Session:
 
     def _decide(self, result: Number, confidence: int, route: str) -> None:
         self._waiting = None
-        cost, sensors = self._spent - self._saved, tuple(sorted(self._bought))
-        self._decision = Decision(result, confidence, route, cost, sensors, tuple(self._trace))
-
-
-def margin_of(scores: Sequence[Number]) -> Number:
-    """The best score minus the second best; |s| for one score s, which stands for the pair (0, s)."""
-    if len(scores) == 1:
-        return abs(scores[0])
-    second, best = sorted(scores)[-2:]
-    return best - second
+        cost, sensors, failed = self._spent - self._saved, tuple(sorted(self._bought)), tuple(sorted(self._lacked))
+        self._decision = Decision(result, confidence, route, cost, sensors, tuple(self._trace), failed)

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError, one_line
 
-__all__ = ["KEYS", "Rows", "file_sha256", "is_rows", "read_rows"]
+__all__ = ["KEYS", "Rows", "file_sha256", "group_name", "is_rows", "read_rows"]
 
 KEYS = ("X", "y", "feature_names", "hpc", "hpc_confidence", "index")
+OPTIONAL = ("hpc_sha256", "group", "weight", "limits")
 MAX_UNPACKED_BYTES = 4 * 1024**3
 MAX_CONFIDENCE = 10_000  # basis points
 KINDS = {"f": "floats", "iu": "integers"}  # kinds of numpy types
@@ -32,7 +33,9 @@ class Rows:
 
     ``X``: (n, n_features) float64, NaN = missing. ``y``: (n,) class index, the label. ``hpc`` and ``confidence``: (n,)
     f0's class index and its confidence in basis points. ``sha256`` identifies that f0; empty if the file does not
-    name it.
+    name it. ``group``: (n,) number of each row's group, None if each row stands for itself. ``weight``: (n,) of the
+    rows, at least 0; None: they are equal. ``limits``: (n_features, 2) lowest and highest value of the rows that
+    trained and chose the policies, NaN where there is none; None: not in the file.
     """
 
     X: NDArray[np.float64]
@@ -40,6 +43,9 @@ class Rows:
     hpc: NDArray[np.int64]
     confidence: NDArray[np.int64]
     sha256: str = ""
+    group: NDArray[np.int64] | None = None
+    weight: NDArray[np.float64] | None = None
+    limits: NDArray[np.float64] | None = None
 
 
 def is_rows(path: str | Path) -> bool:
@@ -69,13 +75,21 @@ def read_rows(path: str | Path, manifest: Manifest) -> Rows:
         )
     n = len(arrays["y"]) if arrays["y"].ndim == 1 else 0
     _need(arrays, "X", "f", (n, len(names)), path)
-    for key in ("y", "hpc", "hpc_confidence"):
+    for key in ("y", "hpc", "hpc_confidence", *(("group",) if "group" in arrays else ())):
         _need(arrays, key, "iu", (n,), path)
     if n == 0:
         raise InputError(f"{path} has no rows; train on more data")
     y, hpc, confidence = (np.asarray(arrays[key], np.int64) for key in ("y", "hpc", "hpc_confidence"))
     sha256 = str(arrays["hpc_sha256"]) if "hpc_sha256" in arrays else ""
-    rows = Rows(np.asarray(arrays["X"], np.float64), y, hpc, confidence, sha256)
+    more: dict[str, NDArray[np.float64]] = {}
+    for key, shape in {"weight": (n,), "limits": (len(names), 2)}.items():
+        if key in arrays:
+            _need(arrays, key, "f", shape, path)
+            more[key] = np.asarray(arrays[key], np.float64)
+    if "weight" in more and not (np.isfinite(more["weight"]).all() and more["weight"].min() >= 0):
+        raise InputError(f"{path}: weight has values below 0 or infinite ones; train again")
+    group = np.asarray(arrays["group"], np.int64) if "group" in arrays else None
+    rows = Rows(np.asarray(arrays["X"], np.float64), y, hpc, confidence, sha256, group, **more)
     for values, highest, what in (
         (rows.y, len(manifest.classes) - 1, "y"),
         (rows.hpc, len(manifest.classes) - 1, "hpc"),
@@ -87,6 +101,13 @@ def read_rows(path: str | Path, manifest: Manifest) -> Rows:
                 "train again"
             )
     return rows
+
+
+def group_name(trained: dict[str, Any]) -> str | None:
+    """The column that named the groups of a manifest's training rows; None if each row stood for itself."""
+    data = trained.get("data")
+    name = data.get("group") if isinstance(data, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _load(path: Path) -> dict[str, NDArray[Any]]:
@@ -101,7 +122,7 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
             missing = [key for key in KEYS if key not in archive.files]
             if missing:
                 raise InputError(f"{path} has no {', '.join(missing)}; name rows that hardcase train wrote")
-            return {key: archive[key] for key in (*KEYS, "hpc_sha256") if key in archive.files}
+            return {key: archive[key] for key in (*KEYS, *OPTIONAL) if key in archive.files}
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror or error}; name rows that hardcase train wrote"

@@ -29,7 +29,8 @@ from hardcase_edge.program.definition import (
     Program,
     Slice,
 )
-from hardcase_edge.session.session import Machine, margin_of
+from hardcase_edge.session.branching import margin_of
+from hardcase_edge.session.session import Machine
 from hardcase_edge.verifier.verify import verify
 
 from .decide import codes_of, readings_of

@@ -21,6 +21,7 @@ from hardcase_edge.program.readings import DTYPES
 
 from ..scorers.replay import open_onnx
 from .from_sklearn import REMEDY, convert_hpc, name_of
+from .least_cost import answer_least_cost
 
 __all__ = ["MAX_APART", "as_held", "export_hpc", "is_hpc_head", "punch"]
 
@@ -36,6 +37,7 @@ def export_hpc(
     n_classes: int,
     dtypes: Sequence[str],
     path: str | Path,
+    targets: NDArray[np.float64] | None = None,
 ) -> dict[str, Any]:
     """Convert a fitted classifier, replay it on the test rows with and without missing values, and write the file.
 
@@ -47,6 +49,8 @@ def export_hpc(
     n_classes : int
     dtypes : "i32", "f32" or "f64" per feature
     path : where the ONNX file goes; it is written whole or not at all
+    targets : (n_classes, n_classes) what each answer is worth to a case of each class (``least_cost``); None: the
+        likeliest class is the answer
 
     Returns
     -------
@@ -67,6 +71,7 @@ def export_hpc(
     apart_missing, gap_missing = _replay(estimator, run, punch(held), n_classes, " with missing values")
     if max(gap, gap_missing) > 0.05:
         logger.warning("the HPC's probabilities differ from scikit-learn's by up to %.3f", max(gap, gap_missing))
+    data = data if targets is None else answer_least_cost(data, targets)
     write_whole(path, data)
     return {
         "sha256": hashlib.sha256(data).hexdigest(),

@@ -29,11 +29,10 @@ class Clock:
         self.at += seconds
 
 
-def make_device(xs, link=None, clock=None, **knobs):
+def make_device(xs, link=None, clock=None, bank=None, manifest=None, **knobs):
     clock = clock or Clock()
-    bank = FakeBank(xs)
-    config = RuntimeConfig(**knobs)
-    return Device(make_loaded(), bank, link, config, now=clock.now, monotonic=clock.now, wait=clock.wait)
+    loaded, config = make_loaded(**(manifest or {})), RuntimeConfig(**knobs)
+    return Device(loaded, bank or FakeBank(xs), link, config, now=clock.now, monotonic=clock.now, wait=clock.wait)
 
 
 def reply(result=1, confidence=9_000, status=OK):
@@ -54,6 +53,8 @@ def test_an_easy_case_is_answered_here():
         "route": "local",
         "cost": 1.0,
         "sensors": ["x"],
+        "failed": [],
+        "out_of_range": [],
         "latency_ms": 0.0,
     }
     assert json.loads(json.dumps(record)) == record
@@ -75,15 +76,69 @@ def test_no_reply_or_a_refusal_is_answered_here_and_marked_degraded(answer):
     assert record["cost"] == FORWARD_COST, "what was sent was paid for"
 
 
-@pytest.mark.parametrize("link", [None, FakeLink(is_connected=False)])
+@pytest.mark.parametrize("link", [None, FakeLink(can_ask=False)])
 def test_with_nobody_to_ask_nothing_is_bought_for_the_cloud(link):
     (record,) = make_device([HARD], link).run()
     assert (record["route"], record["cost"], record["sensors"]) == ("degraded", 1.0, ["x"])
 
 
-def test_a_failed_sensor_still_gives_an_answer():
-    (record,) = make_device([None]).run()
-    assert (record["route"], record["label"], record["confidence"]) == ("local", "low", 0.6)
+X, VIB, FALLBACK = 0, 1, 3  # sensors, and the node that answers without them
+WITHOUT = {(X,): {FALLBACK: (5_500, 5_100)}, (VIB,): {FALLBACK: (None, 5_300)}}
+
+
+def without(link=None, x=HARD, measured=WITHOUT, **sensors):
+    """What the record says of a decision without some sensors: route, confidence and the sensors missed."""
+    (record,) = make_device([], link, bank=FakeBank([x], **sensors), manifest={"without": measured}).run()
+    return record["route"], record["confidence"], record["failed"]
+
+
+@pytest.mark.parametrize("sensors", [{"dead": [X]}, {"broken": [X]}, {"dead": [X, VIB]}])
+def test_an_answer_without_a_sensor_it_wanted_is_degraded_and_has_the_confidence_measured_without_it(sensors):
+    assert without(x=EASY, **sensors) == ("degraded", 0.55, ["x"])
+
+
+@pytest.mark.parametrize("measured", [{}, {(VIB,): {FALLBACK: (5_500, None)}}, {(X,): {4: (5_500, None)}}])
+def test_a_confidence_that_nobody_measured_is_null(measured):
+    assert without(x=EASY, dead=[X], measured=measured) == ("degraded", None, ["x"])
+
+
+def test_a_reply_is_the_clouds_although_a_sensor_failed():
+    assert without(FakeLink([reply(result=0)]), dead=[VIB]) == ("cloud", 0.9, ["vib"])
+    assert without(FakeLink([reply(result=0)]), broken=[VIB]) == ("cloud", 0.9, ["vib"])
+
+
+def test_with_neither_reply_nor_sensor_the_confidence_is_that_of_both_together():
+    assert without(FakeLink([None]), dead=[VIB]) == ("degraded", 0.53, ["vib"])
+
+
+def test_a_dead_sensor_that_the_walk_does_not_want_changes_nothing():
+    assert without(x=EASY, dead=[VIB]) == ("local", 0.95, [])
+    assert without(FakeLink(can_ask=False), dead=[VIB]) == ("degraded", 0.6, []), "nothing is bought for no cloud"
+
+
+def test_a_sensor_beyond_the_budget_has_not_failed():
+    (record,) = make_device([EASY], budget=0.5).run()
+    assert (record["route"], record["failed"], record["confidence"]) == ("local", [], 0.6)
+
+
+RANGES = ((-1.0, 2.0), (0.0, 0.5), None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("x", "strict", "expected"),
+    [
+        (EASY, False, ("local", 0.95, [], ["x"])),
+        (EASY, True, ("degraded", 0.55, ["x"], ["x"])),
+        (2.0, True, ("local", 0.95, [], [])),
+        (-1.0000001, False, ("local", 0.95, [], ["x"])),
+        (HARD, False, ("cloud", 0.9, [], ["vib_mean"])),
+        (HARD, True, ("cloud", 0.9, ["vib"], ["vib_mean"])),
+    ],
+)
+def test_readings_that_training_never_saw_are_named_and_fail_their_sensor_where_that_is_strict(x, strict, expected):
+    manifest = {"ranges": RANGES, "without": WITHOUT}
+    (record,) = make_device([x], FakeLink([reply()]), manifest=manifest, strict_range=strict).run()
+    assert tuple(record[k] for k in ("route", "confidence", "failed", "out_of_range")) == expected
 
 
 def test_a_budget_holds_for_the_request_and_for_sending_it_again():
@@ -101,8 +156,8 @@ def test_every_decision_is_counted_once():
     link = FakeLink([reply(), None, reply()])
     device = make_device([EASY, HARD, None, HARD, HARD, -EASY], link)
     records = list(device.run())
-    assert routes(records) == ["local", "cloud", "local", "degraded", "cloud", "local"]
-    assert device.counters == Counter(asked=6, local=3, cloud=2, degraded=1)
+    assert routes(records) == ["local", "cloud", "degraded", "degraded", "cloud", "local"]
+    assert device.counters == Counter(asked=6, local=2, cloud=2, degraded=2)
     assert device.counters == Counter(asked=len(records), **Counter(routes(records)))
 
 

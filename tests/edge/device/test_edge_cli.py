@@ -19,8 +19,9 @@ import hardcase_edge
 from hardcase_edge.bundle.signature import make_keys, sign
 from tests.helpers.cloud.brokers import free_port, running_mosquitto
 from tests.helpers.edge.device import EASY, FORWARD_COST, HARD, Cloud, make_bundle_bytes, write_replay
+from tests.helpers.places import ROOT
 
-KEYS = {"t", "label", "confidence", "route", "cost", "sensors", "latency_ms"}
+KEYS = {"t", "label", "confidence", "route", "cost", "sensors", "failed", "out_of_range", "latency_ms"}
 
 
 @pytest.fixture
@@ -60,8 +61,9 @@ def test_without_a_broker_it_decides_alone(bundle, tmp_path):
         ("local", "high", 1.0),
         ("degraded", "high", 1.0),
         ("local", "low", 1.0),
-        ("local", "low", 1.0),
+        ("degraded", "low", 1.0),
     ]
+    assert [r["failed"] for r in records] == [[], [], [], ["x"]]
     assert all(set(r) == KEYS for r in records)
     assert all(abs(r["t"] - time.time()) < 60 for r in records)
 
@@ -161,14 +163,14 @@ def test_a_hung_sensor_does_not_hang_the_device(bundle, tmp_path):
     words = ["--sensors", "hung:read", "--sensor-timeout-ms", "50", "--count", "3"]
     status, records, errors = edge("run", bundle, *words, cwd=tmp_path)
     assert (status, errors) == (0, "")
-    assert [r["route"] for r in records] == ["local"] * 3
+    assert [(r["route"], r["failed"]) for r in records] == [("degraded", ["x"])] * 3
 
 
 def test_dead_sensors_are_named_and_the_rest_decides(bundle, tmp_path):
     replay = write_replay(tmp_path / "r.csv", [EASY])
     status, records, errors = edge("run", bundle, "--sensors", f"replay:{replay}", "--sensors", "x=none")
     assert status == 0
-    assert [r["sensors"] for r in records] == [[]]
+    assert [(r["sensors"], r["failed"], r["confidence"]) for r in records] == [([], ["x"], None)]
     assert errors == "hardcase-edge: sensor x has no source and counts as dead\n"
 
 
@@ -178,6 +180,33 @@ def test_a_budget_and_a_count_are_kept(bundle, tmp_path):
     status, records, _ = edge("run", bundle, *words)
     assert status == 0
     assert [(r["cost"], r["sensors"]) for r in records] == [(0.0, [])] * 2
+
+
+def test_a_strict_range_fails_a_sensor_whose_reading_training_never_saw(tmp_path):
+    bundle = tmp_path / "toy.hcb"
+    bundle.write_bytes(make_bundle_bytes(ranges=((-2.0, 2.0), None, None, None, None)))
+    replay = write_replay(tmp_path / "r.csv", [EASY, -1.5])
+    plain, strict = (edge("run", bundle, "--sensors", f"replay:{replay}", *w)[1] for w in ([], ["--strict-range"]))
+    assert [(r["route"], r["failed"], r["out_of_range"]) for r in plain] == [("local", [], ["x"]), ("local", [], [])]
+    assert [(r["route"], r["failed"], r["out_of_range"]) for r in strict] == [
+        ("degraded", ["x"], ["x"]),
+        ("local", [], []),
+    ]
+
+
+def test_the_version_is_the_packages():
+    done = subprocess.run(command("--version"), capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"hardcase-edge {hardcase_edge.__version__}\n", "")
+    text = (ROOT / "edge_runtime" / "pyproject.toml").read_text()
+    assert f'version = "{hardcase_edge.__version__}"' in text
+
+
+def test_without_an_id_of_its_own_a_device_says_which_one_it_has(bundle, tmp_path):
+    replay = write_replay(tmp_path / "r.csv", [EASY])
+    words = ["--broker", f"mqtt://127.0.0.1:{free_port()}", "--sensors", f"replay:{replay}"]
+    told = [edge("run", bundle, *words)[2].splitlines()[0] for _ in range(2)]
+    assert told[0].startswith("hardcase-edge: the device id is ")
+    assert (told[0] == told[1]) is ("for this run only" not in told[0])
 
 
 def test_verify_says_what_was_proved(bundle):

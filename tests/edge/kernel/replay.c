@@ -3,7 +3,7 @@
  *
  * The file is 64-bit words: per program its image (length, words) and number of cases; per case budget, item size,
  * cloud, has reply, result, confidence, number of dead sensors and they; then what to expect: result, confidence,
- * route, cost, steps and nodes; then per sensor: is it bought, has it readings, their length in bytes, their words. */
+ * route, cost, steps and nodes; then per sensor: is it bought, was it wanted in vain, has it readings, their length in bytes, their words. */
 #include <stdio.h>
 
 #include "drive.h"
@@ -25,7 +25,7 @@ static const int64_t *run(size_t n)
 }
 
 typedef struct {
-    int64_t is_bought, has_readings, n_bytes;
+    int64_t is_bought, has_failed, has_readings, n_bytes;
     const int64_t *readings;
 } sensor;
 
@@ -54,6 +54,7 @@ static void replay(const void *image, size_t n_sensors)
     nodes = run((size_t)expected[4]);
     for (size_t k = 0; k < n_sensors; k++) {
         sensors[k].is_bought = take();
+        sensors[k].has_failed = take();
         sensors[k].has_readings = take();
         sensors[k].n_bytes = take();
         sensors[k].readings = run((size_t)(sensors[k].n_bytes + 7) / 8);
@@ -67,7 +68,10 @@ static void replay(const void *image, size_t n_sensors)
     NEED(s->result == expected[0] && s->confidence == expected[1] && s->route == expected[2]);
     NEED(s->spent - s->saved == expected[3] && s->steps == expected[4]);
     for (int k = 0; k < s->steps; k++) NEED(hc_visited(s, k) == nodes[k]);
-    for (size_t k = 0; k < n_sensors; k++) NEED(hc_was_bought(s, (int)k) == sensors[k].is_bought);
+    for (size_t k = 0; k < n_sensors; k++) {
+        NEED(hc_was_bought(s, (int)k) == sensors[k].is_bought);
+        NEED(hc_has_failed(s, (int)k) == sensors[k].has_failed);
+    }
     free(sensors);
     free(s);
 }

@@ -22,9 +22,9 @@ PACKAGE = Path(doctor.__file__).parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "v1.hcb"
 
 
-def test_every_part_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_part_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = json.loads(capfd.readouterr().out)
     assert list(report) == ["hardcase-edge", "python", "evaluator", "compiler", "paho-mqtt", "cryptography", "tflite"]
     assert all(value and "\n" not in value for value in report.values())
 

@@ -139,7 +139,7 @@ def test_layouts_differ_in_nothing_but_speed(growth: float, monkeypatch: pytest.
         readings = random_readings(rng, p)
         held = [None if isinstance(x, float) and x != x else x for x in readings]
         d = decide(machine, readings)
-        assert (d.result, d.confidence, d.route, d.cost, d.sensors, d.trace) == oracle_decide(Case(p, held))
+        assert (d.result, d.confidence, d.route, d.cost, d.sensors, d.trace, d.failed) == oracle_decide(Case(p, held))
 
 
 def open_image(image: bytes, p: Program) -> Any:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
 import threading
@@ -11,14 +10,13 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 
-import paho.mqtt.client as paho
 import pytest
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address, tls_context
 from hardcase_edge.link.link import Link, LinkConfig
 from hardcase_edge.link.wire import REFUSED, reply_topic, request_topic, status_topic, unpack_request
-from tests.helpers.cloud.brokers import Broker, free_port, running_mosquitto
+from tests.helpers.cloud.brokers import free_port, retained, running_mosquitto, until
 from tests.helpers.edge.device import HPC, REQUEST_BYTES, Cloud, make_manifest, make_program, usual_reply
 
 READINGS = (0.5, 1.0, 2.0, None, 4.0)
@@ -33,39 +31,15 @@ def broker(tmp_path_factory):
 
 
 @contextmanager
-def linked(url, device="dev-1", *, wait_s=5.0, **knobs):
+def linked(url, device="dev-1", *, wait_s=5.0, on_taken_over=None, **knobs):
     """A link, started; fast retries."""
     config = LinkConfig.to_broker(url, device, **{"retry_first_s": 0.1, **knobs})
-    link = Link(config, make_program(), make_manifest())
+    link = Link(config, make_program(), make_manifest(), on_taken_over)
     link.start(wait_s)
     try:
         yield link
     finally:
         link.stop()
-
-
-def until(is_true, seconds=10.0):
-    """Wait for it."""
-    end = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)
-
-
-def retained(broker: Broker, topic: str) -> dict:
-    """The retained JSON on a topic."""
-    found = []
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2)
-    client.on_connect = lambda c, *_: c.subscribe(topic)
-    client.on_message = lambda _c, _u, m: found.append(m.payload)
-    client.connect(broker.host, broker.port)
-    client.loop_start()
-    try:
-        until(lambda: found)
-    finally:
-        client.disconnect()
-        client.loop_stop()
-    return json.loads(found[0])
 
 
 # ---------------------------------------------------------------- asking
@@ -270,7 +244,7 @@ def test_a_question_survives_a_broker_that_restarts(tmp_path):
     with (
         running_mosquitto(tmp_path) as broker,
         Cloud(broker.url, not_at_first) as cloud,
-        linked(broker.url, retry_most_s=0.3, resend_every_s=0.5) as link,
+        linked(broker.url, retry_first_s=1.5, resend_every_s=0.5) as link,  # back after the worker
     ):
 
         def restart():

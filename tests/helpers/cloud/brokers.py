@@ -3,19 +3,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
-__all__ = ["Broker", "free_port", "running_mosquitto"]
+__all__ = ["Broker", "free_port", "retained", "running_mosquitto", "until"]
 
 START_S = 10.0
 
@@ -127,3 +131,27 @@ def running_mosquitto(tmp_path: Path, **options: str | int | bool) -> Iterator[B
         yield broker
     finally:
         broker.kill()
+
+
+def until(is_true: Callable[[], object], seconds: float = 10.0) -> None:
+    """Wait for it."""
+    end = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def retained(broker: Broker, topic: str) -> Any:
+    """The retained JSON on a topic."""
+    found: list[bytes] = []
+    client = paho.Client(CallbackAPIVersion.VERSION2)
+    client.on_connect = lambda c, *_: c.subscribe(topic)
+    client.on_message = lambda _c, _u, m: found.append(m.payload)
+    client.connect(broker.host, broker.port)
+    client.loop_start()
+    try:
+        until(lambda: found)
+    finally:
+        client.disconnect()
+        client.loop_stop()
+    return json.loads(found[0])

@@ -75,8 +75,8 @@ def make_program() -> Program:
     )
 
 
-def make_manifest() -> Manifest:
-    """Names for it."""
+def make_manifest(**more: Any) -> Manifest:
+    """Names for it, and further keys."""
     return Manifest(
         name="toy",
         unit="mJ",
@@ -85,17 +85,18 @@ def make_manifest() -> Manifest:
         classes=LABELS,
         hpc=HPC.hex(),
         windows={"vib": 5},
+        **more,
     )
 
 
-def make_bundle_bytes() -> bytes:
+def make_bundle_bytes(**more: Any) -> bytes:
     """The whole, as a file's bytes."""
-    return pack_bundle(Bundle(make_manifest().to_json(), make_program(), ()))
+    return pack_bundle(Bundle(make_manifest(**more).to_json(), make_program(), ()))
 
 
-def make_loaded() -> Loaded:
+def make_loaded(**more: Any) -> Loaded:
     """The whole, loaded."""
-    return load_bytes(make_bundle_bytes())
+    return load_bytes(make_bundle_bytes(**more))
 
 
 class Cloud(AbstractContextManager["Cloud"]):
@@ -104,12 +105,18 @@ class Cloud(AbstractContextManager["Cloud"]):
     ``respond(request, device)`` returns the payloads to publish as replies; None takes the usual one.
     """
 
-    def __init__(self, url: str, respond: Callable[[Request, str], Sequence[bytes] | None] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        respond: Callable[[Request, str], Sequence[bytes] | None] | None = None,
+        *,
+        retry_first_s: float = 0.1,
+    ) -> None:
         self.requests: list[Request] = []
         self.messages: list[Message] = []
         self._respond = respond
         self._connection = Connection(
-            ConnectionConfig(address=parse_address(url), client_id="worker", retry_first_s=0.1),
+            ConnectionConfig(address=parse_address(url), client_id="worker", retry_first_s=retry_first_s),
             subscribe=request_topic("+"),
             on_message=self._on_message,
         )
@@ -141,8 +148,8 @@ def usual_reply(request: Request, **changes: Any) -> bytes:
 class FakeLink:
     """A link without a network: gives these replies in turn, None for silence."""
 
-    def __init__(self, replies: Sequence[Reply | None] = (), *, is_connected: bool = True, resends: int = 0) -> None:
-        self.is_connected = is_connected
+    def __init__(self, replies: Sequence[Reply | None] = (), *, can_ask: bool = True, resends: int = 0) -> None:
+        self.can_ask = can_ask
         self.counters: Counter[str] = Counter()
         self.asked: list[tuple[Sequence[Reading], float]] = []
         self.statuses: list[dict[str, Any]] = []
@@ -165,10 +172,11 @@ class FakeLink:
 
 
 class FakeBank:
-    """Items from a list: x, or None where that sensor fails; vib always works."""
+    """Items from a list: x, or None where that sensor fails; vib works unless it is ``broken``."""
 
-    def __init__(self, xs: Sequence[float | None]) -> None:
-        self.dead: frozenset[int] = frozenset()
+    def __init__(self, xs: Sequence[float | None], *, dead: Sequence[int] = (), broken: Sequence[int] = ()) -> None:
+        self.dead = frozenset(dead)
+        self._broken = broken
         self.counters: Counter[str] = Counter()
         self._xs = list(xs)
         self._at = -1
@@ -180,7 +188,7 @@ class FakeBank:
     def read(self, sensors: Sequence[int]) -> dict[int, Sequence[Reading] | None]:
         x = self._xs[self._at]
         everything: dict[int, Sequence[Reading] | None] = {0: None if x is None else [x], 1: [1.0, 2.0, 3.0, 4.0]}
-        return {k: everything[k] for k in sensors}
+        return {k: None if k in self._broken else everything[k] for k in sensors}
 
 
 def write_replay(path: Path, xs: Sequence[float | str]) -> Path:

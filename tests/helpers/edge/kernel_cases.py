@@ -46,7 +46,7 @@ def _padded(data: bytes) -> bytes:
 
 
 def _case(case: Case) -> bytes:
-    result, confidence, route, cost, sensors, trace = decide(case)
+    result, confidence, route, cost, sensors, trace, failed = decide(case)
     p = case.program
     reply = (1, *case.reply) if case.reply else (0, 0, 0)
     budget = NO_BUDGET if case.budget is None else case.budget
@@ -54,7 +54,7 @@ def _case(case: Case) -> bytes:
     out += _words([result, confidence, ROUTES.index(route), cost, len(trace), *trace])
     for s in range(len(p.sensors)):
         data = pack_readings(p, s, case.readings)
-        out += _words([s in sensors, s not in case.failing, len(data)]) + _padded(data)
+        out += _words([s in sensors, s in failed, s not in case.failing, len(data)]) + _padded(data)
     return out
 
 

@@ -130,6 +130,7 @@ class Case:
     reply: tuple[int, int] | None = None
     bought: list[int] = field(default_factory=list)
     failed: set[int] = field(default_factory=set)
+    wanted: set[int] = field(default_factory=set)
     codes: list[int] = field(default_factory=list)
     spent: int = 0
     degraded: bool = False
@@ -170,11 +171,15 @@ class Case:
                     self.codes[c] = affine_code(rule, x) if isinstance(rule, Affine) else rank_code(column, x, dtype)
 
 
-def decide(case: Case, at: int = 0) -> tuple[int, int, str, int, tuple[int, ...], tuple[int, ...]]:
-    """Result, confidence, route, cost, sensors and trace."""
+Decided = tuple[int, int, str, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+def decide(case: Case, at: int = 0) -> Decided:
+    """Result, confidence, route, cost, sensors, trace, and the sensors that it wanted and could not have."""
     case.trace.append(at)
     node = case.program.nodes[at]
     if isinstance(node, Acquire):
+        case.wanted |= set(node.sensors)
         new = [s for s in node.sensors if s not in case.bought]
         if set(node.sensors) & case.failed or not case.fits(case.cost_of(new)):
             return decide(case, node.otherwise)
@@ -189,12 +194,16 @@ def decide(case: Case, at: int = 0) -> tuple[int, int, str, int, tuple[int, ...]
         return _forward(case, node)
     scores = scores_of(case.program, node.scores.scorer, case.codes)[node.scores.start : node.scores.stop]
     if isinstance(node, Branch):
-        return decide(case, _choose(case, node, scores))
+        had_none_failed = case.program.nodes[_choose(case, node, scores, frozenset())]
+        if isinstance(had_none_failed, Acquire):
+            case.wanted |= set(had_none_failed.sensors) & case.failed
+        return decide(case, _choose(case, node, scores, frozenset(case.failed)))
     return _answer(case, node, scores)
 
 
 def _end(case: Case, result: int, confidence: int, route: str) -> Any:
-    return result, confidence, route, case.spent, tuple(sorted(case.bought)), tuple(case.trace)
+    in_vain = tuple(sorted(case.wanted & case.failed))
+    return result, confidence, route, case.spent, tuple(sorted(case.bought)), tuple(case.trace), in_vain
 
 
 def _forward(case: Case, node: Forward) -> Any:
@@ -202,6 +211,7 @@ def _forward(case: Case, node: Forward) -> Any:
     if not case.cloud:
         case.degraded = True
     elif case.fits(case.cost_of(new) + case.request()):
+        case.wanted |= set(node.sensors)
         case.buy(new)
         case.spent += case.request()
         if case.reply is not None:
@@ -224,12 +234,12 @@ def _answer(case: Case, node: Answer, scores: list[int]) -> Any:
     return _end(case, result, node.confidences[said], "degraded" if case.degraded else "local")
 
 
-def _choose(case: Case, node: Branch, scores: list[int]) -> int:
+def _choose(case: Case, node: Branch, scores: list[int], failed: frozenset[int]) -> int:
     def can(k: int) -> bool:
         target = case.program.nodes[node.targets[k]]
         if isinstance(target, Acquire):
             new = [s for s in target.sensors if s not in case.bought]
-            return not set(target.sensors) & case.failed and case.fits(case.cost_of(new))
+            return not set(target.sensors) & failed and case.fits(case.cost_of(new))
         if isinstance(target, Forward):
             new = [s for s in target.sensors if s not in case.bought and s not in case.failed]
             return case.fits(case.cost_of(new) + case.request())

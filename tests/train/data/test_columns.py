@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from hardcase.exports.labelled_rows import labelled_rows
+from hardcase.measuring.labelled_rows import labelled_rows
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Feature

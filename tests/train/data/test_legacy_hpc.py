@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hardcase.cli import main
-from hardcase.training import pictures
 from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
@@ -179,11 +178,6 @@ def built(tmp_path_factory):
     write_csv(folder / "data.csv", data)
     write_csv(folder / "legacy.csv", table)
     return folder
-
-
-@pytest.fixture(autouse=True)
-def _short(monkeypatch):
-    monkeypatch.setattr(pictures, "front_svg", lambda *_: b"<svg/>")
 
 
 @pytest.fixture

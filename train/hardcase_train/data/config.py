@@ -33,18 +33,20 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
         "file": str,
         "target": str,
         "split": str,
+        "group": str,
         "weight": str,
         "seed": int,
         "drop": list,
         "dates": str,
     },
-    "cost": {"unit": str, "default_sensor": (int, float), "uplink": dict, "cloud": dict},
+    "cost": {"unit": str, "default_sensor": (int, float), "uplink": dict, "cloud": dict, "errors": dict},
     "cost.uplink": {"per_request": (int, float), "per_byte": (int, float)},
     "cost.cloud": {"per_request": (int, float)},
+    "cost.errors": {"miss": dict, "false_alarm": dict, "other": (int, float), "matrix": dict},
     "sensor": {"name": str, "features": list, "cost": (int, float)},
     "hpc": {"estimator": str, "params": dict, "table": str, "name": str},
     "lpc": {"tflite": str, "sensors": list},
-    "policy": {"methods": list, "size": str, "effort": str},
+    "policy": {"methods": list, "size": str, "effort": str, "quality": (str, dict), "class_weight": str},
 }
 
 
@@ -64,6 +66,7 @@ class Config:
     file: Path
     target: str
     split: str = "random"  # "random", "time", or a column that holds train, valid, test or calibration
+    group: str | None = None  # a column that names each row's group; no split, fold or interval divides one
     weight: str | None = None  # a column of row weights; without one, all rows weigh the same
     seed: int = 0
     drop: tuple[str, ...] = ()  # columns that no model reads; one that ends in ``*``: all columns with that prefix
@@ -83,6 +86,8 @@ class Config:
     methods: tuple[str, ...] = DEFAULT_METHODS  # not checked in this module; ``methods.check_method`` does
     size: str = "auto"  # of low-cost models, one of SIZES
     effort: str = "normal"  # how much a search tries, one of ``effort.EFFORTS``
+    quality: str | dict[str, Any] = "accuracy"  # the measure of answers, as ``error_costs.named_quality`` takes it
+    errors: dict[str, Any] = field(default_factory=dict)  # costs of errors, as ``error_costs.cost_table`` takes them
 
 
 def read_config(path: str | Path, *, seed: int | None = None) -> Config:
@@ -125,6 +130,7 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
         "file": path.parent / data["file"],
         "target": data["target"],
         "split": data.get("split", "random"),
+        "group": data.get("group"),
         "weight": data.get("weight"),
         "seed": data.get("seed", 0) if seed is None else seed,
         "drop": tuple(data.get("drop", ())),
@@ -140,6 +146,7 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
         raise InputError(f"{path}: [data] drop is {str(data['drop'])[:80]}, an array of column names is expected")
     if not 0 <= out["seed"] < 2**32:
         raise InputError(f"{path}: the seed {out['seed']} is out of range 0..{2**32 - 1}")
+    out.update(_quality(path, policy, _section(path, cost, "errors", "cost.errors")))
     out.update(_hpc(path, hpc))
     out.update(_lpc(path, _section(path, tree, "lpc")))
     if "methods" in policy:
@@ -192,6 +199,30 @@ def _hpc(path: Path, hpc: dict[str, Any]) -> dict[str, Any]:
             raise InputError(f"{path}: [hpc] has {key} and table; keep one: f0 is an estimator or a legacy system")
     file = path.parent / hpc["table"]
     return {"legacy": file, "legacy_name": hpc.get("name", file.stem)}
+
+
+def _quality(path: Path, policy: dict[str, Any], errors: dict[str, Any]) -> dict[str, Any]:
+    """The measure of answers: costs of errors, balanced classes, or a measure by name."""
+    wishes = {"[cost.errors]": errors, "[policy] quality": policy.get("quality")}
+    wishes["[policy] class_weight"] = policy.get("class_weight")
+    given = [name for name, value in wishes.items() if value]
+    if len(given) > 1:
+        raise InputError(f"{path}: {' and '.join(given)} both say what an error counts; keep one")
+    if policy.get("class_weight", "balanced") != "balanced":
+        raise InputError(f"{path}: [policy] class_weight is {policy['class_weight']!r}; use balanced, or [cost.errors]")
+    for key, value in errors.items():
+        _check_costs(path, f"[cost.errors] {key}", value)
+    quality = "balanced" if "class_weight" in policy else policy.get("quality", "accuracy")
+    return {"quality": quality, "errors": errors}
+
+
+def _check_costs(path: Path, what: str, value: Any) -> None:
+    """Check that every leaf of a table of costs is an amount."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            _check_costs(path, f"{what}.{name[:60]}", part)
+    else:
+        _amount(path, what, value)
 
 
 def _lpc(path: Path, lpc: dict[str, Any]) -> dict[str, Any]:

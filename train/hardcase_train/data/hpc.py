@@ -19,6 +19,7 @@ from sklearn.utils.validation import has_fit_parameter
 from hardcase_edge.errors import InputError, one_line
 
 from .problem import N_FOLDS
+from .split import group_folds
 
 __all__ = ["fit_hpc", "imputed", "make_hpc", "out_of_fold", "probabilities"]
 
@@ -122,16 +123,13 @@ def out_of_fold(
     seed: int,
     progress: Callable[[int], Any] = lambda n: None,
     weight: np.ndarray | None = None,
+    group: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Out-of-fold probabilities of training rows, (n, n_classes): 4 stratified folds.
+    """Out-of-fold probabilities of training rows, (n, n_classes): 4 stratified folds, none of which divides a group.
 
     If a class has a single row, the copy that predicts that row has not seen the class and gives it probability zero.
     """
-    rng = np.random.default_rng(seed)
-    fold = np.empty(len(y), dtype=np.int64)
-    for c in range(n_classes):
-        rows = np.flatnonzero(y == c)
-        fold[rows] = (rng.permutation(len(rows)) + rng.integers(N_FOLDS)) % N_FOLDS
+    fold = _row_folds(y, n_classes, seed) if group is None else group_folds(group, y, seed)
     proba = np.zeros((len(y), n_classes))
     for k in range(N_FOLDS):
         is_held_out = fold == k
@@ -142,3 +140,13 @@ def out_of_fold(
             )
         progress(1)
     return proba
+
+
+def _row_folds(y: np.ndarray, n_classes: int, seed: int) -> np.ndarray:
+    """The fold of each row, (n,), stratified by class."""
+    rng = np.random.default_rng(seed)
+    fold = np.empty(len(y), dtype=np.int64)
+    for c in range(n_classes):
+        rows = np.flatnonzero(y == c)
+        fold[rows] = (rng.permutation(len(rows)) + rng.integers(N_FOLDS)) % N_FOLDS
+    return fold

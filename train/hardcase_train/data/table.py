@@ -3,8 +3,8 @@
 
 An .npz file holds ``X`` (rows, features) and ``feature_names``, or windows: ``X`` (rows, sensors, samples) and
 ``sensor_names``, whose features ``hardcase_edge.program.window`` computes, as on the device. Targets: ``y``, or
-``Y`` with ``target_names``. Integers may come with a ``scale``. An array ``split`` may name each row's split, and an
-array ``weight`` its weight.
+``Y`` with ``target_names``. Integers may come with a ``scale``. An array ``split`` may name each row's split, an array
+``group`` its group, and an array ``weight`` its weight.
 
 A feature's whole numbers beyond 2**53 become the nearest double; labels stay exact.
 """
@@ -293,7 +293,7 @@ def _strings(names: np.ndarray) -> tuple[str, ...]:
 
 def _npz_labels(path: Path, arrays: dict[str, np.ndarray], n: int) -> Labels:
     columns: dict[str, np.ndarray] = {}
-    for name in ("y", "split", "weight"):
+    for name in ("y", "split", "group", "weight"):
         if name in arrays and arrays[name].ndim == 1:
             _check_length(path, name, len(arrays[name]), n)
             columns[name] = arrays[name]

@@ -11,21 +11,24 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from hardcase_edge.batch.quality import Quality
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Feature, Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
 
+from .canonical_order import content_groups
 from .config import Config
 from .dtypes import check_declared, declared, held
 from .effort import effort_of
+from .error_costs import cost_table, measure_of, named_quality
 from .hpc import fit_hpc, make_hpc, out_of_fold, probabilities
 from .legacy_hpc import read_legacy
 from .problem import MAX_CLASSES, MIN_ROWS, N_FOLDS, Problem, Rows, scaled
-from .split import CALIBRATION, random_split
+from .split import CALIBRATION, LEAST_GROUPS, random_split, time_split
 from .table import Table, read_table
 
-__all__ = ["Task", "make_task", "target_classes", "target_labels"]
+__all__ = ["Task", "make_task", "target_classes", "target_labels", "whole_column"]
 
 PARTS = (("train", 0), ("valid", 1), ("test", 2))  # none may be empty
 
@@ -60,10 +63,13 @@ def make_task(config: Config, *, quiet: bool = True, table: Table | None = None,
     """
     whole = read_table(config.file) if table is None else table
     y, classes = target_classes(whole, config.target)
-    split = _split(whole, config, y)
+    group, order = _groups(whole, config, y)
+    split = _split(whole, config, y, group)
     weight = _weights(whole, config, split)
     split = np.where(weight > 0, split, -1)  # rows of weight 0 belong to no part
     train = split == 0
+    if group is not None:
+        _check_train_groups(len(np.unique(group[train])), config)
     if len(np.unique(y[train])) < 2:
         raise InputError(f"the training rows have only one class of {config.target!r}; choose another split")
     dropped = _dropped(whole, config)
@@ -71,17 +77,20 @@ def make_task(config: Config, *, quiet: bool = True, table: Table | None = None,
     sensors, names = _sensors(table, config)
     features = declared(table.X, train, categories={table.names.index(name) for name in table.categories})
     X = held(table.X, features)
-    index = [np.flatnonzero(split == k) for k in range(split.max() + 1)]  # the last, calibration, may be empty
+    index = [order[split[order] == k] for k in range(split.max() + 1)]  # the last, calibration, may be empty
     legacy = None
     if config.legacy is not None:
         legacy = read_legacy(config.legacy, config.legacy_name, whole, classes, _places(table, sensors, names))
     uplink = _uplink(config, features, tuple(range(len(features))) if legacy is None else legacy.carried(train))
     check_declared(features, sensors, uplink)
     if legacy is None:
-        hpc, proba = _fitted(config, model, (X, y, weight), index, len(classes), quiet)
+        hpc, proba = _fitted(config, model, (X, y, weight), index, len(classes), quiet, group)
     else:
         hpc, proba = legacy, legacy.split(index)
-    parts = [Rows(X[rows], y[rows], p, rows, weight[rows]) for rows, p in zip(index, proba, strict=True)]
+    parts = [
+        Rows(X[rows], y[rows], p, rows, weight[rows], None if group is None else group[rows])
+        for rows, p in zip(index, proba, strict=True)
+    ]
     calibration = parts[CALIBRATION] if len(parts) > CALIBRATION else None
     problem = Problem(
         features,
@@ -95,8 +104,15 @@ def make_task(config: Config, *, quiet: bool = True, table: Table | None = None,
         calibration,
         config.size,
         effort_of("[policy]", config.effort),
-    )
+    ).with_quality(_quality(config, classes, y[train], weight[train]), legacy is not None)
     return Task(problem, table.names, names, classes, _windows(table, names), hpc, config, table)
+
+
+def _quality(config: Config, classes: tuple[Any, ...], y: np.ndarray, weight: np.ndarray) -> Quality:
+    """The measure of answers that the configuration asks for; ``y`` and ``weight`` of training rows."""
+    if config.errors:
+        return measure_of(cost_table(config.errors, classes, "[cost.errors]"), y, weight)
+    return named_quality(config.quality, classes, "[policy]")
 
 
 def _fitted(
@@ -106,6 +122,7 @@ def _fitted(
     index: list[np.ndarray],
     n_classes: int,
     quiet: bool,
+    group: np.ndarray | None,
 ) -> tuple[Any, list[np.ndarray]]:
     """f0 fitted to the training rows, and its probabilities for every part's rows: out-of-fold on training rows."""
     if model is None:
@@ -115,7 +132,8 @@ def _fitted(
     with tqdm(total=1 + N_FOLDS, desc="f0", disable=quiet, leave=False) as bar:
         fitted = fit_hpc(model, X[train], y[train], weight[train])
         bar.update(1)
-        train_proba = out_of_fold(model, X[train], y[train], n_classes, config.seed, bar.update, weight[train])
+        group = None if group is None else group[train]
+        train_proba = out_of_fold(model, X[train], y[train], n_classes, config.seed, bar.update, weight[train], group)
     return fitted, [train_proba, *(probabilities(fitted, X[part], n_classes) for part in others)]
 
 
@@ -126,9 +144,9 @@ def _places(table: Table, sensors: tuple[Sensor, ...], names: tuple[str, ...]) -
 
 
 def _no_features(config: Config) -> list[str]:
-    """Columns that models must not read: target, split and weight."""
+    """Columns that models must not read: target, split, group and weight."""
     split = None if config.split in ("random", "time") else config.split
-    return [name for name in (config.target, split, config.weight) if name is not None]
+    return [name for name in (config.target, split, config.group, config.weight) if name is not None]
 
 
 def _dropped(table: Table, config: Config) -> list[str]:
@@ -173,12 +191,21 @@ def target_labels(table: Table, target: str) -> list[Any]:
     if target not in table.labels:
         columns = ", ".join(list(table.labels)[:20]) or "none"
         raise InputError(f"the target {target!r} is not a column of the data; columns are {columns}")
-    raw = table.labels[target]
+    return whole_column(table, target, f"the target {target!r}")
+
+
+def whole_column(table: Table, column: str, what: str) -> list[Any]:
+    """The value in each row: a string, or a number (int if it is whole); ``what`` names the column in the error.
+
+    Raises
+    ------
+    InputError
+        A value is missing.
+    """
+    raw = table.labels[column]
     absent = [k for k, v in enumerate(raw) if v is None or v != v or (isinstance(v, str) and not v.strip())]
     if absent:
-        raise InputError(
-            f"the target {target!r} is missing in {len(absent)} rows, first in row {absent[0] + 1}; drop them"
-        )
+        raise InputError(f"{what} is missing in {len(absent)} rows, first in row {absent[0] + 1}; drop them")
     return [v.strip() if isinstance(v, str) else _plain(v) for v in raw]
 
 
@@ -188,16 +215,49 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
+def _groups(table: Table, config: Config, y: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+    """The group of each row, None if the configuration names none, and the order in which parts take the rows."""
+    if config.group is None:
+        return None, np.arange(len(y))
+    if config.group not in table.labels:
+        raise InputError(f"[data] group is {config.group!r}, which is not a column of text or numbers of the data")
+    if config.group in (config.target, config.split, config.weight):
+        raise InputError(
+            f"[data] group is {config.group!r}, which is the target, the split or the weight; name another column"
+        )
+    names = whole_column(table, config.group, f"the group {config.group!r}")
+    return content_groups(names, table.without(config.group).X, y)
+
+
+def _check_train_groups(n_groups: int, config: Config) -> None:
+    """Models are judged on training groups that they have not seen, one fold after the other."""
+    if n_groups < N_FOLDS:
+        raise InputError(
+            f"the training rows have {n_groups} groups of {config.group!r}, at least {N_FOLDS} are expected; "
+            "add groups or choose another split"
+        )
+
+
+def _split(table: Table, config: Config, y: np.ndarray, group: np.ndarray | None) -> np.ndarray:
     """0, 1, 2 or 3 per row: train, valid, test, calibration."""
     n = len(y)
     if n < MIN_ROWS:
         raise InputError(f"the data has {n} rows, at least {MIN_ROWS} are expected")
     if config.split == "time":
-        order = np.array([0, 1, CALIBRATION, 2])
-        return order[np.searchsorted([round(s * n) for s in (0.6, 0.7, 0.8)], np.arange(n), side="right")]
+        by_time = time_split(n, group)
+        if by_time is None:
+            raise InputError(
+                f"the groups of {config.group!r} overlap in time, so that no three parts follow each other without "
+                'dividing one; use split = "random" or a column that says each group\'s part'
+            )
+        return by_time
     if config.split == "random":
-        split = random_split(y, config.seed)
+        if group is not None and group.max() + 1 < sum(LEAST_GROUPS):
+            raise InputError(
+                f"the data has {group.max() + 1} groups of {config.group!r}, at least {sum(LEAST_GROUPS)} are "
+                f"expected: {N_FOLDS} to train, one to validate and one to test"
+            )
+        split = random_split(y, config.seed, group)
         for name, k in PARTS:
             if not (split == k).any():
                 raise InputError(
@@ -217,7 +277,25 @@ def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
     for name, k in PARTS:
         if not (split == k).any():
             raise InputError(f"the split column {config.split!r} has no {name} row; assign some")
+    _check_whole(table, config, split, group)
     return split
+
+
+def _check_whole(table: Table, config: Config, split: np.ndarray, group: np.ndarray | None) -> None:
+    """Refuse a split column that divides a group."""
+    if group is None:
+        return
+    part = np.full(group.max() + 1, -1)
+    part[group] = split
+    divided = np.flatnonzero(part[group] != split)
+    if len(divided):
+        assert config.group is not None
+        name = {**{k: name for name, k in PARTS}, CALIBRATION: "calibration"}
+        one, other = sorted(name[k] for k in np.unique(split[group == group[divided[0]]]).tolist())[:2]
+        raise InputError(
+            f"the group {str(table.labels[config.group][divided[0]])[:80]!r} of {config.group!r} is in both {one} and "
+            f"{other} of the split column {config.split!r}; put all its rows in one part"
+        )
 
 
 def _weights(table: Table, config: Config, split: np.ndarray) -> np.ndarray:

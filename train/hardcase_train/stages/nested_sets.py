@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from ..data.problem import Subset
-from ..policy.error_model import chance_wrong, cloud_chance
+from ..policy.error_model import cloud_loss, expected_loss
 from ..policy.prices import prices
 from .subset_search import SubsetSearch
 from .thresholds import Choices, Meeting, mean_value, priced_cuts
@@ -36,9 +36,9 @@ class Chains:
     def __init__(self, search: SubsetSearch) -> None:
         self.search = search
         judge, rows = search.judge, search.probed
-        self._weight = judge.weight[rows]
+        self._y, self._weight, self._errors = judge.y[rows], judge.weight[rows], judge.problem.errors
         self._cloud_cost = np.full(len(rows), judge.problem.forward_cost)
-        self._cloud_wrong = cloud_chance(judge.hpc[rows], judge.y[rows], self._weight)
+        self._cloud_wrong = cloud_loss(judge.stakes[rows], self._y, self._weight, self._errors)
         (self._price,) = prices(judge.problem, 1, PRICE, PRICE)
         self._meetings: dict[Subset, Meeting] = {}
 
@@ -67,7 +67,7 @@ class Chains:
         return min((_order(path) for path in self.search.paths()), key=self._value)
 
     def _value(self, order: Order) -> float:
-        """Mean of ``P(error) + price * cost`` of a policy over the order's prefixes, with the price's cuts."""
+        """Mean of ``expected loss + price * cost`` of a policy over the order's prefixes, with the price's cuts."""
         choices = self._choices(order)
         return mean_value(choices, priced_cuts(choices, self._price), self._price)
 
@@ -83,7 +83,7 @@ class Chains:
         sets = _prefixes(order)
         for subset, probe in zip(sets, self.search.probes(sets), strict=True):
             if subset not in self._meetings:
-                wrong = chance_wrong(probe.margin, None, probe.is_right, self._weight)
+                wrong = expected_loss(probe.margin, None, probe.label, self._y, self._weight, self._errors)
                 cost = np.full(len(wrong), self.search.cost(subset))
                 self._meetings[subset] = Meeting(probe.margin, None, wrong, cost)
         return Choices([self._meetings[s] for s in sets], self._cloud_wrong, self._cloud_cost, self._weight)

@@ -23,7 +23,7 @@ from ..policy.acquire import buy, n_nodes
 from ..policy.answers import NEVER, answer_node
 from ..policy.batch import Outcome
 from ..policy.compile import compile_program, policy_of
-from ..policy.error_model import chance_wrong, cloud_chance, met_margins
+from ..policy.error_model import cloud_loss, expected_loss, met_margins
 from ..policy.front import Point
 from ..policy.losses import class_outputs
 from ..policy.selection import Judge, Trained
@@ -32,7 +32,7 @@ from .thresholds import Choices, Cut, Cuts, Meeting, expected
 __all__ = ["StagedPolicy"]
 
 
-Rated = tuple[float, float, dict[str, Any], Cuts]  # P(error), mean cost, parameters, cuts
+Rated = tuple[float, float, dict[str, Any], Cuts]  # expected loss, mean cost, parameters, cuts
 
 
 class StagedPolicy:
@@ -64,17 +64,16 @@ class StagedPolicy:
         batch = judge.batch(compile_program(judge.problem, self._parts, start), models)
         self.stops: list[Outcome] = []
         self.gates: list[np.ndarray | None] = []
-        for k, (subset, model) in enumerate(zip(chain, models, strict=True)):
+        for k, subset in enumerate(chain):
             stop, acquired = batch.walk(judge.hpc_label, [Acquire(subset, 1, 1), Answer(self._classes(k))])
             self.stops.append(stop)
-            has_gate = model.scores.shape[1] > self.width
-            self.gates.append(batch.scores(k, np.arange(len(judge.y)), acquired)[:, self.width] if has_gate else None)
+            self.gates.append(self._gate(k, batch.scores(k, np.arange(len(judge.y)), acquired)))
         cloud: list[Node] = [Forward(judge.problem.hpc_sensors, 1), Answer(self._classes(0))]
         self.forwarded = batch.run(judge.hpc_label, cloud)
 
     @cached_property
     def choices(self) -> Choices:
-        """The judged rows at each stage, with calibrated probabilities of an error.
+        """The judged rows at each stage, with the expected losses of their answers.
 
         The features of a stage's error model are its margin, its gate's score and the margins of smaller sets: rows
         reach a stage because earlier ones were not sure of them. docs/math.md (64).
@@ -84,11 +83,13 @@ class StagedPolicy:
         for k, (stop, gate) in enumerate(zip(self.stops, self.gates, strict=True)):
             right = stop.label == judge.y
             smaller = [t for t in range(k) if set(self.chain[t]) < set(self.chain[k])]
-            features = [part for part in (gate, self._margins(smaller, right)) if part is not None]
-            wrong = chance_wrong(stop.margin, np.column_stack(features) if features else None, right, judge.weight)
+            own = gate if self._has_gate(k) else None
+            features = [part for part in (own, self._margins(smaller, right)) if part is not None]
+            beside = np.column_stack(features) if features else None
+            wrong = expected_loss(stop.margin, beside, stop.label, judge.y, judge.weight, judge.problem.errors)
             meetings.append(Meeting(stop.margin, gate, wrong, stop.cost))
         margins = self._margins(range(len(self.chain)), judge.hpc_label == judge.y)
-        cloud = cloud_chance(judge.hpc, judge.y, judge.weight, margins)
+        cloud = cloud_loss(judge.stakes, judge.y, judge.weight, judge.problem.errors, margins)
         return Choices(meetings, cloud, self.forwarded.cost, judge.weight)
 
     def ends(self, k: int, cut: Cut) -> np.ndarray:
@@ -107,7 +108,7 @@ class StagedPolicy:
         return Point(method, {**params, "cuts": cuts}, self.judge.summary(self.outcome(cuts)), {}, None)
 
     def best(self, method: str, policies: Iterable[tuple[dict[str, Any], Cuts]]) -> list[Point]:
-        """The Pareto front of policies by mean cost and calibrated probability of an error, as finished points.
+        """The Pareto front of policies by mean cost and expected loss, as finished points.
 
         Errors are not counted for this: of many policies on the same rows, the one with the fewest errors is often only
         the luckiest.
@@ -135,6 +136,35 @@ class StagedPolicy:
         nodes = [*self._body(stages, cuts), *self._answers(stages, cuts)]
         return replace(point, params=params, policy=policy_of(self.judge.problem, self._parts, nodes))
 
+    def _has_gate(self, stage: int) -> bool:
+        return bool(self.models[stage].scores.shape[1] > self.width)
+
+    def _gate(self, stage: int, scores: np.ndarray) -> np.ndarray | None:
+        """The score by which easy rows leave a stage, (n,), low where it is easy; None if margins alone decide.
+
+        It is the gate's, of a model that has one. If one of two classes has the dearer misses, answers of the other
+        class are safe at narrower margins, so its own score is the gate.
+        """
+        if self._has_gate(stage):
+            return np.asarray(scores[:, self.width])
+        return None if self._sign is None else np.asarray(self._sign * scores[:, 0])
+
+    @cached_property
+    def _sign(self) -> float | None:
+        """1 if class 1 has the dearer misses, -1 if class 0 has, None if they cost the same or there are more."""
+        errors = self.judge.problem.errors
+        if errors is None or len(errors) != 2 or errors[0, 1] == errors[1, 0]:
+            return None
+        return 1.0 if errors[1, 0] > errors[0, 1] else -1.0
+
+    def _gate_node(self, stage: int, gate: float, answer: int, onward: int) -> Node:
+        """The node that sends rows with a gate score of at most ``gate`` to ``answer``."""
+        if self._has_gate(stage):
+            return Branch(Slice(stage, self.width, self.width + 1), THRESHOLD, (answer, onward), gate)
+        if self._sign == 1.0:
+            return Branch(self._classes(stage), THRESHOLD, (answer, onward), gate)
+        return Branch(self._classes(stage), THRESHOLD, (onward, answer), -gate)
+
     def _margins(self, stages: Sequence[int], right: np.ndarray) -> np.ndarray | None:
         return met_margins([self.stops[t].margin for t in stages if self.chain[t]], int((~right).sum()))
 
@@ -155,8 +185,7 @@ class StagedPolicy:
             nodes += buy(new[i], len(nodes))
             nodes.append(Branch(self._classes(stages[i]), MARGIN, (len(nodes) + 1, first + i), cut.margin))
             if gated[i]:
-                gate = Slice(stages[i], self.width, self.width + 1)
-                nodes.append(Branch(gate, THRESHOLD, (first + i, len(nodes) + 1), cut.gate))
+                nodes.append(self._gate_node(stages[i], cut.gate, first + i, len(nodes) + 1))
         return [*nodes, Forward(self.judge.problem.hpc_sensors, first + len(cuts) - 1)]
 
     def _answers(self, stages: list[int], cuts: list[Cut]) -> list[Node]:

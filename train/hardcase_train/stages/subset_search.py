@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import numpy as np
 from joblib import Parallel, delayed
 
-from hardcase_edge.batch.choices import margins_of
+from hardcase_edge.batch.choices import classes_of, margins_of
 
 from ..data.problem import N_FOLDS, Subset
-from ..policy.losses import log_probability
+from ..policy.losses import ClassLoss
 from ..policy.selection import Judge, Trained
 from ..trees.binning import Bins, make_bins
 from ..trees.boosting import ensemble_scores
@@ -39,7 +39,7 @@ class Probe:
 
     loss: float  # mean log loss
     margin: np.ndarray  # (n_probed,)
-    is_right: np.ndarray  # (n_probed,) bool
+    label: np.ndarray  # (n_probed,) class index
 
 
 def _sample(rows: np.ndarray, at_most: int, seed: int) -> np.ndarray:
@@ -109,9 +109,9 @@ class SubsetSearch:
         e = fit_classifier(p, subset, *self._probe_rows, size.probe, size.probe_trees, self.probe_train)
         X, y = self.judge.X[self.probed][:, e.features], self.judge.y[self.probed]
         scores = ensemble_scores(e, e.bins.transform(X))
-        log_p = log_probability(scores)
-        loss = np.average(-log_p[np.arange(len(y)), y], weights=self.judge.weight[self.probed])
-        return Probe(float(loss), margins_of(scores).astype(np.float32), log_p.argmax(axis=1) == y)
+        losses = ClassLoss(y, p.n_classes, self.judge.weight[self.probed], p.targets)
+        loss = np.average(losses.row_loss(scores), weights=losses.weight)
+        return Probe(float(loss), margins_of(scores).astype(np.float32), classes_of(scores))
 
     def models(self, subsets: Iterable[Subset], kind: str = TREES) -> list[Trained]:
         """A full classifier of this kind for each subset, with scores on the judged rows."""

@@ -42,7 +42,7 @@ def chosen_methods(
     saved = {m: np.zeros(1) for m in (*always, *raced)}  # no savings
     for job, points in zip(jobs, run(jobs, "race"), strict=True):
         method = job.setting.method
-        saved[method] = np.maximum(saved[method], savings(points, hpc["quality"], hpc["cost"]))
+        saved[method] = np.maximum(saved[method], savings(points, hpc["quality"], hpc["cost"], ladder.problem.exchange))
     base = np.max([saved[m] for m in always], axis=0)
     gain = {m: float(np.maximum(saved[m] - base, 0).mean()) for m in raced}
     return (*always, *(m for m in raced if gain[m] > WORTH))

@@ -98,7 +98,7 @@ class Sweep:
         out = dict(grids)
         for method, grid in halved.items():
             points = [next(trained) for _ in grid]
-            out[method] = [grid[k] for k in climbers(points, self.hpc.valid)]
+            out[method] = [grid[k] for k in climbers(points, self.hpc.valid, self.ladder.problem.exchange)]
         return out
 
 

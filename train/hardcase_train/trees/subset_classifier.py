@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..data.error_costs import soft_rows
 from ..data.problem import Problem
-from ..policy.losses import ClassLoss
+from ..policy.losses import class_loss
 from .binning import Bins, make_bins
 from .boosting import Ensemble, TreeSettings, boost
 from .forest import ForestSettings, fit_forest, forest_ensemble
@@ -79,12 +80,11 @@ def fit_classifier(
 ) -> Ensemble:
     """A boosted classifier that reads only these sensors, fitted to the training rows with these numbers."""
     features, own_bins = _features_of(problem, sensors, bins)
-    y = problem.train.y[rows]
-    loss = ClassLoss(y, problem.n_classes, problem.train.weight[rows])
+    loss = class_loss(problem, rows)
     base = loss.base()
     ensemble = Ensemble(own_bins, features, base)
     if len(features):
-        scores = np.tile(base, (len(y), 1))
+        scores = np.tile(base, (len(rows), 1))
         part = np.ascontiguousarray(codes[features][:, rows])
         owner = problem.sensor_of[features]
         boost(ensemble, loss, part, owner, scores, np.zeros(len(problem.sensors)), settings, n_trees)
@@ -96,7 +96,8 @@ def fit_drawn(
 ) -> Ensemble:
     """A forest that reads only these sensors, fitted to these training rows; without a sensor it gives class shares."""
     features, own_bins = _features_of(problem, sensors, bins)
-    y, weight, n_classes = problem.train.y[rows], problem.train.weight[rows], problem.n_classes
+    number, y, weight = soft_rows(problem.train.y[rows], problem.train.weight[rows], problem.targets)
+    rows, n_classes = rows[number], problem.n_classes
     if not len(features):
         share = np.bincount(y, weight, n_classes) / weight.sum()
         return Ensemble(own_bins, features, share if n_classes > 2 else share[1:] - share[:1])

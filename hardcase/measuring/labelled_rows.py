@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,47 @@ if TYPE_CHECKING:
     from hardcase_export.integers.decide import Reply
     from hardcase_train.data.table import Table
 
-__all__ = ["labelled_rows", "readings_of", "replies_to"]
+__all__ = ["LabelledRows", "groups_of", "labelled_rows", "readings_of", "replies_to", "rows_for"]
 
 BATCH = 256  # rows per call of the HPC
 
 # ---------------------------------------------------------------- rows
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Rows to measure a program on.
+
+    X : (n, n_features) readings, NaN = missing
+    y : (n,) class index
+    replies : the HPC's reply to each row; empty if the program never forwards
+    """
+
+    X: NDArray[np.float64]
+    y: NDArray[np.int64]
+    replies: Sequence[Reply] = ()
+
+
+def rows_for(
+    program: Program, manifest: Manifest, path: Path, hpc: str | None = None, near: Sequence[Path] = ()
+) -> LabelledRows:
+    """The rows of a file, with the HPC's replies if the program can forward.
+
+    Parameters
+    ----------
+    hpc, near : as for ``replies_to``; the folder of ``path`` is searched after those in ``near``
+
+    Raises
+    ------
+    InputError
+        As for ``labelled_rows`` and ``replies_to``.
+    """
+    from hardcase_edge.program.definition import Forward
+
+    X, y, stored = labelled_rows(path, manifest)
+    if not any(isinstance(node, Forward) for node in program.nodes):
+        return LabelledRows(X, y)
+    return LabelledRows(X, y, replies_to(program, manifest, X, stored, hpc, [*near, path.parent]))
 
 
 def labelled_rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[np.int64], list[Reply]]:
@@ -89,6 +126,32 @@ def readings_of(where: str, table: Table, manifest: Manifest) -> NDArray[np.floa
             f"{where} {what} {len(absent)} of the bundle's features, such as {absent[0]!r}; add the columns"
         )
     return np.column_stack([columns[name] for name in manifest.features])
+
+
+def groups_of(path: Path, manifest: Manifest) -> NDArray[np.int64] | None:
+    """The number of the group of each of the ``labelled_rows``, (n,); None if the file does not say.
+
+    A table says it in the column that named the groups of the training rows.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or a row has no group.
+    """
+    import numpy as np
+
+    from hardcase_export.drafts.rows import group_name, is_rows, read_rows
+    from hardcase_train.data.table import read_table
+    from hardcase_train.data.task import whole_column
+
+    if is_rows(path):
+        return read_rows(path, manifest).group
+    table, column = read_table(path), group_name(manifest.trained)
+    if column is None or column not in table.labels:
+        return None
+    names = whole_column(table, column, f"{path}: the group {column!r}")
+    number = {name: k for k, name in enumerate(dict.fromkeys(names))}
+    return np.array([number[name] for name in names], dtype=np.int64)
 
 
 # ---------------------------------------------------------------- the HPC

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A circuit breaker: no request goes to a cloud that has just failed to answer, except one now and then as a probe.
+
+    closed   requests go out                     opens at a request that the broker refuses or has no worker for, or
+                                                 at the third in a row without a reply
+    open     none goes out, except the probes    closes at the first reply, and at a new connection
+
+A probe is a hard case like any other, but it is sent once only. The pause before the next one is half the time that
+the circuit has been open, at least ``PAUSE_LEAST_S`` and at most ``PAUSE_MOST_S``.
+"""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic
+
+__all__ = ["Circuit"]
+
+logger = logging.getLogger(__name__)
+
+MOST_SILENT = 3  # requests in a row without a reply that open the circuit
+PAUSE_LEAST_S, PAUSE_MOST_S = 0.5, 30.0
+
+
+class Circuit:
+    """The state of one circuit. Only ``reset`` may be called on another thread than the rest."""
+
+    def __init__(self) -> None:
+        self._opened_at: float | None = None  # None: closed
+        self._probe_at = 0.0
+        self._n_silent = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether only probes may go out."""
+        return self._opened_at is not None
+
+    @property
+    def lets_through(self) -> bool:
+        """Whether a request may go out now."""
+        return not self.is_open or monotonic() >= self._probe_at
+
+    def answered(self) -> None:
+        """A reply came in time."""
+        if self.is_open:
+            logger.info("the cloud answers again")
+        self.reset()
+
+    def silent(self) -> None:
+        """No reply came in time."""
+        self._n_silent += 1
+        if self.is_open or self._n_silent >= MOST_SILENT:
+            self._open(f"{self._n_silent} requests in a row had no reply")
+
+    def refused(self, why: str) -> None:
+        """The broker refused a request, or had nobody to give it to."""
+        self._open(f"the broker takes no request: {why}")
+
+    def reset(self) -> None:
+        """Close the circuit: the connection is a new one, or a reply came."""
+        self._opened_at, self._n_silent = None, 0
+
+    def _open(self, why: str) -> None:
+        now = monotonic()
+        if self._opened_at is None:
+            logger.warning("%s; the device decides alone until the cloud answers a probe", why)
+            self._opened_at = now
+        self._probe_at = now + min(PAUSE_MOST_S, max(PAUSE_LEAST_S, (now - self._opened_at) / 2))

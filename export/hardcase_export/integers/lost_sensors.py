@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Confidences of a program without some of its sensors: each alone, then all, are dead on labelled rows.
+
+Confidence tables are fitted to rows on which sensors work, so the margin of an answer says little once one is dead. A
+confidence is therefore a plain share of right answers, by *place*: the sensors that the decision wanted in vain, its
+Answer node, and whether it also wanted the cloud. The manifest's key ``without`` holds them (docs/SPEC-bundle-v1.md
+section 3).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+
+from hardcase_edge.bundle.evidence import Without
+from hardcase_edge.kernel.machine import decide, open_machine
+from hardcase_edge.program.definition import Forward, Program
+from hardcase_edge.session.session import LOCAL, Decision
+
+from ..drafts.rows import Rows
+from .decide import readings_of
+
+__all__ = ["measure_without"]
+
+MIN_ROWS = 30  # at a place, for a confidence
+MAX_SENSORS = 64  # that are tried dead: those that most rows buy
+MAX_PLACES = 512  # in a manifest: those that most rows reach; about 10 KB
+MAX_DECISIONS = 200_000  # about; of many rows a random part is taken ...
+LEAST_ROWS = 2_000  # ... of at least this number
+
+Place = tuple[tuple[int, ...], int, str]  # sensors wanted in vain, node, route
+Share = tuple[int, int]  # rows, and the confidence: (right + 1) / (rows + 2) by weight, in basis points
+
+
+def measure_without(program: Program, rows: Rows) -> Without:
+    """Confidences of the places that at least 30 rows reach; none for a program of values.
+
+    The cloud is out of reach in one trial and silent in another, because a Forward buys sensors only in the second; of
+    the two confidences of a place, the lower one counts.
+
+    Parameters
+    ----------
+    program : Program
+        Quantised and verified.
+    rows : Rows
+        Labelled rows that no scorer of the program was trained on.
+    """
+    if not program.n_classes:
+        return {}
+    clouds = (False, True) if any(isinstance(node, Forward) for node in program.nodes) else (False,)
+    n_sets = len(clouds) * (2 + min(len(program.sensors), MAX_SENSORS))
+    part = np.random.default_rng(0).permutation(len(rows.y))[: max(LEAST_ROWS, MAX_DECISIONS // n_sets)]
+    shares: dict[Place, Share] = {}
+    for cloud in clouds:
+        for place, (n_rows, confidence) in _Trial(program, rows, part, cloud).shares().items():
+            most, lowest = shares.get(place, (n_rows, confidence))
+            shares[place] = max(n_rows, most), min(confidence, lowest)
+    kept = sorted(shares, key=lambda place: (-shares[place][0], place))[:MAX_PLACES]
+    pairs: dict[tuple[int, ...], dict[int, tuple[int | None, int | None]]] = defaultdict(dict)
+    for failed, node, route in kept:
+        local, degraded = pairs[failed].get(node, (None, None))
+        confidence = shares[failed, node, route][1]
+        pairs[failed][node] = (confidence, degraded) if route == LOCAL else (local, confidence)
+    return dict(pairs)
+
+
+class _Trial:
+    """Decisions on these rows, without replies; ``cloud``: whether the cloud can be reached."""
+
+    def __init__(self, program: Program, rows: Rows, part: np.ndarray, cloud: bool) -> None:
+        self._machine, self._cloud = open_machine(program), cloud
+        self._all_sensors = tuple(range(len(program.sensors)))
+        self._rows = readings_of(program, rows.X[part])
+        self._truth = rows.y[part].tolist()
+        self._weight = np.ones(len(part)) if rows.weight is None else rows.weight[part]
+
+    def shares(self) -> dict[Place, Share]:
+        """The share of right answers at each place, with one sensor dead or all of them."""
+        buyers = defaultdict(list)
+        everything = range(len(self._rows))
+        for k in everything:
+            for s in self._decide(k, ()).sensors:
+                buyers[s].append(k)
+        shares = self._shares_without(self._all_sensors, everything)
+        for s in sorted(buyers, key=lambda s: (-len(buyers[s]), s))[:MAX_SENSORS]:
+            shares |= self._shares_without((s,), buyers[s])  # all other rows are decided as before
+        return shares
+
+    def _shares_without(self, dead: tuple[int, ...], numbers: Iterable[int]) -> dict[Place, Share]:
+        rights: dict[Place, list[bool]] = defaultdict(list)
+        weights: dict[Place, list[float]] = defaultdict(list)
+        for k in numbers:
+            d = self._decide(k, dead)
+            if d.failed and set(d.failed) <= set(dead) and self._weight[k]:
+                rights[d.failed, d.trace[-1], d.route].append(d.result == self._truth[k])
+                weights[d.failed, d.trace[-1], d.route].append(self._weight[k])
+        return {
+            place: (len(right), round(10_000 * (np.dot(right, weights[place]) + 1) / (sum(weights[place]) + 2)))
+            for place, right in rights.items()
+            if len(right) >= MIN_ROWS
+        }
+
+    def _decide(self, row: int, dead: tuple[int, ...]) -> Decision:
+        return decide(self._machine, self._rows[row], dead=dead, cloud=self._cloud)

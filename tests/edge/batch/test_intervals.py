@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Intervals: Wilson's beside scipy's, coverage of the others by simulation; counts by class beside counting by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hardcase_edge.batch.intervals import loss_interval, paired, quality_interval, wilson
+from hardcase_edge.batch.per_class import per_class
+from hardcase_edge.batch.quality import ACCURACY, Quality
+
+BALANCED = Quality("balanced", "balanced accuracy")
+ERRORS = Quality("errors", "error costs", costs=((0.0, 5.0), (50.0, 0.0)), scale=5.0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 100, 4000])
+def test_wilsons_interval_is_scipys(n: int) -> None:
+    for k in {0, 1, n // 3, n // 2, n - 1, n}:
+        low, high = stats.binomtest(k, n).proportion_ci(method="wilson")
+        assert wilson(k, n) == pytest.approx((low, high), abs=1e-12)
+    assert wilson(0, n)[0] == 0.0
+    assert wilson(n, n)[1] == 1.0
+
+
+def test_without_rows_every_share_is_possible() -> None:
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(("worse", "better"), [(0.02, 0.01), (0.05, 0.05), (0.0, 0.03)])
+def test_a_loss_of_accuracy_lies_in_its_interval_as_often_as_it_says(worse: float, better: float) -> None:
+    rng = np.random.default_rng(0)
+    draws = rng.multinomial(300, [worse, better, 1 - worse - better], size=2000)
+    inside = [low <= worse - better <= high for low, high in (paired(w, b, 300) for w, b, _ in draws)]
+    assert 0.93 < np.mean(inside) <= 1.0
+
+
+@pytest.mark.parametrize("quality", [ACCURACY, BALANCED, ERRORS], ids=lambda q: q.kind)
+def test_a_measure_and_its_loss_lie_in_their_intervals_as_often_as_they_say(quality: Quality) -> None:
+    rng = np.random.default_rng(1)
+
+    def draw(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        y = (rng.random(n) < 0.3).astype(np.int64)
+        return y, np.where(rng.random(n) < 0.2, 1 - y, y), np.where(rng.random(n) < 0.1, 1 - y, y)
+
+    y, answers, reference = draw(400_000)
+    truth, lost = quality(y, answers), quality(y, reference) - quality(y, answers)
+    inside, inside_loss = [], []
+    for _ in range(400):
+        y, answers, reference = draw(400)
+        low, high = quality_interval(quality, y, answers)
+        inside.append(low <= truth <= high)
+        loss, (low, high) = loss_interval(quality, y, answers, reference)
+        assert loss == quality(y, reference) - quality(y, answers)
+        inside_loss.append(low <= lost <= high)
+    assert 0.91 < np.mean(inside) < 0.99
+    assert 0.91 < np.mean(inside_loss) < 0.99
+
+
+def test_counts_by_class_are_those_counted_by_hand() -> None:
+    rng = np.random.default_rng(2)
+    y, answers = rng.integers(0, 4, (2, 50))
+    counts = per_class(y, answers, 6)
+    for k, count in enumerate(counts):
+        right = sum(a == b == k for a, b in zip(y, answers, strict=True))
+        assert (count.n, count.answered, count.right) == (list(y).count(k), list(answers).count(k), right)
+    assert (counts[5].recall, counts[5].precision) == (None, None)
+    assert counts[0].to_json()["recall_95"] == list(wilson(counts[0].right, counts[0].n))

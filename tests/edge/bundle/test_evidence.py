@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifest's optional keys: confidences without sensors and ranges of readings, in one form or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hardcase_edge.bundle.evidence import reported
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.load import load_bytes
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.errors import BundleError
+from hardcase_edge.session.session import Decision
+from tests.golden.make_golden import cases_of, golden_program, manifest_of
+
+PROGRAM = golden_program()  # 4 features, 3 sensors
+A, B = 9, 10  # its Answer nodes
+GOLDEN_MANIFEST = manifest_of(PROGRAM)
+WITHOUT = {(0,): {A: (9_000, None), B: (0, 10_000)}, (0, 1, 2): {B: (None, 5_000)}, (2,): {A: (1, 1)}}
+RANGES = ((-1.5, 2.0), None, (-7, 12), (0.0, 0.0))
+
+
+def loaded(**more: Any) -> Manifest:
+    """The manifest as a device reads it, with these further JSON values."""
+    manifest = {**GOLDEN_MANIFEST.to_json(), **more}
+    return load_bytes(pack_bundle(Bundle(manifest, PROGRAM, cases_of(PROGRAM, 3)))).manifest
+
+
+@pytest.mark.parametrize("more", [{}, {"without": WITHOUT}, {"ranges": RANGES}, {"without": WITHOUT, "ranges": RANGES}])
+def test_a_key_is_there_only_for_a_value_and_is_read_as_it_was_written(more: dict[str, Any]) -> None:
+    manifest = replace(GOLDEN_MANIFEST, **more)
+    assert set(manifest.to_json()) == set(GOLDEN_MANIFEST.to_json()) | set(more)
+    assert loaded(**{key: manifest.to_json()[key] for key in more}) == manifest
+
+
+def test_confidences_are_written_in_order() -> None:
+    assert replace(GOLDEN_MANIFEST, without=WITHOUT).to_json()["without"] == [
+        [[0], [A, 9_000, None], [B, 0, 10_000]],
+        [[0, 1, 2], [B, None, 5_000]],
+        [[2], [A, 1, 1]],
+    ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [], {}, None, 3, [3], [[]], [[[0]]], [[[], [A, 1, 1]]], [[[0], [A]]], [[[0], [A, 1]]], [[[0], [A, 1, 1, 1]]],
+        [[[0], [A, None, None]]], [[[0], [A, 10_001, None]]], [[[0], [A, -1, 3]]], [[[0], [A, 0.5, 3]]],
+        [[[0], [A, True, 3]]], [[[0], [0, 1, 1]]], [[[0], [-1, 1, 1]]], [[[0], [99, 1, 1]]], [[[0], [10**30, 1, 1]]],
+        [[[0], [float(A), 1, 1]]], [[[0], ["9", 1, 1]]], [[[99], [A, 1, 1]]], [[[-1], [A, 1, 1]]],
+        [[[True], [A, 1, 1]]], [[[1, 0], [A, 1, 1]]], [[[0, 0], [A, 1, 1]]], [[[0], [A, 1, 1], [A, 2, 2]]],
+        [[[0], [B, 1, 1], [A, 2, 2]]], [[[1], [A, 1, 1]], [[0], [A, 1, 1]]], [[[0], [A, 1, 1]], [[0], [B, 1, 1]]],
+        [[[0], [A, 1, 1], None]], [[[0], [A, 1, 1]], 3], [[0, [A, 1, 1]]], [[["0"], [A, 1, 1]]],
+    ],
+)  # fmt: skip
+def test_confidences_without_sensors_in_any_other_form_are_refused(value: Any) -> None:
+    with pytest.raises(BundleError, match="the manifest's without does not list"):
+        loaded(without=value)
+
+
+@pytest.mark.parametrize("value", [[], {}, None, 3, [None], [None] * 5, [[1, 2]] * 3])
+def test_ranges_of_another_number_of_features_are_refused(value: Any) -> None:
+    with pytest.raises(BundleError, match="the manifest's ranges are not a list of 4 pairs"):
+        loaded(ranges=value)
+
+
+@pytest.mark.parametrize("pair", [3, "12", [1], [2, 1], [1, "2"], [True, 2], [1, 2, 3], {}, [None, 1], [10**400, 1]])
+def test_a_range_that_is_none_is_refused(pair: Any) -> None:
+    with pytest.raises(BundleError, match="a range in the manifest is not a lowest and a highest reading"):
+        loaded(ranges=[pair, None, None, None])
+
+
+def test_a_range_may_be_of_any_two_numbers() -> None:
+    assert loaded(ranges=[[-1e308, 10**400], [0, 0.0], None, [-5, 2.5]]).ranges[0] == (-1e308, 10**400)
+
+
+@pytest.mark.parametrize(
+    ("route", "failed", "expected"),
+    [
+        ("local", (), ("local", 7_777)),
+        ("cloud", (0,), ("cloud", 7_777)),
+        ("local", (0,), ("degraded", 9_000)),
+        ("degraded", (0,), ("degraded", None)),
+        ("degraded", (0, 1, 2), ("degraded", None)),
+        ("local", (1,), ("degraded", None)),
+        ("degraded", (2,), ("degraded", 1)),
+    ],
+)
+def test_a_decision_is_reported_with_the_confidence_of_its_own_path(route: str, failed: Any, expected: Any) -> None:
+    assert reported(Decision(1, 7_777, route, 0, (), (0, A), failed), WITHOUT) == expected
