@@ -68,8 +68,13 @@ def parity(
     hpc: NDArray[np.int64] | None,
     confidence: NDArray[np.int64] | None = None,
     quality: Quality = ACCURACY,
+    group: NDArray[np.int64] | None = None,
 ) -> Parity:
     """Decide every row with both; arguments as for ``decide.decisions`` and ``decide.figures``.
+
+    Parameters
+    ----------
+    group : (n,) number of each row's group, for intervals; None: each row stands for itself
 
     Raises
     ------
@@ -83,17 +88,22 @@ def parity(
         labels=_share(before, after, _label),
         before=figures(before, y, quality),
         after=figures(after, y, quality),
-        beside=None if hpc is None or not program.n_classes else _beside(program, after, y, hpc, quality),
+        beside=None if hpc is None or not program.n_classes else _beside(program, after, y, hpc, quality, group),
     )
 
 
 def _beside(
-    program: Program, after: Sequence[Decision], y: NDArray[np.int64], hpc: NDArray[np.int64], quality: Quality
+    program: Program,
+    after: Sequence[Decision],
+    y: NDArray[np.int64],
+    hpc: NDArray[np.int64],
+    quality: Quality,
+    group: NDArray[np.int64] | None,
 ) -> BesideF0:
     answers = np.array([d.result for d in after], dtype=np.int64)
-    loss, interval = loss_interval(quality, y, answers, hpc)
-    counts = tuple(per_class(y, answers, program.n_classes))
-    return BesideF0(quality_interval(quality, y, answers), quality(y, hpc), loss, interval, counts)
+    loss, interval = loss_interval(quality, y, answers, hpc, group)
+    counts = tuple(per_class(y, answers, program.n_classes, group))
+    return BesideF0(quality_interval(quality, y, answers, group), quality(y, hpc), loss, interval, counts)
 
 
 def _everything(d: Decision) -> object:

@@ -172,4 +172,4 @@ def _check_agreement(measured: dict[str, Parity], min_agreement: float) -> None:
 
 
 def _compare(draft: Program, program: Program, rows: Rows, quality: Quality = ACCURACY) -> Parity:
-    return parity(draft, program, rows.X, rows.y, rows.hpc, rows.confidence, quality)
+    return parity(draft, program, rows.X, rows.y, rows.hpc, rows.confidence, quality, rows.group)
