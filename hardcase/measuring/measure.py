@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hardcase_edge.session.session import Decision
     from hardcase_export.integers.decide import Figures
 
-__all__ = ["Measured", "class_lines", "measure", "plain", "quality_of", "some_classes"]
+__all__ = ["Measured", "class_lines", "constant_warning", "measure", "plain", "quality_of", "some_classes"]
 
 WORST = 3  # classes that a short report names
 
@@ -125,6 +125,19 @@ def measure(
 
 
 # ---------------------------------------------------------------- text
+
+
+def constant_warning(classes: Sequence[Mapping[str, Any]]) -> str | None:
+    """What must not be overlooked: a policy with one answer to every case; None if it has several, or none is wrong."""
+    answered = [c for c in classes if c["answered"]]
+    missed = sum(c["n"] - c["right"] for c in classes)
+    if len(answered) != 1 or not missed:
+        return None
+    label = plain(answered[0]["class"], 24)
+    return (
+        f"WARNING: THIS POLICY ANSWERS {label!r} TO EVERY CASE AND MISSES ALL {missed} OTHERS;"
+        " say what errors cost in [cost.errors], or choose another [policy] quality"
+    )
 
 
 def class_lines(classes: Sequence[Mapping[str, Any]], limit: int) -> list[str]:

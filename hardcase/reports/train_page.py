@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import HardcaseError
 
+from ..measuring.measure import constant_warning
 from ..measuring.picked import Picked, Wish, measure_pick
 from . import picked_part as part
 from .front_chart import front_svg
@@ -32,8 +33,8 @@ HPC = "hpc"
 
 def train_report(
     build: Path, task: Task, front: Mapping[str, Any], *, command: str = "", wish: Wish | None = None
-) -> tuple[str, str]:
-    """The page, and the picture of the front with the picked point marked.
+) -> tuple[str, str, str | None]:
+    """The page, the picture of the front with the picked point marked, and a warning about that point, or None.
 
     Parameters
     ----------
@@ -65,7 +66,10 @@ def train_report(
         body.append(section("The picked policy", f'<p class="bad">{safe(picked)}</p>'))
     if len(front["seeds"]["seeds"]) > 1:
         body.append(section("Over seeds", *_seeds(front)))
-    return page(f"{task.config.file.name}: {task.config.target}", body), svg
+    warning = (
+        constant_warning(picked.measured.to_json(picked.manifest)["classes"]) if isinstance(picked, Picked) else None
+    )
+    return page(f"{task.config.file.name}: {task.config.target}", body), svg, warning
 
 
 def _picture(task: Task, points: Front, entries: Sequence[Mapping[str, Any]], picked: Picked | str) -> str:
@@ -134,8 +138,10 @@ def _f0_words(task: Task) -> str:
     config = task.config
     if config.legacy is not None:
         return f"{safe(config.legacy_name)}, a legacy system, by the table {safe(config.legacy.name)}"
+    if config.model is not None:
+        return f"{safe(config.model.name)}, a fitted model"
     params = ", ".join(f"{k} = {v}" for k, v in sorted(config.params.items()))
-    return safe(config.estimator) + (f" ({safe(params)})" if params else "")
+    return safe(config.hpc_name) + (f" ({safe(params)})" if params else "")
 
 
 def _quality(task: Task) -> str:

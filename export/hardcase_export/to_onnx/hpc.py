@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HPC as an ONNX file: converted by skl2onnx, and compared with scikit-learn before the file is written.
+"""The HPC as an ONNX file: converted, and compared with the estimator before the file is written.
 
 ``from_sklearn.convert_hpc`` builds the file; this module checks the estimator and compares the two on test rows.
 """
@@ -23,7 +23,7 @@ from ..scorers.replay import open_onnx
 from .from_sklearn import REMEDY, convert_hpc, name_of
 from .least_cost import answer_least_cost
 
-__all__ = ["MAX_APART", "as_held", "export_hpc", "punch"]
+__all__ = ["MAX_APART", "as_held", "export_hpc", "is_hpc_head", "punch"]
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +81,11 @@ def export_hpc(
         "apart_missing": apart_missing,
         "probability_gap": max(gap, gap_missing),
     }
+
+
+def is_hpc_head(head: bytes) -> bool:
+    """Whether a file that begins so is an f0 that hardcase wrote: what may be replaced by another."""
+    return head[:1] == b"\x08" and head[2:12] == b"\x12\x08hardcase"  # the ONNX version, then the producer's name
 
 
 def punch(X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -143,7 +148,7 @@ def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int
     name = name_of(estimator)
     try:
         with np.errstate(all="ignore"):
-            labels, probabilities = np.asarray(estimator.predict(X)), np.zeros((len(X), n_classes))
+            labels, probabilities = np.ravel(estimator.predict(X)), np.zeros((len(X), n_classes))
             probabilities[:, estimator.classes_] = estimator.predict_proba(X)
     except ValueError as error:
         raise InputError(
