@@ -27,6 +27,7 @@ from learning_cases import data
 from pictures import pyplot, save
 from threadpoolctl import threadpool_limits
 
+from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Answer, Feature, Sensor, Slice, Uplink
 from hardcase_train.data.problem import Problem, Rows
@@ -42,7 +43,6 @@ from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.front import Point, best_points
 from hardcase_train.policy.losses import class_outputs
-from hardcase_train.policy.quality import figures_of
 from hardcase_train.policy.selection import Judge
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -15,7 +15,15 @@ from sphinx.application import Sphinx
 ROOT = Path(__file__).resolve().parent.parent
 NAV = {
     "Start": ("README", "examples/hydraulic/README", "CHANGELOG"),
-    "Guides": ("docs/training", "docs/devices", "docs/microcontrollers", "docs/exports", "docs/import", "docs/cloud"),
+    "Guides": (
+        "docs/training",
+        "docs/configuration",
+        "docs/devices",
+        "docs/microcontrollers",
+        "docs/exports",
+        "docs/import",
+        "docs/cloud",
+    ),
     "How it works": ("ARCHITECTURE", "docs/math", "docs/glossary", "docs/style"),
     "Formats": ("docs/SPEC-program-v1", "docs/SPEC-bundle-v1", "docs/SPEC-image-v1", "docs/SPEC-wire-v1"),
     "Threats": ("docs/THREATS",),

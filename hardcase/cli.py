@@ -1,39 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command ``hardcase``: parse the arguments, run the verb, report an error as one line and exit status 2.
 
-Each verb is a module in ``verbs`` with ``HELP``, ``arguments(parser)`` and ``run(args) -> exit status``. Verbs import
-large packages inside ``run``, so ``hardcase --help`` imports none of them.
+Each verb is a module in ``verbs`` with ``HELP``, ``arguments(parser)`` and ``run(args) -> exit status``; it may have
+``EXAMPLES`` and ``TERMS``, which its help shows, and ``INTERRUPTED``, which is printed after Ctrl-C. Verbs import large
+packages inside ``run``, so ``hardcase --help`` imports none of them.
 """
 
 from __future__ import annotations
 
+import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
-from hardcase_edge.cli import Parser
 from hardcase_edge.errors import HardcaseError
 
-__all__ = ["main"]
+from .options import VerbParser
 
-VERBS = ("init", "train", "export", "inspect", "evaluate", "keygen", "cloud", "demo")
+__all__ = ["main", "make_parser"]
+
+VERBS = ("init", "train", "export", "inspect", "evaluate", "keygen", "cloud", "demo", "completion")
+EXAMPLES = """\
+hardcase init data.csv                      # a first hardcase.toml
+hardcase train hardcase.toml --out build    # policies, their front, report.html
+hardcase export build --max-loss 0.01 --out model.hcb
+hardcase evaluate model.hcb build/test.npz"""
+TERMS = (
+    "f0: the large model in the cloud; policy: which sensor to buy next, and when to answer or to forward to f0; "
+    "bundle: a policy as one file for devices; front: the policies that no other beats in both accuracy and cost"
+)
 
 
-def make_parser() -> Parser:
+class _Version(argparse.Action):
+    """``--version``: print it and end; the metadata is read only then."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **settings: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help="print the version and end")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib.metadata import version
+
+        print(f"hardcase {version('hardcase')}")
+        parser.exit()
+
+
+def make_parser() -> VerbParser:
     """The parser of the command and all its verbs."""
-    parser = Parser(prog="hardcase", description="Answer easy cases on the device, forward the hard ones.")
+    description = "Answer easy cases on the device, forward the hard ones."
+    parser = VerbParser(prog="hardcase", description=description, examples=EXAMPLES, terms=TERMS)
+    parser.add_argument("--version", action=_Version)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb in VERBS:
         module = import_module(f"hardcase.verbs.{verb}")
-        sub = verbs.add_parser(verb, help=module.HELP, description=module.HELP)
+        examples, terms = (getattr(module, name, "") for name in ("EXAMPLES", "TERMS"))
+        sub = verbs.add_parser(verb, help=module.HELP, description=module.HELP, examples=examples, terms=terms)
         module.arguments(sub)
-        sub.set_defaults(run=module.run)
+        sub.set_defaults(run=module.run, interrupted=getattr(module, "INTERRUPTED", ""), root=parser)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; 0 on success, 2 when the input cannot be used, 130 when interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names that the terminal's encoding does not have
     args = make_parser().parse_args(argv)
     try:
         status = int(args.run(args))
@@ -46,6 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
+        if args.interrupted:
+            print(f"hardcase {args.verb}: interrupted; {args.interrupted}", file=sys.stderr)
         return 130
 
 

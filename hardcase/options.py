@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command-line arguments shared by several verbs, and the printing of reports."""
+"""Command-line arguments shared by several verbs, the parser that shows examples, and the printing of reports."""
 
 from __future__ import annotations
 
@@ -8,14 +8,55 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["add_json", "report"]
+from hardcase_edge.cli import Parser
+
+__all__ = ["Flags", "VerbParser", "add_force", "add_hpc", "add_json", "add_trust", "report"]
+
+Flags = argparse.ArgumentParser | argparse._ArgumentGroup
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
+class VerbParser(Parser):
+    """A parser whose help ends with examples and the terms that it uses.
+
+    examples : commands, one per line, which the help shows as they are
+    terms : one sentence of definitions
+    """
+
+    def __init__(self, *, examples: str = "", terms: str = "", **settings: Any) -> None:
+        super().__init__(**settings)
+        self.examples, self.terms = examples, terms
+
+    def format_help(self) -> str:
+        """The help, as wide as the terminal."""
+        formatter = argparse.HelpFormatter(self.prog)
+        formatter.add_text(f"terms: {self.terms}" if self.terms else None)
+        examples = "".join(f"  {line}\n" for line in self.examples.splitlines())
+        parts = (super().format_help(), f"examples:\n{examples}" if examples else "", formatter.format_help())
+        return "\n".join(part for part in parts if part)
+
+
+def add_json(parser: Flags) -> None:
     """Declare ``--json``: print one JSON object on stdout instead of text."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
+def add_force(parser: Flags) -> None:
+    """Declare ``--force``: write also where something stands that hardcase did not write."""
+    parser.add_argument(
+        "--force", action="store_true", help="replace files that hardcase did not write, which is otherwise refused"
+    )
+
+
+def add_trust(parser: Flags) -> None:
+    """Declare ``--trust``: the public key that must have signed a bundle."""
+    parser.add_argument("--trust", metavar="KEY", help="public key whose signature the bundle must carry")
+
+
+def add_hpc(parser: Flags, default: str) -> None:
+    """Declare ``--hpc``: what answers forwarded rows; ``default`` says what is asked without it."""
+    parser.add_argument("--hpc", metavar="MODEL", help=f"hpc.onnx or module:function (default: {default})")
+
+
 def report(args: argparse.Namespace, values: Mapping[str, Any], text: str) -> None:
     """Print the values as JSON with ``--json``, else the text."""
-    print(json.dumps(values, sort_keys=True) if args.json else text)
+    print(json.dumps(values) if args.json else text)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hardcase_edge.bundle.file import Bundle
-from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.bundle.manifest import Label, Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Answer, Program
 from hardcase_edge.program.encode import encode
@@ -30,9 +30,9 @@ from .integers.ranges import ranges_of_rows
 from .picking.held_out import BuildTrial, HeldOut, check_unseen, read_held_out
 from .picking.pick import ONE_WISH, candidates, pick
 from .picking.risk_choice import RiskTerms, choose
-from .publish import Published, publish, read_key
+from .publish import Published, check_out, publish, read_key
 
-__all__ = ["MIN_AGREEMENT", "Exported", "Weights", "export_bundle", "export_point"]
+__all__ = ["MIN_AGREEMENT", "Exported", "Weights", "export_bundle", "export_point", "pick_that_agrees"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,10 +44,14 @@ MIN_AGREEMENT = 0.999  # share of rows on which a program must decide as its dra
 class Exported(Published):
     """A bundle that was written, and how its program compares with the draft.
 
+    ``measure`` is the name of what quality measures. ``f0`` is f0's point of the front, None if there is none.
     ``promise`` is as in the manifest's claims. ``weights`` is None for a program without polynomials.
     """
 
     unit: str
+    measure: str
+    classes: tuple[Label, ...]
+    f0: Point | None
     point: Point
     valid: Parity
     test: Parity
@@ -81,6 +85,7 @@ def export_bundle(
     terms: RiskTerms | None = None,
     held_out: HeldOut | None = None,
     beside: Callable[[Front, IntegerPoint], None] | None = None,
+    force: bool = False,
 ) -> Exported:
     """Write the bundle of one point of a build's Pareto front; the same build always gives the same bytes.
 
@@ -99,31 +104,34 @@ def export_bundle(
     held_out : rows that training has not seen; None for the build's own calibration rows
     beside : called when the bundle has passed every check, before a byte of it is written; it makes other files of the
         same point
+    force : whether the bundle may replace a file that is not a bundle
 
     Raises
     ------
     InputError
-        The build cannot be used, or no point of it fits what was asked for.
+        The build cannot be used, no point of it fits what was asked for, or another file stands at ``out``.
     BundleError
         The program differs from its draft on too many rows, or the verifier cannot prove it safe.
     """
     build, out = Path(build), None if out is None else Path(out)
+    check_out(out, force)
     private_key = _check(key, min_agreement)
     front = read_front(build / "front.json")
     if terms is None:
         wish = {"max_loss": max_loss, "budget": budget, "method": method}
-        point, integers, passed_over = _pick_that_agrees(build, front, wish, min_agreement)
-        return replace(_export(front, point, integers, out, private_key, seed, {}, beside), passed_over=passed_over)
+        point, integers, passed_over = pick_that_agrees(build, front, wish, min_agreement)
+        exported = _export(front, point, integers, out, private_key, seed, {}, beside, force)
+        return replace(exported, passed_over=passed_over)
     if (max_loss, budget) != (None, None):
         raise InputError(ONE_WISH)
     points = candidates(front, method)
     manifest = read_draft(build, points[0], front.legacy)[1]
     held_out = read_held_out(build, manifest) if held_out is None else held_out
     check_unseen(held_out, build, manifest)
-    trial = BuildTrial(build, held_out, min_agreement, front.legacy)
+    trial = BuildTrial(build, held_out, min_agreement, front.legacy, front.measure)
     point, promise = choose(points, terms, trial)
     claim = {**promise.to_json(), "rows": held_out.to_json()}
-    return _export(front, point, trial.integers(point), out, private_key, seed, {"promise": claim}, beside)
+    return _export(front, point, trial.integers(point), out, private_key, seed, {"promise": claim}, beside, force)
 
 
 def export_point(
@@ -135,20 +143,34 @@ def export_point(
     key: str | Path | None = None,
     min_agreement: float = MIN_AGREEMENT,
     seed: int = 0,
+    force: bool = False,
 ) -> Exported:
     """As ``export_bundle``, for a point of the build's front that the caller has already picked."""
+    check_out(out, force)
     private_key = _check(key, min_agreement)
-    integers = make_integers(Path(build), point, min_agreement, front.legacy)
-    return _export(front, point, integers, Path(out), private_key, seed, {})
+    integers = make_integers(Path(build), point, min_agreement, front.legacy, front.measure)
+    return _export(front, point, integers, Path(out), private_key, seed, {}, force=force)
 
 
-def _pick_that_agrees(
+def pick_that_agrees(
     build: Path, front: Front, wish: dict[str, Any], min_agreement: float
 ) -> tuple[Point, IntegerPoint, int]:
     """The picked point as integers, and how many points were passed over before it.
 
     Where a point's integers decide otherwise than its floats on too many rows, the next point is picked. No label is
     looked at for it: both programs may be right or wrong there.
+
+    Parameters
+    ----------
+    wish : as for ``picking.pick.pick``
+    min_agreement : as for ``export_bundle``
+
+    Raises
+    ------
+    InputError
+        No point fits.
+    AgreementError
+        No point that fits agrees with its draft on enough rows.
     """
     points = list(front.points)
     refusal: AgreementError | None = None
@@ -158,7 +180,7 @@ def _pick_that_agrees(
         except InputError as error:
             raise refusal or error from error
         try:
-            return point, make_integers(build, point, min_agreement, front.legacy), passed_over
+            return point, make_integers(build, point, min_agreement, front.legacy, front.measure), passed_over
         except AgreementError as error:
             refusal = error
             points.remove(point)
@@ -182,15 +204,20 @@ def _export(
     seed: int,
     claims: dict[str, Any],
     beside: Callable[[Front, IntegerPoint], None] | None = None,
+    force: bool = False,
 ) -> Exported:
     program, valid = integers.quantised.program, integers.valid
     manifest = _finish(front, point, integers, claims)
     golden = make_golden(program, valid.X, valid.hpc, valid.confidence, seed)
     bundle = Bundle(manifest.to_json(), program, golden)
-    published = publish(bundle, out, private_key, None if beside is None else lambda: beside(front, integers))
+    before_writing = None if beside is None else lambda: beside(front, integers)
+    published = publish(bundle, out, private_key, before_writing, force=force)
     return Exported(
         **vars(published),
         unit=manifest.unit,
+        measure=front.quality,
+        classes=manifest.classes,
+        f0=next((p for p in front.points if p.method == HPC_METHOD), None),
         point=point,
         valid=integers.on_valid,
         test=integers.on_test,
@@ -220,7 +247,7 @@ def _finish(front: Front, point: Point, integers: IntegerPoint, promise: dict[st
     if manifest.unit != front.unit:
         raise InputError(f"the draft states costs in {manifest.unit!r}, but front.json in {front.unit!r}; train again")
     claims: dict[str, Any] = {name: p.after.to_json() for name, p in measured.items()} | promise
-    claims["quality"] = front.quality
+    claims |= {"quality": front.quality, "measure": front.measure.to_json()}
     claims["agreement"] = {name: p.agreement for name, p in measured.items()}
     claims["hpc"] = {
         name: getattr(p, name).quality for p in front.points if p.method == HPC_METHOD for name in ("valid", "test")

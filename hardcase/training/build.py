@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the build folder of a training run (drafts, rows, Pareto front, f0) atomically."""
+"""Write the build folder of a training run (drafts, rows, Pareto front, f0, report) atomically."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardcase_edge.errors import InputError
-
-from .folders import whole_folder
+from ..measuring.bars import rows_bar
+from ..measuring.picked import Wish
+from ..reports.train_page import train_report
+from .folders import BUILD, check_folder, whole_folder
+from .given_hpc import save_given
 from .own_model import own_points_of
 from .runs import open_runs
 
@@ -21,15 +23,20 @@ if TYPE_CHECKING:
     from hardcase_train.data.task import Task
     from hardcase_train.policy.front import Point
 
-__all__ = ["HPC_FILE", "build", "check_out", "configure", "save_hpc", "write_build"]
+__all__ = ["HPC_FILE", "build", "configure", "save_hpc", "write_build"]
 
 HPC_FILE = "hpc.onnx"
 
 
 def configure(
-    path: Path, *, seed: int | None = None, methods: tuple[str, ...] = (), effort: str | None = None
+    path: Path,
+    *,
+    seed: int | None = None,
+    methods: tuple[str, ...] = (),
+    effort: str | None = None,
+    hpc: Path | None = None,
 ) -> Config:
-    """Read a configuration and check the names of its methods; arguments override the file.
+    """Read a configuration and check the names of its methods; arguments override the file, ``hpc`` all of [hpc].
 
     Raises
     ------
@@ -45,17 +52,9 @@ def configure(
         check_method(f"{path}: [policy]", name)
     if methods:
         config = replace(config, methods=tuple(check_method("--method", name) for name in methods))
+    if hpc is not None:
+        config = replace(config, model=hpc, legacy=None, legacy_name="", params={})
     return config if effort is None else replace(config, effort=effort_of("--effort", effort).name)
-
-
-def check_out(out: Path) -> None:
-    """Refuse to replace a folder that is not a build."""
-    out = out.absolute()
-    is_build = out.is_dir() and not out.is_symlink() and ((out / "front.json").exists() or not any(out.iterdir()))
-    if out.exists() and not is_build:
-        raise InputError(f"{out} exists and is not a build folder; name another")
-    if not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} does not exist; create it first")
 
 
 def build(
@@ -66,6 +65,9 @@ def build(
     n_seeds: int = 1,
     table: Table | None = None,
     model: Any = None,
+    command: str = "",
+    wish: Wish | None = None,
+    force: bool = False,
     **where: Any,
 ) -> tuple[Task, dict[str, Any]]:
     """Train and write the build folder atomically; the task, and the contents of front.json.
@@ -75,25 +77,32 @@ def build(
     n_seeds : number of seeds; the build is that of the configuration's seed, further seeds are for front.md
     table : the data; None: ``config.file``
     model : f0, an unfitted estimator; None: the one that ``config`` names
+    command, wish : of the report, as for ``reports.train_page.train_report``
+    force : whether ``out`` may be a folder that is not a build
     where : as for ``runs.open_runs``
     """
-    from .seeds import MAX_LOSSES, picked
+    from .seeds import picks
 
-    def rows(points: list[Point]) -> dict[float, Any]:
-        return {loss: picked(config.unit, points, loss) for loss in MAX_LOSSES}
+    check_folder(out, BUILD, force=force)  # before the long work
 
     with open_runs(out, **where) as (runs, scratch):
         task = runs.task(config, table, model)
         hpc = save_hpc(task, scratch)  # before training, because f0 may be impossible to export
         own = own_points_of(task)  # so may a model of the user's
         points = [*runs.points(task, methods), *own]
-        seeds = {config.seed: rows(points)}
+        seeds = {config.seed: picks(config.unit, task.problem, points)}
         for k in range(1, n_seeds):
             other = runs.task(replace(config, seed=(config.seed + k) % 2**32), table, model)
-            seeds[other.config.seed] = rows([*runs.points(other, methods), *own_points_of(other)])
-        with whole_folder(out) as folder:
+            others = [*runs.points(other, methods), *own_points_of(other)]
+            seeds[other.config.seed] = picks(config.unit, other.problem, others)
+        with whole_folder(out, BUILD, force=force) as folder:
             _move_hpc(scratch, folder)
-            return task, write_build(folder, task, points, hpc, seeds)
+            front = write_build(folder, task, points, hpc, seeds)
+            with rows_bar("report", quiet=runs.quiet):
+                page, svg, warning = train_report(folder, task, front, command=command, wish=wish)
+            (folder / "report.html").write_text(page, encoding="utf-8")
+            (folder / "front.svg").write_text(svg, encoding="utf-8")
+            return task, front if warning is None else {**front, "warning": warning}
 
 
 def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
@@ -102,9 +111,11 @@ def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
 
     if task.config.legacy is not None:
         return _declare_legacy(task)
+    if task.config.model is not None:
+        return save_given(task, folder / HPC_FILE)
     problem = task.problem
     dtypes = [f.dtype for f in problem.features]
-    return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / HPC_FILE)
+    return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / HPC_FILE, problem.targets)
 
 
 def _declare_legacy(task: Task) -> dict[str, Any]:
@@ -123,22 +134,22 @@ def _move_hpc(scratch: Path, folder: Path) -> None:
 
 
 def write_build(
-    folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[float, Any]]
+    folder: Path, task: Task, points: list[Point], hpc: dict[str, Any], seeds: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Write drafts, rows, front, plot and table of a build that has f0's file already; the contents of front.json."""
-    from hardcase_train.policy.quality import ACCURACY
+    """Write drafts, rows, front and table of a build that has f0's file already; the contents of front.json."""
+    from hardcase_train.policy.selection import Judge
 
-    from .pictures import front_svg
-    from .seeds import MAX_LOSSES, page, summarise
+    from .seeds import page, summarise
 
     entries = _save_policies(task, points, folder / "policies", hpc["sha256"])
-    over = {f"{loss:g}": summarise([rows[loss] for rows in seeds.values()]) for loss in MAX_LOSSES}
-    over_seeds = {"seeds": list(seeds), "max_loss": over}
-    front = {"unit": task.config.unit, "quality": ACCURACY.name, "points": entries, "hpc": hpc, "seeds": over_seeds}
-    (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n")
-    (folder / "front.svg").write_bytes(front_svg(task.config.unit, entries, task.config.target))
+    quality = task.problem.quality
+    wishes = {wish: summarise([rows[wish] for rows in seeds.values()]) for wish in next(iter(seeds.values()))}
+    over_seeds = {"seeds": list(seeds), "max_loss": wishes}
+    measure = {"quality": quality.name, "measure": quality.to_json(), "n_judged": len(Judge(task.problem).y)}
+    front = {"unit": task.config.unit, **measure, "points": entries, "hpc": hpc, "seeds": over_seeds}
+    (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     title = f"{task.config.file.name}: {task.config.target}"
-    (folder / "front.md").write_text(page(title, task.config.unit, over_seeds))
+    (folder / "front.md").write_text(page(title, front), encoding="utf-8")
     for name in ("valid", "calibration", "test"):
         rows = getattr(task.problem, name)
         if rows is not None:
@@ -167,6 +178,7 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> l
             hpc=hpc,
             windows=task.windows,
             trained=_provenance(task, p),
+            categories=task.table.categories,
         )
         data = pack_bundle(Bundle(manifest.to_json(), p.program, (), is_draft=True))
         (folder.parent / name).write_bytes(data)
@@ -194,6 +206,9 @@ def _provenance(task: Task, point: Point) -> dict[str, Any]:
     rows = {k: len(part.y) if part else 0 for k, part in parts.items()}
     packages = {name: version(name) for name in ("hardcase-train", "numpy", "scikit-learn")}
     data = {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split}
+    if task.config.group is not None:
+        groups = {k: len(set(part.group.tolist())) if part else 0 for k, part in parts.items()}
+        data |= {"group": task.config.group, "groups": groups}
     return {
         "method": point.method,
         "params": {k: _named(task, k, v) for k, v in point.params.items()},
@@ -207,9 +222,11 @@ def _provenance(task: Task, point: Point) -> dict[str, Any]:
 
 def _hpc_provenance(task: Task) -> dict[str, Any]:
     config = task.config
-    if config.legacy is None:
-        return {"estimator": config.estimator, "params": config.params}
-    return {"name": config.legacy_name, "table": config.legacy.name, "sha256": task.hpc.sha256}
+    if config.legacy is not None:
+        return {"name": config.legacy_name, "table": config.legacy.name, "sha256": task.hpc.sha256}
+    if config.model is not None:
+        return {"model": config.model.name, "sha256": task.hpc.file_sha256}
+    return {"estimator": config.estimator, "params": config.params}
 
 
 def _named(task: Task, key: str, value: Any) -> Any:
@@ -232,15 +249,17 @@ def _limits(task: Task) -> Any:
 def _save_rows(path: Path, task: Task, rows: Rows, hpc: str, more: dict[str, Any]) -> None:
     import numpy as np
 
+    group: dict[str, Any] = {} if rows.group is None else {"group": rows.group}
     np.savez_compressed(
         path,
         X=rows.X,
         y=rows.y,
         hpc=rows.hpc_label,
-        hpc_confidence=np.round(rows.hpc.max(axis=1) * 10_000).astype(np.int64),
+        hpc_confidence=np.round(rows.hpc[np.arange(len(rows.y)), rows.hpc_label] * 10_000).astype(np.int64),
         hpc_sha256=hpc,
         index=rows.index,
         weight=rows.weight,
         feature_names=np.array(task.features),
+        **group,
         **more,
     )

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 from collections.abc import Iterator
@@ -14,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
+from ..options import Flags
 from .folders import terminable
+from .given_hpc import opener
 
 if TYPE_CHECKING:
     from hardcase_train.data.config import Config
@@ -28,7 +29,7 @@ __all__ = ["Runs", "add_pool", "open_runs"]
 MAX_JOBS = 1024
 
 
-def add_pool(parser: argparse.ArgumentParser) -> None:
+def add_pool(parser: Flags) -> None:
     """Declare the flags that say where a sweep runs."""
     parser.add_argument(
         "--dask", metavar="HOST:PORT", help="scheduler of a Dask cluster that runs the sweep (default: threads)"
@@ -52,10 +53,13 @@ class Runs:
     quiet: bool = False
 
     def task(self, config: Config, table: Table | None = None, model: Any = None) -> Task:
-        """Read the table unless given, split its rows, and fit f0."""
+        """Read the table unless given, split its rows, and fit f0; reports on stderr what the table leaves out."""
         from hardcase_train.data.task import make_task
 
-        return make_task(config, quiet=self.quiet, table=table, model=model)
+        task = make_task(config, quiet=self.quiet, table=table, model=model, given=opener(config))
+        for note in () if self.quiet else task.table.notes:
+            _say(note)
+        return task
 
     def points(self, task: Task, methods: tuple[str, ...]) -> list[Point]:
         """All points of the task's front; reports on stderr if finished jobs of an earlier run are reused."""
@@ -87,8 +91,9 @@ def open_runs(
             yield Runs(pool, folder, jobs, quiet), folder
         except KeyboardInterrupt:
             n_jobs = len(list(folder.glob("*.json")))
-            if n_jobs and not quiet:
-                _say(f"interrupted; {folder} keeps {n_jobs} finished jobs; run the same command again to resume")
+            kept = f"{folder} keeps {n_jobs} finished jobs; run the same command again to resume"
+            if not quiet:
+                _say(f"interrupted; {kept if n_jobs else 'nothing was written'}")
             raise
         except OSError as error:
             raise InputError(f"{out} cannot be written: {error.strerror or error}; name another folder") from error

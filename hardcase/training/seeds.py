@@ -9,26 +9,46 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hardcase_edge.batch.quality import Quality
+    from hardcase_train.data.problem import Problem
     from hardcase_train.policy.front import Point
 
-__all__ = ["ALL", "MAX_LOSSES", "page", "picked", "summarise", "table"]
+__all__ = ["ALL", "page", "picked", "picks", "summarise", "table"]
 
 MAX_LOSSES = (0.01, 0.005)  # below f0, as in hardcase export --max-loss
+LEAST = "least total cost"  # the wish where errors have costs
 ALL = "hardcase"  # the row of the pick among all methods
 Row = dict[str, Any]
 
 
-def picked(unit: str, points: Sequence[Point], max_loss: float) -> dict[str, Row]:
+def picks(unit: str, problem: Problem, points: Sequence[Point]) -> dict[str, dict[str, Row]]:
+    """The rows of ``picked`` for each of MAX_LOSSES; where errors have costs, for the least total cost alone."""
+    quality = problem.quality
+    if quality.kind == "errors":
+        return {LEAST: picked(unit, points, None, quality)}
+    return {f"{loss:g}": picked(unit, points, loss, quality) for loss in MAX_LOSSES}
+
+
+def picked(
+    unit: str, points: Sequence[Point], max_loss: float | None, quality: Quality | None = None
+) -> dict[str, Row]:
     """Test figures by row: "f0", the pick of each method, and "hardcase", the pick among all methods.
 
-    Picks are those of ``hardcase export``, on judged rows. If no policy of a method is accurate enough there, its row
+    Picks are those of ``hardcase export``, on judged rows. If no policy of a method is good enough there, its row
     shows the point of f0.
+
+    Parameters
+    ----------
+    max_loss : None: the least total cost
+    quality : what the points' quality measures; None: accuracy
     """
+    from hardcase_edge.batch.quality import ACCURACY
     from hardcase_export.drafts.front import Front, Measured
     from hardcase_export.drafts.front import Point as Read
     from hardcase_export.picking.pick import pick
 
-    front = Front(unit, tuple(Read(p.method, p.params, Measured(**p.valid), Measured(**p.test), "") for p in points))
+    read = tuple(Read(p.method, p.params, Measured(**p.valid), Measured(**p.test), "") for p in points)
+    front = Front(unit, read, measure=quality or ACCURACY)
     f0 = next(p for p in front.points if p.method == "hpc")
     rows = {"f0": f0}
     for method in dict.fromkeys(p.method for p in front.points if p is not f0):
@@ -41,6 +61,7 @@ def picked(unit: str, points: Sequence[Point], max_loss: float) -> dict[str, Row
             "cost": p.test.cost,
             "forward_rate": p.test.forward_rate,
             "loss": f0.test.quality - p.test.quality,
+            "total": front.total(p.test),
             "method": p.method,
             "params": p.params,
         }
@@ -58,7 +79,7 @@ def summarise(runs: Sequence[Mapping[str, Row]]) -> dict[str, Row]:
         over_seeds = [r[name] for r in runs if name in r]
         if len(over_seeds) == len(runs):
             row: Row = {"forward_rate": sum(r["forward_rate"] for r in over_seeds) / len(over_seeds)}
-            for key in ("quality", "loss", "cost"):
+            for key in ("quality", "loss", "cost", "total"):
                 row[key], row[f"{key}_pm"] = _interval([r[key] for r in over_seeds])
             out[name] = {**row, "methods": dict(Counter(r["method"] for r in over_seeds))}
     return out
@@ -74,18 +95,18 @@ def _interval(values: Sequence[float]) -> tuple[float, float | None]:
     return float(np.mean(values)), float(stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
 
 
-def table(rows: Mapping[str, Row], unit: str) -> list[str]:
-    """The lines of a Markdown table."""
+def table(rows: Mapping[str, Row], unit: str, quality: str = "accuracy", has_totals: bool = False) -> list[str]:
+    """The lines of a Markdown table; ``has_totals``: with a column of mean costs, errors included."""
     f0_cost = rows["f0"]["cost"]
-    lines = [
-        f"| policy | accuracy | below f0 (95 %) | mean cost, {unit} (95 %) | of f0's cost | forwarded |",
-        "|---|---|---|---|---|---|",
-    ]
+    titles = ["policy", quality, "below f0 (95 %)", f"mean cost, {unit} (95 %)", "of f0's cost", "forwarded"]
+    titles += [f"with errors, {unit} (95 %)"] * has_totals
+    lines = [f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
     for name, r in rows.items():
-        quality, loss, cost = (_with_interval(r, key, d) for key, d in (("quality", 4), ("loss", 4), ("cost", 1)))
+        quality_loss_cost = [_with_interval(r, key, d) for key, d in (("quality", 4), ("loss", 4), ("cost", 1))]
         share = f"{100 * r['cost'] / f0_cost:.1f} %" if f0_cost else "-"
-        forwarded = f"{100 * r['forward_rate']:.1f} %"
-        lines.append(f"| {name}{_instead(name, r['methods'])} | {quality} | {loss} | {cost} | {share} | {forwarded} |")
+        cells = [f"{name}{_instead(name, r['methods'])}", *quality_loss_cost, share, f"{100 * r['forward_rate']:.1f} %"]
+        cells += [_with_interval(r, "total", 1)] * has_totals
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
@@ -102,16 +123,23 @@ def _instead(name: str, methods: Mapping[str, int]) -> str:
     return f" ({', '.join(others)})" if others else ""
 
 
-def page(title: str, unit: str, seeds: Mapping[str, Any]) -> str:
-    """The text of ``front.md``: a table for each of MAX_LOSSES.
-
-    Parameters
-    ----------
-    seeds : the value of "seeds" in front.json
-    """
+def page(title: str, front: Mapping[str, Any]) -> str:
+    """The text of ``front.md``: a table for each wish; ``front``: the contents of front.json."""
+    seeds, unit, quality = front["seeds"], front["unit"], front["quality"]
     n = len(seeds["seeds"])
     over = "one seed, so no intervals: train with `--seeds 10`" if n == 1 else f"{n} seeds; ± is 95 % over them"
-    lines = [f"# {title}", "", f"Policies as `hardcase export --max-loss` picks them, on test rows; {over}."]
-    for max_loss, rows in seeds["max_loss"].items():
-        lines += ["", f"## At most {max_loss} below f0", "", *table(rows, unit)]
+    has_totals = front["measure"]["kind"] == "errors"
+    how = "hardcase export" if has_totals else "hardcase export --max-loss"
+    lines = [f"# {title}", "", f"Policies as `{how}` picks them, on test rows; {over}."]
+    for wish, rows in seeds["max_loss"].items():
+        lines += ["", f"## {_heading(wish, front['n_judged'])}", "", *table(rows, unit, quality, has_totals)]
     return "\n".join(lines) + "\n"
+
+
+def _heading(wish: str, n_judged: int) -> str:
+    """What a table shows; where the judged rows are too few to tell the loss, that."""
+    if wish == LEAST:
+        return "The least cost, errors included"
+    if n_judged * float(wish) < 1:
+        return f"{n_judged} judged rows cannot tell a loss of {wish}: one row is {1 / n_judged:.2g}"
+    return f"At most {wish} below f0"

@@ -20,9 +20,14 @@ if TYPE_CHECKING:
     from hardcase_cloud.answering.service import Answerer
     from hardcase_cloud.answering.supervisor import Supervisor
 
-__all__ = ["HELP", "arguments", "run"]
+__all__ = ["EXAMPLES", "HELP", "TERMS", "arguments", "run"]
 
 HELP = "Answer forwarded cases: start a broker and a worker, or a worker for your own broker."
+EXAMPLES = """\
+hardcase cloud up --hpc build/hpc.onnx              # on this machine, to try it
+hardcase cloud worker --hpc build/hpc.onnx --broker mqtts://broker.example:8883 --ca ca.pem
+hardcase cloud rules --broker mosquitto             # access rules for a broker of yours"""
+TERMS = "broker: the MQTT server between devices and workers; worker: a process that runs f0, the large model"
 MAX_WORKERS = 64
 POLL_S = 0.2
 
@@ -41,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     return act(args)
 
 
-def _model_arguments(parser: argparse.ArgumentParser) -> None:
+def _model_arguments(command: argparse.ArgumentParser) -> None:
+    parser = command.add_argument_group("the model")
     parser.add_argument(
         "--hpc", required=True, metavar="MODEL", help="hpc.onnx of hardcase train, or your own Python module:function"
     )
@@ -51,6 +57,7 @@ def _model_arguments(parser: argparse.ArgumentParser) -> None:
         help="with module:function: a bundle that forwards to it, which defines the contents of requests",
     )
     parser.add_argument("--threads", type=_positive, default=1, help="threads of each worker's model (default 1)")
+    parser = command.add_argument_group("batches and groups")
     parser.add_argument(
         "--max-batch",
         type=_positive,
@@ -68,10 +75,11 @@ def _model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--group", metavar="NAME", help="name of the group of workers that share requests (default: one per HPC)"
     )
+    parser = command.add_argument_group("TLS")
     parser.add_argument("--ca", metavar="PEM", help="CA certificate that verifies --broker")
     parser.add_argument("--cert", metavar="PEM", help="client certificate, if --broker requires one")
     parser.add_argument("--key", metavar="PEM", help="private key of --cert")
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    command.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
 def _up_arguments(parser: argparse.ArgumentParser) -> None:

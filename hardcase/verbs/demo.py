@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.errors import InputError
 
 from ..demo.processes import Process, StageError, start_broker, start_device, start_worker
-from ..options import add_json, report
-from ..training.build import build, check_out, configure
+from ..measuring.measure import class_lines
+from ..options import add_force, add_json, report
+from ..training.build import build, configure
+from ..training.folders import DEMO, check_folder, list_files
 from .train import add_effort
 
 if TYPE_CHECKING:
@@ -25,15 +27,26 @@ if TYPE_CHECKING:
     from hardcase_train.data.task import Task
 
 HELP = "Train, export, start the cloud, run a fleet of devices, kill the worker half-way, and reconcile all counts."
+EXAMPLES = """\
+hardcase demo                                    # on the hydraulic rig, from a clone of the repository
+hardcase demo --config mine.toml --out mydemo"""
+TERMS = (
+    "f0: the large model in the cloud; degraded: the device wanted the cloud, had no reply in time and answered itself"
+)
+INTERRUPTED = "its processes are stopped; what is trained stays in the folder of --out"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "hydraulic" / "hardcase.toml"
 MAX_LOSS = 0.005  # loss of accuracy against f0, on the judged rows
 MIN_FORWARD = 0.03  # so that both routes occur before and after the kill
-WHICH = f"the cheapest policy that forwards at least {MIN_FORWARD:.0%} of the judged rows, so that both routes occur"
+BEST, KILL_TEST = "cheapest", "kill test"
+WHICH = f"the cheapest policy that forwards at least {MIN_FORWARD:.0%} of the judged rows; its worker is killed"
 N_DEVICES = 20
 PASSES = 3  # replays of the test rows by the fleet whose worker is killed
 INTERVAL_S = 0.2
 EDGE_COUNT = 60
+MAX_CLASSES = 12  # shown as text
 KILL_AFTER_S = 5.0
+REPLAY, REPORT = "edge-1.csv", "report.html"
+FILES = (REPLAY, REPORT, "demo.key", "demo.pub")  # beside the bundles and the build
 DOWN_S = 1.0
 
 
@@ -59,6 +72,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, help="wins over [data] seed")
     add_effort(parser)
     parser.set_defaults(effort="quick")
+    add_force(parser)
     add_json(parser)
 
 
@@ -68,19 +82,22 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(
             f"{args.config} does not exist; run from a clone of the repository, or name a file with --config"
         )
-    args.out.mkdir(parents=True, exist_ok=True)
-    check_out(args.out / "train")
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    check_folder(args.out, DEMO, force=args.force)
+    args.out.mkdir(exist_ok=True)
+    list_files(args.out, DEMO, FILES)
     began = time.monotonic()
     say = _Progress(args.json)
     task = _train(args, say)
     bundles = _export(args.out, say)
-    rows, problems, outage, outcomes = _serve(args.out, task, bundles, say)
+    rows, classes, problems, outage, outcomes = _serve(args.out, task, bundles, say)
     values = {
         "rows": [asdict(r) for r in rows],
         "problems": problems,
         "seconds": round(time.monotonic() - began, 1),
         "unit": task.config.unit,
-        "hardcase": WHICH,
+        "kill_test": WHICH,
+        "classes": classes,
     }
     _write_report(args.out, values, outage, outcomes)
     report(args, values, _text(values, args.out))
@@ -107,8 +124,9 @@ def _train(args: argparse.Namespace, say: _Progress) -> Task:
     config = configure(args.config, seed=args.seed, effort=args.effort)
     if config.legacy is not None:
         raise InputError(f"{args.config}: f0 is a legacy system, which the demo cannot start; use an [hpc] estimator")
-    say(f"training on {config.file.name}: f0 is {config.estimator}, methods are {', '.join(config.methods)}")
-    return build(config, (*config.methods, *BASELINES), args.out / "train", quiet=args.json)[0]
+    say(f"training on {config.file.name}: f0 is {config.hpc_name}, methods are {', '.join(config.methods)}")
+    methods, wish = (*config.methods, *BASELINES), {"max_loss": MAX_LOSS}
+    return build(config, methods, args.out / "train", wish=wish, force=args.force, quiet=args.json)[0]
 
 
 def _export(out: Path, say: _Progress) -> dict[str, tuple[Path, Point]]:
@@ -155,8 +173,8 @@ def _points(front: Front) -> dict[str, Point]:
         "everything local": max(by_method["static"], key=lambda p: (p.valid.quality, -p.valid.cost)),
         "static": cheapest(by_method["static"]),
         "cascade": cheapest(by_method["cascade"]),
-        "cheapest": cheapest([p for p in front.points if p is not f0]),
-        "hardcase": cheapest(both_routes),
+        KILL_TEST: cheapest(both_routes),
+        BEST: cheapest([p for p in front.points if p is not f0]),
     }
 
 
@@ -165,22 +183,24 @@ def _points(front: Front) -> dict[str, Point]:
 
 def _serve(
     out: Path, task: Task, bundles: dict[str, tuple[Path, Point]], say: _Progress
-) -> tuple[list[Row], list[str], tuple[float, float], list[Outcome]]:
+) -> tuple[list[Row], list[dict[str, Any]], list[str], tuple[float, float], list[Outcome]]:
+    """The rows of the table, the classes of its last row, what did not reconcile, and the kill test's outcomes."""
     hpc = out / "train" / "hpc.onnx"
-    rows, problems = [], []
+    rows, problems = {}, []
     with _cloud(hpc) as (url, worker):
         say(f"the cloud is up at {url}; {N_DEVICES} simulated devices replay the test rows with each bundle")
         for name, (path, point) in bundles.items():
-            if name != "hardcase":
+            if name != KILL_TEST:
                 outcomes, mismatches = _run_fleet(path, task, url, name)
-                rows.append(_row(name, point, task, outcomes))
+                rows[name] = _row(name, point, task, outcomes)
                 problems += mismatches
-        path, point = bundles["hardcase"]
-        say(f"hardcase ({point.method}): {N_DEVICES} devices and one real hardcase-edge; the worker gets SIGKILL")
+        classes = _classes(task, outcomes)
+        path, point = bundles[KILL_TEST]
+        say(f"{KILL_TEST} ({point.method}): {N_DEVICES} devices and one real hardcase-edge; the worker gets SIGKILL")
         outcomes, mismatches, outage = _run_with_kill(out, path, task, url, worker)
-        rows.append(_row("hardcase", point, task, outcomes))
+        rows[KILL_TEST] = _row(KILL_TEST, point, task, outcomes)
         problems += mismatches
-    return rows, problems, outage, outcomes
+    return [rows[name] for name in bundles], classes, problems, outage, outcomes
 
 
 @contextmanager
@@ -217,7 +237,7 @@ def _run_with_kill(
 
     loaded = load_bundle(bundle)
     rows = np.tile(task.problem.test.X, (PASSES, 1))
-    replay = out / "edge-1.csv"
+    replay = out / REPLAY
     count = _write_replay(replay, task, loaded)
     fleet = Fleet(loaded, rows, url, n_devices=N_DEVICES, config=RuntimeConfig(interval_s=INTERVAL_S), prefix="sim")
     device = start_device(bundle, out / "demo.pub", url, replay, count, INTERVAL_S)
@@ -230,7 +250,7 @@ def _run_with_kill(
     back = time.monotonic()
     outcomes = fleet.join(120)
     status = device.wait(120)
-    problems = [f"hardcase: {p}" for p in fleet.reconcile()] + _check_device(device, status, count)
+    problems = [f"{KILL_TEST}: {p}" for p in fleet.reconcile()] + _check_device(device, status, count)
     problems += _check_routes(outcomes, killed, back)
     return outcomes, problems, (killed, back)
 
@@ -253,7 +273,7 @@ def _check_routes(outcomes: list[Outcome], killed: float, back: float) -> list[s
     ):
         lacking = {"local", "cloud"} - {o.route for o in part}
         if lacking:
-            problems.append(f"hardcase: no {' and no '.join(sorted(lacking))} decision {when}")
+            problems.append(f"{KILL_TEST}: no {' and no '.join(sorted(lacking))} decision {when}")
     return problems
 
 
@@ -262,11 +282,13 @@ def _write_replay(path: Path, task: Task, loaded: Loaded) -> int:
     import csv
 
     index = task.problem.test.index[:EDGE_COUNT]
-    with open(path, "w", newline="") as file:
+    with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         if task.table.samples is None:
             writer.writerow(task.features)
-            writer.writerows([["" if x != x else x for x in row] for row in task.problem.test.X[:EDGE_COUNT].tolist()])
+            texts = [task.table.categories.get(name, ()) for name in task.features]
+            for row in task.problem.test.X[:EDGE_COUNT].tolist():
+                writer.writerow(["" if x != x else t[int(x)] if t else x for x, t in zip(row, texts, strict=True)])
         else:
             sensors = list(task.table.windows)
             n_samples = task.table.samples.shape[2]
@@ -296,30 +318,40 @@ def _row(name: str, point: Point, task: Task, outcomes: list[Outcome]) -> Row:
     )
 
 
+def _classes(task: Task, outcomes: list[Outcome]) -> list[dict[str, Any]]:
+    """Counts, recall and precision of each class, as plain values."""
+    from hardcase_edge.batch.per_class import per_class
+
+    y, number = task.problem.test.y, {label: k for k, label in enumerate(task.classes)}
+    truth = [int(y[o.item % len(y)]) for o in outcomes]
+    counts = per_class(truth, [number[o.label] for o in outcomes], len(task.classes))
+    return [{"class": label, **count.to_json()} for label, count in zip(task.classes, counts, strict=True)]
+
+
 def _write_report(out: Path, values: dict[str, Any], outage: tuple[float, float], outcomes: list[Outcome]) -> None:
     from hardcase_edge.base.files import write_whole
 
     from ..demo.report import make_html
-    from ..training.pictures import routes_svg
+    from ..demo.routes_chart import routes_svg
 
-    front = (out / "train" / "front.svg").read_text()
-    write_whole(out / "report.html", make_html(values, front, routes_svg(outcomes, outage)).encode())
+    front = (out / "train" / "front.svg").read_text(encoding="utf-8")
+    write_whole(out / REPORT, make_html(values, front, routes_svg(outcomes, outage)).encode())
 
 
 def _text(values: dict[str, Any], out: Path) -> str:
     titles = ("", "policy", "accuracy", f"cost/{values['unit']}", "bytes up", "p50 ms", "p99 ms", "degraded", "n")
-    lines = ["", _line(titles)]
+    lines = ["", f"{BEST}, by class, on test rows:", *class_lines(values["classes"], MAX_CLASSES), "", _line(titles)]
     for r in values["rows"]:
         bytes_up = f"{r['uplink_bytes'] / r['n']:.1f}"
         times = (f"{r['p50_ms']:.2f}", f"{r['p99_ms']:.2f}")
         figures = (f"{r['accuracy']:.4f}", f"{r['cost']:.2f}", bytes_up, *times, r["degraded"], r["n"])
         lines.append(_line((r["name"], r["policy"], *figures)))
     lines.append("\naccuracy and cost on test rows; bytes up: mean request payload per decision")
-    lines.append(f"cheapest: the pick of hardcase export --max-loss {MAX_LOSS}")
-    lines.append(f"hardcase: {WHICH}")
+    lines.append(f"{KILL_TEST}: {WHICH}")
+    lines.append(f"{BEST}: the pick of hardcase export --max-loss {MAX_LOSS}")
     verdict = "asked = local + cloud + degraded, each once; both routes used before the kill and after it"
     lines += [f"PROBLEM: {p}" for p in values["problems"]] or [f"reconciled: {verdict}"]
-    lines.append(f"{values['seconds']:.0f} s; report: {out / 'report.html'}")
+    lines.append(f"{values['seconds']:.0f} s; report: {out / REPORT}")
     return "\n".join(lines)
 
 

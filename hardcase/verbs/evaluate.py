@@ -1,28 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hardcase evaluate``: accuracy, cost and forward rate on labelled rows, by the device's evaluator."""
+"""``hardcase evaluate``: quality, cost, forward rate and classes on labelled rows, by the device's evaluator."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro
 
-from ..exports.labelled_rows import labelled_rows, replies_to
+from ..measuring.bars import rows_bar
+from ..measuring.labelled_rows import rows_for
+from ..measuring.measure import class_lines, constant_warning, measure, plain, quality_of
+from ..options import add_hpc, add_json, add_trust, report
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from hardcase_edge.bundle.load import Loaded
-    from hardcase_export.integers.decide import Figures, Reply
 
-__all__ = ["HELP", "arguments", "run"]
+__all__ = ["EXAMPLES", "HELP", "INTERRUPTED", "TERMS", "arguments", "run"]
 
-HELP = "Measure a bundle's accuracy, cost and forward rate on labelled rows."
+HELP = "Measure a bundle's quality, cost and forward rate on labelled rows."
+EXAMPLES = """\
+hardcase evaluate model.hcb build/test.npz                # on rows that no choice has seen
+hardcase evaluate model.hcb new.csv --hpc build/hpc.onnx  # on a table of yours
+hardcase evaluate model.hcb build/test.npz --each-dead    # what each sensor's failure costs"""
+TERMS = "recall: share of a class's rows that are answered with it; precision: share of such answers that are right"
+INTERRUPTED = "nothing was written"
+MAX_CLASSES = 12  # shown as text
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,15 +36,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data", metavar="DATA", help="rows with the bundle's features and target, such as build/test.npz"
     )
-    parser.add_argument(
-        "--hpc",
-        metavar="MODEL",
-        help="hpc.onnx or module:function (default: hpc.onnx beside the bundle or DATA, or the answers in test.npz)",
+    conditions = parser.add_argument_group("conditions")
+    add_hpc(conditions, "hpc.onnx beside the bundle or DATA, or the answers in test.npz")
+    conditions.add_argument("--budget", type=float, metavar="COST", help="hard budget of each decision")
+    conditions.add_argument(
+        "--each-dead", action="store_true", help="also measure with each sensor dead, one at a time"
     )
-    parser.add_argument("--budget", type=float, metavar="COST", help="hard budget of each decision")
-    parser.add_argument("--trust", metavar="KEY", help="public key whose signature the bundle must carry")
-    parser.add_argument("--each-dead", action="store_true", help="also measure with each sensor dead, one at a time")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_trust(parser)
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,18 +53,25 @@ def run(args: argparse.Namespace) -> int:
     loaded = load_bundle(args.bundle, trust=args.trust)
     if not loaded.manifest.classes:
         raise InputError(f"{args.bundle} answers values, not classes, so it has no accuracy; evaluate a classifier")
-    budget = _budget(args.budget, loaded.manifest.unit)
-    X, y, stored = labelled_rows(Path(args.data), loaded.manifest)
-    replies = _replies(loaded, X, stored, args)
-    figures = _measure(loaded, X, y, replies, budget)
-    report: dict[str, Any] = {**figures.to_json(), "unit": loaded.manifest.unit}
-    if args.each_dead:
-        report["dead"] = {
-            name: _measure(loaded, X, y, replies, budget, dead=(k,)).to_json()
-            for k, name in enumerate(loaded.manifest.sensors)
-        }
-    print(json.dumps(report) if args.json else "\n".join(_lines(report)))
+    values = _measure(loaded, args)
+    report(args, values, "\n".join(_lines(values)))
     return 0
+
+
+def _measure(loaded: Loaded, args: argparse.Namespace) -> dict[str, Any]:
+    program, manifest = loaded.bundle.program, loaded.manifest
+    budget = _budget(args.budget, manifest.unit)
+    rows = rows_for(program, manifest, Path(args.data), args.hpc, [Path(args.bundle).parent])
+    quality = quality_of(manifest)
+    dead = {name: (k,) for k, name in enumerate(manifest.sensors)} if args.each_dead else {}
+    with rows_bar("evaluate", len(rows.y) * (1 + len(dead))):
+        values = measure(program, rows, quality, budget=budget).to_json(manifest)
+        if args.each_dead:
+            values["dead"] = {
+                name: measure(program, rows, quality, budget=budget, dead=sensor).figures.to_json()
+                for name, sensor in dead.items()
+            }
+    return values
 
 
 def _budget(amount: float | None, unit: str) -> int | None:
@@ -71,59 +82,30 @@ def _budget(amount: float | None, unit: str) -> int | None:
     return to_micro(amount)
 
 
-def _measure(
-    loaded: Loaded,
-    X: NDArray[np.float64],
-    y: NDArray[np.int64],
-    replies: list[Reply] | None,
-    budget: int | None,
-    dead: tuple[int, ...] = (),
-) -> Figures:
-    from tqdm import tqdm
-
-    from hardcase_export.integers.decide import decisions, figures
-
-    hpc, confidence = (None, None) if replies is None else zip(*replies, strict=True)
-    with tqdm(total=len(X), unit="row", disable=None, leave=False) as bar:
-        decided = decisions(
-            loaded.bundle.program,
-            X,
-            hpc,
-            confidence,
-            budget=budget,
-            dead=dead,
-            progress=lambda n: bar.update(n - bar.n),
-        )
-    return figures(decided, y)
-
-
-# ---------------------------------------------------------------- the HPC
-
-
-def _replies(
-    loaded: Loaded, X: NDArray[np.float64], stored: list[Reply], args: argparse.Namespace
-) -> list[Reply] | None:
-    """The HPC's reply to each row; None for a program that never forwards."""
-    from hardcase_edge.program.definition import Forward
-
-    program = loaded.bundle.program
-    if not any(isinstance(node, Forward) for node in program.nodes):
-        return None
-    near = [Path(p).parent for p in (args.bundle, args.data)]
-    return replies_to(program, loaded.manifest, X, stored, args.hpc, near)
-
-
 # ---------------------------------------------------------------- text
 
 
 def _lines(r: dict[str, Any]) -> list[str]:
-    unit = r["unit"]
+    unit, measured, (low, high) = plain(r["unit"], 20), plain(r["measure"], 40), r["quality_95"]
     lines = [
-        f"accuracy {r['quality']:.4f}, cost {r['cost']:.2f} {unit}, forwarded {r['forward_rate']:.1%}, {r['n']} rows"
+        f"{measured} {r['quality']:.4f} (95 %: {low:.4f} to {high:.4f}), cost {r['cost']:.2f} {unit}, "
+        f"forwarded {r['forward_rate']:.1%}, {r['n']} rows",
     ]
+    if "errors" in r:
+        lines.append(f"  errors cost {r['errors']:.2f} {unit}, {r['cost'] + r['errors']:.2f} {unit} in all")
+    warning = constant_warning(r["classes"])
+    lines += [warning] if warning else []
+    lines += class_lines(r["classes"], MAX_CLASSES)
+    bought = [f"{plain(name, 24)} {s['share']:.1%}" for name, s in _by_share(r["sensors"]) if s["rows"]]
+    lines.append(f"  sensors, by share of rows that buy them: {', '.join(bought) or 'none'}")
     for name, dead in r.get("dead", {}).items():
         lines.append(
-            f"  without {name:<20} accuracy {dead['quality']:.4f} (loss {r['quality'] - dead['quality']:+.4f}), "
+            f"  without {plain(name, 20):<20} {measured} {dead['quality']:.4f} "
+            f"(loss {r['quality'] - dead['quality']:+.4f}), "
             f"cost {dead['cost']:.2f} {unit}, forwarded {dead['forward_rate']:.1%}"
         )
     return lines
+
+
+def _by_share(sensors: dict[str, Any]) -> list[tuple[str, Any]]:
+    return sorted(sensors.items(), key=lambda item: -item[1]["rows"])

@@ -14,16 +14,30 @@ from hardcase_edge.program.cost import to_unit
 
 from ..exports.imported import add_model, run_model
 from ..exports.runtimes import Targets, add_targets
+from ..measuring.bars import rows_bar
+from ..measuring.measure import constant_warning, plain, some_classes
+from ..options import Flags, add_force, add_hpc, add_json
 
 if TYPE_CHECKING:
     from hardcase_export.bundle import Exported
     from hardcase_export.picking.held_out import HeldOut
     from hardcase_export.picking.risk_choice import RiskTerms
 
-__all__ = ["HELP", "arguments", "run"]
+__all__ = ["EXAMPLES", "HELP", "INTERRUPTED", "TERMS", "arguments", "run"]
 
 HELP = "Write a bundle or C sources of one point of a trained front, or of your own model."
-DEFAULT_MAX_LOSS = 0.01  # with --c, if no point is asked for
+EXAMPLES = """\
+hardcase export build --max-loss 0.01 --out model.hcb               # the cheapest within 0.01 of f0
+hardcase export build --budget 400 --key fleet.key --out model.hcb  # the best for a mean cost, signed
+hardcase export build --risk 0.02 --out model.hcb                   # with a promise about its errors
+hardcase export build --c firmware                                  # C for a microcontroller
+hardcase export --model model.onnx --out model.hcb                  # a model of your own"""
+TERMS = (
+    "f0: the large model in the cloud; point: a trained policy with its figures; bundle: one verified file for "
+    "devices; draft: the policy in floats, before it becomes integers"
+)
+INTERRUPTED = "no file was written in part; run the same command again"
+WORST_CLASSES = 3  # named in the text
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,52 +48,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="the folder that hardcase train wrote; with --c, a bundle is also accepted",
     )
-    wish = parser.add_mutually_exclusive_group()
+    group = parser.add_argument_group("which point (one of them)")
+    wish = group.add_mutually_exclusive_group()
     wish.add_argument(
-        "--max-loss", type=float, metavar="SHARE", help="the cheapest point at most this far below f0 (0.01: 1 %%)"
+        "--max-loss",
+        type=float,
+        metavar="SHARE",
+        help="the cheapest point at most this far below f0 (default 0.01, which is 1 %%); where errors have costs, an "
+        "amount, and by default the point of the least cost, errors included",
     )
-    wish.add_argument("--budget", type=float, metavar="COST", help="the most accurate point of at most this mean cost")
+    wish.add_argument("--budget", type=float, metavar="COST", help="the best point of at most this mean cost")
     wish.add_argument(
         "--risk",
         type=float,
         metavar="SHARE",
         help="the cheapest point with a promise that at most this share of local answers is wrong",
     )
-    add_model(parser, wish)
-    parser.add_argument(
-        "--delta", type=float, metavar="SHARE", help="with --risk: probability that the promise fails (default 0.05)"
-    )
-    parser.add_argument(
-        "--max-forward",
-        type=float,
-        metavar="SHARE",
-        help="with --risk: promise also that at most this share is forwarded",
-    )
-    parser.add_argument(
-        "--excess", action="store_true", help="with --risk: bound only the errors beyond f0's on the same cases"
-    )
-    parser.add_argument(
-        "--calibration",
-        metavar="FILE",
-        help="with --risk: labelled rows for the test (default: the build's calibration.npz)",
-    )
-    parser.add_argument(
-        "--hpc",
-        metavar="MODEL",
-        help="with --calibration: hpc.onnx or module:function that answers its rows (default: the build's, or the "
-        "answers in FILE)",
-    )
-    out = parser.add_mutually_exclusive_group()
-    out.add_argument("--out", metavar="FILE", help="the bundle to write, such as model.hcb")
-    out.add_argument(
-        "--c", type=Path, metavar="FOLDER", help="folder to write with C sources for a microcontroller and the bundle"
-    )
-    parser.add_argument(
-        "--inline", action="store_true", help="with --c: write small tree ensembles as code instead of tables"
-    )
-    add_targets(parser)
-    parser.add_argument("--key", metavar="FILE", help="private key to sign with, from hardcase keygen")
-    parser.add_argument("--method", metavar="NAME", help="consider the points of this method only")
+    group.add_argument("--method", metavar="NAME", help="consider the points of this method only")
+    add_model(parser.add_argument_group("a model of your own (with --model)"), wish)
+    _promise_arguments(parser.add_argument_group("a promise (with --risk)"))
+    _output_arguments(parser.add_argument_group("what is written"))
     parser.add_argument(
         "--min-agreement",
         type=float,
@@ -90,7 +78,36 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="seed of the choice of golden cases (default 0)"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--verbose", action="store_true", help="also print the settings, sizes and comparisons")
+    add_json(parser)
+
+
+def _promise_arguments(group: Flags) -> None:
+    group.add_argument("--delta", type=float, metavar="SHARE", help="probability that the promise fails (default 0.05)")
+    group.add_argument(
+        "--max-forward", type=float, metavar="SHARE", help="promise also that at most this share is forwarded"
+    )
+    group.add_argument("--excess", action="store_true", help="bound only the errors beyond f0's on the same cases")
+    group.add_argument(
+        "--calibration",
+        metavar="FILE",
+        help="labelled rows for the test (default: the build's calibration.npz)",
+    )
+    add_hpc(group, "the build's, or the answers in the file of --calibration")
+
+
+def _output_arguments(group: Flags) -> None:
+    out = group.add_mutually_exclusive_group()
+    out.add_argument("--out", metavar="FILE", help="the bundle to write, such as model.hcb")
+    out.add_argument(
+        "--c", type=Path, metavar="FOLDER", help="folder to write with C sources for a microcontroller and the bundle"
+    )
+    group.add_argument(
+        "--inline", action="store_true", help="with --c: write small tree ensembles as code instead of tables"
+    )
+    add_targets(group)
+    group.add_argument("--key", metavar="FILE", help="private key to sign with, from hardcase keygen")
+    add_force(group)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -108,25 +125,25 @@ def run(args: argparse.Namespace) -> int:
             raise InputError("no output given: use --out, --c, --onnx or --tflite")
         exported: Exported | None = _export(args, args.out, targets)
     else:
-        _settle_wish(args, targets)
-        exported, sources = export_c(Path(args.build), args.c, args.inline, lambda path: _export(args, path, targets))
+        _check_source(args, targets)
+        exported, sources = export_c(
+            Path(args.build), args.c, args.inline, lambda path: _export(args, path, targets), force=args.force
+        )
     if args.json:
         models = {str(folder): entries for folder, entries in targets.entries.items()}
         values = {} if exported is None else {**_report(exported), "models": models}
         print(json.dumps(values if sources is None else {**values, "c": c_report(args.c, sources)}))
     else:
-        lines = [] if exported is None else [_text(exported), *targets.text()]
+        lines = [] if exported is None else [_text(_report(exported), args.verbose), *targets.text()]
         print("\n".join(lines if sources is None else [*lines, *c_lines(args.c, sources)]))
     return 0
 
 
-def _settle_wish(args: argparse.Namespace, targets: Targets) -> None:
-    """For --c: the default wish for a build; none is allowed for a bundle, which is a point already."""
+def _check_source(args: argparse.Namespace, targets: Targets) -> None:
+    """For --c: no wish is allowed for a bundle, which is a point already."""
     is_wished = (args.max_loss, args.budget, args.risk) != (None, None, None)
     if Path(args.build).is_file() and (is_wished or targets.folders):
         raise InputError(f"{args.build} is a bundle; only --c and --inline apply")
-    if not is_wished:
-        args.max_loss = DEFAULT_MAX_LOSS
 
 
 def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) -> Exported:
@@ -134,19 +151,22 @@ def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) 
     from hardcase_export.bundle import MIN_AGREEMENT, export_bundle
 
     terms = _terms(args)
-    return export_bundle(
-        args.build,
-        out,
-        max_loss=args.max_loss,
-        budget=args.budget,
-        key=args.key,
-        method=args.method,
-        min_agreement=MIN_AGREEMENT if args.min_agreement is None else args.min_agreement,
-        seed=args.seed,
-        terms=terms,
-        held_out=None if args.calibration is None else _held_out(args),
-        beside=targets,
-    )
+    held_out = None if args.calibration is None else _held_out(args)
+    with rows_bar("compare"):
+        return export_bundle(
+            args.build,
+            out,
+            max_loss=args.max_loss,
+            budget=args.budget,
+            key=args.key,
+            method=args.method,
+            min_agreement=MIN_AGREEMENT if args.min_agreement is None else args.min_agreement,
+            seed=args.seed,
+            terms=terms,
+            held_out=held_out,
+            beside=targets,
+            force=args.force,
+        )
 
 
 def _check_build(args: argparse.Namespace) -> None:
@@ -183,7 +203,7 @@ def _held_out(args: argparse.Namespace) -> HeldOut:
     from hardcase_export.picking.held_out import HeldOut, file_sha256
     from hardcase_export.picking.pick import candidates
 
-    from ..exports.labelled_rows import labelled_rows, replies_to
+    from ..measuring.labelled_rows import groups_of, labelled_rows, replies_to
 
     build, path = Path(args.build), Path(args.calibration)
     front = read_front(build / "front.json")
@@ -191,11 +211,13 @@ def _held_out(args: argparse.Namespace) -> HeldOut:
     manifest = replace(manifest, hpc=front.legacy or file_sha256(build / "hpc.onnx"))  # drafts may lack it
     X, y, stored = labelled_rows(path, manifest)
     replies = np.array(replies_to(draft, manifest, X, stored, args.hpc, [build]), dtype=np.int64).reshape(-1, 2)
-    return HeldOut(Rows(X, y, replies[:, 0], replies[:, 1]), path.name, file_sha256(path))
+    rows = Rows(X, y, replies[:, 0], replies[:, 1], group=groups_of(path, manifest))
+    return HeldOut(rows, path.name, file_sha256(path))
 
 
 def _report(exported: Exported) -> dict[str, Any]:
-    return {
+    test = exported.test
+    values: dict[str, Any] = {
         "bundle": None if exported.path is None else str(exported.path),
         "sha256": exported.sha256,
         "bytes": exported.n_bytes,
@@ -203,51 +225,102 @@ def _report(exported: Exported) -> dict[str, Any]:
         "golden": exported.n_golden,
         "method": exported.point.method,
         "params": exported.point.params,
+        "passed_over": exported.passed_over,
         "unit": exported.unit,
         "cost": {
             "worst": to_unit(exported.report.worst_cost),
-            "mean": exported.test.after.cost,
+            "mean": test.after.cost,
             "best": to_unit(exported.report.best_cost),
         },
-        "agreement": {"valid": exported.valid.agreement, "test": exported.test.agreement},
+        "agreement": {"valid": exported.valid.agreement, "test": test.agreement},
         "valid": exported.valid.after.to_json(),
-        "test": exported.test.after.to_json(),
+        "test": test.after.to_json(),
+        "measure": exported.measure,
         "promise": exported.promise,
         "weights": None if exported.weights is None else asdict(exported.weights),
-        "parity": {"valid": exported.valid.to_json(), "test": exported.test.to_json()},
+        "parity": {"valid": exported.valid.to_json(), "test": test.to_json()},
     }
+    beside = test.beside
+    if beside is not None and exported.f0 is not None:
+        values |= {
+            "quality_95": list(beside.quality_95),
+            "f0": {"quality": beside.f0, "cost": exported.f0.test.cost},
+            "loss": beside.loss,
+            "loss_95": list(beside.loss_95),
+            "classes": [
+                {"class": label, **count.to_json()}
+                for label, count in zip(exported.classes, beside.classes, strict=True)
+            ],
+        }
+    return values
 
 
-def _text(exported: Exported) -> str:
+def _text(r: dict[str, Any], verbose: bool) -> str:
+    """At most ten lines; with ``verbose`` also the settings."""
     from hardcase_export.picking.risk_choice import say_promise
 
-    r = _report(exported)
-    cost, same, unit = r["cost"], r["agreement"], r["unit"]
+    unit, measured, cost, test = plain(r["unit"], 20), plain(r["measure"], 40), r["cost"], r["test"]
+    f0 = r.get("f0", {"cost": 0.0})
+    interval = f" (95 %: {_interval(r['quality_95'])})" if "quality_95" in r else ""
+    lines = [f"{r['bundle'] or 'no bundle written'}: {r['bytes']} bytes, {'signed' if r['signed'] else 'not signed'}"]
+    warning = constant_warning(r.get("classes", []))
+    lines += [warning] if warning else []
+    if "f0" in r:
+        lines.append(f"  f0         {measured} {f0['quality']:.4f}, {f0['cost']:.2f} {unit}")
+    lines += [
+        f"  picked     {r['method']}: {measured} {test['quality']:.4f}{interval}, "
+        f"{test['forward_rate']:.1%} forwarded, on {test['n']} test rows",
+        *_passed_over(r["passed_over"]),
+    ]
+    if "loss" in r:
+        lines.append(f"  loss       {r['loss']:.4f} below f0 (95 %: {_interval(r['loss_95'])})")
+    share = f" ({cost['mean'] / f0['cost']:.1%} of f0's)" if f0["cost"] else ""
+    errors = f", and errors {test['errors']:.2f}" if "errors" in test else ""
+    lines.append(
+        f"  cost       mean {cost['mean']:.2f}{share}, worst {cost['worst']:g}, best {cost['best']:g} {unit}{errors}"
+    )
+    lines += _recall_lines(r.get("classes", []))
+    promise = say_promise(r["promise"])
+    if promise is not None:
+        lines.append(f"  promise    {promise}")
+    return "\n".join([*lines, *(_settings(r, unit) if verbose else [])])
+
+
+def _interval(pair: list[float]) -> str:
+    return f"{pair[0]:.4f} to {pair[1]:.4f}"
+
+
+def _recall_lines(classes: list[dict[str, Any]]) -> list[str]:
+    """The recall of every class, or of the worst where they are many."""
+    seen, lines = some_classes(classes, WORST_CLASSES), []
+    for k, c in enumerate(seen):
+        recall = "no rows" if c["recall"] is None else f"{c['recall']:.4f} (95 %: {_interval(c['recall_95'])})"
+        worst = f", the worst of {len(classes)} classes" if k == 0 and len(seen) < len(classes) else ""
+        lines.append(f"  {'recall' if k == 0 else '':<9}  {plain(c['class'], 24)}: {recall}, {c['n']} rows{worst}")
+    return lines
+
+
+def _passed_over(n: int) -> list[str]:
+    """A line where a better point could not be exported."""
+    return [f"  passed over {n} cheaper or better points, whose integers decide otherwise than their floats"] * (n > 0)
+
+
+def _settings(r: dict[str, Any], unit: str) -> list[str]:
+    """What ``--verbose`` adds."""
+    same = r["agreement"]
     lines = [
-        f"{r['bundle'] or 'no bundle written'}: {r['bytes']} bytes, {'signed' if r['signed'] else 'not signed'}, "
-        f"{r['golden']} golden cases",
-        f"  sha256     {r['sha256']}",
-        f"  picked     {r['method']} {json.dumps(r['params'], sort_keys=True)}",
-        *_passed_over(exported.passed_over),
-        f"  cost       worst {cost['worst']:g}, mean {cost['mean']:.2f}, best {cost['best']:g} {unit}",
+        f"  sha256     {r['sha256']}, {r['golden']} golden cases",
+        f"  settings   {json.dumps(r['params'], sort_keys=True)}",
         f"  agreement  {same['test']:.2%} of test rows decided as by the floats ({same['valid']:.2%} of valid rows, "
         f"on which thresholds were aligned), {r['parity']['test']['labels']:.2%} with the same label",
     ]
     for rows in ("valid", "test"):
         f, was = r[rows], r["parity"][rows]["before"]
         lines.append(
-            f"  {rows:<9}  accuracy {f['quality']:.4f}, {f['cost']:.2f} {unit}, "
+            f"  {rows:<9}  {plain(r['measure'], 40)} {f['quality']:.4f}, {f['cost']:.2f} {unit}, "
             f"{f['forward_rate']:.1%} forwarded, {f['n']} rows; floats {was['quality']:.4f}, {was['cost']:.2f} {unit}"
         )
-    if exported.weights is not None:
-        w = exported.weights
-        lines.append(f"  weights    {w.after} of {w.before} kept; with all of them {w.bytes_before} bytes")
-    promise = say_promise(exported.promise)
-    if promise is not None:
-        lines.append(f"  promise    {promise}")
-    return "\n".join(lines)
-
-
-def _passed_over(n: int) -> list[str]:
-    """A line where a better point could not be exported."""
-    return [f"  passed over {n} cheaper or better points, whose integers decide otherwise than their floats"] * (n > 0)
+    if r["weights"] is not None:
+        w = r["weights"]
+        lines.append(f"  weights    {w['after']} of {w['before']} kept; with all of them {w['bytes_before']} bytes")
+    return lines

@@ -1,32 +1,105 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hardcase inspect``: the contents, costs and claims of a bundle."""
+"""``hardcase inspect``: the contents, costs and claims of a bundle, and a picture of its policy."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["HELP", "arguments", "run"]
+from hardcase_edge.errors import InputError
 
-HELP = "Show the contents, costs, size and claims of a bundle."
+from ..options import add_force, add_hpc, add_json, add_trust, report
+
+if TYPE_CHECKING:
+    from hardcase_edge.bundle.load import Loaded
+
+__all__ = ["EXAMPLES", "HELP", "INTERRUPTED", "TERMS", "arguments", "run"]
+
+HELP = "Show the contents, costs, size and claims of a bundle, and draw its policy."
+EXAMPLES = """\
+hardcase inspect model.hcb
+hardcase inspect model.hcb --svg policy.svg --rows build/test.npz   # with the share of rows at each node"""
+TERMS = (
+    "worst cost: proved for every case; claims: what the exporter measured; node: a step of the policy, which buys "
+    "sensors, asks a model, answers or forwards"
+)
+INTERRUPTED = "no picture was written"
+FIGURES = ("quality", "cost", "forward_rate")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("bundle", metavar="BUNDLE", help="a .hcb file")
-    parser.add_argument("--trust", metavar="KEY", help="public key whose signature the bundle must carry")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    picture = parser.add_argument_group("picture")
+    picture.add_argument("--svg", type=Path, metavar="FILE", help="write a picture of the policy there")
+    picture.add_argument(
+        "--rows", type=Path, metavar="DATA", help="labelled rows whose shares, costs and errors the picture shows"
+    )
+    add_hpc(picture, "hpc.onnx beside the bundle or DATA, or the answers in DATA")
+    add_force(picture)
+    add_trust(parser)
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Verify the bundle as a device would, and print its description."""
+    """Verify the bundle as a device would, print its description, and draw it if asked."""
+    from hardcase_edge.base.files import check_replaceable
     from hardcase_edge.bundle.load import load_bundle
     from hardcase_export.summary import describe
 
-    facts = describe(load_bundle(args.bundle, trust=args.trust))
-    print(json.dumps(facts) if args.json else "\n".join(_lines(facts)))
+    if args.svg is None and (args.rows or args.hpc):
+        raise InputError("--rows and --hpc are for the picture; name its file with --svg")
+    if args.svg is not None:
+        check_replaceable(args.svg, "a picture that hardcase drew", is_picture_head, force=args.force)
+    loaded = load_bundle(args.bundle, trust=args.trust)
+    facts = describe(loaded)
+    lines = _lines(facts)
+    if args.svg is not None:
+        _draw(loaded, args)
+        lines.append(f"  picture     {args.svg}")
+    report(args, facts, "\n".join(lines))
     return 0
+
+
+def _draw(loaded: Loaded, args: argparse.Namespace) -> None:
+    from hardcase_edge.base.files import write_whole
+
+    from ..measuring.bars import rows_bar
+    from ..measuring.labelled_rows import rows_for
+    from ..measuring.measure import measure, quality_of
+    from ..reports.policy_picture import policy_svg
+
+    program, manifest = loaded.bundle.program, loaded.manifest
+    if args.rows is None:
+        svg = policy_svg(program, manifest, note=_claimed(manifest.claims, manifest.unit))
+    elif not manifest.classes:
+        raise InputError(f"{args.bundle} answers values, not classes, so rows have no error; leave --rows out")
+    else:
+        rows = rows_for(program, manifest, args.rows, args.hpc, [Path(args.bundle).parent])
+        with rows_bar("inspect", len(rows.y)):
+            decisions = measure(program, rows, quality_of(manifest)).decisions
+        svg = policy_svg(
+            program, manifest, decisions, rows.y.tolist(), note=f"{len(rows.y):,} rows of {args.rows.name}"
+        )
+    write_whole(args.svg, svg.encode())
+
+
+def is_picture_head(head: bytes) -> bool:
+    """Whether a file that begins so is a picture of hardcase: what may be replaced by another."""
+    return head.startswith(b'<svg class="hc ')
+
+
+def _claimed(claims: dict[str, Any], unit: str) -> str:
+    """What the bundle claims of its test rows, in a line; empty if it does not."""
+    test = claims.get("test")
+    figures: list[Any] = [dict(test).get(key) for key in FIGURES] if isinstance(test, dict) else []
+    if not figures or not all(type(f) in (int, float) and abs(f) < 1e15 for f in figures):  # a bundle claims anything
+        return "give rows for the share of rows at each node"
+    quality, cost, forwarded = figures
+    name = claims.get("quality", "quality")
+    return f"claimed for its test rows: {name} {quality:.4f}, {cost:.2f} {unit}, {forwarded:.1%} forwarded"
 
 
 def _lines(f: dict[str, Any]) -> list[str]:
@@ -53,6 +126,7 @@ def _lines(f: dict[str, Any]) -> list[str]:
         lines.append(f"  unproved    scorers {_some(f['unproved'])}: the user's own model, which cannot be verified")
     lines += [f"  {'sensor':<24}{'cost':>12} {unit}  features"]
     lines += [f"  {s['name']:<24}{s['cost']:>12g} {' ' * len(unit)}  {_some(s['features'])}" for s in f["sensors"]]
+    lines += [f"  texts       {name}: {_some(texts)}" for name, texts in f["categories"].items()]
     promise = say_promise(f["claims"].get("promise"))
     if promise is not None:
         lines.append(f"  promise     {promise}")

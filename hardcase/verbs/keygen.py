@@ -11,9 +11,12 @@ from pathlib import Path
 
 from hardcase_edge.errors import InputError
 
-__all__ = ["HELP", "arguments", "run"]
+__all__ = ["EXAMPLES", "HELP", "arguments", "run"]
 
 HELP = "Create a key pair: NAME.key signs bundles, NAME.pub goes to devices."
+EXAMPLES = """\
+hardcase keygen --out fleet
+hardcase export build --key fleet.key --out model.hcb   # devices then take --trust fleet.pub"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
 def _write_new(path: Path, data: bytes, mode: int) -> None:
     """Write a new file; an existing key is never overwritten, and a partial one never left."""
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        binary = getattr(os, "O_BINARY", 0)  # of Windows, which otherwise writes other line ends
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | binary, mode)
     except FileExistsError as error:
         raise InputError(f"{path} exists, and a key is never overwritten; choose another --out") from error
     except OSError as error:

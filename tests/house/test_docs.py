@@ -124,9 +124,9 @@ def test_every_flag_is_on_a_page_that_shows_its_command(words: str, flag: str) -
 
 
 def documented_keys() -> set[tuple[str, str]]:
-    """(section, key) of the README's table."""
+    """(section, key) of the table of keys."""
     found, section = set(), ""
-    for line in text_of(ROOT / "README.md").splitlines():
+    for line in text_of(ROOT / "docs" / "configuration.md").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
         if len(cells) == 4 and re.fullmatch(r"`\w+`(, `\w+`)*", cells[1]):
             section = cells[0].strip("`[]") or section
@@ -134,7 +134,7 @@ def documented_keys() -> set[tuple[str, str]]:
     return found
 
 
-def test_the_readmes_table_has_every_key_of_the_toml_and_no_other() -> None:
+def test_the_table_of_keys_has_every_key_of_the_toml_and_no_other() -> None:
     keys = {(section, key) for section, known in KEYS.items() for key in known}
     assert documented_keys() == {(s, k) for s, k in keys if f"{s}.{k}" not in KEYS}
 

@@ -17,13 +17,15 @@ from sklearn.utils import check_array, check_random_state, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from hardcase_edge.batch.quality import Quality
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Answer, Forward, Program
 
-from .data.canonical_order import content_order
+from .data.canonical_order import content_groups, content_order
 from .data.dtypes import held
 from .data.effort import Effort
-from .data.from_arrays import make_problem, row_weights
+from .data.error_costs import cost_table, measure_of, named_quality
+from .data.from_arrays import group_names, make_problem, row_weights
 from .data.hpc import fit_hpc, imputed, out_of_fold, probabilities
 from .data.problem import MAX_CLASSES, MIN_ROWS, Problem
 from .method import Method, Params
@@ -61,6 +63,11 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     max_loss : accuracy that may be lost against f0, from 0 to 1
     budget : largest mean cost of a decision, or None; if given, ``max_loss`` is ignored
     size : "small", "large" or "auto" (by the number of training rows): the size of boosted low-cost models
+    quality : the measure of answers: "accuracy", "balanced" or "macro-f1"; {"f1": class}; or
+        {"recall": class, "precision": share}
+    errors : costs of errors, in the same unit: {"miss": {class: cost}, "false_alarm": {class: cost}, "other": cost}, or
+        {"matrix": {class: {answer: cost}}}. ``quality`` and ``max_loss`` are then ignored: without a ``budget``,
+        ``fit`` picks the policy of the least mean cost, errors included
     effort : "quick", "normal" or "thorough": how many settings are tried (``data.effort``)
     random_state : int, RandomState or None
 
@@ -71,7 +78,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     classes_ : (n_classes,) labels
     n_features_in_ : int
     sensors_ : list of int, the sensors that some training row buys before it is answered or forwarded
-    figures_ : dict, ``quality`` (accuracy), ``cost``, ``forward_rate`` and ``loss_se`` on the judged rows
+    figures_ : dict, ``quality``, ``cost``, ``forward_rate`` and ``loss_se`` on the judged rows
     """
 
     sensors: Sequence[Sequence[int]] | None = None
@@ -81,6 +88,8 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     max_loss: float = 0.01
     budget: float | None = None
     size: str = "auto"
+    quality: Any = "accuracy"
+    errors: Any = None
     effort: str | Effort = "normal"
     random_state: Any = None
     _limits: ClassVar[Limits] = {"max_loss": (0, 1), "budget": (0, np.inf)}
@@ -89,7 +98,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     def points(self, judge: Judge) -> list[Point]:
         """Candidate policies for a problem, with their figures on the judged rows."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, hpc_proba: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, hpc_proba: Any = None, groups: Any = None) -> Self:
         """Fit f0, learn candidate policies, and keep the one picked on the judged rows.
 
         Parameters
@@ -99,6 +108,8 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         sample_weight : (n,) weights of at least 0; rows of weight 0 are ignored
         hpc_proba : (n, n_classes) f0's probabilities on rows that it was not trained on, classes sorted. f0 is then
             not fitted, and ``predict`` needs its probabilities as well
+        groups : (n,) the group of each row, such as its machine: text or numbers, at least 5 groups. No choice is made
+            on rows of a group that the model was trained on, and standard errors count groups
 
         Raises
         ------
@@ -109,14 +120,19 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         check_classification_targets(y)
         self._check_limits()
         weight = row_weights(sample_weight, len(X))
-        is_used = weight > 0
-        X, y, weight = X[is_used], y[is_used], weight[is_used]
-        self.classes_, index = np.unique(y, return_inverse=True)
+        used = np.flatnonzero(weight > 0)
+        self.classes_, index = np.unique(y[used], return_inverse=True)
         if not 2 <= len(self.classes_) <= MAX_CLASSES:
             raise ValueError(f"y has {len(self.classes_)} class(es) of weight above 0; expected 2 to {MAX_CLASSES}")
-        given = None if hpc_proba is None else self._given(hpc_proba, len(is_used))[is_used]
+        given = None if hpc_proba is None else self._given(hpc_proba, len(weight))[used]
+        X, weight, group = X[used], weight[used], None
+        if groups is not None:
+            names = group_names(groups, len(y))[used]
+            group, order = content_groups(names.tolist(), np.column_stack([X, weight]), index)
+            X, index, weight, group = X[order], index[order], weight[order], group[order]
+            given = None if given is None else given[order]
         try:
-            self._learn(X, index, weight, given)
+            self._learn(X, index, weight, given, group)
         except InputError as error:
             raise ValueError(str(error)) from error
         return self
@@ -130,26 +146,42 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
                 kind = "whole number" if is_whole else "number"
                 raise ValueError(f"{key} of {name} is {value!r}; expected a {kind} from {low:g} to {high:g}")
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray, given: np.ndarray | None) -> None:
+    def _learn(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        weight: np.ndarray,
+        given: np.ndarray | None,
+        group: np.ndarray | None,
+    ) -> None:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n_classes = len(self.classes_)
         problem = make_problem(
-            X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, seed, self.size, self.effort
+            X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, seed, self.size, self.effort, group
         )
         X = held(X, problem.features)
         self.hpc_, proba = None, given
         if proba is None:
             model = self._unfitted(seed)
-            proba = out_of_fold(model, X, y, n_classes, seed, weight=weight)
+            proba = out_of_fold(model, X, y, n_classes, seed, weight=weight, group=group)
             self.hpc_ = fit_hpc(model, X, y, weight)
-        order = content_order(problem.with_hpc(proba))
+        order = content_order(problem.with_hpc(proba).with_quality(self._quality(y, weight)))
         judge = Judge(order.ordered())
+        if judge.warning() is not None:
+            warnings.warn(str(judge.warning()), UserWarning, stacklevel=3)
         point = self._pick(clone(self).points(judge), judge)
         program = point.program
         assert program is not None
         self.program_ = order.restored(program)
+        self._targets = judge.problem.targets
         self.figures_ = point.valid
         self.sensors_ = _bought(self.program_, X)
+
+    def _quality(self, y: np.ndarray, weight: np.ndarray) -> Quality:
+        classes = self.classes_.tolist()
+        if self.errors is not None:
+            return measure_of(cost_table(self.errors, classes, "errors"), y, weight)
+        return named_quality(self.quality, classes, "the parameter")
 
     def _unfitted(self, seed: int) -> Any:
         """The unfitted f0: it accepts missing values, and its seed is fixed."""
@@ -162,6 +194,9 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
 
     def _pick(self, points: Sequence[Point], judge: Judge) -> Point:
         """The point that ``max_loss`` or ``budget`` asks for, or the closest one, with a warning."""
+        quality = judge.problem.quality
+        if self.budget is None and quality.kind == "errors":
+            return min(points, key=lambda p: p.valid["cost"] + quality.mean_errors(p.valid["quality"]))
         if self.budget is not None:
             affordable = [p for p in points if p.valid["cost"] <= self.budget * (1 + SLACK)]
             if affordable:
@@ -169,13 +204,13 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
             point = min(points, key=lambda p: (p.valid["cost"], -p.valid["quality"]))
             wish, closest = f"budget={self.budget:g}", f"mean cost {point.valid['cost']:g}"
         else:
-            f0 = float(np.average(judge.hpc_label == judge.y, weights=judge.weight))
+            f0 = quality(judge.y, judge.hpc_label, judge.weight)
             losses = [f0 - p.valid["quality"] + p.valid["loss_se"] for p in points]
             accurate = [p for p, loss in zip(points, losses, strict=True) if loss <= self.max_loss + SLACK]
             if accurate:
                 return min(accurate, key=lambda p: (p.valid["cost"], -p.valid["quality"]))
             point = points[int(np.argmin(losses))]
-            wish, closest = f"max_loss={self.max_loss:g} (f0 accuracy {f0:.4f})", f"loss {min(losses):.4f}"
+            wish, closest = f"max_loss={self.max_loss:g} (f0 {quality.name} {f0:.4f})", f"loss {min(losses):.4f}"
         name = type(self).__name__
         warnings.warn(f"No policy of {name} meets {wish}. Using the closest: {closest}.", UserWarning, stacklevel=4)
         return point
@@ -226,7 +261,8 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         forwarded = np.flatnonzero(outcome.forwarded)
         if len(forwarded):
             proba[forwarded] = self._ask(X[forwarded]) if given is None else given[forwarded]
-            outcome.label[forwarded] = proba[forwarded].argmax(axis=1)
+            stakes = proba[forwarded] if self._targets is None else proba[forwarded] @ self._targets
+            outcome.label[forwarded] = stakes.argmax(axis=1)
         return outcome, proba
 
     def _ask(self, X: np.ndarray) -> np.ndarray:

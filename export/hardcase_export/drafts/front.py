@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hardcase_edge.base.files import read_bounded
+from hardcase_edge.batch.quality import ACCURACY, Quality, quality_from_json
 from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError
 
@@ -23,6 +24,7 @@ MAX_FRONT_BYTES = 16 * 1024 * 1024
 MAX_POINTS = 100_000
 HPC_METHOD = "hpc"  # f0 itself: every sample is forwarded
 LOCAL = ("local_error", "local_worse", "local_better")
+MAX_LOSS = 1e12  # of quality, which may be negative where errors have costs
 SLACK = 1e-12  # accuracies are ratios of counts: a float's last bit must not decide
 
 
@@ -59,14 +61,28 @@ class Point:
 class Front:
     """All points of a training run, in the file's order.
 
-    ``legacy``: SHA-256 of a legacy f0's declaration; empty if f0 is a file in the build folder. ``quality``: the name
-    of what the points' quality measures.
+    ``legacy``: SHA-256 of a legacy f0's declaration; empty if f0 is a file in the build folder. ``measure``: what the
+    points' quality measures. ``n_judged``: the number of rows by which points were judged, 0 if unknown.
     """
 
     unit: str
     points: tuple[Point, ...]
     legacy: str = ""
-    quality: str = "accuracy"
+    measure: Quality = ACCURACY
+    n_judged: int = 0
+
+    @property
+    def quality(self) -> str:
+        """The name of the measure."""
+        return self.measure.name
+
+    def total(self, measured: Measured) -> float:
+        """Mean cost of a decision with the costs of its errors, in the user's unit; without them if they cost nothing.
+
+        >>> Front("mJ", ()).total(Measured(0.9, 12.0, 0.1))
+        12.0
+        """
+        return measured.cost + self.measure.mean_errors(measured.quality)
 
 
 # ---------------------------------------------------------------- reading
@@ -86,9 +102,10 @@ def read_front(path: str | Path) -> Front:
     points = _field(data, "points", list, where)
     if not 1 <= len(points) <= MAX_POINTS:
         raise InputError(f"{where} has {len(points)} points, but 1 to {MAX_POINTS} are expected; train again")
-    quality = _short(_field(data, "quality", str, where), f"{where}: quality")
+    assert isinstance(data, dict)  # it has points
+    measure = quality_from_json(data.get("measure", ACCURACY.to_json()), where)  # older builds measure accuracy
     read = tuple(_point(p, f"{where}, point {k}") for k, p in enumerate(points))
-    return Front(unit, read, _legacy(data, where), quality)
+    return Front(unit, read, _legacy(data, where), measure, int(_number(data.get("n_judged", 0), f"{where}: n_judged")))
 
 
 def _legacy(data: object, where: str) -> str:
@@ -137,17 +154,20 @@ def _point(data: object, where: str) -> Point:
 
 
 def _measured(data: dict[str, Any], where: str) -> Measured:
-    quality, cost, rate = (_number(data.get(key), f"{where}: {key}") for key in ("quality", "cost", "forward_rate"))
+    quality = _number(data.get("quality"), f"{where}: quality", -MAX_LOSS)
+    cost, rate = (_number(data.get(key), f"{where}: {key}") for key in ("cost", "forward_rate"))
     loss_se = _number(data.get("loss_se", 0.0), f"{where}: loss_se")
     local = [None if key not in data else _number(data[key], f"{where}: {key}") for key in LOCAL]
     if max(quality, rate, *(share or 0.0 for share in local)) > 1:
-        raise InputError(f"{where}: quality, forward_rate and local_* must be shares from 0 to 1; train again")
+        raise InputError(f"{where}: quality, forward_rate and local_* are at most 1; train again")
     return Measured(quality, cost, rate, loss_se, *local)
 
 
-def _number(value: object, what: str) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value) or value < 0:  # type: ignore[arg-type, operator]
-        raise InputError(f"{what} is {str(value)[:60]!r}, but a finite number of at least 0 is expected; train again")
+def _number(value: object, what: str, least: float = 0.0) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value) or value < least:  # type: ignore[arg-type, operator]
+        raise InputError(
+            f"{what} is {str(value)[:60]!r}, but a finite number of at least {least:g} is expected; train again"
+        )
     return float(value)  # type: ignore[arg-type]
 
 

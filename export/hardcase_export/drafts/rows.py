@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError, one_line
 
-__all__ = ["KEYS", "Rows", "file_sha256", "is_rows", "read_rows"]
+__all__ = ["KEYS", "Rows", "file_sha256", "group_name", "is_rows", "read_rows"]
 
 KEYS = ("X", "y", "feature_names", "hpc", "hpc_confidence", "index")
-OPTIONAL = ("hpc_sha256", "weight", "limits")
+OPTIONAL = ("hpc_sha256", "group", "weight", "limits")
 MAX_UNPACKED_BYTES = 4 * 1024**3
 MAX_CONFIDENCE = 10_000  # basis points
 KINDS = {"f": "floats", "iu": "integers"}  # kinds of numpy types
@@ -33,8 +33,9 @@ class Rows:
 
     ``X``: (n, n_features) float64, NaN = missing. ``y``: (n,) class index, the label. ``hpc`` and ``confidence``: (n,)
     f0's class index and its confidence in basis points. ``sha256`` identifies that f0; empty if the file does not
-    name it. ``weight``: (n,) of the rows, at least 0; None: they are equal. ``limits``: (n_features, 2) lowest and
-    highest value of the rows that trained and chose the policies, NaN where there is none; None: not in the file.
+    name it. ``group``: (n,) number of each row's group, None if each row stands for itself. ``weight``: (n,) of the
+    rows, at least 0; None: they are equal. ``limits``: (n_features, 2) lowest and highest value of the rows that
+    trained and chose the policies, NaN where there is none; None: not in the file.
     """
 
     X: NDArray[np.float64]
@@ -42,6 +43,7 @@ class Rows:
     hpc: NDArray[np.int64]
     confidence: NDArray[np.int64]
     sha256: str = ""
+    group: NDArray[np.int64] | None = None
     weight: NDArray[np.float64] | None = None
     limits: NDArray[np.float64] | None = None
 
@@ -73,7 +75,7 @@ def read_rows(path: str | Path, manifest: Manifest) -> Rows:
         )
     n = len(arrays["y"]) if arrays["y"].ndim == 1 else 0
     _need(arrays, "X", "f", (n, len(names)), path)
-    for key in ("y", "hpc", "hpc_confidence"):
+    for key in ("y", "hpc", "hpc_confidence", *(("group",) if "group" in arrays else ())):
         _need(arrays, key, "iu", (n,), path)
     if n == 0:
         raise InputError(f"{path} has no rows; train on more data")
@@ -86,7 +88,8 @@ def read_rows(path: str | Path, manifest: Manifest) -> Rows:
             more[key] = np.asarray(arrays[key], np.float64)
     if "weight" in more and not (np.isfinite(more["weight"]).all() and more["weight"].min() >= 0):
         raise InputError(f"{path}: weight has values below 0 or infinite ones; train again")
-    rows = Rows(np.asarray(arrays["X"], np.float64), y, hpc, confidence, sha256, **more)
+    group = np.asarray(arrays["group"], np.int64) if "group" in arrays else None
+    rows = Rows(np.asarray(arrays["X"], np.float64), y, hpc, confidence, sha256, group, **more)
     for values, highest, what in (
         (rows.y, len(manifest.classes) - 1, "y"),
         (rows.hpc, len(manifest.classes) - 1, "hpc"),
@@ -98,6 +101,13 @@ def read_rows(path: str | Path, manifest: Manifest) -> Rows:
                 "train again"
             )
     return rows
+
+
+def group_name(trained: dict[str, Any]) -> str | None:
+    """The column that named the groups of a manifest's training rows; None if each row stood for itself."""
+    data = trained.get("data")
+    name = data.get("group") if isinstance(data, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _load(path: Path) -> dict[str, NDArray[Any]]:

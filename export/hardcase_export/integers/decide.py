@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardcase_edge.batch.quality import ACCURACY, Quality
 from hardcase_edge.errors import InputError
 from hardcase_edge.kernel.machine import decide, open_machine
 from hardcase_edge.program.cost import to_unit
@@ -17,23 +20,43 @@ from hardcase_edge.program.definition import MISSING, Program
 from hardcase_edge.program.readings import Reading, make_coder, normalise
 from hardcase_edge.session.session import CLOUD, Decision
 
-__all__ = ["Figures", "Reply", "codes_of", "decide", "decisions", "figures", "readings_of"]
+__all__ = ["Figures", "Reply", "codes_of", "decide", "decisions", "figures", "readings_of", "watching"]
 
 Reply = tuple[int, int]  # class index, confidence in basis points
+STEP = 100  # rows between two calls of a watcher
+
+_watcher: ContextVar[Callable[[int], object] | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watching(watcher: Callable[[int], object]) -> Iterator[None]:
+    """While open, ``decisions`` calls ``watcher`` with the number of rows decided since the last call.
+
+    A progress bar thus sees the work of an export, which compares several programs on several sets of rows.
+    """
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of a program on ``n`` labelled rows; ``cost`` is a mean in the user's unit, rates are from 0 to 1."""
+    """Figures of a program on ``n`` labelled rows; costs are means in the user's unit, rates are from 0 to 1.
+
+    ``errors``: mean cost of errors; None if they have no costs.
+    """
 
     quality: float
     cost: float
     forward_rate: float
     n: int
+    errors: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return asdict(self)
+        return {key: value for key, value in asdict(self).items() if value is not None}
 
 
 def readings_of(program: Program, X: NDArray[np.float64]) -> list[list[Reading]]:
@@ -72,7 +95,6 @@ def decisions(
     *,
     budget: int | None = None,
     dead: Sequence[int] = (),
-    progress: Callable[[int], None] | None = None,
 ) -> list[Decision]:
     """One decision per row.
 
@@ -85,7 +107,6 @@ def decisions(
     confidence : (n,) confidence of that reply in basis points; 0 if None
     budget : micro-units per decision, or None
     dead : sensors known not to work
-    progress : called after every hundred rows with the number of rows decided
     """
     machine = open_machine(program)
     rows = readings_of(program, X)
@@ -93,16 +114,16 @@ def decisions(
     if hpc is not None:
         basis_points = np.zeros(len(rows), np.int64) if confidence is None else np.asarray(confidence)
         replies = list(zip(np.asarray(hpc).tolist(), basis_points.tolist(), strict=True))
-    out = []
-    for k, (row, reply) in enumerate(zip(rows, replies, strict=True)):
+    watcher, out = _watcher.get(), []
+    for row, reply in zip(rows, replies, strict=True):
         out.append(decide(machine, row, reply, budget=budget, dead=dead))
-        if progress is not None and k % 100 == 99:
-            progress(k + 1)
+        if watcher is not None and len(out) % STEP == 0:
+            watcher(STEP)
     return out
 
 
-def figures(outcomes: Sequence[Decision], y: Sequence[int] | NDArray[np.int64]) -> Figures:
-    """Accuracy against class indices ``y`` (n,), mean metered cost and the share answered by the cloud.
+def figures(outcomes: Sequence[Decision], y: Sequence[int] | NDArray[np.int64], quality: Quality = ACCURACY) -> Figures:
+    """Quality against class indices ``y`` (n,), mean metered cost and the share answered by the cloud.
 
     Raises
     ------
@@ -112,7 +133,7 @@ def figures(outcomes: Sequence[Decision], y: Sequence[int] | NDArray[np.int64]) 
     n = len(outcomes)
     if n == 0:
         raise InputError("there are no rows to measure on; give at least one")
-    truth = np.asarray(y).tolist()
-    right = sum(d.result == t for d, t in zip(outcomes, truth, strict=True))
+    measured = quality(np.asarray(y, dtype=np.int64), np.array([d.result for d in outcomes], dtype=np.int64))
     forwarded = sum(d.route == CLOUD for d in outcomes)
-    return Figures(right / n, to_unit(sum(d.cost for d in outcomes) / n), forwarded / n, n)
+    errors = quality.mean_errors(measured) if quality.kind == "errors" else None
+    return Figures(measured, to_unit(sum(d.cost for d in outcomes) / n), forwarded / n, n, errors)

@@ -17,7 +17,7 @@ import numpy as np
 from hardcase_edge.bundle.evidence import Without
 from hardcase_edge.kernel.machine import decide, open_machine
 from hardcase_edge.program.definition import Forward, Program
-from hardcase_edge.session.session import DEGRADED, LOCAL, Decision
+from hardcase_edge.session.session import LOCAL, Decision
 
 from ..drafts.rows import Rows
 from .decide import readings_of

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hardcase_edge.batch.quality import ACCURACY, Quality
 from hardcase_edge.bundle.file import read_bundle_bytes, unpack_bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import BundleError, InputError
@@ -50,13 +51,16 @@ class IntegerPoint:
     on_test: Parity
 
 
-def make_integers(build: Path, point: Point, min_agreement: float, legacy: str) -> IntegerPoint:
+def make_integers(
+    build: Path, point: Point, min_agreement: float, legacy: str, quality: Quality = ACCURACY
+) -> IntegerPoint:
     """The point quantised as it will be exported; the same build always gives the same program.
 
     Parameters
     ----------
     min_agreement : share of the validation rows, and of the test rows, that the program must decide as its draft
     legacy : as in ``drafts.front.Front``
+    quality : what figures measure
 
     Raises
     ------
@@ -67,8 +71,8 @@ def make_integers(build: Path, point: Point, min_agreement: float, legacy: str) 
     """
     draft, manifest = read_draft(build, point, legacy)
     valid, test = (read_rows(build / f"{name}.npz", manifest) for name in ("valid", "test"))
-    quantised, on_valid = to_integers(draft, valid, min_agreement)
-    measured = {"valid": on_valid, "test": _compare(draft, quantised.program, test)}
+    quantised, on_valid = to_integers(draft, valid, min_agreement, quality)
+    measured = {"valid": on_valid, "test": _compare(draft, quantised.program, test, quality)}
     _check_agreement(measured, min_agreement)
     return IntegerPoint(draft, manifest, quantised, valid, test, on_valid, measured["test"])
 
@@ -102,32 +106,34 @@ def _name_hpc(named: object, build: Path, program: Program, legacy: str) -> str:
 # ---------------------------------------------------------------- floats to integers
 
 
-def to_integers(draft: Program, rows: Rows, min_agreement: float) -> tuple[Quantised, Parity]:
+def to_integers(
+    draft: Program, rows: Rows, min_agreement: float, quality: Quality = ACCURACY
+) -> tuple[Quantised, Parity]:
     """The quantised program, its thresholds aligned on these rows, and its parity with the draft there.
 
     Polynomials of products are compressed as far as ``min_agreement`` allows. If they cannot be compressed, 8-bit
     weights become 16-bit weights if the agreement needs it.
     """
-    compressed = _compressed(draft, rows, min_agreement)
-    if compressed is not None:
-        return compressed
-    quantised, comparison = _attempt(draft, rows, None)
+    quantised = _compressed(draft, rows, min_agreement)
+    if quantised is not None:
+        return quantised, _compare(draft, quantised.program, rows, quality)
+    quantised, comparison = _attempt(draft, rows, None, quality)
     has_8_bits = any(isinstance(s, Polynomial) and s.weight_bits == 8 for s in draft.scorers)
     if comparison.agreement < min_agreement and has_8_bits:
-        quantised, comparison = _attempt(draft, rows, 16)
+        quantised, comparison = _attempt(draft, rows, 16, quality)
     return quantised, comparison
 
 
-def _attempt(draft: Program, rows: Rows, weight_bits: int | None) -> tuple[Quantised, Parity]:
+def _attempt(draft: Program, rows: Rows, weight_bits: int | None, quality: Quality) -> tuple[Quantised, Parity]:
     quantised = _aligned(draft, quantise(draft, weight_bits=weight_bits), rows)
-    return quantised, _compare(draft, quantised.program, rows)
+    return quantised, _compare(draft, quantised.program, rows, quality)
 
 
 def _aligned(draft: Program, quantised: Quantised, rows: Rows) -> Quantised:
     return replace(quantised, program=align(draft, quantised.program, rows.X))
 
 
-def _compressed(draft: Program, rows: Rows, min_agreement: float) -> tuple[Quantised, Parity] | None:
+def _compressed(draft: Program, rows: Rows, min_agreement: float) -> Quantised | None:
     """The smallest program that changes clearly fewer decisions than allowed on rows not used to choose its sizes."""
     order = np.random.default_rng(0).permutation(len(rows.y))[:MAX_ROWS]
     seen, unseen = (_some(rows, numbers) for numbers in np.split(order, [3 * len(order) // 4]))
@@ -144,7 +150,7 @@ def _compressed(draft: Program, rows: Rows, min_agreement: float) -> tuple[Quant
         on_unseen = _compare(draft, quantised.program, unseen)
         if 1 - on_unseen.agreement <= SAFE_SHARE * allowed and 1 - on_unseen.labels <= SAFE_SHARE * allowed / 2:
             on_all = _compare(draft, quantised.program, rows)
-            return (quantised, on_all) if on_all.agreement >= min_agreement else None
+            return quantised if on_all.agreement >= min_agreement else None
     return None
 
 
@@ -165,5 +171,5 @@ def _check_agreement(measured: dict[str, Parity], min_agreement: float) -> None:
             )
 
 
-def _compare(draft: Program, program: Program, rows: Rows) -> Parity:
-    return parity(draft, program, rows.X, rows.y, rows.hpc, rows.confidence)
+def _compare(draft: Program, program: Program, rows: Rows, quality: Quality = ACCURACY) -> Parity:
+    return parity(draft, program, rows.X, rows.y, rows.hpc, rows.confidence, quality, rows.group)

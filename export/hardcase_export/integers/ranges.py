@@ -21,8 +21,8 @@ DIGITS = 4  # of a range's width that are kept
 def ranges_of_rows(program: Program, limits: NDArray[np.float64] | None) -> Ranges:
     """The range of every feature whose sensor the program may buy, in its order; empty if nothing is known.
 
-    A bound lies beyond the values seen, by about a thousandth of their range at most, and by more than a reading changes
-    when its declared type rounds it. A device may therefore compare readings as its sensors give them.
+    A bound lies beyond the values seen, by about a thousandth of their range at most, and by more than a reading
+    changes when its declared type rounds it. A device may therefore compare readings as its sensors give them.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which point of the front is exported: the cheapest within a loss, the most accurate in a budget, or by risk."""
+"""Which point of the front is exported: cheapest within a loss, best in a budget, of least total cost, or by risk."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from hardcase_edge.errors import InputError
 from ..drafts.front import HPC_METHOD, SLACK, Front, Point
 from .risk_choice import RiskTerms, Trial, choose
 
-__all__ = ["ONE_WISH", "candidates", "pick"]
+__all__ = ["DEFAULT_MAX_LOSS", "ONE_WISH", "candidates", "pick"]
 
-ONE_WISH = "give exactly one of --max-loss, --budget and --risk"
+ONE_WISH = "give at most one of --max-loss, --budget and --risk"
+DEFAULT_MAX_LOSS = 0.01
+MAX_COST = 1e12
 
 
 def pick(
@@ -32,14 +34,16 @@ def pick(
 
     Parameters
     ----------
-    max_loss : share from 0 to 1, or None
-        Pick the cheapest point whose quality is at most this much below f0's, with one standard error to spare: of
-        many points that look good enough, the cheapest one often only looks so.
+    max_loss : share from 0 to 1, or None; where errors have costs, an amount in the user's unit
+        Pick the cheapest point whose quality is at most this much below f0's (whose errors cost at most this much more
+        than f0's), with one standard error to spare: of many points that look good enough, the cheapest one often only
+        looks so.
     budget : mean cost in the user's unit, or None
         Pick the most accurate point that costs at most this.
     risk, delta, max_forward, is_excess : as in ``risk_choice.RiskTerms``
-        Pick the cheapest point that keeps these terms on the rows of ``trial``. Exactly one of ``max_loss``,
-        ``budget`` and ``risk`` must be given.
+        Pick the cheapest point that keeps these terms on the rows of ``trial``. At most one of ``max_loss``,
+        ``budget`` and ``risk`` may be given. With none of them, the point of the least total cost is picked if errors
+        have costs, else ``max_loss`` is ``DEFAULT_MAX_LOSS``.
     method : name of a method; only its points are considered. None for all
     trial : counts of errors on held-out rows, needed for ``risk``, such as ``held_out.BuildTrial``
 
@@ -48,17 +52,18 @@ def pick(
     InputError
         No point fits; the message names the nearest point.
     """
-    if [max_loss, budget, risk].count(None) != 2:
+    if [max_loss, budget, risk].count(None) < 2:
         raise InputError(ONE_WISH)
     if risk is not None:
         if trial is None:
             raise InputError("risk needs held-out rows; give a trial")
         return choose(candidates(front, method), RiskTerms(risk, delta, max_forward, is_excess), trial)[0]
     points = _of_method([p for p in front.points if p.program is not None], method)
-    if max_loss is not None:
-        return _cheapest(points, front, max_loss)
-    assert budget is not None
-    return _most_accurate(points, front.unit, budget)
+    if budget is not None:
+        return _most_accurate(points, front.unit, budget)
+    if max_loss is None and front.measure.kind == "errors":
+        return min(points, key=lambda p: front.total(p.valid))
+    return _cheapest(points, front, DEFAULT_MAX_LOSS if max_loss is None else max_loss)
 
 
 def candidates(front: Front, method: str | None) -> list[Point]:
@@ -81,19 +86,23 @@ def _of_method(points: Sequence[Point], method: str | None) -> list[Point]:
 
 
 def _cheapest(points: Iterable[Point], front: Front, max_loss: float) -> Point:
-    if not 0 <= max_loss <= 1:
-        raise InputError(f"--max-loss is {max_loss}; give a share from 0 to 1 (0.01 is one per cent)")
+    costs = front.measure.kind == "errors"
+    if not 0 <= max_loss <= (MAX_COST if costs else 1):
+        what = f"an amount from 0, in {front.unit}" if costs else "a share from 0 to 1 (0.01 is one per cent)"
+        raise InputError(f"--max-loss is {max_loss}; give {what}")
     f0 = [p.valid.quality for p in front.points if p.method == HPC_METHOD]
     if len(f0) != 1:
         raise InputError(f"the front has {len(f0)} points of method {HPC_METHOD}, but one is expected; train again")
-    floor = f0[0] - max_loss - SLACK
+    per_loss = front.measure.scale if costs else 1.0  # the user's units in a loss of quality of 1
+    floor = f0[0] - max_loss / per_loss - SLACK
     fitting = [p for p in points if _lower_quality(p) >= floor]
     if fitting:
         return min(fitting, key=lambda p: (p.valid.cost, -p.valid.quality))
     nearest = max(points, key=lambda p: (_lower_quality(p), -p.valid.cost))
     raise InputError(
         f"no program is within {max_loss:g} of f0's {front.quality} {f0[0]:.4f} on validation rows; the nearest, "
-        f"{_named(nearest, front.unit)}, needs --max-loss {math.ceil((f0[0] - _lower_quality(nearest)) * 1e4) / 1e4:g}"
+        f"{_named(nearest, front.unit)}, needs --max-loss "
+        f"{math.ceil((f0[0] - _lower_quality(nearest)) * per_loss * 1e4 - 1e-6) / 1e4:g}"
     )
 
 

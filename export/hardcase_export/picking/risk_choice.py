@@ -21,6 +21,7 @@ from .risk_test import (
     ValidationRates,
     best_bet,
     fixed_sequence,
+    forward_bet,
     forward_bound,
     order_of_tests,
     p_error,
@@ -40,13 +41,20 @@ GRID = 10_000  # an error message names risks in whole multiples of 1 / GRID
 
 
 class Trial(Protocol):
-    """Held-out rows on which points are tested. ``name``: shown to people; ``rows``: their number."""
+    """Held-out rows on which points are tested.
+
+    ``name``: shown to people; ``rows``: their number; ``groups``: the number of their groups, 0 if they are independent
+    draws; only groups are then, and each counts alike.
+    """
 
     @property
     def name(self) -> str: ...
 
     @property
     def rows(self) -> int: ...
+
+    @property
+    def groups(self) -> int: ...
 
     def can_forward(self, point: Point) -> bool:
         """Whether any path of the point's program forwards to the cloud."""
@@ -64,6 +72,7 @@ class RiskTerms:
     With probability at least 1 - ``delta`` over the draw of the held-out rows: at most a share ``risk`` of the local
     answers are wrong (``is_excess``: the share of wrong answers exceeds f0's on the same rows by at most ``risk``), and
     at most a share ``max_forward`` of all rows are forwarded (None: a bound derived from the validation forward rate).
+    If the rows come in groups, shares are those of a group's rows, and their means over groups are bounded.
     """
 
     risk: float
@@ -123,12 +132,13 @@ class _Test:
     max_forward: float
     can_forward: bool
     bet: float
+    forward_bet: float
 
     def p_value(self, counts: Counts) -> float:
         """p-value of the union of both null hypotheses, too many errors or too many forwards; docs/math.md (29)."""
         risk = self.terms.risk
-        p_risk = p_excess(counts, risk, self.bet) if self.terms.is_excess else p_error(counts, risk)
-        return max(p_risk, p_forward(counts, self.max_forward) if self.can_forward else 0.0)
+        p_risk = (p_excess if self.terms.is_excess else p_error)(counts, risk, self.bet)
+        return max(p_risk, p_forward(counts, self.max_forward, self.forward_bet) if self.can_forward else 0.0)
 
 
 def choose(points: Sequence[Point], terms: RiskTerms, trial: Trial) -> tuple[Point, Promise]:
@@ -139,6 +149,16 @@ def choose(points: Sequence[Point], terms: RiskTerms, trial: Trial) -> tuple[Poi
     InputError
         The terms are out of range, or no point passes; the message names terms under which one would have passed.
     """
+    terms.check()
+    needed, draws = rows_needed(terms.risk, terms.delta / STARTS), _draws(trial)
+    if draws < needed and not terms.is_excess:  # said before any point is tried, which takes long
+        least = _least(lambda share: rows_needed(share, terms.delta / STARTS) <= draws)
+        what = "groups" if trial.groups else "rows"
+        raise InputError(
+            f"--risk {terms.risk:g} at --delta {terms.delta:g} needs {needed} {what} that are answered locally without "
+            f"an error; {trial.name} has {draws} {what}, which can show "
+            f"{'nothing' if least is None else f'--risk {least:g} at best'}; give more {what} with --calibration"
+        )
     choice = find(points, terms, trial)
     if choice is None:
         raise InputError(_no_choice(points, terms, trial))
@@ -166,19 +186,27 @@ def find(points: Sequence[Point], terms: RiskTerms, trial: Trial) -> tuple[Point
 def _order(points: Sequence[Point], terms: RiskTerms, trial: Trial) -> list[Point]:
     """The testing order. Validation figures alone decide it, so it is fixed before the held-out rows are seen."""
     spare = [
-        standard_errors_to_spare(_rates(p), trial.rows, terms.risk, terms.is_excess, terms.max_forward) for p in points
+        standard_errors_to_spare(_rates(p), _draws(trial), terms.risk, terms.is_excess, terms.max_forward)
+        for p in points
     ]
     return [points[k] for k in order_of_tests(spare, [p.valid.cost for p in points])]
 
 
 def _test(point: Point, terms: RiskTerms, trial: Trial) -> _Test:
-    rates = _rates(point)
-    bet = best_bet(rates, terms.risk, trial.rows * (1 - rates.forward_rate))
+    rates, n = _rates(point), _draws(trial)
+    losses = rates if terms.is_excess else replace(rates, worse=rates.error, better=0.0)
+    bet = best_bet(losses, terms.risk, n * (1 - rates.forward_rate))
     can_forward = trial.can_forward(point)
     bound = terms.max_forward
     if bound is None:
-        bound = forward_bound(rates.forward_rate, trial.rows, terms.delta / STARTS) if can_forward else 0.0
-    return _Test(point, terms, bound, can_forward, bet)
+        level = terms.delta / STARTS
+        bound = forward_bound(rates.forward_rate, n, level, trial.groups > 0) if can_forward else 0.0
+    return _Test(point, terms, bound, can_forward, bet, forward_bet(rates.forward_rate, bound, n) if bound < 1 else 1.0)
+
+
+def _draws(trial: Trial) -> int:
+    """The number of independent draws: of groups, else of rows."""
+    return trial.groups or trial.rows
 
 
 def _rates(point: Point) -> ValidationRates:
@@ -207,10 +235,11 @@ def _say(claim: Any) -> str:
     bounded = {"error": "of local answers wrong", "excess": "of local answers wrong beyond those that f0 gets wrong"}
     counted = {"error": f"{_whole(errors, local)} wrong", "excess": f"{worse} worse and {better} better than f0"}
     file, sha256 = rows["file"], rows["sha256"]
+    over = f"{n} rows" if "groups" not in rows else f"{_whole(rows['groups'], n)} groups ({n} rows, each group alike)"
     if not isinstance(file, str) or not re.fullmatch("[0-9a-f]{64}", sha256):
         raise ValueError("file or sha256 of the rows is malformed")
     return (
-        f"with probability {1 - delta:.4g} over the draw of {n} rows: at most {risk:.4g} {bounded[claim['of']]} and at "
+        f"with probability {1 - delta:.4g} over the draw of {over}: at most {risk:.4g} {bounded[claim['of']]} and at "
         f"most {max_forward:.4g} forwarded; of {local} answered, {counted[claim['of']]} (rows {json.dumps(file)[:80]}, "
         f"sha256 {sha256[:16]})"
     )
@@ -235,9 +264,10 @@ def _no_choice(points: Sequence[Point], terms: RiskTerms, trial: Trial) -> str:
     """The error message: the first point of the testing order with its counts, and terms that would have passed."""
     safest = _order(points, terms, trial)[0]
     c = trial.counts(safest)
+    over = f"{trial.groups} groups ({c.rows} rows)" if trial.groups else f"{c.rows} rows"
     wrong = f"{c.worse} worse and {c.better} better than f0" if terms.is_excess else f"{c.errors} wrong"
     return (
-        f"no program keeps --risk {terms.risk:g} at --delta {terms.delta:g} on the {c.rows} rows of {trial.name}: "
+        f"no program keeps --risk {terms.risk:g} at --delta {terms.delta:g} on the {over} of {trial.name}: "
         f"the safest, {safest.method}, forwards {c.forwarded} and answers {c.local}, {wrong}; "
         f"{_enough(points, terms, trial)}"
     )
@@ -250,7 +280,8 @@ def _enough(points: Sequence[Point], terms: RiskTerms, trial: Trial) -> str:
         return find(points, changed, trial) is not None
 
     needed = rows_needed(terms.risk, terms.delta / STARTS)
-    fewest = f"every program needs at least {needed} local answers without an error"
+    what = "groups with local answers" if trial.groups else "local answers"
+    fewest = f"every program needs at least {needed} {what} without an error"
     risk = _least(lambda share: passes(replace(terms, risk=share)))
     if risk is not None:
         return f"--risk {risk:g} would have passed; {fewest}"

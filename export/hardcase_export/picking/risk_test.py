@@ -4,8 +4,9 @@
 Learn-then-Test is distribution-free risk control in the family of conformal prediction. For each policy it takes the
 null hypothesis "this policy breaks the terms" and rejects it on rows on which nothing was chosen. The probability of
 rejecting any true hypothesis (the family-wise error rate) is at most delta, so every policy whose hypothesis is
-rejected keeps the terms with probability 1 - delta. Equations (29) to (38) of docs/math.md give the proofs. Nothing
-here reads a file or knows what a front is.
+rejected keeps the terms with probability 1 - delta. Equations (29) to (38) of docs/math.md give the proofs, and (78) to
+(82) those for rows that come in groups, which count groups instead of rows. Nothing here reads a file or knows what a
+front is.
 
 References
 ----------
@@ -29,11 +30,13 @@ __all__ = [
     "binomial_tail",
     "certain_bound",
     "fixed_sequence",
+    "forward_bet",
     "forward_bound",
     "order_of_tests",
     "p_error",
     "p_excess",
     "p_forward",
+    "p_groups",
     "rows_needed",
     "standard_errors_to_spare",
 ]
@@ -47,7 +50,7 @@ class Counts:
     """Counts of a policy's errors on held-out rows.
 
     ``local``: rows that the policy answered itself. Of these, ``errors`` are wrong, ``worse`` are wrong where f0 is
-    right, and ``better`` are right where f0 is wrong.
+    right, and ``better`` are right where f0 is wrong. ``groups``: the counts of each group, if rows come in groups.
     """
 
     rows: int
@@ -55,6 +58,7 @@ class Counts:
     errors: int
     worse: int
     better: int
+    groups: tuple[Counts, ...] = ()
 
     @property
     def forwarded(self) -> int:
@@ -92,14 +96,26 @@ def binomial_tail(k: int, n: int, p: float) -> float:
     return min(1.0, total)
 
 
-def p_error(counts: Counts, risk: float) -> float:
-    """p-value of "more than ``risk`` of local answers are wrong"; docs/math.md (32). 1 without a local answer."""
+def p_error(counts: Counts, risk: float, bet: float = 1.0) -> float:
+    """p-value of "more than ``risk`` of local answers are wrong"; docs/math.md (32). 1 without a local answer.
+
+    ``bet``: as for ``p_groups``, needed if rows come in groups.
+    """
+    if counts.groups:
+        return p_groups([(g.errors / g.rows, g.local / g.rows) for g in counts.groups], risk, bet)
     return binomial_tail(counts.errors, counts.local, risk) if counts.local else 1.0
 
 
-def p_forward(counts: Counts, rate: float) -> float:
-    """p-value of "more than ``rate`` of all rows are forwarded"; docs/math.md (33). 0 for a rate of 1."""
-    return 0.0 if rate >= 1 else binomial_tail(counts.forwarded, counts.rows, rate)
+def p_forward(counts: Counts, rate: float, bet: float = 1.0) -> float:
+    """p-value of "more than ``rate`` of all rows are forwarded"; docs/math.md (33). 0 for a rate of 1.
+
+    ``bet``: as for ``p_groups``, needed if rows come in groups.
+    """
+    if rate >= 1:
+        return 0.0
+    if counts.groups:
+        return p_groups([(g.forwarded / g.rows, 1.0) for g in counts.groups], rate, bet)
+    return binomial_tail(counts.forwarded, counts.rows, rate)
 
 
 def p_excess(counts: Counts, risk: float, bet: float) -> float:
@@ -112,6 +128,8 @@ def p_excess(counts: Counts, risk: float, bet: float) -> float:
     bet : float in (0, 1 / (1 - risk)]
         Fixed before the counts are seen (``best_bet``). Every bet is valid; the best bet gives the smallest p-values.
     """
+    if counts.groups:
+        return p_groups([((g.worse - g.better) / g.rows, g.local / g.rows) for g in counts.groups], risk, bet)
     remaining = 1 - bet * (1 - risk)
     if counts.worse and remaining <= 0:
         return 1.0  # one row took the whole wealth
@@ -119,6 +137,25 @@ def p_excess(counts: Counts, risk: float, bet: float) -> float:
     wealth = counts.worse * math.log(remaining) if counts.worse else 0.0
     wealth += ties * math.log1p(bet * risk) + counts.better * math.log1p(bet * (1 + risk))
     return math.exp(min(0.0, -wealth))
+
+
+def p_groups(groups: Sequence[tuple[float, float]], risk: float, bet: float) -> float:
+    """p-value of "the mean loss of groups exceeds ``risk`` times their mean base"; docs/math.md (78) to (80).
+
+    Half of the wealth follows ``bet`` and half the largest bet, which is the best one if no group is lost as a whole.
+
+    Parameters
+    ----------
+    groups : (loss, base) of each group, the base from 0 to 1 and the loss at most the base: of its rows, the share
+        that is answered wrong and the share that is answered locally
+    bet : float in (0, 1 / (1 - risk)], fixed before the groups are seen (``best_bet``)
+    """
+    wealth = 0.0
+    for stake in (bet, 1 / (1 - risk)):
+        factors = [1 + stake * (risk * base - loss) for loss, base in groups]
+        if min(factors) > 0:
+            wealth += math.exp(min(700.0, math.fsum(map(math.log, factors)))) / 2
+    return min(1.0, 1 / wealth) if wealth else 1.0
 
 
 def best_bet(rates: ValidationRates, risk: float, n_local: float) -> float:
@@ -146,14 +183,27 @@ def best_bet(rates: ValidationRates, risk: float, n_local: float) -> float:
 
 
 @functools.lru_cache(maxsize=1024)  # the search for an error message asks for the same bounds again
-def forward_bound(rate: float, rows: int, level: float) -> float:
+def forward_bound(rate: float, rows: int, level: float, is_grouped: bool = False) -> float:
     """The bound to test for a policy that forwards ``rate`` of the validation rows, on ``rows`` held-out rows.
 
     It is the least bound that passes with probability ``QUANTILE`` if the policy forwards as before; docs/math.md (38).
+    ``is_grouped``: ``rows`` counts groups, of which each may be forwarded as a whole; docs/math.md (82).
     """
     likely = (rate * rows + 1) / (rows + 1)  # as if one row more were forwarded: 0 of n is not 0
     n_forwarded = bisect.bisect_left(range(rows), QUANTILE, key=lambda k: binomial_tail(k, rows, likely))
-    return certain_bound(lambda bound: binomial_tail(n_forwarded, rows, bound), level)
+    if not is_grouped:
+        return certain_bound(lambda bound: binomial_tail(n_forwarded, rows, bound), level)
+    groups = [(float(k < n_forwarded), 1.0) for k in range(rows)]
+
+    def p_value(bound: float) -> float:
+        return p_groups(groups, bound, forward_bet(rate, bound, rows)) if bound < 1 else 0.0
+
+    return certain_bound(p_value, level)
+
+
+def forward_bet(rate: float, bound: float, n: float) -> float:
+    """The bet against "more than ``bound`` is forwarded" by a policy that forwarded ``rate`` of the validation rows."""
+    return best_bet(ValidationRates(0.0, rate, rate, 0.0), bound, n)
 
 
 def certain_bound(p_value: Callable[[float], float], level: float) -> float:

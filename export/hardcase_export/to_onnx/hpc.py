@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HPC as an ONNX file: converted by skl2onnx, and compared with scikit-learn before the file is written.
+"""The HPC as an ONNX file: converted, and compared with the estimator before the file is written.
 
 ``from_sklearn.convert_hpc`` builds the file; this module checks the estimator and compares the two on test rows.
 """
@@ -21,8 +21,9 @@ from hardcase_edge.program.readings import DTYPES
 
 from ..scorers.replay import open_onnx
 from .from_sklearn import REMEDY, convert_hpc, name_of
+from .least_cost import answer_least_cost
 
-__all__ = ["MAX_APART", "as_held", "export_hpc", "punch"]
+__all__ = ["MAX_APART", "as_held", "export_hpc", "is_hpc_head", "punch"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ def export_hpc(
     n_classes: int,
     dtypes: Sequence[str],
     path: str | Path,
+    targets: NDArray[np.float64] | None = None,
 ) -> dict[str, Any]:
     """Convert a fitted classifier, replay it on the test rows with and without missing values, and write the file.
 
@@ -47,6 +49,8 @@ def export_hpc(
     n_classes : int
     dtypes : "i32", "f32" or "f64" per feature
     path : where the ONNX file goes; it is written whole or not at all
+    targets : (n_classes, n_classes) what each answer is worth to a case of each class (``least_cost``); None: the
+        likeliest class is the answer
 
     Returns
     -------
@@ -67,6 +71,7 @@ def export_hpc(
     apart_missing, gap_missing = _replay(estimator, run, punch(held), n_classes, " with missing values")
     if max(gap, gap_missing) > 0.05:
         logger.warning("the HPC's probabilities differ from scikit-learn's by up to %.3f", max(gap, gap_missing))
+    data = data if targets is None else answer_least_cost(data, targets)
     write_whole(path, data)
     return {
         "sha256": hashlib.sha256(data).hexdigest(),
@@ -76,6 +81,11 @@ def export_hpc(
         "apart_missing": apart_missing,
         "probability_gap": max(gap, gap_missing),
     }
+
+
+def is_hpc_head(head: bytes) -> bool:
+    """Whether a file that begins so is an f0 that hardcase wrote: what may be replaced by another."""
+    return head[:1] == b"\x08" and head[2:12] == b"\x12\x08hardcase"  # the ONNX version, then the producer's name
 
 
 def punch(X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -138,7 +148,7 @@ def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int
     name = name_of(estimator)
     try:
         with np.errstate(all="ignore"):
-            labels, probabilities = np.asarray(estimator.predict(X)), np.zeros((len(X), n_classes))
+            labels, probabilities = np.ravel(estimator.predict(X)), np.zeros((len(X), n_classes))
             probabilities[:, estimator.classes_] = estimator.predict_proba(X)
     except ValueError as error:
         raise InputError(

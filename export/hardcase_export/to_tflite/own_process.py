@@ -9,9 +9,10 @@ is that process: it reads ``model.tflite``, ``rows.npy`` and ``job.json`` in the
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-import resource
+import os
 import subprocess
 import sys
 import tempfile
@@ -73,7 +74,7 @@ def open_own(
         folder = Path(name)
         (folder / "model.tflite").write_bytes(data)
         np.save(folder / "rows.npy", X.astype(np.float64))
-        (folder / "job.json").write_text(json.dumps({"n_seen": n_seen, "n_classes": n_classes}))
+        (folder / "job.json").write_text(json.dumps({"n_seen": n_seen, "n_classes": n_classes}), encoding="utf-8")
         _spawn(path, folder, timeout_s)
         blob = (folder / "own.tflite").read_bytes()
         scores = np.load(folder / "scores.npy", allow_pickle=False)
@@ -86,6 +87,8 @@ def open_own(
 
 
 def _spawn(path: Path, folder: Path, timeout_s: float) -> None:
+    if os.name == "nt":
+        raise InputError(f"{path} needs a process with limits, which Windows does not have; train on Linux or macOS")
     command = [sys.executable, "-m", "hardcase_export.to_tflite.own_process", str(folder)]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False)
@@ -93,7 +96,8 @@ def _spawn(path: Path, folder: Path, timeout_s: float) -> None:
         raise InputError(f"{path} was stopped after {timeout_s:g} s; give a smaller model") from error
     error_file = folder / "error.txt"
     if error_file.is_file():
-        raise InputError(f"{path}: {error_file.read_text()[:500]}")
+        refusal = error_file.read_text(encoding="utf-8")[:500]
+        raise InputError(f"{path}: {refusal}")
     if done.returncode < 0:
         raise InputError(f"{path} crashed the interpreter (signal {-done.returncode}); convert it again")
     if done.returncode:
@@ -106,19 +110,28 @@ def _spawn(path: Path, folder: Path, timeout_s: float) -> None:
 
 def main(folder: Path) -> int:
     """Do the job in the folder; returns the exit status, 2 if the file is refused."""
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    job = json.loads((folder / "job.json").read_text())
+    _limit()
+    job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     data = (folder / "model.tflite").read_bytes()
     X = np.load(folder / "rows.npy", allow_pickle=False)
     try:
         blob, scores = _score(data, X, int(job["n_seen"]), int(job["n_classes"]))
     except HardcaseError as error:
-        (folder / "error.txt").write_text(str(error))
+        (folder / "error.txt").write_text(str(error), encoding="utf-8")
         return 2
     (folder / "own.tflite").write_bytes(blob)
     np.save(folder / "scores.npy", scores)
     return 0
+
+
+def _limit() -> None:
+    """Limit this process's memory and its core file."""
+    import resource  # not on Windows
+
+    is_macos = sys.platform == "darwin"  # which refuses a limit of address space; its processes have none
+    with contextlib.suppress(ValueError) if is_macos else contextlib.nullcontext():
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _score(data: bytes, X: NDArray[np.float64], n_seen: int, n_classes: int) -> tuple[bytes, NDArray[np.int64]]:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from hardcase.cli import main
-from hardcase.training import pictures
 from hardcase_cloud.answering import function as module
 from hardcase_cloud.answering.function import FunctionHpc, function_for
 from hardcase_cloud.answering.service import Service
@@ -213,8 +212,7 @@ def built(tmp_path_factory):
     return folder
 
 
-def export(folder, capsys, monkeypatch):
-    monkeypatch.setattr(pictures, "front_svg", lambda *_: b"<svg/>")
+def export(folder, capsys):
     status, _, err = run(capsys, "train", legacy_toml(folder), "--out", folder / "build", "--method", "static")
     assert status == 0, err
     argv = ("export", folder / "build", "--budget", 1e6, "--method", "hpc", "--out", folder / "model.hcb")
@@ -234,7 +232,7 @@ def decisions(url: str, n: int) -> list[dict]:
 
 
 def test_trained_from_a_table_exported_and_served_by_its_function(built, tmp_path, capsys, monkeypatch):
-    export(built, capsys, monkeypatch)
+    export(built, capsys)
     monkeypatch.chdir(built)
     _, table = legacy_columns()
     wanted = [("hot" if p > 0.5 else "cold", "cloud", 36.0, ["a", "b"]) for p in table["p:hot"][:20]]

@@ -11,12 +11,13 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks.promise import flattered, gates, simulate
+from benchmarks.promise import N_ALIKE, flattered, gates, machines, simulate
 from hardcase.verbs import export, inspect
 from hardcase_edge.bundle.file import pack_bundle, unpack_bundle
 from hardcase_edge.bundle.load import load_bundle
@@ -35,11 +36,13 @@ from hardcase_export.picking.risk_test import (
     best_bet,
     binomial_tail,
     fixed_sequence,
+    forward_bet,
     forward_bound,
     order_of_tests,
     p_error,
     p_excess,
     p_forward,
+    p_groups,
     rows_needed,
     standard_errors_to_spare,
 )
@@ -117,6 +120,55 @@ def test_a_policy_that_forwards_as_judged_keeps_its_bound_nearly_always(rate, ro
     assert bound > rate
 
 
+# ---------------------------------------------------------------- groups
+
+KINDS = ((0.0, 1.0), (1.0, 1.0), (0.0, 0.5), (0.5, 0.5), (0.1, 0.9))  # loss and base of a group
+
+
+@pytest.mark.parametrize("bet", [0.1, 0.6, 1.0])
+@pytest.mark.parametrize("chances", [(0.8, 0.2, 0, 0, 0), (0.5, 0.1, 0.2, 0.1, 0.1), (0.2, 0.15, 0.5, 0.1, 0.05)])
+def test_the_test_of_groups_rejects_a_truth_at_the_bound_no_oftener_than_its_level(bet, chances):
+    """Exactly, over all outcomes of eight groups whose mean loss is the risk times their mean base, or more."""
+    n, (loss, base) = 8, np.array(chances) @ np.array(KINDS)
+    risk = loss / base
+    counts = [c for c in product(range(n + 1), repeat=len(KINDS)) if sum(c) == n]
+    likely = stats.multinomial.pmf(counts, n, chances)
+    p_values = [p_groups([k for k, c in zip(KINDS, row, strict=True) for _ in range(c)], risk, bet) for row in counts]
+    for level in (0.01, 0.05, 0.2, 0.5):
+        assert sum(c for p, c in zip(p_values, likely, strict=True) if p <= level) <= level + 1e-12
+
+
+def test_a_group_counts_as_one_row_at_most():
+    """Of 149 groups without an error as many are needed as of rows; rows that agree add nothing."""
+    one = Counts(1, 1, 0, 0, 0)
+    for rows in (1, 50):
+        counts = Counts(149 * rows, 149 * rows, 0, 0, 0, (Counts(rows, rows, 0, 0, 0),) * 149)
+        assert p_error(counts, 0.02, 1 / 0.98) == pytest.approx(p_error(Counts(149, 149, 0, 0, 0), 0.02))
+    half = (Counts(2, 1, 0, 0, 0),) * 149  # half forwarded says half as much
+    assert p_error(Counts(298, 149, 0, 0, 0, half), 0.02, 1 / 0.98) == pytest.approx((1 + 0.01 / 0.98) ** -149)
+    assert p_error(Counts(9, 0, 0, 0, 0, (Counts(3, 0, 0, 0, 0),) * 3), 0.5) == 1.0
+    assert p_forward(Counts(2, 2, 0, 0, 0, (one, one)), 1.0) == 0.0
+
+
+def test_one_group_that_is_wrong_as_a_whole_leaves_the_cautious_half_of_the_wealth():
+    groups = [(0.0, 1.0)] * 199 + [(1.0, 1.0)]
+    bet = best_bet(ValidationRates(0.0, 0.01, 0.01, 0.0), 0.05, 200)
+    assert p_groups(groups, 0.05, 1 / 0.95) == 1.0
+    assert p_groups(groups, 0.05, bet) == pytest.approx(2 / ((1 + bet * 0.05) ** 199 * (1 - bet * 0.95)))
+    assert p_groups(groups, 0.05, bet) < 0.05
+
+
+@given(st.floats(0, 0.8), st.integers(20, 300))
+def test_a_policy_that_forwards_whole_groups_as_judged_keeps_its_bound_nearly_always(rate, n):
+    bound = forward_bound(rate, n, 0.05, True)
+    k = int(stats.binom.ppf(QUANTILE, n, rate))
+    groups = tuple(Counts(4, 4 * (j >= k), 0, 0, 0) for j in range(n))
+    counts = Counts(4 * n, 4 * (n - k), 0, 0, 0, groups)
+    if bound < 1:
+        assert p_forward(counts, bound, forward_bet(rate, bound, n)) <= 0.05 + 1e-6
+    assert bound > forward_bound(rate, n * 4, 0.05)
+
+
 # ---------------------------------------------------------------- the sequence
 
 
@@ -165,7 +217,7 @@ def test_a_margin_counts_few_local_answers_and_much_forwarding_against_a_policy(
 class Told:
     """A trial whose counts are given by name."""
 
-    name, rows = "told.npz", 400
+    name, rows, groups = "told.npz", 400, 0
 
     def __init__(self, **counts):
         self.told, self.asked = counts, []
@@ -231,7 +283,7 @@ def test_excess_counts_only_what_f0_would_have_done_better():
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
-        pytest.param({"risk": 0.1, "budget": 3}, "exactly one", id="two-wishes"),
+        pytest.param({"risk": 0.1, "budget": 3}, "at most one", id="two-wishes"),
         pytest.param({"risk": 0.1, "trial": None}, "held-out rows", id="no-rows"),
         pytest.param({"risk": 0.0}, "--risk is 0; give a share between", id="no-risk"),
         pytest.param({"risk": float("nan")}, "--risk is nan", id="nan-risk"),
@@ -427,7 +479,26 @@ def test_the_promise_holds_as_often_as_it_says_and_the_naive_rule_does_not(gate,
     assert found["promise"]["picked"] > DRAWS // 2  # it is no promise that is never made
 
 
+def test_where_a_machines_cases_are_alike_the_promise_holds_if_machines_are_counted_and_not_if_rows_are():
+    population, terms = machines(), RiskTerms(0.1)
+    found = simulate(population, terms, 200 * N_ALIKE, 60, N_ALIKE, is_grouped=True)
+    assert found["promise"]["broken"] <= stats.binom.ppf(0.999, 60, 0.05)
+    assert found["promise"]["picked"] > 30
+    as_rows = simulate(population, terms, 200 * N_ALIKE, 60, N_ALIKE)
+    assert as_rows["promise"]["broken"] > 12
+
+
 @pytest.mark.parametrize("is_excess", [False, True])
 def test_figures_that_flatter_every_policy_do_not_break_the_promise(is_excess):
     found = simulate(flattered(0.05), RiskTerms(0.05, is_excess=is_excess), 400, DRAWS)
     assert found["promise"]["broken"] <= MOST < found["naive"]["broken"]
+
+
+def test_what_arithmetic_forbids_is_refused_before_any_point_is_tried():
+    """With too few rows for the terms, no point is quantised and no count is made."""
+    trial = Told()
+    few = type("Few", (), {"name": "few.npz", "rows": 20, "groups": 0, "can_forward": trial.can_forward})()
+    with pytest.raises(
+        InputError, match=r"needs 598 rows .* few.npz has 20 rows, which can show --risk 0.1392 at best"
+    ):
+        pick(FRONT, risk=0.005, trial=few)

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from hardcase.cli import main
-from hardcase.training import pictures
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Acquire, Forward, Opaque
@@ -98,10 +97,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("own")
     (folder / "conv.tflite").write_bytes(conv_file())
     write_csv(folder / "data.csv", table())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "front_svg", lambda *_: b"<svg/>")
-        path = toml(folder, COSTS, data="seed = 3")
-        assert main(["train", str(path), "--out", str(folder / "build"), "--method", "static", "--quiet"]) == 0
+    path = toml(folder, COSTS, data="seed = 3")
+    assert main(["train", str(path), "--out", str(folder / "build"), "--method", "static", "--quiet"]) == 0
     return folder / "build"
 
 

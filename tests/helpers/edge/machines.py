@@ -32,6 +32,7 @@ PACKAGES = {
     "qemu-aarch64": "qemu-user",
     "qemu-arm": "qemu-user",
     "qemu-system-arm": "qemu-system-arm",
+    "chromium": "chromium",
 }
 
 

@@ -29,12 +29,12 @@ NAMES = sorted(ESTIMATORS)
 class Grouped(LpTree):
     """Of many columns, all but the first three are one sensor: it takes four at most."""
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray, given: np.ndarray | None) -> None:
+    def _learn(self, X: np.ndarray, *rows: np.ndarray | None) -> None:
         said = self.sensors
         if said is None and X.shape[1] > MAX_SENSORS:
             self.sensors = [[0], [1], [2], list(range(3, X.shape[1]))]
         try:
-            super()._learn(X, y, weight, given)
+            super()._learn(X, *rows)
         finally:
             self.sensors = said
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import hardcase_train
+from hardcase.reports.front_chart import front_svg
 from hardcase.training.build import configure
-from hardcase.training.pictures import front_svg
 from hardcase_edge.errors import InputError
 from hardcase_train.data.effort import EFFORTS
 from hardcase_train.estimator import MethodClassifier
@@ -168,8 +168,8 @@ def test_a_registered_method_is_trained_beside_the_others(tmp_path) -> None:  # 
     assert all(len(p.params["sensors"]) == 1 and p.program is not None and p.test for p in own)
     assert [p.test["cost"] for p in own] == [(1.0, 5.0, 20.0)[p.params["sensors"][0]] for p in own]
     assert configure(toml(tmp_path, "[policy]\nmethods = ['one-sensor']\n")).methods == ("one-sensor",)
-    entries = [{"method": p.method, "test": p.test} for p in points]
-    assert b"#123456" in front_svg("mJ", entries)
+    entries = [{"method": p.method, "valid": p.valid, "test": p.test} for p in points]
+    assert "#123456" in front_svg("mJ", entries)
 
 
 @pytest.mark.usefixtures("registry")

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.program.cost import to_unit
 from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Program, Slice, Trees
@@ -19,7 +20,6 @@ from hardcase_train.data.canonical_order import content_order
 from hardcase_train.policy.batch import Batch, Outcome
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.front import with_test
-from hardcase_train.policy.quality import figures_of
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.train import learn

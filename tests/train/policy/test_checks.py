@@ -84,8 +84,8 @@ class Stingy(StaticSubset):
 class Weightless(AdaptGBRT):
     """All rows alike, but those of weight zero."""
 
-    def _learn(self, X, y, weight, given):
-        super()._learn(X, y, np.ones(len(y)), given)
+    def _learn(self, X, y, weight, given, group):
+        super()._learn(X, y, np.ones(len(y)), given, group)
 
 
 class Blind(AdaptGBRT):

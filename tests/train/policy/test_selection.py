@@ -42,7 +42,7 @@ def test_enough_validation_rows_are_judged_alone():
     assert ENOUGH_ROWS == len(judge.y) == 3000
     assert judge.X.tobytes() == p.valid.X.tobytes()
     assert judge.y.tolist() == p.valid.y.tolist()
-    assert judge.hpc.tobytes() == p.valid.hpc.tobytes()
+    assert judge.stakes.tobytes() == p.valid.hpc.tobytes()
     assert judge.weight.tolist() == p.valid.weight.tolist()
 
 

@@ -10,7 +10,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from hardcase_train.policy.answers import NEVER
-from hardcase_train.policy.error_model import chance_wrong, cloud_chance
+from hardcase_train.policy.error_model import chance_wrong, cloud_loss
 from hardcase_train.policy.losses import sigmoid
 from hardcase_train.stages.thresholds import Choices, Cut, Meeting, mean_value, priced_cuts
 
@@ -209,14 +209,14 @@ def test_a_surer_f0_is_wrong_less_often():
     rng = np.random.default_rng(2)
     top = rng.uniform(0.5, 1.0, 20_000)
     y = (rng.random(20_000) >= top).astype(int)  # f0 says class 0, and is right as often as it says
-    found = cloud_chance(np.column_stack([top, 1 - top]), y, np.ones(20_000))
+    found = cloud_loss(np.column_stack([top, 1 - top]), y, np.ones(20_000))
     assert np.abs(found - (1 - top)).mean() < 0.01
     assert (np.diff(found[np.argsort(top)]) <= 1e-12).all()
 
 
 def test_an_f0_that_is_certain_of_every_row_still_has_a_chance():
     hpc = np.tile([1.0, 0.0], (20, 1))
-    found = cloud_chance(hpc, (np.arange(20) % 10 == 0).astype(int), np.ones(20))
+    found = cloud_loss(hpc, (np.arange(20) % 10 == 0).astype(int), np.ones(20))
     assert found == pytest.approx(np.full(20, 0.1), abs=1e-3)
 
 

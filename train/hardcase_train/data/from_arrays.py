@@ -16,10 +16,10 @@ from hardcase_edge.program.readings import request_bytes
 from .config import MAX_COST, check_size
 from .dtypes import check_declared, declared, held
 from .effort import Effort, effort_of
-from .problem import MIN_ROWS, Problem, Rows, scaled
-from .split import stratified
+from .problem import MIN_ROWS, N_FOLDS, Problem, Rows, scaled, value_unit
+from .split import deal, strata, stratified
 
-__all__ = ["make_problem", "row_weights"]
+__all__ = ["group_names", "make_problem", "row_weights"]
 
 
 def row_weights(sample_weight: Any, n: int) -> np.ndarray:
@@ -40,6 +40,23 @@ def row_weights(sample_weight: Any, n: int) -> np.ndarray:
     return scaled(weight)
 
 
+def group_names(groups: Any, n: int) -> np.ndarray:
+    """The name of each row's group, (n,).
+
+    Raises
+    ------
+    ValueError
+        The shape is not (n,), or a name is missing.
+    """
+    names = np.asarray(groups)
+    if names.shape != (n,):
+        raise ValueError(f"groups has the shape {names.shape}; {(n,)} is expected")
+    absent = [name for name in names.tolist() if name is None or name != name]
+    if absent:
+        raise ValueError(f"groups has {len(absent)} missing names; drop these rows or name their groups")
+    return names
+
+
 def make_problem(
     X: np.ndarray,
     y: np.ndarray,
@@ -51,29 +68,34 @@ def make_problem(
     seed: int,
     size: str = "auto",
     effort: str | Effort = "normal",
+    group: np.ndarray | None = None,
 ) -> Problem:
     """A problem with training and validation rows (3 to 1, stratified); f0's probabilities are still zero.
 
     Parameters
     ----------
     X : (n, n_features), NaN for missing; whole numbers may be coincidental, so no column is declared i32
-    y : (n,) class index
+    y : (n,) class index; values if ``n_classes`` is 0
     weight : (n,), above 0
     sensors, costs, forward_cost, size, effort : as of ``PolicyClassifier``
+    group : (n,) group number of each row, none of which is divided; None if each row stands for itself
 
     Raises
     ------
     ValueError
-        Sensors or costs do not fit the columns, or no row is left for validation.
+        Sensors or costs do not fit the columns, no row is left for validation, or the groups are too few.
     InputError
         No program could declare these sensors and features, or no size or effort has that name.
     """
     size, effort = check_size("the parameter size", size), effort_of("the parameter effort", effort)
-    split = stratified(y, seed, (0, 1, 0, 0))
+    stratum = strata(y, n_classes)
+    split = stratified(stratum, seed, (0, 1, 0, 0)) if group is None else _of_groups(group, stratum, seed)
     if len(y) < MIN_ROWS or not (split == 1).any():
         raise ValueError(
             f"n_samples={len(y)} of {n_classes} classes are too few: no row is left for validation; add rows"
         )
+    unit = value_unit(y[split == 0], weight[split == 0]) if not n_classes else (0.0, 1.0)
+    y = (y - unit[0]) / unit[1] if not n_classes else y
     features = declared(X, split == 0, has_whole=False)
     X = held(X, features)
     uplink = Uplink(
@@ -84,10 +106,26 @@ def make_problem(
     sensor_groups = _sensors(len(features), sensors, costs)
     check_declared(features, sensor_groups, uplink)
     train, valid, test = (
-        Rows(X[rows], y[rows], np.zeros((len(rows), n_classes)), rows, weight[rows])
+        Rows(
+            X[rows],
+            y[rows],
+            np.zeros((len(rows), n_classes or 1)),
+            rows,
+            weight[rows],
+            None if group is None else group[rows],
+        )
         for rows in (np.flatnonzero(split == k) for k in range(3))
     )
-    return Problem(features, sensor_groups, uplink, n_classes, train, valid, test, seed, size_name=size, effort=effort)
+    parts = (features, sensor_groups, uplink, n_classes, train, valid, test, seed)
+    return Problem(*parts, size_name=size, effort=effort, value_unit=unit)
+
+
+def _of_groups(group: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
+    """0 (train) or 1 (valid) for each row."""
+    n_groups = len(np.unique(group))
+    if n_groups <= N_FOLDS:
+        raise ValueError(f"groups has {n_groups} groups; at least {N_FOLDS + 1} are expected, one of them to validate")
+    return deal(group, y, seed, (0.75, 0.25), (N_FOLDS, 1))
 
 
 def _sensors(

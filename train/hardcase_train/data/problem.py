@@ -7,19 +7,43 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hardcase_edge.batch.quality import ACCURACY, Quality
+from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import Feature, Sensor, Uplink, sensors_of_features
 
 from .effort import NORMAL, Effort
+from .error_costs import error_losses, targets_of
 
-__all__ = ["MAX_CLASSES", "MIN_ROWS", "N_FOLDS", "Problem", "Rows", "Subset", "scaled"]
+__all__ = ["MAX_CLASSES", "MIN_ROWS", "N_FOLDS", "Problem", "Rows", "Subset", "answers_of", "scaled", "value_unit"]
 
 MAX_CLASSES = 200
 MIN_ROWS = 10
+PARTS = ("train", "valid", "test", "calibration")
 
 Subset = tuple[int, ...]
 
 N_FOLDS = 4  # the same for f0 and for low-cost models, so that both train on the same share of the rows
+
+
+def answers_of(hpc: np.ndarray) -> np.ndarray:
+    """f0's answers, (n,): class indices for (n, n_classes) probabilities, values for (n, 1) values."""
+    return hpc[:, 0] if hpc.shape[1] == 1 else np.asarray(hpc.argmax(axis=1))
+
+
+def value_unit(y: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """Mean and deviation of values (n,).
+
+    Raises
+    ------
+    InputError
+        All values are the same.
+    """
+    mean = float(np.average(y, weights=weight))
+    deviation = float(np.sqrt(np.average(np.square(y - mean), weights=weight)))
+    if deviation <= 1e-12 * max(abs(mean), 1e-300):
+        raise InputError(f"the target has the same value {mean:g} in all training rows; there is nothing to learn")
+    return mean, deviation
 
 
 def scaled(weight: np.ndarray) -> np.ndarray:
@@ -36,11 +60,15 @@ def scaled(weight: np.ndarray) -> np.ndarray:
 class Rows:
     """Rows of one split.
 
+    Of a problem of values, y and hpc are in standard units: 0 and 1 are mean and deviation of the training rows.
+
     X : (n, n_features) float64, NaN for missing, values as the declared types hold them
-    y : (n,) class index
-    hpc : (n, n_classes) f0's probabilities; out-of-fold on training rows
+    y : (n,) class index, or value
+    hpc : (n, n_classes) f0's probabilities, or (n, 1) its values; out-of-fold on training rows
     index : (n,) row numbers in the source
     weight : (n,) row weights as ``scaled`` makes them; ones unless given
+    group : (n,) number of the group that the row belongs to; None if each row stands for itself
+    targets : (n_classes, n_classes) f0's answer is the class with the most of ``hpc @ targets``; None: of ``hpc``
 
     >>> rows = Rows(np.zeros((2, 3)), np.array([0, 1]), np.array([[0.9, 0.1], [0.6, 0.4]]), np.arange(2))
     >>> rows.hpc_label, rows.weight
@@ -52,15 +80,28 @@ class Rows:
     hpc: np.ndarray
     index: np.ndarray
     weight: np.ndarray = None  # type: ignore[assignment]  # always an array after __init__
+    group: np.ndarray | None = None
+    targets: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.weight is None:
             object.__setattr__(self, "weight", np.ones(len(self.y)))
 
+    def take(self, rows: np.ndarray) -> Rows:
+        """Some of the rows, by number or by mask."""
+        group = None if self.group is None else self.group[rows]
+        X, y, hpc, index, weight = (values[rows] for values in (self.X, self.y, self.hpc, self.index, self.weight))
+        return Rows(X, y, hpc, index, weight, group, self.targets)
+
     @property
     def hpc_label(self) -> np.ndarray:
-        """(n,) class index of f0's answer."""
-        return np.asarray(self.hpc.argmax(axis=1))
+        """(n,) class index, or value, of f0's answer."""
+        return answers_of(self.stakes)
+
+    @property
+    def stakes(self) -> np.ndarray:
+        """(n, n_classes) f0's probabilities, weighted by what the answers are worth; not normalised."""
+        return self.hpc if self.targets is None else self.hpc @ self.targets
 
 
 @dataclass(frozen=True)
@@ -68,6 +109,11 @@ class Problem:
     """A learning problem with costs. Costs are in micro-units, as in a program.
 
     calibration : rows for ``hardcase export --risk`` (Learn-then-Test); neither training nor model selection sees them
+    quality : the measure of answers by which policies are chosen
+    n_classes : 0 if values are predicted
+    value_unit : of a problem of values, what 0 and a step of 1 are in the target's unit
+    errors : (n_classes, n_classes) loss of answer a to a case of class y, as learners and cuts see it
+        (``error_costs``); None: each error counts 1
 
     >>> sensors = Sensor((0, 1), (2_000_000,)), Sensor((2,), (3_000_000,))
     >>> rows = Rows(np.zeros((2, 3)), np.array([0, 1]), np.full((2, 2), 0.5), np.arange(2))
@@ -88,10 +134,51 @@ class Problem:
     calibration: Rows | None = None
     size_name: str = "auto"  # size of low-cost models, one of ``config.SIZES``
     effort: Effort = NORMAL
+    quality: Quality = ACCURACY
+    errors: np.ndarray | None = None
+    value_unit: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def is_value(self) -> bool:
+        """Whether values are predicted, not classes."""
+        return self.n_classes == 0
+
+    @property
+    def n_outputs(self) -> int:
+        """The number of scores that answer: 1 for two classes or a value, otherwise one for each class."""
+        return self.n_classes if self.n_classes > 2 else 1
+
+    def with_quality(self, quality: Quality, answers_are_fixed: bool = False) -> Problem:
+        """The same problem, measured so; call it when f0's probabilities on training rows are known.
+
+        Parameters
+        ----------
+        answers_are_fixed : f0's answers stay those of its highest probability, as of a legacy system
+        """
+        if self.is_value:
+            return replace(self, quality=quality)
+        train = self.train
+        errors = error_losses(quality, train.y, train.weight, train.hpc)
+        problem = replace(self, quality=quality, errors=errors)
+        if errors is None or answers_are_fixed:
+            return problem
+        parts = {name: getattr(self, name) for name in PARTS}
+        rows = {name: replace(part, targets=problem.targets) for name, part in parts.items() if part is not None}
+        return replace(problem, **rows)
+
+    @property
+    def targets(self) -> np.ndarray | None:
+        """What each answer is worth to learners, (n_classes, n_classes); None: 1 for the true class, else 0."""
+        return None if self.errors is None else targets_of(self.errors, self.train.y, self.train.weight)
+
+    @property
+    def exchange(self) -> float | None:
+        """The loss of quality that a unit of cost is worth, if errors have costs in that unit."""
+        return 1 / self.quality.scale if self.quality.kind == "errors" else None
 
     def with_hpc(self, proba: np.ndarray) -> Problem:
         """The same problem with f0's probabilities ``proba``, (n, n_classes), indexed by row number in the source."""
-        parts = {name: getattr(self, name) for name in ("train", "valid", "test", "calibration")}
+        parts = {name: getattr(self, name) for name in PARTS}
         rows = {name: replace(part, hpc=proba[part.index]) for name, part in parts.items() if part is not None}
         return replace(self, **rows)
 

@@ -4,35 +4,41 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
+from hardcase_edge.batch.quality import Quality
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Feature, Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
 
+from .canonical_order import content_groups
 from .config import Config
 from .dtypes import check_declared, declared, held
 from .effort import effort_of
+from .error_costs import cost_table, measure_of, named_quality
 from .hpc import fit_hpc, make_hpc, out_of_fold, probabilities
 from .legacy_hpc import read_legacy
 from .problem import MAX_CLASSES, MIN_ROWS, N_FOLDS, Problem, Rows, scaled
-from .split import CALIBRATION, random_split
+from .split import CALIBRATION, LEAST_GROUPS, random_split, time_split
 from .table import Table, read_table
 
-__all__ = ["Task", "make_task", "target_classes", "target_labels"]
+__all__ = ["Opener", "Task", "make_task", "target_classes", "target_labels", "whole_column"]
+
+Opener = Callable[[Path, Sequence[str], Sequence[str], Sequence[Any], np.ndarray], Any]
 
 PARTS = (("train", 0), ("valid", 1), ("test", 2))  # none may be empty
 
 
 @dataclass(frozen=True)
 class Task:
-    """A problem and its names. ``hpc`` is the fitted f0 or a ``Legacy``; ``table`` holds the rows as read."""
+    """A problem and its names. ``hpc`` is the fitted f0, a given one or a ``Legacy``; ``table``: the rows as read."""
 
     problem: Problem
     features: tuple[str, ...]
@@ -44,7 +50,9 @@ class Task:
     table: Table
 
 
-def make_task(config: Config, *, quiet: bool = True, table: Table | None = None, model: Any = None) -> Task:
+def make_task(
+    config: Config, *, quiet: bool = True, table: Table | None = None, model: Any = None, given: Opener | None = None
+) -> Task:
     """Read the table, split it, declare sensors and fit f0.
 
     Parameters
@@ -52,36 +60,49 @@ def make_task(config: Config, *, quiet: bool = True, table: Table | None = None,
     quiet : show no progress bar on stderr
     table : the data; without it, ``config.file`` is read
     model : f0, an unfitted estimator; without it, ``config`` names one
+    given : opens the fitted model that ``config`` names, which has ``predict_proba``: from the file, names and types of
+        features, labels and training rows
 
     Raises
     ------
     InputError
         The table does not fit the configuration.
     """
+    if config.model is not None and given is None:
+        raise InputError(f"[hpc] model {config.model} is opened by hardcase train only; name an estimator")
     whole = read_table(config.file) if table is None else table
     y, classes = target_classes(whole, config.target)
-    split = _split(whole, config, y)
+    group, order = _groups(whole, config, y)
+    split = _split(whole, config, y, group)
     weight = _weights(whole, config, split)
     split = np.where(weight > 0, split, -1)  # rows of weight 0 belong to no part
-    table = whole.without(*_no_features(config))
-    table.check_features()
-    sensors, names = _sensors(table, config)
     train = split == 0
+    if group is not None:
+        _check_train_groups(len(np.unique(group[train])), config)
     if len(np.unique(y[train])) < 2:
         raise InputError(f"the training rows have only one class of {config.target!r}; choose another split")
-    features = declared(table.X, train)
+    dropped = _dropped(whole, config)
+    table = whole.without(*_no_features(config), *dropped).as_features(train, config.dates).without(*dropped)
+    sensors, names = _sensors(table, config)
+    features = declared(table.X, train, categories={table.names.index(name) for name in table.categories})
     X = held(table.X, features)
-    index = [np.flatnonzero(split == k) for k in range(split.max() + 1)]  # the last, calibration, may be empty
+    index = [order[split[order] == k] for k in range(split.max() + 1)]  # the last, calibration, may be empty
     legacy = None
     if config.legacy is not None:
         legacy = read_legacy(config.legacy, config.legacy_name, whole, classes, _places(table, sensors, names))
     uplink = _uplink(config, features, tuple(range(len(features))) if legacy is None else legacy.carried(train))
     check_declared(features, sensors, uplink)
-    if legacy is None:
-        hpc, proba = _fitted(config, model, (X, y, weight), index, len(classes), quiet)
-    else:
+    if given is not None and config.model is not None:
+        hpc = given(config.model, table.names, [f.dtype for f in features], classes, X[train])
+        proba = [hpc.predict_proba(X[part]) for part in index]
+    elif legacy is not None:
         hpc, proba = legacy, legacy.split(index)
-    parts = [Rows(X[rows], y[rows], p, rows, weight[rows]) for rows, p in zip(index, proba, strict=True)]
+    else:
+        hpc, proba = _fitted(config, model, (X, y, weight), index, len(classes), quiet, group)
+    parts = [
+        Rows(X[rows], y[rows], p, rows, weight[rows], None if group is None else group[rows])
+        for rows, p in zip(index, proba, strict=True)
+    ]
     calibration = parts[CALIBRATION] if len(parts) > CALIBRATION else None
     problem = Problem(
         features,
@@ -95,8 +116,15 @@ def make_task(config: Config, *, quiet: bool = True, table: Table | None = None,
         calibration,
         config.size,
         effort_of("[policy]", config.effort),
-    )
+    ).with_quality(_quality(config, classes, y[train], weight[train]), legacy is not None)
     return Task(problem, table.names, names, classes, _windows(table, names), hpc, config, table)
+
+
+def _quality(config: Config, classes: tuple[Any, ...], y: np.ndarray, weight: np.ndarray) -> Quality:
+    """The measure of answers that the configuration asks for; ``y`` and ``weight`` of training rows."""
+    if config.errors:
+        return measure_of(cost_table(config.errors, classes, "[cost.errors]"), y, weight)
+    return named_quality(config.quality, classes, "[policy]")
 
 
 def _fitted(
@@ -106,6 +134,7 @@ def _fitted(
     index: list[np.ndarray],
     n_classes: int,
     quiet: bool,
+    group: np.ndarray | None,
 ) -> tuple[Any, list[np.ndarray]]:
     """f0 fitted to the training rows, and its probabilities for every part's rows: out-of-fold on training rows."""
     if model is None:
@@ -115,7 +144,8 @@ def _fitted(
     with tqdm(total=1 + N_FOLDS, desc="f0", disable=quiet, leave=False) as bar:
         fitted = fit_hpc(model, X[train], y[train], weight[train])
         bar.update(1)
-        train_proba = out_of_fold(model, X[train], y[train], n_classes, config.seed, bar.update, weight[train])
+        group = None if group is None else group[train]
+        train_proba = out_of_fold(model, X[train], y[train], n_classes, config.seed, bar.update, weight[train], group)
     return fitted, [train_proba, *(probabilities(fitted, X[part], n_classes) for part in others)]
 
 
@@ -126,9 +156,24 @@ def _places(table: Table, sensors: tuple[Sensor, ...], names: tuple[str, ...]) -
 
 
 def _no_features(config: Config) -> list[str]:
-    """Columns that models must not read: target, split and weight."""
+    """Columns that models must not read: target, split, group and weight."""
     split = None if config.split in ("random", "time") else config.split
-    return [name for name in (config.target, split, config.weight) if name is not None]
+    return [name for name in (config.target, split, config.group, config.weight) if name is not None]
+
+
+def _dropped(table: Table, config: Config) -> list[str]:
+    """The columns, and parts of dates, that ``[data] drop`` names."""
+    dropped: list[str] = []
+    parts = [part for name in table.parts for part in table.date_columns(name)] if config.dates == "parts" else []
+    columns = (*(table.kinds or table.names), *parts)
+    for pattern in config.drop:
+        matching = _matching(columns, pattern)
+        if not matching:
+            near = difflib.get_close_matches(pattern, columns, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"columns are {', '.join(columns[:20])}"
+            raise InputError(f"[data] drop names {pattern!r}, which is not a column of the data; {hint}")
+        dropped += matching
+    return dropped
 
 
 def target_classes(table: Table, target: str) -> tuple[np.ndarray, tuple[Any, ...]]:
@@ -158,12 +203,21 @@ def target_labels(table: Table, target: str) -> list[Any]:
     if target not in table.labels:
         columns = ", ".join(list(table.labels)[:20]) or "none"
         raise InputError(f"the target {target!r} is not a column of the data; columns are {columns}")
-    raw = table.labels[target]
+    return whole_column(table, target, f"the target {target!r}")
+
+
+def whole_column(table: Table, column: str, what: str) -> list[Any]:
+    """The value in each row: a string, or a number (int if it is whole); ``what`` names the column in the error.
+
+    Raises
+    ------
+    InputError
+        A value is missing.
+    """
+    raw = table.labels[column]
     absent = [k for k, v in enumerate(raw) if v is None or v != v or (isinstance(v, str) and not v.strip())]
     if absent:
-        raise InputError(
-            f"the target {target!r} is missing in {len(absent)} rows, first in row {absent[0] + 1}; drop them"
-        )
+        raise InputError(f"{what} is missing in {len(absent)} rows, first in row {absent[0] + 1}; drop them")
     return [v.strip() if isinstance(v, str) else _plain(v) for v in raw]
 
 
@@ -173,16 +227,49 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
+def _groups(table: Table, config: Config, y: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+    """The group of each row, None if the configuration names none, and the order in which parts take the rows."""
+    if config.group is None:
+        return None, np.arange(len(y))
+    if config.group not in table.labels:
+        raise InputError(f"[data] group is {config.group!r}, which is not a column of text or numbers of the data")
+    if config.group in (config.target, config.split, config.weight):
+        raise InputError(
+            f"[data] group is {config.group!r}, which is the target, the split or the weight; name another column"
+        )
+    names = whole_column(table, config.group, f"the group {config.group!r}")
+    return content_groups(names, table.without(config.group).X, y)
+
+
+def _check_train_groups(n_groups: int, config: Config) -> None:
+    """Models are judged on training groups that they have not seen, one fold after the other."""
+    if n_groups < N_FOLDS:
+        raise InputError(
+            f"the training rows have {n_groups} groups of {config.group!r}, at least {N_FOLDS} are expected; "
+            "add groups or choose another split"
+        )
+
+
+def _split(table: Table, config: Config, y: np.ndarray, group: np.ndarray | None) -> np.ndarray:
     """0, 1, 2 or 3 per row: train, valid, test, calibration."""
     n = len(y)
     if n < MIN_ROWS:
         raise InputError(f"the data has {n} rows, at least {MIN_ROWS} are expected")
     if config.split == "time":
-        order = np.array([0, 1, CALIBRATION, 2])
-        return order[np.searchsorted([round(s * n) for s in (0.6, 0.7, 0.8)], np.arange(n), side="right")]
+        by_time = time_split(n, group)
+        if by_time is None:
+            raise InputError(
+                f"the groups of {config.group!r} overlap in time, so that no three parts follow each other without "
+                'dividing one; use split = "random" or a column that says each group\'s part'
+            )
+        return by_time
     if config.split == "random":
-        split = random_split(y, config.seed)
+        if group is not None and group.max() + 1 < sum(LEAST_GROUPS):
+            raise InputError(
+                f"the data has {group.max() + 1} groups of {config.group!r}, at least {sum(LEAST_GROUPS)} are "
+                f"expected: {N_FOLDS} to train, one to validate and one to test"
+            )
+        split = random_split(y, config.seed, group)
         for name, k in PARTS:
             if not (split == k).any():
                 raise InputError(
@@ -202,7 +289,25 @@ def _split(table: Table, config: Config, y: np.ndarray) -> np.ndarray:
     for name, k in PARTS:
         if not (split == k).any():
             raise InputError(f"the split column {config.split!r} has no {name} row; assign some")
+    _check_whole(table, config, split, group)
     return split
+
+
+def _check_whole(table: Table, config: Config, split: np.ndarray, group: np.ndarray | None) -> None:
+    """Refuse a split column that divides a group."""
+    if group is None:
+        return
+    part = np.full(group.max() + 1, -1)
+    part[group] = split
+    divided = np.flatnonzero(part[group] != split)
+    if len(divided):
+        assert config.group is not None
+        name = {**{k: name for name, k in PARTS}, CALIBRATION: "calibration"}
+        one, other = sorted(name[k] for k in np.unique(split[group == group[divided[0]]]).tolist())[:2]
+        raise InputError(
+            f"the group {str(table.labels[config.group][divided[0]])[:80]!r} of {config.group!r} is in both {one} and "
+            f"{other} of the split column {config.split!r}; put all its rows in one part"
+        )
 
 
 def _weights(table: Table, config: Config, split: np.ndarray) -> np.ndarray:

@@ -45,6 +45,7 @@ def logistic(
     ridge: float,
     start: np.ndarray | None = None,
     tolerance: float = TOLERANCE,
+    targets: np.ndarray | None = None,
 ) -> np.ndarray:
     """Coefficients of regularised logistic regressions, (n_problems, n_outputs, n_terms) float64.
 
@@ -56,10 +57,11 @@ def logistic(
     weight : (n_problems, n) at least 0; each problem divides its own by their sum. If all are 0, coefficients stay 0
     start : initial coefficients, of the shape of the result
     tolerance : the solver stops when a further step promises each problem less than this in mean loss
+    targets : (n_classes, n_classes) soft targets of the cases of each class; None: the class itself
     """
     total = weight.sum(axis=1, keepdims=True)
     share = (weight / np.where(total > 0, total, 1.0)).astype(np.float32)
-    loss = _Loss(label, share, n_outputs)
+    loss = _Loss(label, share, n_outputs) if targets is None else _SoftLoss(label, share, n_outputs, targets)
     n_terms = len(design.values)
     pull = np.full(n_terms, ridge)
     pull[0] = 0.0
@@ -98,6 +100,39 @@ class _Loss:
             label = self.label[:, None]
             np.put_along_axis(p, label, np.take_along_axis(p, label, axis=1) - 1, axis=1)
         return np.asarray(p * self.share[:, None])
+
+
+@dataclass(frozen=True)
+class _SoftLoss(_Loss):
+    """The same, where a case of class y is a share ``targets[y, a]`` of each class a."""
+
+    targets: np.ndarray
+
+    def __call__(self, scores: np.ndarray, which: np.ndarray) -> np.ndarray:
+        target = self._target(which)
+        top = np.maximum(scores.max(axis=1), 0.0) if self.n_outputs == 1 else scores.max(axis=1)
+        norm = np.exp(scores - top[:, None]).sum(axis=1) + (np.exp(-top) if self.n_outputs == 1 else 0.0)
+        worth = self._worth(which)
+        losses = worth * (top + np.log(norm)) - (target * scores).sum(axis=1)
+        return np.asarray(np.einsum("gn,gn->g", losses, self.share[which], dtype=np.float64))
+
+    def slope(self, scores: np.ndarray) -> np.ndarray:
+        every = np.arange(len(self.label))
+        if self.n_outputs == 1:
+            p = 0.5 * (1 + np.tanh(0.5 * scores))
+        else:
+            p = np.exp(scores - scores.max(axis=1, keepdims=True))
+            p /= p.sum(axis=1, keepdims=True)
+        away = p * self._worth(every)[:, None] - self._target(every)
+        return np.asarray(away * self.share[:, None])
+
+    def _target(self, which: np.ndarray) -> np.ndarray:
+        """The shares of the scored classes, (n_which, n_outputs, n) float32."""
+        scored = self.targets[:, -self.n_outputs :].astype(np.float32)
+        return np.moveaxis(scored[self.label[which]], 2, 1)
+
+    def _worth(self, which: np.ndarray) -> np.ndarray:
+        return np.asarray(self.targets.sum(axis=1).astype(np.float32)[self.label[which]])
 
 
 def _descend(

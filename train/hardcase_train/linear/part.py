@@ -11,7 +11,7 @@ import numpy as np
 from hardcase_edge.program.definition import Column, Polynomial
 
 from ..data.problem import Problem
-from ..policy.losses import FLOOR, ClassLoss
+from ..policy.losses import AnswerLoss, answer_loss, hpc_loss
 from ..policy.selection import Judge, Trained
 from .standardise import STEPS, Standard
 
@@ -62,7 +62,7 @@ class LinearRows:
     """Standardised training rows for linear learners."""
 
     Z: np.ndarray  # (n, n_features) standardised readings
-    classes: ClassLoss
+    classes: AnswerLoss
     forward: np.ndarray  # (n,) f0's loss, -log p(y_i | z = 0; f0)
 
     @property
@@ -76,15 +76,12 @@ class LinearRows:
 
     def take(self, rows: np.ndarray) -> LinearRows:
         """Some of the rows, by number."""
-        c = self.classes
-        return LinearRows(self.Z[rows], ClassLoss(c.y[rows], c.n_classes, c.weight[rows]), self.forward[rows])
+        return LinearRows(self.Z[rows], self.classes.take(rows), self.forward[rows])
 
 
 def linear_rows(problem: Problem, Z: np.ndarray) -> LinearRows:
     """The training rows of a problem; ``Z`` holds their standardised readings."""
-    rows = problem.train
-    forward = -np.log(np.maximum(rows.hpc[np.arange(len(rows.y)), rows.y], FLOOR))
-    return LinearRows(Z, ClassLoss(rows.y, problem.n_classes, rows.weight), forward)
+    return LinearRows(Z, answer_loss(problem), hpc_loss(problem))
 
 
 def judged(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Error model: the probability that an answer is wrong, by logistic regression on its margin.
+"""Error model: the probability that an answer is wrong, and its expected loss, by logistic regression on its margin.
 
 Errors are rare, so cuts and comparisons of policies use these probabilities instead of counts of errors. The model is
 fitted to the judged rows (``selection.Judge``).
@@ -14,10 +14,11 @@ from numba import njit
 
 from .losses import sigmoid
 
-__all__ = ["chance_wrong", "cloud_chance", "met_margins"]
+__all__ = ["MAX_MET", "chance_wrong", "cloud_loss", "expected_loss", "met_margins"]
 
 MAX_MET = 12  # margins of earlier stages among the features
 WRONG_PER_MARGIN = 20  # wrong rows needed for each further margin, or its slope is noise
+PRIOR = 2.0  # wrong rows' weight in a label's mean loss
 RIDGE = 1e-3  # L2 penalty on the slopes: errors may be linearly separable
 MAX_STEPS = 50
 SETTLED = 1e-9  # Newton's method ends when no coefficient moves by more
@@ -58,6 +59,49 @@ def chance_wrong(margin: np.ndarray, beside: np.ndarray | None, is_right: np.nda
     return sigmoid(z @ coef)
 
 
+def expected_loss(
+    margin: np.ndarray,
+    beside: np.ndarray | None,
+    label: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray,
+    errors: np.ndarray | None,
+) -> np.ndarray:
+    """Expected loss of an answer, (n,): the probability that it is wrong, times the mean loss of its errors.
+
+    With costs of errors, an answer's label says much about both, so labels with enough wrong rows have models of their
+    own, and with two classes each label has.
+
+    Parameters
+    ----------
+    label : (n,) class index, the answers
+    errors : (n_classes, n_classes) losses of answers (columns) to cases of each class; None: each error counts 1
+    other parameters : as for ``chance_wrong``
+    """
+    is_right = label == y
+    if errors is None:
+        return chance_wrong(margin, beside, is_right, weight)
+    n_wrong = np.bincount(label[~is_right], minlength=len(errors))
+    own = np.flatnonzero((n_wrong >= WRONG_PER_MARGIN) | (len(errors) == 2))
+    out = np.empty(len(y))
+    rest = ~np.isin(label, own)
+    for rows in [*(label == a for a in own), rest]:
+        if rows.any():
+            met = None if beside is None else beside[rows]
+            chance = chance_wrong(margin[rows], met, is_right[rows], weight[rows])
+            out[rows] = chance * _severity(label[rows], y[rows], weight[rows], errors)
+    return out
+
+
+def _severity(label: np.ndarray, y: np.ndarray, weight: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """Mean loss of a wrong answer of each row's label, (n,), from the wrong rows and ``PRIOR`` rows of average cost."""
+    wrong = label != y
+    prior = np.array([np.delete(column, a).mean() for a, column in enumerate(errors.T)])
+    total = np.bincount(label[wrong], weight[wrong], len(errors))
+    loss = np.bincount(label[wrong], weight[wrong] * errors[y[wrong], label[wrong]], len(errors))
+    return np.asarray(((loss + PRIOR * prior) / (total + PRIOR))[label])
+
+
 def met_margins(margins: Sequence[np.ndarray], n_wrong: int) -> np.ndarray | None:
     """Margins of earlier stages, the additional features of the error model, (n, k); None if there are none.
 
@@ -93,8 +137,20 @@ def _logistic(
     return loss, slope, curve
 
 
-def cloud_chance(hpc: np.ndarray, y: np.ndarray, weight: np.ndarray, beside: np.ndarray | None = None) -> np.ndarray:
-    """Probability that f0's answer is wrong, (n,), from f0's probabilities (n, n_classes) and additional features."""
-    top = np.clip(hpc.max(axis=1), 1e-6, 1 - 1e-6)
+def cloud_loss(
+    stakes: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray,
+    errors: np.ndarray | None = None,
+    beside: np.ndarray | None = None,
+) -> np.ndarray:
+    """Expected loss of f0's answer, (n,).
+
+    Parameters
+    ----------
+    stakes : (n, n_classes) f0's probabilities, weighted by what answers are worth (``data.problem.Rows.stakes``)
+    errors, beside : as for ``expected_loss``
+    """
+    top = np.clip(stakes.max(axis=1) if errors is None else stakes.max(axis=1) / stakes.sum(axis=1), 1e-6, 1 - 1e-6)
     log_odds = np.log(top) - np.log1p(-top)
-    return chance_wrong(log_odds - log_odds.min(), beside, hpc.argmax(axis=1) == y, weight)
+    return expected_loss(log_odds - log_odds.min(), beside, stakes.argmax(axis=1), y, weight, errors)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -16,12 +17,12 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
+from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.program.definition import Program
 
 from ..data.problem import Problem
 from .batch import Batch
 from .compile import Policy
-from .quality import figures_of
 
 __all__ = ["Figures", "Point", "best_points", "with_test"]
 
@@ -80,6 +81,7 @@ def with_test(problem: Problem, points: Sequence[Point], n_jobs: int = 1) -> lis
     rows = problem.test
     if len(rows.y) == 0:
         return list(points)
+    measured = partial(figures_of, quality=problem.quality)
     groups: dict[int, list[int]] = {}
     for k, point in enumerate(points):
         groups.setdefault(id(getattr(point.policy, "parts", point.policy)), []).append(k)
@@ -88,7 +90,9 @@ def with_test(problem: Problem, points: Sequence[Point], n_jobs: int = 1) -> lis
         policies = [p for k in group if (p := points[k].policy) is not None]
         batch = Batch(policies[0].with_all_parts() if isinstance(policies[0], Policy) else policies[0], rows.X)
         return [
-            replace(points[k], test=figures_of(batch.run(rows.hpc_label, policy.nodes), rows.y, rows.weight))
+            replace(
+                points[k], test=measured(batch.run(rows.hpc_label, policy.nodes), rows.y, rows.weight, group=rows.group)
+            )
             for k, policy in zip(group, policies, strict=True)
         ]
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prices: errors that a unit of cost is worth, the Lagrange multipliers at which policies are trained."""
+"""Prices: errors that a unit of cost is worth, the Lagrange multipliers at which policies are trained.
+
+Where errors have costs in the unit of all other costs, the one price that counts is known.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,14 @@ def prices(problem: Problem, n: int, lowest: float, highest: float) -> list[floa
     n : number of prices, at least 1
     lowest, highest : above 0, errors (or loss) for ``problem.cost_unit``, the cost of the most expensive case
 
+    If errors have costs, their own price (``problem.exchange``) is among them, and alone if ``n`` is 1.
+
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> [f"{price:.5f}" for price in prices(SimpleNamespace(cost_unit=200.0), 3, 0.01, 1.0)]
+    >>> problem = SimpleNamespace(cost_unit=200.0, exchange=None)
+    >>> [f"{price:.5f}" for price in prices(problem, 3, 0.01, 1.0)]
     ['0.00005', '0.00050', '0.00500']
     """
-    return [float(price) for price in np.geomspace(lowest, highest, n) / problem.cost_unit]
+    series = [float(price) for price in np.geomspace(lowest, highest, n) / problem.cost_unit]
+    return series if problem.exchange is None else sorted({*(series if n > 1 else ()), problem.exchange})

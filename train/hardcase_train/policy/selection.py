@@ -4,25 +4,31 @@
 Rare errors need many validation rows. Therefore every learner also fits copies of itself, each without one fold of the
 training rows, and the policy's outcome on that fold is added to the validation rows. If there are enough validation
 rows, only they are judged. Test rows are never among the judged rows.
+
+Where rows come in groups, no fold divides one, and standard errors take the group as the unit (cluster-robust).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.program.definition import Node, Program
 
-from ..data.problem import N_FOLDS, Problem
+from ..data.problem import N_FOLDS, Problem, Rows, answers_of
+from ..data.split import group_folds
 from .batch import Batch, Outcome
 from .compile import Part
-from .quality import ACCURACY, figures_of
 
 __all__ = ["Judge", "Trained"]
 
 ENOUGH_ROWS = 3000  # of validation: enough to see errors of one row in a thousand, so no copies are trained
+ENOUGH_GROUPS = 30  # and so many groups, if rows come in groups: fewer say little about other groups
+FEW_GROUPS = 10  # fewer judged groups than these are worth a warning
 
 
 @dataclass(frozen=True)
@@ -36,25 +42,33 @@ class Trained:
 class Judge:
     """The judged rows: out-of-fold training rows, then validation rows.
 
-    Only validation rows are judged if there are at least ``ENOUGH_ROWS`` of them, or if ``is_alone``.
+    Only validation rows are judged if there are at least ``ENOUGH_ROWS`` of them (of ``ENOUGH_GROUPS`` groups), or if
+    ``is_alone``.
 
     Attributes
     ----------
     is_rough : only figures are needed, so points may lack programs
     is_crossed : training rows are judged too
     fold : (n_train,) fold of each training row
+    group : (n,) number of each judged row's group, None if each row stands for itself
     """
 
     def __init__(self, problem: Problem, is_rough: bool = False, is_alone: bool = False) -> None:
         self.problem, self.is_rough = problem, is_rough
-        self.is_crossed = len(problem.valid.y) < ENOUGH_ROWS and not is_alone
+        self.is_crossed = not (is_alone or _is_enough(problem.valid))
         parts = (problem.train, problem.valid) if self.is_crossed else (problem.valid,)
         self.X = np.vstack([p.X for p in parts])
         self.y = np.concatenate([p.y for p in parts])
-        self.hpc = np.vstack([p.hpc for p in parts])
-        self.hpc_label = self.hpc.argmax(axis=1)
+        self.stakes = np.vstack([p.stakes for p in parts])
+        self.hpc_label = answers_of(self.stakes)
         self.weight = np.concatenate([p.weight for p in parts])
-        self.fold = np.random.default_rng(problem.seed).permutation(len(problem.train.y)) % N_FOLDS
+        train = problem.train
+        if train.group is None:
+            self.group: np.ndarray | None = None
+            self.fold = np.random.default_rng(problem.seed).permutation(len(train.y)) % N_FOLDS
+        else:
+            self.group = np.concatenate([p.group for p in parts if p.group is not None])
+            self.fold = group_folds(train.group, train.y, problem.seed)
 
     def trained(self, part: Part, valid: np.ndarray, held: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Trained:
         """A part with its scores on the judged rows.
@@ -73,6 +87,17 @@ class Judge:
             out_of_fold[in_fold] = held(np.flatnonzero(in_fold), np.flatnonzero(~in_fold))
         return Trained(part, np.vstack([out_of_fold, valid]))
 
+    def right(self, answers: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Whether answers (n,) to these judged rows are right: the class, or within f0's root mean square error."""
+        if self.problem.is_value:
+            return np.asarray(np.abs(answers - self.y[rows]) <= self.tolerance)
+        return np.asarray(answers == self.y[rows])
+
+    @cached_property
+    def tolerance(self) -> float:
+        """f0's root mean square error on the judged rows, where values are predicted."""
+        return float(np.sqrt(np.average(np.square(self.hpc_label - self.y), weights=self.weight)))
+
     def batch(self, program: Program, trained: Sequence[Trained]) -> Batch:
         """The judged rows prepared for this program, with the scores of ``trained[k]`` for scorer k."""
         return Batch(program, self.X, [t.scores for t in trained])
@@ -83,16 +108,36 @@ class Judge:
         Also shares of the rows answered locally, 0 if there are none: ``local_error``, ``local_worse`` (wrong where
         f0 is right), ``local_better`` (right where f0 is wrong).
         """
-        right, f0_right = outcome.label == self.y, self.hpc_label == self.y
-        excess = ACCURACY.loss(self.y, outcome.label) - ACCURACY.loss(self.y, self.hpc_label)
+        right, f0_right = self.right(outcome.label), self.right(self.hpc_label)
+        losses = self.problem.quality.row_losses
+        answers = (outcome.label, self.hpc_label)
+        own, f0 = (losses(self.y, answer, self.weight, self.group) for answer in answers)
+        excess = own - f0
         deviations = self.weight * (excess - np.average(excess, weights=self.weight))
         local = self.weight * ~outcome.forwarded
         shares = {"local_error": ~right, "local_worse": f0_right & ~right, "local_better": right & ~f0_right}
         return {
-            **figures_of(outcome, self.y, self.weight),
-            "loss_se": float(np.sqrt(np.square(deviations).sum()) / self.weight.sum()),
+            **figures_of(outcome, self.y, self.weight, self.problem.quality, self.group),
+            "loss_se": self._standard_error(deviations),
             **{name: float(np.average(is_in, weights=local)) if local.any() else 0.0 for name, is_in in shares.items()},
         }
+
+    def _standard_error(self, deviations: np.ndarray) -> float:
+        """Standard error of a weighted mean, from the rows' weighted deviations (n,); docs/math.md (77)."""
+        if self.group is None:
+            return float(np.sqrt(np.square(deviations).sum()) / self.weight.sum())
+        sums = np.bincount(np.unique(self.group, return_inverse=True)[1], weights=deviations)
+        if len(sums) < 2:
+            return 1.0  # nothing is known of other groups: as much as quality ranges over
+        between = np.square(sums).sum() * len(sums) / (len(sums) - 1)
+        return float(np.sqrt(between) / self.weight.sum())
+
+    def warning(self) -> str | None:
+        """One line if the judged groups are so few that figures say little about others; None if not."""
+        n_groups = ENOUGH_GROUPS if self.group is None else len(np.unique(self.group))
+        if n_groups >= FEW_GROUPS:
+            return None
+        return f"choices are made on {n_groups} groups, which say little about others; add groups, {FEW_GROUPS} or more"
 
     def run(self, program: Program, trained: Sequence[Trained], nodes: Sequence[Node] | None = None) -> Outcome:
         """The outcome of the judged rows."""
@@ -115,3 +160,10 @@ class Judge:
             for program, rows in zip(programs, parts, strict=True)
         ]
         return Outcome.joined(outcomes, np.argsort(np.concatenate(parts)))
+
+
+def _is_enough(valid: Rows) -> bool:
+    """Whether validation rows are enough to be judged alone."""
+    if len(valid.y) < ENOUGH_ROWS:
+        return False
+    return valid.group is None or len(np.unique(valid.group)) >= ENOUGH_GROUPS

@@ -38,7 +38,7 @@ def quick_rewards(search: SubsetSearch, is_soft: bool = True) -> Callable[[Subse
     train = problem.train
     X, y, weight = train.X[rows], train.y[rows], train.weight[rows]
     standard = make_standard(X, weight)
-    bank = QuickBank(standard.transform(X), y, problem.n_classes, weight, problem.sensor_of)
+    bank = QuickBank(standard.transform(X), y, problem.n_classes, weight, problem.sensor_of, problem.targets)
     expanded = bank.expand(standard.transform(judge.X[search.probed]))
     truth = judge.y[search.probed]
     share = bank.share[truth]
@@ -62,13 +62,25 @@ class QuickBank:
     y : (n,) class index
     weight : (n,) row weights
     sensor_of : (n_features,) the sensor of each feature
+    targets : (n_classes, n_classes) what answers are worth to cases of each class; None: 1 for the class itself, else 0
 
     Attributes
     ----------
     share : (n_classes,) share of each class in the total weight
     """
 
-    def __init__(self, Z: np.ndarray, y: np.ndarray, n_classes: int, weight: np.ndarray, sensor_of: np.ndarray) -> None:
+    def __init__(
+        self,
+        Z: np.ndarray,
+        y: np.ndarray,
+        n_classes: int,
+        weight: np.ndarray,
+        sensor_of: np.ndarray,
+        targets: np.ndarray | None = None,
+    ) -> None:
+        if targets is not None:
+            weight = weight * targets.sum(axis=1)[y]
+            targets = targets / np.maximum(targets.sum(axis=1, keepdims=True), 1e-12)
         n_features = Z.shape[1]
         left, right = np.triu_indices(n_features) if n_features <= MAX_SQUARED else (np.zeros(0, int),) * 2
         self._pairs = left, right
@@ -77,7 +89,7 @@ class QuickBank:
         expanded = self.expand(Z)
         self._mean = np.average(expanded, axis=0, weights=weight)
         centred = (expanded - self._mean) * np.sqrt(weight)[:, None]
-        target = np.eye(n_classes)[y]
+        target = (np.eye(n_classes) if targets is None else targets)[y]
         self.share = np.average(target, axis=0, weights=weight)
         self._gram = centred.T @ centred / weight.sum()
         self._gram[np.diag_indices_from(self._gram)] += RIDGE

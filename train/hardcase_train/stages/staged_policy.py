@@ -16,23 +16,23 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Node, Slice
+from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Branch, Forward, Node, Slice
 
 from ..data.problem import Subset
 from ..policy.acquire import buy, n_nodes
-from ..policy.answers import NEVER, answer_node
+from ..policy.answers import NEVER, answer_node, bare_answer
 from ..policy.batch import Outcome
 from ..policy.compile import compile_program, policy_of
-from ..policy.error_model import chance_wrong, cloud_chance, met_margins
+from ..policy.error_model import MAX_MET, cloud_loss, expected_loss, met_margins
 from ..policy.front import Point
-from ..policy.losses import class_outputs
 from ..policy.selection import Judge, Trained
+from ..policy.value_error import expected_square
 from .thresholds import Choices, Cut, Cuts, Meeting, expected
 
 __all__ = ["StagedPolicy"]
 
 
-Rated = tuple[float, float, dict[str, Any], Cuts]  # P(error), mean cost, parameters, cuts
+Rated = tuple[float, float, dict[str, Any], Cuts]  # expected loss, mean cost, parameters, cuts
 
 
 class StagedPolicy:
@@ -46,6 +46,7 @@ class StagedPolicy:
     Attributes
     ----------
     stops : for each stage, the outcome if all rows exit there
+    sures : for each stage, what its cut is a threshold of, (n,): the margin; of values, minus the score of uncertainty
     forwarded : the outcome if all rows are forwarded
     gates : for each stage, the gate's scores (n,); None without a gate
     """
@@ -57,38 +58,56 @@ class StagedPolicy:
         models: Sequence[Trained],
     ) -> None:
         self.judge, self.chain, self.models = judge, list(chain), list(models)
-        self.width = class_outputs(judge.problem.n_classes)
+        self.width = judge.problem.n_outputs
         everything = tuple(sorted({s for subset in chain for s in subset}))
-        start: list[Node] = [Acquire(everything, 1, 1), Answer(self._classes(0))]
+        start: list[Node] = [Acquire(everything, 1, 1), bare_answer(judge.problem, 0)]
         self._parts = tuple(m.part for m in models)
         batch = judge.batch(compile_program(judge.problem, self._parts, start), models)
         self.stops: list[Outcome] = []
+        self.sures: list[np.ndarray] = []
         self.gates: list[np.ndarray | None] = []
-        for k, (subset, model) in enumerate(zip(chain, models, strict=True)):
-            stop, acquired = batch.walk(judge.hpc_label, [Acquire(subset, 1, 1), Answer(self._classes(k))])
+        for k, subset in enumerate(chain):
+            stop, acquired = batch.walk(judge.hpc_label, [Acquire(subset, 1, 1), bare_answer(judge.problem, k)])
             self.stops.append(stop)
-            has_gate = model.scores.shape[1] > self.width
-            self.gates.append(batch.scores(k, np.arange(len(judge.y)), acquired)[:, self.width] if has_gate else None)
-        cloud: list[Node] = [Forward(judge.problem.hpc_sensors, 1), Answer(self._classes(0))]
+            scores = batch.scores(k, np.arange(len(judge.y)), acquired)
+            self.sures.append(-scores[:, self.width] if judge.problem.is_value else stop.margin)
+            self.gates.append(self._gate(k, scores))
+        cloud: list[Node] = [Forward(judge.problem.hpc_sensors, 1), bare_answer(judge.problem, 0)]
         self.forwarded = batch.run(judge.hpc_label, cloud)
 
     @cached_property
     def choices(self) -> Choices:
-        """The judged rows at each stage, with calibrated probabilities of an error.
+        """The judged rows at each stage, with the expected losses of their answers.
 
         The features of a stage's error model are its margin, its gate's score and the margins of smaller sets: rows
         reach a stage because earlier ones were not sure of them. docs/math.md (64).
         """
         judge = self.judge
+        if judge.problem.is_value:
+            return self._value_choices()
         meetings = []
         for k, (stop, gate) in enumerate(zip(self.stops, self.gates, strict=True)):
             right = stop.label == judge.y
             smaller = [t for t in range(k) if set(self.chain[t]) < set(self.chain[k])]
-            features = [part for part in (gate, self._margins(smaller, right)) if part is not None]
-            wrong = chance_wrong(stop.margin, np.column_stack(features) if features else None, right, judge.weight)
+            own = gate if self._has_gate(k) else None
+            features = [part for part in (own, self._margins(smaller, right)) if part is not None]
+            beside = np.column_stack(features) if features else None
+            wrong = expected_loss(stop.margin, beside, stop.label, judge.y, judge.weight, judge.problem.errors)
             meetings.append(Meeting(stop.margin, gate, wrong, stop.cost))
         margins = self._margins(range(len(self.chain)), judge.hpc_label == judge.y)
-        cloud = cloud_chance(judge.hpc, judge.y, judge.weight, margins)
+        cloud = cloud_loss(judge.stakes, judge.y, judge.weight, judge.problem.errors, margins)
+        return Choices(meetings, cloud, self.forwarded.cost, judge.weight)
+
+    def _value_choices(self) -> Choices:
+        """The same for values: expected squared errors, from the uncertainty of the stage and of smaller sets."""
+        judge, meetings = self.judge, []
+        for k, (stop, sure) in enumerate(zip(self.stops, self.sures, strict=True)):
+            smaller = [-self.sures[t] for t in range(k) if self.chain[t] and set(self.chain[t]) < set(self.chain[k])]
+            met = smaller[-MAX_MET:]
+            wrong = expected_square([-sure, *met], stop.label, judge.y, judge.weight)
+            meetings.append(Meeting(sure, None, wrong, stop.cost))
+        met = [-sure for sure, sensors in zip(self.sures, self.chain, strict=True) if sensors][-MAX_MET:]
+        cloud = expected_square(met, judge.hpc_label, judge.y, judge.weight)
         return Choices(meetings, cloud, self.forwarded.cost, judge.weight)
 
     def ends(self, k: int, cut: Cut) -> np.ndarray:
@@ -107,7 +126,7 @@ class StagedPolicy:
         return Point(method, {**params, "cuts": cuts}, self.judge.summary(self.outcome(cuts)), {}, None)
 
     def best(self, method: str, policies: Iterable[tuple[dict[str, Any], Cuts]]) -> list[Point]:
-        """The Pareto front of policies by mean cost and calibrated probability of an error, as finished points.
+        """The Pareto front of policies by mean cost and expected loss, as finished points.
 
         Errors are not counted for this: of many policies on the same rows, the one with the fewest errors is often only
         the luckiest.
@@ -135,6 +154,43 @@ class StagedPolicy:
         nodes = [*self._body(stages, cuts), *self._answers(stages, cuts)]
         return replace(point, params=params, policy=policy_of(self.judge.problem, self._parts, nodes))
 
+    def _cut_node(self, stage: int, cut: float, answer: int, onward: int) -> Node:
+        """The node that sends rows that are sure by at least ``cut`` to ``answer``."""
+        if self.judge.problem.is_value:
+            return Branch(Slice(stage, self.width, self.width + 1), THRESHOLD, (answer, onward), -cut)
+        return Branch(self._classes(stage), MARGIN, (onward, answer), cut)
+
+    def _has_gate(self, stage: int) -> bool:
+        return bool(self.models[stage].scores.shape[1] > self.width)
+
+    def _gate(self, stage: int, scores: np.ndarray) -> np.ndarray | None:
+        """The score by which easy rows leave a stage, (n,), low where it is easy; None if margins alone decide.
+
+        It is the gate's, of a model that has one. If one of two classes has the dearer misses, answers of the other
+        class are safe at narrower margins, so its own score is the gate.
+        """
+        if self.judge.problem.is_value:
+            return None
+        if self._has_gate(stage):
+            return np.asarray(scores[:, self.width])
+        return None if self._sign is None else np.asarray(self._sign * scores[:, 0])
+
+    @cached_property
+    def _sign(self) -> float | None:
+        """1 if class 1 has the dearer misses, -1 if class 0 has, None if they cost the same or there are more."""
+        errors = self.judge.problem.errors
+        if errors is None or len(errors) != 2 or errors[0, 1] == errors[1, 0]:
+            return None
+        return 1.0 if errors[1, 0] > errors[0, 1] else -1.0
+
+    def _gate_node(self, stage: int, gate: float, answer: int, onward: int) -> Node:
+        """The node that sends rows with a gate score of at most ``gate`` to ``answer``."""
+        if self._has_gate(stage):
+            return Branch(Slice(stage, self.width, self.width + 1), THRESHOLD, (answer, onward), gate)
+        if self._sign == 1.0:
+            return Branch(self._classes(stage), THRESHOLD, (answer, onward), gate)
+        return Branch(self._classes(stage), THRESHOLD, (onward, answer), -gate)
+
     def _margins(self, stages: Sequence[int], right: np.ndarray) -> np.ndarray | None:
         return met_margins([self.stops[t].margin for t in stages if self.chain[t]], int((~right).sum()))
 
@@ -153,10 +209,9 @@ class StagedPolicy:
             if cut.is_last:
                 return nodes + buy(new[i], len(nodes), first + i)
             nodes += buy(new[i], len(nodes))
-            nodes.append(Branch(self._classes(stages[i]), MARGIN, (len(nodes) + 1, first + i), cut.margin))
+            nodes.append(self._cut_node(stages[i], cut.margin, first + i, len(nodes) + 1))
             if gated[i]:
-                gate = Slice(stages[i], self.width, self.width + 1)
-                nodes.append(Branch(gate, THRESHOLD, (first + i, len(nodes) + 1), cut.gate))
+                nodes.append(self._gate_node(stages[i], cut.gate, first + i, len(nodes) + 1))
         return [*nodes, Forward(self.judge.problem.hpc_sensors, first + len(cuts) - 1)]
 
     def _answers(self, stages: list[int], cuts: list[Cut]) -> list[Node]:
@@ -166,8 +221,8 @@ class StagedPolicy:
         for k, cut in zip(stages, cuts, strict=True):
             exits, stop = is_active & self.ends(k, cut), self.stops[k]
             is_active &= ~exits
-            right = stop.label == judge.y
-            answers.append(answer_node(Answer(self._classes(k)), stop.margin[exits], right[exits], judge.weight[exits]))
+            right, node = judge.right(stop.label), bare_answer(judge.problem, k)
+            answers.append(answer_node(node, stop.margin[exits], right[exits], judge.weight[exits]))
         return answers
 
 

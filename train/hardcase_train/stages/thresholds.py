@@ -2,7 +2,7 @@
 """Early-exit thresholds (cuts) of a staged policy for a price on cost, chosen backwards from the cloud.
 
 A stage answers the rows for which the errors that going on would avoid are worth less than its cost. Therefore its rows
-are sorted by margin, and the threshold minimises the sum of ``P(error) + price * cost``. Probabilities of an error
+are sorted by margin, and the threshold minimises the sum of ``loss + price * cost``. Probabilities of an error
 are calibrated instead of counted, because errors are rare and a threshold fitted to counts overfits. docs/math.md (26)
 and (27).
 """
@@ -46,7 +46,7 @@ Cuts = dict[int, Cut]  # by stage; a stage without a cut is skipped
 class Meeting:
     """A stage's arrays, (n,) each, for all rows.
 
-    wrong : probability that the stage's answer is wrong
+    wrong : expected loss of the stage's answer: the probability that it is wrong, if each error counts 1
     cost : of exiting at the stage, in the user's unit
     """
 
@@ -74,7 +74,7 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Choices:
-    """The stages, first to last, and the cloud: (n,) probability that f0 is wrong, and cost of forwarding."""
+    """The stages, first to last, and the cloud: (n,) expected loss of f0's answer, and cost of forwarding."""
 
     stages: Sequence[Meeting]
     cloud_wrong: np.ndarray
@@ -83,7 +83,7 @@ class Choices:
 
 
 def expected(choices: Choices, cuts: Cuts) -> tuple[float, float]:
-    """Weighted mean probability of an error, and mean cost, under these cuts."""
+    """Weighted mean expected loss, and mean cost, under these cuts."""
     wrong, cost = choices.cloud_wrong, choices.cloud_cost
     for k in sorted(cuts, reverse=True):
         stage = choices.stages[k]
@@ -93,7 +93,7 @@ def expected(choices: Choices, cuts: Cuts) -> tuple[float, float]:
 
 
 def mean_value(choices: Choices, cuts: Cuts, price: float) -> float:
-    """Weighted mean of ``P(error) + price * cost`` under these cuts."""
+    """Weighted mean of ``loss + price * cost`` under these cuts."""
     wrong, cost = expected(choices, cuts)
     return wrong + price * cost
 

@@ -34,7 +34,8 @@ def chosen_methods(
     hpc : ``quality`` and ``cost`` of f0
     run : trains jobs, under a title for the progress bar, and returns the points of each
     """
-    always, raced = (tuple(m for m, cls in METHODS.items() if cls.method.auto == how) for how in ("always", "raced"))
+    fitting = {m: cls for m, cls in METHODS.items() if cls.method.takes_values or not ladder.problem.is_value}
+    always, raced = (tuple(m for m, cls in fitting.items() if cls.method.auto == how) for how in ("always", "raced"))
     if not ladder.problem.effort.races:
         return always
     rung = max(1, round(len(ladder.problem.train.y) / RACE_ROWS))
@@ -42,7 +43,7 @@ def chosen_methods(
     saved = {m: np.zeros(1) for m in (*always, *raced)}  # no savings
     for job, points in zip(jobs, run(jobs, "race"), strict=True):
         method = job.setting.method
-        saved[method] = np.maximum(saved[method], savings(points, hpc["quality"], hpc["cost"]))
+        saved[method] = np.maximum(saved[method], savings(points, hpc["quality"], hpc["cost"], ladder.problem.exchange))
     base = np.max([saved[m] for m in always], axis=0)
     gain = {m: float(np.maximum(saved[m] - base, 0).mean()) for m in raced}
     return (*always, *(m for m in raced if gain[m] > WORTH))

@@ -9,6 +9,7 @@ code as this process, or results could differ; each job checks that.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -61,7 +62,9 @@ def _threads(jobs: int) -> Iterator[Pool]:
         with alone():
             yield from work(delayed(_numbered)(function, shared, k, item) for k, item in enumerate(items))
 
-    yield run
+    with warnings.catch_warnings():  # after Ctrl-C, joblib advises to cancel less work
+        warnings.filterwarnings("ignore", "[0-9]+ tasks ", UserWarning, "joblib")
+        yield run
 
 
 @contextmanager

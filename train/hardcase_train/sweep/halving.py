@@ -22,13 +22,16 @@ LOSSES = (0.0, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)  # of quality, below 
 LEAST = 1e-3  # relative to the cost of f0 for every case; cheaper points count as this
 
 
-def savings(points: Sequence[Point], quality: float, cost: float) -> np.ndarray:
+def savings(points: Sequence[Point], quality: float, cost: float, exchange: float | None = None) -> np.ndarray:
     """Log ratio of ``cost`` to that of the cheapest point within each of LOSSES, at least 0, (n_losses,).
+
+    Where errors have costs, the last one is instead that of the total cost of the best point.
 
     Parameters
     ----------
     quality : reference from which the losses are counted
     cost : mean cost of f0 for every case, in the user's unit
+    exchange : as in ``data.problem.Problem``
 
     Examples
     --------
@@ -41,10 +44,14 @@ def savings(points: Sequence[Point], quality: float, cost: float) -> np.ndarray:
         costs = [p.valid["cost"] for p in points if p.valid["quality"] >= quality - loss - 1e-12]
         if costs and cost > 0:
             out[k] = max(0.0, -np.log(max(min(costs) / cost, LEAST)))
+    if exchange is not None and points:
+        reference = cost + (1 - quality) / exchange
+        best = min(p.valid["cost"] + (1 - p.valid["quality"]) / exchange for p in points)
+        out[-1] = max(0.0, -np.log(max(best / reference, LEAST))) if reference > 0 else 0.0
     return out
 
 
-def climbers(results: Sequence[Sequence[Point]], hpc: dict[str, float]) -> list[int]:
+def climbers(results: Sequence[Sequence[Point]], hpc: dict[str, float], exchange: float | None = None) -> list[int]:
     """Indices, in rising order, of the settings that together keep most of the savings of all: a quarter to a half.
 
     Greedy: repeatedly choose the setting that adds most to those chosen before, until none adds anything. If fewer
@@ -54,6 +61,7 @@ def climbers(results: Sequence[Sequence[Point]], hpc: dict[str, float]) -> list[
     ----------
     results : the points of each setting
     hpc : ``quality`` and ``cost`` of f0 on the rows on which the points were judged
+    exchange : as for ``savings``
 
     Examples
     --------
@@ -64,7 +72,7 @@ def climbers(results: Sequence[Sequence[Point]], hpc: dict[str, float]) -> list[
     [1]
     """
     best = max((p.valid["quality"] for points in results for p in points), default=0.0)
-    saved = np.array([savings(points, min(best, hpc["quality"]), hpc["cost"]) for points in results])
+    saved = np.array([savings(points, min(best, hpc["quality"]), hpc["cost"], exchange) for points in results])
     left = list(range(len(results)))
     chosen: list[int] = []
     reached = np.zeros(len(LOSSES))

@@ -6,12 +6,12 @@ Jobs receive a ladder and nothing else. It does not contain the test rows, so no
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..data.problem import Problem, Rows
-from ..data.split import stratified
+from ..data.problem import N_FOLDS, Problem, Rows
+from ..data.split import deal, stratified
 from ..method import Setting
 from ..methods import METHODS
 from ..policy.front import Point
@@ -25,7 +25,7 @@ ALL = 1  # the rung of all rows
 
 @dataclass(frozen=True)
 class Job:
-    """A setting on a rung: trained on one training row in ``rung``, stratified by class."""
+    """A setting on a rung: trained on one training row in ``rung``, stratified by class, and on whole groups."""
 
     setting: Setting
     rung: int = ALL
@@ -41,7 +41,7 @@ class Ladder:
     """
 
     def __init__(self, problem: Problem, n_jobs: int = 1) -> None:
-        self.problem = replace(problem, test=_take(problem.test, np.zeros(len(problem.test.y), dtype=bool)))
+        self.problem = replace(problem, test=problem.test.take(np.zeros(0, dtype=np.int64)))
         self.n_jobs = n_jobs
         self._rungs: dict[int, SubsetSearch] = {}
 
@@ -51,8 +51,7 @@ class Ladder:
     def at(self, rung: int) -> SubsetSearch:
         """The search over one training row in ``rung``; its ``judge`` has the judged rows of that rung."""
         if rung not in self._rungs:
-            part = stratified(self.problem.train.y, self.problem.seed, range(rung))
-            train = _take(self.problem.train, part == 0)
+            train = self.problem.train.take(_is_on(rung, self.problem.train, self.problem.seed))
             search = SubsetSearch(Judge(replace(self.problem, train=train), rung != ALL), self.n_jobs)
             self._rungs.setdefault(rung, search)
         return self._rungs[rung]
@@ -70,5 +69,8 @@ def settings_of(method: str, ladder: Ladder) -> list[Setting]:
     return [Setting(method, params) for params in METHODS[method].grid(ladder.at(ALL))]
 
 
-def _take(rows: Rows, mask: np.ndarray) -> Rows:
-    return Rows(*(getattr(rows, f.name)[mask] for f in fields(Rows)))
+def _is_on(rung: int, train: Rows, seed: int) -> np.ndarray:
+    """Whether each training row is on the rung, (n_train,) bool."""
+    if train.group is None or rung == ALL:
+        return np.asarray(stratified(train.y, seed, range(rung)) == 0)
+    return np.asarray(deal(train.group, train.y, seed, (1 / rung, 1 - 1 / rung), (N_FOLDS, 0)) == 0)

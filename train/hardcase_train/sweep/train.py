@@ -8,13 +8,14 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from hardcase_edge.program.definition import Answer, Forward, Slice
+from hardcase_edge.program.definition import Forward
 
 from ..data.problem import Problem
 from ..methods import METHODS
+from ..policy.answers import bare_answer
 from ..policy.compile import compile_program
 from ..policy.front import Point, best_points, with_test
-from ..policy.losses import ClassLoss
+from ..policy.losses import answer_loss
 from ..policy.selection import Judge
 from ..stages.subset_search import SubsetSearch
 from ..trees.binning import Bins
@@ -49,11 +50,14 @@ def learn(
     cache : finished jobs of earlier runs
     say : called before training with one line, the plan of the sweep
     """
-    hpc = hpc_point(Judge(problem))
+    judge = Judge(problem)
+    hpc = hpc_point(judge)
     with open_pool(jobs=jobs) if pool is None else nullcontext(pool) as opened:
         ladder = Ladder(problem, n_threads(jobs))
         if say is not None:
             say(str(make_plan(ladder, methods, n_threads(jobs))))
+            if judge.warning() is not None:
+                say(str(judge.warning()))
         sweep = Sweep(ladder, hpc, opened, cache, quiet)
         points = sweep.points(methods)
     return [hpc, *with_test(problem, points, n_threads(jobs))]
@@ -62,8 +66,8 @@ def learn(
 def hpc_point(judge: Judge) -> Point:
     """f0 for every row: buy all that a request carries, and forward; without the cloud, the most frequent class."""
     problem = judge.problem
-    base = ClassLoss(problem.train.y, problem.n_classes, problem.train.weight).base()
-    nodes = (Forward(problem.hpc_sensors, 1), Answer(Slice(0, 0, len(base))))
+    base = answer_loss(problem).base()
+    nodes = (Forward(problem.hpc_sensors, 1), bare_answer(problem, 0))
     program = compile_program(problem, [Ensemble(Bins(()), np.empty(0, dtype=np.int64), base)], nodes)
     figures = judge.summary(judge.run(program, []))
     return with_test(problem, [Point("hpc", {}, figures, {}, program)])[0]

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.program.cost import Meter
 from hardcase_edge.program.definition import TOURNAMENT, Acquire, Answer, Branch, Forward, targets_of
 from hardcase_edge.program.readings import normalise
@@ -24,7 +25,6 @@ from hardcase_train.methods.graph.reduce import all_subsets
 from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.error_model import chance_wrong
-from hardcase_train.policy.quality import figures_of
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.nested_sets import Chains
 from hardcase_train.stages.subset_search import SubsetSearch

@@ -15,6 +15,7 @@ from scipy.optimize import LinearConstraint, linprog, milp
 from scipy.sparse import csr_array
 from sklearn.ensemble import RandomForestClassifier
 
+from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.program.decode import decode
 from hardcase_edge.program.definition import MICRO, Acquire, Answer, Forward, Sensor, Slice
 from hardcase_edge.program.encode import encode
@@ -30,7 +31,6 @@ from hardcase_train.methods.prune.lazy_program import lazy_program
 from hardcase_train.methods.prune.max_closure import Closure, Needs
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
-from hardcase_train.policy.quality import figures_of
 from hardcase_train.policy.selection import Judge
 from hardcase_train.sweep.train import learn, points_of
 from hardcase_train.trees import forest as forest_module

@@ -19,7 +19,7 @@ import numpy as np
 from ...data.problem import Problem
 from ...estimator import Limits, PolicyClassifier
 from ...policy.front import Point
-from ...policy.losses import FLOOR, AdaptLoss, ClassLoss
+from ...policy.losses import AdaptLoss, AnswerLoss, answer_loss, hpc_loss
 from ...policy.selection import Judge
 from ...trees.binning import Bins, make_bins
 from ...trees.boosting import Ensemble, TreeSettings, ensemble_scores, extend
@@ -101,7 +101,7 @@ class AdaptGBRT(PolicyClassifier):
         codes = bins.transform(rows.X)
         n = len(rows.y)
         if forward is None:
-            forward = -np.log(np.maximum(rows.hpc[np.arange(n), rows.y], FLOOR))
+            forward = hpc_loss(problem)
         costs = problem.sensor_costs()
         model = Twin(problem, bins, codes, np.arange(n), self.gamma * costs)
         fold = judge.fold if judge.is_crossed else judge.fold % 2  # if not crossed, twins serve the step over q only
@@ -128,7 +128,7 @@ class AdaptGBRT(PolicyClassifier):
         return self
 
 
-def _losses(classes: ClassLoss, scores: np.ndarray, forward: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _losses(classes: AnswerLoss, scores: np.ndarray, forward: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A_i and B_i of (OPT1)."""
     g = scores[:, -1]
     answer = classes.row_loss(scores[:, :-1]) + np.logaddexp(0.0, g)
@@ -139,12 +139,11 @@ class Twin:
     """An ensemble that is boosted on a subset of the training rows."""
 
     def __init__(self, problem: Problem, bins: Bins, codes: np.ndarray, rows: np.ndarray, prices: np.ndarray) -> None:
-        y, weight = problem.train.y, problem.train.weight
         self.rows = rows
         self.owner = problem.sensor_of
         self.grower = Grower(codes[:, self.rows], bins.sizes, self.owner)
-        self.classes = ClassLoss(y[self.rows], problem.n_classes, weight[self.rows])
-        self.penalty = prices * weight[self.rows].sum()
+        self.classes = answer_loss(problem, self.rows)
+        self.penalty = prices * self.classes.weight.sum()
         base = np.append(self.classes.base(), 0.0)
         self.ensemble = Ensemble(bins, np.arange(len(problem.features)), base)
         self.scores = np.tile(base, (len(self.rows), 1))

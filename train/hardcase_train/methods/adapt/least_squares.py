@@ -7,7 +7,7 @@ over q. The KL divergence of a row is replaced by ``stiffness * (logit(q) - g)^2
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -144,7 +144,7 @@ class LogOddsLoss:
     def value_and_slope(self, scores: np.ndarray) -> tuple[float, np.ndarray]:
         """Weighted sum over rows, and its gradient, (n, n_outputs)."""
         c = self.classes
-        easy = ClassLoss(c.y, c.n_classes, c.weight * sigmoid(-self.u))
+        easy = replace(c, weight=c.weight * sigmoid(-self.u))
         value, slope = easy.value_and_slope(scores[:, :-1])
         away = scores[:, -1] - self.u
         pull = self.stiffness * c.weight * away
@@ -183,6 +183,7 @@ class AdaptLstsq(AdaptLin):
         return float(logit(np.clip(self.p_full, EDGE, 1 - EDGE)))
 
     def _loss(self, rows: LinearRows, u: np.ndarray) -> SmoothLoss:
+        assert isinstance(rows.classes, ClassLoss)  # the method does not take values
         return LogOddsLoss(rows.classes, u, self.stiffness)
 
     def _hidden(self, rows: LinearRows, coef: np.ndarray, u: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from ...data.problem import Problem, Subset
 from ...estimator import Limits, MethodClassifier
 from ...method import Method, Params
 from ...policy.front import Point, best_points
-from ...policy.losses import FLOOR, sigmoid
+from ...policy.losses import hpc_loss, sigmoid
 from ...policy.prices import prices
 from ...policy.selection import Judge, Trained
 from ...stages.nested_sets import Chains
@@ -68,7 +68,13 @@ class StagedAdaptGBRT(MethodClassifier):
     settings: TreeSettings | None = None
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
-        name="adapt-gbrt", work=3, colour="#c0392b", auto="always", runners=slice(1, None, 4), searches_subsets=True
+        name="adapt-gbrt",
+        work=3,
+        colour="#c0392b",
+        auto="always",
+        runners=slice(1, None, 4),
+        searches_subsets=True,
+        takes_values=True,
     )
     _limits: ClassVar[Limits] = {"n_rounds": (1, np.inf)}
 
@@ -119,7 +125,7 @@ def adapt_chain(
     bins = make_bins(rows.X, problem.dtypes, settings.max_bins)
     costs = problem.sensor_costs()
     (price,) = prices(problem, 1, TRAIN_PRICE, TRAIN_PRICE)
-    loss = -np.log(np.maximum(rows.hpc[np.arange(n), rows.y], FLOOR))
+    loss = hpc_loss(problem)
     cost = np.full(n, problem.forward_cost)
     n_trees = max(1, size.n_trees // (1 + n_rounds))
     trained: list[Trained] = []

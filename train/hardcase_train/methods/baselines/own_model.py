@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import MARGIN, Acquire, Answer, Branch, Column, Forward, Node, Opaque, Slice
 
@@ -22,8 +24,7 @@ from ...policy.answers import NEVER, answer_node, confidence_table, margin_at
 from ...policy.batch import Batch
 from ...policy.compile import Part, compile_program
 from ...policy.front import Point, best_points
-from ...policy.losses import ClassLoss, class_outputs
-from ...policy.quality import figures_of
+from ...policy.losses import answer_loss, class_outputs
 from ...policy.selection import Judge, Trained
 from ...trees.binning import Bins
 from ...trees.boosting import Ensemble
@@ -66,7 +67,7 @@ def own_points(
     _check(problem, scorer)
     judge = Judge(problem, is_alone=True)
     sensors = tuple(sorted({int(s) for s in problem.sensor_of[list(scorer.features)]}))
-    base = ClassLoss(problem.train.y, problem.n_classes, problem.train.weight).base()
+    base = answer_loss(problem).base()
     parts: list[Part] = [_Own(scorer), Ensemble(Bins(()), np.empty(0, dtype=np.int64), base)]
     trained = [Trained(parts[0], valid.astype(np.float64))]
     start = compile_program(problem, parts, _nodes(problem, sensors, -NEVER))
@@ -87,9 +88,10 @@ def own_points(
         params = {**origin, "sensors": list(sensors), "level": level}
         points.append(Point(METHOD, params, judge.summary(outcome), {}, program))
     rows = problem.test
+    measured = partial(figures_of, quality=problem.quality)
     tested = Batch(start, rows.X, [test.astype(np.float64)])
     return [
-        replace(p, test=figures_of(tested.run(rows.hpc_label, p.policy.nodes), rows.y, rows.weight))
+        replace(p, test=measured(tested.run(rows.hpc_label, p.policy.nodes), rows.y, rows.weight))
         for p in best_points(points)
         if p.policy is not None
     ]

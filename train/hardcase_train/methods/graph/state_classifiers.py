@@ -22,8 +22,8 @@ from hardcase_edge.batch.choices import margins_of
 
 from ...data.problem import N_FOLDS
 from ...linear.logistic import Design, logistic
-from ...policy.error_model import chance_wrong, cloud_chance, met_margins
-from ...policy.losses import class_outputs
+from ...policy.error_model import cloud_loss, expected_loss, met_margins
+from ...policy.losses import answer_loss, class_outputs
 from ...policy.selection import Trained
 from ...trees.boosting import ensemble_scores
 from ...trees.subset_classifier import FOREST, TREES, Learner, make_learner
@@ -66,29 +66,34 @@ def make_bank(rows: DagRows, kind: str, n_jobs: int = 1) -> list[Classifier]:
 
 
 def stop_losses(rows: DagRows, bank: Sequence[Classifier], is_counted: bool = False) -> np.ndarray:
-    """Loss of stopping in each state, (n_train, n_states): the probability of a wrong answer, given the margins.
+    """Loss of stopping in each state, (n_train, n_states): the expected loss of its answer, given the margins.
 
-    Margins are those of the state and of smaller ones (``error_model.met_margins``). ``is_counted``: instead 1 for a
-    wrong answer, else 0, as in the paper's (5). The mean is the same, but the probability has less variance.
+    Margins are those of the state and of smaller ones (``error_model.met_margins``). ``is_counted``: instead the
+    loss itself, 1 for a wrong answer, else 0, as in the paper's (5). The mean is the same, the expectation varies less.
     """
     y = rows.problem.train.y
     out = np.empty((len(y), len(bank)))
     for s, one in enumerate(bank):
         right = one.label == y
         met = met_margins([bank[t].margin for t in rows.graph.below(s)], int((~right).sum()))
-        out[:, s] = ~right if is_counted else chance_wrong(one.margin, met, right, rows.weight)
+        errors = rows.problem.errors
+        if is_counted:
+            out[:, s] = ~right if errors is None else errors[y, one.label]
+        else:
+            out[:, s] = expected_loss(one.margin, met, one.label, y, rows.weight, errors)
     return out
 
 
 def cloud_losses(rows: DagRows, bank: Sequence[Classifier], is_counted: bool = False) -> np.ndarray:
     """Loss of forwarding from each state, (n_train, n_states), estimated as in ``stop_losses``."""
     train = rows.problem.train
-    wrong = train.hpc_label != train.y
+    wrong, errors = train.hpc_label != train.y, rows.problem.errors
     if is_counted:
-        return np.repeat(wrong[:, None].astype(np.float64), len(bank), axis=1)
+        losses = wrong.astype(np.float64) if errors is None else errors[train.y, train.hpc_label]
+        return np.repeat(losses[:, None], len(bank), axis=1)
     visited = [[t for t in (*rows.graph.below(s), s) if rows.graph.states[t]] for s in range(len(bank))]
     met = [met_margins([bank[t].margin for t in states], int(wrong.sum())) for states in visited]
-    return np.column_stack([cloud_chance(train.hpc, train.y, train.weight, m) for m in met])
+    return np.column_stack([cloud_loss(train.stakes, train.y, train.weight, errors, m) for m in met])
 
 
 # ---------------------------------------------------------------- polynomials
@@ -119,7 +124,7 @@ def _polynomial(rows: DagRows, s: int, ridge: float, coefs: dict[int, np.ndarray
         start[:, :, np.searchsorted(columns, rows.mine(best))] = coefs[best]
     label = np.broadcast_to(y, rows.seen.shape)
     design = rows.design.part(columns)
-    coef = logistic(design, label, rows.seen * rows.weight, k, ridge, start)
+    coef = logistic(design, label, rows.seen * rows.weight, k, ridge, start, targets=rows.problem.targets)
     return coef, _judged(rows, columns, coef, design.values)
 
 
@@ -144,15 +149,10 @@ def _ridge(rows: DagRows) -> float:
     losses = []
     ridges = rows.problem.effort.ridges  # the best for the last state serves all
     for ridge in ridges:
-        coef = logistic(design, label, rows.seen[1:] * rows.weight, k, ridge / len(y))
+        coef = logistic(design, label, rows.seen[1:] * rows.weight, k, ridge / len(y), targets=rows.problem.targets)
         scores = rows.own(np.concatenate([np.zeros((1, k, len(y)), np.float32), _scores(coef, design.values)]))
-        losses.append(np.average(_log_loss(scores, y), weights=rows.weight))
+        losses.append(np.average(answer_loss(rows.problem).row_loss(scores), weights=rows.weight))
     return ridges[int(np.argmin(losses))] / len(y)
-
-
-def _log_loss(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
-    s = np.hstack([np.zeros_like(scores), scores]) if scores.shape[1] == 1 else scores
-    return np.asarray(np.logaddexp.reduce(s, axis=1) - s[np.arange(len(y)), y])
 
 
 def _shared(rows: DagRows) -> list[Classifier]:
@@ -167,7 +167,8 @@ def _shared(rows: DagRows) -> list[Classifier]:
     weight = np.tile(rows.seen * rows.weight, N_HIDDEN)
     design = Design(values, values @ values.T / values.shape[1])
     label = np.broadcast_to(np.tile(rows.problem.train.y, N_HIDDEN), weight.shape)
-    coef = logistic(design, label, weight, class_outputs(rows.problem.n_classes), SHARED_RIDGE / n)
+    ridge, targets = SHARED_RIDGE / n, rows.problem.targets
+    coef = logistic(design, label, weight, class_outputs(rows.problem.n_classes), ridge, targets=targets)
     parts: list[Any] = [np.flatnonzero(terms) for terms in has]
     return [_judged(rows, columns, coef[:, :, columns], rows.design.values[columns]) for columns in parts]
 

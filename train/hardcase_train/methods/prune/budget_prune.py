@@ -35,6 +35,8 @@ class BudgetPrune:
     sensor_of : ndarray of shape (n_features,), int
     costs : ndarray of shape (n_sensors,)
         In the user's unit.
+    losses : ndarray of shape (n_classes, n_classes)
+        Loss of each answer to a case of each class; None: each error counts 1.
     seed : int
         For the sample of at most ``PRICED_ROWS`` rows on which the mean cost is estimated.
     """
@@ -48,6 +50,7 @@ class BudgetPrune:
         sensor_of: np.ndarray,
         costs: np.ndarray,
         seed: int = 0,
+        losses: np.ndarray | None = None,
     ) -> None:
         self.trees = trees
         rows = np.sort(np.random.default_rng(seed).permutation(len(y))[:PRICED_ROWS])
@@ -55,7 +58,7 @@ class BudgetPrune:
         n_splits = 0
         for tree in trees:
             parent, split = _parents(tree, n_splits)
-            errors = _errors(tree, codes, y, weights / (weights.sum() * len(trees)))
+            errors = _errors(tree, codes, y, weights / (weights.sum() * len(trees)), losses)
             gains.append((errors - errors[tree.children].sum(axis=1))[split])
             parents.append(parent[split])
             count, reading = _readings(tree, codes[:, rows], sensor_of, len(costs))
@@ -105,11 +108,14 @@ def _parents(tree: ForestTree, first: int) -> tuple[np.ndarray, np.ndarray]:
     return parent, split
 
 
-def _errors(tree: ForestTree, codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """(n_nodes,) weight of the rows that each node would label wrongly as a leaf."""
+def _errors(
+    tree: ForestTree, codes: np.ndarray, y: np.ndarray, weights: np.ndarray, losses: np.ndarray | None
+) -> np.ndarray:
+    """(n_nodes,) loss of each node as a leaf, over the rows that reach it."""
     guess = tree.shares.argmax(axis=1)
     errors = np.zeros(len(guess))
-    _add_errors(codes, tree.feature, tree.bins, tree.missing_left, tree.children, guess, y, weights, errors)
+    losses = 1.0 - np.eye(tree.shares.shape[1]) if losses is None else losses
+    _add_errors(codes, tree.feature, tree.bins, tree.missing_left, tree.children, guess, y, weights, losses, errors)
     return errors
 
 
@@ -174,14 +180,14 @@ def _add_errors(
     guess: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,
+    losses: np.ndarray,
     errors: np.ndarray,
 ) -> None:
-    """Add the weight of each row to ``errors`` of the nodes on its path whose label is wrong."""
+    """Add the weighted loss of each row to ``errors`` of the nodes on its path."""
     for i in range(codes.shape[1]):
         h = 0
         while True:
-            if guess[h] != y[i]:
-                errors[h] += weights[i]
+            errors[h] += weights[i] * losses[y[i], guess[h]]
             f = feature[h]
             if f < 0:
                 break

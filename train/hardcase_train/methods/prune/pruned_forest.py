@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from joblib import Parallel, delayed
 
+from ...data.error_costs import soft_rows
 from ...data.problem import N_FOLDS, Problem
 from ...estimator import MethodClassifier
 from ...method import Method, Params
@@ -106,8 +107,9 @@ def _pruned(
     train = problem.train
     codes_of_rows, y, weights = np.ascontiguousarray(codes[:, rows]), train.y[rows], train.weight[rows]
     costs = problem.sensor_costs()
-    trees = fit_forest(codes_of_rows, y, problem.n_classes, weights, settings, problem.seed)
-    forest = BudgetPrune(trees, codes_of_rows, y, weights, problem.sensor_of, costs, problem.seed)
+    number, label, worth = soft_rows(y, weights, problem.targets)
+    trees = fit_forest(codes_of_rows[:, number], label, problem.n_classes, worth, settings, problem.seed)
+    forest = BudgetPrune(trees, codes_of_rows, y, weights, problem.sensor_of, costs, problem.seed, problem.errors)
     return [forest_ensemble(bins, trees, forest.prune(price)) for price in _prices(problem)]
 
 
@@ -117,7 +119,7 @@ def _point(judge: Judge, settings: ForestSettings, price: float, ensembles: tupl
     programs = [lazy_program(problem, e) for e in ensembles]
     outcome = judge.run_each(programs)
     program = programs[-1]
-    answer = answer_node(program.nodes[-1], outcome.margin, outcome.label == judge.y, judge.weight)
+    answer = answer_node(program.nodes[-1], outcome.margin, judge.right(outcome.label), judge.weight)
     splits = sum(len(t.features) for t in ensembles[-1].trees)
     params = {"price": price, "trees": settings.n_trees, "max_features": settings.max_features, "splits": splits}
     program = replace(program, nodes=(*program.nodes[:-1], answer))

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of each node of a program: how many rows pass it, what they have cost by then, how many of them end right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hardcase_edge.program.definition import Program
+    from hardcase_edge.session.session import Decision
+
+__all__ = ["NodeFigures", "node_figures"]
+
+
+@dataclass(frozen=True)
+class NodeFigures:
+    """Figures by node, over ``n`` rows.
+
+    rows : number of rows that pass each node
+    cost : their mean cost in the user's unit when they leave it, what the node itself buys included
+    ended : number of rows decided at each node
+    right : number of those decided as labelled
+    steps : number of rows that go from one node to the next, by (node, next node)
+    """
+
+    n: int
+    rows: tuple[int, ...]
+    cost: tuple[float, ...]
+    ended: tuple[int, ...]
+    right: tuple[int, ...]
+    steps: dict[tuple[int, int], int]
+
+
+def node_figures(program: Program, decisions: Sequence[Decision], y: Sequence[int]) -> NodeFigures:
+    """Figures of a program's nodes from its decisions on rows with labels y (n,), class indices.
+
+    The cost so far counts the sensors that a row has bought on its way, so at the node where a row ends without an
+    unanswered request it is the decision's cost.
+    """
+    from hardcase_edge.program.cost import Meter, to_unit
+    from hardcase_edge.session.session import CLOUD
+
+    meter, size = Meter(program), len(program.nodes)
+    ways = Counter((d.trace, d.sensors, d.route == CLOUD) for d in decisions)
+    ends = Counter((d.trace[-1], d.result == label) for d, label in zip(decisions, y, strict=True))
+    rows, spent = [0] * size, [0] * size
+    steps: Counter[tuple[int, int]] = Counter()
+    for (trace, sensors, is_cloud), count in ways.items():
+        bought: set[int] = set()
+        for node in trace:
+            bought |= set(getattr(program.nodes[node], "sensors", ())) & set(sensors)
+            is_request = is_cloud and node == trace[-1]
+            rows[node] += count
+            spent[node] += count * meter.total(bought, int(is_request))
+        for step in pairwise(trace):
+            steps[step] += count
+    return NodeFigures(
+        n=len(decisions),
+        rows=tuple(rows),
+        cost=tuple(to_unit(total / count) if count else 0.0 for total, count in zip(spent, rows, strict=True)),
+        ended=tuple(ends[k, True] + ends[k, False] for k in range(size)),
+        right=tuple(ends[k, True] for k in range(size)),
+        steps=dict(steps),
+    )

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The point of a build that ``hardcase export`` would pick, as the integers it would write, measured on test rows.
+
+A draft's floats and the exported integers may decide a few rows differently, so a report measures the integers: its
+figures are those of ``hardcase evaluate`` for the exported bundle on the build's ``test.npz``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .labelled_rows import LabelledRows, rows_for
+from .measure import Measured, measure
+
+if TYPE_CHECKING:
+    from hardcase_edge.batch.intervals import Interval
+    from hardcase_edge.batch.per_class import ClassCount
+    from hardcase_edge.bundle.manifest import Manifest
+    from hardcase_edge.program.definition import Program
+    from hardcase_export.drafts.front import Front
+    from hardcase_export.integers.decide import Figures
+
+__all__ = ["Picked", "Wish", "measure_pick"]
+
+MAX_DECISIONS = 1_000_000  # with dead sensors: beyond that only those that most rows buy are tried
+Wish = Mapping[str, float | None]  # ``max_loss`` or ``budget``, as for ``pick``; empty: its default
+
+
+@dataclass(frozen=True)
+class Picked:
+    """The picked point and its figures on test rows.
+
+    number : of the point in front.json
+    passed_over : number of points that fit the wish better, but whose integers decide otherwise than their floats
+    refusal : why ``hardcase export`` refuses the point; empty if it does not
+    dead : figures with one sensor dead, by the number of a sensor that some rows buy
+    f0 : f0's quality on the same rows, and ``f0_95`` its 95 % interval
+    f0_classes : counts by class of f0's answers to the same rows
+    loss : how much lower the point's quality is than f0's, and ``loss_95`` the interval
+    """
+
+    number: int
+    wish: Wish
+    program: Program
+    manifest: Manifest
+    passed_over: int
+    refusal: str
+    rows: LabelledRows
+    measured: Measured
+    dead: dict[int, Figures]
+    f0: float
+    f0_95: Interval
+    f0_classes: tuple[ClassCount, ...]
+    loss: float
+    loss_95: Interval
+
+
+def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
+    """Pick, quantise and measure.
+
+    Parameters
+    ----------
+    build : a folder with drafts, rows, front.json and f0, as ``hardcase train`` writes it
+
+    Raises
+    ------
+    InputError, BundleError
+        No point fits the wish, or its program cannot be proved.
+    """
+    import numpy as np
+
+    from hardcase_edge.batch.intervals import loss_interval, quality_interval
+    from hardcase_edge.batch.per_class import per_class
+    from hardcase_export.bundle import MIN_AGREEMENT, pick_that_agrees
+    from hardcase_export.integers.point import AgreementError, make_integers
+    from hardcase_export.picking.pick import pick
+
+    refusal = ""
+    try:
+        point, integers, passed_over = pick_that_agrees(build, front, dict(wish), MIN_AGREEMENT)
+    except AgreementError as error:  # the report then shows what the wish picks, and why it is refused
+        passed_over, refusal = 0, str(error)
+        point = pick(front, max_loss=wish.get("max_loss"), budget=wish.get("budget"))
+        integers = make_integers(build, point, 0.0, front.legacy, front.measure)
+    program, test, quality = integers.quantised.program, integers.test, front.measure
+    rows = rows_for(program, integers.manifest, build / "test.npz")
+    measured = measure(program, rows, quality)
+    answers = np.array([d.result for d in measured.decisions], dtype=np.int64)
+    loss, loss_95 = loss_interval(quality, test.y, answers, test.hpc, test.group)
+    return Picked(
+        number=front.points.index(point),
+        wish=wish,
+        program=program,
+        manifest=integers.manifest,
+        passed_over=passed_over,
+        refusal=refusal,
+        rows=rows,
+        measured=measured,
+        dead=_dead(program, rows, measured),
+        f0=quality(test.y, test.hpc),
+        f0_95=quality_interval(quality, test.y, test.hpc, test.group),
+        f0_classes=tuple(per_class(test.y, test.hpc, program.n_classes, test.group)),
+        loss=loss,
+        loss_95=loss_95,
+    )
+
+
+def _dead(program: Program, rows: LabelledRows, measured: Measured) -> dict[int, Figures]:
+    """Figures with each sensor dead that some rows buy, the most bought first, as far as the number of rows allows."""
+    used = sorted((s for s, n in enumerate(measured.bought) if n), key=lambda s: (-measured.bought[s], s))
+    tried = used[: max(1, MAX_DECISIONS // len(rows.y))]
+    return {s: measure(program, rows, measured.quality, dead=(s,)).figures for s in tried}

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text and colours of reports: every name from outside is made safe here, and every number gets its form.
+
+Column names, classes and units come from tables and bundles. ``safe`` escapes them for HTML and SVG, replaces what XML
+cannot hold and characters that turn the direction of text, and bounds their length.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from html import escape
+
+__all__ = ["STYLE", "amount", "dark", "data", "percent", "safe", "title"]
+
+MAX_CHARACTERS = 400
+PERCENT = "\u00a0%"
+STRANGE = {"Cc", "Cs", "Co", "Cn"}  # controls, surrogates, private and unassigned characters
+TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+# one set of colours for pages and pictures; a picture that stands alone carries it too
+STYLE = """
+.hc { --ink: #1d2430; --soft: #5b6575; --line: #d5dae2; --paper: #ffffff; --card: #f6f7f9; --accent: #b3261e;
+  --local: #1a7f4b; --cloud: #1f6fb2; --buy: #8a6100; --late: #c0392b; color: var(--ink) }
+@media (prefers-color-scheme: dark) { .hc { --ink: #e6e9ee; --soft: #a3adbb; --line: #3a424e; --paper: #14181f;
+  --card: #1c222b; --accent: #ff8a80; --local: #58c48d; --cloud: #6db3ee; --buy: #e0b04c; --late: #ff8a80 } }
+@media print { .hc { --ink: #000000; --soft: #444444; --line: #bbbbbb; --paper: #ffffff; --card: #ffffff;
+  --accent: #b3261e; --local: #1a7f4b; --cloud: #1f6fb2; --buy: #8a6100; --late: #c0392b } }
+svg.hc { font: 12px system-ui, sans-serif; background: var(--paper) }
+svg.hc text { fill: var(--ink) } svg.hc .soft { fill: var(--soft) } svg.hc .grid { stroke: var(--line) }
+"""
+
+
+def safe(value: object, limit: int = MAX_CHARACTERS) -> str:
+    """A value from outside as text of HTML or SVG, also inside an attribute; at most ``limit`` characters of it.
+
+    Examples
+    --------
+    >>> safe("<script>"), safe("a\\x00b"), safe("sensor " * 3, 10)
+    ('&lt;script&gt;', 'a\\ufffdb', 'sensor se…')
+    """
+    text = str(value)
+    text = text if len(text) <= limit else text[: limit - 1] + "…"
+    is_strange = (unicodedata.category(c) in STRANGE or c in TURNING or ord(c) & 0xFFFE == 0xFFFE for c in text)
+    return escape("".join("\ufffd" if bad else c for c, bad in zip(text, is_strange, strict=True)))
+
+
+def title(value: object) -> str:
+    """A tooltip of SVG."""
+    return f"<title>{safe(value)}</title>"
+
+
+def data(value: float, text: str) -> str:
+    """A number as text of HTML that also holds its exact value.
+
+    >>> data(0.98866, "0.9887")
+    '<data value="0.98866">0.9887</data>'
+    """
+    return f'<data value="{value!r}">{safe(text)}</data>'
+
+
+def amount(value: float) -> str:
+    """A cost: two decimals from 1 on, otherwise three significant digits.
+
+    >>> amount(980.1604), amount(0.0012345), amount(0), amount(1234567)
+    ('980.16', '0.00123', '0', '1,234,567')
+    """
+    if value == 0 or abs(value) >= 100_000:
+        return f"{value:,.0f}"
+    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage, rounded so that few are not none and many are not all; it never breaks over two lines.
+
+    >>> [percent(share).replace("\\xa0", " ") for share in (0.5, 0.0004, 0.99996, 1)]
+    ['50.0 %', '0.04 %', '99.996 %', '100 %']
+    """
+    if share in (0, 1):
+        return f"{100 * share:.0f}{PERCENT}"
+    for digits in (1, 2, 3):
+        text = f"{100 * share:.{digits}f}"
+        if float(text) not in (0.0, 100.0) and (digits > 1 or 0.1 <= float(text) <= 99.9):
+            return text + PERCENT
+    return f"{'< 0.001' if share < 0.5 else '> 99.999'}{PERCENT}"
+
+
+def dark(colour: str, share: float = 0.45) -> str:
+    """The colour for a dark page: nearer to white by ``share``.
+
+    >>> dark("#000000", 0.5)
+    '#7f7f7f'
+    """
+    parts = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
+    return "#" + "".join(f"{int(part + (255 - part) * share):02x}" for part in parts)

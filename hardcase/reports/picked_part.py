@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of a report about the picked policy: its figures, classes, sensors, picture, and sensors that fail."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ..measuring.measure import constant_warning
+from .class_table import classes_table
+from .markup import amount, data, percent, safe
+from .page import bar, card, details, figure, section, table
+from .policy_picture import policy_svg
+
+if TYPE_CHECKING:
+    from hardcase_export.drafts.front import Front, Point
+
+    from ..measuring.measure import constant_warning
+from ..measuring.picked import Picked
+
+__all__ = ["allowed_loss", "sections", "summary"]
+
+
+def allowed_loss(picked: Picked, points: Front) -> float | None:
+    """The loss of quality against f0 that the wish allows; None if it does not look at the loss."""
+    from hardcase_export.picking.pick import DEFAULT_MAX_LOSS
+
+    loss, has_costs = picked.wish.get("max_loss"), points.measure.kind == "errors"
+    if loss is not None:
+        return loss / points.measure.scale if has_costs else loss
+    return None if has_costs or picked.wish.get("budget") is not None else DEFAULT_MAX_LOSS
+
+
+def summary(picked: Picked, f0: Point, points: Front) -> str:
+    """The figures at the head of the page, as cards."""
+    m, unit = picked.measured.figures, safe(points.unit)
+    share = f"{percent(m.cost / f0.test.cost)} of f0's {amount(f0.test.cost)}" if f0.test.cost else "f0 is free"
+    sensors = sum(picked.measured.bought) / m.n
+    cards = [
+        card(
+            f"{m.quality:.4f}",
+            f"{safe(points.quality)} of the picked policy on {m.n:,} test rows; f0 has {picked.f0:.4f}",
+        ),
+        card(f"{amount(m.cost)} {unit}", f"mean cost of a decision, {share}"),
+        card(percent(m.forward_rate), "of the cases go to f0 in the cloud"),
+        card(f"{sensors:.1f} of {len(picked.manifest.sensors)}", "sensors bought for a decision, on the mean"),
+    ]
+    if m.errors is not None:
+        cards.insert(2, card(f"{amount(m.errors)} {unit}", "mean cost of errors, beside the cost of the decision"))
+    return f'<div class="cards">{"".join(cards)}</div>'
+
+
+def sections(picked: Picked, points: Front) -> list[str]:
+    """The sections below the front."""
+    values = picked.measured.to_json(picked.manifest)
+    return [
+        section("The picked policy", *_figures(picked, values, points)),
+        section("Classes", *_classes(picked, values)),
+        section("Sensors bought", *_sensors(picked, values, points)),
+        section("The policy as a flow", *_flow(picked)),
+        section("If a sensor is dead", *_dead(picked, values)),
+    ]
+
+
+def _figures(picked: Picked, values: dict[str, Any], points: Front) -> list[str]:
+    point, n = points.points[picked.number], values["n"]
+    flags = "".join(f" --{key.replace('_', '-')} {value:g}" for key, value in picked.wish.items() if value is not None)
+    rows = [
+        [safe(points.quality), data(values["quality"], f"{values['quality']:.4f}"), _interval(values["quality_95"])],
+        ["loss against f0", data(picked.loss, f"{picked.loss:.4f}"), _interval(picked.loss_95)],
+        [f"mean cost, {safe(points.unit)}", data(values["cost"], amount(values["cost"])), ""],
+        [
+            "forwarded",
+            data(values["forward_rate"], percent(values["forward_rate"])),
+            _interval(values["forward_rate_95"]),
+        ],
+    ]
+    if "errors" in values:
+        rows.insert(
+            3, [f"mean cost of errors, {safe(points.unit)}", data(values["errors"], amount(values["errors"])), ""]
+        )
+    out = [
+        f"<p><code>hardcase export build{flags} --out model.hcb</code> writes this policy: "
+        f"<strong>{'f0' if point.method == 'hpc' else safe(point.method)}</strong>, {_why(picked, points)}. "
+        "Another wish picks another point: <code>--max-loss</code>, <code>--budget</code>, <code>--risk</code>, "
+        "<code>--method</code>.</p>",
+        "<p>The figures below are those of its integers, as they go to devices, on the test rows, each of which counts "
+        "once: <code>hardcase evaluate model.hcb build/test.npz</code> prints the same.</p>",
+        table(("figure", "on test rows", "95 %"), rows, caption=f"{n:,} test rows"),
+        "<p class=\"soft\">Intervals of shares are Wilson's, that of a loss of accuracy is Bonett and Price's, and "
+        "those of other measures are normal. Rows of one group count for as many as they are independent.</p>",
+    ]
+    warning = constant_warning(values["classes"])
+    if warning:
+        out.insert(0, f'<p class="bad">{safe(warning)}</p>')
+    if picked.passed_over:
+        out.append(
+            f"<p>{picked.passed_over} points fit the wish better; they were passed over, because their integers decide "
+            "otherwise than their floats on too many rows.</p>"
+        )
+    if picked.refusal:
+        out.append(f'<p class="bad">hardcase export refuses this policy: {safe(picked.refusal)}</p>')
+    params = json.dumps(point.params, sort_keys=True, ensure_ascii=False, indent=1)
+    out.append(details("its parameters", f"<pre><code>{safe(params, 20_000)}</code></pre>"))
+    return out
+
+
+def _why(picked: Picked, points: Front) -> str:
+    budget, loss = picked.wish.get("budget"), picked.wish.get("max_loss")
+    if budget is not None:
+        return f"the best point on judged rows that costs at most {amount(budget)} {safe(points.unit)} there"
+    if loss is None and points.measure.kind == "errors":
+        return "the point of the least mean cost on judged rows, that of its errors included"
+    if points.measure.kind == "errors" and loss is not None:
+        allowed = f"whose errors cost at most {amount(loss)} {safe(points.unit)} more than f0's"
+    else:
+        allowed = f"at most {allowed_loss(picked, points):g} below f0"
+    return f"the cheapest point {allowed} on judged rows, with one standard error to spare"
+
+
+def _interval(pair: Any) -> str:
+    return f"{pair[0]:.4f} to {pair[1]:.4f}"
+
+
+# ---------------------------------------------------------------- classes, sensors
+
+
+def _classes(picked: Picked, values: dict[str, Any]) -> list[str]:
+    words = (
+        "<p>Recall is the share of a class's rows that are answered with it; precision is the share of the answers "
+        "with a class that are right.</p>"
+    )
+    return [words, classes_table(values["classes"], [count.recall for count in picked.f0_classes])]
+
+
+def _sensors(picked: Picked, values: dict[str, Any], points: Front) -> list[str]:
+    from hardcase_edge.program.cost import Meter, to_unit
+
+    meter, n, total = Meter(picked.program), values["n"], values["cost"] * values["n"]
+    used = sorted(
+        (k for k, rows in enumerate(picked.measured.bought) if rows), key=lambda k: -picked.measured.bought[k]
+    )
+    costs = [(safe(picked.manifest.sensors[k], 60), meter.sensor_costs[k], picked.measured.bought[k]) for k in used]
+    requests = round(values["forward_rate"] * n)
+    if requests:
+        costs.append(("request: radio and cloud", meter.request_cost, requests))
+    rows = [
+        [
+            name,
+            amount(to_unit(cost)),
+            data(count / n, percent(count / n)) + bar(count / n),
+            percent(to_unit(cost) * count / total) if total else "-",
+        ]
+        for name, cost, count in costs
+    ]
+    head = ("bought", f"cost, {points.unit}", "share of rows", "share of the cost")
+    unused = len(picked.manifest.sensors) - len(used)
+    words = (
+        f"<p>{unused} of {len(picked.manifest.sensors)} sensors are never bought on test rows.</p>" if unused else ""
+    )
+    return [table(head, rows) if rows else "<p>The policy buys nothing.</p>", words]
+
+
+def _flow(picked: Picked) -> list[str]:
+    n = picked.measured.figures.n
+    svg = policy_svg(
+        picked.program, picked.manifest, picked.measured.decisions, picked.rows.y.tolist(), note=f"{n:,} test rows"
+    )
+    return [
+        "<p>From top to bottom: what is bought, what is asked, and where cases end, with the share of the rows that "
+        "pass, their mean cost so far, and the error of those that end there. Arrows are as wide as their share. "
+        "<code>hardcase inspect model.hcb --svg policy.svg --rows build/test.npz</code> draws it for any rows.</p>",
+        figure(svg),
+    ]
+
+
+def _dead(picked: Picked, values: dict[str, Any]) -> list[str]:
+    if not picked.dead:
+        return ["<p>The policy buys no sensor, so none can fail.</p>"]
+    rows = []
+    for sensor, f in picked.dead.items():
+        loss = values["quality"] - f.quality
+        rows.append(
+            [
+                safe(picked.manifest.sensors[sensor], 60),
+                data(f.quality, f"{f.quality:.4f}"),
+                f"{loss:+.4f}",
+                data(f.cost, amount(f.cost)),
+                data(f.forward_rate, percent(f.forward_rate)),
+            ]
+        )
+    head = ("dead sensor", values["measure"], "loss", f"mean cost, {picked.manifest.unit}", "forwarded")
+    left = sum(1 for rows_bought in picked.measured.bought if rows_bought) - len(picked.dead)
+    more = f"<p>{left} sensors that fewer rows buy were not tried, because rows are many.</p>" if left else ""
+    return [
+        "<p>One sensor at a time never answers, on all test rows: the policy decides without it. "
+        "<code>hardcase evaluate model.hcb build/test.npz --each-dead</code> prints the same.</p>",
+        table(head, rows),
+        more,
+    ]

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The picture of a policy: its boxes in layers from top to bottom, joined by arrows as wide as their share of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..measuring.node_figures import node_figures
+from .layers import BOX, LEFT, Item, place_boxes
+from .markup import STYLE, safe, title
+from .policy_boxes import ANSWER, BUY, CLOUD, MORE, Arrow, Box, Flow, flow_of
+from .policy_states import states_of
+
+if TYPE_CHECKING:
+    from hardcase_edge.bundle.manifest import Manifest
+    from hardcase_edge.program.definition import Program
+    from hardcase_edge.session.session import Decision
+
+__all__ = ["policy_svg"]
+
+LINE, PADDING, BETWEEN = 17, 12, 50  # pixels: height of a line, above and below the lines, between layers
+HEAD = 58  # height of the heading
+WIDEST, FINEST = 28.0, 1.6  # width of the arrow of all rows, and of the least
+MAX_LETTERS = (33, 40)  # of a title, which is bold, and of another line in a box
+COLOURS = {BUY: "var(--buy)", ANSWER: "var(--local)", CLOUD: "var(--cloud)"}
+
+
+def policy_svg(
+    program: Program,
+    manifest: Manifest,
+    decisions: Sequence[Decision] | None = None,
+    y: Sequence[int] = (),
+    *,
+    note: str = "",
+) -> str:
+    """The picture, an SVG document that loads nothing.
+
+    Parameters
+    ----------
+    decisions, y : the program's decisions on some rows, and the rows' class indices; None: no shares are shown
+    note : a line below the heading, such as what the rows are
+    """
+    figures = None if decisions is None else node_figures(program, decisions, y)
+    flow = flow_of(program, manifest, figures)
+    if decisions is not None and any(box.kind == MORE for box in flow.boxes):
+        flow = states_of(program, manifest, decisions, y)  # too many nodes to show them all
+    return draw(flow, f"{manifest.name}: {manifest.target}", note)
+
+
+def draw(flow: Flow, heading: str, note: str) -> str:
+    """The boxes and arrows as an SVG document."""
+    layers, ways = place_boxes(flow)
+    tops, y = [], float(HEAD)
+    for layer in layers:
+        tops.append(y)
+        y += max(_height(flow.boxes[i.box]) if i.box is not None else 0 for i in layer) + BETWEEN
+    width = max(max(i.x + i.width / 2 for layer in layers for i in layer) + LEFT, 520)
+    height = y - BETWEEN + 46
+    out = [
+        f'<svg class="hc policy" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'width="{width:.0f}" height="{height:.0f}" role="img" aria-label="The policy as a flow of rows">',
+        f"<style>{STYLE}</style>",
+        f'<text x="{LEFT}" y="24" style="font-size:15px;font-weight:600">{safe(heading, 90)}</text>',
+        f'<text class="soft" x="{LEFT}" y="43">{safe(note, 150)}</text>',
+    ]
+    out += _arrows(flow, ways, tops)
+    for layer, top in zip(layers, tops, strict=True):
+        out += [_box(flow, flow.boxes[i.box], i.x - BOX / 2, top) for i in layer if i.box is not None]
+    if flow.left_out:
+        words = f"{flow.left_out} more nodes, for failed sensors and missing replies, are not shown"
+        out.append(f'<text class="soft" x="{LEFT}" y="{height - 14:.0f}">{words}</text>')
+    return "\n".join([*out, "</svg>\n"])
+
+
+def _height(box: Box) -> int:
+    return 2 * PADDING + LINE * (1 + len(box.lines))
+
+
+def _box(flow: Flow, box: Box, x: float, y: float) -> str:
+    colour, height = COLOURS.get(box.kind, "var(--soft)"), _height(box)
+    dash = ' stroke-dasharray="5 4"' if box.kind == MORE else ""
+    out = [
+        f'<g>{title(box.details)}<rect x="{x:.1f}" y="{y:.1f}" width="{BOX}" height="{height}" rx="7" '
+        f'fill="var(--card)" stroke="var(--line)"{dash}/>',
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="5" height="{height}" rx="2.5" fill="{colour}"/>',
+    ]
+    if box.rows is not None and flow.n:
+        share = (BOX - 14) * box.rows / flow.n
+        out.append(
+            f'<rect x="{x + 10:.1f}" y="{y + height - 7:.1f}" width="{share:.1f}" height="3" rx="1.5" fill="{colour}"/>'
+        )
+    for k, line in enumerate((box.title, *box.lines)):
+        look = ' style="font-weight:600"' if k == 0 else ' class="soft"'
+        out.append(
+            f'<text{look} x="{x + 14:.1f}" y="{y + PADDING + 9 + LINE * k:.1f}">{safe(line, MAX_LETTERS[k > 0])}</text>'
+        )
+    return "".join([*out, "</g>"])
+
+
+def _arrows(flow: Flow, ways: dict[tuple[int, int], list[Item]], tops: list[float]) -> list[str]:
+    """Wide arrows first, so that narrow ones lie above them; their ends lie side by side at a box."""
+    starts = _ports(flow, ways, by_source=True)
+    ends = _ports(flow, ways, by_source=False)
+    out = []
+    for a in sorted(flow.arrows, key=lambda a: -(a.rows or 0)):
+        way = ways[a.source, a.target]
+        points = [(starts[a], tops[way[0].layer] + _height(flow.boxes[a.source]))]
+        points += [(lane.x, tops[lane.layer] + shift) for lane in way[1:-1] for shift in (0, BETWEEN / 2)]
+        points.append((ends[a], tops[way[-1].layer]))
+        colour = COLOURS.get(flow.boxes[a.target].kind, "var(--soft)")
+        colour = "var(--soft)" if flow.boxes[a.target].kind == BUY else colour
+        words = "" if a.rows is None else title(f"{a.rows} of {flow.n} rows")
+        out.append(
+            f'<path d="{_curve(points)}" fill="none" stroke="{colour}" stroke-opacity=".45" '
+            f'stroke-width="{_thickness(flow, a):.1f}">{words}</path>'
+        )
+        if a.label:
+            x, y = points[0]
+            out.append(
+                f'<text class="soft" x="{x + _thickness(flow, a) / 2 + 4:.1f}" y="{y + 14:.1f}">{a.label}</text>'
+            )
+    return out
+
+
+def _thickness(flow: Flow, arrow: Arrow) -> float:
+    return FINEST if arrow.rows is None or not flow.n else max(FINEST, WIDEST * arrow.rows / flow.n)
+
+
+def _ports(flow: Flow, ways: dict[tuple[int, int], list[Item]], *, by_source: bool) -> dict[Arrow, float]:
+    """Where each arrow leaves its source, or enters its target: side by side, in the order of the ways."""
+    out: dict[Arrow, float] = {}
+    for k in range(len(flow.boxes)):
+        own = [a for a in flow.arrows if k == (a.source if by_source else a.target)]
+        own.sort(key=lambda a: ways[a.source, a.target][1 if by_source else -2].x)
+        room = 34.0 if by_source else 4.0  # between arrows; labels stand at their sources
+        x = -(sum(_thickness(flow, a) for a in own) + room * (len(own) - 1)) / 2
+        for a in own:
+            middle = ways[a.source, a.target][0 if by_source else -1].x
+            out[a] = middle + x + _thickness(flow, a) / 2
+            x += _thickness(flow, a) + room
+    return out
+
+
+def _curve(points: list[tuple[float, float]]) -> str:
+    """A smooth way from point to point, vertical at each of them."""
+    (x, y), *rest = points
+    out = [f"M{x:.1f} {y:.1f}"]
+    for to_x, to_y in rest:
+        middle = (y + to_y) / 2
+        out.append(f"C{x:.1f} {middle:.1f} {to_x:.1f} {middle:.1f} {to_x:.1f} {to_y:.1f}")
+        x, y = to_x, to_y
+    return "".join(out)

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``report.html`` of a build: what was asked, the data, f0, the front, and the policy that an export would pick.
+
+Figures of the front are those of ``front.json``, of drafts in floats. Figures of the picked policy are those of its
+integers on test rows, and equal ``hardcase evaluate``'s; ``picked`` makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardcase_edge.errors import HardcaseError
+
+from ..measuring.measure import constant_warning
+from ..measuring.picked import Picked, Wish, measure_pick
+from . import picked_part as part
+from .front_chart import front_svg
+from .markup import amount, data, percent, safe
+from .page import details, figure, page, section, table
+
+if TYPE_CHECKING:
+    from hardcase_export.drafts.front import Front, Point
+    from hardcase_train.data.task import Task
+
+__all__ = ["train_report"]
+
+MAX_ROWS = 12  # of a table that is not folded away
+HPC = "hpc"
+
+
+def train_report(
+    build: Path, task: Task, front: Mapping[str, Any], *, command: str = "", wish: Wish | None = None
+) -> tuple[str, str, str | None]:
+    """The page, the picture of the front with the picked point marked, and a warning about that point, or None.
+
+    Parameters
+    ----------
+    build : the folder, complete but for this page and picture
+    front : the contents of front.json
+    command : the command line that asked for the build, without its folders
+    wish : which point to pick; None: the one that ``hardcase export`` picks without a wish
+    """
+    from hardcase_export.drafts.front import read_front
+
+    points = read_front(build / "front.json")
+    picked: Picked | str
+    try:
+        picked = measure_pick(build, points, wish or {})
+    except HardcaseError as error:
+        picked = str(error)
+    svg = _picture(task, points, front["points"], picked)
+    f0 = next(p for p in points.points if p.method == HPC)
+    body = [
+        *([part.summary(picked, f0, points)] if isinstance(picked, Picked) else []),
+        section("What was asked", *_asked(task, command)),
+        section("Data", *_data(task)),
+        section("f0, the model in the cloud", *_f0(task, front, points, picked)),
+        section("The front", *_front(task, points, picked, svg)),
+    ]
+    if isinstance(picked, Picked):
+        body += part.sections(picked, points)
+    else:
+        body.append(section("The picked policy", f'<p class="bad">{safe(picked)}</p>'))
+    if len(front["seeds"]["seeds"]) > 1:
+        body.append(section("Over seeds", *_seeds(front)))
+    warning = (
+        constant_warning(picked.measured.to_json(picked.manifest)["classes"]) if isinstance(picked, Picked) else None
+    )
+    return page(f"{task.config.file.name}: {task.config.target}", body), svg, warning
+
+
+def _picture(task: Task, points: Front, entries: Sequence[Mapping[str, Any]], picked: Picked | str) -> str:
+    f0 = next(k for k, p in enumerate(points.points) if p.method == HPC)
+    intervals = {f0: _test_interval(task, points, points.points[f0])}
+    if isinstance(picked, Picked):
+        intervals |= {f0: picked.f0_95, picked.number: picked.measured.quality_95}
+    return front_svg(
+        points.unit,
+        entries,
+        f"{task.config.file.name}: {task.config.target}",
+        picked=picked.number if isinstance(picked, Picked) else None,
+        max_loss=part.allowed_loss(picked, points) if isinstance(picked, Picked) else None,
+        quality=points.quality,
+        intervals={k: interval for k, interval in intervals.items() if interval is not None},
+    )
+
+
+def _test_interval(task: Task, points: Front, point: Point) -> tuple[float, float] | None:
+    """The 95 % interval of an accuracy on test rows, of weighted rows by their effective number (Kish).
+
+    None for other measures and for rows in groups, whose intervals need the answers to single rows.
+    """
+    from hardcase_edge.batch.intervals import wilson
+
+    if points.measure.kind != "accuracy" or task.problem.test.group is not None:
+        return None
+    weight = task.problem.test.weight
+    n = float(weight.sum() ** 2 / (weight**2).sum())
+    return wilson(point.test.quality * n, n)
+
+
+def _with_interval(quality: float, interval: tuple[float, float] | None) -> str:
+    return data(quality, f"{quality:.4f}") + (f" ({interval[0]:.4f} to {interval[1]:.4f})" if interval else "")
+
+
+# ---------------------------------------------------------------- what was asked, and the data
+
+
+def _asked(task: Task, command: str) -> list[str]:
+    config = task.config
+    rows = [
+        ("table", safe(config.file.name)),
+        ("target", safe(config.target)),
+        ("split, seed", f"{safe(config.split)}, {config.seed}"),
+        *([("group", safe(config.group))] if config.group is not None else []),
+        *([("weight", safe(config.weight))] if config.weight is not None else []),
+        ("quality", _quality(task)),
+        ("f0", _f0_words(task)),
+        *([("model of your own", safe(config.own_model.name))] if config.own_model is not None else []),
+        ("methods", safe(", ".join(config.methods))),
+        ("effort, size of models", f"{safe(config.effort)}, {safe(config.size)}"),
+        ("cost of a request", _request(task)),
+    ]
+    sensors = [
+        [safe(name), str(len(s.features)), amount(cost)]
+        for name, s, cost in zip(task.sensors, task.problem.sensors, task.problem.sensor_costs().tolist(), strict=True)
+    ]
+    costs = table(("sensor", "features", f"cost, {config.unit}"), sensors)
+    shown = [f"<pre><code>{safe(command, 2000)}</code></pre>"] if command else []
+    shown.append(table(("key", "value"), rows, words=2))
+    return [*shown, _folded(f"{len(sensors)} sensors and their costs", len(sensors), costs)]
+
+
+def _f0_words(task: Task) -> str:
+    config = task.config
+    if config.legacy is not None:
+        return f"{safe(config.legacy_name)}, a legacy system, by the table {safe(config.legacy.name)}"
+    if config.model is not None:
+        return f"{safe(config.model.name)}, a fitted model"
+    params = ", ".join(f"{k} = {v}" for k, v in sorted(config.params.items()))
+    return safe(config.hpc_name) + (f" ({safe(params)})" if params else "")
+
+
+def _quality(task: Task) -> str:
+    """The measure, and what errors cost."""
+    quality = task.problem.quality
+    if quality.kind != "errors":
+        return safe(quality.name)
+    costs = [c for row in quality.costs for c in row if c]
+    words = f"costs of errors from {amount(min(costs))} to {amount(max(costs))} {safe(task.config.unit)}"
+    return (
+        f"{words}; quality is 1 less their mean as a share of {amount(quality.scale)}, that of the best constant answer"
+    )
+
+
+def _request(task: Task) -> str:
+    config, uplink = task.config, task.problem.uplink
+    return (
+        f"{amount(config.per_request)} + {amount(config.per_byte)} for each of {uplink.request_bytes:,} bytes "
+        f"+ {amount(config.cloud_per_request)} in the cloud, {safe(config.unit)}"
+    )
+
+
+def _data(task: Task) -> list[str]:
+    import numpy as np
+
+    problem = task.problem
+    parts = {name: getattr(problem, name) for name in ("train", "valid", "calibration", "test")}
+    counts = {
+        name: np.bincount(rows.y, minlength=problem.n_classes) for name, rows in parts.items() if rows is not None
+    }
+    rows = [
+        [safe(label, 60), *(f"{c[k]:,}" for c in counts.values()), f"{sum(c[k] for c in counts.values()):,}"]
+        for k, label in enumerate(task.classes)
+    ]
+    totals = [int(c.sum()) for c in counts.values()]
+    rows.append(["<strong>all</strong>", *(f"{n:,}" for n in totals), f"{sum(totals):,}"])
+    if problem.test.group is not None:
+        groups = [len(np.unique(part.group)) for part in parts.values() if part is not None and part.group is not None]
+        rows.append(["<strong>groups</strong>", *(f"{n:,}" for n in groups), f"{sum(groups):,}"])
+    words = (
+        f"<p>{sum(totals):,} rows of {len(task.features):,} features from {len(task.sensors)} sensors, in "
+        f"{len(task.classes)} classes. Models learn on train; choices are made on valid, and on train by models that "
+        "did not see the row; calibration serves promises alone; test is only reported.</p>"
+    )
+    listed = table(("class", *counts, "all"), rows, caption="rows by class and part")
+    return [words, _folded(f"{len(task.classes)} classes", len(rows), listed)]
+
+
+def _folded(summary: str, n_rows: int, *parts: str) -> str:
+    return "\n".join(parts) if n_rows <= MAX_ROWS else details(summary, *parts)
+
+
+# ---------------------------------------------------------------- f0 and the front
+
+
+def _f0(task: Task, front: Mapping[str, Any], points: Front, picked: Picked | str) -> list[str]:
+    f0 = next(p for p in points.points if p.method == HPC)
+    interval = picked.f0_95 if isinstance(picked, Picked) else _test_interval(task, points, f0)
+    rows = [
+        ["judged rows", data(f0.valid.quality, f"{f0.valid.quality:.4f}"), amount(f0.valid.cost)],
+        ["test rows", _with_interval(f0.test.quality, interval), amount(f0.test.cost)],
+    ]
+    out = [
+        f"<p>{_f0_words(task)}, asked for every case: the quality that a policy is held to, at the highest cost.</p>",
+        table(("", f"{points.quality} (95 %)", f"mean cost, {points.unit}"), rows),
+    ]
+    used = next(p for p in front["points"] if p["method"] == HPC)["test"].get("used_cost")
+    if used is not None:
+        out.append(f"<p>The system itself spent {amount(used)} {safe(points.unit)} a test row on its own sensors.</p>")
+    return out
+
+
+def _front(task: Task, points: Front, picked: Picked | str, svg: str) -> list[str]:
+    marked = picked.number if isinstance(picked, Picked) else None
+    best = _overall(points)
+    numbers = sorted({*best, *([] if marked is None else [marked])}, key=lambda k: points.points[k].valid.cost)
+    weighted = " Figures count each row by its weight." if task.config.weight is not None else ""
+    return [
+        "<p>Every policy is a point. Choices are made on judged rows; on test rows, which no choice has seen, a point "
+        "may lie on either side of them. The lines join judged figures only: the best that a method reaches up to a "
+        "cost. <code>static</code> (one fixed set of sensors) and <code>cascade</code> (more sensors until it is sure) "
+        f"are the baselines. The band is the loss that the pick allows below f0.{weighted}</p>",
+        figure(svg),
+        _points_table(task, points, numbers, marked, "the front of all methods on judged rows"),
+        details(
+            f"all {len(points.points)} policies",
+            _points_table(task, points, range(len(points.points)), marked, "in the order of front.json"),
+        ),
+    ]
+
+
+def _overall(points: Front) -> list[int]:
+    """Numbers of the points that are better on judged rows than every cheaper one, by rising cost."""
+    out: list[int] = []
+    order = sorted(
+        range(len(points.points)), key=lambda k: (points.points[k].valid.cost, -points.points[k].valid.quality)
+    )
+    for k in order:
+        if not out or points.points[k].valid.quality > points.points[out[-1]].valid.quality:
+            out.append(k)
+    return out
+
+
+def _points_table(task: Task, points: Front, numbers: Sequence[int], marked: int | None, caption: str) -> str:
+    rows = []
+    for k in numbers:
+        p = points.points[k]
+        rows.append(
+            [
+                ("f0" if p.method == HPC else safe(p.method, 40)) + (" (picked)" if k == marked else ""),
+                f"{p.valid.quality:.4f} ± {1.96 * p.valid.loss_se:.4f}",
+                amount(p.valid.cost),
+                _with_interval(p.test.quality, _test_interval(task, points, p)),
+                amount(p.test.cost),
+                percent(p.test.forward_rate),
+            ]
+        )
+    head = (
+        "policy", f"{points.quality}, judged (± 95 %)", f"cost, judged ({points.unit})",
+        f"{points.quality}, test (95 %)", "cost, test", "forwarded",
+    )  # fmt: skip
+    best = list(numbers).index(marked) if marked is not None and marked in numbers else None
+    return table(head, rows, caption=caption, best=best)
+
+
+def _seeds(front: Mapping[str, Any]) -> list[str]:
+    """The tables of front.md: what is picked of each method, on test rows, as means over seeds."""
+    seeds = front["seeds"]
+    out = [f"<p>Means over {len(seeds['seeds'])} seeds, and 95 % intervals by Student's t; as in front.md.</p>"]
+    for wish, picks in seeds["max_loss"].items():
+        rows = [
+            [
+                safe(name, 40),
+                *(f"{r[key]:.4f} ± {r[f'{key}_pm']:.4f}" for key in ("quality", "loss")),
+                *(f"{amount(r[key])} ± {amount(r[f'{key}_pm'])}" for key in ("cost", "total")),
+                percent(r["forward_rate"]),
+            ]
+            for name, r in picks.items()
+        ]
+        unit = front["unit"]
+        head = ("policy", front["quality"], "below f0", f"mean cost, {unit}", f"with errors, {unit}", "forwarded")
+        caption = wish if wish.startswith("least") else f"at most {wish} below f0"
+        out.append(table(head, rows, caption=caption))
+    return out

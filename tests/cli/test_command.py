@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command itself: help with examples that parse, its version, completion in a shell, bars, and what Ctrl-C says."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import shlex
+import subprocess
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from hardcase import cli
+from hardcase.cli import VERBS, main, make_parser
+from hardcase.measuring.bars import clock_bar, rows_bar
+from hardcase.verbs.completion import SHELLS
+from hardcase_export.integers.decide import decisions
+from tests.helpers.export.builds import make_rows, static_draft
+
+WITH_EXAMPLES = [verb for verb in VERBS if hasattr(import_module(f"hardcase.verbs.{verb}"), "EXAMPLES")]
+
+
+def help_of(*words: str) -> str:
+    parser: argparse.ArgumentParser = make_parser()
+    for word in words:
+        below = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+        parser = below.choices[word]
+    return parser.format_help()
+
+
+# ---------------------------------------------------------------- help
+
+
+def test_every_verb_has_examples() -> None:
+    assert list(VERBS) == WITH_EXAMPLES
+
+
+@pytest.mark.parametrize("verb", [(), *((v,) for v in WITH_EXAMPLES)], ids=" ".join)
+def test_the_examples_of_the_help_parse(verb: tuple[str, ...]) -> None:
+    lines = help_of(*verb).partition("\nexamples:\n")[2].splitlines()
+    shown = [line.strip() for line in lines if line.startswith("  hardcase ")]
+    assert shown
+    for line in shown:
+        program, *words = shlex.split(line.partition(" > ")[0], comments=True)
+        assert program == "hardcase"
+        make_parser().parse_args(words)  # ends with SystemExit where it does not
+
+
+def test_the_help_ends_with_the_terms_that_it_uses() -> None:
+    assert help_of("export").rstrip().endswith("before it becomes integers")
+    assert "terms: f0: the large model in the cloud" in help_of()
+    assert "which point (one of them):" in help_of("export")
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"hardcase {version('hardcase')}\n"
+
+
+# ---------------------------------------------------------------- completion
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_completion_script_knows_every_verb(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert all(verb in script for verb in (*VERBS, "max-loss", "each-dead"))
+
+
+def test_bash_completes_verbs_flags_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    (tmp_path / "complete").write_text(capsys.readouterr().out, encoding="utf-8")
+    (tmp_path / "hardcase.toml").touch()
+    script = """
+        source ./complete
+        try() { COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); COMPREPLY=(); _shtab_hardcase; echo "${COMPREPLY[*]}"; }
+        try hardcase exp; try hardcase export --max-l; try hardcase train hardc; try hardcase cloud ""
+    """
+    made = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=20)
+    assert (made.stdout.split("\n")[:4], made.stderr) == (
+        ["export", "--max-loss", "hardcase.toml", "up worker rules"],
+        "",
+    )
+
+
+# ---------------------------------------------------------------- Ctrl-C and bars
+
+
+@pytest.mark.parametrize("verb", ["export", "evaluate", "inspect", "demo"])
+def test_after_ctrl_c_a_verb_says_what_was_kept(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: argparse.Namespace) -> int:
+        raise KeyboardInterrupt
+
+    module = import_module(f"hardcase.verbs.{verb}")
+    monkeypatch.setattr(module, "run", interrupted)
+    words = {"export": ["build", "--out", "x"], "evaluate": ["x.hcb", "y.npz"], "inspect": ["x.hcb"], "demo": []}[verb]
+    assert main([verb, *words]) == 130
+    assert capsys.readouterr().err == f"hardcase {verb}: interrupted; {module.INTERRUPTED}\n"
+
+
+class Terminal(io.StringIO):
+    """A stderr that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("stream", "is_shown"), [(Terminal(), True), (io.StringIO(), False)])
+def test_bars_are_shown_on_terminals_alone(
+    stream: io.StringIO, is_shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    X, y = make_rows(250, 0)
+    with rows_bar("compare", 500), clock_bar("import"):
+        decisions(static_draft(), X, y)
+        decisions(static_draft(), X, y)
+    assert ("compare" in stream.getvalue(), "import: 00:00" in stream.getvalue()) == (is_shown, is_shown)
+
+
+def test_the_bar_counts_the_rows_of_every_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hardcase_export.integers.decide import watching
+
+    X, y = make_rows(250, 0)
+    seen: list[int] = []
+    with watching(seen.append):
+        decisions(static_draft(), X, y)
+        decisions(static_draft(), X, y)
+    decisions(static_draft(), X, y)
+    assert seen == [100] * 4
+
+
+def test_names_that_the_terminal_cannot_show_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(cli, "make_parser", lambda: Printer())
+    assert main([]) == 0
+    assert out.buffer.getvalue() == b"s\\xfc\\xdf\n"  # type: ignore[attr-defined]
+
+
+class Printer:
+    """A parser whose verb prints a name."""
+
+    def parse_args(self, _: object) -> argparse.Namespace:
+        return argparse.Namespace(run=lambda _: print("süß") or 0, verb="x", interrupted="")

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``[data] group`` from training to a promise: what a build, a bundle and the command line say of groups."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hardcase
+from hardcase.cli import main
+from hardcase_edge.bundle.file import unpack_bundle
+from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.errors import InputError
+from tests.helpers.train.problems import run, toml, write_csv
+
+N, MACHINES = 900, 300
+STATIC = "[policy]\nmethods = ['static']\n"
+
+
+def columns(n_machines=MACHINES, n=N):
+    """Rows of machines; "a" tells the class and is a little off on each machine."""
+    rng = np.random.default_rng(0)
+    machine, y = rng.integers(0, n_machines, n), rng.integers(0, 2, n)
+    a = y + 0.15 * rng.normal(size=n) + 0.05 * rng.normal(size=n_machines)[machine]
+    return {"a": np.round(a, 4), "b": rng.integers(0, 9, n), "machine": [f"m{k}" for k in machine], "y": y}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("machines")
+    write_csv(made / "data.csv", columns())
+    path = toml(made, STATIC, data='group = "machine"')
+    assert main(["train", str(path), "--out", str(made / "build"), "--no-baselines", "--quiet"]) == 0
+    return made
+
+
+def test_a_build_says_which_column_named_its_groups_and_stores_them(folder):
+    path = next((folder / "build" / "policies").iterdir())
+    data = unpack_bundle(path.read_bytes(), allow_draft=True).manifest["trained"]["data"]
+    machine, found = np.array(columns()["machine"]), {}
+    for name in ("valid", "calibration", "test"):
+        with np.load(folder / "build" / f"{name}.npz") as rows:
+            pairs = {*zip(machine[rows["index"]].tolist(), rows["group"].tolist(), strict=True)}
+        found[name] = len(pairs)
+        assert len({m for m, _ in pairs}) == len({g for _, g in pairs}) == len(pairs)
+    assert data["group"] == "machine"
+    assert {k: n for k, n in data["groups"].items() if k != "train"} == found
+    assert sum(data["groups"].values()) == len(set(machine.tolist()))
+    assert sum(data["rows"].values()) == N
+
+
+def test_a_promise_counts_groups_and_says_so(folder, tmp_path, capsys):
+    argv = ("export", folder / "build", "--risk", 0.2, "--delta", 0.1, "--out", tmp_path / "m.hcb")
+    status, said, err = run(capsys, *argv)
+    assert status == 0, err
+    rows = said["promise"]["rows"]
+    assert rows["groups"] == len(set(np.load(folder / "build" / "calibration.npz")["group"].tolist())) == 28
+    assert main(["inspect", str(tmp_path / "m.hcb")]) == 0
+    line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("  promise "))
+    assert f"over the draw of 28 groups ({rows['n']} rows, each group alike): at most 0.2 of local answers" in line
+    status, _, err = run(capsys, *argv, "--risk", 0.001)
+    assert (status, err.count("\n")) == (2, 1)
+    assert f"on the 28 groups ({rows['n']} rows) of calibration.npz" in err
+    assert "every program needs at least 2302 groups with local answers without an error" in err
+
+
+def test_a_table_to_promise_on_must_name_its_groups(folder, tmp_path, capsys):
+    with np.load(folder / "build" / "calibration.npz") as rows:
+        mine = {name: np.array(column)[rows["index"]] for name, column in columns().items()}
+    argv = ("export", folder / "build", "--risk", 0.2, "--delta", 0.1, "--out", tmp_path / "m.hcb")
+    own = run(capsys, *argv)[1]["promise"]
+    write_csv(tmp_path / "mine.csv", mine)
+    theirs = run(capsys, *argv, "--calibration", tmp_path / "mine.csv")[1]["promise"]
+    assert (own.pop("rows")["groups"], theirs.pop("rows")["groups"]) == (28, 28)
+    assert theirs == own
+    del mine["machine"]
+    write_csv(tmp_path / "mine.csv", mine)
+    status, _, err = run(capsys, *argv, "--calibration", tmp_path / "mine.csv")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "mine.csv has no groups, but training took 'machine' for the group of a row" in err
+
+
+def test_few_groups_are_said_to_be_few(tmp_path, capsys):
+    write_csv(tmp_path / "data.csv", columns(8, 200))
+    path = toml(tmp_path, STATIC, data='group = "machine"')
+    assert main(["train", str(path), "--out", str(tmp_path / "build"), "--no-baselines"]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "groups" in line]
+    assert lines == ["choices are made on 5 groups, which say little about others; add groups, 10 or more"]
+
+
+def test_groups_may_be_given_from_python(tmp_path):
+    made = columns(12, 240)
+    X = np.column_stack([made["a"], made["b"]])
+    policy = hardcase.train(X, made["y"], groups=made["machine"], methods=["static"], effort="quick")
+    manifest = load_bundle(policy.export(tmp_path / "m.hcb").path).manifest
+    assert manifest.trained["data"]["group"] == "group"
+    with pytest.raises(InputError, match=r"group has the shape \(239,\); \(240,\) is expected"):
+        hardcase.train(X, made["y"], groups=made["machine"][1:])
