@@ -123,6 +123,19 @@ def test_what_is_no_f0_is_refused_in_one_line(text: str, said: str, tmp_path: Pa
     assert not (tmp_path / "build").exists()
 
 
+def test_categories_are_not_guessed(tmp_path: Path, capsys: Capture) -> None:
+    X, y = drawn(60, 0)
+    text = np.where(X[:, 2] > 0, "up", "down")
+    write_csv(
+        tmp_path / "data.csv", {"a": X[:, 0].tolist(), "b": X[:, 1].tolist(), "c": text.tolist(), "y": y.tolist()}
+    )
+    model = write(tmp_path / "m.onnx", LogisticRegression().fit(X, y))
+    status, _, err = run(capsys, "train", toml(tmp_path), "--hpc", model, "--out", tmp_path / "build")
+    assert status == 2
+    assert "the column 'c' holds categories, which a fitted model knows by numbers of its own" in err
+    assert err.count("\n") == 1
+
+
 def test_python_takes_the_path_of_a_model_and_warns_of_one_that_knows_the_rows(tmp_path: Path) -> None:
     X, y = drawn(80, 0, 0.3)
     rows = np.flatnonzero(random_split(np.arange(80) % 2, 0) == 0)
