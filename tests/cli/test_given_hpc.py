@@ -16,18 +16,12 @@ from sklearn.linear_model import LogisticRegression
 
 import hardcase
 from hardcase.cli import main
-from hardcase.training import pictures
 from hardcase_cloud.answering.onnx_model import Hpc
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_train.data.split import random_split
 from tests.helpers.train.problems import legacy_columns, legacy_toml, run, toml, write_csv
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(autouse=True)
-def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pictures, "front_svg", lambda *_: b"<svg/>")
 
 
 def drawn(n: int, seed: int, apart: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
