@@ -93,6 +93,11 @@ def make_task(
     uplink = _uplink(config, features, tuple(range(len(features))) if legacy is None else legacy.carried(train))
     check_declared(features, sensors, uplink)
     if given is not None and config.model is not None:
+        if table.categories:
+            raise InputError(
+                f"the column {next(iter(table.categories))!r} holds categories, which a fitted model knows by numbers "
+                "of its own; write those numbers into the table"
+            )
         hpc = given(config.model, table.names, [f.dtype for f in features], classes, X[train])
         proba = [hpc.predict_proba(X[part]) for part in index]
     elif legacy is not None:
