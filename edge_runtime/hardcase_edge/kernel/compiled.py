@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compiled evaluator: the C kernel behind the interface of ``session.Machine`` and ``session.Session``.
 
-Only ``kernel.machine`` imports this module; the import fails where the extension was not built, or was built for another
-version of this package.
+Only ``kernel.machine`` imports this module; the import fails where the extension was not built, or was built for
+another version of this package.
 """
 
 from __future__ import annotations
