@@ -8,12 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardcase_edge.errors import InputError
-
 from ..measuring.bars import rows_bar
 from ..measuring.picked import Wish
 from ..reports.train_page import train_report
-from .folders import whole_folder
+from .folders import BUILD, check_folder, whole_folder
+from .given_hpc import save_given
 from .own_model import own_points_of
 from .runs import open_runs
 
@@ -24,15 +23,20 @@ if TYPE_CHECKING:
     from hardcase_train.data.task import Task
     from hardcase_train.policy.front import Point
 
-__all__ = ["HPC_FILE", "build", "check_out", "configure", "save_hpc", "write_build"]
+__all__ = ["HPC_FILE", "build", "configure", "save_hpc", "write_build"]
 
 HPC_FILE = "hpc.onnx"
 
 
 def configure(
-    path: Path, *, seed: int | None = None, methods: tuple[str, ...] = (), effort: str | None = None
+    path: Path,
+    *,
+    seed: int | None = None,
+    methods: tuple[str, ...] = (),
+    effort: str | None = None,
+    hpc: Path | None = None,
 ) -> Config:
-    """Read a configuration and check the names of its methods; arguments override the file.
+    """Read a configuration and check the names of its methods; arguments override the file, ``hpc`` all of [hpc].
 
     Raises
     ------
@@ -48,17 +52,9 @@ def configure(
         check_method(f"{path}: [policy]", name)
     if methods:
         config = replace(config, methods=tuple(check_method("--method", name) for name in methods))
+    if hpc is not None:
+        config = replace(config, model=hpc, legacy=None, legacy_name="", params={})
     return config if effort is None else replace(config, effort=effort_of("--effort", effort).name)
-
-
-def check_out(out: Path) -> None:
-    """Refuse to replace a folder that is not a build."""
-    out = out.absolute()
-    is_build = out.is_dir() and not out.is_symlink() and ((out / "front.json").exists() or not any(out.iterdir()))
-    if out.exists() and not is_build:
-        raise InputError(f"{out} exists and is not a build folder; name another")
-    if not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} does not exist; create it first")
 
 
 def build(
@@ -71,6 +67,7 @@ def build(
     model: Any = None,
     command: str = "",
     wish: Wish | None = None,
+    force: bool = False,
     **where: Any,
 ) -> tuple[Task, dict[str, Any]]:
     """Train and write the build folder atomically; the task, and the contents of front.json.
@@ -81,9 +78,12 @@ def build(
     table : the data; None: ``config.file``
     model : f0, an unfitted estimator; None: the one that ``config`` names
     command, wish : of the report, as for ``reports.train_page.train_report``
+    force : whether ``out`` may be a folder that is not a build
     where : as for ``runs.open_runs``
     """
     from .seeds import picks
+
+    check_folder(out, BUILD, force=force)  # before the long work
 
     with open_runs(out, **where) as (runs, scratch):
         task = runs.task(config, table, model)
@@ -95,14 +95,14 @@ def build(
             other = runs.task(replace(config, seed=(config.seed + k) % 2**32), table, model)
             others = [*runs.points(other, methods), *own_points_of(other)]
             seeds[other.config.seed] = picks(config.unit, other.problem, others)
-        with whole_folder(out) as folder:
+        with whole_folder(out, BUILD, force=force) as folder:
             _move_hpc(scratch, folder)
             front = write_build(folder, task, points, hpc, seeds)
             with rows_bar("report", quiet=runs.quiet):
-                page, svg = train_report(folder, task, front, command=command, wish=wish)
+                page, svg, warning = train_report(folder, task, front, command=command, wish=wish)
             (folder / "report.html").write_text(page, encoding="utf-8")
             (folder / "front.svg").write_text(svg, encoding="utf-8")
-            return task, front
+            return task, front if warning is None else {**front, "warning": warning}
 
 
 def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
@@ -111,6 +111,8 @@ def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
 
     if task.config.legacy is not None:
         return _declare_legacy(task)
+    if task.config.model is not None:
+        return save_given(task, folder / HPC_FILE)
     problem = task.problem
     dtypes = [f.dtype for f in problem.features]
     return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / HPC_FILE, problem.targets)
@@ -176,6 +178,7 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> l
             hpc=hpc,
             windows=task.windows,
             trained=_provenance(task, p),
+            categories=task.table.categories,
         )
         data = pack_bundle(Bundle(manifest.to_json(), p.program, (), is_draft=True))
         (folder.parent / name).write_bytes(data)
@@ -219,9 +222,11 @@ def _provenance(task: Task, point: Point) -> dict[str, Any]:
 
 def _hpc_provenance(task: Task) -> dict[str, Any]:
     config = task.config
-    if config.legacy is None:
-        return {"estimator": config.estimator, "params": config.params}
-    return {"name": config.legacy_name, "table": config.legacy.name, "sha256": task.hpc.sha256}
+    if config.legacy is not None:
+        return {"name": config.legacy_name, "table": config.legacy.name, "sha256": task.hpc.sha256}
+    if config.model is not None:
+        return {"model": config.model.name, "sha256": task.hpc.file_sha256}
+    return {"estimator": config.estimator, "params": config.params}
 
 
 def _named(task: Task, key: str, value: Any) -> Any:

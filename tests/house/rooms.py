@@ -29,12 +29,12 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sensors", "link"), ("device",), ("cli",),
     ),
     "hardcase_train": (
-        ("data", "method"), ("policy",), ("trees", "linear"), ("stages",), ("estimator",), ("checks",),
+        ("columns",), ("data", "method"), ("policy",), ("trees", "linear"), ("stages",), ("estimator",), ("checks",),
         ("methods.*",), ("sweep",),  # a method is a room, and imports no other method
     ),
     "hardcase_export": (
         ("drafts", "sources", "publish", "summary", "to_c"), ("integers", "importing"),
-        ("picking", "scorers", "foreign_model"), ("bundle", "to_onnx", "to_tflite"), ("runtimes",),
+        ("picking", "scorers"), ("bundle", "to_onnx", "to_tflite"), ("runtimes", "foreign_model"),
     ),
     "hardcase_cloud": (("broker", "answering", "fleet"),),
     "hardcase": (

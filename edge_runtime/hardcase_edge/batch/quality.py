@@ -49,8 +49,8 @@ class Quality:
     >>> Quality("r2", "R2")(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 2.0]))
     0.5
     >>> costs = ((0.0, 5.0), (500.0, 0.0))
-    >>> Quality("errors", "error costs", costs=costs, scale=5.0).mean_errors(0.9)
-    0.5
+    >>> Quality("errors", "error costs", costs=costs, scale=5.0).mean_errors(0.5)
+    2.5
     """
 
     kind: str

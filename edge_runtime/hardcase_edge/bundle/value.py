@@ -141,7 +141,11 @@ def _interval(entry: object, program: Program) -> tuple[int, tuple[Offsets | Non
 def _offsets(pair: object) -> Offsets | None:
     if pair is None:
         return None
-    if isinstance(pair, list) and len(pair) == 2 and all(type(x) in (int, float) and abs(x) <= MAX_OFFSET for x in pair):
+    if (
+        isinstance(pair, list)
+        and len(pair) == 2
+        and all(type(x) in (int, float) and abs(x) <= MAX_OFFSET for x in pair)
+    ):
         low, high = pair
         if low <= high:
             return low, high

@@ -204,11 +204,11 @@ class Device:
         readings = self._bank.read(sensors)
         if not self._ranges:
             return readings
-        names = {s: self._outside(s, readings[s]) for s in sensors}
-        outside.extend(name for s in sensors for name in names[s])
-        if not self._config.strict_range:
+        names = {s: some for s in sensors if (some := self._outside(s, readings[s]))}
+        if not names:
             return readings
-        return {s: None if names[s] else readings[s] for s in sensors}
+        outside.extend([name for some in names.values() for name in some])
+        return {**readings, **dict.fromkeys(names)} if self._config.strict_range else readings
 
     def _outside(self, sensor: int, values: Sequence[Reading] | None) -> list[str]:
         """The names of a sensor's features whose readings lie outside their ranges."""

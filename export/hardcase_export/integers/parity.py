@@ -77,7 +77,10 @@ def parity(
 ) -> Parity:
     """Decide every row with both; arguments as for ``decide.decisions`` and ``decide.figures``.
 
-    ``steps`` are those of the program's values.
+    Parameters
+    ----------
+    steps : of the program's values
+    group : (n,) number of each row's group, for intervals; None: each row stands for itself
 
     Raises
     ------
@@ -95,17 +98,22 @@ def parity(
         labels=float(has_same_result.mean()),
         before=figures_before,
         after=figures_after,
-        beside=None if hpc is None or quality.kind == "ndcg" else _beside(program, after, y, hpc, quality),
+        beside=None if hpc is None or quality.kind == "ndcg" else _beside(program, after, y, hpc, quality, group),
     )
 
 
 def _beside(
-    program: Program, after: Sequence[Decision], y: NDArray[Any], hpc: NDArray[Any], quality: Quality
+    program: Program,
+    after: Sequence[Decision],
+    y: NDArray[Any],
+    hpc: NDArray[Any],
+    quality: Quality,
+    group: NDArray[np.int64] | None,
 ) -> BesideF0:
     answers = np.array([d.result for d in after], dtype=y.dtype)
-    loss, interval = loss_interval(quality, y, answers, hpc)
-    counts = tuple(per_class(y, answers, program.n_classes)) if program.n_classes else ()
-    return BesideF0(quality_interval(quality, y, answers), quality(y, hpc), loss, interval, counts)
+    loss, interval = loss_interval(quality, y, answers, hpc, group)
+    counts = tuple(per_class(y, answers, program.n_classes, group)) if program.n_classes else ()
+    return BesideF0(quality_interval(quality, y, answers, group), quality(y, hpc), loss, interval, counts)
 
 
 def _path(d: Decision) -> object:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HPC as an ONNX file: converted by skl2onnx, and compared with scikit-learn before the file is written.
+"""The HPC as an ONNX file: converted, and compared with the estimator before the file is written.
 
 ``from_sklearn.convert_hpc`` builds the file; this module checks the estimator and compares the two on test rows.
 """
@@ -22,7 +22,7 @@ from .from_sklearn import REMEDY, convert_hpc, name_of
 from .least_cost import answer_least_cost
 from .replay_rows import as_held, check_rows, feed, punch, runner
 
-__all__ = ["MAX_APART", "export_hpc"]
+__all__ = ["MAX_APART", "export_hpc", "is_hpc_head"]
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +81,11 @@ def export_hpc(
     }
 
 
+def is_hpc_head(head: bytes) -> bool:
+    """Whether a file that begins so is an f0 that hardcase wrote: what may be replaced by another."""
+    return head[:1] == b"\x08" and head[2:12] == b"\x12\x08hardcase"  # the ONNX version, then the producer's name
+
+
 # ---------------------------------------------------------------- arguments
 
 
@@ -103,7 +108,7 @@ def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int
     name = name_of(estimator)
     try:
         with np.errstate(all="ignore"):
-            labels, probabilities = np.asarray(estimator.predict(X)), np.zeros((len(X), n_classes))
+            labels, probabilities = np.ravel(estimator.predict(X)), np.zeros((len(X), n_classes))
             probabilities[:, estimator.classes_] = estimator.predict_proba(X)
     except ValueError as error:
         raise InputError(

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HPC of a policy of values as an ONNX file: a scikit-learn regressor converted, and compared before it is written.
+"""The HPC of a policy of values as an ONNX file: a regressor converted, and compared before the file is written.
 
-The file has one input ``X`` as a classifier's (``from_sklearn``) and one output ``value`` (n, 1) float64, in the
-target's unit. The regressor computes in float32 around a centre, which the graph adds in float64, so that a target far
-from 0 loses no digits. The metadata are ``hardcase.task`` ("value"), ``hardcase.dtypes``, ``hardcase.steps`` (a reply
-is the value times 2^steps, rounded) and ``hardcase.confidence`` (of every reply, in basis points).
+It may be one of scikit-learn, LightGBM, XGBoost or CatBoost, or a Pipeline that ends in one. It computes in float32
+around a centre, which the graph adds in float64, so that a target far from 0 loses no digits.
 """
 
 from __future__ import annotations
@@ -21,7 +19,10 @@ from numpy.typing import NDArray
 from hardcase_edge.base.files import write_whole
 from hardcase_edge.errors import InputError, one_line
 
-from .from_sklearn import REMEDY, convert_model, last_step, name_of
+from ..sources.from_estimator import from_estimator
+from .from_sklearn import LIBRARIES, REMEDY, convert, last_step, library_of, name_of
+from .from_source import READINGS, VALUES, values_of
+from .layout import Core, values_laid_out
 from .replay_rows import as_held, check_rows, feed, punch, runner
 
 __all__ = ["MAX_GAP", "convert_value_hpc", "export_value_hpc"]
@@ -45,7 +46,7 @@ def export_value_hpc(
 
     Parameters
     ----------
-    estimator : fitted scikit-learn regressor or Pipeline that takes NaN
+    estimator : fitted regressor or Pipeline that takes NaN
     X_test : (n, n_features) float64, NaN = missing
     dtypes : "i32", "f32" or "f64" per feature
     path : where the ONNX file goes; it is written whole or not at all
@@ -81,27 +82,28 @@ def export_value_hpc(
 
 
 def convert_value_hpc(estimator: Any, X: Array, dtypes: Sequence[str], steps: int, confidence: int) -> bytes:
-    """The bytes of the ONNX file, not yet compared with the estimator; ``X``: rows on which its centre is found."""
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
+    """The bytes of the ONNX file, not yet compared with the estimator; ``X``: rows on which its centre is found.
 
+    Raises
+    ------
+    InputError
+        The estimator cannot be converted.
+    """
+    name, n = name_of(estimator), len(dtypes)
+    if library_of(estimator) in LIBRARIES:
+        model, centre = values_of(from_estimator(estimator))
+        core = Core(name, model, READINGS, "f32", n, VALUES, 1)
+        return values_laid_out(core, dtypes, centre=centre, steps=steps, confidence=confidence)
     centred, centre = _centred(estimator, X)
-
-    def finish(model: Any) -> None:
-        graph = model.graph
-        if len(graph.output) != 1:
-            raise InputError(f"{name_of(estimator)} converts to {len(graph.output)} outputs; {REMEDY}")
-        result = graph.output[0].name
-        graph.initializer.append(numpy_helper.from_array(np.array(centre), "centre"))
-        graph.node.append(helper.make_node("Cast", [result], ["wide"], to=TensorProto.DOUBLE))
-        graph.node.append(helper.make_node("Add", ["wide", "centre"], ["value"]))
-        del graph.output[:]
-        graph.output.append(helper.make_tensor_value_info("value", TensorProto.DOUBLE, [None, 1]))
-
-    metadata = {"task": "value", "dtypes": ",".join(dtypes), "steps": str(steps), "confidence": str(confidence)}
-    model = convert_model(centred, dtypes, finish, metadata)
-    assert isinstance(model, onnx.ModelProto)
-    return bytes(model.SerializeToString(deterministic=True))
+    try:
+        model = convert(centred, n)
+    except Exception as error:  # skl2onnx has no common base for its errors
+        raise InputError(f"{name} cannot be converted to ONNX ({one_line(error)}); {REMEDY}") from error
+    outputs = [output.name for output in model.graph.output]
+    if len(outputs) != 1:
+        raise InputError(f"{name} converts to the outputs {outputs}, but one of values is needed; {REMEDY}")
+    core = Core(name, model, "X", "f32", n, outputs[0], 1)
+    return values_laid_out(core, dtypes, centre=centre, steps=steps, confidence=confidence)
 
 
 # ---------------------------------------------------------------- the centre

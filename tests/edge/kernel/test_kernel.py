@@ -225,6 +225,17 @@ def test_without_the_extension_python_serves(monkeypatch: pytest.MonkeyPatch) ->
         open_machine(golden_program(), KERNEL)
 
 
+def test_an_extension_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    stale = type(sys)("hardcase_edge.kernel._kernel")  # such as one that an upgrade of the package left behind
+    stale.Image = None  # type: ignore[attr-defined]
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setitem(sys.modules, "hardcase_edge.kernel._kernel", stale)
+    monkeypatch.setattr("hardcase_edge.kernel._kernel", stale, raising=False)
+    monkeypatch.delitem(sys.modules, "hardcase_edge.kernel.compiled", raising=False)
+    monkeypatch.setattr(evaluator, "_compiled", evaluator._compiled.__wrapped__)
+    assert name_of(open_machine(golden_program())) == PYTHON
+
+
 # ---------------------------------------------------------------- rows in buffers, and memory
 
 

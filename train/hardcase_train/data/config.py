@@ -15,24 +15,37 @@ import numpy as np
 from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError
 
+from ..columns.dates import DATES
 from .effort import effort_of
 
-__all__ = ["DEFAULT_METHODS", "SIZES", "Config", "SensorConfig", "check_amount", "check_size", "read_config"]
+__all__ = [
+    "DEFAULT_METHODS", "SIZES", "Config", "SensorConfig", "check_amount", "check_dates", "check_size", "read_config",
+]  # fmt: skip
 
 DEFAULT_METHODS = ("auto",)
 SIZES = ("auto", "small", "large")
 MAX_CONFIG_BYTES = 1_000_000
 MAX_COST = 1e9
+PATHS = ("file", "model", "table", "tflite")  # keys that name files
 KINDS = {dict: "a table", list: "an array", str: "a string", int: "a whole number", float: "a number"}
 
 KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "data": {"file": str, "target": str, "split": str, "group": str, "weight": str, "seed": int},
+    "data": {
+        "file": str,
+        "target": str,
+        "split": str,
+        "group": str,
+        "weight": str,
+        "seed": int,
+        "drop": list,
+        "dates": str,
+    },
     "cost": {"unit": str, "default_sensor": (int, float), "uplink": dict, "cloud": dict, "errors": dict},
     "cost.uplink": {"per_request": (int, float), "per_byte": (int, float)},
     "cost.cloud": {"per_request": (int, float)},
     "cost.errors": {"miss": dict, "false_alarm": dict, "other": (int, float), "matrix": dict},
     "sensor": {"name": str, "features": list, "cost": (int, float)},
-    "hpc": {"estimator": str, "params": dict, "table": str, "name": str},
+    "hpc": {"estimator": (list, str), "params": dict, "model": str, "table": str, "name": str},
     "lpc": {"tflite": str, "sensors": list},
     "policy": {"methods": list, "size": str, "effort": str, "quality": (str, dict), "class_weight": str},
 }
@@ -57,14 +70,17 @@ class Config:
     group: str | None = None  # a column that names each row's group; no split, fold or interval divides one
     weight: str | None = None  # a column of row weights; without one, all rows weigh the same
     seed: int = 0
+    drop: tuple[str, ...] = ()  # columns that no model reads; one that ends in ``*``: all columns with that prefix
+    dates: str = "leave"  # what becomes of columns of dates, one of ``columns.dates.DATES``
     unit: str = "unit"
     default_sensor: float = 1.0  # cost of a feature that belongs to no [[sensor]]
     per_request: float = 0.0
     per_byte: float = 0.0
     cloud_per_request: float = 0.0
     sensors: tuple[SensorConfig, ...] = ()
-    estimator: str = "HistGradientBoostingClassifier"
+    estimator: str | tuple[str, ...] = "HistGradientBoostingClassifier"  # several are the steps of a Pipeline
     params: dict[str, Any] = field(default_factory=dict)
+    model: Path | None = None  # file of a fitted model, in place of an estimator
     legacy: Path | None = None  # table of a legacy system, in place of an estimator
     legacy_name: str = ""
     own_model: Path | None = None  # a .tflite file, used as the LPC
@@ -74,6 +90,12 @@ class Config:
     effort: str = "normal"  # how much a search tries, one of ``effort.EFFORTS``
     quality: str | dict[str, Any] = "accuracy"  # the measure of answers, as ``error_costs.named_quality`` takes it
     errors: dict[str, Any] = field(default_factory=dict)  # costs of errors, as ``error_costs.cost_table`` takes them
+
+    @property
+    def hpc_name(self) -> str:
+        """What f0 is, in words."""
+        names = (self.estimator,) if isinstance(self.estimator, str) else self.estimator
+        return self.legacy_name or (" and ".join(names) if self.model is None else self.model.name)
 
 
 def read_config(path: str | Path, *, seed: int | None = None) -> Config:
@@ -119,6 +141,8 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
         "group": data.get("group"),
         "weight": data.get("weight"),
         "seed": data.get("seed", 0) if seed is None else seed,
+        "drop": tuple(data.get("drop", ())),
+        "dates": check_dates(f"{path}: [data]", data.get("dates", "leave")),
         "unit": cost.get("unit", "unit"),
         "default_sensor": _amount(path, "[cost] default_sensor", cost.get("default_sensor", 1.0)),
         "per_request": _amount(path, "[cost.uplink] per_request", uplink.get("per_request", 0.0)),
@@ -126,6 +150,8 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
         "cloud_per_request": _amount(path, "[cost.cloud] per_request", cloud.get("per_request", 0.0)),
         "sensors": tuple(_sensor(path, entry) for entry in tree.get("sensor", [])),
     }
+    if not all(isinstance(name, str) and name for name in out["drop"]):
+        raise InputError(f"{path}: [data] drop is {str(data['drop'])[:80]}, an array of column names is expected")
     if not 0 <= out["seed"] < 2**32:
         raise InputError(f"{path}: the seed {out['seed']} is out of range 0..{2**32 - 1}")
     out.update(_quality(path, policy, _section(path, cost, "errors", "cost.errors")))
@@ -165,22 +191,40 @@ def _check_keys(path: Path, where: str, section: Any, types: dict[str, Any]) -> 
         if not isinstance(value, types[key]) or isinstance(value, bool):
             kind = types[key][-1] if isinstance(types[key], tuple) else types[key]
             raise InputError(f"{path}: {label} {key} is {str(value)[:80]!r}, {KINDS[kind]} is expected")
-        if isinstance(value, str) and not 1 <= len(value) <= MAX_NAME and key not in ("file", "table", "tflite"):
+        if isinstance(value, str) and not 1 <= len(value) <= MAX_NAME and key not in PATHS:
             raise InputError(f"{path}: {label} {key} has {len(value)} characters, 1 to {MAX_NAME} are expected")
 
 
 def _hpc(path: Path, hpc: dict[str, Any]) -> dict[str, Any]:
-    """f0: an estimator with its parameters, or the table of a legacy system with its name."""
+    """f0: an estimator with its parameters, a fitted model, or the table of a legacy system with its name."""
     _check_params(path, hpc.get("params", {}))
-    if "table" not in hpc:
-        if "name" in hpc:
-            raise InputError(f"{path}: [hpc] name belongs to a legacy system; add its table or remove name")
-        return {key: hpc[key] for key in ("estimator", "params") if key in hpc}
-    for key in ("estimator", "params"):
-        if key in hpc:
-            raise InputError(f"{path}: [hpc] has {key} and table; keep one: f0 is an estimator or a legacy system")
-    file = path.parent / hpc["table"]
-    return {"legacy": file, "legacy_name": hpc.get("name", file.stem)}
+    if "name" in hpc and "table" not in hpc:
+        raise InputError(f"{path}: [hpc] name belongs to a legacy system; add its table or remove name")
+    given = next((key for key in ("table", "model") if key in hpc), None)
+    for key in ("estimator", "params", "model"):
+        if given is not None and key in hpc and key != given:
+            raise InputError(
+                f"{path}: [hpc] has {key} and {given}; keep one: f0 is an estimator, a fitted model or a legacy system"
+            )
+    if given == "table":
+        file = path.parent / hpc["table"]
+        return {"legacy": file, "legacy_name": hpc.get("name", file.stem)}
+    if given == "model":
+        return {"model": path.parent / hpc["model"]}
+    return _estimator(path, hpc) | ({"params": hpc["params"]} if "params" in hpc else {})
+
+
+def _estimator(path: Path, hpc: dict[str, Any]) -> dict[str, Any]:
+    """The name of a classifier, or the names of the steps of a Pipeline."""
+    names = hpc.get("estimator")
+    if not isinstance(names, list):
+        return {} if names is None else {"estimator": names}
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise InputError(
+            f'{path}: [hpc] estimator is {names!r:.80}; name scikit-learn\'s classes, such as ["StandardScaler", '
+            '"LogisticRegression"]'
+        )
+    return {"estimator": tuple(names)}
 
 
 def _quality(path: Path, policy: dict[str, Any], errors: dict[str, Any]) -> dict[str, Any]:
@@ -258,6 +302,19 @@ def _sensor(path: Path, entry: Any) -> SensorConfig:
         features=tuple(features),
         cost=_amount(path, f"the cost of sensor {entry['name']!r}", entry["cost"]),
     )
+
+
+def check_dates(where: str, name: Any) -> str:
+    """Check what becomes of columns of dates.
+
+    Raises
+    ------
+    InputError
+        There is nothing of that name.
+    """
+    if name not in DATES:
+        raise InputError(f"{where} dates is {str(name)[:80]!r}; use one of {', '.join(DATES)}")
+    return str(name)
 
 
 def check_size(where: str, name: Any) -> str:
