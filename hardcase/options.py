@@ -10,7 +10,7 @@ from typing import Any
 
 from hardcase_edge.cli import Parser
 
-__all__ = ["Flags", "VerbParser", "add_hpc", "add_json", "add_trust", "report"]
+__all__ = ["Flags", "VerbParser", "add_force", "add_hpc", "add_json", "add_trust", "report"]
 
 Flags = argparse.ArgumentParser | argparse._ArgumentGroup
 
@@ -38,6 +38,13 @@ class VerbParser(Parser):
 def add_json(parser: Flags) -> None:
     """Declare ``--json``: print one JSON object on stdout instead of text."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def add_force(parser: Flags) -> None:
+    """Declare ``--force``: write also where something stands that hardcase did not write."""
+    parser.add_argument(
+        "--force", action="store_true", help="replace files that hardcase did not write, which is otherwise refused"
+    )
 
 
 def add_trust(parser: Flags) -> None:

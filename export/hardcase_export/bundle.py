@@ -30,7 +30,7 @@ from .integers.ranges import ranges_of_rows
 from .picking.held_out import BuildTrial, HeldOut, check_unseen, read_held_out
 from .picking.pick import ONE_WISH, candidates, pick
 from .picking.risk_choice import RiskTerms, choose
-from .publish import Published, publish, read_key
+from .publish import Published, check_out, publish, read_key
 
 __all__ = ["MIN_AGREEMENT", "Exported", "Weights", "export_bundle", "export_point", "pick_that_agrees"]
 
@@ -85,6 +85,7 @@ def export_bundle(
     terms: RiskTerms | None = None,
     held_out: HeldOut | None = None,
     beside: Callable[[Front, IntegerPoint], None] | None = None,
+    force: bool = False,
 ) -> Exported:
     """Write the bundle of one point of a build's Pareto front; the same build always gives the same bytes.
 
@@ -103,21 +104,24 @@ def export_bundle(
     held_out : rows that training has not seen; None for the build's own calibration rows
     beside : called when the bundle has passed every check, before a byte of it is written; it makes other files of the
         same point
+    force : whether the bundle may replace a file that is not a bundle
 
     Raises
     ------
     InputError
-        The build cannot be used, or no point of it fits what was asked for.
+        The build cannot be used, no point of it fits what was asked for, or another file stands at ``out``.
     BundleError
         The program differs from its draft on too many rows, or the verifier cannot prove it safe.
     """
     build, out = Path(build), None if out is None else Path(out)
+    check_out(out, force)
     private_key = _check(key, min_agreement)
     front = read_front(build / "front.json")
     if terms is None:
         wish = {"max_loss": max_loss, "budget": budget, "method": method}
         point, integers, passed_over = pick_that_agrees(build, front, wish, min_agreement)
-        return replace(_export(front, point, integers, out, private_key, seed, {}, beside), passed_over=passed_over)
+        exported = _export(front, point, integers, out, private_key, seed, {}, beside, force)
+        return replace(exported, passed_over=passed_over)
     if (max_loss, budget) != (None, None):
         raise InputError(ONE_WISH)
     points = candidates(front, method)
@@ -127,7 +131,7 @@ def export_bundle(
     trial = BuildTrial(build, held_out, min_agreement, front.legacy, front.measure)
     point, promise = choose(points, terms, trial)
     claim = {**promise.to_json(), "rows": held_out.to_json()}
-    return _export(front, point, trial.integers(point), out, private_key, seed, {"promise": claim}, beside)
+    return _export(front, point, trial.integers(point), out, private_key, seed, {"promise": claim}, beside, force)
 
 
 def export_point(
@@ -139,11 +143,13 @@ def export_point(
     key: str | Path | None = None,
     min_agreement: float = MIN_AGREEMENT,
     seed: int = 0,
+    force: bool = False,
 ) -> Exported:
     """As ``export_bundle``, for a point of the build's front that the caller has already picked."""
+    check_out(out, force)
     private_key = _check(key, min_agreement)
     integers = make_integers(Path(build), point, min_agreement, front.legacy, front.measure)
-    return _export(front, point, integers, Path(out), private_key, seed, {})
+    return _export(front, point, integers, Path(out), private_key, seed, {}, force=force)
 
 
 def pick_that_agrees(
@@ -198,12 +204,14 @@ def _export(
     seed: int,
     claims: dict[str, Any],
     beside: Callable[[Front, IntegerPoint], None] | None = None,
+    force: bool = False,
 ) -> Exported:
     program, valid = integers.quantised.program, integers.valid
     manifest = _finish(front, point, integers, claims)
     golden = make_golden(program, valid.X, valid.hpc, valid.confidence, seed)
     bundle = Bundle(manifest.to_json(), program, golden)
-    published = publish(bundle, out, private_key, None if beside is None else lambda: beside(front, integers))
+    before_writing = None if beside is None else lambda: beside(front, integers)
+    published = publish(bundle, out, private_key, before_writing, force=force)
     return Exported(
         **vars(published),
         unit=manifest.unit,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.bundle.evidence import reported
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro, to_unit
+from hardcase_edge.sensors.categories import code_of, codes_of
 from hardcase_edge.session.drive import drive
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Loaded:
     sensors, features : names
     classes : labels
     unit : of costs
+    categories : the texts of each feature that takes text, in the order of their codes
     """
 
     def __init__(self, loaded: _load.Loaded) -> None:
@@ -81,6 +83,8 @@ class Loaded:
         manifest = loaded.manifest
         self.sensors, self.features = tuple(manifest.sensors), tuple(manifest.features)
         self.classes, self.unit = tuple(manifest.classes), manifest.unit
+        self.categories = dict(manifest.categories)
+        self._codes = dict(zip(self.features, codes_of(manifest, range(len(self.features))), strict=False))
 
     def decide(
         self,
@@ -93,17 +97,18 @@ class Loaded:
 
         Parameters
         ----------
-        readings : numbers by feature, or a sequence of numbers by sensor; None or NaN is missing, and a sensor of which
-            nothing is given has failed
-        ask : the cloud: from the readings that a request carries, by feature, to a label or (label, confidence), or
-            None if there is no reply. Without it there is no cloud, and hard cases are answered locally
+        readings : numbers by feature, or a sequence of numbers by sensor; texts where the bundle has categories. None
+            or NaN is missing, as is an unknown text, and a sensor of which nothing is given has failed
+        ask : the cloud: from the readings that a request carries, by feature, with codes in place of texts, to a label
+            or (label, confidence), or None if there is no reply. Without it there is no cloud, and hard cases are
+            answered locally
         budget : largest cost of this decision, in the bundle's unit
 
         Raises
         ------
         InputError
-            A name is neither a feature nor a sensor, a sensor has another number of readings, or the reply is not one
-            of the classes.
+            A name is neither a feature nor a sensor, a sensor has another number of readings, text is given for a
+            number, or the reply is not one of the classes.
         """
         by_feature = self._by_feature(readings)
         program, names = self._loaded.bundle.program, self.features
@@ -132,18 +137,29 @@ class Loaded:
         program = self._loaded.bundle.program
         out: dict[str, Any] = {}
         for name, given in readings.items():
-            if isinstance(given, Sequence) or hasattr(given, "__len__"):
+            if not isinstance(given, str) and (isinstance(given, Sequence) or hasattr(given, "__len__")):
                 if name not in self.sensors:
                     raise InputError(f"{name!r} is not a sensor; sensors are {', '.join(self.sensors[:20])}")
                 features = program.sensors[self.sensors.index(name)].features
                 if len(given) != len(features):
                     raise InputError(f"sensor {name!r} gives {len(given)} readings, {len(features)} are expected")
-                out.update(zip((self.features[f] for f in features), map(_number, given), strict=True))
+                names = [self.features[f] for f in features]
+                out.update({n: self._reading(n, value) for n, value in zip(names, given, strict=True)})
             elif name in self.features:
-                out[name] = _number(given)
+                out[name] = self._reading(name, given)
             else:
                 raise InputError(f"{name!r} is not a feature; features are {', '.join(self.features[:20])}")
         return out
+
+    def _reading(self, feature: str, value: Any) -> Any:
+        """A plain number, or the code of a text; None where it is missing."""
+        plain = value.item() if hasattr(value, "item") else value
+        codes = self._codes.get(feature)
+        if codes:
+            return code_of(codes, plain)
+        if isinstance(plain, str):
+            raise InputError(f"feature {feature!r} takes a number, not the text {plain[:40]!r}")
+        return None if plain is None or plain != plain else plain
 
     def _reply(self, answer: Reply) -> tuple[int, int]:
         label, confidence = answer if isinstance(answer, tuple) else (answer, 1.0)
@@ -151,11 +167,3 @@ class Loaded:
             classes = ", ".join(map(str, self.classes[:20]))
             raise InputError(f"ask replied {label!r}, which is not a class; classes are {classes}")
         return self.classes.index(label), round(10_000 * min(max(float(confidence), 0.0), 1.0))
-
-
-def _number(value: Any) -> Any:
-    """A plain number, or None where it is missing."""
-    if value is None:
-        return None
-    plain = value.item() if hasattr(value, "item") else value
-    return None if plain != plain else plain

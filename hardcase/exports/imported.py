@@ -75,6 +75,7 @@ def run_model(args: argparse.Namespace) -> int:
             n_check=args.check,
             key=args.key,
             seed=args.seed,
+            force=args.force,
         )
     print(json.dumps(_report(bundle)) if args.json else _text(bundle))
     return 0

@@ -16,7 +16,7 @@ from ..exports.imported import add_model, run_model
 from ..exports.runtimes import Targets, add_targets
 from ..measuring.bars import rows_bar
 from ..measuring.measure import constant_warning, plain, some_classes
-from ..options import Flags, add_hpc, add_json
+from ..options import Flags, add_force, add_hpc, add_json
 
 if TYPE_CHECKING:
     from hardcase_export.bundle import Exported
@@ -107,6 +107,7 @@ def _output_arguments(group: Flags) -> None:
     )
     add_targets(group)
     group.add_argument("--key", metavar="FILE", help="private key to sign with, from hardcase keygen")
+    add_force(group)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -125,7 +126,9 @@ def run(args: argparse.Namespace) -> int:
         exported: Exported | None = _export(args, args.out, targets)
     else:
         _check_source(args, targets)
-        exported, sources = export_c(Path(args.build), args.c, args.inline, lambda path: _export(args, path, targets))
+        exported, sources = export_c(
+            Path(args.build), args.c, args.inline, lambda path: _export(args, path, targets), force=args.force
+        )
     if args.json:
         models = {str(folder): entries for folder, entries in targets.entries.items()}
         values = {} if exported is None else {**_report(exported), "models": models}
@@ -162,6 +165,7 @@ def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) 
             terms=terms,
             held_out=held_out,
             beside=targets,
+            force=args.force,
         )
 
 

@@ -76,15 +76,15 @@ def make_task(
     split = _split(whole, config, y, group)
     weight = _weights(whole, config, split)
     split = np.where(weight > 0, split, -1)  # rows of weight 0 belong to no part
-    table = whole.without(*_no_features(config))
-    table.check_features()
-    sensors, names = _sensors(table, config)
     train = split == 0
     if group is not None:
         _check_train_groups(len(np.unique(group[train])), config)
     if len(np.unique(y[train])) < 2:
         raise InputError(f"the training rows have only one class of {config.target!r}; choose another split")
-    features = declared(table.X, train)
+    dropped = _dropped(whole, config)
+    table = whole.without(*_no_features(config), *dropped).as_features(train, config.dates).without(*dropped)
+    sensors, names = _sensors(table, config)
+    features = declared(table.X, train, categories={table.names.index(name) for name in table.categories})
     X = held(table.X, features)
     index = [order[split[order] == k] for k in range(split.max() + 1)]  # the last, calibration, may be empty
     legacy = None
@@ -159,6 +159,21 @@ def _no_features(config: Config) -> list[str]:
     """Columns that models must not read: target, split, group and weight."""
     split = None if config.split in ("random", "time") else config.split
     return [name for name in (config.target, split, config.group, config.weight) if name is not None]
+
+
+def _dropped(table: Table, config: Config) -> list[str]:
+    """The columns, and parts of dates, that ``[data] drop`` names."""
+    dropped: list[str] = []
+    parts = [part for name in table.parts for part in table.date_columns(name)] if config.dates == "parts" else []
+    columns = (*(table.kinds or table.names), *parts)
+    for pattern in config.drop:
+        matching = _matching(columns, pattern)
+        if not matching:
+            near = difflib.get_close_matches(pattern, columns, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"columns are {', '.join(columns[:20])}"
+            raise InputError(f"[data] drop names {pattern!r}, which is not a column of the data; {hint}")
+        dropped += matching
+    return dropped
 
 
 def target_classes(table: Table, target: str) -> tuple[np.ndarray, tuple[Any, ...]]:
