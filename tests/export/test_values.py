@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import shutil
+import subprocess
 from dataclasses import replace
 from math import ldexp
 from pathlib import Path
@@ -32,6 +34,8 @@ from hardcase_export.integers.intervals import measure_intervals
 from hardcase_export.integers.parity import parity
 from hardcase_export.integers.quantise import quantise
 from hardcase_export.picking.risk_choice import RiskTerms
+from hardcase_export.to_c.folder import write_c
+from tests.helpers.edge.machines import STRICT, need
 from tests.helpers.export.value_build import (
     DRAFTS,
     MANIFEST,
@@ -336,3 +340,50 @@ def test_an_imported_regressor_prints_its_own_values(tmp_path: Path, capfd: pyte
     assert [r["value"] for r in records] == pytest.approx(model.predict(X[:20]).tolist(), abs=2 * done.imported.bound)
     assert all(r["interval"] is None for r in records)
     assert load_bundle(tmp_path / "m.hcb").manifest.value.unit == "litres"  # type: ignore[union-attr]
+
+
+# ---------------------------------------------------------------- C, ONNX, TFLite
+
+
+def test_c_decides_as_python_and_says_how_a_result_becomes_a_value(build: Path, tmp_path: Path) -> None:
+    need("cc")
+    export_bundle(build, tmp_path / "m.hcb", method="mixed", max_loss=1.0)
+    loaded, folder = load_bundle(tmp_path / "m.hcb"), tmp_path / "c"
+    folder.mkdir()
+    write_c(loaded, folder)
+    tested = subprocess.run(["make", "-s", "-C", str(folder)], capture_output=True, text=True, timeout=120, check=False)
+    n = len(loaded.bundle.golden)
+    assert (tested.returncode, tested.stdout) == (0, f"{n} of {n} golden cases are right\n"), tested.stderr
+    (folder / "value.c").write_text(
+        '#include "model.h"\ndouble value(int64_t r);\nint steps(void);\n'
+        "double value(int64_t r) { (void)model; return model_value(r); }\n"
+        "int steps(void) { return MODEL_VALUE_STEPS; }\n"
+    )
+    command = ["cc", *STRICT, "-shared", "-fPIC", str(folder / "value.c"), "-o", str(folder / "value.so")]
+    subprocess.run(command, check=True, timeout=60)
+    library = ctypes.CDLL(str(folder / "value.so"))
+    library.value.restype, library.value.argtypes = ctypes.c_double, [ctypes.c_int64]
+    assert library.steps() == STEPS
+    assert library.value(-3) == ldexp(-3, -STEPS)
+    assert f'"steps of 2^{-STEPS} litres"' in (folder / "model.h").read_text()
+
+
+def test_models_for_other_runtimes_give_the_scores_of_values(build: Path, tmp_path: Path) -> None:
+    flags = ("--method", "mixed", "--max-loss", "1", "--onnx", tmp_path / "models", "--tflite", tmp_path / "models")
+    assert run(export, build, *flags) == 0
+    described = json.loads((tmp_path / "models" / "models.json").read_text())["models"]
+    by_name = {entry["file"]: entry for entry in described}
+    assert by_name["hpc.onnx"]["test"]["apart"] == 0
+    answers = [e for e in described if e["file"].startswith("lpc") and "int8" not in e["file"]]
+    assert len(answers) == 6
+    assert all(e["test"]["apart"] == 0 and e["test"]["gap"] == 0 for e in answers)
+    assert len({node["steps"] for e in answers for node in e["nodes"]}) == 3
+
+
+def test_an_f0_that_is_not_the_rows_own_is_refused(build: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(build, tmp_path / "build")
+    with np.load(copy / "test.npz") as arrays:
+        data = dict(arrays)
+    np.savez(copy / "test.npz", **{**data, "hpc": data["hpc"] + 0.01})
+    with pytest.raises(InputError, match="disagree on the answers to 300 of 300 test rows"):
+        run(export, copy, "--method", "cascade", "--max-loss", "1", "--onnx", tmp_path / "models")
