@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from array import array
@@ -40,6 +41,7 @@ from hardcase_edge.program.definition import (
 from hardcase_edge.program.readings import DTYPES
 from hardcase_edge.verifier.verify import verify
 from tests.golden.make_golden import golden_program
+from tests.helpers.edge.c_programs import whole_numbers
 from tests.helpers.edge.evaluators import needs_kernel
 from tests.helpers.edge.kernel_cases import KERNEL as FOLDER
 from tests.helpers.edge.kernel_cases import kernel_cases
@@ -167,6 +169,18 @@ def test_a_cut_image_is_refused_and_a_damaged_one_at_least_harmless(at: int, fli
     except ValueError:
         return
     assert opened.session() is not None
+
+
+@needs_kernel
+@pytest.mark.parametrize("word", [2, 1 | 63 << 8, 1 | 193 << 8, 1 | 1 << 16])
+def test_a_shift_that_no_value_has_is_refused(word: int) -> None:
+    program = whole_numbers(0)
+    image = bytearray(make_image(program))
+    at = len(image) - 4 * (len(program.nodes) + 4)
+    assert struct.unpack_from("<i", image, at) == (1,)
+    struct.pack_into("<i", image, at, word)
+    with pytest.raises(ValueError, match="no image that this kernel runs"):
+        open_image(bytes(image), program)
 
 
 @needs_kernel
