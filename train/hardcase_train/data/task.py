@@ -243,7 +243,10 @@ def _groups(table: Table, config: Config, y: np.ndarray) -> tuple[np.ndarray | N
             f"[data] group is {config.group!r}, which is the target, the split or the weight; name another column"
         )
     names = whole_column(table, config.group, f"the group {config.group!r}")
-    return content_groups(names, table.without(config.group).X, y)
+    rest = table.without(config.group)
+    texts = [np.unique(rest.labels[c].astype(str), return_inverse=True)[1] for c in rest.texts if c in rest.labels]
+    dates = [part for column in rest.parts.values() for part in column().values()]
+    return content_groups(names, np.column_stack([rest.X, *texts, *dates]), y)
 
 
 def _check_train_groups(n_groups: int, config: Config) -> None:
