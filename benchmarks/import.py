@@ -32,6 +32,7 @@ import lightgbm
 import m2cgen
 import numpy as np
 import skops.io
+import xgboost
 from emlearn.common import get_include_dir
 from onnxmltools import convert_lightgbm
 from onnxmltools.convert.common.data_types import FloatTensorType
@@ -43,6 +44,7 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
@@ -53,13 +55,14 @@ from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.program.definition import Feature
 from hardcase_edge.program.encode import encode
 from hardcase_export.foreign_model import Imported, import_model, import_parts, read_model
+from hardcase_export.importing.reference import labels_of_scores
 from hardcase_export.importing.sensor_layout import make_layout
-from hardcase_export.sources.reference import labels_of_scores
 from hardcase_export.sources.source import Source
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks" / "import.md"
 MAX_C_BYTES = 500_000  # of C that gcc is given
+KNOWN_TO_M2CGEN = ("DecisionTreeClassifier", "RandomForestClassifier", "ExtraTreesClassifier", "LGBMClassifier")
 Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # X and y to train on, X and y to test on
 Labels = Callable[[np.ndarray], np.ndarray]
 
@@ -76,17 +79,24 @@ MODELS: dict[str, tuple[Any, bool]] = {  # an estimator, and whether it is train
     ),
     "histogram boosting, 30": (HistGradientBoostingClassifier(max_iter=30, random_state=0), False),
     "LightGBM, 30": (lightgbm.LGBMClassifier(n_estimators=30, verbose=-1, n_jobs=1), False),
+    "XGBoost, 30": (xgboost.XGBClassifier(n_estimators=30, n_jobs=1), False),
+    "scaled forest, 30 of depth 8": (
+        make_pipeline(SimpleImputer(), StandardScaler(), RandomForestClassifier(30, max_depth=8, random_state=0)),
+        False,
+    ),
     "logistic regression": (make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)), False),
 }
 AS_ONNX = (
     "forest, 30 of depth 8", "gradient boosting, 300 of depth 5, 2 classes", "histogram boosting, 30", "LightGBM, 30",
-    "logistic regression",
+    "scaled forest, 30 of depth 8", "logistic regression",
 )  # fmt: skip
 ON_COVERTYPE = (
     "tree of depth 8", "forest, 30 of depth 8", "forest, 30 of depth 8, 2 classes",
-    "gradient boosting, 100 of depth 4, 2 classes", "LightGBM, 30", "logistic regression",
+    "gradient boosting, 100 of depth 4, 2 classes", "LightGBM, 30", "XGBoost, 30", "scaled forest, 30 of depth 8",
+    "logistic regression",
 )  # fmt: skip
 AS_SKOPS = ("forest, 30 of depth 8", "histogram boosting, 30")
+AS_JSON = ("XGBoost, 30",)
 LIMIT_SECONDS = 1.0  # of processor time, gradient boosting of 300 trees of depth 5
 
 
@@ -135,8 +145,8 @@ def measure(data: str, split: Split, n_rows: int) -> Iterator[dict[str, Any]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(X, y)
-        for way in ("live", "ONNX", "skops"):
-            if way == "live" or name in (AS_ONNX if way == "ONNX" else AS_SKOPS):
+        for way, names in (("live", MODELS), ("ONNX", AS_ONNX), ("skops", AS_SKOPS), ("JSON", AS_JSON)):
+            if name in names:
                 row = {
                     "data": data,
                     "source": name,
@@ -157,6 +167,8 @@ def given(model: Any, way: str, X: np.ndarray) -> Any:
     path = Path(tempfile.mkdtemp()) / f"model.{way.lower()}"
     if way == "skops":
         skops.io.dump(model, path)
+    elif way == "JSON":
+        model.save_model(path)
     elif isinstance(model, lightgbm.LGBMClassifier):
         types = [("x", FloatTensorType([None, X.shape[1]]))]
         path.write_bytes(convert_lightgbm(model, initial_types=types, target_opset=15).SerializeToString())
@@ -258,7 +270,7 @@ def by_emlearn(model: Any, kind: str) -> tuple[Labels, int] | None:
 
 def by_m2cgen(model: Any) -> tuple[Labels, int] | None:
     """m2cgen's C over doubles; the best score is the label."""
-    if type(model).__name__ in ("GradientBoostingClassifier", "HistGradientBoostingClassifier", "Pipeline"):
+    if type(model).__name__ not in KNOWN_TO_M2CGEN:
         return None
     sys.setrecursionlimit(100_000)
     code = m2cgen.export_to_c(model)

@@ -11,9 +11,9 @@ Rooms, from the lowest floor up; a room imports only rooms below it:
 - ``importing``: a source model as columns and scorers of a program, compared with its source
 - ``picking``: the choice of a point by loss, budget, or risk (Learn-then-Test on held-out rows)
 - ``scorers``: parts of a program as models of their own, and the comparison of their scores
-- ``foreign_model``: from a source model to a bundle
 - ``bundle``: from a build folder to a bundle
 - ``to_onnx``, ``to_tflite``: files of other runtimes; ``runtimes`` makes and compares all files of a program
+- ``foreign_model``: from a source model to a bundle
 
 The names in ``__all__`` are the entry points. Each is imported when it is first used, so that ``import
 hardcase_export`` alone loads nothing heavy. None of them is also the name of a module: an import of that module would

@@ -20,6 +20,7 @@ from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import BundleError, InputError
 
 from .importing.parts import LEAVES, Imported, import_parts
+from .importing.read_model import read_model
 from .importing.sensor_layout import Layout, make_layout
 from .integers.golden_cases import make_golden
 from .publish import Published, check_out, publish, read_key
@@ -27,7 +28,7 @@ from .sources.source import CLASS, Source, read_bytes
 
 __all__ = ["LEAVES", "Imported", "ImportedBundle", "NamedRows", "import_model", "import_parts", "read_model"]
 
-MIN_AGREEMENT = {"trees": 1.0, "linear": 0.999}  # share of rows on which program and source must agree
+MIN_AGREEMENT = {True: 1.0, False: 0.999}  # share of rows on which program and source must agree: trees, other models
 GOLDEN_ROWS = 64  # rows that golden cases are chosen from
 
 NamedRows = tuple[tuple[str, ...], NDArray[np.float64]]  # names of the columns, values (n, n_columns)
@@ -38,45 +39,6 @@ class ImportedBundle(Published):
     """A bundle that was written, and the model in it."""
 
     imported: Imported
-
-
-def read_model(model: Any) -> Source:
-    """The source model of a path (.onnx, .skops, or LightGBM's text) or of a live estimator.
-
-    Raises
-    ------
-    InputError
-        The model is not of a known kind, cannot be read, or does what a program cannot express. A pickle is refused
-        unread.
-    """
-    if isinstance(model, str | Path):
-        return _read_file(Path(model))
-    if type(model).__module__.partition(".")[0] == "lightgbm":
-        from .sources.from_lightgbm import from_lightgbm
-
-        return from_lightgbm(model)
-    from .sources.from_sklearn import from_sklearn
-
-    return from_sklearn(model)
-
-
-def _read_file(path: Path) -> Source:
-    data = read_bytes(str(path))
-    if data[:1] == b"\x80" or path.suffix in (".pkl", ".pickle", ".joblib"):
-        raise InputError(f"model {path} is a pickle, which can run any code and is never loaded; write .onnx or .skops")
-    if data[:5] == b"tree\n":
-        from .sources.from_lightgbm import read_lightgbm
-
-        return read_lightgbm(data)
-    if data[:4] == b"PK\x03\x04":
-        from .sources.from_skops import read_skops
-
-        return read_skops(data)
-    if path.suffix != ".onnx":
-        raise InputError(f"model {path} is not an .onnx file, a .skops file or LightGBM text; write it as one of them")
-    from .sources.from_onnx import read_onnx
-
-    return read_onnx(data)
 
 
 # ---------------------------------------------------------------- the bundle
@@ -99,14 +61,14 @@ def import_model(
 
     Parameters
     ----------
-    model : path of an .onnx, .skops or LightGBM text file, or a fitted estimator
+    model : path of an .onnx, .skops, LightGBM text or XGBoost JSON file, or a fitted estimator
     out : path of the bundle; its signature goes beside it
     layout : sensors and costs, as ``sensor_layout.read_layout`` gives them; None for one sensor at no cost
     rows : (n, n_features) in the model's order, or (names of columns, rows); the program is compared with its source
         on them, and golden cases are chosen from them
     leaves : "auto", "16" or "31": bits of a leaf
     min_agreement : share of the compared rows on which program and source must agree; None for all rows, or 0.999 of
-        them if the model is linear
+        them if the model is linear or a network
     n_check : number of rows to compare on
     key : path of a private key, or None for a bundle without a signature
     seed : seed of the probe rows and of the choice of golden cases
@@ -125,7 +87,13 @@ def import_model(
     source = read_model(model)
     names, table = _columns(source, layout, rows)
     sensors = make_layout(source, layout, names)
-    imported = import_parts(source, sensors, rows=_ordered(sensors, table), leaves=leaves, n_check=n_check, seed=seed)
+    how: dict[str, Any] = {"rows": _ordered(sensors, table), "n_check": n_check, "seed": seed}
+    if source.network is not None:
+        from .to_tflite.network import import_network
+
+        imported = import_network(source, sensors, **how)
+    else:
+        imported = import_parts(source, sensors, leaves=leaves, **how)
     _check_agreement(imported, min_agreement)
     program = imported.program()
     n = min(GOLDEN_ROWS, len(imported.rows))
@@ -172,14 +140,15 @@ def _ordered(layout: Layout, rows: NamedRows | None) -> NDArray[np.float64] | No
 
 
 def _check_agreement(imported: Imported, min_agreement: float | None) -> None:
-    kind = "trees" if imported.source.linear is None else "linear"
-    min_agreement = MIN_AGREEMENT[kind] if min_agreement is None else min_agreement
+    is_trees = imported.source.linear is None and imported.source.network is None
+    min_agreement = MIN_AGREEMENT[is_trees] if min_agreement is None else min_agreement
     match = imported.match
     if match.agreement < min_agreement:
         what = "labels differ" if imported.source.kind == CLASS else "values are further apart than the bound"
         raise BundleError(
             f"{match.differ} of {match.n} {what} from those of {match.beside} (scores off by {match.off:.3g}), but "
-            f"{min_agreement:.2%} must agree; take wider leaves with --leaves 31, or lower --min-agreement"
+            f"{min_agreement:.2%} must agree; {'take wider leaves with --leaves 31, or ' * is_trees}lower "
+            "--min-agreement"
         )
 
 

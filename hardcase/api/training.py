@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.errors import InputError
 
 from ..training.build import build
+from ..training.given_hpc import flattery
 from .policy import Policy
 
 if TYPE_CHECKING:
@@ -66,7 +68,8 @@ def train(
     max_loss : pick the cheapest policy whose quality is at most this far below f0's, plus one standard error; None:
         0.01, or, where errors have costs, the policy of the least cost with its errors
     budget : instead, pick the best policy of at most this mean cost
-    hpc : f0, an unfitted scikit-learn classifier with ``predict_proba``; None: gradient boosting
+    hpc : f0, an unfitted classifier with ``predict_proba`` (of scikit-learn, LightGBM, XGBoost or CatBoost, or a
+        Pipeline), or the path of a fitted model (.onnx, .skops, LightGBM text, XGBoost JSON); None: gradient boosting
     methods : names of methods, or "auto"; both baselines are always trained
     effort : "quick", "normal" or "thorough"
     names : names of the columns of an array
@@ -112,6 +115,7 @@ def train(
         per_request=check_amount("forward_cost", forward_cost),
         sensors=_sensors(table, sensors, costs, dates),
         estimator="HistGradientBoostingClassifier" if hpc is None else type(hpc).__name__,
+        model=Path(hpc) if isinstance(hpc, str | Path) else None,
         effort=effort_of("effort", effort).name,
         quality=_plain(quality) if errors is None else "accuracy",
         errors=dict(errors or {}),
@@ -119,7 +123,7 @@ def train(
     chosen = tuple(check_method("methods", name) for name in methods)
     folder = Path(tempfile.mkdtemp(prefix="hardcase-"))
     try:
-        build(
+        front = build(
             config,
             (*chosen, *BASELINES),
             folder / "build",
@@ -128,10 +132,12 @@ def train(
             wish={"max_loss": max_loss} if budget is None else {"budget": budget},
             jobs=jobs,
             quiet=quiet,
-        )
+        )[1]
         (folder / "build").rename(folder.with_name(f"{folder.name}-build"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    for line in flattery(front["hpc"]):
+        warnings.warn(line, stacklevel=2)
     return Policy(folder.with_name(f"{folder.name}-build"), max_loss=max_loss, budget=budget, is_temporary=True)
 
 
@@ -249,16 +255,12 @@ def _column(names: Sequence[str], parts: Sequence[str], sensor: str, column: Any
 
 def _model(hpc: Any, seed: int) -> Any:
     """The unfitted f0, with missing values handled and its seed fixed; None leaves it to the configuration."""
-    if hpc is None:
+    if hpc is None or isinstance(hpc, str | Path):
         return None
     from sklearn.base import clone
-    from sklearn.utils import get_tags
 
-    from hardcase_train.data.hpc import imputed
+    from hardcase_train.data.hpc import ready
 
     if not hasattr(hpc, "predict_proba") or not hasattr(hpc, "get_params"):
         raise InputError(f"hpc is {type(hpc).__name__}, not a scikit-learn classifier with predict_proba; give one")
-    model = clone(hpc)
-    if model.get_params().get("random_state", 0) is None:
-        model.set_params(random_state=seed)
-    return model if get_tags(model).input_tags.allow_nan else imputed(model)
+    return ready(clone(hpc), seed)

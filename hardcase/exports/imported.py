@@ -19,13 +19,19 @@ if TYPE_CHECKING:
 
 __all__ = ["add_model", "run_model"]
 
+WIDTHS = {
+    "exact": "exact shares", "linear": "weights of 16 bits",
+    "float32": "a TFLite model, which devices run by ai-edge-litert",
+}  # fmt: skip
 BUILD_FLAGS = ("delta", "max_forward", "excess", "calibration", "hpc", "method", "onnx", "tflite", "c", "inline")
 
 
 def add_model(parser: Flags, wish: argparse._MutuallyExclusiveGroup) -> None:
     """Declare the flags of an imported model; ``wish``: the group of exclusive flags that choose what is exported."""
     wish.add_argument(
-        "--model", metavar="FILE", help="instead of BUILD: your own model, as .onnx, .skops or LightGBM text"
+        "--model",
+        metavar="FILE",
+        help="instead of BUILD: your own model, as .onnx, .skops, LightGBM text or XGBoost JSON",
     )
     parser.add_argument(
         "--sensors", metavar="FILE", help="with --model: TOML file with sensors, costs, names and ranges"
@@ -104,7 +110,8 @@ def _report(bundle: ImportedBundle) -> dict[str, Any]:
 def _text(bundle: ImportedBundle) -> str:
     r = _report(bundle)
     match, what = r["match"], "labels" if bundle.imported.layout.classes else "values"
-    width = {"exact": "exact shares", "linear": "weights of 16 bits"}.get(r["leaves"], f"leaves of {r['leaves']} bits")
+    width = WIDTHS.get(r["leaves"], f"leaves of {r['leaves']} bits")
+    where = " on these rows" if r["leaves"] == "float32" else ""
     proof = {
         "every row": "; proved for every other row",
         "every row but ties": "; proved for every other row except ties",
@@ -115,7 +122,7 @@ def _text(bundle: ImportedBundle) -> str:
         [
             f"{r['bundle']}: {r['bytes']} bytes, {signed}, {r['golden']} golden cases",
             f"  sha256     {r['sha256']}",
-            f"  source     {r['source']}, {width}; scores within {r['bound']:.2g} of the source's",
+            f"  source     {r['source']}, {width}; scores within {r['bound']:.2g} of the source's{where}",
             f"  {what:<9}  {same} of {match['rows']} as those of {match['beside']}{proof.get(r['labels'], '')}{ties}",
             f"  cost       {r['cost']:g} {r['unit']}, {r['operations']} operations",
         ]

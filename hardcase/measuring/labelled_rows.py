@@ -35,11 +35,13 @@ class LabelledRows:
     X : (n, n_features) readings, NaN = missing
     y : (n,) class index
     replies : the HPC's reply to each row; empty if the program never forwards
+    group : (n,) number of the row's group, for intervals; None: each row stands for itself
     """
 
     X: NDArray[np.float64]
     y: NDArray[np.int64]
     replies: Sequence[Reply] = ()
+    group: NDArray[np.int64] | None = None
 
 
 def rows_for(
@@ -59,9 +61,10 @@ def rows_for(
     from hardcase_edge.program.definition import Forward
 
     X, y, stored = labelled_rows(path, manifest)
+    group = groups_of(path, manifest)
     if not any(isinstance(node, Forward) for node in program.nodes):
-        return LabelledRows(X, y)
-    return LabelledRows(X, y, replies_to(program, manifest, X, stored, hpc, [*near, path.parent]))
+        return LabelledRows(X, y, group=group)
+    return LabelledRows(X, y, replies_to(program, manifest, X, stored, hpc, [*near, path.parent]), group)
 
 
 def labelled_rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[np.int64], list[Reply]]:

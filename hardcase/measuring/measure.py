@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hardcase_edge.session.session import Decision
     from hardcase_export.integers.decide import Figures
 
-__all__ = ["Measured", "class_lines", "measure", "plain", "quality_of", "some_classes"]
+__all__ = ["Measured", "class_lines", "constant_warning", "measure", "plain", "quality_of", "some_classes"]
 
 WORST = 3  # classes that a short report names
 
@@ -31,7 +31,8 @@ WORST = 3  # classes that a short report names
 class Measured:
     """What a program does on ``figures.n`` rows.
 
-    quality : what ``figures.quality`` measures, and ``quality_95`` its 95 % interval
+    quality : what ``figures.quality`` measures, and ``quality_95`` its 95 % interval; ``forward_95``: that of the
+        forward rate
     classes : counts by class, in the manifest's order
     bought : number of rows that bought each sensor, in the manifest's order
     decisions : one for each row
@@ -40,21 +41,20 @@ class Measured:
     figures: Figures
     quality: Quality
     quality_95: Interval
+    forward_95: Interval
     classes: tuple[ClassCount, ...]
     bought: tuple[int, ...]
     decisions: list[Decision]
 
     def to_json(self, manifest: Manifest) -> dict[str, Any]:
         """Plain JSON values; ``_95`` are 95 % intervals."""
-        from hardcase_edge.batch.intervals import wilson
-
         f = self.figures
         return {
             **f.to_json(),
             "unit": manifest.unit,
             "measure": self.quality.name,
             "quality_95": list(self.quality_95),
-            "forward_rate_95": list(wilson(f.forward_rate * f.n, f.n)),
+            "forward_rate_95": list(self.forward_95),
             "classes": [
                 {"class": label, **count.to_json()} for label, count in zip(manifest.classes, self.classes, strict=True)
             ],
@@ -101,8 +101,9 @@ def measure(
     """
     import numpy as np
 
-    from hardcase_edge.batch.intervals import quality_interval
+    from hardcase_edge.batch.intervals import quality_interval, share_interval
     from hardcase_edge.batch.per_class import per_class
+    from hardcase_edge.session.session import CLOUD
     from hardcase_export.integers.decide import decisions, figures
 
     hpc, confidence = zip(*rows.replies, strict=True) if rows.replies else (None, None)
@@ -115,14 +116,28 @@ def measure(
     return Measured(
         figures=figures(decided, rows.y, quality),
         quality=quality,
-        quality_95=quality_interval(quality, rows.y, answers),
-        classes=tuple(per_class(rows.y, answers, program.n_classes)),
+        quality_95=quality_interval(quality, rows.y, answers, rows.group),
+        forward_95=share_interval(np.array([d.route == CLOUD for d in decided]), rows.group),
+        classes=tuple(per_class(rows.y, answers, program.n_classes, rows.group)),
         bought=tuple(bought),
         decisions=decided,
     )
 
 
 # ---------------------------------------------------------------- text
+
+
+def constant_warning(classes: Sequence[Mapping[str, Any]]) -> str | None:
+    """What must not be overlooked: a policy with one answer to every case; None if it has several, or none is wrong."""
+    answered = [c for c in classes if c["answered"]]
+    missed = sum(c["n"] - c["right"] for c in classes)
+    if len(answered) != 1 or not missed:
+        return None
+    label = plain(answered[0]["class"], 24)
+    return (
+        f"WARNING: THIS POLICY ANSWERS {label!r} TO EVERY CASE AND MISSES ALL {missed} OTHERS;"
+        " say what errors cost in [cost.errors], or choose another [policy] quality"
+    )
 
 
 def class_lines(classes: Sequence[Mapping[str, Any]], limit: int) -> list[str]:

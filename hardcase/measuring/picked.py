@@ -89,7 +89,7 @@ def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
     rows = rows_for(program, integers.manifest, build / "test.npz")
     measured = measure(program, rows, quality)
     answers = np.array([d.result for d in measured.decisions], dtype=np.int64)
-    loss, loss_95 = loss_interval(quality, test.y, answers, test.hpc)
+    loss, loss_95 = loss_interval(quality, test.y, answers, test.hpc, test.group)
     return Picked(
         number=front.points.index(point),
         wish=wish,
@@ -101,8 +101,8 @@ def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
         measured=measured,
         dead=_dead(program, rows, measured),
         f0=quality(test.y, test.hpc),
-        f0_95=quality_interval(quality, test.y, test.hpc),
-        f0_classes=tuple(per_class(test.y, test.hpc, program.n_classes)),
+        f0_95=quality_interval(quality, test.y, test.hpc, test.group),
+        f0_classes=tuple(per_class(test.y, test.hpc, program.n_classes, test.group)),
         loss=loss,
         loss_95=loss_95,
     )

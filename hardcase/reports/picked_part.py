@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from ..measuring.measure import constant_warning
 from .class_table import classes_table
 from .markup import amount, data, percent, safe
 from .page import bar, card, details, figure, section, table
@@ -14,7 +15,8 @@ from .policy_picture import policy_svg
 if TYPE_CHECKING:
     from hardcase_export.drafts.front import Front, Point
 
-    from ..measuring.picked import Picked
+    from ..measuring.measure import constant_warning
+from ..measuring.picked import Picked
 
 __all__ = ["allowed_loss", "sections", "summary"]
 
@@ -86,8 +88,11 @@ def _figures(picked: Picked, values: dict[str, Any], points: Front) -> list[str]
         "once: <code>hardcase evaluate model.hcb build/test.npz</code> prints the same.</p>",
         table(("figure", "on test rows", "95 %"), rows, caption=f"{n:,} test rows"),
         "<p class=\"soft\">Intervals of shares are Wilson's, that of a loss of accuracy is Bonett and Price's, and "
-        "those of other measures are normal.</p>",
+        "those of other measures are normal. Rows of one group count for as many as they are independent.</p>",
     ]
+    warning = constant_warning(values["classes"])
+    if warning:
+        out.insert(0, f'<p class="bad">{safe(warning)}</p>')
     if picked.passed_over:
         out.append(
             f"<p>{picked.passed_over} points fit the wish better; they were passed over, because their integers decide "

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import HardcaseError
 
+from ..measuring.measure import constant_warning
 from ..measuring.picked import Picked, Wish, measure_pick
 from . import picked_part as part
 from .front_chart import front_svg
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 __all__ = ["train_report"]
 
 MAX_ROWS = 12  # of a table that is not folded away
+NEAR = 6  # points on each side of the picked one in the table of the front
 HPC = "hpc"
 
 
 def train_report(
     build: Path, task: Task, front: Mapping[str, Any], *, command: str = "", wish: Wish | None = None
-) -> tuple[str, str]:
-    """The page, and the picture of the front with the picked point marked.
+) -> tuple[str, str, str | None]:
+    """The page, the picture of the front with the picked point marked, and a warning about that point, or None.
 
     Parameters
     ----------
@@ -64,7 +66,10 @@ def train_report(
         body.append(section("The picked policy", f'<p class="bad">{safe(picked)}</p>'))
     if len(front["seeds"]["seeds"]) > 1:
         body.append(section("Over seeds", *_seeds(front)))
-    return page(f"{task.config.file.name}: {task.config.target}", body), svg
+    warning = (
+        constant_warning(picked.measured.to_json(picked.manifest)["classes"]) if isinstance(picked, Picked) else None
+    )
+    return page(f"{task.config.file.name}: {task.config.target}", body), svg, warning
 
 
 def _picture(task: Task, points: Front, entries: Sequence[Mapping[str, Any]], picked: Picked | str) -> str:
@@ -86,11 +91,11 @@ def _picture(task: Task, points: Front, entries: Sequence[Mapping[str, Any]], pi
 def _test_interval(task: Task, points: Front, point: Point) -> tuple[float, float] | None:
     """The 95 % interval of an accuracy on test rows, of weighted rows by their effective number (Kish).
 
-    None for other measures, whose intervals need the answers to single rows.
+    None for other measures and for rows in groups, whose intervals need the answers to single rows.
     """
     from hardcase_edge.batch.intervals import wilson
 
-    if points.measure.kind != "accuracy":
+    if points.measure.kind != "accuracy" or task.problem.test.group is not None:
         return None
     weight = task.problem.test.weight
     n = float(weight.sum() ** 2 / (weight**2).sum())
@@ -110,7 +115,9 @@ def _asked(task: Task, command: str) -> list[str]:
         ("table", safe(config.file.name)),
         ("target", safe(config.target)),
         ("split, seed", f"{safe(config.split)}, {config.seed}"),
+        *([("group", safe(config.group))] if config.group is not None else []),
         *([("weight", safe(config.weight))] if config.weight is not None else []),
+        ("quality", _quality(task)),
         ("f0", _f0_words(task)),
         *([("model of your own", safe(config.own_model.name))] if config.own_model is not None else []),
         ("methods", safe(", ".join(config.methods))),
@@ -131,8 +138,22 @@ def _f0_words(task: Task) -> str:
     config = task.config
     if config.legacy is not None:
         return f"{safe(config.legacy_name)}, a legacy system, by the table {safe(config.legacy.name)}"
+    if config.model is not None:
+        return f"{safe(config.model.name)}, a fitted model"
     params = ", ".join(f"{k} = {v}" for k, v in sorted(config.params.items()))
-    return safe(config.estimator) + (f" ({safe(params)})" if params else "")
+    return safe(config.hpc_name) + (f" ({safe(params)})" if params else "")
+
+
+def _quality(task: Task) -> str:
+    """The measure, and what errors cost."""
+    quality = task.problem.quality
+    if quality.kind != "errors":
+        return safe(quality.name)
+    costs = [c for row in quality.costs for c in row if c]
+    words = f"costs of errors from {amount(min(costs))} to {amount(max(costs))} {safe(task.config.unit)}"
+    return (
+        f"{words}; quality is 1 less their mean as a share of {amount(quality.scale)}, that of the best constant answer"
+    )
 
 
 def _request(task: Task) -> str:
@@ -157,6 +178,9 @@ def _data(task: Task) -> list[str]:
     ]
     totals = [int(c.sum()) for c in counts.values()]
     rows.append(["<strong>all</strong>", *(f"{n:,}" for n in totals), f"{sum(totals):,}"])
+    if problem.test.group is not None:
+        groups = [len(np.unique(part.group)) for part in parts.values() if part is not None and part.group is not None]
+        rows.append(["<strong>groups</strong>", *(f"{n:,}" for n in groups), f"{sum(groups):,}"])
     words = (
         f"<p>{sum(totals):,} rows of {len(task.features):,} features from {len(task.sensors)} sensors, in "
         f"{len(task.classes)} classes. Models learn on train; choices are made on valid, and on train by models that "
@@ -194,6 +218,8 @@ def _front(task: Task, points: Front, picked: Picked | str, svg: str) -> list[st
     marked = picked.number if isinstance(picked, Picked) else None
     best = _overall(points)
     numbers = sorted({*best, *([] if marked is None else [marked])}, key=lambda k: points.points[k].valid.cost)
+    at = 0 if marked is None else numbers.index(marked)
+    near = numbers[max(0, at - NEAR) : at + NEAR + 1] if len(numbers) > 2 * NEAR + 1 else numbers
     weighted = " Figures count each row by its weight." if task.config.weight is not None else ""
     return [
         "<p>Every policy is a point. Choices are made on judged rows; on test rows, which no choice has seen, a point "
@@ -201,12 +227,17 @@ def _front(task: Task, points: Front, picked: Picked | str, svg: str) -> list[st
         "cost. <code>static</code> (one fixed set of sensors) and <code>cascade</code> (more sensors until it is sure) "
         f"are the baselines. The band is the loss that the pick allows below f0.{weighted}</p>",
         figure(svg),
-        _points_table(task, points, numbers, marked, "the front of all methods on judged rows"),
+        _points_table(task, points, near, marked, _caption(len(near), len(numbers))),
         details(
             f"all {len(points.points)} policies",
             _points_table(task, points, range(len(points.points)), marked, "in the order of front.json"),
         ),
     ]
+
+
+def _caption(n_shown: int, n: int) -> str:
+    front = "the front of all methods on judged rows"
+    return front if n_shown == n else f"{front}: {n_shown} of its {n} points, around the picked one"
 
 
 def _overall(points: Front) -> list[int]:

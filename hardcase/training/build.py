@@ -12,6 +12,7 @@ from ..measuring.bars import rows_bar
 from ..measuring.picked import Wish
 from ..reports.train_page import train_report
 from .folders import BUILD, check_folder, whole_folder
+from .given_hpc import save_given
 from .own_model import own_points_of
 from .runs import open_runs
 
@@ -28,9 +29,14 @@ HPC_FILE = "hpc.onnx"
 
 
 def configure(
-    path: Path, *, seed: int | None = None, methods: tuple[str, ...] = (), effort: str | None = None
+    path: Path,
+    *,
+    seed: int | None = None,
+    methods: tuple[str, ...] = (),
+    effort: str | None = None,
+    hpc: Path | None = None,
 ) -> Config:
-    """Read a configuration and check the names of its methods; arguments override the file.
+    """Read a configuration and check the names of its methods; arguments override the file, ``hpc`` all of [hpc].
 
     Raises
     ------
@@ -46,6 +52,8 @@ def configure(
         check_method(f"{path}: [policy]", name)
     if methods:
         config = replace(config, methods=tuple(check_method("--method", name) for name in methods))
+    if hpc is not None:
+        config = replace(config, model=hpc, legacy=None, legacy_name="", params={})
     return config if effort is None else replace(config, effort=effort_of("--effort", effort).name)
 
 
@@ -91,10 +99,10 @@ def build(
             _move_hpc(scratch, folder)
             front = write_build(folder, task, points, hpc, seeds)
             with rows_bar("report", quiet=runs.quiet):
-                page, svg = train_report(folder, task, front, command=command, wish=wish)
+                page, svg, warning = train_report(folder, task, front, command=command, wish=wish)
             (folder / "report.html").write_text(page, encoding="utf-8")
             (folder / "front.svg").write_text(svg, encoding="utf-8")
-            return task, front
+            return task, front if warning is None else {**front, "warning": warning}
 
 
 def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
@@ -103,6 +111,8 @@ def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
 
     if task.config.legacy is not None:
         return _declare_legacy(task)
+    if task.config.model is not None:
+        return save_given(task, folder / HPC_FILE)
     problem = task.problem
     dtypes = [f.dtype for f in problem.features]
     return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / HPC_FILE, problem.targets)
@@ -212,9 +222,11 @@ def _provenance(task: Task, point: Point) -> dict[str, Any]:
 
 def _hpc_provenance(task: Task) -> dict[str, Any]:
     config = task.config
-    if config.legacy is None:
-        return {"estimator": config.estimator, "params": config.params}
-    return {"name": config.legacy_name, "table": config.legacy.name, "sha256": task.hpc.sha256}
+    if config.legacy is not None:
+        return {"name": config.legacy_name, "table": config.legacy.name, "sha256": task.hpc.sha256}
+    if config.model is not None:
+        return {"model": config.model.name, "sha256": task.hpc.file_sha256}
+    return {"estimator": config.estimator, "params": config.params}
 
 
 def _named(task: Task, key: str, value: Any) -> Any:

@@ -15,6 +15,7 @@ from hardcase_edge.errors import InputError
 
 from ..options import Flags
 from .folders import terminable
+from .given_hpc import opener
 
 if TYPE_CHECKING:
     from hardcase_train.data.config import Config
@@ -55,7 +56,7 @@ class Runs:
         """Read the table unless given, split its rows, and fit f0; reports on stderr what the table leaves out."""
         from hardcase_train.data.task import make_task
 
-        task = make_task(config, quiet=self.quiet, table=table, model=model)
+        task = make_task(config, quiet=self.quiet, table=table, model=model, given=opener(config))
         for note in () if self.quiet else task.table.notes:
             _say(note)
         return task

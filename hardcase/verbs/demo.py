@@ -124,7 +124,7 @@ def _train(args: argparse.Namespace, say: _Progress) -> Task:
     config = configure(args.config, seed=args.seed, effort=args.effort)
     if config.legacy is not None:
         raise InputError(f"{args.config}: f0 is a legacy system, which the demo cannot start; use an [hpc] estimator")
-    say(f"training on {config.file.name}: f0 is {config.estimator}, methods are {', '.join(config.methods)}")
+    say(f"training on {config.file.name}: f0 is {config.hpc_name}, methods are {', '.join(config.methods)}")
     methods, wish = (*config.methods, *BASELINES), {"max_loss": MAX_LOSS}
     return build(config, methods, args.out / "train", wish=wish, force=args.force, quiet=args.json)[0]
 

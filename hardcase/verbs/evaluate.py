@@ -12,7 +12,7 @@ from hardcase_edge.program.cost import to_micro
 
 from ..measuring.bars import rows_bar
 from ..measuring.labelled_rows import rows_for
-from ..measuring.measure import class_lines, measure, plain, quality_of
+from ..measuring.measure import class_lines, constant_warning, measure, plain, quality_of
 from ..options import add_hpc, add_json, add_trust, report
 
 if TYPE_CHECKING:
@@ -93,6 +93,8 @@ def _lines(r: dict[str, Any]) -> list[str]:
     ]
     if "errors" in r:
         lines.append(f"  errors cost {r['errors']:.2f} {unit}, {r['cost'] + r['errors']:.2f} {unit} in all")
+    warning = constant_warning(r["classes"])
+    lines += [warning] if warning else []
     lines += class_lines(r["classes"], MAX_CLASSES)
     bought = [f"{plain(name, 24)} {s['share']:.1%}" for name, s in _by_share(r["sensors"]) if s["rows"]]
     lines.append(f"  sensors, by share of rows that buy them: {', '.join(bought) or 'none'}")

@@ -15,7 +15,7 @@ from hardcase_edge.program.cost import to_unit
 from ..exports.imported import add_model, run_model
 from ..exports.runtimes import Targets, add_targets
 from ..measuring.bars import rows_bar
-from ..measuring.measure import plain, some_classes
+from ..measuring.measure import constant_warning, plain, some_classes
 from ..options import Flags, add_force, add_hpc, add_json
 
 if TYPE_CHECKING:
@@ -263,6 +263,8 @@ def _text(r: dict[str, Any], verbose: bool) -> str:
     f0 = r.get("f0", {"cost": 0.0})
     interval = f" (95 %: {_interval(r['quality_95'])})" if "quality_95" in r else ""
     lines = [f"{r['bundle'] or 'no bundle written'}: {r['bytes']} bytes, {'signed' if r['signed'] else 'not signed'}"]
+    warning = constant_warning(r.get("classes", []))
+    lines += [warning] if warning else []
     if "f0" in r:
         lines.append(f"  f0         {measured} {f0['quality']:.4f}, {f0['cost']:.2f} {unit}")
     lines += [

@@ -12,6 +12,7 @@ from hardcase_edge.errors import InputError
 
 from ..options import Flags, add_force, add_json, report
 from ..training.build import build, configure
+from ..training.given_hpc import flattery
 from ..training.runs import add_pool
 
 MAX_SEEDS = 1000
@@ -47,6 +48,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="train this method, f0 and the baselines (repeatable); overrides [policy] methods",
     )
+    asked.add_argument(
+        "--hpc", type=Path, metavar="FILE", help="f0: a fitted model, as .onnx, .skops, LightGBM text or XGBoost JSON"
+    )
     asked.add_argument("--no-baselines", action="store_true", help="do not add static and cascade to the methods")
     add_effort(asked)
     add_pool(parser.add_argument_group("where it runs"))
@@ -67,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     """Train, then write the build folder."""
     if not 1 <= args.seeds <= MAX_SEEDS:
         raise InputError(f"--seeds is {args.seeds}; expected 1 to {MAX_SEEDS}")
-    config = configure(args.config, seed=args.seed, methods=tuple(args.method or ()), effort=args.effort)
+    config = configure(args.config, seed=args.seed, methods=tuple(args.method or ()), effort=args.effort, hpc=args.hpc)
     from hardcase_train.methods import BASELINES
 
     methods = config.methods if args.no_baselines else (*config.methods, *BASELINES)
@@ -80,7 +84,8 @@ def run(args: argparse.Namespace) -> int:
 def _command(args: argparse.Namespace) -> str:
     """The command line as the report shows it: what decides the result, and no folder of this machine."""
     words = ["hardcase", "train", args.config.name, "--out", "build"]
-    for flag, value in (("--seed", args.seed), ("--effort", args.effort)):
+    hpc = None if args.hpc is None else args.hpc.name
+    for flag, value in (("--seed", args.seed), ("--effort", args.effort), ("--hpc", hpc)):
         words += [flag, str(value)] if value is not None else []
     words += ["--seeds", str(args.seeds)] * (args.seeds > 1)
     for method in args.method or ():
@@ -101,11 +106,13 @@ def _text(out: Path, front: dict[str, Any]) -> str:
             f"  {method:12s} {front['quality']} {t['quality']:.4f}  cost {t['cost']:10.3f} {unit}  "
             f"forwarded {100 * t['forward_rate']:5.1f} %"
         )
+    lines += [f"  {line}" for line in flattery(front["hpc"])]
     for rows, n in front["hpc"].get("beyond", {}).items():
         if n:
             lines.append(
                 f"  in {n} of the {rows} rows f0 used features that it never used in training; requests lack them"
             )
+    lines += [front["warning"]] if "warning" in front else []
     lines.append(f"report: {out / 'report.html'}")
     lines.append(f"next: hardcase export {out} --out model.hcb")
     return "\n".join(lines)

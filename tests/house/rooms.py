@@ -34,7 +34,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "hardcase_export": (
         ("drafts", "sources", "publish", "summary", "to_c"), ("integers", "importing"),
-        ("picking", "scorers", "foreign_model"), ("bundle", "to_onnx", "to_tflite"), ("runtimes",),
+        ("picking", "scorers"), ("bundle", "to_onnx", "to_tflite"), ("runtimes", "foreign_model"),
     ),
     "hardcase_cloud": (("broker", "answering", "fleet"),),
     "hardcase": (

@@ -25,6 +25,7 @@ class Method:
     is_halved : whether weak settings are stopped early (successive halving)
     work : training time of a setting, in units of one classifier of all sensors
     searches_subsets : whether its settings share the search over sensor subsets
+    takes_values : whether it learns values too, not only classes
 
     Examples
     --------
@@ -41,6 +42,7 @@ class Method:
     is_halved: bool = True
     work: float = 1.0
     searches_subsets: bool = False
+    takes_values: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .intervals import wilson
+from .intervals import Interval, share_interval
 
 __all__ = ["ClassCount", "per_class"]
 
 
 @dataclass(frozen=True, slots=True)
 class ClassCount:
-    """Counts of one class: ``n`` rows are of it, ``answered`` rows were answered with it, ``right`` are both."""
+    """Counts of one class: ``n`` rows are of it, ``answered`` rows were answered with it, ``right`` are both.
+
+    ``recall_95`` and ``precision_95``: 95 % intervals.
+    """
 
     n: int
     answered: int
     right: int
+    recall_95: Interval
+    precision_95: Interval
 
     @property
     def recall(self) -> float | None:
@@ -40,26 +45,41 @@ class ClassCount:
             "answered": self.answered,
             "right": self.right,
             "recall": self.recall,
-            "recall_95": list(wilson(self.right, self.n)),
+            "recall_95": list(self.recall_95),
             "precision": self.precision,
-            "precision_95": list(wilson(self.right, self.answered)),
+            "precision_95": list(self.precision_95),
         }
 
 
 def per_class(
-    y: NDArray[Any] | Sequence[int], answers: NDArray[Any] | Sequence[int], n_classes: int
+    y: NDArray[Any] | Sequence[int],
+    answers: NDArray[Any] | Sequence[int],
+    n_classes: int,
+    group: NDArray[Any] | None = None,
 ) -> list[ClassCount]:
     """Counts of each class.
 
     Parameters
     ----------
     y, answers : (n,) class indices below ``n_classes``
+    group : (n,) number of each row's group; None: each row stands for itself
 
     Examples
     --------
-    >>> per_class([0, 0, 1], [0, 1, 1], 2)
-    [ClassCount(n=2, answered=1, right=1), ClassCount(n=1, answered=2, right=1)]
+    >>> [(count.n, count.answered, count.right) for count in per_class([0, 0, 1], [0, 1, 1], 2)]
+    [(2, 1, 1), (1, 2, 1)]
     """
     truth, answered = np.asarray(y, np.int64), np.asarray(answers, np.int64)
-    counts = (np.bincount(of, minlength=n_classes) for of in (truth, answered, truth[truth == answered]))
-    return [ClassCount(*row) for row in np.stack(list(counts), axis=1).tolist()]
+    right = truth == answered
+
+    def interval(rows: NDArray[np.bool_]) -> Interval:
+        return share_interval(right[rows], None if group is None else group[rows]) if rows.any() else (0.0, 1.0)
+
+    counts = []
+    for k in range(n_classes):
+        of_class, as_class = truth == k, answered == k
+        n_right = int((of_class & right).sum())
+        counts.append(
+            ClassCount(int(of_class.sum()), int(as_class.sum()), n_right, interval(of_class), interval(as_class))
+        )
+    return counts

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quality measures of answers: functions of the table of true against answered classes; 1 is best in all of them.
+"""Quality measures of answers, classes or values; 1 is best in all of them.
 
 Training, export and evaluation use the same measure, which travels as plain values in ``front.json`` and in a bundle's
 claims.
@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from .evaluate import Outcome
+from .ranking import group_ndcg
 
 __all__ = ["ACCURACY", "KINDS", "Quality", "figures_of", "quality_from_json"]
 
 Array = NDArray[Any]
-KINDS = ("accuracy", "balanced", "f1", "macro-f1", "recall", "errors")
+KINDS = ("accuracy", "balanced", "f1", "macro-f1", "recall", "errors", "r2", "ndcg")
 MAX_CLASSES = 200
+MAX_RANKS = 1_000_000
 TINY = 1e-300
 
 
@@ -30,20 +32,25 @@ class Quality:
     """A measure of answers.
 
     kind : "accuracy"; "balanced", the mean of the classes' recalls; "f1" of one class; "macro-f1", its mean over
-        classes; "recall" of one class, times the share of ``precision`` that its answers reach, at most 1; or "errors",
-        1 minus the mean cost of errors divided by ``scale``
+        classes; "recall" of one class, times the share of ``precision`` that its answers reach, at most 1; "errors",
+        1 minus the mean cost of errors divided by ``scale``; "r2" of values, 1 minus the mean squared error divided by
+        the variance of the rows' true values; or "ndcg" of values, the mean over groups of the normalised discounted
+        cumulative gain, groups without a relevant row left out
     name : printed in reports
     positive : the class index of "f1" and "recall"
     precision : of "recall", above 0 and at most 1
     costs : of "errors": ``costs[y][a]`` is the cost of answer a to a case of class y, in the user's unit
     scale : of "errors": the mean cost of the best constant answer, so that quality 0 is that of no model at all
+    at : of "ndcg": how many ranks count
 
     >>> y, answer = np.array([0, 1, 2, 2]), np.array([0, 1, 1, 2])
     >>> ACCURACY(y, answer), Quality("balanced", "balanced accuracy")(y, answer)
     (0.75, 0.8333333333333334)
-    >>> costs = ((0.0, 5.0), (500.0, 0.0))
-    >>> Quality("errors", "error costs", costs=costs, scale=5.0).mean_errors(0.9)
+    >>> Quality("r2", "R2")(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 2.0]))
     0.5
+    >>> costs = ((0.0, 5.0), (500.0, 0.0))
+    >>> Quality("errors", "error costs", costs=costs, scale=5.0).mean_errors(0.5)
+    2.5
     """
 
     kind: str
@@ -52,21 +59,40 @@ class Quality:
     precision: float = 1.0
     costs: tuple[tuple[float, ...], ...] = ()
     scale: float = 1.0
+    at: int = 10
 
-    def __call__(self, y: Array, answer: Array, weight: Array | None = None) -> float:
-        """The quality of answers (n,) to cases of classes y (n,); ``weight`` (n,), ones unless given."""
+    @property
+    def is_of_values(self) -> bool:
+        """Whether it measures values, not classes."""
+        return self.kind in ("r2", "ndcg")
+
+    def __call__(self, y: Array, answer: Array, weight: Array | None = None, group: Array | None = None) -> float:
+        """The quality of answers (n,) to cases of truth y (n,), which are class indices or values.
+
+        Parameters
+        ----------
+        weight : (n,), ones unless given; a group of "ndcg" weighs as much as its mean row
+        group : of "ndcg": the row's group, (n,), any integers; all rows are one group unless given
+        """
+        if self.is_of_values:
+            return float(1.0 - np.average(self.row_losses(y, answer, weight, group), weights=weight))
         if self.kind == "accuracy":
             return float(1.0 - np.average(_is_wrong(y, answer), weights=weight))
         if self.kind == "errors":
             return float(1.0 - np.average(self._costs_of(y, answer), weights=weight) / self.scale)
         return self._value_and_slope(self._table(y, answer, weight))[0]
 
-    def row_losses(self, y: Array, answer: Array, weight: Array | None = None) -> Array:
+    def row_losses(self, y: Array, answer: Array, weight: Array | None = None, group: Array | None = None) -> Array:
         """Each row's loss, (n,): its derivative in the rows' weights, so that quality varies as minus their mean.
 
-        For measures that are not means over rows (balanced accuracy, F1, recall) this is the influence of the row, from
-        which the delta method gives standard errors.
+        For measures that are not means over rows (balanced accuracy, F1, recall, NDCG) this is the influence of the
+        row, from which the delta method gives standard errors.  "r2" takes the variance of the rows as a constant.
+        The weighted mean of the losses of "r2" and "ndcg" is 1 minus the quality.
         """
+        if self.kind == "r2":
+            return _squared_errors(y, answer, weight)
+        if self.kind == "ndcg":
+            return _ranking_losses(y, answer, weight, group, self.at)
         if self.kind == "accuracy":
             return _is_wrong(y, answer)
         if self.kind == "errors":
@@ -86,6 +112,8 @@ class Quality:
             out["precision"] = self.precision
         if self.kind == "errors":
             out |= {"costs": [list(row) for row in self.costs], "scale": self.scale}
+        if self.kind == "ndcg":
+            out["at"] = self.at
         return out
 
     def _costs_of(self, y: Array, answer: Array) -> Array:
@@ -121,7 +149,7 @@ def quality_from_json(data: object, where: str, n_classes: int | None = None) ->
     Parameters
     ----------
     where : begins the message of an error
-    n_classes : None: as many as the values say, at most 200
+    n_classes : None: as many as the values say, at most 200; 0 for values
 
     Raises
     ------
@@ -137,12 +165,14 @@ def quality_from_json(data: object, where: str, n_classes: int | None = None) ->
     name, positive, precision = data.get("name"), data.get("positive", 0), data.get("precision", 1.0)
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_CLASSES:
         raise InputError(f"{where}: the quality measure has no name of 1 to {MAX_CLASSES} characters; train again")
-    if type(positive) is not int or not 0 <= positive < n_classes:
+    if type(positive) is not int or not 0 <= positive < max(n_classes, 1):
         raise InputError(f"{where}: the quality measure is of class {str(positive)[:20]}, of {n_classes}; train again")
     if not _is_amount(precision) or not 0 < precision <= 1:
         raise InputError(f"{where}: the quality measure's precision is {str(precision)[:20]}; train again")
+    if type(at := data.get("at", 10)) is not int or not 1 <= at <= MAX_RANKS:
+        raise InputError(f"{where}: the quality measure counts {str(at)[:20]} ranks; it takes 1 to {MAX_RANKS}")
     if data["kind"] != "errors":
-        return Quality(data["kind"], name, positive, float(precision))
+        return Quality(data["kind"], name, positive, float(precision), at=at)
     is_square = _is_list(costs, n_classes) and all(_is_list(row, n_classes) for row in costs)
     if not is_square or not all(_is_amount(c) for row in costs for c in row):
         raise InputError(f"{where}: the costs of errors are not a table of {n_classes} x {n_classes} amounts")
@@ -153,11 +183,15 @@ def quality_from_json(data: object, where: str, n_classes: int | None = None) ->
 
 
 def figures_of(
-    outcome: Outcome, y: Array, weight: Array | None = None, quality: Quality = ACCURACY
+    outcome: Outcome,
+    y: Array,
+    weight: Array | None = None,
+    quality: Quality = ACCURACY,
+    group: Array | None = None,
 ) -> dict[str, float]:
     """Weighted quality, mean cost (user's unit) and forward rate; ``weight`` (n,), ones unless given."""
     return {
-        "quality": quality(y, outcome.label, weight),
+        "quality": quality(y, outcome.label, weight, group),
         "cost": float(np.average(outcome.cost, weights=weight)),
         "forward_rate": float(np.average(outcome.forwarded, weights=weight)),
     }
@@ -173,6 +207,30 @@ def _is_list(value: object, n: int) -> bool:
 
 def _is_wrong(y: Array, answer: Array) -> Array:
     return np.asarray(np.asarray(y) != np.asarray(answer), dtype=np.float64)
+
+
+def _squared_errors(y: Array, answer: Array, weight: Array | None) -> Array:
+    """Squared errors divided by the variance of y; of a constant y by their own mean, so that any error gives R2 0."""
+    y = np.asarray(y, dtype=np.float64)
+    squares = np.square(y - answer)
+    variance = np.average(np.square(y - np.average(y, weights=weight)), weights=weight)
+    scale = variance if variance > TINY else np.average(squares, weights=weight)
+    return np.asarray(squares / scale if scale > TINY else np.zeros(len(y)))
+
+
+def _ranking_losses(y: Array, answer: Array, weight: Array | None, group: Array | None, at: int) -> Array:
+    """1 - NDCG plus what each row's weight changes of it; 1 for all rows if no group has a relevant row."""
+    w = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+    of_row = np.zeros(len(y), dtype=np.int64) if group is None else np.unique(group, return_inverse=True)[1].ravel()
+    rows = np.bincount(of_row)
+    lost = 1.0 - group_ndcg(y, answer, of_row, at)
+    counts = ~np.isnan(lost)
+    in_group = np.where(counts, np.bincount(of_row, w) / rows, 0.0)
+    if in_group.sum() <= 0:
+        return np.ones(len(y))
+    mean = np.average(np.where(counts, lost, 0.0), weights=in_group)
+    influence = np.where(counts, (lost - mean) / rows, 0.0) * w.sum() / in_group.sum()
+    return np.asarray(mean + influence[of_row])
 
 
 def _balanced(table: Array) -> tuple[float, Array]:

@@ -14,12 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.batch.choices import margins_of
-from hardcase_edge.batch.scores import scores_of
-from hardcase_edge.program.definition import Program
 
-from ..sources.reference import labels_of_scores
 from ..sources.source import CLASS, Source
 from .leaves import Summed
+from .reference import labels_of_scores
 
 __all__ = ["Match", "compare", "float_bound", "score_size"]
 
@@ -59,7 +57,7 @@ class Match:
 def compare(
     source: Source,
     summed: Summed,
-    program: Program,
+    scores: NDArray[np.integer],
     X: NDArray[np.float64],
     answers: NDArray[Any] | None,
     exact: NDArray[np.float64],
@@ -68,12 +66,11 @@ def compare(
 
     Parameters
     ----------
-    program : its last scorer is the last of ``summed``
+    scores : (n, n_outputs) by the last scorer of ``summed``
     X : (n, n_features) float64, NaN for missing
     answers : (n,) the source's own class indices or values; None: they are taken from ``exact``
-    exact : (n, n_outputs) the source's scores by ``sources.reference``
+    exact : (n, n_outputs) the source's scores by ``reference``
     """
-    scores = scores_of(program, len(program.scorers) - 1, X)
     steps = scores - int(source.ties_up and source.linear is None)
     off = np.abs(steps / summed.scale - exact)
     beside = "its own numbers in float64" if answers is None else source.name
@@ -95,6 +92,7 @@ def float_bound(source: Source, X: NDArray[np.float64]) -> float:
     """How far the source's own sums, rounded after each addition, can be from the exact sums."""
     eps = 2.0**-24 if source.sums == "f32" else 2.0**-53
     if source.linear is not None:
+        X = source.linear.filled(X)
         size = (np.abs(X) @ np.abs(source.linear.weights).T + np.abs(source.linear.bias)).max()
         return float(2 * eps * (X.shape[1] + 1) * size)
     added = max(

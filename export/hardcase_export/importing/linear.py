@@ -2,7 +2,8 @@
 """Quantisation of linear source models: 16-bit codes over each reading's range, 16-bit weights, an error bound.
 
 A reading becomes ``floor(x / step + 1/2)``, which is off by at most half a step. Steps are powers of two, so integers
-in a range narrower than 65,536 are exact. A reading outside its range counts as the nearer end of the range.
+in a range narrower than 65,536 are exact. A reading outside its range counts as the nearer end of the range; a missing
+one counts as the source says, or else as the middle of the range.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def sum_linear(source: Source, reach: NDArray[np.float64], dtypes: Sequence[str]
 
     Parameters
     ----------
-    reach : (n_features, 2) lowest and highest reading of each feature
+    reach : (n_features, 2) lowest and highest reading of each feature, and of what its missing readings count as
     dtypes : "i32", "f32" or "f64" per feature
 
     Raises
@@ -53,7 +54,10 @@ def sum_linear(source: Source, reach: NDArray[np.float64], dtypes: Sequence[str]
     scale = min(CODE_MAX / largest if largest else math.inf, SAFE / 4 / top if top else math.inf, 2.0**200)
     integers = np.rint(weights * scale)
     start = [round(b * scale) for b in bias.tolist()]
+    fill = middle if linear.fill is None else linear.fill
     is_whole = np.array([d == "i32" for d in dtypes]) & (step <= 1)
+    if linear.fill is not None:
+        is_whole &= fill == np.rint(fill)
     off = (
         np.where(is_whole, 0.0, np.abs(weights) * scale / 2).sum(axis=1)
         + np.abs(integers - weights * scale) @ codes
@@ -72,7 +76,7 @@ def sum_linear(source: Source, reach: NDArray[np.float64], dtypes: Sequence[str]
     n = len(step)
     scorer = Polynomial(
         columns=tuple(range(n)),
-        substitutes=(0,) * n,
+        substitutes=tuple(np.rint((fill - middle) / step).astype(int).tolist()),
         constant=0,
         terms=tuple((k,) for k in range(n)),
         weights=tuple(tuple(int(w) for w in row) for row in integers),

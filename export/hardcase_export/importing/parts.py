@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Column, Program, Trees
 
-from ..sources.reference import labels_of_scores, reference_scores
 from ..sources.source import CLASS, Source
 from .agreement import Match, compare, float_bound, score_size
 from .leaves import Summed, sum_exactly, sum_in_16, sum_in_31
 from .linear import sum_linear
 from .probe_rows import as_held, probe_rows
 from .program import Parts, plain
+from .reference import labels_of_scores, reference_scores
 from .sensor_layout import Layout, make_layout
 from .trees import Shape, rank_trees
 
@@ -80,8 +81,11 @@ def import_parts(
     Raises
     ------
     InputError
-        A feature has too many thresholds, or a linear model has no ranges or too large an error bound.
+        A feature has too many thresholds, a linear model has no ranges or too large an error bound, or the model is a
+        network, which ``to_tflite.network`` makes into parts.
     """
+    if source.network is not None:
+        raise InputError(f"the {source.name} is a network, which no scorer of integers expresses; use import_model")
     if leaves not in LEAVES:
         raise InputError(f"leaves of {leaves!r} bits are asked for; give one of {', '.join(LEAVES)}")
     layout = make_layout(source) if layout is None else layout
@@ -133,7 +137,8 @@ class _Check:
     def of(self, summed: Summed, proof: str) -> Imported:
         parts = Parts.of(self.source, self.columns, summed)
         program = plain(self.layout.features, self.layout.sensors, parts, len(self.layout.classes))
-        match = compare(self.source, summed, program, self.X, self.answers, self.exact)
+        scores = scores_of(program, len(program.scorers) - 1, self.X)
+        match = compare(self.source, summed, scores, self.X, self.answers, self.exact)
         return Imported(self.source, self.layout, parts, summed, match, proof, self.X)
 
     def is_fine(self, summed: Summed) -> bool:
@@ -180,4 +185,7 @@ def _reach(source: Source, layout: Layout, rows: NDArray[np.float64] | None) -> 
         extra = (high - low) * WIDER
         measured = np.stack([low - extra, high + extra], axis=1)
         reach[is_unknown] = measured[is_unknown]
+    fill = None if source.linear is None else source.linear.fill
+    if fill is not None:
+        reach = np.stack([np.fmin(reach[:, 0], fill), np.fmax(reach[:, 1], fill)], axis=1)
     return reach

@@ -13,7 +13,7 @@ from hardcase_edge.program.readings import I32_MAX, I32_MIN
 
 __all__ = ["as_held", "probe_rows"]
 
-LARGEST = 1e300  # of the numbers drawn between thresholds
+LARGEST = 1e300  # of the thresholds probed: a larger one has no reading above it, and few sources take such numbers
 MISSING_ROWS, MISSING_CELLS = 0.1, 0.2  # shares, of rows and of their cells, where a reading may be missing
 
 
@@ -38,7 +38,11 @@ def probe_rows(
     reach : (n_features, 2) range of each feature; None for the span of its thresholds
     """
     random = np.random.default_rng(seed)
-    cuts = {c.feature: np.array(c.rule.thresholds, dtype=np.float64) for c in columns if isinstance(c.rule, Rank)}
+    cuts = {}
+    for c in columns:
+        within = [t for t in c.rule.thresholds if abs(t) <= LARGEST] if isinstance(c.rule, Rank) else []
+        if within:
+            cuts[c.feature] = np.array(within, dtype=np.float64)
     X = np.empty((n, len(dtypes)))
     for f in range(len(dtypes)):
         low, high = (0.0, 1.0) if reach is None else reach[f]

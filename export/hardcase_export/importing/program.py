@@ -15,6 +15,7 @@ from hardcase_edge.program.definition import (
     Column,
     Feature,
     Forward,
+    Node,
     Polynomial,
     Program,
     Scorer,
@@ -30,25 +31,28 @@ from hardcase_edge.program.readings import request_bytes
 from ..sources.source import CLASS, LOGISTIC, MEAN, Source
 from .leaves import Summed
 
-__all__ = ["Parts", "gated", "plain"]
+__all__ = ["Parts", "answer_of", "gated", "plain"]
 
 LEVELS = (*(k / 20 for k in range(2, 20)), 0.99, 0.999)
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The columns and scorers of one model, which refer to no others; ``answer`` reads the last scorer."""
+    """The columns and scorers of one model, which refer to no others; ``answer`` reads the last scorer.
+
+    ``features`` : read without a column. ``otherwise`` : the answer if a sensor fails, where ``answer`` needs them all.
+    """
 
     columns: tuple[Column, ...]
     scorers: tuple[Scorer, ...]
     answer: Answer
+    features: tuple[int, ...] = ()
+    otherwise: Answer | None = None
 
     @classmethod
     def of(cls, source: Source, columns: Sequence[Column], summed: Summed) -> Parts:
         """The parts of a source, given its columns and scorers."""
-        scores = Slice(len(summed.scorers) - 1, 0, len(source.base))
-        margins, confidences = _confidences(source, summed.scale) if source.kind == CLASS else ((), (0,))
-        return cls(tuple(columns), summed.scorers, Answer(scores, source.kind, margins, confidences))
+        return cls(tuple(columns), summed.scorers, answer_of(source, summed.scale, len(summed.scorers) - 1))
 
     def behind(self, columns: int, scorers: int) -> Parts:
         """The same parts, renumbered to follow this many columns and scorers of a program."""
@@ -62,10 +66,18 @@ class Parts:
         return Parts(self.columns, tuple(scorers_behind), replace(self.answer, scores=scores))
 
 
+def answer_of(source: Source, scale: float, scorer: int) -> Answer:
+    """The answer by a scorer that gives the source's scores in steps of 1 / ``scale``."""
+    margins, confidences = _confidences(source, scale) if source.kind == CLASS else ((), (0,))
+    return Answer(Slice(scorer, 0, len(source.base)), source.kind, margins, confidences)
+
+
 def plain(features: Sequence[Feature], sensors: Sequence[Sensor], model: Parts, n_classes: int) -> Program:
     """A program of one model: an Acquire of the sensors that it reads, and an Answer."""
-    read = _sensors(sensors, model.columns)
-    nodes = (Acquire(read, 1, 1), model.answer) if read else (model.answer,)
+    read = _sensors(sensors, model)
+    nodes: tuple[Node, ...] = (Acquire(read, 1, 1), model.answer) if read else (model.answer,)
+    if model.otherwise is not None:
+        nodes = Acquire(read, 1, 2), model.answer, model.otherwise
     return Program(tuple(features), tuple(sensors), Uplink(), model.columns, model.scorers, nodes, n_classes)
 
 
@@ -84,7 +96,7 @@ def gated(
     The program buys the gate's sensors first, then those that the model still needs; a request carries all features.
     ``uplink`` gives the three costs; its features and the length of a request are filled in.
     """
-    first, rest = _sensors(sensors, gate.columns), _sensors(sensors, lpc.columns)
+    first, rest = _sensors(sensors, gate), _sensors(sensors, lpc)
     lpc = lpc.behind(len(gate.columns), len(gate.scorers))
     if gate.answer.scores.stop != 1:
         raise ValueError(f"a gate must have one score, but this one has {gate.answer.scores.stop}")
@@ -104,10 +116,10 @@ def gated(
     return Program(tuple(features), tuple(sensors), up, columns, scorers, nodes, n_classes)
 
 
-def _sensors(sensors: Sequence[Sensor], columns: Sequence[Column]) -> tuple[int, ...]:
-    """The sensors that these columns read, in order."""
+def _sensors(sensors: Sequence[Sensor], model: Parts) -> tuple[int, ...]:
+    """The sensors that the model reads, in order."""
     owner = sensors_of_features(sensors)
-    return tuple(sorted({owner[c.feature] for c in columns}))
+    return tuple(sorted({owner[f] for f in (*(c.feature for c in model.columns), *model.features)}))
 
 
 def _confidences(source: Source, scale: float) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -23,7 +23,7 @@ from hardcase_edge.verifier.scorers import MAX_TREE_NODES
 
 from ..sources.source import MAX_NODES, Source, SourceTree, Split
 
-__all__ = ["RankedTrees", "Shape", "hold", "rank_trees"]
+__all__ = ["Node", "RankedTrees", "Shape", "grow_trees", "hold", "rank_trees"]
 
 MAX_RANKS = 65_534  # thresholds of a column
 MAX_F32 = float(np.finfo(np.float32).max)
@@ -31,6 +31,8 @@ MAX_F64 = float(np.finfo(np.float64).max)
 LARGEST: dict[str, float] = {"i32": I32_MAX, "f32": MAX_F32, "f64": MAX_F64}
 SMALLEST: dict[str, float] = {"i32": I32_MIN + 1, "f32": -MAX_F32, "f64": -MAX_F64}
 HEAP_DEPTH = 12  # deeper trees are never stored as complete trees
+
+Node = tuple[int, Number, bool, int, int]  # feature, cut, whether missing goes left, left child, right child
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +69,7 @@ def rank_trees(source: Source, dtypes: Sequence[str], nullable: Sequence[bool]) 
     InputError
         A feature has too many thresholds, or a tree has too many nodes.
     """
-    typed: dict[tuple[int, tuple[float, ...], tuple[bool, ...]], Split] = {}
-    grown, n_nodes = [], 0
-    for k, tree in enumerate(source.trees):
-        splits = []
-        for s in tree.splits:
-            key = (s.feature, s.cuts, s.sides)
-            if key not in typed:
-                typed[key] = _in_type(s, dtypes[s.feature], source.dtype)
-            splits.append(typed[key]._replace(missing_left=s.missing_left))
-        grown.append(_grow(tree, splits, dtypes, nullable, f"{source.name}, tree {k}"))
-        n_nodes += len(grown[-1][0])
-        if n_nodes > MAX_NODES:
-            raise InputError(
-                f"{source.name} has more than {MAX_NODES} nodes once its sets are thresholds; train fewer trees"
-            )
+    grown = grow_trees(source, dtypes, nullable)
     cuts: dict[int, set[Number]] = {}
     for nodes, _ in grown:
         for feature, cut, *_ in nodes:
@@ -100,6 +88,36 @@ def rank_trees(source: Source, dtypes: Sequence[str], nullable: Sequence[bool]) 
         for tree_nodes, tree in zip(grown, source.trees, strict=True)
     )
     return RankedTrees(tuple(Column(f, Rank(tuple(thresholds))) for f, thresholds in ranks.items()), shapes)
+
+
+def grow_trees(source: Source, dtypes: Sequence[str], nullable: Sequence[bool]) -> list[tuple[list[Node], list[int]]]:
+    """For each tree, its nodes with one threshold each, and for each leaf the number of the source's leaf.
+
+    Parameters
+    ----------
+    dtypes, nullable : as of ``rank_trees``; a node sends the readings left that are at most its threshold
+
+    Raises
+    ------
+    InputError
+        A tree, or all of them, have too many nodes.
+    """
+    typed: dict[tuple[int, tuple[float, ...], tuple[bool, ...]], Split] = {}
+    grown, n_nodes = [], 0
+    for k, tree in enumerate(source.trees):
+        splits = []
+        for s in tree.splits:
+            key = (s.feature, s.cuts, s.sides)
+            if key not in typed:
+                typed[key] = _in_type(s, dtypes[s.feature], source.dtype)
+            splits.append(typed[key]._replace(missing_left=s.missing_left))
+        grown.append(_grow(tree, splits, dtypes, nullable, f"{source.name}, tree {k}"))
+        n_nodes += len(grown[-1][0])
+        if n_nodes > MAX_NODES:
+            raise InputError(
+                f"{source.name} has more than {MAX_NODES} nodes once its sets are thresholds; train fewer trees"
+            )
+    return grown
 
 
 # ---------------------------------------------------------------- thresholds
@@ -166,8 +184,6 @@ def _in_type(split: Split, dtype: str, source: str) -> Split:
 
 
 # ---------------------------------------------------------------- nodes
-
-Node = tuple[int, Number, bool, int, int]  # feature, cut, whether missing goes left, left child, right child
 
 
 def _grow(

@@ -149,6 +149,16 @@ def choose(points: Sequence[Point], terms: RiskTerms, trial: Trial) -> tuple[Poi
     InputError
         The terms are out of range, or no point passes; the message names terms under which one would have passed.
     """
+    terms.check()
+    needed, draws = rows_needed(terms.risk, terms.delta / STARTS), _draws(trial)
+    if draws < needed and not terms.is_excess:  # said before any point is tried, which takes long
+        least = _least(lambda share: rows_needed(share, terms.delta / STARTS) <= draws)
+        what = "groups" if trial.groups else "rows"
+        raise InputError(
+            f"--risk {terms.risk:g} at --delta {terms.delta:g} needs {needed} {what} that are answered locally without "
+            f"an error; {trial.name} has {draws} {what}, which can show "
+            f"{'nothing' if least is None else f'--risk {least:g} at best'}; give more {what} with --calibration"
+        )
     choice = find(points, terms, trial)
     if choice is None:
         raise InputError(_no_choice(points, terms, trial))

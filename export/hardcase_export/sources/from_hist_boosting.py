@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hardcase_edge.errors import InputError
 
-from .source import LOGISTIC, NONE, Source, SourceTree, Split
+from .source import LOGISTIC, NONE, Source, SourceTree, Split, source_fields
 
 __all__ = ["from_hist"]
 
@@ -30,9 +30,8 @@ def from_hist(estimator: Any) -> Source:
     InputError
         A category is not a number, or the answer is not a class or the plain sum of leaves.
     """
-    from .estimator import plain_predict, source_fields
 
-    fields = source_fields(estimator, plain_predict(estimator))
+    fields = source_fields(estimator)
     link = type(estimator._loss.link).__name__
     if link not in LINKS:
         raise InputError(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hardcase_edge.errors import InputError, one_line
 
-from .source import LOGISTIC, NONE, Source, SourceTree, Split, check_source, feature_names
+from .source import LOGISTIC, NONE, Source, SourceTree, Split, check_source, feature_names, labels_of
 
 __all__ = ["from_lightgbm", "read_lightgbm"]
 
@@ -67,8 +67,6 @@ def from_lightgbm(model: Any) -> Source:
         As ``read_lightgbm``, or the model is not fitted.
     """
     from dataclasses import replace
-
-    from .estimator import labels_of
 
     try:
         booster = getattr(model, "booster_", model)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Source models of ONNX files: one TreeEnsemble or Linear node, as skl2onnx and onnxmltools write it.
+"""Source models of ONNX files: a TreeEnsemble, a Linear node or a small network, behind scalers and imputers.
 
 onnxruntime compares and adds in float32, or in float64 if the thresholds are float64. A node names its comparison and
-the side of a missing reading. The graph may hold nothing else but nodes that carry the label or value to an output.
+the side of a missing reading. The label or value must reach an output unchanged.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,16 @@ from numpy.typing import NDArray
 from hardcase_edge.bundle.manifest import Label
 from hardcase_edge.errors import InputError, one_line
 
+from .onnx_graph import CARRIERS, MAX_GRAPH_NODES, input_of, outputs_of, steps_before, value_of
+from .onnx_network import is_network, network_source
 from .onnx_trees import LINKS, Attributes, trees_source
-from .source import MAX_CLASSES, MAX_FEATURES, NONE, LinearModel, Source, check_source
+from .preprocessing import behind
+from .source import LOGISTIC, MAX_CLASSES, NONE, LinearModel, Predict, Source, check_source, source_fields
 
-__all__ = ["read_onnx"]
+__all__ = ["from_catboost", "read_onnx"]
 
 MODELS = ("TreeEnsembleClassifier", "TreeEnsembleRegressor", "LinearClassifier", "LinearRegressor")
-CARRIERS = ("Cast", "Identity", "Reshape", "Normalizer", "ZipMap", "Flatten")
-MAX_GRAPH_NODES = 64
-FLOAT, DOUBLE = 1, 11  # of TensorProto
+BEFORE = ("Scaler", "Imputer", "Add", "Sub", "Mul", "Div")  # a Mul by one stands behind the scores of onnxmltools, too
 
 
 def read_onnx(data: bytes) -> Source:
@@ -41,124 +43,75 @@ def read_onnx(data: bytes) -> Source:
     except Exception as error:  # protobuf has no common base for its own errors
         raise InputError("the model is not an ONNX file, or it is cut; write it again") from error
     try:
-        node, scaler = _model_node(graph)
-        type_, n_features = _input(graph)
-        a = {x.name: _value(x) for x in node.attribute}
-        if node.op_type.startswith("Linear"):
-            source = _linear(node, a, n_features, scaler)
-        elif scaler is not None:
+        if len(graph.node) > MAX_GRAPH_NODES:
             raise InputError(
-                "the ONNX file scales readings before its trees; leave the scaler out, as trees do not need one"
+                f"the ONNX file has {len(graph.node)} nodes, but at most {MAX_GRAPH_NODES} are read; "
+                "write the model alone"
             )
+        _, dtype, n_features = input_of(graph)
+        if is_network(graph):
+            source, output = network_source(graph)
+            return check_source(_with_predict(source, data, output))
+        node = _model_node(graph)
+        steps, kind = steps_before(graph, node.input[0])
+        a = {x.name: value_of(x) for x in node.attribute}
+        if node.op_type.startswith("Linear"):
+            source = _linear(node, a, n_features)
         else:
             labels = _labels(a) if node.op_type.endswith("Classifier") else ()
-            source = trees_source(node.op_type, a, n_features, labels, is_double=type_ == DOUBLE)
-        return check_source(_with_predict(source, data, node.output[0], _outputs(graph)))
+            source = trees_source(node.op_type, a, n_features, labels, is_double=kind == "f64")
+        outputs = outputs_of(graph)
+        if node.output[0] not in outputs:
+            raise InputError("the ONNX file does not output the model's label or value; write it again")
+        source = _with_predict(check_source(source), data, outputs[node.output[0]])
+        return check_source(behind(source, steps, dtype))
     except (KeyError, ValueError, IndexError, TypeError, OverflowError) as error:
         raise InputError(
             f"the ONNX file is damaged, or not as skl2onnx writes it ({one_line(error)}); write it again"
         ) from error
 
 
+def from_catboost(model: Any) -> Source:
+    """The source model of a live CatBoostClassifier or CatBoostRegressor, by way of the ONNX file that it writes.
+
+    Raises
+    ------
+    InputError
+        CatBoost cannot write the model as ONNX, or as ``read_onnx``.
+    """
+    import tempfile
+    from pathlib import Path
+
+    kind = type(model).__name__
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        try:
+            model.save_model(str(path), format="onnx")
+            data = path.read_bytes()
+        except Exception as error:  # CatBoost's own error is known only where it is installed
+            raise InputError(
+                f"the {kind} cannot be written as ONNX ({one_line(error)}); fit it to numbers, without categories"
+            ) from error
+    source = read_onnx(data)
+    if not source.classes:
+        return source
+    return replace(source, **{**source_fields(model), "name": f"CatBoost {kind}"})
+
+
 # ---------------------------------------------------------------- the graph
 
 
-def _model_node(graph: Any) -> tuple[Any, Attributes | None]:
-    """The one node that is the model, and the attributes of a Scaler before it."""
-    if len(graph.node) > MAX_GRAPH_NODES:
-        raise InputError(
-            f"the ONNX file has {len(graph.node)} nodes, but at most {MAX_GRAPH_NODES} are read; write the model alone"
-        )
+def _model_node(graph: Any) -> Any:
+    """The one node that is the model."""
     models = [n for n in graph.node if n.op_type in MODELS and n.domain == "ai.onnx.ml"]
-    scalers = [n for n in graph.node if n.op_type == "Scaler"]
-    odd = [n.op_type for n in graph.node if n not in models and n not in scalers and n.op_type not in CARRIERS]
-    if odd or len(models) != 1 or len(scalers) > 1:
+    odd = [n.op_type for n in graph.node if n not in models and n.op_type not in (*CARRIERS, *BEFORE)]
+    if odd or len(models) != 1:
         kinds = ", ".join(dict.fromkeys(n.op_type for n in graph.node)) or "nothing"
         raise InputError(
             f"the ONNX file is a graph of {kinds[:120]}; "
-            f"write one with a single {', '.join(MODELS[:-1])} or {MODELS[-1]}"
+            f"write one with a single {', '.join(MODELS[:-1])} or {MODELS[-1]}, or a small network of dense layers"
         )
-    model = models[0]
-    value = model.input[0]
-    producers = {n.output[0]: n for n in graph.node}
-    scaler = None
-    while value in producers:
-        producer = producers.pop(value)
-        if producer.op_type == "Scaler":
-            scaler = {x.name: _value(x) for x in producer.attribute}
-        elif producer.op_type not in ("Cast", "Identity") or _casts_down(producer):
-            raise InputError(
-                f"the ONNX file changes readings by {producer.op_type} before the model; leave that step out"
-            )
-        value = producer.input[0]
-    if value != _input_name(graph):
-        raise InputError("the ONNX model does not read the file's one input; write it with one tensor of all features")
-    return model, scaler
-
-
-def _casts_down(node: Any) -> bool:
-    """Whether the node casts readings to another type than float or double."""
-    return node.op_type == "Cast" and any(x.name == "to" and x.i not in (FLOAT, DOUBLE) for x in node.attribute)
-
-
-def _inputs(graph: Any) -> list[Any]:
-    constants = {x.name for x in graph.initializer}
-    return [x for x in graph.input if x.name not in constants]
-
-
-def _input_name(graph: Any) -> str:
-    inputs = _inputs(graph)
-    if len(inputs) != 1:
-        raise InputError(f"the ONNX file has {len(inputs)} inputs; write it with one tensor of all features")
-    return str(inputs[0].name)
-
-
-def _input(graph: Any) -> tuple[int, int]:
-    """Element type of the file's one input, and the number of features."""
-    _input_name(graph)
-    tensor = _inputs(graph)[0].type.tensor_type
-    dims = [d.dim_value for d in tensor.shape.dim]
-    if tensor.elem_type not in (FLOAT, DOUBLE) or len(dims) != 2 or not 1 <= dims[1] <= MAX_FEATURES:
-        raise InputError(
-            f"the ONNX input has type {tensor.elem_type} and shape {dims}; write it as float or double of shape "
-            f"(n, features), of at most {MAX_FEATURES} features"
-        )
-    return tensor.elem_type, dims[1]
-
-
-def _outputs(graph: Any) -> dict[str, str]:
-    """The output that each inner tensor reaches through carrying nodes; both by name."""
-    carried = {o: n.input[0] for n in graph.node if n.op_type in CARRIERS and n.input for o in n.output}
-    reached: dict[str, str] = {}
-    for output in graph.output:
-        tensor, steps = output.name, 0
-        while tensor in carried and steps < MAX_GRAPH_NODES:
-            tensor, steps = carried[tensor], steps + 1
-        reached.setdefault(tensor, output.name)
-    return reached
-
-
-def _value(attribute: Any) -> Any:
-    """An attribute's value: numbers, an array, or text."""
-    from onnx import AttributeProto, numpy_helper
-
-    kind = attribute.type
-    if kind == AttributeProto.TENSOR:
-        if attribute.t.data_location:
-            raise InputError("the ONNX file keeps numbers in another file; write it as a single file")
-        return numpy_helper.to_array(attribute.t)
-    if kind == AttributeProto.STRING:
-        return attribute.s.decode()
-    if kind == AttributeProto.STRINGS:
-        return [s.decode() for s in attribute.strings]
-    names = {
-        AttributeProto.INT: "i",
-        AttributeProto.FLOAT: "f",
-        AttributeProto.INTS: "ints",
-        AttributeProto.FLOATS: "floats",
-    }
-    value = getattr(attribute, names[kind])
-    return value if isinstance(value, int | float) else np.array(value)
+    return models[0]
 
 
 # ---------------------------------------------------------------- linear models
@@ -174,7 +127,7 @@ def _labels(a: Attributes) -> tuple[Label, ...]:
     return tuple(labels)
 
 
-def _linear(node: Any, a: Attributes, n_features: int, scaler: Attributes | None) -> Source:
+def _linear(node: Any, a: Attributes, n_features: int) -> Source:
     is_class = node.op_type.endswith("Classifier")
     labels = _labels(a) if is_class else ()
     n_rows = len(labels) if is_class else int(a.get("targets", 1))
@@ -195,12 +148,6 @@ def _linear(node: Any, a: Attributes, n_features: int, scaler: Attributes | None
         raise InputError(
             f"the ONNX model ends in {post[:20]}, but a program answers plain sums; write it with post_transform NONE"
         )
-    if scaler is not None:
-        offset, scale = (np.asarray(scaler[key], dtype=np.float64) for key in ("offset", "scale"))
-        if not all(len(v) in (1, n_features) for v in (offset, scale)):
-            raise InputError(f"the ONNX Scaler has {len(scale)} factors for {n_features} features; write it again")
-        weights = weights * scale
-        bias = bias - weights @ np.broadcast_to(offset, n_features)
     unit = 2.0 if is_class and len(labels) == 2 and not is_one and post == "LOGISTIC" else 1.0
     return Source(
         name=f"ONNX {node.op_type}", dtype="f32", sums="f32", features=("",) * n_features, classes=labels,
@@ -211,13 +158,9 @@ def _linear(node: Any, a: Attributes, n_features: int, scaler: Attributes | None
 # ---------------------------------------------------------------- the source's own answer
 
 
-def _with_predict(source: Source, data: bytes, output: str, outputs: dict[str, str]) -> Source:
-    from dataclasses import replace
-
+def _with_predict(source: Source, data: bytes, output: str) -> Source:
     import onnxruntime as ort
 
-    if output not in outputs:
-        raise InputError("the ONNX file does not output the model's label or value; write it again")
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     quiet = ort.RunOptions()
@@ -230,9 +173,20 @@ def _with_predict(source: Source, data: bytes, output: str, outputs: dict[str, s
             tensor = session.get_inputs()[0]
             with np.errstate(over="ignore"):
                 rows = X.astype(np.float32 if tensor.type == "tensor(float)" else np.float64)
-            answers = np.asarray(session.run([outputs[output]], {tensor.name: rows}, quiet)[0]).ravel()
-            return np.array([number[x] for x in answers.tolist()], dtype=np.int64) if number else answers
+            answers = np.asarray(session.run([output], {tensor.name: rows}, quiet)[0])
+            if source.network is not None and answers.dtype.kind == "f":
+                return _labels_of(answers, 0.5 if source.link == LOGISTIC else 0.0)
+            return (
+                np.array([number[x] for x in answers.ravel().tolist()], dtype=np.int64) if number else answers.ravel()
+            )
         except Exception as error:  # onnxruntime has no common base for its own errors
             raise InputError(f"onnxruntime cannot run the model ({one_line(error)}); write it again") from error
 
-    return replace(source, predict=predict)
+    own: Predict = predict
+    return replace(source, predict=own)
+
+
+def _labels_of(answers: NDArray[Any], border: float) -> NDArray[np.int64]:
+    """Class indices of a network's scores or probabilities, (n, n_scores); one of two classes is above the border."""
+    several = answers.ndim == 2 and answers.shape[1] > 1
+    return np.asarray(answers.argmax(axis=1) if several else answers.ravel() > border, dtype=np.int64)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Source models of live scikit-learn estimators: trees, forests, gradient boosting and linear models.
+"""Source models of live scikit-learn estimators: trees, forests, boosting, linear models and networks.
 
 scikit-learn's trees hold a reading in float32 and send it left if it is at most a float64 threshold. A forest answers
 the mean of its trees' shares; gradient boosting adds leaves to a first score in float64. Linear models use float64.
+Networks do too, but become float32.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,19 @@ from numpy.typing import NDArray
 
 from hardcase_edge.errors import InputError, one_line
 
-from .estimator import plain_predict, source_fields
-from .source import LOGISTIC, MEAN, NONE, LinearModel, Source, SourceTree, Split, check_source
+from .source import (
+    LOGISTIC,
+    MEAN,
+    NONE,
+    Layer,
+    LinearModel,
+    Network,
+    Source,
+    SourceTree,
+    Split,
+    check_source,
+    source_fields,
+)
 
 __all__ = ["KNOWN", "from_sklearn"]
 
@@ -28,11 +41,11 @@ CLASSIFIERS = ("LinearSVC", "Perceptron", "RidgeClassifier", "RidgeClassifierCV"
 REGRESSORS = (
     "ElasticNet", "HuberRegressor", "Lasso", "LinearRegression", "LinearSVR", "Ridge", "RidgeCV", "SGDRegressor",
 )  # fmt: skip
-KNOWN = (*TREES, *FORESTS, *BOOSTED, *HISTOGRAM, *LOGISTICS, *CLASSIFIERS, *REGRESSORS, "Pipeline")
+KNOWN = (*TREES, *FORESTS, *BOOSTED, *HISTOGRAM, *LOGISTICS, *CLASSIFIERS, *REGRESSORS, "MLPClassifier")
 
 
 def from_sklearn(estimator: Any) -> Source:
-    """The source model of a fitted estimator, or of a Pipeline of StandardScalers and a linear model.
+    """The source model of a fitted estimator.
 
     Raises
     ------
@@ -42,7 +55,8 @@ def from_sklearn(estimator: Any) -> Source:
     kind = type(estimator).__name__
     if kind not in KNOWN:
         raise InputError(
-            f"a {kind} cannot be imported; give one of {', '.join(KNOWN)}, LGBMClassifier and LGBMRegressor"
+            f"a {kind} cannot be imported; give one of {', '.join(KNOWN)}, a Pipeline with one of them, or a model of "
+            "LightGBM, XGBoost or CatBoost"
         )
     try:
         return check_source(_read(kind, estimator))
@@ -53,8 +67,6 @@ def from_sklearn(estimator: Any) -> Source:
 
 
 def _read(kind: str, estimator: Any) -> Source:
-    if kind == "Pipeline":
-        return _pipeline(estimator)
     if kind in HISTOGRAM:
         from .from_hist_boosting import from_hist
 
@@ -63,6 +75,8 @@ def _read(kind: str, estimator: Any) -> Source:
         return _forest(estimator, [estimator])
     if kind in FORESTS:
         return _forest(estimator, list(estimator.estimators_))
+    if kind == "MLPClassifier":
+        return _network(estimator)
     return _boosted(estimator) if kind in BOOSTED else _linear(kind, estimator)
 
 
@@ -95,7 +109,7 @@ def _forest(estimator: Any, members: list[Any]) -> Source:
             f"the {type(estimator).__name__} has {estimator.n_outputs_} targets, but one is expected; "
             "fit one estimator per target"
         )
-    fields = source_fields(estimator, plain_predict(estimator))
+    fields = source_fields(estimator)
     n_classes = len(fields["classes"])
     trees = []
     for member in members:
@@ -133,7 +147,7 @@ def _boosted(estimator: Any) -> Source:
         for stage in np.asarray(estimator.estimators_)
         for k, member in enumerate(stage)
     ]
-    fields = source_fields(estimator, plain_predict(estimator))
+    fields = source_fields(estimator)
     is_two = len(fields["classes"]) == 2
     link = _boosted_link(estimator) if fields["classes"] else NONE
     return Source(**fields, dtype="f32", base=tuple(base.tolist()), trees=tuple(trees), link=link, ties_up=is_two)
@@ -147,37 +161,30 @@ def _boosted_link(estimator: Any) -> str:
 
 
 def _linear(kind: str, estimator: Any) -> Source:
-    fields = source_fields(estimator, plain_predict(estimator))
+    fields = source_fields(estimator)
     weights = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64))
     bias = np.atleast_1d(np.asarray(estimator.intercept_, dtype=np.float64))
     bias = np.broadcast_to(bias, (len(weights),)).copy()
     if weights.shape[0] != 1 and not fields["classes"]:
         raise InputError(f"the {kind} has {len(weights)} targets, but one is expected; fit one estimator per target")
-    link = LOGISTIC if kind in LOGISTICS else NONE
+    is_softmax = (
+        len(bias) == 1 or getattr(estimator, "solver", "") != "liblinear"
+    )  # which fits one class against the rest
+    link = LOGISTIC if kind in LOGISTICS and is_softmax else NONE
     return Source(**fields, dtype="f64", base=(0.0,) * len(bias), linear=LinearModel(weights, bias), link=link)
 
 
-def _pipeline(pipeline: Any) -> Source:
-    """A Pipeline of scalers and a linear model; the scalers become part of its weights."""
-    *before, (_, last) = pipeline.steps
-    source = from_sklearn(last)
-    steps = [step for _, step in before if step not in (None, "passthrough")]
-    if any(type(step).__name__ != "StandardScaler" for step in steps) or (steps and source.linear is None):
-        names = ", ".join(type(step).__name__ for _, step in pipeline.steps)
-        raise InputError(
-            f"a Pipeline of {names} cannot be imported; use StandardScaler before a linear model only, and no scaler "
-            "before trees"
-        )
-    if source.linear is None:
-        return source
-    weights, bias = source.linear.weights, source.linear.bias
-    for step in reversed(steps):
-        n = weights.shape[1]
-        scale = np.ones(n) if step.scale_ is None else np.asarray(step.scale_, dtype=np.float64)
-        mean = np.zeros(n) if step.mean_ is None else np.asarray(step.mean_, dtype=np.float64)
-        weights = weights / scale
-        bias = bias - weights @ mean
-    fields = source_fields(pipeline, plain_predict(pipeline))
-    features = fields["features"] if any(fields["features"]) else source.features
-    fields |= {"name": source.name, "features": features}
-    return Source(**fields, dtype="f64", base=source.base, linear=LinearModel(weights, bias), link=source.link)
+def _network(estimator: Any) -> Source:
+    fields = source_fields(estimator)
+    layers = [
+        Layer(np.asarray(w, dtype=np.float64).T, np.asarray(b, dtype=np.float64), str(estimator.activation))
+        for w, b in zip(estimator.coefs_, estimator.intercepts_, strict=True)
+    ]
+    layers[-1] = replace(layers[-1], activation="identity")  # neither a sigmoid nor a softmax changes the label
+    if estimator.out_activation_ == "logistic" and len(layers[-1].bias) > 1:
+        raise InputError("the MLPClassifier gives several labels to a row; fit one per label")
+    n = len(fields["features"])
+    return Source(
+        **fields, dtype="f32", sums="f32", base=(0.0,) * len(layers[-1].bias),
+        network=Network(np.zeros(n), np.ones(n), tuple(layers)), link=LOGISTIC,
+    )  # fmt: skip

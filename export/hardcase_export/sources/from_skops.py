@@ -19,7 +19,9 @@ from typing import Any
 
 from hardcase_edge.errors import InputError, one_line
 
-from .from_sklearn import KNOWN, from_sklearn
+from .from_estimator import from_estimator
+from .from_sklearn import KNOWN
+from .preprocessing import SCALERS
 from .source import MAX_MODEL_BYTES, Source
 
 __all__ = ["read_skops"]
@@ -28,24 +30,24 @@ MAX_SCHEMA_BYTES = 64 * 1024**2
 MAX_ENTRIES = 100_000
 MAX_DEPTH = 60
 LOADERS = {
-    "DictNode", "FunctionNode", "JsonNode", "ListNode", "LossNode", "NdArrayNode", "ObjectNode", "PartialNode",
-    "RandomGeneratorNode", "RandomStateNode", "SliceNode", "TreeNode", "TupleNode", "TypeNode",
+    "DTypeNode", "DictNode", "FunctionNode", "JsonNode", "ListNode", "LossNode", "NdArrayNode", "ObjectNode",
+    "PartialNode", "RandomGeneratorNode", "RandomStateNode", "SliceNode", "TreeNode", "TupleNode", "TypeNode",
 }  # fmt: skip
 NAMES = {
     "builtins": {"bool", "dict", "float", "int", "list", "slice", "str", "tuple"},
     "functools": {"partial"},  # of functions listed below
     "numpy": {
-        "Generator", "RandomState", "bool", "bool_", "float32", "float64", "int32", "int64", "ndarray", "str_",
+        "Generator", "RandomState", "bool", "bool_", "dtype", "float32", "float64", "int32", "int64", "ndarray", "str_",
         "uint32", "uint64", "uint8",
     },
     "sklearn": {
-        *KNOWN, "AbsoluteError", "ColumnTransformer", "CyAbsoluteError", "CyExponentialLoss", "CyHalfBinomialLoss",
-        "CyHalfMultinomialLoss", "CyHalfSquaredError", "CyHuberLoss", "CyPinballLoss", "DummyClassifier",
-        "DummyRegressor", "EpsilonInsensitive", "ExponentialLoss", "FunctionTransformer", "HalfBinomialLoss",
-        "HalfLogitLink", "HalfMultinomialLoss", "HalfSquaredError", "Hinge", "Huber", "HuberLoss", "IdentityLink",
-        "Interval", "LabelBinarizer", "LabelEncoder", "Log", "LogitLink", "ModifiedHuber", "MultinomialLogit",
-        "OrdinalEncoder", "PinballLoss", "SquaredEpsilonInsensitive", "SquaredHinge", "SquaredLoss", "StandardScaler",
-        "Tree", "TreePredictor", "_BinMapper", "check_array",
+        *KNOWN, *SCALERS, "AbsoluteError", "AdamOptimizer", "ColumnTransformer", "CyAbsoluteError",
+        "CyExponentialLoss", "CyHalfBinomialLoss", "CyHalfMultinomialLoss", "CyHalfSquaredError", "CyHuberLoss",
+        "CyPinballLoss", "DummyClassifier", "DummyRegressor", "EpsilonInsensitive", "ExponentialLoss",
+        "FunctionTransformer", "HalfBinomialLoss", "HalfLogitLink", "HalfMultinomialLoss", "HalfSquaredError", "Hinge",
+        "Huber", "HuberLoss", "IdentityLink", "Interval", "LabelBinarizer", "LabelEncoder", "Log", "LogitLink",
+        "ModifiedHuber", "MultinomialLogit", "OrdinalEncoder", "PinballLoss", "Pipeline", "SquaredEpsilonInsensitive",
+        "SquaredHinge", "SquaredLoss", "Tree", "TreePredictor", "_BinMapper", "check_array",
     },
 }  # fmt: skip
 _ZIP = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError)
@@ -73,7 +75,7 @@ def read_skops(data: bytes) -> Source:
         raise InputError(
             f"the skops file cannot be read ({one_line(error)}); write it again with skops.io.dump"
         ) from error
-    return replace(from_sklearn(estimator), predict=None)
+    return replace(from_estimator(estimator), predict=None)
 
 
 def _schema(data: bytes) -> Any:
@@ -107,7 +109,7 @@ def _audit(schema: Any) -> set[str]:
         is_known = kind in NAMES.get(root, ())
         if not is_known:
             raise InputError(
-                f"the skops file names {module[:60]}.{kind[:40]}, which is not allowed; import the live estimator"
+                f"the skops file names {module[:60]}.{kind[:40]}, which is not allowed; write the model as ONNX"
             )
         names.add(f"{module}.{kind}")
     return names

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hardcase_edge.bundle.manifest import Label
 from hardcase_edge.errors import InputError
 
-from .source import LOGISTIC, MAX_CLASSES, MAX_NODES, MAX_VALUES, MEAN, NONE, Source, SourceTree, Split
+from .source import LOGISTIC, MAX_CLASSES, MAX_NODES, MAX_VALUES, MEAN, NONE, Source, SourceTree, Split, two_as_one
 
 __all__ = ["LINKS", "Attributes", "trees_source"]
 
@@ -50,7 +50,7 @@ def trees_source(kind: str, a: Attributes, n_features: int, labels: tuple[Label,
         raise InputError(
             f"the ONNX model ends in {a['post_transform'][:20]}, but a program answers plain sums; write it with NONE"
         )
-    if is_double != ("nodes_values_as_tensor" in a):
+    if not is_double and "nodes_values_as_tensor" in a:
         raise InputError("the ONNX input and its thresholds have different types; write the model for float inputs")
     weights = _floats(a, f"{part}_weights")
     leaf_outputs = np.asarray(a[f"{part}_ids"], dtype=np.int64)
@@ -70,7 +70,7 @@ def trees_source(kind: str, a: Attributes, n_features: int, labels: tuple[Label,
     if len(base) not in ((0, 1) if is_one else (0, n_outputs)):
         raise InputError(f"the ONNX trees have {len(base)} base values for {n_outputs} outputs; write the file again")
     trees, n_trees = _walk(
-        a, part, weights, np.zeros_like(leaf_outputs) if is_one else leaf_outputs, 1 if is_one else n_outputs
+        a, part, weights, np.zeros_like(leaf_outputs) if is_one else leaf_outputs, 1 if is_one else n_outputs, is_double
     )
     start = base if len(base) else np.zeros(1 if is_one else n_outputs)
     if a.get("aggregate_function") == "AVERAGE":
@@ -83,8 +83,9 @@ def trees_source(kind: str, a: Attributes, n_features: int, labels: tuple[Label,
     elif is_class and is_share and link == NONE:
         link = MEAN
     if n_outputs == 2 and not is_one:
-        trees = [_difference(t) for t in trees]
+        trees = two_as_one(trees)
         start = start[1:] - start[:1]
+        unit = 2.0 if a.get("post_transform") == "LOGISTIC" else unit  # each score is the log odds of its own class
     if not is_class and n_outputs != 1:
         raise InputError(
             f"the ONNX trees answer {n_outputs} values, but a program answers one; train one model per target"
@@ -94,13 +95,6 @@ def trees_source(kind: str, a: Attributes, n_features: int, labels: tuple[Label,
         name=f"ONNX {kind}", dtype=sums, sums=sums, is_nullable=True, features=("",) * n_features,
         classes=labels, base=tuple(start.tolist()), trees=tuple(trees), link=link, unit=unit,
     )  # fmt: skip
-
-
-def _difference(tree: SourceTree) -> SourceTree:
-    """The tree of the score of the second of two classes less that of the first."""
-    if tree.leaves.shape[1] == 2:
-        return SourceTree(0, tree.splits, tree.children, tree.leaves[:, 1:] - tree.leaves[:, :1])
-    return SourceTree(0, tree.splits, tree.children, tree.leaves if tree.output == 1 else -tree.leaves)
 
 
 def _has(a: Attributes, key: str) -> bool:
@@ -113,7 +107,12 @@ def _floats(a: Attributes, key: str) -> NDArray[np.float64]:
 
 
 def _walk(
-    a: Attributes, part: str, weights: NDArray[np.float64], leaf_outputs: NDArray[np.int64], n_outputs: int
+    a: Attributes,
+    part: str,
+    weights: NDArray[np.float64],
+    leaf_outputs: NDArray[np.int64],
+    n_outputs: int,
+    is_double: bool,
 ) -> tuple[list[SourceTree], int]:
     """The trees and their number. A leaf holds a value per output, or a single value if its tree adds to one output."""
     columns = [np.asarray(a[f"nodes_{key}"], dtype=np.int64).tolist() for key in
@@ -132,7 +131,7 @@ def _walk(
     rows: dict[int, list[tuple[int, int, int, int, float, str, bool]]] = {}
     for tree, *row in zip(*columns, cuts.tolist(), modes, tracks, strict=True):
         rows.setdefault(tree, []).append(tuple(row))
-    cut_type = np.float64 if "nodes_values_as_tensor" in a else np.float32
+    cut_type = np.float64 if is_double else np.float32
     return [_tree(t, nodes, leaf_weights, n_outputs, cut_type) for t, nodes in rows.items()], len(rows)
 
 
@@ -179,7 +178,8 @@ def _split(feature: int, cut: float, mode: str, track: bool, cut_type: type[np.f
     """Left is where the comparison holds; a missing reading goes left only if the node says so (``track``)."""
     if np.isnan(cut):
         raise InputError("a threshold of the ONNX trees is not a number; write the file again")
-    below = float(np.nextafter(cut_type(cut), cut_type(-np.inf)))
+    with np.errstate(over="ignore", under="ignore"):  # next to the smallest number lies -inf, next to 0 a subnormal
+        below = float(np.nextafter(cut_type(cut), cut_type(-np.inf)))
     intervals: dict[str, tuple[tuple[float, ...], tuple[bool, ...]]] = {
         "BRANCH_LEQ": ((cut,), (True, False)),
         "BRANCH_LT": ((below,), (True, False)),

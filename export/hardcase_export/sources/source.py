@@ -23,13 +23,18 @@ from hardcase_edge.errors import InputError
 
 __all__ = [
     "MAX_MODEL_BYTES",
+    "Layer",
     "LinearModel",
+    "Network",
     "Source",
     "SourceTree",
     "Split",
     "check_source",
     "feature_names",
+    "labels_of",
     "read_bytes",
+    "source_fields",
+    "two_as_one",
 ]
 
 MAX_MODEL_BYTES = 256 * 1024**2  # of a file, checked before it is parsed; a bundle holds 8 MiB
@@ -38,6 +43,9 @@ MAX_CLASSES = 4_096
 MAX_TREES = 60_000  # the sum of this many 16-bit leaves fits 32 bits
 MAX_NODES = 2_000_000  # in all trees
 MAX_VALUES = 8_000_000  # in all leaves
+
+MAX_WEIGHTS = 700_000  # of a network, which becomes a TFLite file of at most 3 MB
+ACTIVATIONS = ("identity", "relu", "tanh", "logistic")
 
 CLASS, VALUE = "class", "value"
 MEAN, LOGISTIC, NONE = "mean", "logistic", "none"  # how scores become probabilities
@@ -69,10 +77,37 @@ class SourceTree:
 
 @dataclass(frozen=True, slots=True)
 class LinearModel:
-    """``score = bias + weights @ x``: weights (n_outputs, n_features), bias (n_outputs,)."""
+    """``score = bias + weights @ x``: weights (n_outputs, n_features), bias (n_outputs,).
+
+    ``fill``: (n_features,) what a missing reading counts as; None if the source does not say.
+    """
 
     weights: NDArray[np.float64]
     bias: NDArray[np.float64]
+    fill: NDArray[np.float64] | None = None
+
+    def filled(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The rows (n, n_features) without missing readings, if the source says what they count as."""
+        return X if self.fill is None else np.where(np.isnan(X), self.fill, X)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """``activation(weights @ x + bias)``: weights (n_out, n_in), bias (n_out,), one of ``ACTIVATIONS``."""
+
+    weights: NDArray[np.float64]
+    bias: NDArray[np.float64]
+    activation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Dense layers over ``(x - centre) * factor``; both (n_features,), and so is ``fill``, as of a ``LinearModel``."""
+
+    centre: NDArray[np.float64]
+    factor: NDArray[np.float64]
+    layers: tuple[Layer, ...]
+    fill: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +123,7 @@ class Source:
     features : one name per reading; empty strings if the source has no names
     classes : the label of each class; empty for a model of values
     base : (n_outputs,) float64; one output decides between two classes by its sign
-    trees : in the order in which the source adds them; empty if ``linear`` is given
+    trees : in the order in which the source adds them; empty if ``linear`` or ``network`` is given
     link : "mean": scores are sums of shares; "logistic": scores are log odds, of one class or of each; "none"
     unit : the score of a share, or of log odds, of 1
     ties_up : a score of exactly 0 is class 1
@@ -104,6 +139,7 @@ class Source:
     base: tuple[float, ...] = (0.0,)
     trees: tuple[SourceTree, ...] = ()
     linear: LinearModel | None = None
+    network: Network | None = None
     link: str = NONE
     unit: float = 1.0
     ties_up: bool = False
@@ -143,6 +179,8 @@ def check_source(source: Source) -> Source:
         _check_tree(tree, n_features, n_outputs, f"{source.name}, tree {k}")
     if source.linear is not None:
         _check_linear(source.linear, n_features, n_outputs, source.name)
+    if source.network is not None:
+        _check_network(source.network, n_features, n_outputs, source.name)
     return source
 
 
@@ -192,8 +230,34 @@ def _check_linear(linear: LinearModel, n_features: int, n_outputs: int, name: st
         raise InputError(
             f"{name} has weights and biases of shapes {shapes} for {n_outputs} scores; write the model again"
         )
-    if not (np.isfinite(linear.weights).all() and np.isfinite(linear.bias).all()):
+    if not all(np.isfinite(v).all() for v in (linear.weights, linear.bias, linear.fill) if v is not None):
         raise InputError(f"{name} has a weight that is not finite; train it again on finite data")
+
+
+def _check_network(network: Network, n_features: int, n_outputs: int, name: str) -> None:
+    width, n_numbers = n_features, 0
+    for k, layer in enumerate(network.layers):
+        if layer.weights.shape != (len(layer.bias), width) or layer.activation not in ACTIVATIONS:
+            raise InputError(
+                f"{name}: layer {k} has weights of shape {layer.weights.shape} for {width} numbers; write it again"
+            )
+        width, n_numbers = len(layer.bias), n_numbers + layer.weights.size
+    if width != n_outputs:
+        raise InputError(f"{name} gives {width} scores for {n_outputs}; train it on one target")
+    _at_most(n_numbers, MAX_WEIGHTS, "weights", name)
+    numbers = [network.centre, network.factor, *(v for layer in network.layers for v in (layer.weights, layer.bias))]
+    if not all(np.isfinite(v).all() for v in (*numbers, network.fill) if v is not None):
+        raise InputError(f"{name} has a weight that is not finite; train it again on finite data")
+
+
+def two_as_one(trees: list[SourceTree]) -> list[SourceTree]:
+    """Trees of the score of the second of two classes less that of the first."""
+    return [
+        SourceTree(0, t.splits, t.children, t.leaves[:, 1:] - t.leaves[:, :1])
+        if t.leaves.shape[1] == 2
+        else SourceTree(0, t.splits, t.children, t.leaves if t.output == 1 else -t.leaves)
+        for t in trees
+    ]
 
 
 def feature_names(names: object, count: int) -> tuple[str, ...]:
@@ -201,6 +265,37 @@ def feature_names(names: object, count: int) -> tuple[str, ...]:
     texts = tuple(map(str, names)) if isinstance(names, list | tuple | np.ndarray) else ()
     fits_manifest = len(texts) == len(set(texts)) == count and all(0 < len(f) <= MAX_NAME for f in texts)
     return texts if fits_manifest else ("",) * min(count, MAX_FEATURES + 1)
+
+
+def labels_of(estimator: Any) -> tuple[Label, ...]:
+    """The estimator's classes, as a manifest can name them; empty for a regressor."""
+    classes = getattr(estimator, "classes_", ())
+    return tuple(int(c) if isinstance(c, bool) else c for c in np.asarray(classes).tolist())
+
+
+def source_fields(estimator: Any) -> dict[str, Any]:
+    """Fields of a ``Source`` that every estimator of scikit-learn gives: name, features, classes, predict."""
+    return {
+        "name": f"scikit-learn {type(estimator).__name__}",
+        "features": feature_names(getattr(estimator, "feature_names_in_", None), int(estimator.n_features_in_)),
+        "classes": labels_of(estimator),
+        "predict": _predict(estimator),
+    }
+
+
+def _predict(estimator: Any) -> Predict:
+    """The estimator's own answer, without its warning about rows that have no feature names."""
+    import warnings
+
+    classes = getattr(estimator, "classes_", None)
+
+    def predict(X: NDArray[np.float64]) -> NDArray[Any]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # X has no feature names
+            labels = np.asarray(estimator.predict(X)).ravel()
+        return labels if classes is None else np.asarray(np.searchsorted(classes, labels))
+
+    return predict
 
 
 def read_bytes(path: str, limit: int = MAX_MODEL_BYTES) -> bytes:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of a fitted scikit-learn classifier to ONNX by skl2onnx; the same estimator gives the same bytes.
+"""Conversion of a fitted classifier to ONNX, by skl2onnx or from its numbers; the same estimator gives the same bytes.
 
-The file has one input ``X`` (n, n_features), NaN = missing. It is float32, or float64 if a feature is f64; the graph
-then casts it to float32, because onnxruntime has neither imputers nor tree ensembles that take float64 and give label
-and probabilities. The outputs are ``label`` (n,) int64 class index and ``probabilities`` (n, n_classes) float32. The
-metadata describe the layout of a request: ``hardcase.dtypes`` ("f32,f32,i32") and ``hardcase.classes`` ("4").
+The input is float32, or float64 if a feature is f64; the graph then casts it to float32, because onnxruntime has
+neither imputers nor tree ensembles that take float64 and give label and probabilities. skl2onnx knows scikit-learn's
+classifiers only: those of LightGBM, XGBoost and CatBoost, alone or at the end of a Pipeline, are written from their
+numbers, as ``sources`` reads them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ import numpy as np
 
 from hardcase_edge.errors import InputError, one_line
 
+from ..sources.from_estimator import from_estimator
+from .from_source import PROBABILITIES, READINGS, model_of
+from .layout import IR_VERSION, Core, describe, laid_out, rename
+
 __all__ = ["REMEDY", "convert_hpc", "name_of"]
 
 REMEDY = "name another estimator in [hpc]"
 OPSETS = {"": 18, "ai.onnx.ml": 3}
-IR_VERSION = 8
 VOTE_STEPS = 2.0**22  # votes become multiples of 1 / VOTE_STEPS, so that float32 adds them exactly
+LIBRARIES = ("lightgbm", "xgboost", "catboost")
 MAX_VOTERS = 1024  # with more, the steps would be too coarse compared with a vote
 
 
@@ -37,20 +41,23 @@ def convert_hpc(estimator: Any, n_classes: int, dtypes: Sequence[str]) -> bytes:
     Raises
     ------
     InputError
-        skl2onnx cannot convert the estimator, or the result is not a classifier in ONNX.
+        The estimator cannot be converted, or the result is not a classifier in ONNX.
     """
     import onnx
 
     name = name_of(estimator)
+    if type(_last(estimator)).__module__.partition(".")[0] in LIBRARIES:
+        return _from_numbers(estimator, n_classes, dtypes)
     try:
         model = _convert(estimator, len(dtypes))
         _count_votes(model, _last(estimator))
         outside = [value.name for value in (*model.graph.input, *model.graph.output)]
         _spread(model, estimator.classes_, n_classes)
-        _rename(model.graph, {fixed: fixed for fixed in ("", *outside)})
+        rename(model.graph, {fixed: fixed for fixed in ("", *outside)})
         if "f64" in dtypes:
             _take_double(model)
-        _describe(model, n_classes, dtypes)
+        describe(model, n_classes, dtypes)
+        model.ir_version = IR_VERSION
         onnx.checker.check_model(model)
     except Exception as error:  # skl2onnx and onnx have no common base for their errors
         raise InputError(f"{name} cannot be converted to ONNX ({one_line(error)}); {REMEDY}") from error
@@ -58,6 +65,13 @@ def convert_hpc(estimator: Any, n_classes: int, dtypes: Sequence[str]) -> bytes:
     if outputs != ["label", "probabilities"]:
         raise InputError(f"{name} converts to the outputs {outputs}, but label and probabilities are needed; {REMEDY}")
     return bytes(model.SerializeToString(deterministic=True))
+
+
+def _from_numbers(estimator: Any, n_classes: int, dtypes: Sequence[str]) -> bytes:
+    source = from_estimator(estimator)
+    n = len(source.features)
+    core = Core(name_of(estimator), model_of(source), READINGS, "f32", n, PROBABILITIES, len(source.classes))
+    return laid_out(core, dtypes, np.asarray(estimator.classes_).tolist(), n_classes)
 
 
 def _convert(estimator: Any, n_features: int) -> Any:
@@ -104,21 +118,6 @@ def _take_double(model: Any) -> None:
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.DOUBLE
 
 
-def _describe(model: Any, n_classes: int, dtypes: Sequence[str]) -> None:
-    """Write fixed metadata in a fixed order, in place of the converter's version, name and unordered sets."""
-    opsets = sorted((o.domain, o.version) for o in model.opset_import)
-    del model.opset_import[:]
-    for domain, version in opsets:
-        model.opset_import.add(domain=domain, version=version)
-    model.ir_version = IR_VERSION
-    model.producer_name, model.producer_version, model.domain = "hardcase", "", ""
-    model.model_version, model.doc_string = 0, ""
-    model.graph.name, model.graph.doc_string = "hpc", ""
-    del model.metadata_props[:]
-    for key, value in (("hardcase.classes", str(n_classes)), ("hardcase.dtypes", ",".join(dtypes))):
-        model.metadata_props.add(key=key, value=value)
-
-
 def _count_votes(model: Any, forest: Any) -> None:
     """Round a forest's votes so that float32 adds them exactly; as plain fractions they would break ties at random.
 
@@ -133,27 +132,6 @@ def _count_votes(model: Any, forest: Any) -> None:
             if attribute.name == "class_weights":
                 votes = np.array(attribute.floats, dtype=np.float64)
                 attribute.floats[:] = (np.floor(votes * (1 - 1e-7) * VOTE_STEPS) / VOTE_STEPS).tolist()
-
-
-def _rename(graph: Any, names: dict[str, str]) -> None:
-    """Name inner values and nodes by order of appearance, as skl2onnx counts some names over the whole process.
-
-    ``names``: new names by old ones, including names that must stay.
-    """
-
-    def name(old: str) -> str:
-        return names.setdefault(old, f"value_{len(names)}")
-
-    for node in graph.node:
-        node.input[:] = [name(old) for old in node.input]
-        node.output[:] = [name(old) for old in node.output]
-        node.name = f"to_{node.output[0]}"
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                attribute.g.name = f"in_{node.name}"
-                _rename(attribute.g, names)
-    for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
-        value.name = name(value.name)
 
 
 def name_of(estimator: Any) -> str:

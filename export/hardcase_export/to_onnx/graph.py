@@ -66,16 +66,25 @@ class OnnxGraph:
         notes : metadata of the file
         """
         import onnx
+        from onnx import helper
+
+        model = self.unchecked(name, inputs, output, width, "i64", OPSETS)
+        helper.set_model_props(model, dict(notes))
+        onnx.checker.check_model(model, full_check=True)
+        return bytes(model.SerializeToString(deterministic=True))
+
+    def unchecked(
+        self, name: str, inputs: Mapping[str, int], output: str, width: int, dtype: str, opsets: Mapping[str, int]
+    ) -> Any:
+        """The model in memory, as for ``model``; ``dtype``: of the output."""
         from onnx import TensorProto, helper
 
         input_infos = [
             helper.make_tensor_value_info(dtype, getattr(TensorProto, TENSOR_TYPES[dtype]), ["n", k])
             for dtype, k in inputs.items()
         ]
-        output_infos = [helper.make_tensor_value_info(output, TensorProto.INT64, ["n", width])]
+        output_type = getattr(TensorProto, TENSOR_TYPES[dtype])
+        output_infos = [helper.make_tensor_value_info(output, output_type, ["n", width])]
         graph = helper.make_graph(self._nodes, name, input_infos, output_infos, self._initializers)
-        opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="hardcase")
-        helper.set_model_props(model, dict(notes))
-        onnx.checker.check_model(model, full_check=True)
-        return bytes(model.SerializeToString(deterministic=True))
+        imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+        return helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION, producer_name="hardcase")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HPC as an ONNX file: converted by skl2onnx, and compared with scikit-learn before the file is written.
+"""The HPC as an ONNX file: converted, and compared with the estimator before the file is written.
 
 ``from_sklearn.convert_hpc`` builds the file; this module checks the estimator and compares the two on test rows.
 """
@@ -148,7 +148,7 @@ def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int
     name = name_of(estimator)
     try:
         with np.errstate(all="ignore"):
-            labels, probabilities = np.asarray(estimator.predict(X)), np.zeros((len(X), n_classes))
+            labels, probabilities = np.ravel(estimator.predict(X)), np.zeros((len(X), n_classes))
             probabilities[:, estimator.classes_] = estimator.predict_proba(X)
     except ValueError as error:
         raise InputError(

@@ -31,7 +31,7 @@ OPTIONS = {
     "MAXIMUM": "MaximumMinimum", "SELECT_V2": "SelectV2", "RESHAPE": "Reshape", "SUM": "Reducer", "FLOOR": "",
     "CONCATENATION": "Concatenation", "BITCAST": "Bitcast", "FLOOR_MOD": "FloorMod", "FLOOR_DIV": "FloorDiv",
     "LOGICAL_AND": "LogicalAnd", "FULLY_CONNECTED": "FullyConnected", "QUANTIZE": "Quantize",
-    "DEQUANTIZE": "Dequantize",
+    "DEQUANTIZE": "Dequantize", "RELU": "", "TANH": "", "LOGISTIC": "",
 }  # fmt: skip
 
 

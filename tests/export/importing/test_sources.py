@@ -30,8 +30,10 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -41,10 +43,10 @@ from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_export.foreign_model import import_parts, read_model
+from hardcase_export.importing.reference import labels_of_scores
 from hardcase_export.sources.from_lightgbm import read_lightgbm
 from hardcase_export.sources.from_onnx import read_onnx
 from hardcase_export.sources.from_skops import read_skops
-from hardcase_export.sources.reference import labels_of_scores
 
 from .test_import import LGBM, N, fitted, gaps, one_thread, same_labels, table
 
@@ -61,12 +63,16 @@ MODELS = {
     "logistic": LogisticRegression(),
     "scaled": make_pipeline(StandardScaler(), LogisticRegression()),
 }
+BEFORE = {
+    "imputed": make_pipeline(SimpleImputer(), StandardScaler(), RandomForestClassifier(3, max_depth=3, random_state=0)),
+    "network": make_pipeline(StandardScaler(), MLPClassifier((3,), max_iter=5, random_state=0)),
+}
 
 
 @cache
 def written(name: str, n_classes: int = 2) -> bytes:
     """The model as an ONNX file."""
-    model = fitted(MODELS[name], n_classes)
+    model = fitted((MODELS | BEFORE)[name], n_classes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if name == "lightgbm":
@@ -82,6 +88,25 @@ def test_an_onnx_file_of_trees_keeps_onnxruntime_s_labels(name: str, n_classes: 
     source = read_onnx(written(name, n_classes))
     assert source.dtype == "f32"
     assert source.predict is not None
+    same_labels(import_parts(source, n_check=N))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("name", ["forest", "lightgbm"])
+def test_probabilities_may_be_a_tensor_or_a_zipmap(name: str, n_classes: int) -> None:
+    """onnxmltools multiplies LightGBM's by one then, which no label passes through."""
+    model = fitted(MODELS[name], n_classes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if name == "lightgbm":
+            types = [("x", FloatTensorType([None, 5]))]
+            plain = convert_lightgbm(model, initial_types=types, target_opset=15, zipmap=False)
+        else:
+            plain = to_onnx(model, table(2)[0][:1].astype(np.float32), options={"zipmap": False})
+    assert "ZipMap" in str(onnx.load_model_from_string(written(name, n_classes)).graph.node)
+    assert "ZipMap" not in str(plain.graph.node)
+    source = read_onnx(plain.SerializeToString())
+    assert [t.splits for t in source.trees] == [t.splits for t in read_onnx(written(name, n_classes)).trees]
     same_labels(import_parts(source, n_check=N))
 
 
@@ -309,6 +334,8 @@ def test_a_skops_file_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.Mo
 FILES = {
     "onnx": (read_onnx, lambda: written("boosted")),
     "onnx small": (read_onnx, small),
+    "onnx pipeline": (read_onnx, lambda: written("imputed")),
+    "onnx network": (read_onnx, lambda: written("network")),
     "lightgbm": (read_lightgbm, text_of),
     "skops": (read_skops, lambda: dumped("forest")),
 }

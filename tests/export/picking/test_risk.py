@@ -492,3 +492,13 @@ def test_where_a_machines_cases_are_alike_the_promise_holds_if_machines_are_coun
 def test_figures_that_flatter_every_policy_do_not_break_the_promise(is_excess):
     found = simulate(flattered(0.05), RiskTerms(0.05, is_excess=is_excess), 400, DRAWS)
     assert found["promise"]["broken"] <= MOST < found["naive"]["broken"]
+
+
+def test_what_arithmetic_forbids_is_refused_before_any_point_is_tried():
+    """With too few rows for the terms, no point is quantised and no count is made."""
+    trial = Told()
+    few = type("Few", (), {"name": "few.npz", "rows": 20, "groups": 0, "can_forward": trial.can_forward})()
+    with pytest.raises(
+        InputError, match=r"needs 598 rows .* few.npz has 20 rows, which can show --risk 0.1392 at best"
+    ):
+        pick(FRONT, risk=0.005, trial=few)

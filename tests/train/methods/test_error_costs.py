@@ -20,7 +20,7 @@ from hardcase_train.methods.graph.reduce import all_subsets
 from hardcase_train.methods.graph.state_classifiers import make_bank
 from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.batch import Batch
-from hardcase_train.policy.losses import ClassLoss, class_loss
+from hardcase_train.policy.losses import ClassLoss, answer_loss
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.staged_policy import StagedPolicy
 from hardcase_train.stages.subset_search import SubsetSearch
@@ -107,8 +107,8 @@ def test_slopes_of_soft_targets_are_finite_differences(n_classes: int) -> None:
 
 def test_a_loss_of_some_rows_keeps_their_targets() -> None:
     p = problem()
-    part = class_loss(p, np.array([3, 1]))
-    whole = class_loss(p)
+    part = answer_loss(p, np.array([3, 1]))
+    whole = answer_loss(p)
     assert part.row_loss(np.zeros((2, 3))).tolist() == whole.row_loss(np.zeros((len(p.train.y), 3)))[[3, 1]].tolist()
 
 

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import balanced_accuracy_score, f1_score, precision_score, recall_score
+from sklearn.metrics import balanced_accuracy_score, f1_score, ndcg_score, precision_score, r2_score, recall_score
 
 from hardcase_edge.batch.quality import ACCURACY, Quality, figures_of, quality_from_json
 from hardcase_edge.errors import InputError
@@ -20,6 +21,8 @@ from tests.helpers.train.problems import make_problem, weighted
 LABELS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 5)), min_size=1, max_size=40)
 COSTS = tuple(tuple(0.0 if a == y else 1.0 + 3 * y + a for a in range(4)) for y in range(4))
 ERRORS = Quality("errors", "error costs", costs=COSTS, scale=2.5)
+R2 = Quality("r2", "R2")
+NDCG = Quality("ndcg", "NDCG at 3", at=3)
 MEASURES = (
     ACCURACY,
     ERRORS,
@@ -27,6 +30,11 @@ MEASURES = (
     Quality("f1", "F1 of 2", 2),
     Quality("macro-f1", "macro F1"),
     Quality("recall", "recall of 1 at precision 0.7", 1, 0.7),
+)
+
+
+RANKED = st.lists(  # relevance, score, weight, group
+    st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(1, 5), st.integers(0, 3)), min_size=1, max_size=12
 )
 
 
@@ -97,9 +105,65 @@ def test_a_rows_loss_is_minus_the_derivative_by_its_weight(rows: list[tuple[int,
         assert slope == pytest.approx(-(losses[k] - np.average(losses, weights=w)) / w.sum(), abs=1e-6)
 
 
-@pytest.mark.parametrize("measure", MEASURES, ids=lambda m: m.kind)
+@given(LABELS)
+def test_r2_is_that_of_scikit_learn(rows: list[tuple[int, int, int]]) -> None:
+    y, answer, w = np.array(rows, dtype=np.float64).T
+    y = 0.25 * y - 3
+    assert R2(y, y, w) == 1.0
+    if len(y) > 1:
+        assert R2(y, answer, w) == pytest.approx(r2_score(y, answer, sample_weight=w), abs=1e-9)
+    if np.ptp(y) > 0:
+        variance = np.average((y - np.average(y, weights=w)) ** 2, weights=w)
+        assert R2.row_losses(y, answer, w) == pytest.approx((y - answer) ** 2 / variance)
+
+
+def ndcg_of_all_orders(y: list[int], score: list[int], at: int) -> float | None:
+    """The mean over every order of the rows that the scores allow, ideal gain first; None without a relevant row."""
+    gains = [
+        sum((2 ** y[i] - 1) / np.log2(rank + 2) for rank, i in enumerate(order[:at]))
+        for order in itertools.permutations(range(len(y)))
+        if all(score[a] >= score[b] for a, b in itertools.pairwise(order))
+    ]
+    best = sum((2**g - 1) / np.log2(rank + 2) for rank, g in enumerate(sorted(y, reverse=True)[:at]))
+    return float(np.mean(gains) / best) if best else None
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=6), st.integers(1, 7))
+def test_ndcg_is_the_mean_over_all_orders_of_ties(rows: list[tuple[int, int]], at: int) -> None:
+    y, score = ([row[k] for row in rows] for k in (0, 1))
+    ndcg = Quality("ndcg", "NDCG", at=at)(np.array(y), np.array(score))
+    assert ndcg == pytest.approx(ndcg_of_all_orders(y, score, at) or 0.0)
+    if any(y) and len(y) > 1:
+        assert ndcg == pytest.approx(ndcg_score([np.exp2(y) - 1], [score], k=at))
+
+
+@given(RANKED)
+def test_ndcg_is_the_mean_over_groups_that_have_a_relevant_row(rows: list[tuple[int, int, int, int]]) -> None:
+    y, score, w, group = np.array(rows).T
+    each = (
+        {g: ndcg_of_all_orders(list(y[group == g]), list(score[group == g]), 3) for g in set(group.tolist())}
+        if max(np.bincount(group)) <= 6
+        else {}
+    )
+    kept = [g for g, value in each.items() if value is not None]
+    if kept:
+        mean = np.average([each[g] for g in kept], weights=[w[group == g].mean() for g in kept])
+        assert NDCG(y, score, w, group) == pytest.approx(mean)
+        assert NDCG(y, score, w, 7 * group - 3) == pytest.approx(mean)
+    losses = NDCG.row_losses(y, score, w, group)
+    assert np.average(losses, weights=w) == pytest.approx(1 - NDCG(y, score, w, group))
+    for k in range(len(y)):
+        more, less = w.astype(float), w.astype(float)
+        more[k] += 1e-5
+        less[k] -= 1e-5
+        slope = (NDCG(y, score, more, group) - NDCG(y, score, less, group)) / 2e-5
+        assert slope == pytest.approx(-(losses[k] - np.average(losses, weights=w)) / w.sum(), abs=1e-6)
+
+
+@pytest.mark.parametrize("measure", [*MEASURES, R2, NDCG], ids=lambda m: m.kind)
 def test_a_measure_travels_as_plain_values(measure: Quality) -> None:
-    assert quality_from_json(json.loads(json.dumps(measure.to_json())), "front.json", 4) == measure
+    n_classes = 0 if measure.is_of_values else 4
+    assert quality_from_json(json.loads(json.dumps(measure.to_json())), "front.json", n_classes) == measure
 
 
 @pytest.mark.parametrize(
@@ -112,6 +176,7 @@ def test_a_measure_travels_as_plain_values(measure: Quality) -> None:
         {"kind": "errors", "name": "x", "costs": [[0, 1, 1, -1]] * 4, "scale": 1},
         {"kind": "errors", "name": "x", "costs": [[0, 1, 1, 1]] * 4, "scale": 0},
         {"kind": "errors", "name": "x", "costs": [[0, 1, 1, float("nan")]] * 4, "scale": 1},
+        {"kind": "ndcg", "name": "x", "at": 0}, {"kind": "ndcg", "name": "x", "at": 2.5},
     ],
 )  # fmt: skip
 def test_a_measure_from_outside_is_checked(data: object) -> None:

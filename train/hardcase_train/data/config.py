@@ -26,6 +26,7 @@ DEFAULT_METHODS = ("auto",)
 SIZES = ("auto", "small", "large")
 MAX_CONFIG_BYTES = 1_000_000
 MAX_COST = 1e9
+PATHS = ("file", "model", "table", "tflite")  # keys that name files
 KINDS = {dict: "a table", list: "an array", str: "a string", int: "a whole number", float: "a number"}
 
 KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -44,7 +45,7 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "cost.cloud": {"per_request": (int, float)},
     "cost.errors": {"miss": dict, "false_alarm": dict, "other": (int, float), "matrix": dict},
     "sensor": {"name": str, "features": list, "cost": (int, float)},
-    "hpc": {"estimator": str, "params": dict, "table": str, "name": str},
+    "hpc": {"estimator": (list, str), "params": dict, "model": str, "table": str, "name": str},
     "lpc": {"tflite": str, "sensors": list},
     "policy": {"methods": list, "size": str, "effort": str, "quality": (str, dict), "class_weight": str},
 }
@@ -77,8 +78,9 @@ class Config:
     per_byte: float = 0.0
     cloud_per_request: float = 0.0
     sensors: tuple[SensorConfig, ...] = ()
-    estimator: str = "HistGradientBoostingClassifier"
+    estimator: str | tuple[str, ...] = "HistGradientBoostingClassifier"  # several are the steps of a Pipeline
     params: dict[str, Any] = field(default_factory=dict)
+    model: Path | None = None  # file of a fitted model, in place of an estimator
     legacy: Path | None = None  # table of a legacy system, in place of an estimator
     legacy_name: str = ""
     own_model: Path | None = None  # a .tflite file, used as the LPC
@@ -88,6 +90,12 @@ class Config:
     effort: str = "normal"  # how much a search tries, one of ``effort.EFFORTS``
     quality: str | dict[str, Any] = "accuracy"  # the measure of answers, as ``error_costs.named_quality`` takes it
     errors: dict[str, Any] = field(default_factory=dict)  # costs of errors, as ``error_costs.cost_table`` takes them
+
+    @property
+    def hpc_name(self) -> str:
+        """What f0 is, in words."""
+        names = (self.estimator,) if isinstance(self.estimator, str) else self.estimator
+        return self.legacy_name or (" and ".join(names) if self.model is None else self.model.name)
 
 
 def read_config(path: str | Path, *, seed: int | None = None) -> Config:
@@ -183,22 +191,40 @@ def _check_keys(path: Path, where: str, section: Any, types: dict[str, Any]) -> 
         if not isinstance(value, types[key]) or isinstance(value, bool):
             kind = types[key][-1] if isinstance(types[key], tuple) else types[key]
             raise InputError(f"{path}: {label} {key} is {str(value)[:80]!r}, {KINDS[kind]} is expected")
-        if isinstance(value, str) and not 1 <= len(value) <= MAX_NAME and key not in ("file", "table", "tflite"):
+        if isinstance(value, str) and not 1 <= len(value) <= MAX_NAME and key not in PATHS:
             raise InputError(f"{path}: {label} {key} has {len(value)} characters, 1 to {MAX_NAME} are expected")
 
 
 def _hpc(path: Path, hpc: dict[str, Any]) -> dict[str, Any]:
-    """f0: an estimator with its parameters, or the table of a legacy system with its name."""
+    """f0: an estimator with its parameters, a fitted model, or the table of a legacy system with its name."""
     _check_params(path, hpc.get("params", {}))
-    if "table" not in hpc:
-        if "name" in hpc:
-            raise InputError(f"{path}: [hpc] name belongs to a legacy system; add its table or remove name")
-        return {key: hpc[key] for key in ("estimator", "params") if key in hpc}
-    for key in ("estimator", "params"):
-        if key in hpc:
-            raise InputError(f"{path}: [hpc] has {key} and table; keep one: f0 is an estimator or a legacy system")
-    file = path.parent / hpc["table"]
-    return {"legacy": file, "legacy_name": hpc.get("name", file.stem)}
+    if "name" in hpc and "table" not in hpc:
+        raise InputError(f"{path}: [hpc] name belongs to a legacy system; add its table or remove name")
+    given = next((key for key in ("table", "model") if key in hpc), None)
+    for key in ("estimator", "params", "model"):
+        if given is not None and key in hpc and key != given:
+            raise InputError(
+                f"{path}: [hpc] has {key} and {given}; keep one: f0 is an estimator, a fitted model or a legacy system"
+            )
+    if given == "table":
+        file = path.parent / hpc["table"]
+        return {"legacy": file, "legacy_name": hpc.get("name", file.stem)}
+    if given == "model":
+        return {"model": path.parent / hpc["model"]}
+    return _estimator(path, hpc) | ({"params": hpc["params"]} if "params" in hpc else {})
+
+
+def _estimator(path: Path, hpc: dict[str, Any]) -> dict[str, Any]:
+    """The name of a classifier, or the names of the steps of a Pipeline."""
+    names = hpc.get("estimator")
+    if not isinstance(names, list):
+        return {} if names is None else {"estimator": names}
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise InputError(
+            f'{path}: [hpc] estimator is {names!r:.80}; name scikit-learn\'s classes, such as ["StandardScaler", '
+            '"LogisticRegression"]'
+        )
+    return {"estimator": tuple(names)}
 
 
 def _quality(path: Path, policy: dict[str, Any], errors: dict[str, Any]) -> dict[str, Any]:

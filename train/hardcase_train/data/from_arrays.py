@@ -16,8 +16,8 @@ from hardcase_edge.program.readings import request_bytes
 from .config import MAX_COST, check_size
 from .dtypes import check_declared, declared, held
 from .effort import Effort, effort_of
-from .problem import MIN_ROWS, N_FOLDS, Problem, Rows, scaled
-from .split import deal, stratified
+from .problem import MIN_ROWS, N_FOLDS, Problem, Rows, scaled, value_unit
+from .split import deal, strata, stratified
 
 __all__ = ["group_names", "make_problem", "row_weights"]
 
@@ -75,7 +75,7 @@ def make_problem(
     Parameters
     ----------
     X : (n, n_features), NaN for missing; whole numbers may be coincidental, so no column is declared i32
-    y : (n,) class index
+    y : (n,) class index; values if ``n_classes`` is 0
     weight : (n,), above 0
     sensors, costs, forward_cost, size, effort : as of ``PolicyClassifier``
     group : (n,) group number of each row, none of which is divided; None if each row stands for itself
@@ -88,11 +88,14 @@ def make_problem(
         No program could declare these sensors and features, or no size or effort has that name.
     """
     size, effort = check_size("the parameter size", size), effort_of("the parameter effort", effort)
-    split = stratified(y, seed, (0, 1, 0, 0)) if group is None else _of_groups(group, y, seed)
+    stratum = strata(y, n_classes)
+    split = stratified(stratum, seed, (0, 1, 0, 0)) if group is None else _of_groups(group, stratum, seed)
     if len(y) < MIN_ROWS or not (split == 1).any():
         raise ValueError(
             f"n_samples={len(y)} of {n_classes} classes are too few: no row is left for validation; add rows"
         )
+    unit = value_unit(y[split == 0], weight[split == 0]) if not n_classes else (0.0, 1.0)
+    y = (y - unit[0]) / unit[1] if not n_classes else y
     features = declared(X, split == 0, has_whole=False)
     X = held(X, features)
     uplink = Uplink(
@@ -106,14 +109,15 @@ def make_problem(
         Rows(
             X[rows],
             y[rows],
-            np.zeros((len(rows), n_classes)),
+            np.zeros((len(rows), n_classes or 1)),
             rows,
             weight[rows],
             None if group is None else group[rows],
         )
         for rows in (np.flatnonzero(split == k) for k in range(3))
     )
-    return Problem(features, sensor_groups, uplink, n_classes, train, valid, test, seed, size_name=size, effort=effort)
+    parts = (features, sensor_groups, uplink, n_classes, train, valid, test, seed)
+    return Problem(*parts, size_name=size, effort=effort, value_unit=unit)
 
 
 def _of_groups(group: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""f0, the high-cost model: any classifier of scikit-learn, with out-of-fold probabilities on training rows."""
+"""f0, the high-cost model, with out-of-fold probabilities on training rows.
+
+It is a classifier of scikit-learn, of LightGBM, XGBoost or CatBoost where these are installed, or a Pipeline that ends
+in one.
+"""
 
 from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -21,39 +26,89 @@ from hardcase_edge.errors import InputError, one_line
 from .problem import N_FOLDS
 from .split import group_folds
 
-__all__ = ["fit_hpc", "imputed", "make_hpc", "out_of_fold", "probabilities"]
+__all__ = ["fit_hpc", "imputed", "make_hpc", "out_of_fold", "probabilities", "ready"]
 
 
-TAKES_MISSING = ("HistGradientBoostingClassifier",)  # natively, and its ONNX conversion does too
+LIBRARIES = {"LGBMClassifier": "lightgbm", "XGBClassifier": "xgboost", "CatBoostClassifier": "catboost"}
+QUIET: dict[str, dict[str, Any]] = {
+    "LGBMClassifier": {"verbose": -1},
+    "CatBoostClassifier": {"logging_level": "Silent", "allow_writing_files": False},
+}  # parameters that keep a library from writing to the terminal and to the folder, unless others are given
+LOUD = ("verbose", "verbose_eval", "silent")  # of CatBoost, which takes one of them or a logging_level
+TAKES_MISSING = ("HistGradientBoostingClassifier", *LIBRARIES)  # natively, and their ONNX conversion does too
 
 
-def make_hpc(name: str, params: dict[str, Any], seed: int) -> ClassifierMixin:
+def make_hpc(name: str | Sequence[str], params: dict[str, Any], seed: int) -> ClassifierMixin:
     """An unfitted f0; a model that cannot take missing values gets an imputer (training median) in front.
+
+    Parameters
+    ----------
+    name : a classifier; or transformers of scikit-learn and a classifier, which make a Pipeline
+    params : of the classifier; those of a Pipeline are named STEP__PARAMETER
 
     Raises
     ------
     InputError
-        scikit-learn has no such classifier (the message has the nearest name), the classifier does not take these
+        There is no such class (the message has the nearest name), its library is not installed, it does not take these
         parameters, or it gives no probabilities.
     """
-    classifiers = dict(all_estimators(type_filter="classifier"))
-    if name not in classifiers:
-        near = difflib.get_close_matches(name, classifiers, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]}?" if near else "name a classifier of scikit-learn"
-        raise InputError(f"[hpc] estimator {name!r} is not a classifier of scikit-learn; {hint}")
+    names = (name,) if isinstance(name, str) else tuple(name)
+    if len(set(names)) != len(names):
+        raise InputError(f"[hpc] estimator names {', '.join(names)}; name each step once")
+    own: dict[str, dict[str, Any]] = {step: {} for step in names}
+    for key, value in params.items():
+        step, mark, parameter = (names[-1], "__", key) if isinstance(name, str) else key.partition("__")
+        if step not in own or not mark:
+            raise InputError(
+                f"[hpc.params] {key!r} names no step of the estimator; write STEP__PARAMETER, with a step of "
+                f"{', '.join(names)}"
+            )
+        own[step][parameter] = value
+    steps = [(step, _made(step, own[step], seed, is_last=step == names[-1])) for step in names]
+    return ready(steps[0][1] if isinstance(name, str) else Pipeline(steps), seed)
+
+
+def _made(name: str, params: dict[str, Any], seed: int, *, is_last: bool) -> Any:
+    """An unfitted step of f0."""
+    kind = "classifier" if is_last else "transformer"
+    library = LIBRARIES.get(name) if is_last else None
+    if library is None:
+        known = dict(all_estimators(type_filter=kind))
+        if name not in known:
+            others = {library: own for own, library in LIBRARIES.items()} if is_last else {}
+            near = [others[name.lower()]] if name.lower() in others else difflib.get_close_matches(name, known, 1, 0.4)
+            hint = f"did you mean {near[0]}?" if near else f"name a {kind} of scikit-learn"
+            raise InputError(f"[hpc] estimator {name!r} is not a {kind} of scikit-learn; {hint}")
+        make = known[name]
+    else:
+        try:
+            make = getattr(import_module(library), name)
+        except ImportError as error:
+            raise InputError(f"[hpc] {name} needs {library}; pip install 'hardcase-train[{library}]'") from error
+        loud = name == "CatBoostClassifier" and any(key in params for key in LOUD)
+        params = {**({} if loud else QUIET.get(name, {})), **params}
+        if name == "CatBoostClassifier" and "random_seed" not in params:
+            params.setdefault("random_state", seed)
     try:
-        model = classifiers[name](**params)
+        model = make(**params)
+        model.get_params()
     except TypeError as error:
         raise InputError(f"[hpc] {name} does not take these params: {error}") from error
-    if "random_state" in model.get_params() and "random_state" not in params:
-        model.set_params(random_state=seed)
-    if not hasattr(model, "predict_proba"):
+    if is_last and not hasattr(model, "predict_proba"):
         raise InputError(
             f"[hpc] {name} gives no probabilities, which gates need; choose a classifier with predict_proba"
         )
-    if name in TAKES_MISSING:
-        return model
-    return imputed(model)
+    return model
+
+
+def ready(model: ClassifierMixin, seed: int) -> ClassifierMixin:
+    """The unfitted model with its seeds set, and the training median in front unless it takes missing values."""
+    is_pipeline = isinstance(model, Pipeline)
+    values = model.get_params(deep=is_pipeline)
+    model.set_params(**{k: seed for k, v in values.items() if k.endswith("random_state") and v is None})
+    first = model.steps[0][1] if is_pipeline else model
+    takes_missing = isinstance(first, SimpleImputer) or type(first).__name__ in TAKES_MISSING
+    return model if takes_missing else imputed(model)
 
 
 def imputed(model: ClassifierMixin) -> Pipeline:
@@ -82,7 +137,8 @@ def fit_hpc(model: ClassifierMixin, X: np.ndarray, y: np.ndarray, weight: np.nda
         try:
             return model.fit(X, y, **_weights(model, weight))
         except Exception as error:  # estimators raise exceptions of any kind
-            raise InputError(f"[hpc] the estimator cannot be fitted: {one_line(error)}") from error
+            gap = "; XGBClassifier needs a row of each class in every fold" if "Invalid classes" in str(error) else ""
+            raise InputError(f"[hpc] the estimator cannot be fitted: {one_line(error)}{gap}") from error
 
 
 def probabilities(model: ClassifierMixin, X: np.ndarray, n_classes: int) -> np.ndarray:
@@ -109,10 +165,13 @@ def probabilities(model: ClassifierMixin, X: np.ndarray, n_classes: int) -> np.n
 
 def _weights(model: ClassifierMixin, weight: np.ndarray | None) -> dict[str, np.ndarray]:
     """The keyword for ``fit`` that passes the weights; empty if all are equal or the model does not take weights."""
-    name, last = model.steps[-1] if isinstance(model, Pipeline) else ("", model)
+    path, last = [], model
+    while isinstance(last, Pipeline):
+        name, last = last.steps[-1]
+        path.append(name)
     if weight is None or (weight == weight[0]).all() or not has_fit_parameter(last, "sample_weight"):
         return {}
-    return {f"{name}__sample_weight" if name else "sample_weight": weight}
+    return {"__".join([*path, "sample_weight"]): weight}
 
 
 def out_of_fold(

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hardcase_edge.batch.quality import ACCURACY, Quality
+from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import Feature, Sensor, Uplink, sensors_of_features
 
 from .effort import NORMAL, Effort
 from .error_costs import error_losses, targets_of
 
-__all__ = ["MAX_CLASSES", "MIN_ROWS", "N_FOLDS", "Problem", "Rows", "Subset", "scaled"]
+__all__ = ["MAX_CLASSES", "MIN_ROWS", "N_FOLDS", "Problem", "Rows", "Subset", "answers_of", "scaled", "value_unit"]
 
 MAX_CLASSES = 200
 MIN_ROWS = 10
@@ -23,6 +24,26 @@ PARTS = ("train", "valid", "test", "calibration")
 Subset = tuple[int, ...]
 
 N_FOLDS = 4  # the same for f0 and for low-cost models, so that both train on the same share of the rows
+
+
+def answers_of(hpc: np.ndarray) -> np.ndarray:
+    """f0's answers, (n,): class indices for (n, n_classes) probabilities, values for (n, 1) values."""
+    return hpc[:, 0] if hpc.shape[1] == 1 else np.asarray(hpc.argmax(axis=1))
+
+
+def value_unit(y: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """Mean and deviation of values (n,).
+
+    Raises
+    ------
+    InputError
+        All values are the same.
+    """
+    mean = float(np.average(y, weights=weight))
+    deviation = float(np.sqrt(np.average(np.square(y - mean), weights=weight)))
+    if deviation <= 1e-12 * max(abs(mean), 1e-300):
+        raise InputError(f"the target has the same value {mean:g} in all training rows; there is nothing to learn")
+    return mean, deviation
 
 
 def scaled(weight: np.ndarray) -> np.ndarray:
@@ -39,9 +60,11 @@ def scaled(weight: np.ndarray) -> np.ndarray:
 class Rows:
     """Rows of one split.
 
+    Of a problem of values, y and hpc are in standard units: 0 and 1 are mean and deviation of the training rows.
+
     X : (n, n_features) float64, NaN for missing, values as the declared types hold them
-    y : (n,) class index
-    hpc : (n, n_classes) f0's probabilities; out-of-fold on training rows
+    y : (n,) class index, or value
+    hpc : (n, n_classes) f0's probabilities, or (n, 1) its values; out-of-fold on training rows
     index : (n,) row numbers in the source
     weight : (n,) row weights as ``scaled`` makes them; ones unless given
     group : (n,) number of the group that the row belongs to; None if each row stands for itself
@@ -72,8 +95,8 @@ class Rows:
 
     @property
     def hpc_label(self) -> np.ndarray:
-        """(n,) class index of f0's answer."""
-        return np.asarray(self.stakes.argmax(axis=1))
+        """(n,) class index, or value, of f0's answer."""
+        return answers_of(self.stakes)
 
     @property
     def stakes(self) -> np.ndarray:
@@ -87,6 +110,8 @@ class Problem:
 
     calibration : rows for ``hardcase export --risk`` (Learn-then-Test); neither training nor model selection sees them
     quality : the measure of answers by which policies are chosen
+    n_classes : 0 if values are predicted
+    value_unit : of a problem of values, what 0 and a step of 1 are in the target's unit
     errors : (n_classes, n_classes) loss of answer a to a case of class y, as learners and cuts see it
         (``error_costs``); None: each error counts 1
 
@@ -111,6 +136,17 @@ class Problem:
     effort: Effort = NORMAL
     quality: Quality = ACCURACY
     errors: np.ndarray | None = None
+    value_unit: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def is_value(self) -> bool:
+        """Whether values are predicted, not classes."""
+        return self.n_classes == 0
+
+    @property
+    def n_outputs(self) -> int:
+        """The number of scores that answer: 1 for two classes or a value, otherwise one for each class."""
+        return self.n_classes if self.n_classes > 2 else 1
 
     def with_quality(self, quality: Quality, answers_are_fixed: bool = False) -> Problem:
         """The same problem, measured so; call it when f0's probabilities on training rows are known.
@@ -119,6 +155,8 @@ class Problem:
         ----------
         answers_are_fixed : f0's answers stay those of its highest probability, as of a legacy system
         """
+        if self.is_value:
+            return replace(self, quality=quality)
         train = self.train
         errors = error_losses(quality, train.y, train.weight, train.hpc)
         problem = replace(self, quality=quality, errors=errors)

@@ -10,7 +10,7 @@ import numpy as np
 
 from .problem import N_FOLDS
 
-__all__ = ["CALIBRATION", "LEAST_GROUPS", "deal", "group_folds", "random_split", "stratified", "time_split"]
+__all__ = ["CALIBRATION", "LEAST_GROUPS", "deal", "group_folds", "random_split", "strata", "stratified", "time_split"]
 
 CALIBRATION = 3
 PATTERN = (0, 1, 0, 2, 0, 0, 2, 0, 0)  # train, valid and test, without the calibration rows
@@ -18,6 +18,14 @@ SHARES = (6 / 9, 1 / 9, 2 / 9)  # the same as shares
 CUTS = (0.6, 0.7, 0.8)  # of the rows in time: where training, validation and calibration end
 NEAR = 6  # ends of groups that are tried for each cut
 LEAST_GROUPS = (N_FOLDS, 1, 1)  # of train, valid and test: models are judged on folds of whole training groups
+
+
+def strata(y: np.ndarray, n_classes: int) -> np.ndarray:
+    """What splits and folds are stratified by, (n,): the class index; of values (``n_classes`` 0), their tenth."""
+    if n_classes:
+        return y
+    tenths = np.unique(np.quantile(y, np.linspace(0, 1, 11)[1:-1]))
+    return np.asarray(np.searchsorted(tenths, y))
 
 
 def random_split(y: np.ndarray, seed: int, group: np.ndarray | None = None) -> np.ndarray:

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,14 +29,16 @@ from .problem import MAX_CLASSES, MIN_ROWS, N_FOLDS, Problem, Rows, scaled
 from .split import CALIBRATION, LEAST_GROUPS, random_split, time_split
 from .table import Table, read_table
 
-__all__ = ["Task", "make_task", "target_classes", "target_labels", "whole_column"]
+__all__ = ["Opener", "Task", "make_task", "target_classes", "target_labels", "whole_column"]
+
+Opener = Callable[[Path, Sequence[str], Sequence[str], Sequence[Any], np.ndarray], Any]
 
 PARTS = (("train", 0), ("valid", 1), ("test", 2))  # none may be empty
 
 
 @dataclass(frozen=True)
 class Task:
-    """A problem and its names. ``hpc`` is the fitted f0 or a ``Legacy``; ``table`` holds the rows as read."""
+    """A problem and its names. ``hpc`` is the fitted f0, a given one or a ``Legacy``; ``table``: the rows as read."""
 
     problem: Problem
     features: tuple[str, ...]
@@ -47,7 +50,9 @@ class Task:
     table: Table
 
 
-def make_task(config: Config, *, quiet: bool = True, table: Table | None = None, model: Any = None) -> Task:
+def make_task(
+    config: Config, *, quiet: bool = True, table: Table | None = None, model: Any = None, given: Opener | None = None
+) -> Task:
     """Read the table, split it, declare sensors and fit f0.
 
     Parameters
@@ -55,12 +60,16 @@ def make_task(config: Config, *, quiet: bool = True, table: Table | None = None,
     quiet : show no progress bar on stderr
     table : the data; without it, ``config.file`` is read
     model : f0, an unfitted estimator; without it, ``config`` names one
+    given : opens the fitted model that ``config`` names, which has ``predict_proba``: from the file, names and types of
+        features, labels and training rows
 
     Raises
     ------
     InputError
         The table does not fit the configuration.
     """
+    if config.model is not None and given is None:
+        raise InputError(f"[hpc] model {config.model} is opened by hardcase train only; name an estimator")
     whole = read_table(config.file) if table is None else table
     y, classes = target_classes(whole, config.target)
     group, order = _groups(whole, config, y)
@@ -83,10 +92,18 @@ def make_task(config: Config, *, quiet: bool = True, table: Table | None = None,
         legacy = read_legacy(config.legacy, config.legacy_name, whole, classes, _places(table, sensors, names))
     uplink = _uplink(config, features, tuple(range(len(features))) if legacy is None else legacy.carried(train))
     check_declared(features, sensors, uplink)
-    if legacy is None:
-        hpc, proba = _fitted(config, model, (X, y, weight), index, len(classes), quiet, group)
-    else:
+    if given is not None and config.model is not None:
+        if table.categories:
+            raise InputError(
+                f"the column {next(iter(table.categories))!r} holds categories, which a fitted model knows by numbers "
+                "of its own; write those numbers into the table"
+            )
+        hpc = given(config.model, table.names, [f.dtype for f in features], classes, X[train])
+        proba = [hpc.predict_proba(X[part]) for part in index]
+    elif legacy is not None:
         hpc, proba = legacy, legacy.split(index)
+    else:
+        hpc, proba = _fitted(config, model, (X, y, weight), index, len(classes), quiet, group)
     parts = [
         Rows(X[rows], y[rows], p, rows, weight[rows], None if group is None else group[rows])
         for rows, p in zip(index, proba, strict=True)
@@ -226,7 +243,10 @@ def _groups(table: Table, config: Config, y: np.ndarray) -> tuple[np.ndarray | N
             f"[data] group is {config.group!r}, which is the target, the split or the weight; name another column"
         )
     names = whole_column(table, config.group, f"the group {config.group!r}")
-    return content_groups(names, table.without(config.group).X, y)
+    rest = table.without(config.group)
+    texts = [np.unique(rest.labels[c].astype(str), return_inverse=True)[1] for c in rest.texts if c in rest.labels]
+    dates = [part for column in rest.parts.values() for part in column().values()]
+    return content_groups(names, np.column_stack([rest.X, *texts, *dates]), y)
 
 
 def _check_train_groups(n_groups: int, config: Config) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from hardcase_edge.program.definition import Column, Polynomial
 
 from ..data.problem import Problem
-from ..policy.losses import ClassLoss, class_loss, hpc_loss
+from ..policy.losses import AnswerLoss, answer_loss, hpc_loss
 from ..policy.selection import Judge, Trained
 from .standardise import STEPS, Standard
 
@@ -62,7 +62,7 @@ class LinearRows:
     """Standardised training rows for linear learners."""
 
     Z: np.ndarray  # (n, n_features) standardised readings
-    classes: ClassLoss
+    classes: AnswerLoss
     forward: np.ndarray  # (n,) f0's loss, -log p(y_i | z = 0; f0)
 
     @property
@@ -81,7 +81,7 @@ class LinearRows:
 
 def linear_rows(problem: Problem, Z: np.ndarray) -> LinearRows:
     """The training rows of a problem; ``Z`` holds their standardised readings."""
-    return LinearRows(Z, class_loss(problem), hpc_loss(problem))
+    return LinearRows(Z, answer_loss(problem), hpc_loss(problem))
 
 
 def judged(

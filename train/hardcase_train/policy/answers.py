@@ -11,14 +11,13 @@ from sklearn.isotonic import IsotonicRegression
 
 from hardcase_edge.program.definition import Answer, Node, Slice
 
-from ..data.problem import Subset
+from ..data.problem import Problem, Subset
 from .acquire import buy
 from .compile import policy_of
 from .front import Point
-from .losses import class_outputs
 from .selection import Judge, Trained
 
-__all__ = ["NEVER", "answer_node", "answer_point", "confidence_table", "margin_at"]
+__all__ = ["NEVER", "answer_node", "answer_point", "bare_answer", "confidence_table", "margin_at"]
 
 NEVER = 1e6  # a margin larger than any score
 
@@ -83,15 +82,22 @@ def margin_at(table: tuple[tuple[float, ...], tuple[int, ...]], margins: np.ndar
 def answer_point(judge: Judge, method: str, params: dict[str, Any], subset: Subset, trained: Trained) -> Point:
     """The point of a policy that acquires the same sensors for every case and answers."""
     problem = judge.problem
-    nodes = [*buy(subset, 0), Answer(Slice(0, 0, class_outputs(problem.n_classes)))]
+    nodes = [*buy(subset, 0), bare_answer(problem, 0)]
     policy = policy_of(problem, [trained.part], nodes)
     outcome = judge.run(policy.program(), [trained])
-    nodes[-1] = answer_node(nodes[-1], outcome.margin, outcome.label == judge.y, judge.weight)
+    nodes[-1] = answer_node(nodes[-1], outcome.margin, judge.right(outcome.label), judge.weight)
     return Point(method, params, judge.summary(outcome), {}, replace(policy, nodes=tuple(nodes)))
 
 
+def bare_answer(problem: Problem, scorer: int) -> Answer:
+    """The node that answers by this scorer's first outputs, still without confidences."""
+    return Answer(Slice(scorer, 0, problem.n_outputs), "value" if problem.is_value else "class")
+
+
 def answer_node(node: Node, margins: np.ndarray, is_right: np.ndarray, weight: np.ndarray) -> Answer:
-    """The same Answer node with a confidence table fitted to these rows, (n,) each."""
+    """The same Answer node with a confidence table fitted to these rows, (n,) each; a value has one confidence."""
     assert isinstance(node, Answer)
+    if node.kind == "value":
+        margins = np.zeros(len(margins))
     thresholds, confidences = confidence_table(margins, is_right, weight)
     return Answer(node.scores, node.kind, thresholds, confidences)

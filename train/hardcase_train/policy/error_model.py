@@ -14,7 +14,7 @@ from numba import njit
 
 from .losses import sigmoid
 
-__all__ = ["chance_wrong", "cloud_loss", "expected_loss", "met_margins"]
+__all__ = ["MAX_MET", "chance_wrong", "cloud_loss", "expected_loss", "met_margins"]
 
 MAX_MET = 12  # margins of earlier stages among the features
 WRONG_PER_MARGIN = 20  # wrong rows needed for each further margin, or its slope is noise

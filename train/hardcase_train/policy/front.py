@@ -90,7 +90,9 @@ def with_test(problem: Problem, points: Sequence[Point], n_jobs: int = 1) -> lis
         policies = [p for k in group if (p := points[k].policy) is not None]
         batch = Batch(policies[0].with_all_parts() if isinstance(policies[0], Policy) else policies[0], rows.X)
         return [
-            replace(points[k], test=measured(batch.run(rows.hpc_label, policy.nodes), rows.y, rows.weight))
+            replace(
+                points[k], test=measured(batch.run(rows.hpc_label, policy.nodes), rows.y, rows.weight, group=rows.group)
+            )
             for k, policy in zip(group, policies, strict=True)
         ]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses of class scores and gates, with the derivatives that boosting and linear solvers need.
+"""Losses of class scores, values and gates, with the derivatives that boosting and linear solvers need.
 
 Where errors have different costs, a case has a soft target: each answer's worth (``data.error_costs``).
 
@@ -17,7 +17,19 @@ from numba import njit
 
 from ..data.problem import Problem
 
-__all__ = ["FLOOR", "AdaptLoss", "ClassLoss", "class_loss", "class_outputs", "hpc_loss", "log_probability", "sigmoid"]
+__all__ = [
+    "FLOOR",
+    "AdaptLoss",
+    "AnswerLoss",
+    "ClassLoss",
+    "SquaredLoss",
+    "answer_loss",
+    "class_outputs",
+    "hpc_loss",
+    "log_probability",
+    "loss_of",
+    "sigmoid",
+]
 
 TINY = 1e-12
 OVERFLOW = 700.0  # the exponential of a larger number is infinite
@@ -93,18 +105,57 @@ class ClassLoss:
         return _derivatives(scores, self, np.zeros(len(self.y)))
 
 
-def class_loss(problem: Problem, rows: np.ndarray | None = None) -> ClassLoss:
-    """The class loss of a problem's training rows; ``rows``: of some of them, by number."""
-    train = problem.train
-    loss = ClassLoss(train.y, problem.n_classes, train.weight, problem.targets)
+@dataclass
+class SquaredLoss:
+    """Weighted squared loss of values: ``mean_i w_i * (s_i - y_i)^2``, of one score column."""
+
+    y: np.ndarray  # (n,)
+    weight: np.ndarray  # (n,)
+    n_outputs = 1
+
+    def base(self) -> np.ndarray:
+        """The weighted mean, (1,): where boosting starts."""
+        return np.array([np.average(self.y, weights=self.weight)])
+
+    def row_loss(self, scores: np.ndarray) -> np.ndarray:
+        """The rows' losses without their weights, (n,)."""
+        return np.asarray(np.square(scores[:, 0] - self.y))
+
+    def take(self, rows: np.ndarray) -> SquaredLoss:
+        """The loss of some rows, by number."""
+        return SquaredLoss(self.y[rows], self.weight[rows])
+
+    def value_and_slope(self, scores: np.ndarray) -> tuple[float, np.ndarray]:
+        """Sum of the rows' weighted losses, and its gradient, (n, 1)."""
+        away = scores - self.y[:, None]
+        return float(self.weight @ np.square(away[:, 0])), 2 * self.weight[:, None] * away
+
+    def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gradient and Hessian, (n, 1) each, weights included."""
+        return self.value_and_slope(scores)[1], np.repeat(2 * self.weight[:, None], scores.shape[1], axis=1)
+
+
+AnswerLoss = ClassLoss | SquaredLoss
+
+
+def answer_loss(problem: Problem, rows: np.ndarray | None = None) -> AnswerLoss:
+    """The loss of answers to a problem's training rows; ``rows``: to some of them, by number."""
+    loss = loss_of(problem, problem.train.y, problem.train.weight)
     return loss if rows is None else loss.take(rows)
 
 
+def loss_of(problem: Problem, y: np.ndarray, weight: np.ndarray) -> AnswerLoss:
+    """The loss of answers to rows of classes or values ``y`` (n,)."""
+    return SquaredLoss(y, weight) if problem.is_value else ClassLoss(y, problem.n_classes, weight, problem.targets)
+
+
 def hpc_loss(problem: Problem) -> np.ndarray:
-    """f0's class loss on training rows, (n_train,), of its out-of-fold probabilities."""
-    train = problem.train
+    """f0's loss on training rows, (n_train,), of its out-of-fold probabilities or values."""
+    train, loss = problem.train, answer_loss(problem)
+    if isinstance(loss, SquaredLoss):
+        return loss.row_loss(train.hpc)
     p = train.stakes if problem.targets is None else train.stakes / train.stakes.sum(axis=1, keepdims=True)
-    return class_loss(problem).loss_of(np.log(np.maximum(p, FLOOR)))
+    return loss.loss_of(np.log(np.maximum(p, FLOOR)))
 
 
 @dataclass
@@ -114,7 +165,7 @@ class AdaptLoss:
     mean_i (1 - q_i) [ -log p_f1(y_i | x_i) + log(1 + e^g_i) ] + q_i log(1 + e^-g_i)
     """
 
-    classes: ClassLoss
+    classes: AnswerLoss  # of f1
     q: np.ndarray  # (n,) share of each row that is forwarded
 
     @property
@@ -132,7 +183,12 @@ class AdaptLoss:
 
     def derivatives(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradient and diagonal of the Hessian, (n, n_outputs) each."""
-        return _derivatives(scores, self.classes, self.q)
+        if isinstance(self.classes, ClassLoss):
+            return _derivatives(scores, self.classes, self.q)
+        weight, p = self.classes.weight, sigmoid(scores[:, -1])
+        slope, curve = replace(self.classes, weight=weight * (1 - self.q)).derivatives(scores[:, :-1])
+        gate = np.column_stack([weight * (p - self.q), weight * np.maximum(p * (1 - p), TINY)])
+        return np.column_stack([slope, gate[:, 0]]), np.column_stack([curve, gate[:, 1]])
 
 
 @njit(nogil=True, cache=True)

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.program.definition import Node, Program
 
-from ..data.problem import N_FOLDS, Problem, Rows
+from ..data.problem import N_FOLDS, Problem, Rows, answers_of
 from ..data.split import group_folds
 from .batch import Batch, Outcome
 from .compile import Part
@@ -59,7 +60,7 @@ class Judge:
         self.X = np.vstack([p.X for p in parts])
         self.y = np.concatenate([p.y for p in parts])
         self.stakes = np.vstack([p.stakes for p in parts])
-        self.hpc_label = self.stakes.argmax(axis=1)
+        self.hpc_label = answers_of(self.stakes)
         self.weight = np.concatenate([p.weight for p in parts])
         train = problem.train
         if train.group is None:
@@ -86,6 +87,17 @@ class Judge:
             out_of_fold[in_fold] = held(np.flatnonzero(in_fold), np.flatnonzero(~in_fold))
         return Trained(part, np.vstack([out_of_fold, valid]))
 
+    def right(self, answers: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Whether answers (n,) to these judged rows are right: the class, or within f0's root mean square error."""
+        if self.problem.is_value:
+            return np.asarray(np.abs(answers - self.y[rows]) <= self.tolerance)
+        return np.asarray(answers == self.y[rows])
+
+    @cached_property
+    def tolerance(self) -> float:
+        """f0's root mean square error on the judged rows, where values are predicted."""
+        return float(np.sqrt(np.average(np.square(self.hpc_label - self.y), weights=self.weight)))
+
     def batch(self, program: Program, trained: Sequence[Trained]) -> Batch:
         """The judged rows prepared for this program, with the scores of ``trained[k]`` for scorer k."""
         return Batch(program, self.X, [t.scores for t in trained])
@@ -96,14 +108,16 @@ class Judge:
         Also shares of the rows answered locally, 0 if there are none: ``local_error``, ``local_worse`` (wrong where
         f0 is right), ``local_better`` (right where f0 is wrong).
         """
-        right, f0_right = outcome.label == self.y, self.hpc_label == self.y
+        right, f0_right = self.right(outcome.label), self.right(self.hpc_label)
         losses = self.problem.quality.row_losses
-        excess = losses(self.y, outcome.label, self.weight) - losses(self.y, self.hpc_label, self.weight)
+        answers = (outcome.label, self.hpc_label)
+        own, f0 = (losses(self.y, answer, self.weight, self.group) for answer in answers)
+        excess = own - f0
         deviations = self.weight * (excess - np.average(excess, weights=self.weight))
         local = self.weight * ~outcome.forwarded
         shares = {"local_error": ~right, "local_worse": f0_right & ~right, "local_better": right & ~f0_right}
         return {
-            **figures_of(outcome, self.y, self.weight, self.problem.quality),
+            **figures_of(outcome, self.y, self.weight, self.problem.quality, self.group),
             "loss_se": self._standard_error(deviations),
             **{name: float(np.average(is_in, weights=local)) if local.any() else 0.0 for name, is_in in shares.items()},
         }

@@ -18,7 +18,8 @@ import numpy as np
 from ..data.problem import Subset
 from ..policy.error_model import cloud_loss, expected_loss
 from ..policy.prices import prices
-from .subset_search import SubsetSearch
+from ..policy.value_error import expected_square
+from .subset_search import Probe, SubsetSearch
 from .thresholds import Choices, Meeting, mean_value, priced_cuts
 
 __all__ = ["Chains"]
@@ -38,7 +39,10 @@ class Chains:
         judge, rows = search.judge, search.probed
         self._y, self._weight, self._errors = judge.y[rows], judge.weight[rows], judge.problem.errors
         self._cloud_cost = np.full(len(rows), judge.problem.forward_cost)
-        self._cloud_wrong = cloud_loss(judge.stakes[rows], self._y, self._weight, self._errors)
+        if judge.problem.is_value:
+            self._cloud_wrong = expected_square([], judge.hpc_label[rows], self._y, self._weight)
+        else:
+            self._cloud_wrong = cloud_loss(judge.stakes[rows], self._y, self._weight, self._errors)
         (self._price,) = prices(judge.problem, 1, PRICE, PRICE)
         self._meetings: dict[Subset, Meeting] = {}
 
@@ -83,10 +87,16 @@ class Chains:
         sets = _prefixes(order)
         for subset, probe in zip(sets, self.search.probes(sets), strict=True):
             if subset not in self._meetings:
-                wrong = expected_loss(probe.margin, None, probe.label, self._y, self._weight, self._errors)
+                wrong = self._losses(probe)
                 cost = np.full(len(wrong), self.search.cost(subset))
-                self._meetings[subset] = Meeting(probe.margin, None, wrong, cost)
+                self._meetings[subset] = Meeting(probe.sure, None, wrong, cost)
         return Choices([self._meetings[s] for s in sets], self._cloud_wrong, self._cloud_cost, self._weight)
+
+    def _losses(self, probe: Probe) -> np.ndarray:
+        """Expected loss of the probe's answer to each probed row, (n_probed,)."""
+        if self.search.problem.is_value:
+            return expected_square([-probe.sure], probe.label, self._y, self._weight)
+        return expected_loss(probe.sure, None, probe.label, self._y, self._weight, self._errors)
 
 
 def _order(path: list[Subset]) -> Order:

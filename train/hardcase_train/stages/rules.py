@@ -34,8 +34,11 @@ def level_cuts(staged: StagedPolicy, levels: Sequence[float]) -> list[Tried]:
     stakes = (
         judge.weight if judge.problem.targets is None else judge.weight * judge.problem.targets.sum(axis=1)[judge.y]
     )
-    tables = [confidence_table(s.margin, s.label == judge.y, stakes) for s in staged.stops]
-    margins = {(k, level): margin_at(tables[k], staged.stops[k].margin, level) for k, level in product(stages, levels)}
+    sures = staged.sures
+    tables = [
+        confidence_table(sure, judge.right(stop.label), stakes) for sure, stop in zip(sures, staged.stops, strict=True)
+    ]
+    margins = {(k, level): margin_at(tables[k], sures[k], level) for k, level in product(stages, levels)}
     candidates = []
     for first, last, end, level in product(stages, stages, ("forward", "answer"), levels):
         if last < first or (end == "answer" and first == last):

@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Answer, Branch, Forward, Node, Slice
+from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Branch, Forward, Node, Slice
 
 from ..data.problem import Subset
 from ..policy.acquire import buy, n_nodes
-from ..policy.answers import NEVER, answer_node
+from ..policy.answers import NEVER, answer_node, bare_answer
 from ..policy.batch import Outcome
 from ..policy.compile import compile_program, policy_of
-from ..policy.error_model import cloud_loss, expected_loss, met_margins
+from ..policy.error_model import MAX_MET, cloud_loss, expected_loss, met_margins
 from ..policy.front import Point
-from ..policy.losses import class_outputs
 from ..policy.selection import Judge, Trained
+from ..policy.value_error import expected_square
 from .thresholds import Choices, Cut, Cuts, Meeting, expected
 
 __all__ = ["StagedPolicy"]
@@ -46,6 +46,7 @@ class StagedPolicy:
     Attributes
     ----------
     stops : for each stage, the outcome if all rows exit there
+    sures : for each stage, what its cut is a threshold of, (n,): the margin; of values, minus the score of uncertainty
     forwarded : the outcome if all rows are forwarded
     gates : for each stage, the gate's scores (n,); None without a gate
     """
@@ -57,18 +58,21 @@ class StagedPolicy:
         models: Sequence[Trained],
     ) -> None:
         self.judge, self.chain, self.models = judge, list(chain), list(models)
-        self.width = class_outputs(judge.problem.n_classes)
+        self.width = judge.problem.n_outputs
         everything = tuple(sorted({s for subset in chain for s in subset}))
-        start: list[Node] = [Acquire(everything, 1, 1), Answer(self._classes(0))]
+        start: list[Node] = [Acquire(everything, 1, 1), bare_answer(judge.problem, 0)]
         self._parts = tuple(m.part for m in models)
         batch = judge.batch(compile_program(judge.problem, self._parts, start), models)
         self.stops: list[Outcome] = []
+        self.sures: list[np.ndarray] = []
         self.gates: list[np.ndarray | None] = []
         for k, subset in enumerate(chain):
-            stop, acquired = batch.walk(judge.hpc_label, [Acquire(subset, 1, 1), Answer(self._classes(k))])
+            stop, acquired = batch.walk(judge.hpc_label, [Acquire(subset, 1, 1), bare_answer(judge.problem, k)])
             self.stops.append(stop)
-            self.gates.append(self._gate(k, batch.scores(k, np.arange(len(judge.y)), acquired)))
-        cloud: list[Node] = [Forward(judge.problem.hpc_sensors, 1), Answer(self._classes(0))]
+            scores = batch.scores(k, np.arange(len(judge.y)), acquired)
+            self.sures.append(-scores[:, self.width] if judge.problem.is_value else stop.margin)
+            self.gates.append(self._gate(k, scores))
+        cloud: list[Node] = [Forward(judge.problem.hpc_sensors, 1), bare_answer(judge.problem, 0)]
         self.forwarded = batch.run(judge.hpc_label, cloud)
 
     @cached_property
@@ -79,6 +83,8 @@ class StagedPolicy:
         reach a stage because earlier ones were not sure of them. docs/math.md (64).
         """
         judge = self.judge
+        if judge.problem.is_value:
+            return self._value_choices()
         meetings = []
         for k, (stop, gate) in enumerate(zip(self.stops, self.gates, strict=True)):
             right = stop.label == judge.y
@@ -90,6 +96,18 @@ class StagedPolicy:
             meetings.append(Meeting(stop.margin, gate, wrong, stop.cost))
         margins = self._margins(range(len(self.chain)), judge.hpc_label == judge.y)
         cloud = cloud_loss(judge.stakes, judge.y, judge.weight, judge.problem.errors, margins)
+        return Choices(meetings, cloud, self.forwarded.cost, judge.weight)
+
+    def _value_choices(self) -> Choices:
+        """The same for values: expected squared errors, from the uncertainty of the stage and of smaller sets."""
+        judge, meetings = self.judge, []
+        for k, (stop, sure) in enumerate(zip(self.stops, self.sures, strict=True)):
+            smaller = [-self.sures[t] for t in range(k) if self.chain[t] and set(self.chain[t]) < set(self.chain[k])]
+            met = smaller[-MAX_MET:]
+            wrong = expected_square([-sure, *met], stop.label, judge.y, judge.weight)
+            meetings.append(Meeting(sure, None, wrong, stop.cost))
+        met = [-sure for sure, sensors in zip(self.sures, self.chain, strict=True) if sensors][-MAX_MET:]
+        cloud = expected_square(met, judge.hpc_label, judge.y, judge.weight)
         return Choices(meetings, cloud, self.forwarded.cost, judge.weight)
 
     def ends(self, k: int, cut: Cut) -> np.ndarray:
@@ -136,6 +154,12 @@ class StagedPolicy:
         nodes = [*self._body(stages, cuts), *self._answers(stages, cuts)]
         return replace(point, params=params, policy=policy_of(self.judge.problem, self._parts, nodes))
 
+    def _cut_node(self, stage: int, cut: float, answer: int, onward: int) -> Node:
+        """The node that sends rows that are sure by at least ``cut`` to ``answer``."""
+        if self.judge.problem.is_value:
+            return Branch(Slice(stage, self.width, self.width + 1), THRESHOLD, (answer, onward), -cut)
+        return Branch(self._classes(stage), MARGIN, (onward, answer), cut)
+
     def _has_gate(self, stage: int) -> bool:
         return bool(self.models[stage].scores.shape[1] > self.width)
 
@@ -145,6 +169,8 @@ class StagedPolicy:
         It is the gate's, of a model that has one. If one of two classes has the dearer misses, answers of the other
         class are safe at narrower margins, so its own score is the gate.
         """
+        if self.judge.problem.is_value:
+            return None
         if self._has_gate(stage):
             return np.asarray(scores[:, self.width])
         return None if self._sign is None else np.asarray(self._sign * scores[:, 0])
@@ -183,7 +209,7 @@ class StagedPolicy:
             if cut.is_last:
                 return nodes + buy(new[i], len(nodes), first + i)
             nodes += buy(new[i], len(nodes))
-            nodes.append(Branch(self._classes(stages[i]), MARGIN, (len(nodes) + 1, first + i), cut.margin))
+            nodes.append(self._cut_node(stages[i], cut.margin, first + i, len(nodes) + 1))
             if gated[i]:
                 nodes.append(self._gate_node(stages[i], cut.gate, first + i, len(nodes) + 1))
         return [*nodes, Forward(self.judge.problem.hpc_sensors, first + len(cuts) - 1)]
@@ -195,8 +221,8 @@ class StagedPolicy:
         for k, cut in zip(stages, cuts, strict=True):
             exits, stop = is_active & self.ends(k, cut), self.stops[k]
             is_active &= ~exits
-            right = stop.label == judge.y
-            answers.append(answer_node(Answer(self._classes(k)), stop.margin[exits], right[exits], judge.weight[exits]))
+            right, node = judge.right(stop.label), bare_answer(judge.problem, k)
+            answers.append(answer_node(node, stop.margin[exits], right[exits], judge.weight[exits]))
         return answers
 
 

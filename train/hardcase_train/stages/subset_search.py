@@ -19,12 +19,13 @@ from joblib import Parallel, delayed
 from hardcase_edge.batch.choices import classes_of, margins_of
 
 from ..data.problem import N_FOLDS, Subset
-from ..policy.losses import ClassLoss
+from ..policy.losses import SquaredLoss, loss_of
 from ..policy.selection import Judge, Trained
 from ..trees.binning import Bins, make_bins
-from ..trees.boosting import ensemble_scores
+from ..trees.boosting import Ensemble, ensemble_scores
 from ..trees.size import size_of
-from ..trees.subset_classifier import TREES, Learner, fit_classifier, make_learner
+from ..trees.subset_classifier import LEAST_SQUARE, TREES, Learner, fit_classifier, make_learner
+from ..trees.value_model import fit_value_model
 
 __all__ = ["Probe", "SubsetSearch"]
 
@@ -37,9 +38,9 @@ T = TypeVar("T")
 class Probe:
     """The predictions of a small classifier on the probed rows."""
 
-    loss: float  # mean log loss
-    margin: np.ndarray  # (n_probed,)
-    label: np.ndarray  # (n_probed,) class index
+    loss: float  # mean log loss, or squared loss of values
+    sure: np.ndarray  # (n_probed,) margin; of values, minus the score of uncertainty
+    label: np.ndarray  # (n_probed,) class index, or value
 
 
 def _sample(rows: np.ndarray, at_most: int, seed: int) -> np.ndarray:
@@ -109,9 +110,20 @@ class SubsetSearch:
         e = fit_classifier(p, subset, *self._probe_rows, size.probe, size.probe_trees, self.probe_train)
         X, y = self.judge.X[self.probed][:, e.features], self.judge.y[self.probed]
         scores = ensemble_scores(e, e.bins.transform(X))
-        losses = ClassLoss(y, p.n_classes, self.judge.weight[self.probed], p.targets)
-        loss = np.average(losses.row_loss(scores), weights=losses.weight)
-        return Probe(float(loss), margins_of(scores).astype(np.float32), classes_of(scores))
+        losses = loss_of(p, y, self.judge.weight[self.probed])
+        loss = float(np.average(losses.row_loss(scores), weights=losses.weight))
+        if p.is_value:
+            return Probe(loss, -self._uncertainty(subset, e), scores[:, 0])
+        return Probe(loss, margins_of(scores).astype(np.float32), classes_of(scores))
+
+    def _uncertainty(self, subset: Subset, value: Ensemble) -> np.ndarray:
+        """Uncertainty of a small model of values on the probed rows, learned from its own errors, (n_probed,)."""
+        p, size, rows = self.problem, self.size, self.probe_train
+        bins, codes = self._probe_rows
+        fitted = ensemble_scores(value, codes[value.features][:, rows])[:, 0]
+        loss = SquaredLoss(np.log(np.square(fitted - p.train.y[rows]) + LEAST_SQUARE), p.train.weight[rows])
+        e = fit_classifier(p, subset, bins, codes, size.probe, max(1, size.probe_trees // 2), rows, loss)
+        return ensemble_scores(e, e.bins.transform(self.judge.X[self.probed][:, e.features]))[:, 0]
 
     def models(self, subsets: Iterable[Subset], kind: str = TREES) -> list[Trained]:
         """A full classifier of this kind for each subset, with scores on the judged rows."""
@@ -125,6 +137,8 @@ class SubsetSearch:
 
     def _train(self, kind: str, subset: Subset) -> Trained:
         learner = self._learners[kind]
+        if self.problem.is_value:
+            return fit_value_model(learner, self.judge, subset)
 
         def fold_scores(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
             copy = learner.fit(subset, others)

@@ -34,7 +34,8 @@ def chosen_methods(
     hpc : ``quality`` and ``cost`` of f0
     run : trains jobs, under a title for the progress bar, and returns the points of each
     """
-    always, raced = (tuple(m for m, cls in METHODS.items() if cls.method.auto == how) for how in ("always", "raced"))
+    fitting = {m: cls for m, cls in METHODS.items() if cls.method.takes_values or not ladder.problem.is_value}
+    always, raced = (tuple(m for m, cls in fitting.items() if cls.method.auto == how) for how in ("always", "raced"))
     if not ladder.problem.effort.races:
         return always
     rung = max(1, round(len(ladder.problem.train.y) / RACE_ROWS))

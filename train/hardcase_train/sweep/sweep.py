@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from tqdm import tqdm
 
+from hardcase_edge.errors import InputError
+
 from ..method import Setting
 from ..methods import AUTO, METHODS
 from ..methods.baselines.static import StaticSubset
@@ -77,7 +79,17 @@ class Sweep:
         return None if self.cache is None else self.cache.find(job)
 
     def _chosen(self, methods: Sequence[str]) -> list[str]:
-        """The names of the methods, each once, in the given order, with "auto" resolved."""
+        """The names of the methods, each once, in the given order, with "auto" resolved.
+
+        Raises
+        ------
+        InputError
+            A method does not learn values, and the problem has them.
+        """
+        fitting = [m for m, cls in METHODS.items() if cls.method.takes_values or not self.ladder.problem.is_value]
+        unfit = [m for m in methods if m != AUTO and m not in fitting]
+        if unfit:
+            raise InputError(f"the method {unfit[0]} predicts classes, not values; use {', '.join(fitting)}")
         if AUTO not in methods:
             return list(dict.fromkeys(methods))
         automatic = chosen_methods(self.ladder, self.hpc.valid, self.run)

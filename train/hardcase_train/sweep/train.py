@@ -8,13 +8,14 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from hardcase_edge.program.definition import Answer, Forward, Slice
+from hardcase_edge.program.definition import Forward
 
 from ..data.problem import Problem
 from ..methods import METHODS
+from ..policy.answers import bare_answer
 from ..policy.compile import compile_program
 from ..policy.front import Point, best_points, with_test
-from ..policy.losses import class_loss
+from ..policy.losses import answer_loss
 from ..policy.selection import Judge
 from ..stages.subset_search import SubsetSearch
 from ..trees.binning import Bins
@@ -65,8 +66,8 @@ def learn(
 def hpc_point(judge: Judge) -> Point:
     """f0 for every row: buy all that a request carries, and forward; without the cloud, the most frequent class."""
     problem = judge.problem
-    base = class_loss(problem).base()
-    nodes = (Forward(problem.hpc_sensors, 1), Answer(Slice(0, 0, len(base))))
+    base = answer_loss(problem).base()
+    nodes = (Forward(problem.hpc_sensors, 1), bare_answer(problem, 0))
     program = compile_program(problem, [Ensemble(Bins(()), np.empty(0, dtype=np.int64), base)], nodes)
     figures = judge.summary(judge.run(program, []))
     return with_test(problem, [Point("hpc", {}, figures, {}, program)])[0]

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 
 from hardcase_edge.verifier.verify import MAX_NODES
 
@@ -48,7 +53,7 @@ class ForestTree:
     bins : (n_nodes,) int32: go left if bin <= this
     missing_left : (n_nodes,) bool
     children : (n_nodes, 2) int32, -1 at a leaf
-    shares : (n_nodes, n_classes) weighted class shares of the rows it was grown on
+    shares : (n_nodes, n_classes) weighted class shares of the rows it was grown on, or (n_nodes, 1) their mean value
     """
 
     feature: np.ndarray
@@ -91,12 +96,14 @@ def fit_forest(
     ----------
     codes : ndarray of shape (n_features, n), uint8
         Bins, ``MISSING_BIN`` for missing; each split learns the direction of missing readings.
-    y : ndarray of shape (n,), class index
+    y : ndarray of shape (n,), class index, or value if ``n_classes`` is 0
     weights : ndarray of shape (n,), > 0
     """
     X = codes.T.astype(np.float32)
     X[X == MISSING_BIN] = np.nan
-    forest = (ExtraTreesClassifier if settings.is_drawn else RandomForestClassifier)(
+    of_classes = ExtraTreesClassifier if settings.is_drawn else RandomForestClassifier
+    of_values = ExtraTreesRegressor if settings.is_drawn else RandomForestRegressor
+    forest = (of_classes if n_classes else of_values)(
         settings.n_trees,
         max_features=settings.max_features,
         min_samples_leaf=settings.min_rows,
@@ -105,13 +112,19 @@ def fit_forest(
         random_state=seed,
     )
     forest.fit(X, y, sample_weight=weights)
-    return [_tree(member.tree_, forest.classes_, n_classes) for member in forest.estimators_]
+    if not n_classes:
+        return [_tree(member.tree_, member.tree_.value[:, 0]) for member in forest.estimators_]
+    return [_tree(member.tree_, _shares(member.tree_, forest.classes_, n_classes)) for member in forest.estimators_]
 
 
-def _tree(tree: Any, classes: np.ndarray, n_classes: int) -> ForestTree:
-    children = np.column_stack([tree.children_left, tree.children_right]).astype(np.int32)
+def _shares(tree: Any, classes: np.ndarray, n_classes: int) -> np.ndarray:
     shares = np.zeros((tree.node_count, n_classes))
     shares[:, classes] = tree.value[:, 0] / tree.value[:, 0].sum(axis=1, keepdims=True)
+    return shares
+
+
+def _tree(tree: Any, shares: np.ndarray) -> ForestTree:
+    children = np.column_stack([tree.children_left, tree.children_right]).astype(np.int32)
     return ForestTree(
         feature=np.where(children[:, 0] < 0, -1, tree.feature).astype(np.int32),
         bins=np.floor(np.minimum(tree.threshold, MISSING_BIN - 1)).astype(
@@ -124,12 +137,16 @@ def _tree(tree: Any, classes: np.ndarray, n_classes: int) -> ForestTree:
 
 
 def forest_ensemble(bins: Bins, trees: list[ForestTree], keep: list[np.ndarray]) -> Ensemble:
-    """The trees pruned to the splits ``keep``, as an ensemble of class shares; for two classes, of their difference."""
-    n_classes = trees[0].shares.shape[1]
-    width = class_outputs(n_classes)
+    """The trees pruned to the splits ``keep``, as an ensemble of class shares; for two classes, of their difference.
+
+    Trees of values are added up to their mean.
+    """
+    n_outputs = trees[0].shares.shape[1]
+    width = class_outputs(n_outputs)
     ensemble = Ensemble(bins, np.arange(len(bins.cuts)), np.zeros(width))
     for tree, splits in zip(trees, keep, strict=True):
-        shares = tree.shares if width > 1 else tree.shares[:, 1:] - tree.shares[:, :1]
+        shares = tree.shares / len(trees) if n_outputs == 1 else tree.shares
+        shares = shares[:, 1:] - shares[:, :1] if n_outputs == 2 else shares
         ensemble.trees.append(tree.cut(splits, shares))
         ensemble.outputs.append((0, width))
     return ensemble

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classifiers that read one sensor set: boosted trees, or a forest of extremely randomised trees.
+"""Models that read one sensor set: boosted trees, or a forest of extremely randomised trees.
 
 On few rows the forest is often more accurate than boosted trees, and its margin is more informative, but it is about
 ten times as large. It is not offered for many rows, where it would be even larger, nor for small models.
@@ -14,15 +14,25 @@ import numpy as np
 
 from ..data.error_costs import soft_rows
 from ..data.problem import Problem
-from ..policy.losses import class_loss
+from ..policy.losses import AnswerLoss, SquaredLoss, answer_loss
 from .binning import Bins, make_bins
 from .boosting import Ensemble, TreeSettings, boost
 from .forest import ForestSettings, fit_forest, forest_ensemble
 from .size import size_of
 
-__all__ = ["FOREST", "TREES", "Learner", "classifier_kinds", "fit_classifier", "fit_drawn", "make_learner"]
+__all__ = [
+    "FOREST",
+    "LEAST_SQUARE",
+    "TREES",
+    "Learner",
+    "classifier_kinds",
+    "fit_classifier",
+    "fit_drawn",
+    "make_learner",
+]
 
 TREES, FOREST = "trees", "forest"  # kinds
+LEAST_SQUARE = 1e-4  # added to squared errors, in standard units, before their logarithm is taken
 
 
 def classifier_kinds(problem: Problem) -> tuple[str, ...]:
@@ -52,6 +62,14 @@ class Learner:
         size = size_of(p)
         return fit_classifier(p, sensors, self.bins, self.codes, size.model, size.n_trees, rows)
 
+    def fit_uncertainty(self, sensors: Sequence[int], rows: np.ndarray, square: np.ndarray) -> Ensemble:
+        """Boosted trees for the logarithm of squared errors ``square`` (n_rows,) of these training rows."""
+        p, size = self.problem, size_of(self.problem)
+        log_square = np.log(square + LEAST_SQUARE)
+        spread = max(float(log_square.std()), 1e-9)
+        loss = SquaredLoss(log_square / spread, p.train.weight[rows])
+        return fit_classifier(p, sensors, self.bins, self.codes, size.model, size.n_trees // 2, rows, loss)
+
 
 def make_learner(problem: Problem, kind: str) -> Learner:
     """The learner of this kind, at the problem's size.
@@ -77,10 +95,14 @@ def fit_classifier(
     settings: TreeSettings,
     n_trees: int,
     rows: np.ndarray,
+    loss: AnswerLoss | None = None,
 ) -> Ensemble:
-    """A boosted classifier that reads only these sensors, fitted to the training rows with these numbers."""
+    """A boosted model that reads only these sensors, fitted to the training rows with these numbers.
+
+    ``loss``: of these rows, in place of that of the problem's answers.
+    """
     features, own_bins = _features_of(problem, sensors, bins)
-    loss = class_loss(problem, rows)
+    loss = answer_loss(problem, rows) if loss is None else loss
     base = loss.base()
     ensemble = Ensemble(own_bins, features, base)
     if len(features):
@@ -98,6 +120,8 @@ def fit_drawn(
     features, own_bins = _features_of(problem, sensors, bins)
     number, y, weight = soft_rows(problem.train.y[rows], problem.train.weight[rows], problem.targets)
     rows, n_classes = rows[number], problem.n_classes
+    if not len(features) and not n_classes:
+        return Ensemble(own_bins, features, np.array([np.average(y, weights=weight)]))
     if not len(features):
         share = np.bincount(y, weight, n_classes) / weight.sum()
         return Ensemble(own_bins, features, share if n_classes > 2 else share[1:] - share[:1])

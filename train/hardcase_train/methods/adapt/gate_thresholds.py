@@ -10,14 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from hardcase_edge.batch.choices import margins_of
-from hardcase_edge.program.definition import MARGIN, THRESHOLD, Answer, Branch, Forward, Node, Slice
+from hardcase_edge.program.definition import MARGIN, THRESHOLD, Branch, Forward, Node, Slice
 
 from ...data.problem import Problem
 from ...policy.acquire import buy
-from ...policy.answers import NEVER, answer_node
+from ...policy.answers import NEVER, answer_node, bare_answer
 from ...policy.compile import compile_program, policy_of
 from ...policy.front import Point, best_points
-from ...policy.losses import class_outputs
 from ...policy.selection import Judge, Trained
 
 __all__ = ["NEVER", "Gated", "adapt_nodes", "gated_points", "path_points"]
@@ -31,17 +30,17 @@ class Gated(Protocol):
 
 
 def adapt_nodes(problem: Problem, sensors: list[int], threshold: float, margin: float) -> list[Node]:
-    """Nodes: acquire; answer if the margin of f1 is wide enough; else the gate g decides between Forward and Answer."""
-    width = class_outputs(problem.n_classes)
-    head = buy(sensors, 0)
-    k = len(head)
-    return [
-        *head,
-        Branch(Slice(0, 0, width), MARGIN, (k + 1, k + 3), margin),
-        Branch(Slice(0, width, width + 1), THRESHOLD, (k + 3, k + 2), threshold),
-        Forward(problem.hpc_sensors, k + 3),
-        Answer(Slice(0, 0, width)),
-    ]
+    """Nodes: acquire; answer if the margin of f1 is wide enough; else the gate g decides between Forward and Answer.
+
+    Values have no margin, so the gate decides alone.
+    """
+    width = problem.n_outputs
+    nodes = buy(sensors, 0)
+    answer = len(nodes) + (2 if problem.is_value else 3)
+    if not problem.is_value:
+        nodes.append(Branch(Slice(0, 0, width), MARGIN, (len(nodes) + 1, answer), margin))
+    nodes.append(Branch(Slice(0, width, width + 1), THRESHOLD, (answer, answer - 1), threshold))
+    return [*nodes, Forward(problem.hpc_sensors, answer), bare_answer(problem, 0)]
 
 
 def gated_points(
@@ -81,9 +80,10 @@ def _sweep(judge: Judge, method: str, model: Gated, params: dict[str, Any], gate
     program = compile_program(problem, [model.trained_.part], adapt_nodes(problem, sensors, 0.0, 0.0))
     local = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, NEVER, -NEVER))
     forwarded = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, -NEVER, NEVER))
-    gate, margin = scores[:, -1], margins_of(scores[:, :-1])
+    gate = scores[:, -1]
+    margin = np.zeros(len(gate)) if problem.is_value else margins_of(scores[:, :-1])
     rates = problem.effort.forward_rates
-    belows = dict.fromkeys(_threshold(margin, 1 - rate) for rate in rates)
+    belows = {NEVER: None} if problem.is_value else dict.fromkeys(_threshold(margin, 1 - rate) for rate in rates)
     aboves = dict.fromkeys([-NEVER, *(_threshold(gate, rate) for rate in rates[1:])])
     pairs = [(above, below) for above in aboves for below in belows]
     points = []
@@ -102,7 +102,7 @@ def _with_policies(judge: Judge, model: Gated, points: Sequence[Point]) -> Itera
         nodes = adapt_nodes(problem, model.sensors_, point.params["gate"], point.params["margin"])
         outcome = batch.run(judge.hpc_label, nodes)
         local = ~outcome.forwarded
-        right = (outcome.label == judge.y)[local]
+        right = judge.right(outcome.label)[local]
         nodes[-1] = answer_node(nodes[-1], outcome.margin[local], right, judge.weight[local])
         yield replace(point, valid=judge.summary(outcome), policy=policy_of(problem, parts, nodes))
 

@@ -19,7 +19,7 @@ import numpy as np
 from ...data.problem import Problem
 from ...estimator import Limits, PolicyClassifier
 from ...policy.front import Point
-from ...policy.losses import AdaptLoss, ClassLoss, class_loss, hpc_loss
+from ...policy.losses import AdaptLoss, AnswerLoss, answer_loss, hpc_loss
 from ...policy.selection import Judge
 from ...trees.binning import Bins, make_bins
 from ...trees.boosting import Ensemble, TreeSettings, ensemble_scores, extend
@@ -128,7 +128,7 @@ class AdaptGBRT(PolicyClassifier):
         return self
 
 
-def _losses(classes: ClassLoss, scores: np.ndarray, forward: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _losses(classes: AnswerLoss, scores: np.ndarray, forward: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A_i and B_i of (OPT1)."""
     g = scores[:, -1]
     answer = classes.row_loss(scores[:, :-1]) + np.logaddexp(0.0, g)
@@ -142,7 +142,7 @@ class Twin:
         self.rows = rows
         self.owner = problem.sensor_of
         self.grower = Grower(codes[:, self.rows], bins.sizes, self.owner)
-        self.classes = class_loss(problem, self.rows)
+        self.classes = answer_loss(problem, self.rows)
         self.penalty = prices * self.classes.weight.sum()
         base = np.append(self.classes.base(), 0.0)
         self.ensemble = Ensemble(bins, np.arange(len(problem.features)), base)

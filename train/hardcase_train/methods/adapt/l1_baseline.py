@@ -119,6 +119,7 @@ class L1Baseline(MethodClassifier):
 
     def _two_steps(self, rows: LinearRows, free: np.ndarray) -> np.ndarray:
         """Weights, and biases in the last row, of f1 and then of the gate."""
+        assert isinstance(rows.classes, ClassLoss)  # the method does not take values
         f1 = self._logistic(rows, rows.classes, free)
         label = log_probability(rows.scores(f1)).argmax(axis=1)
         wrong = (label != rows.classes.y).astype(np.int64)

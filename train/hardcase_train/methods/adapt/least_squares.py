@@ -183,6 +183,7 @@ class AdaptLstsq(AdaptLin):
         return float(logit(np.clip(self.p_full, EDGE, 1 - EDGE)))
 
     def _loss(self, rows: LinearRows, u: np.ndarray) -> SmoothLoss:
+        assert isinstance(rows.classes, ClassLoss)  # the method does not take values
         return LogOddsLoss(rows.classes, u, self.stiffness)
 
     def _hidden(self, rows: LinearRows, coef: np.ndarray, u: np.ndarray) -> np.ndarray:

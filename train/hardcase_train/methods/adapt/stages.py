@@ -68,7 +68,13 @@ class StagedAdaptGBRT(MethodClassifier):
     settings: TreeSettings | None = None
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
-        name="adapt-gbrt", work=3, colour="#c0392b", auto="always", runners=slice(1, None, 4), searches_subsets=True
+        name="adapt-gbrt",
+        work=3,
+        colour="#c0392b",
+        auto="always",
+        runners=slice(1, None, 4),
+        searches_subsets=True,
+        takes_values=True,
     )
     _limits: ClassVar[Limits] = {"n_rounds": (1, np.inf)}
 

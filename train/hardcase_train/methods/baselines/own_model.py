@@ -24,7 +24,7 @@ from ...policy.answers import NEVER, answer_node, confidence_table, margin_at
 from ...policy.batch import Batch
 from ...policy.compile import Part, compile_program
 from ...policy.front import Point, best_points
-from ...policy.losses import class_loss, class_outputs
+from ...policy.losses import answer_loss, class_outputs
 from ...policy.selection import Judge, Trained
 from ...trees.binning import Bins
 from ...trees.boosting import Ensemble
@@ -67,7 +67,7 @@ def own_points(
     _check(problem, scorer)
     judge = Judge(problem, is_alone=True)
     sensors = tuple(sorted({int(s) for s in problem.sensor_of[list(scorer.features)]}))
-    base = class_loss(problem).base()
+    base = answer_loss(problem).base()
     parts: list[Part] = [_Own(scorer), Ensemble(Bins(()), np.empty(0, dtype=np.int64), base)]
     trained = [Trained(parts[0], valid.astype(np.float64))]
     start = compile_program(problem, parts, _nodes(problem, sensors, -NEVER))

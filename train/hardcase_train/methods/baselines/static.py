@@ -13,6 +13,7 @@ from ...policy.answers import answer_point
 from ...policy.front import Point
 from ...stages.subset_search import SubsetSearch
 from ...trees.subset_classifier import classifier_kinds
+from ...trees.value_model import without_uncertainty
 
 __all__ = ["StaticSubset"]
 
@@ -39,7 +40,7 @@ class StaticSubset(MethodClassifier):
     n_jobs: int | None = None
     method: ClassVar[Method] = Method(
         name="static", colour="#7f8c8d", is_baseline=True, auto="always", runners=slice(0, None, 3), is_halved=False,
-        searches_subsets=True,
+        searches_subsets=True, takes_values=True,
     )  # fmt: skip
 
     @classmethod
@@ -58,6 +59,7 @@ class StaticSubset(MethodClassifier):
         """The point of one subset."""
         subset = tuple(params["sensors"])
         (model,) = search.models([subset], params["classifier"])
+        model = without_uncertainty(model) if search.problem.is_value else model
         return [answer_point(search.judge, cls.method.name, dict(params), subset, model)]
 
     def _settings(self, search: SubsetSearch) -> list[Params]:

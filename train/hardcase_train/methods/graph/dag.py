@@ -157,19 +157,22 @@ class DagClassifier(MethodClassifier):
     n_subsets: int = 4
     n_passes: int = 2
     n_jobs: int | None = None
-    method: ClassVar[Method] = Method(name="dag", work=8, colour="#117a65", auto="always", searches_subsets=True)
+    method: ClassVar[Method] = Method(
+        name="dag", work=8, colour="#117a65", auto="always", searches_subsets=True, takes_values=True
+    )
     _limits: ClassVar[Limits] = {"degree": (1, 3), "n_subsets": (1, 8), "n_passes": (1, 10)}
 
     @classmethod
     def n_settings(cls, problem: Problem) -> int:
-        return len(classifier_kinds(problem)) + (1 + problem.effort.max_degree) * has_few(problem)
+        few = has_few(problem) and not problem.is_value
+        return len(classifier_kinds(problem)) + (1 + problem.effort.max_degree) * few
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
-        """Chains with each kind of trees; for a few sensors, also all subsets with trees or polynomials."""
+        """Chains with each kind of trees; for a few sensors and classes, also all subsets with trees or polynomials."""
         p = search.problem
         chains = [{"classifier": kind, "subsets": "chains"} for kind in classifier_kinds(p)]
-        if not has_few(p):
+        if p.is_value or not has_few(p):
             return chains
         shape = {"learner": "polynomial", "subsets": "all", "count": 0, "passes": 2}
         degrees = [

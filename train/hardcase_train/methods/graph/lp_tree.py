@@ -123,7 +123,7 @@ class _Tree:
         for k, node in enumerate(nodes):
             answered = outcome.node == k
             if isinstance(node, Answer):
-                right = outcome.label[answered] == judge.y[answered]
+                right = judge.right(outcome.label[answered], answered)
                 nodes[k] = answer_node(node, outcome.margin[answered], right, judge.weight[answered])
         program = compile_program(self.problem, parts, nodes)
         reported = {**params, "price": price, "rows": len(self.samples[0])}

@@ -94,7 +94,7 @@ def dag_point(
     for k, node in enumerate(nodes):
         answered = outcome.node == k
         if isinstance(node, Answer):
-            right = outcome.label[answered] == judge.y[answered]
+            right = judge.right(outcome.label[answered], answered)
             nodes[k] = answer_node(node, outcome.margin[answered], right, judge.weight[answered])
     program = compile_program(problem, [t.part for t in trained], nodes)
     return Point("dag", {**params, "states": len(actions)}, judge.summary(outcome), {}, program)

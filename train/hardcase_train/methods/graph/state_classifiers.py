@@ -23,7 +23,7 @@ from hardcase_edge.batch.choices import margins_of
 from ...data.problem import N_FOLDS
 from ...linear.logistic import Design, logistic
 from ...policy.error_model import cloud_loss, expected_loss, met_margins
-from ...policy.losses import class_loss, class_outputs
+from ...policy.losses import answer_loss, class_outputs
 from ...policy.selection import Trained
 from ...trees.boosting import ensemble_scores
 from ...trees.subset_classifier import FOREST, TREES, Learner, make_learner
@@ -151,7 +151,7 @@ def _ridge(rows: DagRows) -> float:
     for ridge in ridges:
         coef = logistic(design, label, rows.seen[1:] * rows.weight, k, ridge / len(y), targets=rows.problem.targets)
         scores = rows.own(np.concatenate([np.zeros((1, k, len(y)), np.float32), _scores(coef, design.values)]))
-        losses.append(np.average(class_loss(rows.problem).row_loss(scores), weights=rows.weight))
+        losses.append(np.average(answer_loss(rows.problem).row_loss(scores), weights=rows.weight))
     return ridges[int(np.argmin(losses))] / len(y)
 
 

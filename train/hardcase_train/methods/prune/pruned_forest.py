@@ -119,7 +119,7 @@ def _point(judge: Judge, settings: ForestSettings, price: float, ensembles: tupl
     programs = [lazy_program(problem, e) for e in ensembles]
     outcome = judge.run_each(programs)
     program = programs[-1]
-    answer = answer_node(program.nodes[-1], outcome.margin, outcome.label == judge.y, judge.weight)
+    answer = answer_node(program.nodes[-1], outcome.margin, judge.right(outcome.label), judge.weight)
     splits = sum(len(t.features) for t in ensembles[-1].trees)
     params = {"price": price, "trees": settings.n_trees, "max_features": settings.max_features, "splits": splits}
     program = replace(program, nodes=(*program.nodes[:-1], answer))

@@ -7,14 +7,21 @@ integers of a program, so a program is compared with it if the source's own libr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .source import Source, SourceTree
+from ..sources.source import Network, Source, SourceTree
 
 __all__ = ["labels_of_scores", "reference_scores"]
+
+ACTIVATIONS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "identity": lambda x: x,
+    "relu": lambda x: np.maximum(x, 0),
+    "tanh": np.tanh,
+    "logistic": lambda x: 1 / (1 + np.exp(-x)),
+}
 
 
 def reference_scores(source: Source, X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -23,13 +30,23 @@ def reference_scores(source: Source, X: NDArray[np.float64]) -> NDArray[np.float
         with np.errstate(over="ignore"):
             X = X.astype(np.float32).astype(np.float64)
     if source.linear is not None:
-        return np.asarray(X @ source.linear.weights.T + source.linear.bias)
+        return np.asarray(source.linear.filled(X) @ source.linear.weights.T + source.linear.bias)
+    if source.network is not None:
+        return _network_scores(source.network, X)
     out = np.tile(np.array(source.base, dtype=np.float64), (len(X), 1))
     columns = [(x, bool(np.isnan(x).any())) for x in np.ascontiguousarray(X.T)]
     for tree in source.trees:
         leaf = _leaves(tree, columns, len(X))
         out[:, tree.output : tree.output + tree.leaves.shape[1]] += tree.leaves[leaf]
     return out
+
+
+def _network_scores(network: Network, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    x = (X - network.centre) * network.factor
+    with np.errstate(over="ignore"):
+        for layer in network.layers:
+            x = ACTIVATIONS[layer.activation](x @ layer.weights.T + layer.bias)
+    return np.asarray(x)
 
 
 def _leaves(tree: SourceTree, columns: Sequence[tuple[NDArray[np.float64], bool]], n: int) -> NDArray[np.int64]:

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A policy that gives one answer to every case is good by accuracy where faults are rare; every verb says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hardcase.cli import main
+from hardcase.measuring.measure import constant_warning
+
+WARNING = "WARNING: THIS POLICY ANSWERS 'ok' TO EVERY CASE AND MISSES ALL"
+
+
+def rare_faults(folder: Path, more: str = "") -> Path:
+    """A table with a reading that is high at most of its 3 % faults, and the TOML."""
+    rng = np.random.default_rng(0)
+    fault = np.arange(400) % 33 == 0
+    level = rng.normal(size=400) + 2.5 * fault
+    rows = [f"{x:.3f},{y:.3f},{'fault' if f else 'ok'}" for x, y, f in zip(level, rng.random(400), fault, strict=True)]
+    (folder / "t.csv").write_text("\n".join(["level,noise,state", *rows]) + "\n")
+    toml = folder / "hardcase.toml"
+    toml.write_text(
+        '[data]\nfile = "t.csv"\ntarget = "state"\n[cost]\ndefault_sensor = 0.05\n[cost.uplink]\nper_request = 5\n'
+        '[hpc]\nestimator = "LogisticRegression"\n[policy]\nmethods = ["static"]\nsize = "small"\neffort = "quick"\n'
+        + more
+    )
+    return toml
+
+
+def test_a_constant_answer_is_named_by_train_export_evaluate_and_the_report(tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
+    build, bundle = str(tmp_path / "build"), str(tmp_path / "m.hcb")
+    for words in (
+        ["train", str(rare_faults(tmp_path)), "--out", build, "--no-baselines", "--quiet", "--jobs", "1"],
+        ["export", build, "--max-loss", "0.1", "--out", bundle],
+        ["export", build, "--budget", "0", "--out", bundle],
+        ["evaluate", bundle, f"{build}/test.npz"],
+    ):
+        assert main(words) == 0
+        assert WARNING in capsys.readouterr().out, words
+    assert "THIS POLICY ANSWERS" in (tmp_path / "build" / "report.html").read_text()
+
+
+def test_where_errors_have_costs_the_picked_policy_finds_faults(tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
+    """The whole cost is below that of f0 for every case and of the best constant answer."""
+    toml = rare_faults(tmp_path, "[cost.errors]\nmiss = { fault = 100 }\nother = 2\n")
+    build, bundle = str(tmp_path / "build"), str(tmp_path / "m.hcb")
+    assert main(["train", str(toml), "--out", build, "--no-baselines", "--quiet", "--jobs", "1"]) == 0
+    assert main(["export", build, "--out", bundle, "--json"]) == 0
+    said = capsys.readouterr().out
+    assert WARNING not in said
+    assert main(["evaluate", bundle, f"{build}/test.npz"]) == 0
+    lines = capsys.readouterr().out
+    assert "errors cost" in lines
+    told = json.loads(said.splitlines()[-1])
+    faults = next(c for c in told["classes"] if c["class"] == "fault")
+    assert faults["recall"] > 0
+    whole = told["test"]["cost"] + told["test"]["errors"]
+    assert whole < told["f0"]["cost"] + (1 - told["f0"]["quality"]) * 3
+    assert whole < min(100 * faults["n"], 2 * (told["test"]["n"] - faults["n"])) / told["test"]["n"]
+
+
+def test_several_answers_and_no_errors_are_no_warning() -> None:
+    def count(n: int, answered: int, right: int) -> dict[str, object]:
+        return {"class": "ok", "n": n, "answered": answered, "right": right}
+
+    assert constant_warning([count(9, 10, 9), count(1, 0, 0)]) is not None
+    assert constant_warning([count(9, 9, 9), count(1, 1, 1)]) is None
+    assert constant_warning([count(9, 9, 9), count(0, 0, 0)]) is None
+    assert constant_warning([]) is None
+
+
+@pytest.mark.parametrize("name", ["ok\x1b[31m", "x" * 300])
+def test_a_label_from_outside_is_printed_plainly(name: str) -> None:
+    named = {"class": name, "n": 9, "answered": 10, "right": 9}
+    other = {"class": "b", "n": 1, "answered": 0, "right": 0}
+    line = constant_warning([named, other])
+    assert line is not None
+    assert line.isprintable()
+    assert len(line) < 200

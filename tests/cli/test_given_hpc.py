@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fitted model as f0: ``hardcase train --hpc model.onnx`` gives gate and low-cost models in front of it."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from skl2onnx import to_onnx
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+
+import hardcase
+from hardcase.cli import main
+from hardcase_cloud.answering.onnx_model import Hpc
+from hardcase_edge.bundle.load import load_bundle
+from hardcase_train.data.split import random_split
+from tests.helpers.train.problems import legacy_columns, legacy_toml, run, toml, write_csv
+
+Capture = pytest.CaptureFixture[str]
+
+
+def drawn(n: int, seed: int, apart: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    X = y[:, None] * np.array([0.5, 1.0, 1.5]) * apart + rng.normal(size=(n, 3))
+    return np.round(X, 2), np.where(y == 1, "hot", "cold")
+
+
+def folder_with(folder: Path, n: int = 150, apart: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    X, y = drawn(n, 0, apart)
+    write_csv(folder / "data.csv", {**dict(zip("abc", X.T.tolist(), strict=True)), "y": y.tolist()})
+    return X, y
+
+
+def write(path: Path, model: Any, n: int = 3) -> Path:
+    path.write_bytes(to_onnx(model, np.zeros((1, n), dtype=np.float32)).SerializeToString())
+    return path
+
+
+PRICES = '[cost.uplink]\nper_request = 9\n[policy]\nmethods = ["static"]\n'
+
+
+def test_a_given_model_answers_what_a_build_says_that_it_does(tmp_path: Path, capsys: Capture) -> None:
+    folder_with(tmp_path)
+    model = write(tmp_path / "given.onnx", LogisticRegression().fit(*drawn(400, 1)))
+    build = tmp_path / "build"
+    argv = ["train", toml(tmp_path, PRICES), "--hpc", model, "--out", build, "--no-baselines"]
+    status, said, err = run(capsys, *argv)
+    assert status == 0, err
+    hpc = said["front"]["hpc"]
+    assert (hpc["model"], hpc["has_seen_rows"]) == ("given.onnx", False)
+    assert 0.6 < hpc["accuracy"]["train"] < 1
+    assert hpc["sha256"] == Hpc(build / "hpc.onnx").sha256
+    bundle = tmp_path / "m.hcb"
+    status, said, err = run(capsys, "export", build, "--method", "hpc", "--max-loss", 1, "--out", bundle)
+    assert status == 0, err
+    manifest = load_bundle(bundle).manifest
+    assert manifest.hpc == hpc["sha256"]
+    assert manifest.trained["hpc"] == {"model": "given.onnx", "sha256": sha256(model.read_bytes()).hexdigest()}
+    status, on_test, err = run(capsys, "evaluate", bundle, build / "test.npz")
+    assert {k: on_test[k] for k in said["test"]} == said["test"]
+    status, on_rows, err = run(capsys, "evaluate", bundle, tmp_path / "data.csv", "--hpc", build / "hpc.onnx")
+    assert (status, on_rows["forward_rate"]) == (0, 1.0), err
+
+
+def test_a_model_that_knows_the_training_rows_is_said_to(tmp_path: Path, capsys: Capture) -> None:
+    X, y = folder_with(tmp_path, apart=0.3)
+    knows = np.arange(len(X)) < 90  # the first 60 %, which a split by time trains on
+    write(tmp_path / "knows.onnx", RandomForestClassifier(20, random_state=0).fit(X[knows], y[knows]))
+    path = toml(tmp_path, f'[hpc]\nmodel = "knows.onnx"\n{PRICES}', data='split = "time"')
+    assert main(["train", str(path), "--out", str(tmp_path / "build"), "--no-baselines", "--quiet"]) == 0
+    assert "f0 knows.onnx has probably seen the training rows (accuracy 1.0000 there, " in capsys.readouterr().out
+    hpc = json.loads((tmp_path / "build" / "front.json").read_text())["hpc"]
+    assert hpc["accuracy"]["train"] == 1 > hpc["accuracy"]["valid"]
+    assert hpc["has_seen_rows"]
+
+
+def test_the_flag_wins_over_the_toml(tmp_path: Path, capsys: Capture) -> None:
+    data, table = legacy_columns()
+    write_csv(tmp_path / "data.csv", data)
+    write_csv(tmp_path / "legacy.csv", table)
+    X = np.stack([data[name] for name in "abc"], axis=1).astype(np.float64)
+    model = write(tmp_path / "m.onnx", LogisticRegression().fit(X, data["y"]))
+    argv = ["train", legacy_toml(tmp_path), "--hpc", model, "--out", tmp_path / "build", "--method", "static"]
+    status, said, err = run(capsys, *argv, "--no-baselines")
+    assert status == 0, err
+    assert said["front"]["hpc"]["model"] == "m.onnx"
+    assert "beyond" not in said["front"]["hpc"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[hpc]\nmodel = "none.onnx"\n', "none.onnx cannot be read: No such file"),
+        ('[hpc]\nmodel = "other.onnx"\n', "other.onnx reads 2 features, but the table has 3"),
+        ('[hpc]\nmodel = "strange.onnx"\n', "but the classes of the table are cold, hot"),
+        ('[hpc]\nmodel = "m.onnx"\nestimator = "LogisticRegression"\n', "[hpc] has estimator and model; keep one"),
+        ('[hpc]\nmodel = "m.onnx"\ntable = "t.csv"\n', "[hpc] has model and table; keep one"),
+        ("[hpc]\nestimator = []\n", "[hpc] estimator is []; name scikit-learn's classes"),
+        ('[hpc]\nestimator = ["StandardScaler", 3]\n', "name scikit-learn's classes"),
+        ("[hpc]\nestimator = 3\n", "a string is expected"),
+    ],
+)
+def test_what_is_no_f0_is_refused_in_one_line(text: str, said: str, tmp_path: Path, capsys: Capture) -> None:
+    X, y = folder_with(tmp_path, 60)
+    write(tmp_path / "other.onnx", LogisticRegression().fit(X[:, :2], y), 2)
+    write(tmp_path / "strange.onnx", LogisticRegression().fit(X, np.where(y == "hot", "fire", "ice")))
+    status, _, err = run(capsys, "train", toml(tmp_path, text), "--out", tmp_path / "build")
+    assert status == 2
+    assert said in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "build").exists()
+
+
+def test_categories_are_not_guessed(tmp_path: Path, capsys: Capture) -> None:
+    X, y = drawn(60, 0)
+    text = np.where(X[:, 2] > 0, "up", "down")
+    write_csv(
+        tmp_path / "data.csv", {"a": X[:, 0].tolist(), "b": X[:, 1].tolist(), "c": text.tolist(), "y": y.tolist()}
+    )
+    model = write(tmp_path / "m.onnx", LogisticRegression().fit(X, y))
+    status, _, err = run(capsys, "train", toml(tmp_path), "--hpc", model, "--out", tmp_path / "build")
+    assert status == 2
+    assert "the column 'c' holds categories, which a fitted model knows by numbers of its own" in err
+    assert err.count("\n") == 1
+
+
+def test_python_takes_the_path_of_a_model_and_warns_of_one_that_knows_the_rows(tmp_path: Path) -> None:
+    X, y = drawn(80, 0, 0.3)
+    rows = np.flatnonzero(random_split(np.arange(80) % 2, 0) == 0)
+    knows = write(tmp_path / "knows.onnx", RandomForestClassifier(20, random_state=0).fit(X[rows], y[rows]))
+    with pytest.warns(UserWarning, match="has probably seen the training rows"):
+        policy = hardcase.train(X, y, hpc=str(knows), methods=("static",), effort="quick", forward_cost=9, jobs=1)
+    assert next(p for p in policy.front.points if p.method == "hpc").test.quality < 0.95

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What [hpc] may name: a classifier of scikit-learn or of another library, or the steps of a Pipeline."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from hardcase_edge.errors import InputError
+from hardcase_train.data import hpc
+from hardcase_train.data.hpc import fit_hpc, make_hpc, out_of_fold, probabilities, ready
+
+STEPS = ("StandardScaler", "LogisticRegression")
+
+
+def table(n: int = 90) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % 3
+    X = y[:, None] + rng.normal(size=(n, 3)) * 0.5
+    X[rng.random(X.shape) < 0.1] = np.nan
+    return X, y
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [("LGBMClassifier", {"n_estimators": 5, "n_jobs": 1}), ("XGBClassifier", {"n_estimators": 5, "n_jobs": 1})],
+)
+def test_other_libraries_take_missing_readings_and_are_quiet(
+    name: str, params: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    X, y = table()
+    model = make_hpc(name, params, 7)
+    assert type(model).__name__ == name
+    assert model.get_params()["random_state"] == 7
+    p = probabilities(fit_hpc(model, X, y, np.linspace(0.5, 2, len(y))), X, 3)
+    assert (p.argmax(axis=1) == y).mean() > 0.8
+    assert out_of_fold(model, X, y, 3, 0).sum(axis=1) == pytest.approx(1, abs=1e-6)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_list_of_names_is_a_pipeline_behind_the_training_median() -> None:
+    X, y = table()
+    model = make_hpc(STEPS, {"LogisticRegression__C": 0.25, "StandardScaler__with_mean": False}, 3)
+    assert [type(step).__name__ for step in (model[0], *(s for _, s in model[1].steps))] == ["SimpleImputer", *STEPS]
+    assert (model[1][1].C, model[1][1].random_state, model[1][0].with_mean) == (0.25, 3, False)
+    own = make_hpc(("SimpleImputer", *STEPS), {"SimpleImputer__strategy": "mean"}, 3)
+    assert [name for name, _ in own.steps] == ["SimpleImputer", *STEPS]
+    weight = np.where(y == 0, 1e-6, 1.0)  # reaches the classifier through both pipelines
+    p = probabilities(fit_hpc(model, X, y, weight), X, 3)
+    assert (p.argmax(axis=1) != 0).all()
+
+
+def test_a_live_pipeline_keeps_what_it_says() -> None:
+    said = make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression(random_state=1))
+    assert ready(said, 5) is said
+    assert said[-1].random_state == 1
+    plain = ready(make_pipeline(StandardScaler(), LogisticRegression()), 5)
+    assert isinstance(plain, Pipeline)
+    assert isinstance(plain[0], SimpleImputer)
+    assert plain[1][-1].random_state == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "said"),
+    [
+        pytest.param(("StandardScalr", "LogisticRegression"), {}, "did you mean StandardScaler", id="step"),
+        pytest.param(("StandardScaler", "PCA"), {}, "'PCA' is not a classifier of scikit-learn", id="last"),
+        pytest.param(("StandardScaler", "StandardScaler"), {}, "name each step once", id="twice"),
+        pytest.param(STEPS, {"C": 1}, "'C' names no step of the estimator; write STEP__PARAMETER", id="no-step"),
+        pytest.param(STEPS, {"PCA__n": 1}, "'PCA__n' names no step", id="strange-step"),
+        pytest.param(STEPS, {"StandardScaler__c": 1}, "StandardScaler does not take these params", id="parameter"),
+        pytest.param("lightgbm", {}, "did you mean LGBMClassifier", id="library"),
+        pytest.param("LinearSVC", {}, "gives no probabilities", id="svc"),
+    ],
+)  # fmt: skip
+def test_what_is_no_estimator_is_refused_in_one_line(name: Any, params: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        make_hpc(name, params, 0)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", hpc.LIBRARIES)
+def test_a_library_that_is_not_installed_is_named_with_what_installs_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = hpc.LIBRARIES[name]
+
+    def absent(wanted: str) -> Any:
+        if wanted == library:
+            raise ImportError(wanted)
+        return importlib.import_module(wanted)
+
+    monkeypatch.setattr(hpc, "import_module", absent)
+    with pytest.raises(InputError, match=rf"{name} needs {library}; pip install 'hardcase-train\[{library}\]'"):
+        make_hpc(name, {}, 0)
+
+
+class CatBoostClassifier:
+    """Takes parameters as CatBoost's does."""
+
+    def __init__(self, **params: Any) -> None:
+        self.params = params
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return self.params
+
+    def set_params(self, **params: Any) -> None:
+        self.params |= params
+
+    predict_proba = None
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({}, {"logging_level": "Silent", "allow_writing_files": False, "random_state": 4}),
+        ({"verbose": 1, "random_seed": 2}, {"verbose": 1, "random_seed": 2}),
+    ],
+)
+def test_catboost_is_quiet_unless_told_otherwise(
+    params: dict[str, Any], expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        hpc, "import_module", lambda _: type("catboost", (), {"CatBoostClassifier": CatBoostClassifier})
+    )
+    assert make_hpc("CatBoostClassifier", params, 4).params == expected
+
+
+def test_xgboost_says_what_a_class_without_rows_needs() -> None:
+    X, y = table()
+    with pytest.raises(
+        InputError, match=r"cannot be fitted: .*; XGBClassifier needs a row of each class in every fold"
+    ):
+        fit_hpc(make_hpc("XGBClassifier", {"n_estimators": 2}, 0), X[y != 1], y[y != 1])
