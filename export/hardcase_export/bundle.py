@@ -15,17 +15,19 @@ from typing import Any
 
 from hardcase_edge.bundle.file import Bundle
 from hardcase_edge.bundle.manifest import Label, Manifest
+from hardcase_edge.bundle.value import Value
 from hardcase_edge.errors import InputError
-from hardcase_edge.program.definition import Answer, Program
+from hardcase_edge.program.definition import Program
 from hardcase_edge.program.encode import encode
 
 from .drafts.front import HPC_METHOD, Front, Point, read_front
 from .integers.compress import n_weights
+from .integers.decide import results_of
 from .integers.golden_cases import make_golden
 from .integers.lost_sensors import measure_without
 from .integers.parity import Parity
 from .integers.point import AgreementError, IntegerPoint, make_integers, read_draft
-from .integers.quantise import Quantised, quantise
+from .integers.quantise import quantise
 from .integers.ranges import ranges_of_rows
 from .picking.held_out import BuildTrial, HeldOut, check_unseen, read_held_out
 from .picking.pick import ONE_WISH, candidates, pick
@@ -117,6 +119,8 @@ def export_bundle(
     check_out(out, force)
     private_key = _check(key, min_agreement)
     front = read_front(build / "front.json")
+    if terms is not None and front.measure.is_of_values:
+        raise InputError("a promise bounds the share of wrong classes, but this build answers values; use --max-loss")
     if terms is None:
         wish = {"max_loss": max_loss, "budget": budget, "method": method}
         point, integers, passed_over = pick_that_agrees(build, front, wish, min_agreement)
@@ -208,7 +212,9 @@ def _export(
 ) -> Exported:
     program, valid = integers.quantised.program, integers.valid
     manifest = _finish(front, point, integers, claims)
-    golden = make_golden(program, valid.X, valid.hpc, valid.confidence, seed)
+    steps = integers.quantised.steps
+    replies = valid.hpc if steps is None else results_of(valid.hpc, steps)
+    golden = make_golden(program, valid.X, replies, valid.confidence, seed)
     bundle = Bundle(manifest.to_json(), program, golden)
     before_writing = None if beside is None else lambda: beside(front, integers)
     published = publish(bundle, out, private_key, before_writing, force=force)
@@ -242,7 +248,7 @@ def _weights(draft: Program, program: Program, n_bytes: int) -> Weights | None:
 
 
 def _finish(front: Front, point: Point, integers: IntegerPoint, promise: dict[str, Any]) -> Manifest:
-    """The draft's manifest with all that was measured, the promise, the method, its parameters and the scales."""
+    """The draft's manifest with all that was measured, the promise, the method, its parameters and values' scale."""
     manifest, measured = integers.manifest, {"valid": integers.on_valid, "test": integers.on_test}
     if manifest.unit != front.unit:
         raise InputError(f"the draft states costs in {manifest.unit!r}, but front.json in {front.unit!r}; train again")
@@ -253,15 +259,9 @@ def _finish(front: Front, point: Point, integers: IntegerPoint, promise: dict[st
         name: getattr(p, name).quality for p in front.points if p.method == HPC_METHOD for name in ("valid", "test")
     }
     trained = {"method": point.method, "params": point.params, **manifest.trained}
-    scales = _value_scales(integers.quantised)
-    if scales:
-        trained["scales"] = scales
+    steps = integers.quantised.steps
+    unit = "" if manifest.value is None else manifest.value.unit
+    value = None if steps is None else Value(unit, steps, integers.intervals)
     program, rows = integers.quantised.program, integers.valid
     without, ranges = measure_without(program, rows), ranges_of_rows(program, rows.limits)
-    return replace(manifest, claims=claims, trained=trained, without=without, ranges=ranges)
-
-
-def _value_scales(quantised: Quantised) -> dict[str, float]:
-    """Integer steps per unit of each scorer that answers values; an answer of classes needs no scale."""
-    scorers = {n.scores.scorer for n in quantised.program.nodes if isinstance(n, Answer) and n.kind == "value"}
-    return {str(k): quantised.scales[k] for k in sorted(scorers)}
+    return replace(manifest, claims=claims, trained=trained, without=without, ranges=ranges, value=value)

@@ -181,12 +181,10 @@ def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any, groups: Any
             called[name] = given
         elif given is not None:
             values = np.asarray(given, dtype=np.float64 if name == "weight" else None)
-            if values.shape != (len(table.X),):
-                what = "y" if name == "target" else name
-                raise InputError(
-                    f"X has {len(table.X)} rows, and {what} has the shape {values.shape}; give one for each"
-                )
-            called[name] = _free("y" if name == "target" else name, (*table.names, *table.kinds))
+            what, n = "y" if name == "target" else name, len(table.X)
+            if values.shape != (n,):
+                raise InputError(f"X has {n} rows, but {what} has the shape {values.shape}; {(n,)} is expected")
+            called[name] = _free(what, (*table.names, *table.kinds))
             added[called[name]] = values.tolist
     table = replace(table, labels=table.labels.and_also(added))
     digest = sha256(np.ascontiguousarray(table.X).tobytes())

@@ -131,8 +131,8 @@ def test_a_toml_names_any_column_so_that_train_finds_it(tmp_path: Path, capsys: 
     assert (said["target"], said["classes"]) == ("label", ["u", "v"])
     assert [s["name"] for s in toml["sensor"]] == names
     assert toml["data"]["file"] == "data.csv"
-    status, _, err = run(capsys, "train", tmp_path / "h.toml", "--method", "static", "--out", tmp_path / "build")
-    assert status == 0, err
+    made = make_task(read_config(tmp_path / "h.toml"), model=imputed(LogisticRegression()))
+    assert made.sensors == made.features == tuple(names)
 
 
 def test_windows_are_taken_by_their_sensors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,8 +140,8 @@ def test_windows_are_taken_by_their_sensors(tmp_path: Path, capsys: pytest.Captu
     np.savez(tmp_path / "w.npz", X=X, sensor_names=["p", "q"], y=[0, 1] * 20)
     _, toml = init(capsys, tmp_path / "w.npz")
     assert [s["features"] for s in toml["sensor"]] == [["p.*"], ["q.*"]]
-    status, _, err = run(capsys, "train", tmp_path / "h.toml", "--method", "static", "--out", tmp_path / "build")
-    assert status == 0, err
+    made = make_task(read_config(tmp_path / "h.toml"), model=imputed(LogisticRegression()))
+    assert (made.sensors, made.windows, len(made.features)) == (("p", "q"), {"p": 6, "q": 6}, 8)
 
 
 @pytest.mark.parametrize(

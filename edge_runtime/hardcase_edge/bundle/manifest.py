@@ -14,13 +14,14 @@ from ..errors import BundleError
 from ..program.definition import Forward, Program
 from ..program.window import WINDOW_FEATURES
 from .evidence import Ranges, Without, ranges_of, without_of, without_to_json
+from .value import Value, value_of
 
 __all__ = ["Label", "Manifest"]
 
 Label = str | int | float
 MAX_NAME = 200
 MAX_CATEGORIES = 200  # texts of one feature; more are names of rows rather than categories
-OPTIONAL = {"categories", "ranges", "without"}  # keys that a manifest has only where they hold something
+OPTIONAL = {"categories", "ranges", "value", "without"}  # keys that a manifest has only where they hold something
 
 
 @record(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Manifest:
         By feature, the lowest and the highest reading of the training rows, None where unknown; or empty.
     categories : dict of str to tuple of str
         Features whose readings are texts, with the texts in the order of their codes, from 0.
+    value : Value or None
+        The scale of a program of values; older bundles have none, and their results are printed as they are.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Manifest:
     without: Without = field(default_factory=dict)
     ranges: Ranges = ()
     categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    value: Value | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as plain JSON values, which ``from_json`` reads."""
@@ -75,7 +79,8 @@ class Manifest:
 
         ranges = [None if pair is None else list(pair) for pair in self.ranges]
         categories = {name: list(texts) for name, texts in self.categories.items()}
-        changed = {"without": without_to_json(self.without), "ranges": ranges, "categories": categories}
+        value = None if self.value is None else self.value.to_json()
+        changed = {"without": without_to_json(self.without), "ranges": ranges, "categories": categories, "value": value}
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in (asdict(self) | changed).items()}
         return {k: v for k, v in plain.items() if v or k not in OPTIONAL}
 
@@ -135,6 +140,7 @@ class Manifest:
             without=without_of(data["without"], program) if "without" in data else {},
             ranges=ranges_of(data["ranges"], program) if "ranges" in data else (),
             categories=_categories(data, program, features, [sensors.index(name) for name in windows]),
+            value=value_of(data["value"], program) if "value" in data else None,
         )
 
 

@@ -93,6 +93,11 @@ def make_task(
     uplink = _uplink(config, features, tuple(range(len(features))) if legacy is None else legacy.carried(train))
     check_declared(features, sensors, uplink)
     if given is not None and config.model is not None:
+        if table.categories:
+            raise InputError(
+                f"the column {next(iter(table.categories))!r} holds categories, which a fitted model knows by numbers "
+                "of its own; write those numbers into the table"
+            )
         hpc = given(config.model, table.names, [f.dtype for f in features], classes, X[train])
         proba = [hpc.predict_proba(X[part]) for part in index]
     elif legacy is not None:
@@ -238,7 +243,10 @@ def _groups(table: Table, config: Config, y: np.ndarray) -> tuple[np.ndarray | N
             f"[data] group is {config.group!r}, which is the target, the split or the weight; name another column"
         )
     names = whole_column(table, config.group, f"the group {config.group!r}")
-    return content_groups(names, table.without(config.group).X, y)
+    rest = table.without(config.group)
+    texts = [np.unique(rest.labels[c].astype(str), return_inverse=True)[1] for c in rest.texts if c in rest.labels]
+    dates = [part for column in rest.parts.values() for part in column().values()]
+    return content_groups(names, np.column_stack([rest.X, *texts, *dates]), y)
 
 
 def _check_train_groups(n_groups: int, config: Config) -> None:
