@@ -61,6 +61,7 @@ class SubsetSearch:
         p = self.problem = self.judge.problem
         self.size = size_of(p)
         self.costs = np.maximum(p.sensor_costs(), 1e-9)
+        self.sensors = p.offered
         is_trained = self.judge.fold >= N_FOLDS // 2 if self.judge.is_crossed else np.ones(len(p.train.y), dtype=bool)
         self.probe_train = _sample(np.flatnonzero(is_trained), self.size.probe_rows, p.seed)
         judged = np.ones(len(self.judge.y), dtype=bool)
@@ -103,15 +104,27 @@ class SubsetSearch:
 
     def paths(self) -> list[list[Subset]]:
         """The greedy paths: forward by gain per cost, forward by gain, backward."""
-        return [self.forward(1.0), self.forward(0.0), self.backward(tuple(range(len(self.costs))))]
+        return [self.forward(1.0), self.forward(0.0), self.backward(self.sensors)]
+
+    def small_classifier(self, subset: Subset) -> Ensemble:
+        """A small classifier of these sensors, fitted to the rows ``probe_train``."""
+        size = self.size
+        return fit_classifier(self.problem, subset, *self._probe_rows, size.probe, size.probe_trees, self.probe_train)
+
+    def row_losses(self, subset: Subset) -> np.ndarray:
+        """The loss of a small classifier of these sensors on each of the rows ``probed``, (n_probed,)."""
+        return self._scored(self.small_classifier(subset))[1]
+
+    def _scored(self, e: Ensemble) -> tuple[np.ndarray, np.ndarray]:
+        """Scores of a small classifier on the rows ``probed``, (n_probed, n_outputs), and its losses, (n_probed,)."""
+        judge, rows = self.judge, self.probed
+        scores = ensemble_scores(e, e.bins.transform(judge.X[rows][:, e.features]))
+        return scores, loss_of(self.problem, judge.y[rows], judge.weight[rows]).row_loss(scores)
 
     def _probe(self, subset: Subset) -> Probe:
-        p, size = self.problem, self.size
-        e = fit_classifier(p, subset, *self._probe_rows, size.probe, size.probe_trees, self.probe_train)
-        X, y = self.judge.X[self.probed][:, e.features], self.judge.y[self.probed]
-        scores = ensemble_scores(e, e.bins.transform(X))
-        losses = loss_of(p, y, self.judge.weight[self.probed])
-        loss = float(np.average(losses.row_loss(scores), weights=losses.weight))
+        p, e = self.problem, self.small_classifier(subset)
+        scores, losses = self._scored(e)
+        loss = float(np.average(losses, weights=self.judge.weight[self.probed]))
         if p.is_value:
             return Probe(loss, -self._uncertainty(subset, e), scores[:, 0])
         return Probe(loss, margins_of(scores).astype(np.float32), classes_of(scores))
@@ -165,9 +178,9 @@ class SubsetSearch:
         return float(self.costs[list(subset)].sum())
 
     def forward(self, power: float) -> list[Subset]:
-        """The path from the empty set to all sensors; each step adds the best ``gain / cost**power``."""
+        """The path from the empty set to all offered sensors; each step adds the best ``gain / cost**power``."""
         path: list[Subset] = [()]
-        worth: dict[int, float] = dict.fromkeys(range(len(self.costs)), np.inf)
+        worth: dict[int, float] = dict.fromkeys(self.sensors, np.inf)
         while worth:
             current = path[-1]
 

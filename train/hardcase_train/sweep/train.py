@@ -17,6 +17,7 @@ from ..policy.compile import compile_program
 from ..policy.front import Point, best_points, with_test
 from ..policy.losses import answer_loss
 from ..policy.selection import Judge
+from ..stages.screening import screen
 from ..stages.subset_search import SubsetSearch
 from ..trees.binning import Bins
 from ..trees.boosting import Ensemble
@@ -53,8 +54,11 @@ def learn(
     judge = Judge(problem)
     hpc = hpc_point(judge)
     with open_pool(jobs=jobs) if pool is None else nullcontext(pool) as opened:
+        problem, screening = screen(problem, n_threads(jobs))
         ladder = Ladder(problem, n_threads(jobs))
         if say is not None:
+            if screening is not None:
+                say(str(screening))
             say(str(make_plan(ladder, methods, n_threads(jobs))))
             if judge.warning() is not None:
                 say(str(judge.warning()))
