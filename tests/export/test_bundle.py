@@ -582,7 +582,9 @@ def test_evaluate_counts_every_class_and_every_sensor(build, bundle, capsys):
     assert sum(c["right"] for c in said["classes"]) == pytest.approx(said["quality"] * said["n"])
     assert [c["n"] for c in said["classes"]] == np.bincount(rows.y).tolist()
     assert said["classes"][0]["recall"] == np.mean([d.result == 0 for d, y in zip(made, rows.y, strict=True) if y == 0])
-    assert said["classes"][0]["recall_95"] == pytest.approx(wilson(said["classes"][0]["right"], said["classes"][0]["n"]))
+    assert said["classes"][0]["recall_95"] == pytest.approx(
+        wilson(said["classes"][0]["right"], said["classes"][0]["n"])
+    )
     assert said["quality_95"][0] < said["quality"] < said["quality_95"][1]
     assert said["sensors"]["far"]["rows"] == sum(2 in d.sensors for d in made)
     assert run(evaluate, bundle, build / "test.npz") == 0

@@ -26,6 +26,7 @@ from ..trees.boosting import Ensemble, ensemble_scores
 from ..trees.size import size_of
 from ..trees.subset_classifier import LEAST_SQUARE, TREES, Learner, fit_classifier, make_learner
 from ..trees.value_model import fit_value_model
+from .deadline import Deadline
 
 __all__ = ["Probe", "SubsetSearch"]
 
@@ -62,6 +63,8 @@ class SubsetSearch:
         self.size = size_of(p)
         self.costs = np.maximum(p.sensor_costs(), 1e-9)
         self.sensors = p.offered
+        self.deadline: Deadline | None = None  # paths end early when it is over
+        self.progress: Callable[[int], object] = lambda n: None  # called with the number of new probes
         is_trained = self.judge.fold >= N_FOLDS // 2 if self.judge.is_crossed else np.ones(len(p.train.y), dtype=bool)
         self.probe_train = _sample(np.flatnonzero(is_trained), self.size.probe_rows, p.seed)
         judged = np.ones(len(self.judge.y), dtype=bool)
@@ -72,6 +75,8 @@ class SubsetSearch:
         self._learners: dict[str, Learner] = {}
         self._models: dict[tuple[str, Subset], Trained] = {}
         self._shared: dict[Any, Any] = {}
+        self._guide: SubsetSearch | None = None
+        self._paths: list[list[Subset]] = []
 
     @cached_property
     def _probe_rows(self) -> tuple[Bins, np.ndarray]:
@@ -88,6 +93,7 @@ class SubsetSearch:
         new = sorted({s for s in asked if s not in self._probes})
         probes = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(self._probe)(s) for s in new)
         self._probes.update(zip(new, probes, strict=True))
+        self.progress(len(new))
         return [self._probes[s] for s in asked]
 
     def once(self, make: Callable[[SubsetSearch], T]) -> T:
@@ -103,8 +109,20 @@ class SubsetSearch:
         return len(self._probes)
 
     def paths(self) -> list[list[Subset]]:
-        """The greedy paths: forward by gain per cost, forward by gain, backward."""
-        return [self.forward(1.0), self.forward(0.0), self.backward(self.sensors)]
+        """The greedy paths: forward by gain per cost, forward by gain, backward; fewer when the deadline is over."""
+        if not self._paths:
+            paths = [self.forward(1.0), self.forward(0.0), self.backward(self.sensors)]
+            self._paths = [path for path in paths if len(path) > 1 and () in path]
+        return self._paths
+
+    def is_late(self) -> bool:
+        """Whether the deadline is over."""
+        return self.deadline is not None and self.deadline.left() < 0
+
+    def follow(self, other: SubsetSearch) -> None:
+        """Take over the sensor sets that another search of the same sensors has found, instead of searching."""
+        self._shared.update(other._shared)
+        self._guide = other
 
     def small_classifier(self, subset: Subset) -> Ensemble:
         """A small classifier of these sensors, fitted to the rows ``probe_train``."""
@@ -162,6 +180,8 @@ class SubsetSearch:
 
     def walked(self) -> list[Subset]:
         """The promising subsets of the greedy paths."""
+        if self._guide is not None:
+            return self._guide.walked()
         return self.promising(subset for path in self.paths() for subset in path)
 
     def promising(self, subsets: Iterable[Subset]) -> list[Subset]:
@@ -181,7 +201,7 @@ class SubsetSearch:
         """The path from the empty set to all offered sensors; each step adds the best ``gain / cost**power``."""
         path: list[Subset] = [()]
         worth: dict[int, float] = dict.fromkeys(self.sensors, np.inf)
-        while worth:
+        while worth and not (len(path) > 1 and self.is_late()):
             current = path[-1]
 
             def gains(options: list[int], current: Subset = current) -> list[float]:
@@ -198,7 +218,7 @@ class SubsetSearch:
         """The path from ``start`` to the empty set; each step drops the sensor of the least loss per cost saved."""
         path = [start]
         worth: dict[int, float] = dict.fromkeys(start, np.inf)
-        while worth:
+        while worth and not self.is_late():
             current = path[-1]
 
             def savings(options: list[int], current: Subset = current) -> list[float]:
