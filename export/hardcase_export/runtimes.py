@@ -21,7 +21,8 @@ from .drafts.rows import Rows
 from .integers.decide import codes_of, readings_of
 from .scorers.parts import ScorerPart, parts_of
 from .scorers.replay import Comparison, compare_scores, expected_scores, feeds_of, onnx_runner, open_onnx, tflite_runner
-from .to_onnx.hpc import MAX_APART, as_held
+from .to_onnx.hpc import MAX_APART
+from .to_onnx.replay_rows import as_held
 from .to_onnx.scorer import onnx_of
 from .to_tflite.int8 import int8_of
 from .to_tflite.scorer import tflite_of

@@ -3,7 +3,7 @@
 
     # legacy.py, in the folder where the worker is started
     def answer(X, names):    # (n, n_features) float64, NaN for missing; the columns' names
-        return [...]         # (n, n_classes) probabilities, classes in the bundle's order; or n labels
+        return [...]         # (n, n_classes) probabilities, classes in the bundle's order; or n labels, or n values
 
 A bundle gives the SHA-256 that identifies the HPC, the features that a request carries, and the classes. The worker
 calls the function on a thread of its own. If the function raises an exception, takes too long or returns something
@@ -29,7 +29,7 @@ from hardcase_edge.sensors.plugin import load_function
 from hardcase_edge.sensors.timeout import TimedCall
 from hardcase_edge.verifier.verify import verify
 
-from .onnx_model import BASIS_POINTS, rounded
+from .onnx_model import BASIS_POINTS, results_of, rounded
 
 __all__ = ["FunctionHpc", "function_for"]
 
@@ -72,12 +72,13 @@ class FunctionHpc:
         self.classes = manifest.classes
         self._name = name
         self._limit_s = limit_s
+        self._steps = None if manifest.value is None else manifest.value.steps
         self._number = {label: k for k, label in enumerate(manifest.classes)}
         function = load_function(name, "HPC")
         self._call = TimedCall(lambda X: np.asarray(function(X, self.names)))
 
     def answer(self, rows: Sequence[Sequence[Reading]]) -> list[tuple[int, int]]:
-        """The class index and the confidence in basis points of each row, from one call of the function.
+        """The class index or result, and the confidence in basis points, of each row, from one call of the function.
 
         Raises
         ------
@@ -89,6 +90,8 @@ class FunctionHpc:
         nan = float("nan")
         X = np.array([[nan if x is None else x for x in row] for row in rows], dtype=np.float64)
         output = self._ask(X)
+        if self._steps is not None:
+            return results_of(output, len(rows), self._steps, 0, f"HPC {self._name}")
         return self._from_labels(output, len(rows)) if output.ndim == 1 else self._from_probabilities(output, len(rows))
 
     # ------------------------------------------------------------ parts

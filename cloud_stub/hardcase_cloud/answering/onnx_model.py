@@ -5,23 +5,29 @@ The file's metadata describe a request: ``hardcase.dtypes``, such as "f32,f32,i3
 ``hardcase.classes``, such as "4", the number of classes. The model has one input of shape (n, n_features), float32 or
 float64 with NaN for missing, and two outputs: ``label`` of shape (n,), int64 class indices, and ``probabilities`` of
 shape (n, n_classes).
+
+A model of values has ``hardcase.task`` "value" in place of the classes, and one output: ``value`` of shape (n,) or
+(n, 1), in the target's unit. ``hardcase.steps``, such as "20", gives the scale: a result is the value times 2^steps,
+rounded. ``hardcase.confidence`` gives the confidence of every reply in basis points, 0 if absent.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hardcase_edge.base.files import read_bounded
+from hardcase_edge.bundle.value import MAX_STEPS, to_result
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program.readings import DTYPES, Reading
 from hardcase_edge.verifier.verify import MAX_CLASSES
 
-__all__ = ["BASIS_POINTS", "MAX_HPC_BYTES", "Hpc", "rounded"]
+__all__ = ["BASIS_POINTS", "MAX_HPC_BYTES", "Hpc", "results_of", "rounded"]
 
 MAX_HPC_BYTES = 1024**3  # checked before a byte is parsed; a large forest has tens of MB
 MAX_FEATURES = 16_384
@@ -45,6 +51,9 @@ class Hpc:
     dtypes : tuple of str
         Type of each reading in a request, in the order of the model's features.
     n_classes : int
+        0 for a model of values.
+    steps : int or None
+        Of values: a result is the value times 2^steps; None for classes.
 
     Raises
     ------
@@ -57,17 +66,27 @@ class Hpc:
         self.path = Path(path)
         self.sha256 = hashlib.sha256(data).hexdigest()
         self._session = _open(data, self.path, threads)
-        self.dtypes, self.n_classes = self._metadata()
+        meta = self._session.get_modelmeta().custom_metadata_map
+        self.dtypes = self._dtypes(meta)
+        self.steps: int | None = None
+        self.n_classes = 0
+        if meta.get("hardcase.task") == "value":
+            self.steps = self._integer(meta, "steps", -MAX_STEPS, MAX_STEPS)
+            self._confidence = self._integer({"hardcase.confidence": "0", **meta}, "confidence", 0, BASIS_POINTS)
+        else:
+            self.n_classes = self._integer(meta, "classes", 2, MAX_CLASSES)
+        self._outputs = ["label", "probabilities"] if self.steps is None else ["value"]
         self._input, self._type = self._check_input()
         self._check_outputs()
 
     def answer(self, rows: Sequence[Sequence[Reading]]) -> list[tuple[int, int]]:
-        """The class index and the confidence in basis points of each row, from one run of the model.
+        """The class index or result, and the confidence in basis points, of each row, from one run of the model.
 
         Raises
         ------
         InputError
-            The model fails on these rows, or returns other shapes or classes than declared.
+            The model fails on these rows, or returns other shapes or classes than declared, or a value that is not a
+            number.
         """
         if not rows:
             return []
@@ -75,13 +94,14 @@ class Hpc:
         with np.errstate(over="ignore"):
             X = np.array([[nan if x is None else x for x in row] for row in rows], dtype=self._type)
         try:
-            labels, probabilities = self._session.run(["label", "probabilities"], {self._input: X})
+            outputs = [np.asarray(output) for output in self._session.run(self._outputs, {self._input: X})]
         except Exception as error:  # onnxruntime has no common base for its own errors
             raise InputError(f"HPC {self.path.name} fails on a batch of {len(rows)}: {one_line(error)}") from error
-        return self._checked(labels, probabilities, len(rows))
+        if self.steps is None:
+            return self._from_probabilities(outputs[0], outputs[1], len(rows))
+        return results_of(outputs[0], len(rows), self.steps, self._confidence, f"HPC {self.path.name}")
 
-    def _checked(self, labels: Any, probabilities: Any, n: int) -> list[tuple[int, int]]:
-        labels, probabilities = np.asarray(labels), np.asarray(probabilities)
+    def _from_probabilities(self, labels: Any, probabilities: Any, n: int) -> list[tuple[int, int]]:
         if labels.shape != (n,) or probabilities.shape != (n, self.n_classes):
             raise InputError(
                 f"HPC {self.path.name} returns labels {labels.shape} and probabilities {probabilities.shape} for {n} "
@@ -96,21 +116,23 @@ class Hpc:
 
     # ------------------------------------------------------------ checks of the file
 
-    def _metadata(self) -> tuple[tuple[str, ...], int]:
-        meta = self._session.get_modelmeta().custom_metadata_map
+    def _dtypes(self, meta: Mapping[str, str]) -> tuple[str, ...]:
         dtypes = tuple(meta.get("hardcase.dtypes", "").split(","))
-        classes = meta.get("hardcase.classes", "")
         if not set(dtypes) <= set(DTYPES) or not 1 <= len(dtypes) <= MAX_FEATURES:
             raise InputError(
                 f"{self.path} does not declare the types of its readings (hardcase.dtypes); use an hpc.onnx that "
                 "hardcase train wrote"
             )
-        if not (classes.isascii() and classes.isdigit() and len(classes) < 8 and 2 <= int(classes) <= MAX_CLASSES):
+        return dtypes
+
+    def _integer(self, meta: Mapping[str, str], key: str, low: int, high: int) -> int:
+        text = meta.get(f"hardcase.{key}", "")
+        if not re.fullmatch(r"-?[0-9]{1,7}", text, re.ASCII) or not low <= int(text) <= high:
             raise InputError(
-                f"{self.path} does not declare its number of classes (hardcase.classes); use an hpc.onnx that "
-                "hardcase train wrote"
+                f"{self.path} does not declare its {key} (hardcase.{key}) as a number from {low} to {high}; use an "
+                "hpc.onnx that hardcase train wrote"
             )
-        return dtypes, int(classes)
+        return int(text)
 
     def _check_input(self) -> tuple[str, type[np.floating[Any]]]:
         inputs = self._session.get_inputs()
@@ -126,10 +148,11 @@ class Hpc:
 
     def _check_outputs(self) -> None:
         outputs = {o.name for o in self._session.get_outputs()}
-        if not {"label", "probabilities"} <= outputs:
+        if not set(self._outputs) <= outputs:
+            expected = " and ".join(self._outputs)
             raise InputError(
-                f"{self.path} has the outputs {', '.join(sorted(outputs))}, label and probabilities are expected; use "
-                "an hpc.onnx that hardcase train wrote"
+                f"{self.path} has the outputs {', '.join(sorted(outputs))}, {expected} are expected; use an "
+                "hpc.onnx that hardcase train wrote"
             )
 
 
@@ -137,6 +160,23 @@ def rounded(labels: Any, probabilities: Any) -> list[tuple[int, int]]:
     """Class indices (n,) and their probabilities (n,), as a reply carries them: the latter in basis points."""
     confidences = np.rint(probabilities.astype(np.float64) * BASIS_POINTS)
     return [(int(k), int(c)) for k, c in zip(labels, confidences, strict=True)]
+
+
+def results_of(values: Any, n: int, steps: int, confidence: int, what: str) -> list[tuple[int, int]]:
+    """The results of n values as replies carry them, with one confidence; ``what`` begins the message of an error.
+
+    Raises
+    ------
+    InputError
+        The values are not n finite numbers.
+    """
+    if values.shape not in ((n,), (n, 1)) or values.dtype.kind not in "fiub":
+        raise InputError(
+            f"{what} returns {values.dtype} of shape {values.shape}; one number for each of {n} rows is due"
+        )
+    if not np.isfinite(values).all():
+        raise InputError(f"{what} returns a value that is not a finite number")
+    return [(to_result(v, steps), confidence) for v in values.astype(np.float64).ravel().tolist()]
 
 
 def _read(path: Path) -> bytes:

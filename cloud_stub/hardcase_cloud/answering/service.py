@@ -39,7 +39,7 @@ class Answerer(Protocol):
     dtypes: tuple[str, ...]
 
     def answer(self, rows: Sequence[Sequence[Reading]]) -> list[tuple[int, int]]:
-        """The class index and the confidence in basis points of each row; raises InputError if it has none."""
+        """The class index or result, and the confidence in basis points, of each row; InputError if it has none."""
 
 
 @dataclass(frozen=True, kw_only=True)

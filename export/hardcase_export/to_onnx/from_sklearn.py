@@ -10,7 +10,7 @@ numbers, as ``sources`` reads them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..sources.from_estimator import from_estimator
 from .from_source import PROBABILITIES, READINGS, model_of
 from .layout import IR_VERSION, Core, describe, laid_out, rename
 
-__all__ = ["REMEDY", "convert_hpc", "name_of"]
+__all__ = ["LIBRARIES", "REMEDY", "convert", "convert_hpc", "last_step", "library_of", "name_of"]
 
 REMEDY = "name another estimator in [hpc]"
 OPSETS = {"": 18, "ai.onnx.ml": 3}
@@ -46,17 +46,17 @@ def convert_hpc(estimator: Any, n_classes: int, dtypes: Sequence[str]) -> bytes:
     import onnx
 
     name = name_of(estimator)
-    if type(_last(estimator)).__module__.partition(".")[0] in LIBRARIES:
+    if library_of(estimator) in LIBRARIES:
         return _from_numbers(estimator, n_classes, dtypes)
     try:
-        model = _convert(estimator, len(dtypes))
-        _count_votes(model, _last(estimator))
+        model = convert(estimator, len(dtypes), {id(last_step(estimator)): {"zipmap": False}})
+        _count_votes(model, last_step(estimator))
         outside = [value.name for value in (*model.graph.input, *model.graph.output)]
         _spread(model, estimator.classes_, n_classes)
         rename(model.graph, {fixed: fixed for fixed in ("", *outside)})
         if "f64" in dtypes:
             _take_double(model)
-        describe(model, n_classes, dtypes)
+        describe(model, {"classes": str(n_classes), "dtypes": ",".join(dtypes)})
         model.ir_version = IR_VERSION
         onnx.checker.check_model(model)
     except Exception as error:  # skl2onnx and onnx have no common base for their errors
@@ -74,7 +74,14 @@ def _from_numbers(estimator: Any, n_classes: int, dtypes: Sequence[str]) -> byte
     return laid_out(core, dtypes, np.asarray(estimator.classes_).tolist(), n_classes)
 
 
-def _convert(estimator: Any, n_features: int) -> Any:
+def convert(estimator: Any, n_features: int, options: Mapping[int, Any] | None = None) -> Any:
+    """The ONNX model of an estimator as skl2onnx writes it; ``options``: of skl2onnx, by the id of a step.
+
+    Raises
+    ------
+    Exception
+        Of any kind, if skl2onnx cannot convert the estimator.
+    """
     from skl2onnx import convert_sklearn
     from skl2onnx.common.data_types import FloatTensorType
 
@@ -84,7 +91,7 @@ def _convert(estimator: Any, n_features: int) -> Any:
             estimator,
             name="hpc",
             initial_types=[("X", FloatTensorType([None, n_features]))],
-            options={id(_last(estimator)): {"zipmap": False}},
+            options=options,
             target_opset=OPSETS,
         )
 
@@ -135,11 +142,17 @@ def _count_votes(model: Any, forest: Any) -> None:
 
 
 def name_of(estimator: Any) -> str:
-    """The name of a classifier's type; for a Pipeline, of its last step."""
-    return type(_last(estimator)).__name__
+    """The name of an estimator's type; for a Pipeline, of its last step."""
+    return type(last_step(estimator)).__name__
 
 
-def _last(estimator: Any) -> Any:
+def library_of(estimator: Any) -> str:
+    """The library of an estimator; for a Pipeline, of its last step."""
+    return type(last_step(estimator)).__module__.partition(".")[0]
+
+
+def last_step(estimator: Any) -> Any:
+    """The estimator itself; of a Pipeline its last step, however deep."""
     while hasattr(estimator, "steps"):
         estimator = estimator.steps[-1][1]
     return estimator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A source model as an ONNX graph of probabilities, for an f0 that skl2onnx does not know or that comes as a file.
+"""A source model as an ONNX graph, for an f0 that skl2onnx does not know or that comes as a file.
 
 Trees become one TreeEnsembleRegressor over float32 readings, whose thresholds are numbers of that type; missing
 readings go where the source sends them. Sums are float32, so a probability differs from the source's by some 1e-7 of
@@ -8,6 +8,7 @@ its largest leaf.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from ..importing.trees import grow_trees
 from ..sources.source import CLASS, LOGISTIC, MEAN, Network, Source
 from .graph import OnnxGraph
 
-__all__ = ["PROBABILITIES", "READINGS", "model_of"]
+__all__ = ["PROBABILITIES", "READINGS", "VALUES", "model_of", "values_of"]
 
-READINGS, PROBABILITIES = "f32", "probabilities"  # the graph's input and output
+READINGS, PROBABILITIES, VALUES = "f32", "probabilities", "values"  # the graph's input and outputs
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 OPERATORS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid"}
 NODES = (
@@ -48,6 +49,28 @@ def model_of(source: Source) -> Any:
     _probabilities(g, source, scores)
     n_features, n_classes = len(source.features), len(source.classes)
     return g.unchecked("f0", {READINGS: n_features}, PROBABILITIES, n_classes, "f32", OPSETS)
+
+
+def values_of(source: Source) -> tuple[Any, float]:
+    """The ONNX model of a checked source of values, (n, n_features) to (n, 1) float32, and what to add to its output.
+
+    Trees are centred on 0, so that their float32 sums lose no digits to a target far from 0.
+
+    Raises
+    ------
+    InputError
+        The source answers classes.
+    """
+    if source.kind == CLASS:
+        raise InputError(f"the {source.name} answers classes, but values are asked for; take a regressor")
+    centre = 0.0
+    if source.trees:
+        middles = [float(tree.leaves.min() / 2 + tree.leaves.max() / 2) for tree in source.trees]
+        trees = tuple(replace(t, leaves=t.leaves - m) for t, m in zip(source.trees, middles, strict=True))
+        source, centre = replace(source, trees=trees, base=(0.0,)), float(np.sum([*source.base, *middles]))
+    g = OnnxGraph()
+    g.op("Div", _scores(g, source), g.const(source.unit, "f4"), output=VALUES)
+    return g.unchecked("f0", {READINGS: len(source.features)}, VALUES, 1, "f32", OPSETS), centre / source.unit
 
 
 def _probabilities(g: OnnxGraph, source: Source, scores: str) -> None:

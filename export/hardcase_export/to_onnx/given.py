@@ -19,9 +19,9 @@ from hardcase_edge.errors import InputError, one_line
 
 from ..scorers.replay import open_onnx
 from .given_model import GivenModel, read_given
-from .hpc import punch
 from .layout import laid_out
 from .least_cost import answer_least_cost
+from .replay_rows import punch
 
 __all__ = ["Given", "open_given"]
 

@@ -17,18 +17,16 @@ from numpy.typing import NDArray
 
 from hardcase_edge.base.files import write_whole
 from hardcase_edge.errors import InputError, one_line
-from hardcase_edge.program.readings import DTYPES
 
-from ..scorers.replay import open_onnx
 from .from_sklearn import REMEDY, convert_hpc, name_of
 from .least_cost import answer_least_cost
+from .replay_rows import as_held, check_rows, feed, punch, runner
 
-__all__ = ["MAX_APART", "as_held", "export_hpc", "is_hpc_head", "punch"]
+__all__ = ["MAX_APART", "export_hpc", "is_hpc_head"]
 
 logger = logging.getLogger(__name__)
 
 MAX_APART = 0.002  # share of labels that may differ from scikit-learn's
-PUNCHED, PUNCH_SEED = 0.1, 20_170  # share of cells made missing in the second replay
 
 
 def export_hpc(
@@ -65,7 +63,7 @@ def export_hpc(
     """
     _check(estimator, X_test, n_classes, dtypes)
     data = convert_hpc(estimator, n_classes, dtypes)
-    run = _runner(data, estimator)
+    run = runner(data, estimator)
     held = as_held(X_test, dtypes)
     apart, gap = _replay(estimator, run, held, n_classes, "")
     apart_missing, gap_missing = _replay(estimator, run, punch(held), n_classes, " with missing values")
@@ -88,12 +86,6 @@ def is_hpc_head(head: bytes) -> bool:
     return head[:1] == b"\x08" and head[2:12] == b"\x12\x08hardcase"  # the ONNX version, then the producer's name
 
 
-def punch(X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A copy with one cell in ten missing, always the same ones."""
-    holes = np.random.default_rng(PUNCH_SEED).random(X.shape) < PUNCHED
-    return np.where(holes, np.nan, X)
-
-
 # ---------------------------------------------------------------- arguments
 
 
@@ -105,42 +97,10 @@ def _check(estimator: Any, X: NDArray[np.float64], n_classes: int, dtypes: Seque
     if len(classes) < 2 or not set(classes.tolist()) <= set(range(n_classes)):
         shown = str(classes.tolist())[:100]
         raise InputError(f"{name} was fitted to the classes {shown}, 0 to {n_classes - 1} are expected; fit it again")
-    if X.ndim != 2 or X.shape[0] == 0 or X.shape[1] != len(dtypes) or set(dtypes) - set(DTYPES):
-        raise InputError(f"the test rows have the shape {X.shape}, {len(dtypes)} features are declared")
-    if _splits_on_missing(estimator):
-        raise InputError(
-            f"{name} was fitted to missing values itself, which skl2onnx converts wrongly; "
-            "put SimpleImputer(keep_empty_features=True) before it in a Pipeline"
-        )
-
-
-def _splits_on_missing(estimator: Any) -> bool:
-    """Whether a tree separates missing values by an infinite threshold; skl2onnx then hangs on doubles."""
-    tree = getattr(estimator, "tree_", None)
-    if tree is not None:
-        return bool(np.isinf(tree.threshold).any())
-    parts = [part for _, part in getattr(estimator, "steps", [])]
-    parts += list(np.ravel(getattr(estimator, "estimators_", [])))
-    return any(_splits_on_missing(part) for part in parts if not isinstance(part, str))
-
-
-def as_held(X: NDArray[np.float64], dtypes: Sequence[str]) -> NDArray[np.float64]:
-    """The rows as a device sends them: f32 features rounded to float32."""
-    held = np.where(np.isfinite(X), X, np.nan)
-    narrow = [d == "f32" for d in dtypes]
-    with np.errstate(over="ignore"):
-        held[:, narrow] = held[:, narrow].astype(np.float32)
-    return np.where(np.isfinite(held), held, np.nan)
+    check_rows(estimator, X, dtypes)
 
 
 # ---------------------------------------------------------------- replay
-
-
-def _runner(data: bytes, estimator: Any) -> Any:
-    try:
-        return open_onnx(data)
-    except InputError as error:
-        raise InputError(f"{name_of(estimator)} converts to ONNX, but {error}; {REMEDY}") from error
 
 
 def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int, kind: str) -> tuple[int, float]:
@@ -155,13 +115,7 @@ def _replay(estimator: Any, session: Any, X: NDArray[np.float64], n_classes: int
             f"{name} fails on the test rows{kind} ({one_line(error)}); "
             "put SimpleImputer(keep_empty_features=True) before it in a Pipeline"
         ) from error
-    wide = session.get_inputs()[0].type == "tensor(double)"
-    with np.errstate(over="ignore"):
-        given = X.astype(np.float64 if wide else np.float32)
-    try:
-        onnx_labels, onnx_probabilities = session.run(["label", "probabilities"], {"X": given})
-    except Exception as error:  # onnxruntime has no common base for its own errors
-        raise InputError(f"{name}'s ONNX file fails on the test rows{kind} ({one_line(error)}); {REMEDY}") from error
+    onnx_labels, onnx_probabilities = feed(session, X, ["label", "probabilities"], f"{name}'s ONNX file", kind)
     shapes = np.shape(onnx_labels), np.shape(onnx_probabilities)
     if shapes != ((len(X),), (len(X), n_classes)):
         raise InputError(f"{name}'s ONNX file gives labels {shapes[0]} and probabilities {shapes[1]}; {REMEDY}")

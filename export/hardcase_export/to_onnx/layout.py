@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layout of hpc.onnx, and any ONNX model of probabilities brought into it.
+"""The layout of hpc.onnx, and any ONNX model of probabilities or of values brought into it.
 
 The file has one input ``X`` (n, n_features), NaN = missing, float32 or float64. The outputs are ``label`` (n,) int64
 class index and ``probabilities`` (n, n_classes) float32. The metadata describe the layout of a request:
 ``hardcase.dtypes`` ("f32,f32,i32") and ``hardcase.classes`` ("4").
+
+A model of values has one output ``value`` (n, 1) float64 in the target's unit, and in place of the classes
+``hardcase.task`` ("value"), ``hardcase.steps`` (a reply is the value times 2^steps, rounded) and
+``hardcase.confidence`` (of every reply, in basis points).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +21,7 @@ from numpy.typing import NDArray
 
 from hardcase_edge.errors import InputError, one_line
 
-__all__ = ["IR_VERSION", "Core", "describe", "laid_out", "rename"]
+__all__ = ["IR_VERSION", "Core", "describe", "laid_out", "rename", "values_laid_out"]
 
 ONNX_TYPES = {"f32": "FLOAT", "f64": "DOUBLE"}
 OPSET, OLDEST_OPSET = 18, 9  # of the standard operators: for a model that names none, and the first with all used here
@@ -26,7 +30,7 @@ IR_VERSION = 8
 
 @dataclass(frozen=True)
 class Core:
-    """An ONNX model with one input and a value of probabilities, (n, n_columns) or of the second class only, (n, 1).
+    """An ONNX model with one input and probabilities, (n, n_columns) or of the second class only, (n, 1); or values.
 
     ``kind``: "f32" or "f64", the type of the input; ``n_features``, ``n_columns``: the widths of both.
     """
@@ -63,6 +67,57 @@ def laid_out(
     InputError
         The result is not an ONNX model that passes the checker.
     """
+    from onnx import TensorProto
+
+    def head(after: _Nodes, output: str) -> None:
+        p = after.op("Cast", output, to=TensorProto.FLOAT)
+        if core.n_columns == 1:
+            p = after.op("Reshape", p, after.const(np.array([-1, 1], dtype=np.int64)))
+            p = after.op("Concat", after.op("Sub", after.const(np.ones((1, 1), dtype=np.float32)), p), p, axis=1)
+        places = np.zeros((max(2, core.n_columns), n_classes), dtype=np.float32)
+        places[np.arange(len(places)), list(classes)] = 1
+        after.node("MatMul", [p, after.const(places)], "probabilities")
+        after.node("ArgMax", ["probabilities"], "label", axis=1, keepdims=0)
+        after.output("label", TensorProto.INT64, [None])
+        after.output("probabilities", TensorProto.FLOAT, [None, n_classes])
+
+    return _built(core, dtypes, head, {"classes": str(n_classes), "dtypes": ",".join(dtypes)}, order, fill)
+
+
+def values_laid_out(core: Core, dtypes: Sequence[str], *, centre: float, steps: int, confidence: int) -> bytes:
+    """The bytes of an hpc.onnx of values.
+
+    Parameters
+    ----------
+    dtypes : "i32", "f32" or "f64" per feature of a request
+    centre : what is added to the model's output, in float64
+
+    Raises
+    ------
+    InputError
+        The result is not an ONNX model that passes the checker.
+    """
+    from onnx import TensorProto
+
+    def head(after: _Nodes, output: str) -> None:
+        wide = after.op("Cast", output, to=TensorProto.DOUBLE)
+        column = after.op("Reshape", wide, after.const(np.array([-1, 1], dtype=np.int64)))
+        after.node("Add", [column, after.const(np.full((1, 1), centre))], "value")
+        after.output("value", TensorProto.DOUBLE, [None, 1])
+
+    metadata = {"task": "value", "dtypes": ",".join(dtypes), "steps": str(steps), "confidence": str(confidence)}
+    return _built(core, dtypes, head, metadata)
+
+
+def _built(
+    core: Core,
+    dtypes: Sequence[str],
+    head: Callable[[_Nodes, str], None],
+    metadata: Mapping[str, str],
+    order: Sequence[int] | None = None,
+    fill: NDArray[np.float64] | None = None,
+) -> bytes:
+    """The model behind the layout's input; ``head`` adds nodes behind its output, and the layout's outputs."""
     import onnx
     from onnx import TensorProto, helper
 
@@ -82,28 +137,20 @@ def laid_out(
         x = before.op("Gather", x, before.const(np.asarray(order, dtype=np.int64)), axis=1)
     to = getattr(TensorProto, ONNX_TYPES[core.kind])
     before.node("Cast", [x], names[core.input], to=to)
-    p = after.op("Cast", names[core.output], to=TensorProto.FLOAT)
-    if core.n_columns == 1:
-        p = after.op("Reshape", p, after.const(np.array([-1, 1], dtype=np.int64)))
-        p = after.op("Concat", after.op("Sub", after.const(np.ones((1, 1), dtype=np.float32)), p), p, axis=1)
-    places = np.zeros((max(2, core.n_columns), n_classes), dtype=np.float32)
-    places[np.arange(len(places)), list(classes)] = 1
-    after.node("MatMul", [p, after.const(places)], "probabilities")
-    after.node("ArgMax", ["probabilities"], "label", axis=1, keepdims=0)
+    head(after, names[core.output])
     nodes = [*before.nodes, *graph.node, *after.nodes]
     del graph.node[:], graph.input[:], graph.output[:]
     graph.node.extend(nodes)
     wide = getattr(TensorProto, ONNX_TYPES[kind])
     graph.input.append(helper.make_tensor_value_info("X", wide, [None, len(dtypes)]))
-    graph.output.append(helper.make_tensor_value_info("label", TensorProto.INT64, [None]))
-    graph.output.append(helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, [None, n_classes]))
+    graph.output.extend(after.outputs)
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
     if 0 < opset < OLDEST_OPSET:
         raise InputError(f"{core.name} is ONNX of opset {opset}; write it with opset {OLDEST_OPSET} or later")
     if not opset:
         model.opset_import.add(domain="", version=OPSET)
     model.ir_version = max(model.ir_version, IR_VERSION)
-    describe(model, n_classes, dtypes)
+    describe(model, metadata)
     try:
         onnx.checker.check_model(model)
     except Exception as error:  # onnx has no common base for its own errors
@@ -116,6 +163,7 @@ class _Nodes:
 
     def __init__(self, graph: Any) -> None:
         self.nodes: list[Any] = []
+        self.outputs: list[Any] = []
         self._graph = graph
 
     def node(self, kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
@@ -127,6 +175,11 @@ class _Nodes:
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         return self.node(kind, inputs, f"{kind.lower()}_{inputs[0]}", **attributes)
 
+    def output(self, name: str, dtype: int, shape: Sequence[int | None]) -> None:
+        from onnx import helper
+
+        self.outputs.append(helper.make_tensor_value_info(name, dtype, shape))
+
     def const(self, values: NDArray[Any]) -> str:
         from onnx import numpy_helper
 
@@ -135,8 +188,11 @@ class _Nodes:
         return name
 
 
-def describe(model: Any, n_classes: int, dtypes: Sequence[str]) -> None:
-    """Write fixed metadata in a fixed order, in place of the converter's version, name and unordered sets."""
+def describe(model: Any, metadata: Mapping[str, str]) -> None:
+    """Write fixed metadata in a fixed order, in place of the converter's version, name and unordered sets.
+
+    ``metadata``: by key, without the prefix "hardcase."
+    """
     opsets = sorted((o.domain, o.version) for o in model.opset_import)
     del model.opset_import[:]
     for domain, version in opsets:
@@ -145,8 +201,8 @@ def describe(model: Any, n_classes: int, dtypes: Sequence[str]) -> None:
     model.model_version, model.doc_string = 0, ""
     model.graph.name, model.graph.doc_string = "hpc", ""
     del model.metadata_props[:]
-    for key, value in (("hardcase.classes", str(n_classes)), ("hardcase.dtypes", ",".join(dtypes))):
-        model.metadata_props.add(key=key, value=value)
+    for key, value in metadata.items():
+        model.metadata_props.add(key=f"hardcase.{key}", value=value)
 
 
 def rename(graph: Any, names: dict[str, str]) -> None:

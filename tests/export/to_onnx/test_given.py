@@ -30,7 +30,8 @@ from hardcase_cloud.answering.onnx_model import Hpc
 from hardcase_edge.errors import InputError
 from hardcase_export.to_onnx.from_sklearn import convert_hpc
 from hardcase_export.to_onnx.given import open_given
-from hardcase_export.to_onnx.hpc import export_hpc, punch
+from hardcase_export.to_onnx.hpc import export_hpc
+from hardcase_export.to_onnx.replay_rows import punch
 
 NAMES, F32 = ("a", "b", "c", "d"), ["f32"] * 4
 LABELS = np.array(["cold", "hot", "warm"])

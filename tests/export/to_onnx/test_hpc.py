@@ -38,7 +38,8 @@ from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 from hardcase_cloud.answering.onnx_model import Hpc
 from hardcase_edge.errors import InputError
 from hardcase_export.to_onnx.from_sklearn import convert_hpc
-from hardcase_export.to_onnx.hpc import MAX_APART, export_hpc, punch
+from hardcase_export.to_onnx.hpc import MAX_APART, export_hpc
+from hardcase_export.to_onnx.replay_rows import punch
 from tests.helpers.places import ROOT
 
 N_FEATURES = 8

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HPC of a policy of values as an ONNX file: a regressor converted, and compared before the file is written.
+
+It may be one of scikit-learn, LightGBM, XGBoost or CatBoost, or a Pipeline that ends in one. It computes in float32
+around a centre, which the graph adds in float64, so that a target far from 0 loses no digits.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardcase_edge.base.files import write_whole
+from hardcase_edge.errors import InputError, one_line
+
+from ..sources.from_estimator import from_estimator
+from .from_sklearn import LIBRARIES, REMEDY, convert, last_step, library_of, name_of
+from .from_source import READINGS, VALUES, values_of
+from .layout import Core, values_laid_out
+from .replay_rows import as_held, check_rows, feed, punch, runner
+
+__all__ = ["MAX_GAP", "convert_value_hpc", "export_value_hpc"]
+
+MAX_GAP = 1e-5  # share of the target's range by which a value may differ from scikit-learn's
+
+Array = NDArray[np.float64]
+
+
+def export_value_hpc(
+    estimator: Any,
+    X_test: Array,
+    dtypes: Sequence[str],
+    path: str | Path,
+    *,
+    steps: int,
+    span: float,
+    confidence: int = 0,
+) -> dict[str, Any]:
+    """Convert a fitted regressor, replay it on the test rows with and without missing values, and write the file.
+
+    Parameters
+    ----------
+    estimator : fitted regressor or Pipeline that takes NaN
+    X_test : (n, n_features) float64, NaN = missing
+    dtypes : "i32", "f32" or "f64" per feature
+    path : where the ONNX file goes; it is written whole or not at all
+    steps : a reply is the value times 2^steps, rounded (``hardcase_edge.bundle.value``)
+    span : the range of the target, above 0: its highest value minus its lowest
+    confidence : of every reply, in basis points
+
+    Returns
+    -------
+    dict
+        ``sha256``, ``bytes``, ``rows``, ``gap`` and ``gap_missing`` (largest difference of a value, as a share of the
+        span).
+
+    Raises
+    ------
+    InputError
+        The estimator cannot be converted, or a value differs by more than ``MAX_GAP`` of the span.
+    """
+    check_rows(estimator, X_test, dtypes)
+    data = convert_value_hpc(estimator, X_test, dtypes, steps, confidence)
+    session = runner(data, estimator)
+    held = as_held(X_test, dtypes)
+    gap = _gap(estimator, session, held, span, "")
+    gap_missing = _gap(estimator, session, punch(held), span, " with missing values")
+    write_whole(path, data)
+    return {
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "bytes": len(data),
+        "rows": len(held),
+        "gap": gap,
+        "gap_missing": gap_missing,
+    }
+
+
+def convert_value_hpc(estimator: Any, X: Array, dtypes: Sequence[str], steps: int, confidence: int) -> bytes:
+    """The bytes of the ONNX file, not yet compared with the estimator; ``X``: rows on which its centre is found.
+
+    Raises
+    ------
+    InputError
+        The estimator cannot be converted.
+    """
+    name, n = name_of(estimator), len(dtypes)
+    if library_of(estimator) in LIBRARIES:
+        model, centre = values_of(from_estimator(estimator))
+        core = Core(name, model, READINGS, "f32", n, VALUES, 1)
+        return values_laid_out(core, dtypes, centre=centre, steps=steps, confidence=confidence)
+    centred, centre = _centred(estimator, X)
+    try:
+        model = convert(centred, n)
+    except Exception as error:  # skl2onnx has no common base for its errors
+        raise InputError(f"{name} cannot be converted to ONNX ({one_line(error)}); {REMEDY}") from error
+    outputs = [output.name for output in model.graph.output]
+    if len(outputs) != 1:
+        raise InputError(f"{name} converts to the outputs {outputs}, but one of values is needed; {REMEDY}")
+    core = Core(name, model, "X", "f32", n, outputs[0], 1)
+    return values_laid_out(core, dtypes, centre=centre, steps=steps, confidence=confidence)
+
+
+# ---------------------------------------------------------------- the centre
+
+
+def _centred(estimator: Any, X: Array) -> tuple[Any, float]:
+    """The same regressor around its mean prediction, and that centre; around 0 where its kind cannot be shifted."""
+    values = _predict(estimator, X, "")
+    centre = float(np.float32(values.mean()))
+    shifted = copy.deepcopy(estimator)
+    if not _shift(last_step(shifted), centre):
+        return estimator, 0.0
+    off = np.abs(_predict(shifted, X, "") + centre - values).max()
+    return (shifted, centre) if off <= 1e-9 * max(np.ptp(values), abs(centre)) else (estimator, 0.0)
+
+
+def _shift(model: Any, centre: float) -> bool:
+    """Subtract the centre from what the model adds to every prediction; False if that is not known."""
+    if hasattr(model, "_baseline_prediction"):  # histogram-based boosting
+        model._baseline_prediction = model._baseline_prediction - centre
+    elif hasattr(model, "init_") and hasattr(model.init_, "constant_"):  # boosting
+        model.init_.constant_ = model.init_.constant_ - centre
+    elif hasattr(model, "tree_"):
+        model.tree_.value[:] -= centre
+    elif hasattr(model, "estimators_") and all(hasattr(tree, "tree_") for tree in np.ravel(model.estimators_)):
+        for tree in np.ravel(model.estimators_):
+            tree.tree_.value[:] -= centre
+    elif hasattr(model, "intercepts_"):  # a network
+        model.intercepts_[-1] = model.intercepts_[-1] - centre
+    elif hasattr(model, "intercept_"):
+        model.intercept_ = model.intercept_ - centre
+    else:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------- replay
+
+
+def _predict(estimator: Any, X: Array, kind: str) -> Array:
+    try:
+        with np.errstate(all="ignore"):
+            values = np.asarray(estimator.predict(X), dtype=np.float64)
+    except ValueError as error:
+        raise InputError(
+            f"{name_of(estimator)} fails on the test rows{kind} ({one_line(error)}); "
+            "put SimpleImputer(keep_empty_features=True) before it in a Pipeline"
+        ) from error
+    if values.size != len(X) or not np.isfinite(values).all():
+        raise InputError(f"{name_of(estimator)} does not predict one finite number for each test row{kind}; {REMEDY}")
+    return values.ravel()
+
+
+def _gap(estimator: Any, session: Any, X: Array, span: float, kind: str) -> float:
+    """The largest difference of a value, as a share of the span."""
+    name = name_of(estimator)
+    values = _predict(estimator, X, kind)
+    (output,) = feed(session, X, ["value"], f"{name}'s ONNX file", kind)
+    if np.shape(output) != (len(X), 1) or not np.isfinite(output).all():
+        raise InputError(f"{name}'s ONNX file does not give one finite number for each test row{kind}; {REMEDY}")
+    gap = float(np.abs(output[:, 0] - values).max()) / span
+    if gap > MAX_GAP:
+        raise InputError(
+            f"{name} in ONNX gives a value{kind} that differs from scikit-learn's by {gap:.2g} of the target's range, "
+            f"but at most {MAX_GAP:g} is allowed; no file was written: {REMEDY}"
+        )
+    return gap
