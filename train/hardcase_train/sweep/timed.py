@@ -147,7 +147,8 @@ class TimedSweep:
         """The points of the jobs that end in time; in the first front, one job of each method runs in any case."""
         what = f"{'first front' if phase == CHOICE else 'settings'}, {_n_rows(ladder)} rows"
         must = _one_of_each(jobs) if phase == CHOICE else []
-        points, n_ended = [], 0
+        points: list[Point] = []
+        n_ended = 0
         with phase_bar(phase, what, len(jobs), self.quiet) as bar:
             for run, part in ((clock.measured, must), (clock.run, [job for job in jobs if job not in must])):
                 for _, result in self.pool(run, ladder, part):
