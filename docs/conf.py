@@ -18,6 +18,7 @@ NAV = {
     "Guides": (
         "docs/training",
         "docs/configuration",
+        "docs/reports",
         "docs/devices",
         "docs/microcontrollers",
         "docs/exports",

@@ -15,22 +15,24 @@ from typing import Any
 
 from hardcase_edge.bundle.file import Bundle
 from hardcase_edge.bundle.manifest import Label, Manifest
+from hardcase_edge.bundle.value import Value
 from hardcase_edge.errors import InputError
-from hardcase_edge.program.definition import Answer, Program
+from hardcase_edge.program.definition import Program
 from hardcase_edge.program.encode import encode
 
 from .drafts.front import HPC_METHOD, Front, Point, read_front
 from .integers.compress import n_weights
+from .integers.decide import results_of
 from .integers.golden_cases import make_golden
 from .integers.lost_sensors import measure_without
 from .integers.parity import Parity
 from .integers.point import AgreementError, IntegerPoint, make_integers, read_draft
-from .integers.quantise import Quantised, quantise
+from .integers.quantise import quantise
 from .integers.ranges import ranges_of_rows
 from .picking.held_out import BuildTrial, HeldOut, check_unseen, read_held_out
 from .picking.pick import ONE_WISH, candidates, pick
 from .picking.risk_choice import RiskTerms, choose
-from .publish import Published, publish, read_key
+from .publish import Published, check_out, publish, read_key
 
 __all__ = ["MIN_AGREEMENT", "Exported", "Weights", "export_bundle", "export_point", "pick_that_agrees"]
 
@@ -85,6 +87,7 @@ def export_bundle(
     terms: RiskTerms | None = None,
     held_out: HeldOut | None = None,
     beside: Callable[[Front, IntegerPoint], None] | None = None,
+    force: bool = False,
 ) -> Exported:
     """Write the bundle of one point of a build's Pareto front; the same build always gives the same bytes.
 
@@ -103,21 +106,26 @@ def export_bundle(
     held_out : rows that training has not seen; None for the build's own calibration rows
     beside : called when the bundle has passed every check, before a byte of it is written; it makes other files of the
         same point
+    force : whether the bundle may replace a file that is not a bundle
 
     Raises
     ------
     InputError
-        The build cannot be used, or no point of it fits what was asked for.
+        The build cannot be used, no point of it fits what was asked for, or another file stands at ``out``.
     BundleError
         The program differs from its draft on too many rows, or the verifier cannot prove it safe.
     """
     build, out = Path(build), None if out is None else Path(out)
+    check_out(out, force)
     private_key = _check(key, min_agreement)
     front = read_front(build / "front.json")
+    if terms is not None and front.measure.is_of_values:
+        raise InputError("a promise bounds the share of wrong classes, but this build answers values; use --max-loss")
     if terms is None:
         wish = {"max_loss": max_loss, "budget": budget, "method": method}
         point, integers, passed_over = pick_that_agrees(build, front, wish, min_agreement)
-        return replace(_export(front, point, integers, out, private_key, seed, {}, beside), passed_over=passed_over)
+        exported = _export(front, point, integers, out, private_key, seed, {}, beside, force)
+        return replace(exported, passed_over=passed_over)
     if (max_loss, budget) != (None, None):
         raise InputError(ONE_WISH)
     points = candidates(front, method)
@@ -127,7 +135,7 @@ def export_bundle(
     trial = BuildTrial(build, held_out, min_agreement, front.legacy, front.measure)
     point, promise = choose(points, terms, trial)
     claim = {**promise.to_json(), "rows": held_out.to_json()}
-    return _export(front, point, trial.integers(point), out, private_key, seed, {"promise": claim}, beside)
+    return _export(front, point, trial.integers(point), out, private_key, seed, {"promise": claim}, beside, force)
 
 
 def export_point(
@@ -139,11 +147,13 @@ def export_point(
     key: str | Path | None = None,
     min_agreement: float = MIN_AGREEMENT,
     seed: int = 0,
+    force: bool = False,
 ) -> Exported:
     """As ``export_bundle``, for a point of the build's front that the caller has already picked."""
+    check_out(out, force)
     private_key = _check(key, min_agreement)
     integers = make_integers(Path(build), point, min_agreement, front.legacy, front.measure)
-    return _export(front, point, integers, Path(out), private_key, seed, {})
+    return _export(front, point, integers, Path(out), private_key, seed, {}, force=force)
 
 
 def pick_that_agrees(
@@ -198,12 +208,16 @@ def _export(
     seed: int,
     claims: dict[str, Any],
     beside: Callable[[Front, IntegerPoint], None] | None = None,
+    force: bool = False,
 ) -> Exported:
     program, valid = integers.quantised.program, integers.valid
     manifest = _finish(front, point, integers, claims)
-    golden = make_golden(program, valid.X, valid.hpc, valid.confidence, seed)
+    steps = integers.quantised.steps
+    replies = valid.hpc if steps is None else results_of(valid.hpc, steps)
+    golden = make_golden(program, valid.X, replies, valid.confidence, seed)
     bundle = Bundle(manifest.to_json(), program, golden)
-    published = publish(bundle, out, private_key, None if beside is None else lambda: beside(front, integers))
+    before_writing = None if beside is None else lambda: beside(front, integers)
+    published = publish(bundle, out, private_key, before_writing, force=force)
     return Exported(
         **vars(published),
         unit=manifest.unit,
@@ -234,7 +248,7 @@ def _weights(draft: Program, program: Program, n_bytes: int) -> Weights | None:
 
 
 def _finish(front: Front, point: Point, integers: IntegerPoint, promise: dict[str, Any]) -> Manifest:
-    """The draft's manifest with all that was measured, the promise, the method, its parameters and the scales."""
+    """The draft's manifest with all that was measured, the promise, the method, its parameters and values' scale."""
     manifest, measured = integers.manifest, {"valid": integers.on_valid, "test": integers.on_test}
     if manifest.unit != front.unit:
         raise InputError(f"the draft states costs in {manifest.unit!r}, but front.json in {front.unit!r}; train again")
@@ -245,15 +259,9 @@ def _finish(front: Front, point: Point, integers: IntegerPoint, promise: dict[st
         name: getattr(p, name).quality for p in front.points if p.method == HPC_METHOD for name in ("valid", "test")
     }
     trained = {"method": point.method, "params": point.params, **manifest.trained}
-    scales = _value_scales(integers.quantised)
-    if scales:
-        trained["scales"] = scales
+    steps = integers.quantised.steps
+    unit = "" if manifest.value is None else manifest.value.unit
+    value = None if steps is None else Value(unit, steps, integers.intervals)
     program, rows = integers.quantised.program, integers.valid
     without, ranges = measure_without(program, rows), ranges_of_rows(program, rows.limits)
-    return replace(manifest, claims=claims, trained=trained, without=without, ranges=ranges)
-
-
-def _value_scales(quantised: Quantised) -> dict[str, float]:
-    """Integer steps per unit of each scorer that answers values; an answer of classes needs no scale."""
-    scorers = {n.scores.scorer for n in quantised.program.nodes if isinstance(n, Answer) and n.kind == "value"}
-    return {str(k): quantised.scales[k] for k in sorted(scorers)}
+    return replace(manifest, claims=claims, trained=trained, without=without, ranges=ranges, value=value)

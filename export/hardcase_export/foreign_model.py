@@ -23,7 +23,7 @@ from .importing.parts import LEAVES, Imported, import_parts
 from .importing.read_model import read_model
 from .importing.sensor_layout import Layout, make_layout
 from .integers.golden_cases import make_golden
-from .publish import Published, publish, read_key
+from .publish import Published, check_out, publish, read_key
 from .sources.source import CLASS, Source, read_bytes
 
 __all__ = ["LEAVES", "Imported", "ImportedBundle", "NamedRows", "import_model", "import_parts", "read_model"]
@@ -55,6 +55,7 @@ def import_model(
     n_check: int = 10_000,
     key: str | Path | None = None,
     seed: int = 0,
+    force: bool = False,
 ) -> ImportedBundle:
     """Write the bundle of a model that was trained elsewhere; the same model always gives the same bytes.
 
@@ -71,6 +72,7 @@ def import_model(
     n_check : number of rows to compare on
     key : path of a private key, or None for a bundle without a signature
     seed : seed of the probe rows and of the choice of golden cases
+    force : whether the bundle may replace a file that is not a bundle
 
     Raises
     ------
@@ -79,6 +81,7 @@ def import_model(
     BundleError
         Program and source differ on too many rows, or the verifier cannot prove the program safe.
     """
+    check_out(out, force)
     private_key = None if key is None else read_key(key)
     _check_arguments(n_check, min_agreement)
     source = read_model(model)
@@ -97,7 +100,7 @@ def import_model(
     no_replies = np.zeros(n, dtype=np.int64)  # the program never forwards
     golden = make_golden(program, imported.rows[:n], no_replies, no_replies, seed)
     bundle = Bundle(_manifest(imported, model).to_json(), program, golden)
-    return ImportedBundle(**vars(publish(bundle, Path(out), private_key)), imported=imported)
+    return ImportedBundle(**vars(publish(bundle, Path(out), private_key, force=force)), imported=imported)
 
 
 def _check_arguments(n_check: int, min_agreement: float | None) -> None:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hardcase_edge.base.files import read_bounded, write_whole
-from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.base.files import check_replaceable, read_bounded, write_whole
+from hardcase_edge.bundle.file import Bundle, is_bundle_head, pack_bundle
 from hardcase_edge.bundle.load import load_bytes
-from hardcase_edge.bundle.signature import MAX_KEY_BYTES, sign, signature_path
+from hardcase_edge.bundle.signature import MAX_KEY_BYTES, SIGNATURE_BYTES, sign, signature_path
 from hardcase_edge.errors import InputError
 from hardcase_edge.verifier.verify import Report
 
-__all__ = ["Published", "publish", "read_key"]
+__all__ = ["Published", "check_out", "publish", "read_key"]
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,26 @@ def read_key(path: str | Path) -> bytes:
     return read_bounded(path, MAX_KEY_BYTES, "signing key", remedy="make one with hardcase keygen")
 
 
+def check_out(out: str | Path | None, force: bool) -> None:
+    """Check, before long work too, that a bundle may be written here: over nothing, or over a bundle.
+
+    Raises
+    ------
+    InputError
+        Something else stands there, or beside it in place of a signature; ``force`` allows both.
+    """
+    if out is not None:
+        check_replaceable(out, "a bundle", is_bundle_head, force=force)
+        check_replaceable(signature_path(out), "a signature", lambda h: len(h) == SIGNATURE_BYTES, force=force)
+
+
 def publish(
-    bundle: Bundle, out: Path | None, key: bytes | None, before_writing: Callable[[], None] | None = None
+    bundle: Bundle,
+    out: Path | None,
+    key: bytes | None,
+    before_writing: Callable[[], None] | None = None,
+    *,
+    force: bool = False,
 ) -> Published:
     """Pack a bundle, load it as a device does, and only then sign and write it.
 
@@ -50,14 +68,16 @@ def publish(
     out : path of the bundle; the signature goes beside it. None: the bundle is checked, but not written
     key : a private key in PEM, or None for a bundle without a signature; an older signature is then removed
     before_writing : called once the bundle has passed every check
+    force : whether it may replace a file that is not a bundle
 
     Raises
     ------
     BundleError
         A device would refuse the bundle.
     InputError
-        The key cannot sign, or a file cannot be written.
+        The key cannot sign, or a file cannot be written or may not be replaced.
     """
+    check_out(out, force)
     data = pack_bundle(bundle)
     loaded = load_bytes(data)
     if before_writing is not None:

@@ -44,6 +44,7 @@ def describe(loaded: Loaded) -> dict[str, Any]:
             }
             for k, (name, sensor) in enumerate(zip(manifest.sensors, program.sensors, strict=True))
         ],
+        "categories": {name: list(texts) for name, texts in manifest.categories.items()},
         "request": {
             "cost": to_unit(meter.request_cost),
             "bytes": program.uplink.request_bytes,

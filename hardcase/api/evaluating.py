@@ -9,6 +9,7 @@ from typing import Any
 
 from hardcase_edge.errors import InputError
 
+from ..measuring.labelled_rows import readings_of
 from ..measuring.measure import quality_of
 from .loaded import load
 
@@ -23,8 +24,9 @@ def evaluate(
     Parameters
     ----------
     bundle : path of the ``.hcb`` file
-    X : (n, n_features) numbers in the bundle's order of features, NaN for missing; a DataFrame is taken by column name
-    y : (n,) labels
+    X : (n, n_features) numbers in the bundle's order of features, NaN for missing; a DataFrame is taken by column name,
+        and may hold text where the bundle has categories
+    y : (n,) labels; or the name of the DataFrame's column that holds them
     hpc : (n,) the labels that f0 gives; without them there is no cloud
     budget : the most that a decision may cost
 
@@ -42,15 +44,15 @@ def evaluate(
 
     from hardcase_edge.program.cost import to_micro
     from hardcase_export.integers.decide import decisions, figures
+    from hardcase_train.columns.frames import frame_columns, frame_names
+    from hardcase_train.data.table import table_of
+    from hardcase_train.data.task import target_labels
 
     loaded = load(bundle)
     program = loaded._loaded.bundle.program
-    columns = getattr(X, "columns", None)
-    if columns is not None:
-        absent = [name for name in loaded.features if name not in set(columns)]
-        if absent:
-            raise InputError(f"X lacks the column {absent[0]!r}; the bundle reads {len(loaded.features)} features")
-        X = X[list(loaded.features)]
+    if frame_names(X) is not None:
+        table = table_of("X", frame_columns(X), "")
+        X, y = readings_of("X", table, loaded._loaded.manifest), target_labels(table, y) if isinstance(y, str) else y
     number = {label: k for k, label in enumerate(loaded.classes)}
     strange = [label for label in [*y, *(hpc if hpc is not None else ())] if label not in number]
     if strange:

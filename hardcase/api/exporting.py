@@ -48,7 +48,7 @@ def export(
     key : a private key to sign with
     sensors : names, in the estimator's order; None: "sensor 0", "sensor 1", ...
     unit : of costs
-    options : of ``hardcase_export.export_point``, such as ``min_agreement``
+    options : of ``hardcase_export.export_point``, such as ``min_agreement`` or ``force``
 
     Raises
     ------
@@ -66,11 +66,17 @@ def export(
     ...     hardcase.export(model, f"{folder}/x.hcb", X[200:], y[200:]).is_signed
     False
     """
+    from hardcase_edge.base.files import check_replaceable
     from hardcase_edge.program.definition import Forward
     from hardcase_export.bundle import export_point
     from hardcase_export.drafts.front import read_front
+    from hardcase_export.publish import check_out
+    from hardcase_export.to_onnx.hpc import is_hpc_head
 
-    out = Path(path)
+    out, force = Path(path), bool(options.get("force"))
+    hpc_out = out.with_name(f"{out.name}.{HPC_FILE}")
+    check_out(out, force)
+    check_replaceable(hpc_out, "an f0 that hardcase wrote", is_hpc_head, force=force)
     task, points = _task(estimator, X, y, sensors, unit)
     forwards = any(isinstance(node, Forward) for node in estimator.program_.nodes)
     if estimator.hpc_ is None:
@@ -85,7 +91,7 @@ def export(
         (point,) = (p for p in front.points if p.method == METHOD)
         report = export_point(build, front, point, out, key=key, **options)
         if forwards:
-            shutil.copyfile(build / HPC_FILE, out.with_name(f"{out.name}.{HPC_FILE}"))
+            shutil.copyfile(build / HPC_FILE, hpc_out)
     return report
 
 

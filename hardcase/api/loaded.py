@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.bundle.evidence import reported
+from hardcase_edge.bundle.value import to_result
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro, to_unit
+from hardcase_edge.sensors.categories import code_of, codes_of
 from hardcase_edge.session.drive import drive
 
 if TYPE_CHECKING:
@@ -25,12 +27,14 @@ Reply = Any  # a label, or (label, confidence from 0 to 1)
 class Decided:
     """One decision.
 
-    label : class of the case, as in training
-    confidence : probability that the label is right, from 0 to 1; None if nobody measured it without ``failed``
+    label : class of the case, as in training; of a bundle of values the value, in the target's unit
+    confidence : probability that the label is right, from 0 to 1, or that the value is no further from the truth than
+        f0's usually are; None if nobody measured it without ``failed``
     route : "local", "cloud" or "degraded" (forwarded without a reply, or answered here without ``failed``)
     cost : metered cost, in the bundle's unit
     sensors : names of the bought sensors, in the bundle's order
     failed : names of the sensors that it wanted and that failed
+    interval : of a value: where the truth lies with a probability of 90 %; None if nobody measured it
     """
 
     label: Any
@@ -39,6 +43,12 @@ class Decided:
     cost: float
     sensors: tuple[str, ...]
     failed: tuple[str, ...] = ()
+    interval: tuple[float, float] | None = None
+
+    @property
+    def value(self) -> Any:
+        """The ``label`` of a bundle of values."""
+        return self.label
 
 
 def load(path: str | Path, *, trust: str | Path | None = None) -> Loaded:
@@ -72,8 +82,9 @@ class Loaded:
     Attributes
     ----------
     sensors, features : names
-    classes : labels
+    classes : labels; empty for a bundle of values
     unit : of costs
+    categories : the texts of each feature that takes text, in the order of their codes
     """
 
     def __init__(self, loaded: _load.Loaded) -> None:
@@ -81,6 +92,8 @@ class Loaded:
         manifest = loaded.manifest
         self.sensors, self.features = tuple(manifest.sensors), tuple(manifest.features)
         self.classes, self.unit = tuple(manifest.classes), manifest.unit
+        self.categories = dict(manifest.categories)
+        self._codes = dict(zip(self.features, codes_of(manifest, range(len(self.features))), strict=False))
 
     def decide(
         self,
@@ -93,17 +106,18 @@ class Loaded:
 
         Parameters
         ----------
-        readings : numbers by feature, or a sequence of numbers by sensor; None or NaN is missing, and a sensor of which
-            nothing is given has failed
-        ask : the cloud: from the readings that a request carries, by feature, to a label or (label, confidence), or
-            None if there is no reply. Without it there is no cloud, and hard cases are answered locally
+        readings : numbers by feature, or a sequence of numbers by sensor; texts where the bundle has categories. None
+            or NaN is missing, as is an unknown text, and a sensor of which nothing is given has failed
+        ask : the cloud: from the readings that a request carries, by feature, with codes in place of texts, to a label
+            (or a value) or a pair of it and a confidence, or None if there is no reply. Without it there is no cloud,
+            and hard cases are answered locally
         budget : largest cost of this decision, in the bundle's unit
 
         Raises
         ------
         InputError
-            A name is neither a feature nor a sensor, a sensor has another number of readings, or the reply is not one
-            of the classes.
+            A name is neither a feature nor a sensor, a sensor has another number of readings, text is given for a
+            number, or the reply is not one of the classes, or not a finite number where values are answered.
         """
         by_feature = self._by_feature(readings)
         program, names = self._loaded.bundle.program, self.features
@@ -118,44 +132,56 @@ class Loaded:
 
         micro = None if budget is None else to_micro(budget)
         end = drive(self._loaded.machine.session(cloud=ask is not None, budget=micro), read, reply)
+        value = self._loaded.manifest.value
         route, confidence = reported(end, self._loaded.manifest.without)
         return Decided(
-            label=self.classes[int(end.result)] if self.classes else end.result,
+            label=self.classes[int(end.result)] if self.classes else value.of(end.result) if value else end.result,
             confidence=None if confidence is None else confidence / 10_000,
             route=route,
             cost=to_unit(end.cost),
             sensors=tuple(self.sensors[s] for s in end.sensors),
             failed=tuple(self.sensors[s] for s in end.failed),
+            interval=value.interval_of(end) if value else None,
         )
 
     def _by_feature(self, readings: Mapping[str, Any]) -> dict[str, Any]:
         program = self._loaded.bundle.program
         out: dict[str, Any] = {}
         for name, given in readings.items():
-            if isinstance(given, Sequence) or hasattr(given, "__len__"):
+            if not isinstance(given, str) and (isinstance(given, Sequence) or hasattr(given, "__len__")):
                 if name not in self.sensors:
                     raise InputError(f"{name!r} is not a sensor; sensors are {', '.join(self.sensors[:20])}")
                 features = program.sensors[self.sensors.index(name)].features
                 if len(given) != len(features):
                     raise InputError(f"sensor {name!r} gives {len(given)} readings, {len(features)} are expected")
-                out.update(zip((self.features[f] for f in features), map(_number, given), strict=True))
+                names = [self.features[f] for f in features]
+                out.update({n: self._reading(n, value) for n, value in zip(names, given, strict=True)})
             elif name in self.features:
-                out[name] = _number(given)
+                out[name] = self._reading(name, given)
             else:
                 raise InputError(f"{name!r} is not a feature; features are {', '.join(self.features[:20])}")
         return out
 
+    def _reading(self, feature: str, value: Any) -> Any:
+        """A plain number, or the code of a text; None where it is missing."""
+        plain = value.item() if hasattr(value, "item") else value
+        codes = self._codes.get(feature)
+        if codes:
+            return code_of(codes, plain)
+        if isinstance(plain, str):
+            raise InputError(f"feature {feature!r} takes a number, not the text {plain[:40]!r}")
+        return None if plain is None or plain != plain else plain
+
     def _reply(self, answer: Reply) -> tuple[int, int]:
         label, confidence = answer if isinstance(answer, tuple) else (answer, 1.0)
+        basis_points = round(10_000 * min(max(float(confidence), 0.0), 1.0))
+        value = self._loaded.manifest.value
+        if value is not None:
+            try:
+                return to_result(label, value.steps), basis_points
+            except (TypeError, ValueError) as error:
+                raise InputError(f"ask replied {label!r}, which is not a finite number") from error
         if label not in self.classes:
             classes = ", ".join(map(str, self.classes[:20]))
             raise InputError(f"ask replied {label!r}, which is not a class; classes are {classes}")
-        return self.classes.index(label), round(10_000 * min(max(float(confidence), 0.0), 1.0))
-
-
-def _number(value: Any) -> Any:
-    """A plain number, or None where it is missing."""
-    if value is None:
-        return None
-    plain = value.item() if hasattr(value, "item") else value
-    return None if plain != plain else plain
+        return self.classes.index(label), basis_points

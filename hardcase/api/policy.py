@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..exports.c import export_c
-from ..training.build import check_out
-from ..training.folders import whole_folder
+from ..training.folders import BUILD, whole_folder
 from .front import Front
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class Policy:
         ----------
         path : of the bundle, such as "pump.hcb"
         key : a private key of ``hardcase keygen``, or None for a bundle without a signature
-        options : of ``hardcase_export.export_bundle``; a wish there wins over the policy's
+        options : of ``hardcase_export.export_bundle``, such as ``force``; a wish there wins over the policy's
 
         Raises
         ------
@@ -76,21 +75,25 @@ class Policy:
         wish = {} if {"max_loss", "budget", "terms"} & options.keys() else self._wish
         return export_bundle(self._build, path, key=key, **wish, **options)
 
-    def export_c(self, folder: str | Path, *, inline: bool = False, key: str | Path | None = None) -> ExportedC:
-        """Write C99 sources for a microcontroller, with the bundle beside them; ``inline``: trees as code."""
-        return export_c(self._build, Path(folder), inline, lambda path: self.export(path, key=key))[1]
+    def export_c(
+        self, folder: str | Path, *, inline: bool = False, key: str | Path | None = None, force: bool = False
+    ) -> ExportedC:
+        """Write C99 sources for a microcontroller, with the bundle beside them; ``inline``: trees as code.
 
-    def save(self, folder: str | Path) -> Path:
+        ``force`` allows a folder that holds something else, whose files of other names stay.
+        """
+        return export_c(self._build, Path(folder), inline, lambda path: self.export(path, key=key), force=force)[1]
+
+    def save(self, folder: str | Path, *, force: bool = False) -> Path:
         """Keep the build: drafts, rows, front and f0 (``hpc.onnx``), for ``hardcase export`` and ``hardcase cloud``.
 
         Raises
         ------
         InputError
-            The folder holds something that is not a build, or cannot be written.
+            The folder holds something that is not a build, which ``force`` allows, or cannot be written.
         """
         out = Path(folder)
-        check_out(out)
-        with whole_folder(out) as new:
+        with whole_folder(out, BUILD, force=force) as new:
             shutil.copytree(self._build, new, dirs_exist_ok=True)
         return out
 

@@ -19,7 +19,7 @@ from ..training.given_hpc import flattery
 from .policy import Policy
 
 if TYPE_CHECKING:
-    from hardcase_train.data.config import Config
+    from hardcase_train.data.config import SensorConfig
     from hardcase_train.data.table import Table
 
 __all__ = ["column_names", "train"]
@@ -40,6 +40,8 @@ def train(
     methods: Sequence[str] = ("auto",),
     effort: str = "normal",
     names: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    dates: str = "leave",
     weight: Any = None,
     groups: Any = None,
     unit: str = "unit",
@@ -55,8 +57,8 @@ def train(
 
     Parameters
     ----------
-    X : (n, n_features) numbers, NaN for missing: an array, or a DataFrame, whose column names are used
-    y : (n,) labels of 2 to 200 classes, numbers or text
+    X : (n, n_features) numbers, NaN for missing; or a DataFrame, whose text becomes categories, as in a table
+    y : (n,) labels of 2 to 200 classes, numbers or text; or the name of the DataFrame's column that holds them
     sensors : the columns of each sensor, by name or number; each column of no sensor becomes a sensor of its own
     costs : cost of each sensor by name, 1 for the others; or one number for all
     forward_cost : cost of one request, without the sensors that f0 reads
@@ -72,9 +74,11 @@ def train(
     methods : names of methods, or "auto"; both baselines are always trained
     effort : "quick", "normal" or "thorough"
     names : names of the columns of an array
-    weight : (n,) weight of each row, at least 0
-    groups : (n,) the group of each row, such as its machine: text or numbers. No split or fold divides one, and
-        standard errors count groups
+    drop : columns that no model reads, by name
+    dates : "leave" leaves out columns of dates, "parts" makes features such as ``NAME.hour`` of them
+    weight : (n,) weight of each row, at least 0; or the name of the DataFrame's column that holds it
+    groups : (n,) the group of each row, such as its machine: text or numbers; or the name of the DataFrame's column
+        that holds it. No split or fold divides one, and standard errors count groups
     unit : unit of all costs, for reports
     jobs : number of threads; None: one per core
     time_limit : of the whole run, such as "90s", "10m" or "2h"; what is reached then depends on this machine's speed.
@@ -96,12 +100,29 @@ def train(
     >>> policy.front.quality
     'accuracy'
     """
+    from hardcase_train.data.config import Config, check_amount, check_dates
     from hardcase_train.data.effort import effort_of
     from hardcase_train.methods import BASELINES, check_method
 
     table, called = _table(X, y, names, weight, groups)
-    config = _config(table, sensors, costs, forward_cost, hpc, unit, seed, effort_of("effort", effort).name, called)
-    config = replace(config, quality=_plain(quality) if errors is None else "accuracy", errors=dict(errors or {}))
+    config = Config(
+        file=Path("arrays"),
+        target=called["target"],
+        group=called.get("group"),
+        weight=called.get("weight"),
+        seed=seed,
+        drop=tuple(drop),
+        dates=check_dates("the argument", dates),
+        unit=unit,
+        default_sensor=1.0 if isinstance(costs, Mapping) else check_amount("costs", costs),
+        per_request=check_amount("forward_cost", forward_cost),
+        sensors=_sensors(table, sensors, costs, dates),
+        estimator="HistGradientBoostingClassifier" if hpc is None else type(hpc).__name__,
+        model=Path(hpc) if isinstance(hpc, str | Path) else None,
+        effort=effort_of("effort", effort).name,
+        quality=_plain(quality) if errors is None else "accuracy",
+        errors=dict(errors or {}),
+    )
     chosen = tuple(check_method("methods", name) for name in methods)
     folder = Path(tempfile.mkdtemp(prefix="hardcase-"))
     try:
@@ -136,7 +157,9 @@ def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]
     InputError
         Names are too few, too many or not distinct.
     """
-    own = names if names is not None else getattr(X, "columns", None)
+    from hardcase_train.columns.frames import frame_names
+
+    own = names if names is not None else frame_names(X)
     called = tuple(f"x{k}" for k in range(n)) if own is None else tuple(str(name) for name in own)
     if len(called) != n or len(set(called)) != n:
         raise InputError(f"names has {len(set(called))} distinct names for {n} columns; give each column one")
@@ -147,28 +170,46 @@ def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any, groups: Any
     """The table, and the names of its columns of labels: "target", and "weight" and "group" if they are given."""
     import numpy as np
 
+    from hardcase_train.columns.frames import frame_columns, frame_names
+    from hardcase_train.data.table import table_of
+
+    if frame_names(X) is None:
+        table = _of_array(X, names)
+    else:
+        columns = frame_columns(X)
+        table = table_of("X", columns.rename_columns(column_names(X, names, columns.num_columns)), "")
+    called: dict[str, str] = {}
+    added = {}
+    for name, given in (("target", y), ("weight", weight), ("group", groups)):
+        if isinstance(given, str):
+            called[name] = given
+        elif given is not None:
+            values = np.asarray(given, dtype=np.float64 if name == "weight" else None)
+            what, n = "y" if name == "target" else name, len(table.X)
+            if values.shape != (n,):
+                raise InputError(f"X has {n} rows, but {what} has the shape {values.shape}; {(n,)} is expected")
+            called[name] = _free(what, (*table.names, *table.kinds))
+            added[called[name]] = values.tolist
+    table = replace(table, labels=table.labels.and_also(added))
+    digest = sha256(np.ascontiguousarray(table.X).tobytes())
+    for name in (*table.texts, *added):
+        digest.update("\n".join(map(str, table.labels.get(name, ()))).encode())
+    return replace(table, sha256=digest.hexdigest()), called
+
+
+def _of_array(X: Any, names: Sequence[str] | None) -> Table:
+    import numpy as np
+
+    from hardcase_train.columns.kinds import finite
     from hardcase_train.data.table import Labels, Table
 
     try:
-        values = np.asarray(X, dtype=np.float64)
+        values = finite(X)
     except (TypeError, ValueError) as error:
-        raise InputError(f"X holds something that is not a number ({error}); code text as numbers first") from error
-    labels = np.asarray(y)
-    if values.ndim != 2 or labels.shape != (len(values),):
-        raise InputError(f"X has the shape {values.shape} and y {labels.shape}; (n, n_features) and (n,) are expected")
-    called = column_names(X, names, values.shape[1])
-    given = {"target": labels}
-    if weight is not None:
-        given["weight"] = np.asarray(weight, dtype=np.float64)
-    if groups is not None:
-        given["group"] = np.asarray(groups)
-    wrong = [name for name, column in given.items() if column.shape != labels.shape]
-    if wrong:
-        raise InputError(f"{wrong[0]} has the shape {given[wrong[0]].shape}; {labels.shape} is expected")
-    columns = {name: _free("y" if name == "target" else name, called) for name in given}
-    values = np.where(np.isfinite(values), values, np.nan)
-    digest = sha256(np.ascontiguousarray(values).tobytes() + "\n".join(map(str, labels.tolist())).encode())
-    return Table(called, values, Labels({columns[k]: v.tolist for k, v in given.items()}), digest.hexdigest()), columns
+        raise InputError(f"X holds something that is not a number ({error}); a DataFrame may hold text") from error
+    if values.ndim != 2:
+        raise InputError(f"X has the shape {np.shape(values)}; (n, n_features) is expected")
+    return Table(column_names(X, names, values.shape[1]), values, Labels({}), "")
 
 
 def _free(name: str, taken: Sequence[str]) -> str:
@@ -176,21 +217,16 @@ def _free(name: str, taken: Sequence[str]) -> str:
     return name if name not in taken else _free(f"{name}_", taken)
 
 
-def _config(
-    table: Table,
-    sensors: Mapping[str, Any] | None,
-    costs: Mapping[str, float] | float,
-    forward_cost: float,
-    hpc: Any,
-    unit: str,
-    seed: int,
-    effort: str,
-    labels: dict[str, str],
-) -> Config:
-    from hardcase_train.data.config import Config, SensorConfig, check_amount
+def _sensors(
+    table: Table, sensors: Mapping[str, Any] | None, costs: Mapping[str, float] | float, dates: str
+) -> tuple[SensorConfig, ...]:
+    """The declared sensors, and those of one column that have a cost."""
+    from hardcase_train.data.config import SensorConfig, check_amount
 
     price = dict(costs) if isinstance(costs, Mapping) else {}
-    rest = 1.0 if isinstance(costs, Mapping) else check_amount("costs", costs)
+    rest = 1.0 if isinstance(costs, Mapping) else costs
+    columns = tuple(table.kinds) or table.names
+    parts = [part for name in table.parts for part in table.date_columns(name)] if dates == "parts" else []
 
     def sensor(name: str, features: Sequence[str]) -> SensorConfig:
         cost = check_amount(f"the cost of {name!r}", price.pop(name, rest))
@@ -198,36 +234,23 @@ def _config(
 
     configs = []
     for name, given in (sensors or {}).items():
-        columns = [given] if isinstance(given, str | int) else list(given)
-        configs.append(sensor(str(name), [_column(table.names, str(name), column) for column in columns]))
+        members = [given] if isinstance(given, str | int) else list(given)
+        configs.append(sensor(str(name), [_column(columns, parts, str(name), column) for column in members]))
     named = {feature for config in configs for feature in config.features}
-    configs += [sensor(name, [name]) for name in table.names if name not in named and name in price]
+    configs += [sensor(name, [name]) for name in (*columns, *parts) if name not in named and name in price]
     if price:
         raise InputError(f"costs names {next(iter(price))!r}, which is neither a sensor nor a column of its own")
-    return Config(
-        file=Path("arrays"),
-        target=labels["target"],
-        group=labels.get("group"),
-        weight=labels.get("weight"),
-        seed=seed,
-        unit=unit,
-        default_sensor=rest,
-        per_request=check_amount("forward_cost", forward_cost),
-        sensors=tuple(configs),
-        estimator="HistGradientBoostingClassifier" if hpc is None else type(hpc).__name__,
-        model=Path(hpc) if isinstance(hpc, str | Path) else None,
-        effort=effort,
-    )
+    return tuple(configs)
 
 
-def _column(names: Sequence[str], sensor: str, column: Any) -> str:
+def _column(names: Sequence[str], parts: Sequence[str], sensor: str, column: Any) -> str:
     import numpy as np
 
     if isinstance(column, int | np.integer):
         if 0 <= column < len(names):
             return names[int(column)]
         raise InputError(f"sensor {sensor!r} names column {column}; columns are numbered 0 to {len(names) - 1}")
-    if str(column) not in names:
+    if str(column) not in (*names, *parts):
         raise InputError(
             f"sensor {sensor!r} names {column!r}, which is not a column; columns are {', '.join(names[:20])}"
         )

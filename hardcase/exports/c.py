@@ -9,9 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardcase_edge.errors import InputError
-
-from ..training.folders import whole_folder
+from ..training.folders import C_EXPORT, whole_folder
 
 if TYPE_CHECKING:
     from hardcase_export.bundle import Exported
@@ -23,7 +21,7 @@ BUNDLE = "model.hcb"
 
 
 def export_c(
-    source: Path, out: Path, inline: bool, export: Callable[[Path], Exported]
+    source: Path, out: Path, inline: bool, export: Callable[[Path], Exported], *, force: bool = False
 ) -> tuple[Exported | None, ExportedC]:
     """Write the folder atomically; it also contains the bundle, as ``model.hcb``.
 
@@ -33,6 +31,7 @@ def export_c(
     out : the folder; it may replace an earlier export, whose ``main.c`` and ``sensors.h`` are kept if they were edited
     inline : whether to write tree ensembles as code
     export : writes a bundle to a path
+    force : whether a folder that holds something else may be written into
 
     Raises
     ------
@@ -45,8 +44,7 @@ def export_c(
     from hardcase_edge.bundle.signature import signature_path
     from hardcase_export.to_c.folder import write_c
 
-    _check_out(out)
-    with whole_folder(out) as folder:
+    with whole_folder(out, C_EXPORT, force=force) as folder:
         bundle = folder / BUNDLE
         exported = None
         if source.is_file():
@@ -105,13 +103,3 @@ def c_lines(out: Path, sources: ExportedC) -> list[str]:
         memory = f"flash {s.flash} bytes{small}, {ram}"
         lines.append(f"  {s.core:<10} {memory}{how}")
     return lines
-
-
-def _check_out(out: Path) -> None:
-    """Refuse to replace a folder that is not a C export."""
-    out = out.absolute()
-    is_ours = out.is_dir() and not out.is_symlink() and ((out / "model.h").exists() or not any(out.iterdir()))
-    if out.exists() and not is_ours:
-        raise InputError(f"{out} exists and is not a C export; name another folder with --c")
-    if not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} does not exist; create it first")

@@ -9,10 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardcase_edge.errors import InputError
-
 from ..options import Flags
-from ..training.folders import whole_folder
+from ..training.folders import MODELS, check_folder, whole_folder
 
 if TYPE_CHECKING:
     from hardcase_export.drafts.front import Front
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     from hardcase_export.runtimes import Models
 
 __all__ = ["Targets", "add_targets"]
-
-MAX_DESCRIPTION_BYTES = 16 * 1024 * 1024
 
 
 def add_targets(parser: Flags) -> None:
@@ -40,8 +36,9 @@ class Targets:
         self.build, self.onnx, self.tflite = Path(args.build), args.onnx, args.tflite
         self.folders = list(dict.fromkeys(Path(d).absolute() for d in (self.onnx, self.tflite) if d is not None))
         self.entries: dict[Path, list[dict[str, Any]]] = {}
+        self.force = args.force
         for folder in self.folders:
-            _check_folder(folder)
+            check_folder(folder, MODELS, force=self.force)
 
     def __call__(self, front: Front, point: IntegerPoint) -> None:
         """Make and replay all models, then write the folders."""
@@ -50,7 +47,9 @@ class Targets:
         converted = [(Path(d).absolute(), make(front, point)) for d, make in self._makers() if d is not None]
         for folder in self.folders:
             models = Models().join(m for d, m in converted if d == folder)
-            _write(folder, models, {"name": point.manifest.name, "classes": list(point.manifest.classes)})
+            facts: dict[str, Any] = {"name": point.manifest.name, "classes": list(point.manifest.classes)}
+            facts["categories"] = {name: list(texts) for name, texts in point.manifest.categories.items()}
+            _write(folder, models, facts, self.force)
             self.entries[folder] = models.entries
 
     def _makers(self) -> list[tuple[Path | None, Callable[[Front, IntegerPoint], Models]]]:
@@ -91,33 +90,10 @@ def _agreement(entry: dict[str, Any]) -> str:
     return f"{test['rows'] - test['apart']} of {test['rows']} test rows as before{gap}"
 
 
-def _check_folder(folder: Path) -> None:
-    """Refuse to replace files that were not written by an earlier export."""
-    if not folder.exists():
-        return
-    if not folder.is_dir() or folder.is_symlink():
-        raise InputError(f"{folder} is not a folder; name another")
-    strange = sorted({p.name for p in folder.iterdir()} - _written(folder))
-    if strange:
-        raise InputError(f"{folder} contains {strange[0]}, which no export wrote; name another folder")
-
-
-def _written(folder: Path) -> set[str]:
-    """The names of the files that the last export wrote there."""
+def _write(folder: Path, models: Models, facts: dict[str, Any], force: bool) -> None:
     from hardcase_export.runtimes import DESCRIPTION
 
-    try:
-        with open(folder / DESCRIPTION, "rb") as file:
-            description = json.loads(file.read(MAX_DESCRIPTION_BYTES))
-        return {DESCRIPTION, *(str(entry["file"]) for entry in description["models"])}
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return set()
-
-
-def _write(folder: Path, models: Models, facts: dict[str, Any]) -> None:
-    from hardcase_export.runtimes import DESCRIPTION
-
-    with whole_folder(folder) as new:
+    with whole_folder(folder, MODELS, force=force) as new:
         for name, data in models.files.items():
             (new / name).write_bytes(data)
         text = json.dumps({**facts, "models": models.entries}, indent=1, sort_keys=True)

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from hardcase_edge.program.definition import Program
     from hardcase_edge.program.readings import Reading
     from hardcase_export.integers.decide import Reply
+    from hardcase_train.data.table import Table
 
-__all__ = ["LabelledRows", "groups_of", "labelled_rows", "replies_to", "rows_for"]
+__all__ = ["LabelledRows", "groups_of", "labelled_rows", "readings_of", "replies_to", "rows_for"]
 
 BATCH = 256  # rows per call of the HPC
 
@@ -93,17 +94,41 @@ def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray
     from hardcase_train.data.table import read_table
     from hardcase_train.data.task import target_labels
 
-    table = read_table(path)
-    absent = [name for name in manifest.features if name not in table.names]
-    if absent:
-        raise InputError(f"{path} lacks {len(absent)} of the bundle's features, such as {absent[0]!r}; add the columns")
+    table = read_table(path, as_text=manifest.categories)
+    X = readings_of(str(path), table, manifest)
     labels = target_labels(table, manifest.target)
     number = {label: k for k, label in enumerate(manifest.classes)}
     strange = [label for label in labels if label not in number]
     if strange:
         raise InputError(f"{path}: {manifest.target!r} contains {strange[0]!r}, which is not a class of the bundle")
-    X = table.X[:, [table.names.index(name) for name in manifest.features]]
     return X, np.array([number[label] for label in labels], dtype=np.int64)
+
+
+def readings_of(where: str, table: Table, manifest: Manifest) -> NDArray[np.float64]:
+    """The readings in a table's columns, (n, n_features): by name, texts as the codes of the manifest.
+
+    Raises
+    ------
+    InputError
+        The table lacks features of the manifest; ``where`` names the table in the message.
+    """
+    import numpy as np
+
+    from hardcase_train.columns.categories import codes_in
+
+    columns = {name: table.X[:, k] for k, name in enumerate(table.names)}
+    for name in table.parts:
+        columns |= table.date_columns(name)
+    for name, texts in manifest.categories.items():
+        if name in table.labels or name in columns:
+            columns[name] = codes_in(table.labels[name] if name in table.labels else columns[name].tolist(), texts)
+    absent = [name for name in manifest.features if name not in columns]
+    if absent:
+        what = "holds no numbers in" if absent[0] in table.texts else "lacks"
+        raise InputError(
+            f"{where} {what} {len(absent)} of the bundle's features, such as {absent[0]!r}; add the columns"
+        )
+    return np.column_stack([columns[name] for name in manifest.features])
 
 
 def groups_of(path: Path, manifest: Manifest) -> NDArray[np.int64] | None:

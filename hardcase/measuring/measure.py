@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..options import plain
 from .labelled_rows import LabelledRows
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from hardcase_edge.session.session import Decision
     from hardcase_export.integers.decide import Figures
 
-__all__ = ["Measured", "class_lines", "constant_warning", "measure", "plain", "quality_of", "some_classes"]
+__all__ = ["Measured", "class_lines", "constant_warning", "measure", "quality_of", "some_classes"]
 
 WORST = 3  # classes that a short report names
 
@@ -166,9 +167,3 @@ def _with_interval(count: Mapping[str, Any], key: str) -> str:
         return "-"
     low, high = count[f"{key}_95"]
     return f"{count[key]:.4f} ({low:.4f} to {high:.4f})"
-
-
-def plain(value: object, limit: int) -> str:
-    """A name from outside for a terminal: printable characters only, at most ``limit`` of them."""
-    text = "".join(c if c.isprintable() else "?" for c in str(value))
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -26,7 +26,7 @@ __all__ = ["ANSWER", "BUY", "CHOOSE", "CLOUD", "MORE", "Arrow", "Box", "Flow", "
 BUY, CHOOSE, ANSWER, CLOUD, MORE = "buy", "choose", "answer", "cloud", "more"
 MAX_BOXES = 32
 MAX_BOXES_WITHOUT_ROWS = 14
-MAX_NAMES = 3  # of sensors in a title
+MAX_NAMES = 28  # letters of the sensors in a title
 
 
 @dataclass(frozen=True)
@@ -266,9 +266,13 @@ def error_words(wrong: int, n: int) -> str:
 
 
 def _some(names: list[str]) -> str:
-    """The first names, and the number of the others."""
-    more = len(names) - MAX_NAMES
-    return ", ".join(names) if more <= 1 else f"{', '.join(names[:MAX_NAMES])} and {more} more"
+    """As many names as fit a title, at least one, and the number of the others."""
+    for n in range(len(names), 0, -1):
+        rest = f" and {len(names) - n} more" if n < len(names) else ""
+        text = ", ".join(names[:n]) + rest
+        if len(text) <= MAX_NAMES or n == 1:
+            return text if n > 1 or len(text) <= MAX_NAMES else f"{names[0][: MAX_NAMES - len(rest) - 1]}…{rest}"
+    return ""
 
 
 def _number(value: float) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["train_report"]
 
 MAX_ROWS = 12  # of a table that is not folded away
+NEAR = 6  # points on each side of the picked one in the table of the front
 HPC = "hpc"
 
 
@@ -217,6 +218,8 @@ def _front(task: Task, points: Front, picked: Picked | str, svg: str) -> list[st
     marked = picked.number if isinstance(picked, Picked) else None
     best = _overall(points)
     numbers = sorted({*best, *([] if marked is None else [marked])}, key=lambda k: points.points[k].valid.cost)
+    at = 0 if marked is None else numbers.index(marked)
+    near = numbers[max(0, at - NEAR) : at + NEAR + 1] if len(numbers) > 2 * NEAR + 1 else numbers
     weighted = " Figures count each row by its weight." if task.config.weight is not None else ""
     return [
         "<p>Every policy is a point. Choices are made on judged rows; on test rows, which no choice has seen, a point "
@@ -224,12 +227,17 @@ def _front(task: Task, points: Front, picked: Picked | str, svg: str) -> list[st
         "cost. <code>static</code> (one fixed set of sensors) and <code>cascade</code> (more sensors until it is sure) "
         f"are the baselines. The band is the loss that the pick allows below f0.{weighted}</p>",
         figure(svg),
-        _points_table(task, points, numbers, marked, "the front of all methods on judged rows"),
+        _points_table(task, points, near, marked, _caption(len(near), len(numbers))),
         details(
             f"all {len(points.points)} policies",
             _points_table(task, points, range(len(points.points)), marked, "in the order of front.json"),
         ),
     ]
+
+
+def _caption(n_shown: int, n: int) -> str:
+    front = "the front of all methods on judged rows"
+    return front if n_shown == n else f"{front}: {n_shown} of its {n} points, around the picked one"
 
 
 def _overall(points: Front) -> list[int]:

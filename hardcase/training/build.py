@@ -9,12 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardcase_edge.errors import InputError
-
 from ..measuring.bars import rows_bar
 from ..measuring.picked import Wish
 from ..reports.train_page import train_report
-from .folders import whole_folder
+from .folders import BUILD, check_folder, whole_folder
 from .given_hpc import save_given
 from .own_model import own_points_of
 from .runs import open_runs
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from hardcase_train.data.task import Task
     from hardcase_train.policy.front import Point
 
-__all__ = ["HPC_FILE", "build", "check_out", "configure", "save_hpc", "write_build"]
+__all__ = ["HPC_FILE", "build", "configure", "save_hpc", "write_build"]
 
 HPC_FILE = "hpc.onnx"
 
@@ -60,16 +58,6 @@ def configure(
     return config if effort is None else replace(config, effort=effort_of("--effort", effort).name)
 
 
-def check_out(out: Path) -> None:
-    """Refuse to replace a folder that is not a build."""
-    out = out.absolute()
-    is_build = out.is_dir() and not out.is_symlink() and ((out / "front.json").exists() or not any(out.iterdir()))
-    if out.exists() and not is_build:
-        raise InputError(f"{out} exists and is not a build folder; name another")
-    if not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} does not exist; create it first")
-
-
 def build(
     config: Config,
     methods: tuple[str, ...],
@@ -80,6 +68,7 @@ def build(
     model: Any = None,
     command: str = "",
     wish: Wish | None = None,
+    force: bool = False,
     **where: Any,
 ) -> tuple[Task, dict[str, Any]]:
     """Train and write the build folder atomically; the task, and the contents of front.json.
@@ -90,9 +79,12 @@ def build(
     table : the data; None: ``config.file``
     model : f0, an unfitted estimator; None: the one that ``config`` names
     command, wish : of the report, as for ``reports.train_page.train_report``
+    force : whether ``out`` may be a folder that is not a build
     where : as for ``runs.open_runs``
     """
     from .seeds import picks
+
+    check_folder(out, BUILD, force=force)  # before the long work
 
     with open_runs(out, n_seeds=n_seeds, **where) as (runs, scratch):
         task = runs.task(config, table, model)
@@ -100,7 +92,7 @@ def build(
         own = own_points_of(task)  # so may a model of the user's
 
         def write(points: list[Point], seeds: dict[int, dict[str, Any]]) -> dict[str, Any]:
-            with whole_folder(out) as folder:
+            with whole_folder(out, BUILD, force=force) as folder:
                 _copy_hpc(scratch, folder)
                 front = write_build(folder, task, points, hpc, seeds)
                 with rows_bar("5/5 report", quiet=runs.quiet):
@@ -195,6 +187,7 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> l
             hpc=hpc,
             windows=task.windows,
             trained=_provenance(task, p),
+            categories=task.table.categories,
         )
         data = pack_bundle(Bundle(manifest.to_json(), p.program, (), is_draft=True))
         (folder.parent / name).write_bytes(data)

@@ -65,10 +65,13 @@ class Runs:
     deadline: Deadline | None = None
 
     def task(self, config: Config, table: Table | None = None, model: Any = None) -> Task:
-        """Read the table unless given, split its rows, and fit f0."""
+        """Read the table unless given, split its rows, and fit f0; reports on stderr what the table leaves out."""
         from hardcase_train.data.task import make_task
 
-        return make_task(config, quiet=self.quiet, table=table, model=model, given=opener(config))
+        task = make_task(config, quiet=self.quiet, table=table, model=model, given=opener(config))
+        for note in () if self.quiet else task.table.notes:
+            _say(note)
+        return task
 
     def points(
         self, task: Task, methods: tuple[str, ...], better: Callable[[list[Point]], None] | None = None

@@ -15,8 +15,9 @@ from hardcase_edge.errors import InputError
 
 from ..demo.processes import Process, StageError, start_broker, start_device, start_worker
 from ..measuring.measure import class_lines
-from ..options import add_json, report
-from ..training.build import build, check_out, configure
+from ..options import add_force, add_json, report
+from ..training.build import build, configure
+from ..training.folders import DEMO, check_folder, list_files
 from .train import add_effort
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ INTERVAL_S = 0.2
 EDGE_COUNT = 60
 MAX_CLASSES = 12  # shown as text
 KILL_AFTER_S = 5.0
+REPLAY, REPORT = "edge-1.csv", "report.html"
+FILES = (REPLAY, REPORT, "demo.key", "demo.pub")  # beside the bundles and the build
 DOWN_S = 1.0
 
 
@@ -69,6 +72,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, help="wins over [data] seed")
     add_effort(parser)
     parser.set_defaults(effort="quick")
+    add_force(parser)
     add_json(parser)
 
 
@@ -78,8 +82,10 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(
             f"{args.config} does not exist; run from a clone of the repository, or name a file with --config"
         )
-    args.out.mkdir(parents=True, exist_ok=True)
-    check_out(args.out / "train")
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    check_folder(args.out, DEMO, force=args.force)
+    args.out.mkdir(exist_ok=True)
+    list_files(args.out, DEMO, FILES)
     began = time.monotonic()
     say = _Progress(args.json)
     task = _train(args, say)
@@ -119,8 +125,8 @@ def _train(args: argparse.Namespace, say: _Progress) -> Task:
     if config.legacy is not None:
         raise InputError(f"{args.config}: f0 is a legacy system, which the demo cannot start; use an [hpc] estimator")
     say(f"training on {config.file.name}: f0 is {config.hpc_name}, methods are {', '.join(config.methods)}")
-    methods = (*config.methods, *BASELINES)
-    return build(config, methods, args.out / "train", wish={"max_loss": MAX_LOSS}, quiet=args.json)[0]
+    methods, wish = (*config.methods, *BASELINES), {"max_loss": MAX_LOSS}
+    return build(config, methods, args.out / "train", wish=wish, force=args.force, quiet=args.json)[0]
 
 
 def _export(out: Path, say: _Progress) -> dict[str, tuple[Path, Point]]:
@@ -231,7 +237,7 @@ def _run_with_kill(
 
     loaded = load_bundle(bundle)
     rows = np.tile(task.problem.test.X, (PASSES, 1))
-    replay = out / "edge-1.csv"
+    replay = out / REPLAY
     count = _write_replay(replay, task, loaded)
     fleet = Fleet(loaded, rows, url, n_devices=N_DEVICES, config=RuntimeConfig(interval_s=INTERVAL_S), prefix="sim")
     device = start_device(bundle, out / "demo.pub", url, replay, count, INTERVAL_S)
@@ -280,7 +286,9 @@ def _write_replay(path: Path, task: Task, loaded: Loaded) -> int:
         writer = csv.writer(file)
         if task.table.samples is None:
             writer.writerow(task.features)
-            writer.writerows([["" if x != x else x for x in row] for row in task.problem.test.X[:EDGE_COUNT].tolist()])
+            texts = [task.table.categories.get(name, ()) for name in task.features]
+            for row in task.problem.test.X[:EDGE_COUNT].tolist():
+                writer.writerow(["" if x != x else t[int(x)] if t else x for x, t in zip(row, texts, strict=True)])
         else:
             sensors = list(task.table.windows)
             n_samples = task.table.samples.shape[2]
@@ -327,7 +335,7 @@ def _write_report(out: Path, values: dict[str, Any], outage: tuple[float, float]
     from ..demo.routes_chart import routes_svg
 
     front = (out / "train" / "front.svg").read_text(encoding="utf-8")
-    write_whole(out / "report.html", make_html(values, front, routes_svg(outcomes, outage)).encode())
+    write_whole(out / REPORT, make_html(values, front, routes_svg(outcomes, outage)).encode())
 
 
 def _text(values: dict[str, Any], out: Path) -> str:
@@ -343,7 +351,7 @@ def _text(values: dict[str, Any], out: Path) -> str:
     lines.append(f"{BEST}: the pick of hardcase export --max-loss {MAX_LOSS}")
     verdict = "asked = local + cloud + degraded, each once; both routes used before the kill and after it"
     lines += [f"PROBLEM: {p}" for p in values["problems"]] or [f"reconciled: {verdict}"]
-    lines.append(f"{values['seconds']:.0f} s; report: {out / 'report.html'}")
+    lines.append(f"{values['seconds']:.0f} s; report: {out / REPORT}")
     return "\n".join(lines)
 
 

@@ -1,113 +1,125 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hardcase init``: write a first hardcase.toml from the columns of a table."""
+"""``hardcase init``: write a first hardcase.toml from the columns of a table, and say what they are."""
 
 from __future__ import annotations
 
 import argparse
-import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hardcase_edge.errors import InputError
 
-from ..options import add_json, report
+from ..options import add_force, add_json, report
 
 if TYPE_CHECKING:
     from hardcase_train.data.table import Table
+
+    from ..training.survey import Survey
 
 HELP = "Write a first hardcase.toml from a table."
 EXAMPLES = """\
 hardcase init data.csv                  # then edit the costs in hardcase.toml
 hardcase init data.csv --target state --out state.toml"""
 TERMS = "target: the column to predict; sensor: a source of columns that are read together, at a cost"
-LIKELY_TARGETS = ("target", "label", "class", "y")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("data", type=Path, help="a .csv, .parquet or .npz table")
-    parser.add_argument(
-        "--target", help="column to predict (default: target, label, class, y, or the last column of labels)"
-    )
+    parser.add_argument("data", type=Path, help="a .csv, .parquet, .feather, .arrow or .npz table")
+    parser.add_argument("--target", help="column to predict (default: target, label, class, y, or what looks like one)")
     parser.add_argument(
         "--out", type=Path, default=Path("hardcase.toml"), help="file to write (default: hardcase.toml)"
     )
+    add_force(parser)
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the file; an existing file is never overwritten."""
-    from hardcase_edge.base.files import write_whole
+    """Write the file and report on every column."""
+    from hardcase_edge.base.files import check_replaceable, write_whole
     from hardcase_train.data.table import read_table
     from hardcase_train.data.task import target_classes
 
-    if args.out.exists():
-        raise InputError(f"{args.out} exists; remove it or name another with --out")
+    from ..training.first_toml import make_toml
+    from ..training.survey import guess_target, sensors_of, survey
+
+    check_replaceable(args.out, force=args.force)
     table = read_table(args.data)
-    target = args.target or guess_target(table)
+    target, why = (args.target, "named by --target") if args.target else guess_target(table)
+    _check_classes(table, target)
     _, classes = target_classes(table, target)
-    table.without(target).check_features()
+    found = survey(table, target)
+    sensors = sensors_of(table, found.features - {found.group})  # a group is no feature once its line counts
+    if not found.features:
+        raise InputError(f"{args.data} has no column besides {target!r} that a model could read{_reasons(found)}")
     try:
         file = args.data.absolute().relative_to(args.out.absolute().parent)
     except ValueError:
         file = args.data.absolute()
-    text = make_toml(table.without(target), str(file), target)
-    write_whole(args.out, text.encode())
-    values = {"out": str(args.out), "target": target, "classes": list(classes), "features": len(table.names)}
-    text = f"{args.out}: predicts {target!r} ({len(classes)} classes); edit the costs of your sensors, then\n"
-    report(args, values, text + f"next: hardcase train {args.out} --out build")
+    write_whole(args.out, make_toml(str(file), target, why, found, sensors).encode())
+    values = {
+        "out": str(args.out),
+        "target": target,
+        "classes": list(classes),
+        "features": len(found.features),
+        "sensors": sensors,
+        "categories": found.categories,
+        "booleans": found.booleans,
+        "dates": found.dates,
+        "left_out": found.left_out,
+        "suspected": found.suspected,
+        "notes": list(table.notes),
+    }
+    guessed = "" if args.target else "; --target names another"
+    head = f"{args.out}: predicts {target!r} ({why}{guessed}), {len(classes)} classes"
+    last = f"edit the costs of your sensors, then: hardcase train {args.out} --out build"
+    report(args, values, "\n".join([head, *_lines(table, found, sensors), last]))
     return 0
 
 
-def guess_target(table: Table) -> str:
-    """The column with a usual name of a target, else the last column that may hold labels."""
-    for name in LIKELY_TARGETS:
-        if name in table.labels:
-            return name
-    if not table.labels:
-        raise InputError("no column of the data could be a target; name one with --target")
-    return list(table.labels)[-1]
+def _check_classes(table: Table, target: str) -> None:
+    """Refuse, in words that help, a target that holds values in place of classes."""
+    from hardcase_train.data.problem import MAX_CLASSES
+
+    labels = table.labels[target].tolist() if target in table.labels else []
+    n_labels = len(set(labels))
+    if n_labels > MAX_CLASSES and not any(isinstance(label, str) for label in labels):
+        raise InputError(
+            f"the target {target!r} holds {n_labels} different numbers, which are values and not classes; "
+            f"name a column of 2 to {MAX_CLASSES} classes with --target"
+        )
 
 
-def make_toml(table: Table, file: str, target: str) -> str:
-    """The text of a hardcase.toml: one sensor per column or per group of windows, each of cost 1."""
-    sensors = {s: [f"{s}.*"] for s in table.windows} or {n: [n] for n in table.names}
-    head = f"""\
-# The data. split: random (60/10/10/20), time, or a column that says train, valid, calibration, test.
-[data]
-file = {quote(file)}
-target = {quote(target)}
-split = "random"
-seed = 0
-
-# The cost of a decision: the sensors below, the radio per request and per byte, the cloud per request.
-[cost]
-unit = "unit"
-default_sensor = 1.0
-
-[cost.uplink]
-per_request = {10 * len(sensors)}.0
-per_byte = 0.0
-
-[cost.cloud]
-per_request = 0.0
-
-# The high-cost model in the cloud: any classifier of scikit-learn.
-[hpc]
-estimator = "HistGradientBoostingClassifier"
-
-[hpc.params]
-
-[policy]
-methods = ["auto"]
-"""
-    parts = [
-        f"\n[[sensor]]\nname = {quote(name)}\nfeatures = {quote(features)}\ncost = 1.0\n"
-        for name, features in sensors.items()
-    ]
-    return head + "".join(parts)
+def _lines(table: Table, found: Survey, sensors: Mapping[str, Sequence[str]]) -> list[str]:
+    """What the columns are, a line for each kind that there is."""
+    together = [f"{name} ({_span(columns)})" for name, columns in sensors.items() if list(columns) != [name]]
+    lines = {
+        "note": list(table.notes),
+        "numbers": [_some(found.numbers)],
+        "categories": [_some(f"{name} ({n} texts)" for name, n in found.categories.items())],
+        "booleans": [_some(found.booleans)],
+        "dates": [f'{_some(found.dates)}: left out; dates = "parts" makes features of them'] if found.dates else [],
+        "split": [f"{found.split} says each row's part"] if found.split else [],
+        "left out": [f"{name} {reason}" for name, reason in found.left_out.items()],
+        "suspected": [f"{name} {reason}" for name, reason in found.suspected.items()],
+        "sensors": [f"{len(sensors)}{': ' * bool(together)}{_some(together)}"],
+    }
+    return [f"  {what:<11} {text}" for what, texts in lines.items() for text in texts if text]
 
 
-def quote(value: str | list[str]) -> str:
-    """A basic string of TOML, or an array of them: as in JSON, except for surrogate pairs and DEL."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _span(columns: Sequence[str]) -> str:
+    return columns[0] if len(columns) == 1 else f"{columns[0]} to {columns[-1]}"
+
+
+def _some(names: Iterable[str], limit: int = 12) -> str:
+    """The names, or their number and the first of them."""
+    listed = list(names)
+    if len(listed) <= limit:
+        return ", ".join(listed)
+    return f"{', '.join(listed[:limit])} and {len(listed) - limit} more"
+
+
+def _reasons(found: Survey) -> str:
+    reasons = [f"{name!r} {reason}" for name, reason in found.left_out.items()]
+    return f": {', '.join(reasons)}" if reasons else "; add the sensors' readings"

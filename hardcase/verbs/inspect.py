@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
-from ..options import add_hpc, add_json, add_trust, report
+from ..options import add_force, add_hpc, add_json, add_trust, report
 
 if TYPE_CHECKING:
     from hardcase_edge.bundle.load import Loaded
@@ -38,17 +38,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--rows", type=Path, metavar="DATA", help="labelled rows whose shares, costs and errors the picture shows"
     )
     add_hpc(picture, "hpc.onnx beside the bundle or DATA, or the answers in DATA")
+    add_force(picture)
     add_trust(parser)
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Verify the bundle as a device would, print its description, and draw it if asked."""
+    from hardcase_edge.base.files import check_replaceable
     from hardcase_edge.bundle.load import load_bundle
     from hardcase_export.summary import describe
 
     if args.svg is None and (args.rows or args.hpc):
         raise InputError("--rows and --hpc are for the picture; name its file with --svg")
+    if args.svg is not None:
+        check_replaceable(args.svg, "a picture that hardcase drew", is_picture_head, force=args.force)
     loaded = load_bundle(args.bundle, trust=args.trust)
     facts = describe(loaded)
     lines = _lines(facts)
@@ -80,6 +84,11 @@ def _draw(loaded: Loaded, args: argparse.Namespace) -> None:
             program, manifest, decisions, rows.y.tolist(), note=f"{len(rows.y):,} rows of {args.rows.name}"
         )
     write_whole(args.svg, svg.encode())
+
+
+def is_picture_head(head: bytes) -> bool:
+    """Whether a file that begins so is a picture of hardcase: what may be replaced by another."""
+    return head.startswith(b'<svg class="hc ')
 
 
 def _claimed(claims: dict[str, Any], unit: str) -> str:
@@ -117,6 +126,7 @@ def _lines(f: dict[str, Any]) -> list[str]:
         lines.append(f"  unproved    scorers {_some(f['unproved'])}: the user's own model, which cannot be verified")
     lines += [f"  {'sensor':<24}{'cost':>12} {unit}  features"]
     lines += [f"  {s['name']:<24}{s['cost']:>12g} {' ' * len(unit)}  {_some(s['features'])}" for s in f["sensors"]]
+    lines += [f"  texts       {name}: {_some(texts)}" for name, texts in f["categories"].items()]
     promise = say_promise(f["claims"].get("promise"))
     if promise is not None:
         lines.append(f"  promise     {promise}")

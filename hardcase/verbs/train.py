@@ -10,8 +10,8 @@ from typing import Any
 
 from hardcase_edge.errors import InputError
 
-from ..options import Flags, add_json, report
-from ..training.build import build, check_out, configure
+from ..options import Flags, add_force, add_json, report
+from ..training.build import build, configure
 from ..training.given_hpc import flattery
 from ..training.runs import add_pool
 
@@ -57,6 +57,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_pool(parser.add_argument_group("where it runs"))
     shown = parser.add_argument_group("output")
     shown.add_argument("--quiet", action="store_true", help="print no plan and no progress bars")
+    add_force(shown)
     add_json(shown)
 
 
@@ -69,14 +70,13 @@ def add_effort(parser: Flags) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, then write the build folder."""
-    check_out(args.out)
     if not 1 <= args.seeds <= MAX_SEEDS:
         raise InputError(f"--seeds is {args.seeds}; expected 1 to {MAX_SEEDS}")
     config = configure(args.config, seed=args.seed, methods=tuple(args.method or ()), effort=args.effort, hpc=args.hpc)
     from hardcase_train.methods import BASELINES
 
     methods = config.methods if args.no_baselines else (*config.methods, *BASELINES)
-    where = {name: getattr(args, name) for name in ("dask", "jobs", "time_limit")}
+    where = {name: getattr(args, name) for name in ("dask", "jobs", "time_limit", "force")}
     where["quiet"] = args.quiet or args.json
     front = build(config, methods, args.out, n_seeds=args.seeds, command=_command(args), **where)[1]
     report(args, {"out": str(args.out), "front": front}, _text(args.out, front))

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn.linear_model import LogisticRegression
 
@@ -41,11 +43,8 @@ class Frame:
     def __init__(self, X: np.ndarray, columns: list[str]) -> None:
         self.X, self.columns = X, columns
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self.X, dtype=dtype)
-
-    def __getitem__(self, names: list[str]) -> Frame:
-        return Frame(self.X[:, [self.columns.index(name) for name in names]], names)
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.X[:, self.columns.index(name)]
 
 
 @pytest.fixture(scope="module")
@@ -174,8 +173,53 @@ def test_evaluate_counts_what_the_device_decides(bundle: Path) -> None:
     assert hardcase.evaluate(bundle, shuffled, y) == figures
     with pytest.raises(InputError, match="the label 'odd'"):
         hardcase.evaluate(bundle, X[:1], ["odd"])
-    with pytest.raises(InputError, match="X lacks the column 'light'"):
+    with pytest.raises(InputError, match="X lacks 1 of the bundle's features, such as 'light'"):
         hardcase.evaluate(bundle, Frame(X[:, 1:], NAMES[1:]), y)
+
+
+def mixed(n: int = 200) -> pa.Table:
+    """A DataFrame of a category that tells the class, a number, a boolean, dates, and the target."""
+    X, y = rows(n, seed=3)
+    sky = [{"low": "rain", "middle": "cloud", "high": None}[label] for label in y]
+    hours = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=k) for k in range(n)]
+    return pa.table({"sky": sky, "heat": X[:, 2], "on": X[:, 3] > 1, "when": hours, "y": y.tolist()})
+
+
+def test_a_dataframe_may_hold_text_booleans_and_dates(tmp_path: Path) -> None:
+    frame = mixed()
+    policy = hardcase.train(
+        frame, "y", dates="parts", drop=["when.day"], costs={"heat": 30, "when.hour": 5}, forward_cost=500,
+        max_loss=0.2, hpc=LogisticRegression(), effort=BRIEF, methods=["static"],
+    )  # fmt: skip
+    policy.export(tmp_path / "x.hcb", min_agreement=0.5)
+    device = hardcase.load(tmp_path / "x.hcb")
+    assert device.features == ("sky", "heat", "on", "when.month", "when.weekday", "when.hour")
+    assert device.categories == {"sky": ("cloud", "rain")}
+    rain = device.decide({"sky": " rain", "heat": 0.1, "on": False})
+    assert rain == device.decide({"sky": 1, "heat": 0.1, "on": 0})
+    assert (rain.label, rain.route) == ("low", "local")
+    assert device.decide({"sky": "snow", "heat": 0.1}) == device.decide({"sky": 2, "heat": 0.1})
+    with pytest.raises(InputError, match="feature 'heat' takes a number, not the text 'warm'"):
+        device.decide({"heat": "warm"})
+    figures = hardcase.evaluate(tmp_path / "x.hcb", frame, "y")
+    assert figures["n"] == 200
+    assert figures["quality"] > 0.6
+    table = {name: frame[name].to_pylist() for name in frame.column_names}
+    table["sky"] = [{"rain": 1, "cloud": 0, None: None}[text] for text in table["sky"]]
+    assert hardcase.evaluate(tmp_path / "x.hcb", pa.table(table), table["y"]) == figures
+
+
+def test_nothing_is_written_over_a_file_of_others(policy: hardcase.Policy, tmp_path: Path) -> None:
+    (tmp_path / "wine.csv").write_text("a,b\n1,2\n")
+    for name in ("wine.csv", "new.hcb"):
+        (tmp_path / "new.hcb.sig").write_text("my own notes")
+        with pytest.raises(
+            InputError, match=r"(wine.csv exists and is not a bundle|sig exists and is not a signature)"
+        ):
+            policy.export(tmp_path / name)
+    assert (tmp_path / "wine.csv").read_text() == "a,b\n1,2\n"
+    assert (tmp_path / "new.hcb.sig").read_text() == "my own notes"
+    assert not (tmp_path / "new.hcb").exists()
 
 
 def test_a_saved_policy_serves_the_command_line(
@@ -190,7 +234,7 @@ def test_a_saved_policy_serves_the_command_line(
     assert hardcase.Policy(build, max_loss=0.05).front.picked == policy.front.picked
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep")
-    with pytest.raises(InputError, match="is not a build folder"):
+    with pytest.raises(InputError, match=r"is not a build that hardcase wrote, and holds notes\.txt"):
         policy.save(tmp_path / "mine")
     assert (tmp_path / "mine" / "notes.txt").read_text() == "keep"
 

@@ -16,18 +16,12 @@ from sklearn.linear_model import LogisticRegression
 
 import hardcase
 from hardcase.cli import main
-from hardcase.training import pictures
 from hardcase_cloud.answering.onnx_model import Hpc
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_train.data.split import random_split
 from tests.helpers.train.problems import legacy_columns, legacy_toml, run, toml, write_csv
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(autouse=True)
-def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pictures, "front_svg", lambda *_: b"<svg/>")
 
 
 def drawn(n: int, seed: int, apart: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -121,6 +115,19 @@ def test_what_is_no_f0_is_refused_in_one_line(text: str, said: str, tmp_path: Pa
     assert said in err
     assert err.count("\n") == 1
     assert not (tmp_path / "build").exists()
+
+
+def test_categories_are_not_guessed(tmp_path: Path, capsys: Capture) -> None:
+    X, y = drawn(60, 0)
+    text = np.where(X[:, 2] > 0, "up", "down")
+    write_csv(
+        tmp_path / "data.csv", {"a": X[:, 0].tolist(), "b": X[:, 1].tolist(), "c": text.tolist(), "y": y.tolist()}
+    )
+    model = write(tmp_path / "m.onnx", LogisticRegression().fit(X, y))
+    status, _, err = run(capsys, "train", toml(tmp_path), "--hpc", model, "--out", tmp_path / "build")
+    assert status == 2
+    assert "the column 'c' holds categories, which a fitted model knows by numbers of its own" in err
+    assert err.count("\n") == 1
 
 
 def test_python_takes_the_path_of_a_model_and_warns_of_one_that_knows_the_rows(tmp_path: Path) -> None:

@@ -176,6 +176,10 @@ def test_inspect_draws_a_bundle_with_rows_and_without(tmp_path: Path, capsys: py
     assert "claimed for its test rows: accuracy" in without
     assert "% of rows" not in without.replace("\xa0", " ")
     assert main(["inspect", str(build / "model.hcb"), "--svg", str(out), "--rows", str(build / "test.npz")]) == 0
+    (tmp_path / "mine.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+    assert main(["inspect", str(build / "model.hcb"), "--svg", str(tmp_path / "mine.svg")]) == 2
+    assert "mine.svg exists and is not a picture that hardcase drew; name another" in capsys.readouterr().err
+    assert (tmp_path / "mine.svg").read_text() == '<svg xmlns="http://www.w3.org/2000/svg"/>'
     with_rows = out.read_text(encoding="utf-8").replace("\xa0", " ")
     assert "300 rows of test.npz" in with_rows
     assert "100 % of rows" in with_rows

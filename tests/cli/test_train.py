@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 
 from hardcase.cli import main
+from hardcase.training.folders import BUILD, list_files
 from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_export.drafts.front import read_front
@@ -380,8 +380,7 @@ def test_a_bad_toml_is_one_line_and_nothing_is_written(tmp_path, capsys, text, s
     [
         pytest.param({**columns(), "y": [1] * N}, "has 1 classes", id="one-class"),
         pytest.param({**columns(), "y": punched(columns()["y"])}, "the target 'y' is missing in", id="nan-targets"),
-        pytest.param(columns(city=["Rome", "Oslo"] * 30), "the column 'city' does not hold numbers", id="text-column"),
-        pytest.param({"y": columns()["y"]}, "no column of numbers besides the target", id="only-a-target"),
+        pytest.param({"y": columns()["y"]}, "no column besides the target that a model could read", id="only-a-target"),
     ],
 )
 def test_a_bad_table_is_one_line_and_nothing_is_written(tmp_path, capsys, table, said):
@@ -574,9 +573,14 @@ def test_a_build_is_replaced_whole_and_nothing_else_is(tmp_path, capsys):
     build = tmp_path / "build"
     build.mkdir()  # empty: taken
     assert run(capsys, "train", path, "--out", build)[0] == 0
-    (build / "old").touch()
-    assert run(capsys, "train", path, "--out", build)[0] == 0  # a build: replaced
-    assert not (build / "old").exists()
+    (build / "notes").mkdir()
+    (build / "notes" / "mine.txt").write_text("kept")
+    old = build / "policies" / "old.safetensors"
+    list_files(build, BUILD, [*json.loads((build / ".hardcase.json").read_text())["files"], "policies/old.safetensors"])
+    old.touch()
+    assert run(capsys, "train", path, "--out", build)[0] == 0  # a build: its own files are replaced, others stay
+    assert not old.exists()
+    assert (build / "notes" / "mine.txt").read_text() == "kept"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["build", "data.csv", "hardcase.toml"]
 
     mine = tmp_path / "mine"
@@ -584,15 +588,30 @@ def test_a_build_is_replaced_whole_and_nothing_else_is(tmp_path, capsys):
     (mine / "thesis.txt").write_text("all of it")
     (tmp_path / "link").symlink_to(build)
     for out, said in (
-        (mine, "is not a build folder"),
-        (tmp_path / "data.csv", "is not a build folder"),
-        (tmp_path / "link", "is not a build folder"),
+        (mine, "is not a build that hardcase wrote, and holds thesis.txt; name another folder, or write into it with"),
+        (tmp_path / "data.csv", "is not a folder"),
+        (tmp_path / "link", "is not a folder"),
         (tmp_path / "none" / "build", "does not exist; create it first"),
     ):
         status, _, err = run(capsys, "train", path, "--out", out)
         assert (status, err.count("\n")) == (2, 1)
         assert said in err
     assert (mine / "thesis.txt").read_text() == "all of it"
+    assert run(capsys, "train", path, "--out", mine, "--force")[0] == 0
+    assert (mine / "front.json").exists()
+    assert (mine / "thesis.txt").read_text() == "all of it"
+
+
+def test_a_file_of_others_in_the_place_of_a_builds_file_stays(tmp_path, capsys):
+    train(tmp_path, capsys, columns(), "[policy]\nmethods = ['static']\n")
+    build = tmp_path / "build"
+    files = json.loads((build / ".hardcase.json").read_text())["files"]
+    list_files(build, BUILD, [name for name in files if name != "front.md"])
+    (build / "front.md").write_text("mine")
+    status, _, err = run(capsys, "train", tmp_path / "hardcase.toml", "--out", build)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "holds front.md, which hardcase did not write; move it elsewhere" in err
+    assert (build / "front.md").read_text() == "mine"
 
 
 def test_the_folder_one_stands_in_may_be_the_build(tmp_path, capsys, monkeypatch):
@@ -659,60 +678,6 @@ def test_a_run_that_is_terminated_leaves_nothing(tmp_path):
     assert child.returncode == 130
     assert b"Traceback" not in err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["data.csv", "hardcase.toml"]
-
-
-# ---------------------------------------------------------------- init
-
-
-def test_init_writes_a_toml_that_train_takes(tmp_path, capsys):
-    names = ["plain", 'quo"ted', "back\\slash", "süß", "😀", "star*", "star", "del\x7f"]
-    rng = np.random.default_rng(0)
-    write_csv(
-        tmp_path / "data.csv",
-        {**{n.replace('"', '""').join(['"', '"']): rng.normal(size=40) for n in names}, "label": ["u", "v"] * 20},
-    )
-    out = tmp_path / "first.toml"
-    status, said, err = run(capsys, "init", tmp_path / "data.csv", "--out", out)
-    assert status == 0, err
-    assert (said["target"], said["classes"]) == ("label", ["u", "v"])
-    found = tomllib.loads(out.read_text())
-    assert [s["name"] for s in found["sensor"]] == names
-    assert found["data"]["file"] == "data.csv"
-    status, said, err = run(capsys, "train", out, "--method", "static", "--out", tmp_path / "build")
-    assert status == 0, err
-
-
-def test_init_takes_windows_by_their_sensors(tmp_path, capsys):
-    np.savez(
-        tmp_path / "w.npz", X=np.random.default_rng(0).normal(size=(40, 2, 6)), sensor_names=["p", "q"], y=[0, 1] * 20
-    )
-    out = tmp_path / "h.toml"
-    assert run(capsys, "init", tmp_path / "w.npz", "--out", out)[0] == 0
-    assert [s["features"] for s in tomllib.loads(out.read_text())["sensor"]] == [["p.*"], ["q.*"]]
-    assert run(capsys, "train", out, "--method", "static", "--out", tmp_path / "build")[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("table", "flags", "said"),
-    [
-        pytest.param(columns(), ("--target", "z"), "is not a column of the data", id="no-such-target"),
-        pytest.param({"a": [1] * 9, "b": [1] * 9}, (), "has 1 classes", id="one-class"),
-        pytest.param(columns(city=["Rome", "Oslo"] * 30), (), "'city' does not hold numbers", id="text"),
-    ],
-)
-def test_init_refuses_what_train_would(tmp_path, capsys, table, flags, said):
-    write_csv(tmp_path / "data.csv", table)
-    status, _, err = run(capsys, "init", tmp_path / "data.csv", "--out", tmp_path / "h.toml", *flags)
-    assert (status, err.count("\n")) == (2, 1)
-    assert said in err
-    assert not (tmp_path / "h.toml").exists()
-
-
-def test_init_never_writes_over_a_file(tmp_path, capsys):
-    write_csv(tmp_path / "data.csv", columns())
-    (tmp_path / "h.toml").write_text("mine")
-    assert run(capsys, "init", tmp_path / "data.csv", "--out", tmp_path / "h.toml")[0] == 2
-    assert (tmp_path / "h.toml").read_text() == "mine"
 
 
 # ---------------------------------------------------------------- evaluate

@@ -12,7 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from skl2onnx import to_onnx
+from sklearn.tree import DecisionTreeClassifier
 
+from hardcase_edge.bundle.file import is_bundle_head
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Answer, Branch, Opaque, Program, Slice
 from hardcase_edge.session.tflite import open_interpreter
@@ -57,7 +60,7 @@ def test_a_policys_parts_are_files_of_both_targets_that_say_what_the_program_say
     status, said, err = export(build, capsys, "--onnx", out, "--tflite", out, "--out", tmp_path / "model.hcb")
     assert status == 0, err
     names = {"gate.onnx", "lpc.onnx", "hpc.onnx", "gate.tflite", "lpc.tflite"}
-    assert {p.name for p in out.iterdir()} == names | {"models.json"}
+    assert {p.name for p in out.iterdir()} == names | {"models.json", ".hardcase.json"}
     assert (out / "hpc.onnx").read_bytes() == (build / "hpc.onnx").read_bytes()
     described = json.loads((out / "models.json").read_text())
     assert said["models"] == {str(out): described["models"]}
@@ -196,20 +199,49 @@ def test_nothing_asked_for_is_one_line(build: Path, capsys: pytest.CaptureFixtur
     assert (status, err) == (2, f"hardcase export: {said}\n")
 
 
-def test_a_folder_is_replaced_only_if_an_export_wrote_all_of_it(
+def test_only_what_an_export_wrote_into_a_folder_is_replaced(
     build: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
     assert export(build, capsys, "--onnx", out)[0] == 0
     assert export(build, capsys, "--tflite", out)[0] == 0
-    assert {p.name for p in out.iterdir()} == {"gate.tflite", "lpc.tflite", "models.json"}
+    assert {p.name for p in out.iterdir()} == {"gate.tflite", "lpc.tflite", "models.json", ".hardcase.json"}
     (out / "notes.txt").write_text("mine")
-    status, _, err = export(build, capsys, "--onnx", out)
-    assert (status, err.count("\n")) == (2, 1)
-    assert "contains notes.txt, which no export wrote; name another folder" in err
-    for text in ("[", "[]", '{"models": [{}]}'):
-        (out / "models.json").write_text(text)
-        assert export(build, capsys, "--onnx", out)[0] == 2
+    assert export(build, capsys, "--onnx", out)[0] == 0
+    assert (out / "notes.txt").read_text() == "mine"
+    assert not (out / "gate.tflite").exists()
+    before = {p: p.read_bytes() for p in out.iterdir()}
+    for text in ("", "[", "[]", '{"kind": "folder of models"}', '{"kind": "build", "files": ["gate.onnx"]}'):
+        (out / ".hardcase.json").write_text(text)
+        status, _, err = export(build, capsys, "--tflite", out)
+        assert (status, err.count("\n")) == (2, 1)
+        assert "is not a folder of models that hardcase wrote, and holds gate.onnx; name another folder" in err
+    assert {p: p.read_bytes() for p in before if p.name != ".hardcase.json"} == {
+        p: data for p, data in before.items() if p.name != ".hardcase.json"
+    }
+    assert export(build, capsys, "--tflite", out, "--force")[0] == 0
+    assert {p.name for p in out.iterdir()} == {p.name for p in before} | {"gate.tflite", "lpc.tflite"}
+
+
+def test_a_bundle_takes_the_place_of_a_bundle_and_of_nothing_else(
+    build: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, bundle = tmp_path / "wine.csv", tmp_path / "m.hcb"
+    table.write_text("a,b\n1,2\n")
+    tree = DecisionTreeClassifier(max_depth=2).fit([[0.0], [1.0], [2.0]], [0, 1, 0])
+    (tmp_path / "model.onnx").write_bytes(to_onnx(tree, np.zeros((1, 1), np.float32)).SerializeToString())
+    model = ("--model", tmp_path / "model.onnx")
+    for argv in ((build, "--budget", "100"), model):
+        status, _, err = run(capsys, "export", *argv, "--out", table)
+        assert (status, err.count("\n")) == (2, 1)
+        assert "wine.csv exists and is not a bundle; name another file, or replace it with --force" in err
+        assert table.read_bytes() == b"a,b\n1,2\n"
+        for _ in range(2):
+            assert run(capsys, "export", *argv, "--out", bundle)[0] == 0
+        assert run(capsys, "export", *argv, "--out", tmp_path / "forced.csv")[0] == 0
+        (tmp_path / "forced.csv").write_text("a,b\n")
+        assert run(capsys, "export", *argv, "--out", tmp_path / "forced.csv", "--force")[0] == 0
+        assert is_bundle_head((tmp_path / "forced.csv").read_bytes()[:65])
 
 
 def test_a_disk_that_says_no_leaves_the_folder_before_it(
@@ -217,7 +249,7 @@ def test_a_disk_that_says_no_leaves_the_folder_before_it(
 ) -> None:
     status, _, err = export(build, capsys, "--onnx", tmp_path / "nowhere" / "out")
     assert (status, err.count("\n")) == (2, 1)
-    assert "cannot be written" in err
+    assert "does not exist; create it first" in err
 
 
 # ---------------------------------------------------------------- forms

@@ -29,7 +29,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sensors", "link"), ("device",), ("cli",),
     ),
     "hardcase_train": (
-        ("data", "method"), ("policy",), ("trees", "linear"), ("stages",), ("estimator",), ("checks",),
+        ("columns",), ("data", "method"), ("policy",), ("trees", "linear"), ("stages",), ("estimator",), ("checks",),
         ("methods.*",), ("sweep",),  # a method is a room, and imports no other method
     ),
     "hardcase_export": (
@@ -38,7 +38,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "hardcase_cloud": (("broker", "answering", "fleet"),),
     "hardcase": (
-        ("options", "measuring"), ("reports",), ("demo", "training"), ("exports",), ("verbs", "api"), ("cli",),
+        ("options",), ("measuring",), ("reports",), ("demo", "training"), ("exports",), ("verbs", "api"), ("cli",),
     ),
 }  # fmt: skip
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files read up to a limit, and files written whole or not at all."""
+"""Files read up to a limit, and files written whole or not at all, never over a file that hardcase did not write."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 from ..errors import HardcaseError, InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["read_bounded", "write_whole"]
+__all__ = ["check_replaceable", "read_bounded", "write_whole"]
+
+HEAD_BYTES = 65  # of a file that is there already: enough to know a bundle, a signature or an ONNX model
 
 
 def read_bounded(
@@ -39,6 +42,34 @@ def read_bounded(
     if len(data) > limit:
         raise refusal(f"{what} {path} is larger than {limit} bytes; {remedy}")
     return data
+
+
+def check_replaceable(
+    path: str | Path, what: str = "", is_own: Callable[[bytes], bool] = lambda head: False, *, force: bool = False
+) -> None:
+    """Refuse a path at which a file stands that hardcase did not write.
+
+    Parameters
+    ----------
+    what : the file's role, such as "a bundle"
+    is_own : whether the first ``HEAD_BYTES`` bytes, or all of a shorter file, are such a file as hardcase writes it
+    force : whether any file may be replaced, at its user's own wish
+
+    Raises
+    ------
+    InputError
+        The path is a folder, cannot be read, or is a file that may not be replaced.
+    """
+    try:
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}; name another file") from error
+    if head and not force and not is_own(head):
+        reason = f"exists and is not {what}" if what else "exists"
+        raise InputError(f"{path} {reason}; name another file, or replace it with --force (force=True in Python)")
 
 
 def write_whole(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..program.definition import ARGMAX, THRESHOLD, TOURNAMENT, Branch
 
-__all__ = ["Bracket", "choose", "classes_of", "margins_of", "play"]
+__all__ = ["Bracket", "choose", "classes_of", "margins_of", "play", "values_of"]
 
 Array = NDArray[Any]
 Bracket = tuple[tuple[int, int], ...]  # entrants are 0 to n - 1, then the winners of the matches, in order
@@ -27,6 +27,11 @@ def margins_of(scores: Array) -> Array:
 def classes_of(scores: Array) -> NDArray[np.int64]:
     """The class with each row's best score, (n,); the first of equals."""
     return (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
+
+
+def values_of(scores: Array, shift: int) -> Array:
+    """Integer scores (n,) times 2^shift, rounded to the nearest integers, halves up."""
+    return scores << shift if shift >= 0 else (scores + (1 << -shift - 1)) >> -shift
 
 
 def choose(node: Branch, scores: Array, can: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:

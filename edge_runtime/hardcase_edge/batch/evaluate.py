@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..program.cost import Meter, to_unit
 from ..program.definition import MISSING, Acquire, Answer, Branch, Node, Opaque, Program, Select, Slice, Stack, Trees
-from .choices import choose, classes_of, margins_of
+from .choices import choose, classes_of, margins_of, values_of
 from .codes import codes_of
 from .scores import score_codes
 from .trees import score_trees
@@ -172,7 +172,10 @@ class Batch:
 
     def _answer(self, node: Answer, rows: Numbers, bought: Flags) -> tuple[Array, Array]:
         scores = self._slice(node.scores, rows, bought)
-        return (scores[:, 0], scores[:, 0]) if node.kind == "value" else (classes_of(scores), margins_of(scores))
+        if node.kind == "class":
+            return classes_of(scores), margins_of(scores)
+        values = scores[:, 0]
+        return (values_of(values, node.shift) if node.shift else values), values
 
     def _slice(self, part: Slice, rows: Numbers, bought: Flags) -> Array:
         return self.scores(part.scorer, rows, bought)[:, part.start : part.stop]

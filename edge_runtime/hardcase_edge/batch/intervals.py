@@ -2,7 +2,8 @@
 """95 % confidence intervals of shares, of a quality measure, and of a loss of quality on the same rows.
 
 Accuracies are shares and have intervals that hold for few errors, too. Other measures have normal intervals from the
-losses of single rows, where the delta method gives the influence of a row. Rows that come in groups count for fewer.
+losses of single rows, where the delta method gives the influence of a row. Rows that come in groups count for fewer;
+docs/math.md (83).
 
 References
 ----------
@@ -28,6 +29,7 @@ __all__ = ["Interval", "effective_rows", "loss_interval", "paired", "quality_int
 Interval = tuple[float, float]
 Array = NDArray[Any]
 Z = 1.959963984540054  # 97.5 % quantile of the normal distribution
+T = (12.706, 4.303)  # and of Student's t with 1 and 2 degrees of freedom
 
 
 def wilson(successes: float, n: float) -> Interval:
@@ -66,30 +68,41 @@ def paired(worse: float, better: float, n: float) -> Interval:
 
 
 def effective_rows(values: Array, group: Array | None) -> float:
-    """The number of independent rows that say as much about a share as these rows do; n without groups [3].
+    """The number of independent rows that say as much about a mean as these rows do; n without groups [3].
+
+    Few groups also count for fewer, as normal intervals of so many rows are to be those of Student's t over groups.
 
     Parameters
     ----------
-    values : (n,) 0 or 1
+    values : (n,) such as 0 or 1
     group : (n,) number of the group of each row; rows of one group may be alike. None: each row stands for itself
 
     Examples
     --------
     >>> right, machine = np.array([1, 1, 1, 0, 0, 0, 1, 1, 1]), np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
     >>> effective_rows(right, None), round(effective_rows(right, machine), 6)
-    (9.0, 2.0)
+    (9.0, 0.414938)
     """
     n = len(values)
     if group is None or n == 0:
         return float(n)
     numbers = np.unique(group, return_inverse=True)[1]
-    n_groups, share = int(numbers.max()) + 1, float(np.mean(values))
-    spread = share * (1 - share)
+    n_groups, spread = int(numbers.max()) + 1, float(np.var(values))
+    few = (Z / _student(max(1, n_groups - 1))) ** 2
     if n_groups < 2 or spread == 0:  # no differences to learn from: each group counts as one row
-        return float(n_groups)
-    sums = np.bincount(numbers, weights=values - share)
+        return n_groups * few
+    sums = np.bincount(numbers, weights=values - np.mean(values))
     variance = n_groups / (n_groups - 1) * float(np.square(sums).sum()) / n**2
-    return min(float(n), max(1.0, spread / variance)) if variance else float(n)
+    return (min(float(n), max(1.0, spread / variance)) if variance else float(n)) * few
+
+
+def _student(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t, by the expansion of Cornish and Fisher from 3 degrees of freedom on."""
+    if freedom <= len(T):
+        return T[freedom - 1]
+    first, second = (Z**3 + Z) / 4, (5 * Z**5 + 16 * Z**3 + 3 * Z) / 96
+    third = (3 * Z**7 + 19 * Z**5 + 17 * Z**3 - 15 * Z) / 384
+    return float(Z + first / freedom + second / freedom**2 + third / freedom**3)
 
 
 def share_interval(values: Array, group: Array | None = None) -> Interval:
@@ -134,7 +147,7 @@ def loss_interval(
     loss = quality(y, reference) - quality(y, answers)
     right, reference_right = np.asarray(y) == answers, np.asarray(y) == reference
     if quality.kind == "accuracy":
-        n = effective_rows((right != reference_right).astype(np.float64), group)
+        n = effective_rows(reference_right.astype(np.float64) - right, group)
         worse, better = (float(np.sum(rows)) for rows in (reference_right & ~right, right & ~reference_right))
         return loss, paired(worse * n / len(right), better * n / len(right), n)
     half = Z * _error(quality.row_losses(y, answers) - quality.row_losses(y, reference), group)
@@ -142,8 +155,6 @@ def loss_interval(
 
 
 def _error(values: Array, group: Array | None) -> float:
-    """The standard error of the mean of values (n,), robust to groups [3]."""
-    numbers = np.arange(len(values)) if group is None else np.unique(group, return_inverse=True)[1]
-    sums = np.bincount(numbers, weights=values - np.mean(values))
-    n_groups = len(sums)
-    return math.sqrt(n_groups / max(1, n_groups - 1) * float(np.square(sums).sum())) / len(values)
+    """The standard error of the mean of values (n,), of as many rows as count [3]."""
+    n = max(1.0, effective_rows(values, None) - 1) if group is None else effective_rows(values, group)
+    return float(np.std(values)) / math.sqrt(n)

@@ -28,12 +28,16 @@ from .sha256 import sha256, sha256_twice
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["BUNDLE_VERSION", "MAX_BUNDLE_BYTES", "Bundle", "pack_bundle", "read_bundle_bytes", "unpack_bundle"]
+__all__ = [
+    "BUNDLE_VERSION", "MAX_BUNDLE_BYTES", "Bundle", "is_bundle_head", "pack_bundle", "read_bundle_bytes",
+    "unpack_bundle",
+]  # fmt: skip
 
 BUNDLE_VERSION = 1
 MAX_BUNDLE_BYTES = 8 * 1024 * 1024  # checked before a byte is read
 MAX_HEADER_BYTES = 256 * 1024
 _TYPES = {"F64": "d", "I64": "q", "F32": "f", "I32": "i", "I16": "h", "I8": "b"}
+_HEAD = b'{"__metadata__":{"format":"'  # how every header begins, because its keys are sorted
 _FORMAT = re.compile("[1-9][0-9]{0,8}")
 _NAMES = {code: name for name, code in _TYPES.items()}
 _ORDER = [*POOLS, "program", "golden.words", "golden.readings"]
@@ -120,6 +124,11 @@ def read_bundle_bytes(path: str | Path) -> bytes:
     if not data:
         raise BundleError(f"bundle {path} has no bytes; {remedy}")
     return data
+
+
+def is_bundle_head(head: bytes) -> bool:
+    """Whether a file that begins so is a bundle or a draft, even if damaged: what may be replaced by another."""
+    return head[8 : 8 + len(_HEAD)] == _HEAD
 
 
 def unpack_bundle(data: bytes, *, allow_draft: bool = False) -> Bundle:

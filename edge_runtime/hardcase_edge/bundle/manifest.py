@@ -14,12 +14,14 @@ from ..errors import BundleError
 from ..program.definition import Forward, Program
 from ..program.window import WINDOW_FEATURES
 from .evidence import Ranges, Without, ranges_of, without_of, without_to_json
+from .value import Value, value_of
 
 __all__ = ["Label", "Manifest"]
 
 Label = str | int | float
 MAX_NAME = 200
-OPTIONAL = {"ranges", "without"}  # keys that a manifest has only where they hold something
+MAX_CATEGORIES = 200  # texts of one feature; more are names of rows rather than categories
+OPTIONAL = {"categories", "ranges", "value", "without"}  # keys that a manifest has only where they hold something
 
 
 @record(frozen=True, slots=True)
@@ -50,6 +52,10 @@ class Manifest:
         Measured confidences of decisions that wanted sensors in vain, as ``evidence`` has them; may be empty.
     ranges : tuple
         By feature, the lowest and the highest reading of the training rows, None where unknown; or empty.
+    categories : dict of str to tuple of str
+        Features whose readings are texts, with the texts in the order of their codes, from 0.
+    value : Value or None
+        The scale of a program of values; older bundles have none, and their results are printed as they are.
     """
 
     name: str
@@ -64,14 +70,18 @@ class Manifest:
     trained: dict[str, Any] = field(default_factory=dict)
     without: Without = field(default_factory=dict)
     ranges: Ranges = ()
+    categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    value: Value | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as plain JSON values, which ``from_json`` reads."""
         from dataclasses import asdict  # imported here, because no device writes a manifest
 
         ranges = [None if pair is None else list(pair) for pair in self.ranges]
-        values = asdict(self) | {"without": without_to_json(self.without), "ranges": ranges}
-        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+        categories = {name: list(texts) for name, texts in self.categories.items()}
+        value = None if self.value is None else self.value.to_json()
+        changed = {"without": without_to_json(self.without), "ranges": ranges, "categories": categories, "value": value}
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in (asdict(self) | changed).items()}
         return {k: v for k, v in plain.items() if v or k not in OPTIONAL}
 
     @classmethod
@@ -129,6 +139,8 @@ class Manifest:
             trained=data["trained"],
             without=without_of(data["without"], program) if "without" in data else {},
             ranges=ranges_of(data["ranges"], program) if "ranges" in data else (),
+            categories=_categories(data, program, features, [sensors.index(name) for name in windows]),
+            value=value_of(data["value"], program) if "value" in data else None,
         )
 
 
@@ -139,3 +151,27 @@ def _names(value: object, count: int, what: str) -> tuple[str, ...]:
     if any(len(x) > MAX_NAME for x in value):
         raise BundleError(f"a name in the manifest's {what} is longer than {MAX_NAME} characters")
     return tuple(value)
+
+
+def _categories(
+    data: dict[str, Any], program: Program, features: tuple[str, ...], windows: list[int]
+) -> dict[str, tuple[str, ...]]:
+    """The texts of each category; a category is a nullable i32 of no window."""
+    if "categories" not in data:
+        return {}
+    lists = data["categories"]
+    if not isinstance(lists, dict) or not lists:
+        raise BundleError("the manifest's categories do not map features to lists of texts; export it again")
+    in_windows = {f for s in windows for f in program.sensors[s].features}
+    out = {}
+    for name, texts in lists.items():
+        k = features.index(name) if name in features else -1
+        feature = program.features[k]
+        if k < 0 or k in in_windows or feature.dtype != "i32" or not feature.nullable:
+            raise BundleError(f"category {name[:40]!r} in the manifest is not a nullable feature of whole numbers")
+        if not isinstance(texts, list) or len(texts) > MAX_CATEGORIES:
+            raise BundleError(f"category {name[:40]!r} in the manifest is not a list of at most {MAX_CATEGORIES} texts")
+        out[name] = _names(texts, len(texts), f"texts of {name[:40]!r}")
+        if not texts or any(text != text.strip() for text in texts):
+            raise BundleError(f"category {name[:40]!r} in the manifest has no text, or one with spaces around it")
+    return out

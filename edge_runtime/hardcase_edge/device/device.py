@@ -20,7 +20,6 @@ from typing import Any, Protocol
 from ..base.record import record
 from ..bundle.evidence import reported
 from ..bundle.load import Loaded
-from ..bundle.manifest import Label
 from ..errors import InputError
 from ..link.wire import MAX_DEADLINE_MS, OK, Reply
 from ..program.cost import to_micro, to_unit
@@ -205,11 +204,11 @@ class Device:
         readings = self._bank.read(sensors)
         if not self._ranges:
             return readings
-        names = {s: self._outside(s, readings[s]) for s in sensors}
-        outside.extend(name for s in sensors for name in names[s])
-        if not self._config.strict_range:
+        names = {s: some for s in sensors if (some := self._outside(s, readings[s]))}
+        if not names:
             return readings
-        return {s: None if names[s] else readings[s] for s in sensors}
+        outside.extend([name for some in names.values() for name in some])
+        return {**readings, **dict.fromkeys(names)} if self._config.strict_range else readings
 
     def _outside(self, sensor: int, values: Sequence[Reading] | None) -> list[str]:
         """The names of a sensor's features whose readings lie outside their ranges."""
@@ -226,12 +225,9 @@ class Device:
     def _record(self, decision: Decision, outside: list[str], elapsed_s: float) -> Record:
         manifest = self._loaded.manifest
         route, confidence = reported(decision, manifest.without)
-        label: Label = decision.result
-        if manifest.classes:
-            label = manifest.classes[int(decision.result)]
         return {
             "t": round(self._now(), 3),
-            "label": label,
+            **self._answer(decision),
             "confidence": None if confidence is None else confidence / 10_000,
             "route": route,
             "cost": to_unit(decision.cost),
@@ -240,6 +236,14 @@ class Device:
             "out_of_range": outside,
             "latency_ms": round(elapsed_s * 1000, 3),
         }
+
+    def _answer(self, decision: Decision) -> Record:
+        """The class as ``label``, or ``value`` and ``interval``; of an older bundle of values the bare result."""
+        manifest = self._loaded.manifest
+        if manifest.value is not None:
+            interval = manifest.value.interval_of(decision)
+            return {"value": manifest.value.of(decision.result), "interval": interval and list(interval)}
+        return {"label": manifest.classes[int(decision.result)] if manifest.classes else decision.result}
 
     def _report(self) -> None:
         if self._link is None or self._monotonic() < self._next_status:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compiled evaluator: the C kernel behind the interface of ``session.Machine`` and ``session.Session``.
 
-Only ``kernel.machine`` imports this module; the import fails where the extension was not built.
+Only ``kernel.machine`` imports this module; the import fails where the extension was not built, or was built for
+another version of this package.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from ..verifier.tree_shapes import Outline
 
 __all__ = ["CompiledMachine"]
+
+INTERFACE = 2  # as in module.c
+if getattr(_kernel, "INTERFACE", 1) != INTERFACE:
+    raise ImportError("the kernel was built for another version; run hardcase-edge doctor --build")
 
 
 class CompiledMachine:

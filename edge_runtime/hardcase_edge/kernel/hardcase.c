@@ -85,11 +85,11 @@ enum branch_rule { THRESHOLD, MARGIN, ARGMAX, TOURNAMENT };
 enum { B_KIND, B_SCORER, B_START, B_WIDTH, B_RULE, B_THRESHOLD, B_TARGETS, B_WORDS };
 enum { Q_KIND, Q_THEN, Q_OTHERWISE, Q_SENSORS, Q_WORDS }; /* acquire; a forward's fallback stands in both places */
 enum { X_KIND, X_OTHERWISE, X_CANDIDATES, X_WORDS, CANDIDATE_WORDS = 4, Y_SIZE = 0, Y_TARGET, Y_COST, Y_COSTS };
-enum { A_KIND, A_SCORER, A_START, A_WIDTH, A_IS_VALUE, A_MARGINS, A_AT_MARGINS, A_AT_CONFIDENCES, A_WORDS };
+enum { A_KIND, A_SCORER, A_START, A_WIDTH, A_VALUE, A_MARGINS, A_AT_MARGINS, A_AT_CONFIDENCES, A_WORDS };
 
 enum flags { BOUGHT = 1, FAILED = 2, WANTED = 4, LACKED = 8 };
 enum phase { RUNNING, NEW, WAIT_SENSORS, WAIT_REPLY, DECIDED };
-enum { SMALL_MISSING = 255, MISSING = -32768, CODE_MAX = 32767 };
+enum { SMALL_MISSING = 255, MISSING = -32768, CODE_MAX = 32767, MAX_SHIFT = 62 };
 
 static inline bytes_in image_of(const hc_session *s) { return (bytes_in)ALIGNED(s->image.bytes, 8); }
 static inline uint32_t word(bytes_in record, unsigned k) { return get_u32(record + 4 * k); }
@@ -773,13 +773,24 @@ static void decide(hc_session *s, int64_t result, int confidence, unsigned route
     s->phase = DECIDED;
 }
 
+/* A score times 2^shift, rounded to the nearest integer, halves up. A value's word holds 1 and, from bit 8, the shift. */
+static int64_t shifted(int64_t v, uint32_t value)
+{
+    uint32_t left = value >> 8, right = 256 - left;
+    if (left < 128) return mul64(v, (int64_t)((uint64_t)1 << left));
+    return shift_down(add64(v, (int64_t)((uint64_t)1 << (right - 1))), right);
+}
+
 static void answer(hc_session *s, bytes_in node)
 {
     const unsigned char *scores = scores_of(s, word(node, A_SCORER)) + 8 * (size_t)word(node, A_START);
     bytes_in image = image_of(s), margins = image + word(node, A_AT_MARGINS);
     uint32_t best, k = 0;
     int64_t margin = margin_of(scores, word(node, A_WIDTH), &best), result = best;
-    if (word(node, A_IS_VALUE)) margin = result = score(scores, 0);
+    if (word(node, A_VALUE)) {
+        margin = score(scores, 0);
+        result = shifted(margin, word(node, A_VALUE));
+    }
     while (k < word(node, A_MARGINS) && get_i64(margins + 8 * (size_t)k) <= margin) k++;
     decide(s, result, get_u16(image + word(node, A_AT_CONFIDENCES) + 2 * (size_t)k),
            s->is_degraded ? HC_ROUTE_DEGRADED : HC_ROUTE_LOCAL);
@@ -1296,10 +1307,12 @@ static int check_select(checked *c, bytes_in node, uint32_t number)
 
 static int check_answer(checked *c, bytes_in node)
 {
-    uint32_t classes = word(c->image, H_CLASSES), width;
+    uint32_t classes = word(c->image, H_CLASSES), width, value;
     if (!holds_words(c, node, 0, A_WORDS) || !check_slice(c, node)) return 0;
     width = word(node, A_WIDTH);
-    if (word(node, A_IS_VALUE) ? classes != 0 || width != 1 : width != classes && (width != 1 || classes != 2)) return 0;
+    value = word(node, A_VALUE);
+    if (value && ((value & 0xFF) != 1 || value >> 16 || (value >> 8 > MAX_SHIFT && value >> 8 < 256 - MAX_SHIFT))) return 0;
+    if (value ? classes != 0 || width != 1 : width != classes && (width != 1 || classes != 2)) return 0;
     return holds(c, word(node, A_AT_MARGINS), word(node, A_MARGINS), 8) && word(node, A_MARGINS) < UINT32_MAX &&
            all_below(c, word(node, A_AT_CONFIDENCES), word(node, A_MARGINS) + 1, 10001);
 }

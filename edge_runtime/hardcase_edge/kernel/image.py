@@ -247,7 +247,8 @@ class Image:
         if isinstance(node, Answer):
             s = node.scores
             at = [len(node.margins), out.i64(node.margins), out.i16(node.confidences)]
-            return out.i32([3, s.scorer, s.start, s.stop - s.start, KINDS.index(node.kind), *at])
+            kind = KINDS.index(node.kind) | (node.shift & 0xFF) << 8
+            return out.i32([3, s.scorer, s.start, s.stop - s.start, kind, *at])
         return out.i32([4, node.fallback, node.fallback, len(node.sensors), *node.sensors])
 
 

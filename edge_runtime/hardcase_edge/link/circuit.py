@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A circuit breaker: no request goes to a cloud that has just failed to answer, except one now and then as a probe.
+"""A circuit breaker: no request goes to a cloud that has just failed to answer, except one now and then as a test.
 
     closed   requests go out                     opens at a request that the broker refuses or has no worker for, or
                                                  at the third in a row without a reply
-    open     none goes out, except the probes    closes at the first reply, and at a new connection
+    open     none goes out, except tests         closes at the first reply, and at a new connection
 
-A probe is a hard case like any other, but it is sent once only. The pause before the next one is half the time that
-the circuit has been open, at least ``PAUSE_LEAST_S`` and at most ``PAUSE_MOST_S``.
+A test request is a hard case like any other, but it is sent once only. The pause before the next one is half the time
+that the circuit has been open, at least ``PAUSE_LEAST_S`` and at most ``PAUSE_MOST_S``.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class Circuit:
 
     def __init__(self) -> None:
         self._opened_at: float | None = None  # None: closed
-        self._probe_at = 0.0
+        self._test_at = 0.0
         self._n_silent = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether only probes may go out."""
+        """Whether only test requests may go out."""
         return self._opened_at is not None
 
     @property
     def lets_through(self) -> bool:
         """Whether a request may go out now."""
-        return not self.is_open or monotonic() >= self._probe_at
+        return not self.is_open or monotonic() >= self._test_at
 
     def answered(self) -> None:
         """A reply came in time."""
@@ -63,6 +63,6 @@ class Circuit:
     def _open(self, why: str) -> None:
         now = monotonic()
         if self._opened_at is None:
-            logger.warning("%s; the device decides alone until the cloud answers a probe", why)
+            logger.warning("%s; the device decides alone until the cloud answers", why)
             self._opened_at = now
-        self._probe_at = now + min(PAUSE_MOST_S, max(PAUSE_LEAST_S, (now - self._opened_at) / 2))
+        self._test_at = now + min(PAUSE_MOST_S, max(PAUSE_LEAST_S, (now - self._opened_at) / 2))

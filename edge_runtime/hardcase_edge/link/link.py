@@ -160,7 +160,7 @@ class Link:
 
     @property
     def can_ask(self) -> bool:
-        """Whether a request can go out now: the connection is up, and the circuit is closed or wants a probe."""
+        """Whether a request can go out now: the connection is up, and the circuit is closed or wants a test."""
         return self.is_connected and self._circuit.lets_through
 
     @property
@@ -237,13 +237,13 @@ class Link:
         self, id_: bytes, readings: tuple[Reading, ...], until: float, may_resend: Callable[[], bool]
     ) -> Reply | None:
         every_s = self._config.resend_every_s
-        n_sent, may_send, is_probe = 0, True, self._circuit.is_open
+        n_sent, may_send, is_test = 0, True, self._circuit.is_open
         next_at, sent_on = 0.0, 0  # when the next transmission is due; the connection that carried the last one
         while (now := monotonic()) < until and not self._is_cancelled:
             connection, left_s = self._connection.connects, until - now
             is_due = now >= next_at or connection != sent_on
             if is_due and self.is_connected and may_send and (not n_sent or left_s > WORTHWHILE_S):
-                may_send = not n_sent or (not is_probe and may_resend())
+                may_send = not n_sent or (not is_test and may_resend())
                 if may_send:
                     request = Request(id_, self._hpc, ceil(left_s * 1000), readings)
                     n_sent += self._send(request, is_again=n_sent > 0)

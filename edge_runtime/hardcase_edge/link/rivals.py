@@ -19,7 +19,7 @@ from time import monotonic
 __all__ = ["SESSION_S", "SHORT_S", "Rivals"]
 
 SESSION_S = 1  # for which a broker keeps a session after its connection; the shortest that others can see
-OWN_SESSION_S = 4.0  # by then our own session is gone; mosquitto may take 2 s longer than it is told
+OWN_SESSION_S = 4.0  # by then our own session is gone; mosquitto keeps it for up to 2 s
 MOST_PROOFS = 5
 WINDOW_S = 600.0
 SHORT_S = 60.0  # a connection that the broker ended after less was perhaps taken over; one that lasted was not

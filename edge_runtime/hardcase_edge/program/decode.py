@@ -62,7 +62,7 @@ __all__ = ["decode"]
 MAX_ELEMENTS = 4_000_000  # numbers of one program that are read at most
 NOTHING: Tensor = array("b")
 MINUS_ZERO = -1  # the key that minus zero would have
-NODE_WORDS = (4, 9, 3, 7, 3)  # words in use after the kind, by kind
+NODE_WORDS = (4, 9, 3, 8, 3)  # words in use after the kind, by kind
 
 
 class _Reader:
@@ -330,10 +330,13 @@ def _read_node(r: _Reader) -> Node:
         ]
         return Select(tuple(candidates), f[2])
     if kind == 3:
+        if r.is_draft:
+            r.unused(f[7:8])
         return Answer(
             Slice(f[0], f[1], f[2]),
             _one_of(KINDS, f[3], "answer kind"),
             r.numbers("i64", f[5], f[4]),
             r.get("i16", f[6], f[4] + 1),
+            f[7],
         )
     return Forward(r.get("i32", f[0], f[1]), f[2])

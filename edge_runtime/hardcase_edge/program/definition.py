@@ -80,6 +80,7 @@ __all__ = [
     "Trees",
     "Uplink",
     "sensors_of_features",
+    "shifted",
     "targets_of",
 ]
 
@@ -285,15 +286,18 @@ class Select:
 
 @record(frozen=True, slots=True)
 class Answer:
-    """End with a local answer: the class with the best score (the first of equals), or the score itself as a value.
+    """End with a local answer: the class with the best score (the first of equals), or the score as a value.
 
-    The answer's confidence is ``confidences[k]``, in basis points, if exactly k of ``margins`` are at most the margin.
+    A value is the score times 2^shift, rounded to the nearest integer, halves up: scorers have scales of their own, and
+    shifts bring their answers to one scale. The answer's confidence is ``confidences[k]``, in basis points, if exactly
+    k of ``margins`` are at most the margin (of a value: the score).
     """
 
     scores: Slice
     kind: str = "class"  # or "value"
     margins: tuple[Number, ...] = ()  # strictly increasing
     confidences: tuple[int, ...] = (0,)
+    shift: int = 0  # of a value
 
 
 @record(frozen=True, slots=True)
@@ -330,6 +334,15 @@ def sensors_of_features(sensors: Sequence[Sensor]) -> tuple[int, ...]:
     """The sensor of each feature, where every feature belongs to exactly one: (n_features,) numbers of sensors."""
     owner = {f: k for k, sensor in enumerate(sensors) for f in sensor.features}
     return tuple([owner[f] for f in range(len(owner))])
+
+
+def shifted(score: int, shift: int) -> int:
+    """The score times 2^shift, rounded to the nearest integer, halves up.
+
+    >>> shifted(-5, 1), shifted(5, -1), shifted(-5, -1), shifted(6, -2)
+    (-10, 3, -2, 2)
+    """
+    return score << shift if shift >= 0 else (score + (1 << -shift - 1)) >> -shift
 
 
 def targets_of(node: Node) -> tuple[int, ...]:

@@ -239,6 +239,7 @@ def _node(w: _Writer, n: Node) -> list[int]:
             len(n.margins),
             w.numbers("i64", n.margins),
             w.put("i16", n.confidences),
+            n.shift,
         ]
     return [4, w.put("i32", n.sensors), len(n.sensors), n.fallback]
 

@@ -25,6 +25,7 @@ from ..errors import SensorError
 from ..program.definition import Program
 from ..program.readings import Reading
 from ..program.window import window_features
+from .categories import Codes, code_of, codes_of
 from .timeout import Ticket, TimedCall
 
 __all__ = ["FAILURES", "Features", "SensorBank", "Source", "Wanted", "features_of", "wanted_of"]
@@ -47,6 +48,7 @@ class Wanted:
     features: tuple[str, ...]  # their names
     nullable: tuple[bool, ...]  # for each feature, whether it may be missing
     window: int = 0  # samples per read, from which the features are computed; 0: a read gives the features themselves
+    categories: tuple[Codes, ...] = ()  # for each feature, the codes of its texts; () if none is a category
 
     @property
     def count(self) -> int:
@@ -84,6 +86,7 @@ def wanted_of(program: Program, manifest: Manifest) -> list[Wanted]:
             features=tuple(manifest.features[f] for f in sensor.features),
             nullable=tuple(program.features[f].nullable for f in sensor.features),
             window=manifest.windows.get(name, 0),
+            categories=codes_of(manifest, sensor.features),
         )
         for name, sensor in zip(manifest.sensors, program.sensors, strict=True)
     ]
@@ -189,8 +192,15 @@ def features_of(wanted: Wanted, value: object) -> list[Reading]:
     [2.0, 0.816496580927726, 1.0, 1.0]
     """
     is_window = bool(wanted.window) and not isinstance(value, Features)
+    if isinstance(value, str) and len(wanted.categories) == 1 and wanted.categories[0]:
+        value = (value,)  # the text of a category, alone
     items = _items(value, wanted.window if is_window else len(wanted.features))
-    numbers = [_number(x) for x in items]
+    if wanted.categories:
+        numbers = [
+            code_of(codes, x) if codes else _number(x) for codes, x in zip(wanted.categories, items, strict=True)
+        ]
+    else:
+        numbers = [_number(x) for x in items]
     if is_window:
         numbers = _window(wanted, numbers)
     if any(x is None and not may for x, may in zip(numbers, wanted.nullable, strict=True)):
@@ -221,6 +231,8 @@ def _items(value: object, count: int) -> Sequence[object]:
 def _number(x: object) -> Reading:
     if x is None:
         return None
+    if isinstance(x, str | bytes | bytearray):  # float() would read them
+        raise SensorError("not_a_number", f"a reading has a {type(x).__name__}, not a number")
     try:
         number = float(x)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError) as error:

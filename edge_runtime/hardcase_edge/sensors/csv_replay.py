@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recorded readings of a CSV file as a source, one row per item, read row by row in bounded memory.
 
-The header names features, or samples of a window as ``SENSOR[0]``, ``SENSOR[1]``, ... An empty cell is a missing
-reading. A row with too few or too many cells, or of too many characters, fails every sensor of its item, so rows and
-items stay in step.
+The header names features, or samples of a window as ``SENSOR[0]``, ``SENSOR[1]``, ... ``base/cells.py`` says how cells
+are separated and read; the cell of a category is text. A row with too few or too many cells, or of too many characters,
+fails every sensor of its item, so rows and items stay in step.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
+from ..base.cells import LATIN_1, column_names, number_in, separator_of
 from ..errors import InputError, SensorError
 from .bank import Features, Wanted
 
@@ -40,21 +41,23 @@ class Replay:
     def __init__(self, path: str | Path) -> None:
         self._path = "/dev/stdin" if str(path) == "-" else str(path)
         try:
-            self._file: TextIO = open(self._path, encoding="utf-8-sig", errors="replace")  # noqa: SIM115
+            self._file: TextIO = open(self._path, encoding="utf-8-sig", errors=LATIN_1)  # noqa: SIM115
         except OSError as error:
             raise InputError(f"replay file {path} cannot be read: {error.strerror}") from error
-        self._rows = _rows(self._file)
-        header = next(self._rows, None)
-        if not header:
+        self._lines = _lines(self._file)
+        header = next(self._lines, "")
+        self._separator = separator_of(header)
+        cells = _cells(header, self._separator)
+        if not cells:
             self.close()
             raise InputError(f"replay file {path} has no header; its first row must name features")
-        names = [name.strip() for name in header]
+        names = column_names(cells)
         if len(set(names)) != len(names):
             self.close()
             duplicate = next(name for name in names if names.count(name) > 1)
             raise InputError(f"replay file {path} names column {duplicate[:80]!r} twice")
         self._at = {name: k for k, name in enumerate(names)}
-        self._columns: dict[str, tuple[list[int], bool]] = {}  # of a sensor: its cells, and whether they are features
+        self._columns: dict[str, tuple[list[tuple[int, bool]], bool]] = {}  # of a sensor, as ``lacks`` found them
         self._cells: list[str] | None = None
 
     def lacks(self, wanted: Wanted) -> str:
@@ -68,15 +71,17 @@ class Replay:
         for name in names:
             if name not in self._at:
                 return f"replay file {self._path} has no column {name!r}, which sensor {wanted.name} needs"
-        self._columns[wanted.name] = [self._at[name] for name in names], has_features
+        are_texts = [bool(codes) for codes in wanted.categories] or [False] * len(names)
+        self._columns[wanted.name] = list(zip(map(self._at.__getitem__, names), are_texts, strict=True)), has_features
         return ""
 
     def next_item(self) -> bool:
         """Read the next row; False at the end of the file."""
-        row = next(self._rows, None)
-        if row is None:
+        line = next(self._lines, None)
+        if line is None:
             self.close()
             return False
+        row = _cells(line, self._separator)
         self._cells = row if len(row) == len(self._at) else None
         return True
 
@@ -85,7 +90,7 @@ class Replay:
         if self._cells is None:
             raise SensorError("bad_row", f"a row and the header of replay file {self._path} differ in length")
         columns, are_features = self._columns[sensor]
-        values = [_value(self._cells[k]) for k in columns]
+        values = [self._cells[k] if is_text else _value(self._cells[k], self._separator) for k, is_text in columns]
         return Features(values) if are_features else values
 
     def close(self) -> None:
@@ -93,35 +98,31 @@ class Replay:
         self._file.close()
 
 
-def _rows(file: TextIO) -> Iterator[list[str]]:
-    """Yield the cells of each line that is not blank; no cells for a line that is too long."""
-    import csv
-
-    csv.field_size_limit(MAX_LINE)
+def _lines(file: TextIO) -> Iterator[str]:
+    """Yield each line that is not blank; an empty text for a line that is too long."""
     while not file.closed and (line := file.readline(MAX_LINE)):
         if line.endswith("\n") or len(line) < MAX_LINE:
             if line.strip():
-                yield _cells(line)
+                yield line
             continue
         while line and not line.endswith("\n"):  # skip the rest of the line, in pieces
             line = file.readline(MAX_LINE)
-        yield []
+        yield ""
 
 
-def _cells(line: str) -> list[str]:
+def _cells(line: str, separator: str) -> list[str]:
+    """The cells of a line; none if its quotes are wrong."""
     import csv
 
+    csv.field_size_limit(MAX_LINE)  # its default is less than the samples of a row may have
     try:
-        return next(csv.reader([line], strict=True), [])
+        return next(csv.reader([line], strict=True, delimiter=separator), [])
     except csv.Error:
         return []
 
 
-def _value(cell: str) -> float | None:
-    text = cell.strip()
-    if not text:
-        return None
+def _value(cell: str, separator: str) -> float | None:
     try:
-        return float(text if "_" not in text else "not a number")
+        return number_in(cell, separator)
     except ValueError as error:
         raise SensorError("not_a_number", f"cell {cell[:80]!r} is not a number") from error

@@ -46,6 +46,7 @@ from ..program.definition import (
     Select,
     Slice,
     Trees,
+    shifted,
 )
 from ..program.readings import Coder, Reading, make_coder, normalise
 from .branching import choose, margin_of
@@ -300,7 +301,8 @@ class Session:
     def _answer(self, node: Answer) -> None:
         scores = self._slice(node.scores)
         if node.kind == "value":
-            result, margin = scores[0], scores[0]
+            margin = scores[0]
+            result = shifted(margin, node.shift) if node.shift else margin  # type: ignore[arg-type]  # drafts do not shift
         else:
             if len(scores) == 1:
                 scores = [0, scores[0]]

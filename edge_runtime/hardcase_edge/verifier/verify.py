@@ -37,6 +37,7 @@ from ..program.definition import (
     Slice,
     Stack,
     Trees,
+    shifted,
     targets_of,
 )
 from ..program.format import are_held
@@ -55,6 +56,7 @@ MAX_RANKS = 65_534
 MAX_ITEM_SIZE = I32
 MAX_OPERATIONS = 4_000_000  # of one decision: seconds, not hours, on the slowest device
 MAX_COEFFICIENTS = 8
+MAX_SHIFT = 62  # of a value, to either side
 
 
 @record(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def verify(program: Program) -> Report:
     for k in range(len(program.scorers)):
         proofs.append(prove_scorer(program, k, proofs))
     widths = [len(proof.outputs) for proof in proofs]
-    _check_nodes(program, widths)
+    _check_nodes(program, [proof.outputs for proof in proofs])
     _check_flow(program)
     operations, longest = lengths(program, proofs)
     need(operations <= MAX_OPERATIONS, f"a decision may take {operations} operations, at most {MAX_OPERATIONS}")
@@ -178,7 +180,9 @@ def _check_column(p: Program, k: int, column: Column) -> None:
 # ---------------------------------------------------------------- V21 to V27: nodes
 
 
-def _check_nodes(p: Program, widths: list[int]) -> None:
+def _check_nodes(p: Program, bounds: list[tuple[int, ...]]) -> None:
+    """``bounds``: the largest absolute score of each output of each scorer."""
+    widths = [len(outputs) for outputs in bounds]
     n = len(p.nodes)
     reached = {0}
     for k, node in enumerate(p.nodes):
@@ -197,7 +201,8 @@ def _check_nodes(p: Program, widths: list[int]) -> None:
         elif isinstance(node, Branch):
             _check_branch(node, _width(node.scores, widths, what), what)
         elif isinstance(node, Answer):
-            _check_answer(p, node, _width(node.scores, widths, what), what)
+            width = _width(node.scores, widths, what)
+            _check_answer(p, node, width, bounds[node.scores.scorer][node.scores.start], what)
         else:
             _check_select(node, what)
     _check_fallbacks(p)
@@ -230,13 +235,15 @@ def _check_branch(node: Branch, width: int, what: str) -> None:
         need(node.rule == ARGMAX and (n == width >= 2 or (width == 1 and n == 2)), shape)
 
 
-def _check_answer(p: Program, node: Answer, width: int, what: str) -> None:
+def _check_answer(p: Program, node: Answer, width: int, bound: int, what: str) -> None:
+    integers([node.shift], f"{what}: the shift", MAX_SHIFT if node.kind == "value" else 0)
     if node.kind == "class":
         ok = width == p.n_classes or (width == 1 and p.n_classes == 2)
         need(ok and p.n_classes >= 2, f"{what} answers with {width} scores for {p.n_classes} classes")
     else:
         ok = node.kind == "value" and width == 1 and p.n_classes == 0
         need(ok, f"{what} answers a {node.kind} with {width} scores in a program of {p.n_classes} classes")
+    need(shifted(bound, node.shift) < SAFE, f"{what}: a value of {bound} times 2^{node.shift} overflows 64 bits")
     integers(node.margins, f"{what}: a margin")
     need(all(map(lt, node.margins, node.margins[1:])), f"{what}: margins do not increase")
     need(len(node.confidences) == len(node.margins) + 1, f"{what}: one confidence more than margins is needed")

@@ -24,6 +24,7 @@ KEYS = ("X", "y", "feature_names", "hpc", "hpc_confidence", "index")
 OPTIONAL = ("hpc_sha256", "group", "weight", "limits")
 MAX_UNPACKED_BYTES = 4 * 1024**3
 MAX_CONFIDENCE = 10_000  # basis points
+MAX_VALUE = 1e30  # of a target, in its unit; squares of it are far from the largest float
 KINDS = {"f": "floats", "iu": "integers"}  # kinds of numpy types
 
 
@@ -31,16 +32,17 @@ KINDS = {"f": "floats", "iu": "integers"}  # kinds of numpy types
 class Rows:
     """Labelled rows with f0's answer to each.
 
-    ``X``: (n, n_features) float64, NaN = missing. ``y``: (n,) class index, the label. ``hpc`` and ``confidence``: (n,)
-    f0's class index and its confidence in basis points. ``sha256`` identifies that f0; empty if the file does not
-    name it. ``group``: (n,) number of each row's group, None if each row stands for itself. ``weight``: (n,) of the
-    rows, at least 0; None: they are equal. ``limits``: (n_features, 2) lowest and highest value of the rows that
-    trained and chose the policies, NaN where there is none; None: not in the file.
+    ``X``: (n, n_features) float64, NaN = missing. ``y``: (n,) class index, the label; or float64, the true value.
+    ``hpc`` and ``confidence``: (n,) f0's class index or value, and its confidence in basis points. ``sha256``
+    identifies that f0; empty if the file does not name it. ``group``: (n,) number of each row's group, None if each row
+    stands for itself. ``weight``: (n,) of the rows, at least 0; None: they are equal. ``limits``: (n_features, 2)
+    lowest and highest value of the rows that trained and chose the policies, NaN where there is none; None: not in the
+    file.
     """
 
     X: NDArray[np.float64]
-    y: NDArray[np.int64]
-    hpc: NDArray[np.int64]
+    y: NDArray[Any]
+    hpc: NDArray[Any]
     confidence: NDArray[np.int64]
     sha256: str = ""
     group: NDArray[np.int64] | None = None
@@ -75,11 +77,14 @@ def read_rows(path: str | Path, manifest: Manifest) -> Rows:
         )
     n = len(arrays["y"]) if arrays["y"].ndim == 1 else 0
     _need(arrays, "X", "f", (n, len(names)), path)
-    for key in ("y", "hpc", "hpc_confidence", *(("group",) if "group" in arrays else ())):
+    for key in ("hpc_confidence", *(("group",) if "group" in arrays else ())):
         _need(arrays, key, "iu", (n,), path)
+    for key in ("y", "hpc"):
+        _need(arrays, key, "iu" if manifest.classes else "f", (n,), path)
     if n == 0:
         raise InputError(f"{path} has no rows; train on more data")
-    y, hpc, confidence = (np.asarray(arrays[key], np.int64) for key in ("y", "hpc", "hpc_confidence"))
+    y, hpc = (np.asarray(arrays[key], np.int64 if manifest.classes else np.float64) for key in ("y", "hpc"))
+    confidence = np.asarray(arrays["hpc_confidence"], np.int64)
     sha256 = str(arrays["hpc_sha256"]) if "hpc_sha256" in arrays else ""
     more: dict[str, NDArray[np.float64]] = {}
     for key, shape in {"weight": (n,), "limits": (len(names), 2)}.items():
@@ -90,15 +95,15 @@ def read_rows(path: str | Path, manifest: Manifest) -> Rows:
         raise InputError(f"{path}: weight has values below 0 or infinite ones; train again")
     group = np.asarray(arrays["group"], np.int64) if "group" in arrays else None
     rows = Rows(np.asarray(arrays["X"], np.float64), y, hpc, confidence, sha256, group, **more)
-    for values, highest, what in (
-        (rows.y, len(manifest.classes) - 1, "y"),
-        (rows.hpc, len(manifest.classes) - 1, "hpc"),
-        (rows.confidence, MAX_CONFIDENCE, "hpc_confidence"),
-    ):
-        if values.min() < 0 or values.max() > highest:
+    last = len(manifest.classes) - 1
+    highest = (MAX_VALUE, MAX_VALUE, MAX_CONFIDENCE) if last < 0 else (last, last, MAX_CONFIDENCE)
+    lowest = (-MAX_VALUE, -MAX_VALUE, 0) if last < 0 else (0, 0, 0)
+    answers = {"y": rows.y, "hpc": rows.hpc, "hpc_confidence": rows.confidence}
+    for (what, values), low, high in zip(answers.items(), lowest, highest, strict=True):
+        if not (low <= values.min() and values.max() <= high):  # refuses NaN, too
             raise InputError(
-                f"{path}: {what} has values from {values.min()} to {values.max()}, but 0 to {highest} are expected; "
-                "train again"
+                f"{path}: {what} has values from {values.min()} to {values.max()}, but {low:g} to {high:g} are "
+                "expected; train again"
             )
     return rows
 

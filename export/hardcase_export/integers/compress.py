@@ -71,7 +71,7 @@ def _can_shrink(draft: Program, k: int, uses: Sequence[Use]) -> bool:
     s = draft.scorers[k]
     assert isinstance(s, Polynomial)
     is_finite = bool(np.isfinite([*s.bias, *(w for row in s.weights for w in row)]).all())
-    return is_finite and len(s.terms) <= MAX_TERMS and all(getattr(u.node, "kind", "class") == "class" for u in uses)
+    return is_finite and len(s.terms) <= MAX_TERMS
 
 
 def shrink(parted: Program, sizes: dict[int, list[Size]], allowed: float) -> Program:

@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from math import ldexp
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.batch.quality import ACCURACY, Quality
+from hardcase_edge.bundle.value import to_result
 from hardcase_edge.errors import InputError
 from hardcase_edge.kernel.machine import decide, open_machine
 from hardcase_edge.program.cost import to_unit
@@ -20,9 +22,9 @@ from hardcase_edge.program.definition import MISSING, Program
 from hardcase_edge.program.readings import Reading, make_coder, normalise
 from hardcase_edge.session.session import CLOUD, Decision
 
-__all__ = ["Figures", "Reply", "codes_of", "decide", "decisions", "figures", "readings_of", "watching"]
+__all__ = ["Figures", "Reply", "codes_of", "decide", "decisions", "figures", "readings_of", "results_of", "watching"]
 
-Reply = tuple[int, int]  # class index, confidence in basis points
+Reply = tuple[float, int]  # class index or value in the target's unit, confidence in basis points
 STEP = 100  # rows between two calls of a watcher
 
 _watcher: ContextVar[Callable[[int], object] | None] = ContextVar("watcher", default=None)
@@ -45,7 +47,8 @@ def watching(watcher: Callable[[int], object]) -> Iterator[None]:
 class Figures:
     """Figures of a program on ``n`` labelled rows; costs are means in the user's unit, rates are from 0 to 1.
 
-    ``errors``: mean cost of errors; None if they have no costs.
+    ``errors``: mean cost of errors; None if they have no costs. ``mae`` and ``rmse``: mean absolute error, and root of
+    the mean squared error, of values in the target's unit; None of classes.
     """
 
     quality: float
@@ -53,6 +56,8 @@ class Figures:
     forward_rate: float
     n: int
     errors: float | None = None
+    mae: float | None = None
+    rmse: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -90,40 +95,57 @@ def codes_of(program: Program, rows: Sequence[Sequence[Reading]]) -> list[list[i
 def decisions(
     program: Program,
     X: NDArray[np.float64],
-    hpc: Sequence[int] | NDArray[np.int64] | None,
+    hpc: Sequence[float] | NDArray[Any] | None,
     confidence: Sequence[int] | NDArray[np.int64] | None = None,
     *,
+    steps: int | None = None,
     budget: int | None = None,
     dead: Sequence[int] = (),
+    cloud: bool = True,
 ) -> list[Decision]:
-    """One decision per row.
+    """One decision per row; its result is a class index, or a value in the target's unit.
 
     Parameters
     ----------
     program : Program
         A draft or a quantised one.
     X : (n, n_features) float64, NaN = missing
-    hpc : (n,) class index that the HPC replies with; None if the cloud never answers
+    hpc : (n,) class index or value that the HPC replies with; None if the cloud never answers
     confidence : (n,) confidence of that reply in basis points; 0 if None
+    steps : a result of this program of values is the value times 2^steps; None for drafts and for classes
     budget : micro-units per decision, or None
     dead : sensors known not to work
+    cloud : whether the cloud can be reached
     """
     machine = open_machine(program)
     rows = readings_of(program, X)
-    replies: list[Reply | None] = [None] * len(rows)
+    replies: list[Any] = [None] * len(rows)
     if hpc is not None:
         basis_points = np.zeros(len(rows), np.int64) if confidence is None else np.asarray(confidence)
-        replies = list(zip(np.asarray(hpc).tolist(), basis_points.tolist(), strict=True))
+        results = hpc if steps is None else results_of(hpc, steps)
+        replies = list(zip(np.asarray(results).tolist(), basis_points.tolist(), strict=True))
     watcher, out = _watcher.get(), []
     for row, reply in zip(rows, replies, strict=True):
-        out.append(decide(machine, row, reply, budget=budget, dead=dead))
+        out.append(decide(machine, row, reply, budget=budget, dead=dead, cloud=cloud))
         if watcher is not None and len(out) % STEP == 0:
             watcher(STEP)
-    return out
+    return out if steps is None else [replace(d, result=ldexp(d.result, -steps)) for d in out]
 
 
-def figures(outcomes: Sequence[Decision], y: Sequence[int] | NDArray[np.int64], quality: Quality = ACCURACY) -> Figures:
-    """Quality against class indices ``y`` (n,), mean metered cost and the share answered by the cloud.
+def results_of(values: Sequence[float] | NDArray[Any], steps: int) -> NDArray[np.int64]:
+    """The results of values (n,), as the HPC replies with them."""
+    return np.array([to_result(v, steps) for v in np.asarray(values, dtype=np.float64).tolist()], dtype=np.int64)
+
+
+def figures(
+    outcomes: Sequence[Decision],
+    y: Sequence[float] | NDArray[Any],
+    quality: Quality = ACCURACY,
+    group: NDArray[np.int64] | None = None,
+) -> Figures:
+    """Quality against class indices or values ``y`` (n,), mean metered cost and the share answered by the cloud.
+
+    ``group``: number of each row's group, (n,), where the quality is that of rankings.
 
     Raises
     ------
@@ -133,7 +155,14 @@ def figures(outcomes: Sequence[Decision], y: Sequence[int] | NDArray[np.int64], 
     n = len(outcomes)
     if n == 0:
         raise InputError("there are no rows to measure on; give at least one")
-    measured = quality(np.asarray(y, dtype=np.int64), np.array([d.result for d in outcomes], dtype=np.int64))
+    kind = np.float64 if quality.is_of_values else np.int64
+    truth, answers = np.asarray(y, dtype=kind), np.array([d.result for d in outcomes], dtype=kind)
+    measured = quality(truth, answers, group=group)
     forwarded = sum(d.route == CLOUD for d in outcomes)
+    cost = to_unit(sum(d.cost for d in outcomes) / n)
+    if quality.is_of_values:
+        off = np.abs(truth - answers)
+        mae, rmse = float(off.mean()), float(np.sqrt(np.square(off).mean()))
+        return Figures(measured, cost, forwarded / n, n, mae=mae, rmse=rmse)
     errors = quality.mean_errors(measured) if quality.kind == "errors" else None
-    return Figures(measured, to_unit(sum(d.cost for d in outcomes) / n), forwarded / n, n, errors)
+    return Figures(measured, cost, forwarded / n, n, errors)

@@ -37,8 +37,8 @@ Share = tuple[int, int]  # rows, and the confidence: (right + 1) / (rows + 2) by
 def measure_without(program: Program, rows: Rows) -> Without:
     """Confidences of the places that at least 30 rows reach; none for a program of values.
 
-    The cloud is out of reach in one trial and silent in another, because a Forward buys sensors only in the second; of
-    the two confidences of a place, the lower one counts.
+    The cloud is once out of reach and once silent, because a Forward buys sensors only in the second case; of the two
+    confidences of a place, the lower one counts.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def measure_without(program: Program, rows: Rows) -> Without:
     part = np.random.default_rng(0).permutation(len(rows.y))[: max(LEAST_ROWS, MAX_DECISIONS // n_sets)]
     shares: dict[Place, Share] = {}
     for cloud in clouds:
-        for place, (n_rows, confidence) in _Trial(program, rows, part, cloud).shares().items():
+        for place, (n_rows, confidence) in _Measurement(program, rows, part, cloud).shares().items():
             most, lowest = shares.get(place, (n_rows, confidence))
             shares[place] = max(n_rows, most), min(confidence, lowest)
     kept = sorted(shares, key=lambda place: (-shares[place][0], place))[:MAX_PLACES]
@@ -66,7 +66,7 @@ def measure_without(program: Program, rows: Rows) -> Without:
     return dict(pairs)
 
 
-class _Trial:
+class _Measurement:
     """Decisions on these rows, without replies; ``cloud``: whether the cloud can be reached."""
 
     def __init__(self, program: Program, rows: Rows, part: np.ndarray, cloud: bool) -> None:

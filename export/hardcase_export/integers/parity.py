@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ from hardcase_edge.session.session import Decision
 from .decide import Figures, decisions, figures
 
 __all__ = ["BesideF0", "Parity", "parity"]
+
+SAME = 0.01  # so that rounding alone takes a ten-thousandth of R2 at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,9 @@ class BesideF0:
 class Parity:
     """Shares of rows that are decided alike, and figures before (draft) and after (program).
 
-    ``agreement``: share with the same result, route, cost, sensors and trace. ``labels``: share with the same result.
-    ``beside``: the program beside f0; None without f0's answers, and for a program of values.
+    ``agreement``: share with the same result, route, cost, sensors and trace. ``labels``: share with the same result;
+    values are the same if they differ by at most ``SAME`` standard deviations of the true values. ``beside``: the
+    program beside f0; None without f0's answers, and for rankings.
     """
 
     agreement: float
@@ -64,16 +67,19 @@ def parity(
     draft: Program,
     program: Program,
     X: NDArray[np.float64],
-    y: NDArray[np.int64],
-    hpc: NDArray[np.int64] | None,
+    y: NDArray[Any],
+    hpc: NDArray[Any] | None,
     confidence: NDArray[np.int64] | None = None,
     quality: Quality = ACCURACY,
+    *,
+    steps: int | None = None,
     group: NDArray[np.int64] | None = None,
 ) -> Parity:
     """Decide every row with both; arguments as for ``decide.decisions`` and ``decide.figures``.
 
     Parameters
     ----------
+    steps : of the program's values
     group : (n,) number of each row's group, for intervals; None: each row stands for itself
 
     Raises
@@ -82,38 +88,33 @@ def parity(
         There are no rows.
     """
     before = decisions(draft, X, hpc, confidence)
-    after = decisions(program, X, hpc, confidence)
+    after = decisions(program, X, hpc, confidence, steps=steps)
+    figures_before, figures_after = figures(before, y, quality, group), figures(after, y, quality, group)
+    slack = 0.0 if steps is None else SAME * float(np.std(y)) + 2.0**-steps
+    has_same_result = np.array([abs(a.result - b.result) <= slack for a, b in zip(before, after, strict=True)])
+    has_same_path = np.array([_path(a) == _path(b) for a, b in zip(before, after, strict=True)])
     return Parity(
-        agreement=_share(before, after, _everything),
-        labels=_share(before, after, _label),
-        before=figures(before, y, quality),
-        after=figures(after, y, quality),
-        beside=None if hpc is None or not program.n_classes else _beside(program, after, y, hpc, quality, group),
+        agreement=float((has_same_result & has_same_path).mean()),
+        labels=float(has_same_result.mean()),
+        before=figures_before,
+        after=figures_after,
+        beside=None if hpc is None or quality.kind == "ndcg" else _beside(program, after, y, hpc, quality, group),
     )
 
 
 def _beside(
     program: Program,
     after: Sequence[Decision],
-    y: NDArray[np.int64],
-    hpc: NDArray[np.int64],
+    y: NDArray[Any],
+    hpc: NDArray[Any],
     quality: Quality,
     group: NDArray[np.int64] | None,
 ) -> BesideF0:
-    answers = np.array([d.result for d in after], dtype=np.int64)
+    answers = np.array([d.result for d in after], dtype=y.dtype)
     loss, interval = loss_interval(quality, y, answers, hpc, group)
-    counts = tuple(per_class(y, answers, program.n_classes, group))
+    counts = tuple(per_class(y, answers, program.n_classes, group)) if program.n_classes else ()
     return BesideF0(quality_interval(quality, y, answers, group), quality(y, hpc), loss, interval, counts)
 
 
-def _everything(d: Decision) -> object:
-    return d.result, d.route, d.cost, d.sensors, d.trace
-
-
-def _label(d: Decision) -> object:
-    return d.result
-
-
-def _share(a: Sequence[Decision], b: Sequence[Decision], of: Callable[[Decision], object]) -> float:
-    same = [of(x) == of(y) for x, y in zip(a, b, strict=True)]
-    return sum(same) / len(same)
+def _path(d: Decision) -> object:
+    return d.route, d.cost, d.sensors, d.trace

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hardcase_edge.batch.quality import ACCURACY, Quality
 from hardcase_edge.bundle.file import read_bundle_bytes, unpack_bundle
 from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.bundle.value import Intervals, steps_for
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.program.definition import Forward, Polynomial, Program
 
@@ -23,6 +24,7 @@ from ..drafts.rows import Rows, file_sha256, read_rows
 from .align import align, code_table
 from .compress import shrink, sizes_of
 from .decide import decisions
+from .intervals import measure_intervals
 from .parity import Parity, parity
 from .quantise import Quantised, quantise
 from .uses import split
@@ -40,7 +42,10 @@ class AgreementError(BundleError):
 
 @dataclass(frozen=True)
 class IntegerPoint:
-    """A point's draft and manifest, and its quantised program, whose thresholds were aligned on ``valid`` rows."""
+    """A point's draft and manifest, and its quantised program, whose thresholds were aligned on ``valid`` rows.
+
+    ``intervals``: of values, as measured on the build's calibration rows; empty without them.
+    """
 
     draft: Program
     manifest: Manifest
@@ -49,6 +54,7 @@ class IntegerPoint:
     test: Rows
     on_valid: Parity
     on_test: Parity
+    intervals: Intervals
 
 
 def make_integers(
@@ -71,10 +77,21 @@ def make_integers(
     """
     draft, manifest = read_draft(build, point, legacy)
     valid, test = (read_rows(build / f"{name}.npz", manifest) for name in ("valid", "test"))
-    quantised, on_valid = to_integers(draft, valid, min_agreement, quality)
-    measured = {"valid": on_valid, "test": _compare(draft, quantised.program, test, quality)}
+    steps = None if draft.n_classes else _steps(manifest, valid)
+    quantised, on_valid = to_integers(draft, valid, min_agreement, quality, steps)
+    measured = {"valid": on_valid, "test": _compare(draft, quantised, test, quality)}
     _check_agreement(measured, min_agreement)
-    return IntegerPoint(draft, manifest, quantised, valid, test, on_valid, measured["test"])
+    calibration = build / "calibration.npz"
+    rows = read_rows(calibration, manifest) if steps is not None and calibration.is_file() else None
+    intervals = {} if rows is None else measure_intervals(quantised, rows)
+    return IntegerPoint(draft, manifest, quantised, valid, test, on_valid, measured["test"], intervals)
+
+
+def _steps(manifest: Manifest, valid: Rows) -> int:
+    """The scale that f0's file states, as the draft's manifest has it; else the finest for the rows' values."""
+    if manifest.value is not None:
+        return manifest.value.steps
+    return steps_for(float(max(np.abs(valid.y).max(), np.abs(valid.hpc).max())))
 
 
 # ---------------------------------------------------------------- reading
@@ -107,26 +124,30 @@ def _name_hpc(named: object, build: Path, program: Program, legacy: str) -> str:
 
 
 def to_integers(
-    draft: Program, rows: Rows, min_agreement: float, quality: Quality = ACCURACY
+    draft: Program, rows: Rows, min_agreement: float, quality: Quality = ACCURACY, steps: int | None = None
 ) -> tuple[Quantised, Parity]:
     """The quantised program, its thresholds aligned on these rows, and its parity with the draft there.
+
+    ``steps``: of a program of values, as for ``quantise.quantise``.
 
     Polynomials of products are compressed as far as ``min_agreement`` allows. If they cannot be compressed, 8-bit
     weights become 16-bit weights if the agreement needs it.
     """
     quantised = _compressed(draft, rows, min_agreement)
     if quantised is not None:
-        return quantised, _compare(draft, quantised.program, rows, quality)
-    quantised, comparison = _attempt(draft, rows, None, quality)
+        return quantised, _compare(draft, quantised, rows, quality)
+    quantised, comparison = _attempt(draft, rows, None, quality, steps)
     has_8_bits = any(isinstance(s, Polynomial) and s.weight_bits == 8 for s in draft.scorers)
     if comparison.agreement < min_agreement and has_8_bits:
-        quantised, comparison = _attempt(draft, rows, 16, quality)
+        quantised, comparison = _attempt(draft, rows, 16, quality, steps)
     return quantised, comparison
 
 
-def _attempt(draft: Program, rows: Rows, weight_bits: int | None, quality: Quality) -> tuple[Quantised, Parity]:
-    quantised = _aligned(draft, quantise(draft, weight_bits=weight_bits), rows)
-    return quantised, _compare(draft, quantised.program, rows, quality)
+def _attempt(
+    draft: Program, rows: Rows, weight_bits: int | None, quality: Quality, steps: int | None
+) -> tuple[Quantised, Parity]:
+    quantised = _aligned(draft, quantise(draft, weight_bits=weight_bits, steps=steps), rows)
+    return quantised, _compare(draft, quantised, rows, quality)
 
 
 def _aligned(draft: Program, quantised: Quantised, rows: Rows) -> Quantised:
@@ -134,7 +155,12 @@ def _aligned(draft: Program, quantised: Quantised, rows: Rows) -> Quantised:
 
 
 def _compressed(draft: Program, rows: Rows, min_agreement: float) -> Quantised | None:
-    """The smallest program that changes clearly fewer decisions than allowed on rows not used to choose its sizes."""
+    """The smallest program that changes clearly fewer decisions than allowed on rows not used to choose its sizes.
+
+    None if there is none, or if the program answers values.
+    """
+    if not draft.n_classes:
+        return None
     order = np.random.default_rng(0).permutation(len(rows.y))[:MAX_ROWS]
     seen, unseen = (_some(rows, numbers) for numbers in np.split(order, [3 * len(order) // 4]))
     parted = split(draft)
@@ -147,9 +173,9 @@ def _compressed(draft: Program, rows: Rows, min_agreement: float) -> Quantised |
     allowed = 1 - min_agreement
     for share in SHARES:
         quantised = _aligned(draft, quantise(shrink(parted, sizes, share * allowed * len(traces))), seen)
-        on_unseen = _compare(draft, quantised.program, unseen)
+        on_unseen = _compare(draft, quantised, unseen)
         if 1 - on_unseen.agreement <= SAFE_SHARE * allowed and 1 - on_unseen.labels <= SAFE_SHARE * allowed / 2:
-            on_all = _compare(draft, quantised.program, rows)
+            on_all = _compare(draft, quantised, rows)
             return quantised if on_all.agreement >= min_agreement else None
     return None
 
@@ -171,5 +197,6 @@ def _check_agreement(measured: dict[str, Parity], min_agreement: float) -> None:
             )
 
 
-def _compare(draft: Program, program: Program, rows: Rows, quality: Quality = ACCURACY) -> Parity:
-    return parity(draft, program, rows.X, rows.y, rows.hpc, rows.confidence, quality, rows.group)
+def _compare(draft: Program, quantised: Quantised, rows: Rows, quality: Quality = ACCURACY) -> Parity:
+    known = (rows.X, rows.y, rows.hpc, rows.confidence, quality)
+    return parity(draft, quantised.program, *known, steps=quantised.steps, group=rows.group)

@@ -2,8 +2,10 @@
 """Quantisation of a draft: floats become integers, at the largest scale per scorer that the verifier allows.
 
 A scale is the number of integer steps in one unit of a scorer's score. It is a power of two if the numbers are then
-exact, otherwise the largest scale that fits. A threshold takes the scale of the scores that it is compared with, and is
-rounded so that integer scores compare as exact scores would: ``score > t`` with floor, ``margin >= t`` with ceiling.
+exact, or if the score is a value, otherwise the largest scale that fits. Outputs that answer values have scales of
+their own, and a shift brings each Answer to the one scale of the program's values. A threshold takes the scale of the
+scores that it is compared with, and is rounded so that integer scores compare as exact scores would: ``score > t`` with
+floor, ``margin >= t`` with ceiling.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from hardcase_edge.program.definition import (
     Program,
     Scorer,
     Stack,
+    Tree,
     Trees,
 )
 from hardcase_edge.verifier.require import I32, SAFE
@@ -35,19 +38,25 @@ from hardcase_edge.verifier.verify import verify
 __all__ = ["Quantised", "check_shape", "quantise"]
 
 MAX_SCALE = 2.0**200  # far above practical scales, far below the largest float
+FINER = 40  # powers of two by which a scorer's values may be finer than the program's
 
 Round = Callable[[float], int]
+Scales = tuple[float, ...]  # by output
 
 
 @dataclass(frozen=True, slots=True)
 class Quantised:
-    """A program of integers, and for each scorer the number of integer steps in one unit of its score."""
+    """A program of integers, and its scales: integer steps in one unit of a score, by scorer and output.
+
+    ``steps``: a result of a program of values is the value times 2^steps; None for classes.
+    """
 
     program: Program
-    scales: tuple[float, ...]
+    scales: tuple[Scales, ...]
+    steps: int | None = None
 
 
-def quantise(draft: Program, *, weight_bits: int | None = None) -> Quantised:
+def quantise(draft: Program, *, weight_bits: int | None = None, steps: int | None = None) -> Quantised:
     """Quantise a draft.
 
     Parameters
@@ -56,6 +65,8 @@ def quantise(draft: Program, *, weight_bits: int | None = None) -> Quantised:
         Floats in scorers, thresholds and margins.
     weight_bits : 8, 16 or None
         Bits of the weights of all polynomials; None for the bits that each polynomial states.
+    steps : int or None
+        Of a program of values: a result is the value times 2^steps. None: the scale of the coarsest Answer.
 
     Returns
     -------
@@ -71,19 +82,23 @@ def quantise(draft: Program, *, weight_bits: int | None = None) -> Quantised:
         scorers = [replace(s, weight_bits=weight_bits) if isinstance(s, Polynomial) else s for s in draft.scorers]
         draft = replace(draft, scorers=tuple(scorers))
     check_shape(draft)
-    scales: list[float] = []
+    finest = MAX_SCALE if steps is None else 2.0 ** (steps + FINER)
+    scales: list[Scales] = []
     integers: list[Scorer] = []
-    for k, scorer in enumerate(draft.scorers):
+    for k in range(len(draft.scorers)):
         try:
-            integer_scorer, scale = _quantise_scorer(draft, scorer, integers, scales)
+            integer_scorer, scale = _quantise_scorer(draft, k, integers, scales, finest)
         except _NotFiniteError as error:
             raise ProgramError(f"scorer {k} of the draft holds {error}; train it again on finite data") from error
         integers.append(integer_scorer)
         scales.append(scale)
-    nodes = [_quantise_node(k, node, scales) for k, node in enumerate(draft.nodes)]
+    if not draft.n_classes and steps is None:
+        coarsest = min(_exponent(node, scales) for node in draft.nodes if isinstance(node, Answer))
+        return quantise(draft, steps=coarsest)
+    nodes = [_quantise_node(k, node, scales, steps) for k, node in enumerate(draft.nodes)]
     program = replace(draft, scorers=tuple(integers), nodes=tuple(nodes))
     verify(program)
-    return Quantised(program, tuple(scales))
+    return Quantised(program, tuple(scales), None if draft.n_classes else steps)
 
 
 def check_shape(draft: Program) -> None:
@@ -114,7 +129,7 @@ def _blank_node(node: Node) -> Node:
     if isinstance(node, Branch):
         return replace(node, threshold=0)
     if isinstance(node, Answer):
-        return replace(node, margins=tuple(range(len(node.margins))))
+        return replace(node, margins=tuple(range(len(node.margins))), shift=0)
     return node
 
 
@@ -140,11 +155,19 @@ def _largest(values: Iterable[Number]) -> float:
     return largest
 
 
-def _scale(limits: Sequence[tuple[float, float]], values: Sequence[Number]) -> float:
-    """The largest scale with ``magnitude * scale <= limit`` for each of ``limits``; a power of two if that is exact."""
-    top = min([limit / magnitude for magnitude, limit in limits if magnitude > limit / MAX_SCALE], default=1.0)
+def _scale(
+    limits: Sequence[tuple[float, float]], values: Sequence[Number], finest: float | None, below: float = 1.0
+) -> float:
+    """The largest scale with ``magnitude * scale <= limit`` for each of ``limits``; a power of two if that is exact.
+
+    ``finest``: as in ``_Group``; unless it is None, the scale times ``below`` is a power of two and at most this.
+    """
+    largest = 1.0 if finest is None else finest / below
+    top = min([limit / magnitude for magnitude, limit in limits if magnitude > limit / MAX_SCALE], default=largest)
     if top <= 0:
         raise ProgramError("a scorer's sums leave no room for its weights; use fewer terms or a lower degree")
+    if finest is not None:
+        return 2.0 ** math.floor(math.log2(min(top * below, finest))) / below
     power = 2.0 ** math.floor(math.log2(top))
     return power if all((v * power).is_integer() for v in map(float, values)) else top
 
@@ -157,32 +180,71 @@ def _room(width: float, rounded: float) -> float:
 # ---------------------------------------------------------------- scorers
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Outputs of a scorer that share a scale. ``finest``: the largest scale of a value; None where none is answered."""
+
+    outputs: tuple[int, ...]
+    finest: float | None
+
+
+def _groups(draft: Program, k: int, n_outputs: int, finest: float) -> list[_Group]:
+    """The outputs of a scorer by scale: all together, or by the nodes that read them if some answer values."""
+    readers = [node for node in draft.nodes if isinstance(node, Branch | Answer) and node.scores.scorer == k]
+    values = {node.scores.start for node in readers if isinstance(node, Answer) and node.kind == "value"}
+    if not values or any(isinstance(s, Stack) and s.trees == k for s in draft.scorers):
+        return [_Group(tuple(range(n_outputs)), finest if values else None)]
+    first = list(range(n_outputs))  # the first output that shares its scale
+    for start, stop in sorted({(node.scores.start, node.scores.stop) for node in readers}):
+        first[start:stop] = [first[start]] * (stop - start)
+    groups = [tuple(o for o in range(n_outputs) if first[o] == f) for f in sorted(set(first))]
+    return [_Group(group, None if values.isdisjoint(group) else finest) for group in groups]
+
+
 def _quantise_scorer(
-    draft: Program, s: Scorer, below: Sequence[Scorer], scales: Sequence[float]
-) -> tuple[Scorer, float]:
+    draft: Program, k: int, below: Sequence[Scorer], scales: Sequence[Scales], finest: float
+) -> tuple[Scorer, Scales]:
+    s = draft.scorers[k]
+    if isinstance(s, Opaque):
+        return s, (1.0,) * len(s.low)
+    groups = _groups(draft, k, len(s.base if isinstance(s, Trees) else s.bias), finest)
     if isinstance(s, Trees):
-        return _trees(s)
+        return _trees(s, groups)
     if isinstance(s, Polynomial):
-        return _polynomial(s, _code_bounds(draft, s))
-    if isinstance(s, Stack):
-        trees = below[s.trees]
-        assert isinstance(trees, Trees)  # check_shape has verified it
-        return _stack(s, trees, scales[s.trees])
-    assert isinstance(s, Opaque)
-    return s, 1.0
+        return _polynomial(s, groups, _code_bounds(draft, s))
+    trees = below[s.trees]
+    assert isinstance(trees, Trees)  # check_shape has verified it
+    return _stack(s, groups, trees, scales[s.trees][0])
 
 
-def _trees(s: Trees) -> tuple[Trees, float]:
-    leaves = [v for t in s.trees for v in t.leaves]
-    sums = [abs(b) for b in s.base]
+def _trees(s: Trees, groups: Sequence[_Group]) -> tuple[Trees, Scales]:
     _largest(s.base)
-    for t in s.trees:
-        for j in range(t.width):
-            sums[t.output + j] += _largest(t.leaves[j :: t.width])
-    limits = [(_largest(leaves), CODE_MAX), (max(sums), _room(I32, (len(s.trees) + 1) / 2))]
-    scale = _scale(limits, [*leaves, *s.base])
-    trees = tuple(replace(t, leaves=_integers(t.leaves, scale)) for t in s.trees)
-    return replace(s, base=_integers(s.base, scale), trees=trees), scale
+    scales = [1.0] * len(s.base)
+    for group in groups:
+        own = set(group.outputs)
+        members = [
+            (j, tree.leaves[j - tree.output :: tree.width])
+            for tree in s.trees
+            for j in own.intersection(range(tree.output, tree.output + tree.width))
+        ]
+        sums = {j: abs(s.base[j]) for j in group.outputs}
+        for j, leaves in members:
+            sums[j] += _largest(leaves)
+        values = [v for _, leaves in members for v in leaves]
+        room = _room(I32, (len(s.trees) + 1) / 2)
+        limits = [(_largest(values), float(CODE_MAX)), (max(sums.values()), room)]
+        scale = _scale(limits, [*values, *(s.base[j] for j in group.outputs)], group.finest)
+        for j in group.outputs:
+            scales[j] = scale
+    trees = tuple(replace(t, leaves=_leaves(t, scales)) for t in s.trees)
+    return replace(
+        s, base=tuple(round(b * scale) for b, scale in zip(s.base, scales, strict=True)), trees=trees
+    ), tuple(scales)
+
+
+def _leaves(tree: Tree, scales: Sequence[float]) -> tuple[int, ...]:
+    own = scales[tree.output : tree.output + tree.width]
+    return tuple(round(v * own[k % tree.width]) for k, v in enumerate(tree.leaves))
 
 
 def _code_bounds(draft: Program, s: Polynomial) -> list[int]:
@@ -194,52 +256,66 @@ def _code_bounds(draft: Program, s: Polynomial) -> list[int]:
     return [math.prod(codes[j] for j in term) for term in s.terms]
 
 
-def _polynomial(s: Polynomial, products: list[int]) -> tuple[Polynomial, float]:
-    weights, bias, scale = _linear(s.weights, s.bias, products, 2 ** (s.weight_bits - 1) - 1, 1.0)
-    return replace(s, weights=weights, bias=bias), scale
+def _polynomial(s: Polynomial, groups: Sequence[_Group], products: list[int]) -> tuple[Polynomial, Scales]:
+    weights, bias, scales = _linear(s, groups, products, 2 ** (s.weight_bits - 1) - 1, 1.0)
+    return replace(s, weights=weights, bias=bias), scales
 
 
-def _stack(s: Stack, trees: Trees, below: float) -> tuple[Stack, float]:
+def _stack(s: Stack, groups: Sequence[_Group], trees: Trees, below: float) -> tuple[Stack, Scales]:
     sizes = [max(abs(int(v)) for v in trees.trees[m].leaves) for m in s.members]
-    weights, bias, scale = _linear(s.weights, s.bias, sizes, CODE_MAX, below)
-    return replace(s, weights=weights, bias=bias), scale * below
+    weights, bias, scales = _linear(s, groups, sizes, CODE_MAX, below)
+    return replace(s, weights=weights, bias=bias), tuple(scale * below for scale in scales)
 
 
 def _linear(
-    weights: Sequence[Sequence[Number]],
-    bias: Sequence[Number],
-    inputs: Sequence[int],
-    largest_weight: int,
-    below: float,
-) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...], float]:
-    """Integer weights and biases of sums of ``weight * input``, and the scale of the weights.
+    s: Polynomial | Stack, groups: Sequence[_Group], inputs: Sequence[int], largest_weight: int, below: float
+) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...], Scales]:
+    """Integer weights and biases of sums of ``weight * input``, and the scale of each output's weights.
 
     ``inputs``: largest magnitudes of the integer inputs; ``below``: scale of the inputs themselves.
     """
-    largest = max((_largest(row) for row in weights), default=0.0)
-    _largest(bias)
-    sums = [
-        abs(b) * below + sum(abs(w) * q for w, q in zip(row, inputs, strict=True))
-        for row, b in zip(weights, bias, strict=True)
-    ]
-    limits = [(largest, float(largest_weight)), (max(sums), _room(SAFE * (1 - 1e-9), (1 + sum(inputs)) / 2))]
-    scale = _scale(limits, [*(w for row in weights for w in row), *bias])
-    return tuple(_integers(row, scale) for row in weights), _integers(bias, scale * below), scale
+    _largest(s.bias)
+    n = len(s.bias)
+    weights: list[tuple[int, ...]] = [()] * n
+    bias, scales = [0] * n, [1.0] * n
+    for group in groups:
+        rows = [s.weights[o] for o in group.outputs]
+        largest = max((_largest(row) for row in rows), default=0.0)
+        sums = [
+            abs(s.bias[o]) * below + sum(abs(w) * q for w, q in zip(s.weights[o], inputs, strict=True))
+            for o in group.outputs
+        ]
+        limits = [(largest, float(largest_weight)), (max(sums), _room(SAFE * (1 - 1e-9), (1 + sum(inputs)) / 2))]
+        values = [*(w for row in rows for w in row), *(s.bias[o] for o in group.outputs)]
+        scale = _scale(limits, values, group.finest, below)
+        for o in group.outputs:
+            weights[o], bias[o], scales[o] = _integers(s.weights[o], scale), round(s.bias[o] * (scale * below)), scale
+    return tuple(weights), tuple(bias), tuple(scales)
 
 
 # ---------------------------------------------------------------- nodes
 
 
-def _quantise_node(k: int, node: Node, scales: Sequence[float]) -> Node:
+def _exponent(node: Answer, scales: Sequence[Scales]) -> int:
+    """The scale of a value is 2 to this power."""
+    return math.frexp(scales[node.scores.scorer][node.scores.start])[1] - 1
+
+
+def _quantise_node(k: int, node: Node, scales: Sequence[Scales], steps: int | None) -> Node:
     if isinstance(node, Branch):
         rounding: Round = {THRESHOLD: math.floor, MARGIN: math.ceil}.get(node.rule, round)
-        return replace(node, threshold=_bound(k, node.threshold, scales[node.scores.scorer], rounding))
+        return replace(node, threshold=_bound(k, node.threshold, _scale_of(node, scales), rounding))
     if isinstance(node, Answer):
         margins, confidences = _merge(
-            [_bound(k, m, scales[node.scores.scorer], math.ceil) for m in node.margins], node.confidences
+            [_bound(k, m, _scale_of(node, scales), math.ceil) for m in node.margins], node.confidences
         )
-        return replace(node, margins=margins, confidences=confidences)
+        shift = 0 if steps is None else steps - _exponent(node, scales)
+        return replace(node, margins=margins, confidences=confidences, shift=shift)
     return node
+
+
+def _scale_of(node: Branch | Answer, scales: Sequence[Scales]) -> float:
+    return scales[node.scores.scorer][node.scores.start]
 
 
 def _bound(k: int, value: Number, scale: float, rounding: Round) -> int:

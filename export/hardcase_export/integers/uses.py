@@ -96,9 +96,6 @@ def uses_of(draft: Program, traces: Sequence[Sequence[int]]) -> dict[int, list[U
 
 
 def outcome(node: Branch | Answer, scores: Array, threshold: float) -> NDArray[np.int64]:
-    """The node's choice for each row, (n,), with every target available: a class, or the index of a target.
-
-    Value answers do not occur, because their polynomials are never compressed.
-    """
+    """The node's choice for each row, (n,), with every target available: a class, or the index of a target."""
     part = scores[:, node.scores.start : node.scores.stop]
     return classes_of(part) if isinstance(node, Answer) else choose(replace(node, threshold=threshold), part)

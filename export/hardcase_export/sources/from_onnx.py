@@ -93,9 +93,9 @@ def from_catboost(model: Any) -> Source:
                 f"the {kind} cannot be written as ONNX ({one_line(error)}); fit it to numbers, without categories"
             ) from error
     source = read_onnx(data)
-    fields = source_fields(model) if source.classes else {}
-    features = fields.pop("features", source.features)
-    return replace(source, **{**fields, "name": f"CatBoost {kind}", "features": features})
+    if not source.classes:
+        return source
+    return replace(source, **{**source_fields(model), "name": f"CatBoost {kind}"})
 
 
 # ---------------------------------------------------------------- the graph

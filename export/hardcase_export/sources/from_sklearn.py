@@ -167,7 +167,10 @@ def _linear(kind: str, estimator: Any) -> Source:
     bias = np.broadcast_to(bias, (len(weights),)).copy()
     if weights.shape[0] != 1 and not fields["classes"]:
         raise InputError(f"the {kind} has {len(weights)} targets, but one is expected; fit one estimator per target")
-    link = LOGISTIC if kind in LOGISTICS else NONE
+    is_softmax = (
+        len(bias) == 1 or getattr(estimator, "solver", "") != "liblinear"
+    )  # which fits one class against the rest
+    link = LOGISTIC if kind in LOGISTICS and is_softmax else NONE
     return Source(**fields, dtype="f64", base=(0.0,) * len(bias), linear=LinearModel(weights, bias), link=link)
 
 

@@ -41,7 +41,7 @@ $sensors
 
 /* One struct for the readings of each sensor; a missing reading is INT32_MIN or NAN. */
 $structs
-typedef union model_readings {
+${codes}typedef union model_readings {
 $members
 } model_readings;
 
@@ -52,6 +52,14 @@ $words
 };
 
 #endif
+""")
+
+CODES = Template("""\
+/* Codes of the readings that are texts, such as $example; all other texts are missing. */
+enum model_code {
+$codes
+};
+
 """)
 
 CLASSES = Template("""\
@@ -123,6 +131,7 @@ def model_header(image: Image, data: bytes, manifest: Manifest, sha256: str) -> 
         n_classes=program.n_classes,
         sensors="\n".join(f"    {name} = {k}," for k, name in enumerate(names.enums)) or "    MODEL_NO_SENSOR = -1",
         structs="\n".join(_struct(m, f, program) for m, f in zip(names.members, names.fields, strict=True)),
+        codes=_codes(manifest),
         members="\n".join(f"    model_{m} {m};" for m in names.members) or "    char none;",
         classes=CLASSES.substitute(names=array(labels)) if labels else VALUE,
         n_bytes=len(data),
@@ -145,6 +154,16 @@ def sensors_header(program: Program, manifest: Manifest, readings: Sequence[Read
 def words(data: bytes) -> list[str]:
     """Bytes as little-endian 64-bit constants; the number of bytes must be a multiple of 8."""
     return [f"0x{int.from_bytes(data[k : k + 8], 'little'):016x}u" for k in range(0, len(data), 8)]
+
+
+def _codes(manifest: Manifest) -> str:
+    """Constants for the codes of all categories; empty if there is none."""
+    codes = [(f"{name} {text}", k) for name, texts in manifest.categories.items() for k, text in enumerate(texts)]
+    if not codes:
+        return ""
+    names = [name.upper() for name in identifiers("MODEL_CODE_", [text for text, _ in codes])]
+    lines = [f"    {name} = {k}," for name, (_, k) in zip(names, codes, strict=True)]
+    return CODES.substitute(example=names[0], codes="\n".join(lines))
 
 
 def _struct(member: str, fields: Sequence[tuple[int, str]], program: Program) -> str:

@@ -23,7 +23,7 @@ from ..scorers.replay import open_onnx
 from .from_sklearn import REMEDY, convert_hpc, name_of
 from .least_cost import answer_least_cost
 
-__all__ = ["MAX_APART", "as_held", "export_hpc", "punch"]
+__all__ = ["MAX_APART", "as_held", "export_hpc", "is_hpc_head", "punch"]
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +81,11 @@ def export_hpc(
         "apart_missing": apart_missing,
         "probability_gap": max(gap, gap_missing),
     }
+
+
+def is_hpc_head(head: bytes) -> bool:
+    """Whether a file that begins so is an f0 that hardcase wrote: what may be replaced by another."""
+    return head[:1] == b"\x08" and head[2:12] == b"\x12\x08hardcase"  # the ONNX version, then the producer's name
 
 
 def punch(X: NDArray[np.float64]) -> NDArray[np.float64]:

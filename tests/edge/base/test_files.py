@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounded reads: a file within its limit comes whole, and everything else is one line that says what to do."""
+"""Bounded reads, and paths that may be written: all that is refused is one line that says what to do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hardcase_edge.base.files import read_bounded
+from hardcase_edge.base.files import check_replaceable, read_bounded
 from hardcase_edge.errors import InputError
 
 
@@ -30,3 +30,37 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> 
     with pytest.raises(InputError) as error:
         read_bounded(tmp_path / "none.pem", 8, "key", remedy="make one")
     assert str(error.value) == f"key {tmp_path / 'none.pem'} cannot be read: No such file or directory; make one"
+
+
+def is_note(head: bytes) -> bool:
+    return head.startswith(b"note")
+
+
+def test_a_path_is_free_where_nothing_stands_or_an_own_or_empty_file(tmp_path: Path) -> None:
+    for name, data in (("own", b"note 1"), ("empty", b"")):
+        (tmp_path / name).write_bytes(data)
+    for name in ("own", "empty", "absent"):
+        check_replaceable(tmp_path / name, "a note", is_note)
+
+
+def test_another_file_is_named_and_may_be_replaced_by_force_only(tmp_path: Path) -> None:
+    path = tmp_path / "wine.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(InputError) as error:
+        check_replaceable(path, "a note", is_note)
+    assert str(error.value) == (
+        f"{path} exists and is not a note; name another file, or replace it with --force (force=True in Python)"
+    )
+    with pytest.raises(InputError, match=r"wine.csv exists; name another file"):
+        check_replaceable(path)
+    check_replaceable(path, "a note", is_note, force=True)
+    assert path.read_text() == "a,b\n1,2\n"
+    with pytest.raises(InputError, match="cannot be written: Is a directory"):
+        check_replaceable(tmp_path, force=True)
+
+
+def test_only_the_head_of_a_large_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(10_000))
+    heads: list[bytes] = []
+    check_replaceable(tmp_path / "large", "a note", lambda head: not heads.append(head))
+    assert heads == [bytes(65)]

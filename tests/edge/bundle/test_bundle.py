@@ -23,6 +23,7 @@ from hardcase_edge.bundle.file import (
     MAX_BUNDLE_BYTES,
     MAX_HEADER_BYTES,
     Bundle,
+    is_bundle_head,
     pack_bundle,
     read_bundle_bytes,
     unpack_bundle,
@@ -483,6 +484,63 @@ def test_a_manifest_that_does_not_fit_is_refused(change: Callable[[dict[str, Any
 def test_a_manifest_survives_json() -> None:
     manifest = manifest_of(PROGRAM)
     assert Manifest.from_json(json.loads(json.dumps(manifest.to_json())), PROGRAM) == manifest
+
+
+SKY = Program(
+    features=(Feature("i32", nullable=True), Feature("f32", nullable=True), Feature("i32"))
+    + (Feature("i32", nullable=True),) * 4,
+    sensors=(Sensor((0,), (0,)), Sensor((1, 2), (0,)), Sensor((3, 4, 5, 6), (0,))),
+    uplink=Uplink(), columns=(), scorers=(), nodes=(), n_classes=2,
+)  # fmt: skip
+SKY_MANIFEST = Manifest(
+    "m", "u", ("sky", "heat", "age", *"mdsr"), ("eye", "skin", "window"), ("no", "yes"), windows={"window": 9},
+    categories={"sky": ("dry", "Regen")},
+)  # fmt: skip
+
+
+def test_categories_survive_json_and_a_manifest_without_them_does_not_name_them() -> None:
+    data = json.loads(json.dumps(SKY_MANIFEST.to_json()))
+    assert data["categories"] == {"sky": ["dry", "Regen"]}
+    assert Manifest.from_json(data, SKY) == SKY_MANIFEST
+    assert "categories" not in MANIFEST
+
+
+@pytest.mark.parametrize(
+    ("categories", "said"),
+    [
+        pytest.param({}, "categories do not map features", id="none"),
+        pytest.param([["dry"]], "categories do not map features", id="a-list"),
+        pytest.param({"sun": ["dry"]}, "'sun' in the manifest is not a nullable feature of whole", id="no-feature"),
+        pytest.param({"heat": ["dry"]}, "'heat' in the manifest is not a nullable feature of whole", id="of-floats"),
+        pytest.param({"age": ["dry"]}, "'age' in the manifest is not a nullable feature of whole", id="not-nullable"),
+        pytest.param({"m": ["dry"]}, "'m' in the manifest is not a nullable feature of whole", id="in-a-window"),
+        pytest.param({"sky": "dry"}, "'sky' in the manifest is not a list of at most 200", id="text"),
+        pytest.param({"sky": {"dry": 0}}, "'sky' in the manifest is not a list of at most 200", id="an-object"),
+        pytest.param({"sky": [str(k) for k in range(201)]}, "is not a list of at most 200", id="too-many"),
+        pytest.param({"sky": []}, "'sky' in the manifest has no text", id="empty"),
+        pytest.param({"sky": ["dry", "dry"]}, "texts of 'sky' are not 2 distinct names", id="twice"),
+        pytest.param({"sky": ["dry", 1]}, "texts of 'sky' are not 2 distinct names", id="a-number"),
+        pytest.param({"sky": ["dry", ""]}, "texts of 'sky' are not 2 distinct names", id="no-text"),
+        pytest.param({"sky": ["dry", " wet"]}, "'sky' in the manifest has no text, or one with spaces", id="spaces"),
+        pytest.param({"sky": ["x" * 201]}, "texts of 'sky' is longer than 200", id="long"),
+    ],
+)
+def test_categories_that_do_not_fit_are_refused(categories: object, said: str) -> None:
+    data = json.loads(json.dumps({**SKY_MANIFEST.to_json(), "categories": categories}))
+    with pytest.raises(BundleError, match=said):
+        Manifest.from_json(data, SKY)
+
+
+def test_the_head_of_a_bundle_tells_it_from_other_files() -> None:
+    assert is_bundle_head(GOOD[:65])
+    assert is_bundle_head(GOOD[:35])
+    for other in (
+        b"",
+        GOOD[:34],
+        b"a,b\n1,2\n" * 9,
+        b"\x10" + bytes(7) + b'{"w":{"dtype":"F32","shape":[1]}}' + bytes(32),
+    ):
+        assert not is_bundle_head(other)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from array import array
@@ -40,6 +41,7 @@ from hardcase_edge.program.definition import (
 from hardcase_edge.program.readings import DTYPES
 from hardcase_edge.verifier.verify import verify
 from tests.golden.make_golden import golden_program
+from tests.helpers.edge.c_programs import whole_numbers
 from tests.helpers.edge.evaluators import needs_kernel
 from tests.helpers.edge.kernel_cases import KERNEL as FOLDER
 from tests.helpers.edge.kernel_cases import kernel_cases
@@ -170,6 +172,18 @@ def test_a_cut_image_is_refused_and_a_damaged_one_at_least_harmless(at: int, fli
 
 
 @needs_kernel
+@pytest.mark.parametrize("word", [2, 1 | 63 << 8, 1 | 193 << 8, 1 | 1 << 16])
+def test_a_shift_that_no_value_has_is_refused(word: int) -> None:
+    program = whole_numbers(0)
+    image = bytearray(make_image(program))
+    at = len(image) - 4 * (len(program.nodes) + 4)
+    assert struct.unpack_from("<i", image, at) == (1,)
+    struct.pack_into("<i", image, at, word)
+    with pytest.raises(ValueError, match="no image that this kernel runs"):
+        open_image(bytes(image), program)
+
+
+@needs_kernel
 def test_an_image_of_another_program_is_refused() -> None:
     with pytest.raises(ValueError, match="of another program"):
         open_image(make_image(boosted(2, 2)), golden_program())
@@ -209,6 +223,17 @@ def test_without_the_extension_python_serves(monkeypatch: pytest.MonkeyPatch) ->
     assert name_of(open_machine(golden_program())) == PYTHON
     with pytest.raises(InputError, match="was not built"):
         open_machine(golden_program(), KERNEL)
+
+
+def test_an_extension_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    stale = type(sys)("hardcase_edge.kernel._kernel")  # such as one that an upgrade of the package left behind
+    stale.Image = None  # type: ignore[attr-defined]
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setitem(sys.modules, "hardcase_edge.kernel._kernel", stale)
+    monkeypatch.setattr("hardcase_edge.kernel._kernel", stale, raising=False)
+    monkeypatch.delitem(sys.modules, "hardcase_edge.kernel.compiled", raising=False)
+    monkeypatch.setattr(evaluator, "_compiled", evaluator._compiled.__wrapped__)
+    assert name_of(open_machine(golden_program())) == PYTHON
 
 
 # ---------------------------------------------------------------- rows in buffers, and memory

@@ -59,7 +59,7 @@ def test_a_request_that_the_broker_forbids_ends_at_once(tmp_path, caplog):
     assert "the broker takes no request: not authorized; the device decides alone" in caplog.text
 
 
-def test_a_probe_that_is_answered_closes_the_circuit(broker, caplog, monkeypatch):
+def test_a_test_request_that_is_answered_closes_the_circuit(broker, caplog, monkeypatch):
     monkeypatch.setattr(circuit, "PAUSE_LEAST_S", 0.2)
     caplog.set_level("INFO")
     with linked(broker.url) as link:
@@ -74,7 +74,7 @@ def test_a_probe_that_is_answered_closes_the_circuit(broker, caplog, monkeypatch
     assert told == ["the broker takes no request: no matching subscribers", "the cloud answers again"]
 
 
-def test_three_requests_without_a_reply_open_the_circuit_and_a_probe_is_sent_once(broker, monkeypatch):
+def test_three_requests_without_a_reply_open_the_circuit_and_a_test_is_sent_once(broker, monkeypatch):
     monkeypatch.setattr(circuit, "PAUSE_LEAST_S", 0.1)
     with Cloud(broker.url, lambda request, device: []) as cloud, linked(broker.url, resend_every_s=0.02) as link:
         for is_open in (False, False, True):
@@ -121,20 +121,20 @@ def test_a_stop_or_a_lost_connection_is_no_silence_of_the_cloud(broker):
         assert link.can_ask
 
 
-def test_probes_grow_rarer_with_the_time_that_the_circuit_is_open(monkeypatch):
+def test_tests_grow_rarer_with_the_time_that_the_circuit_is_open(monkeypatch):
     now = [1000.0]
     monkeypatch.setattr(circuit, "monotonic", lambda: now[0])
-    subject, probes = Circuit(), []
+    subject, tests = Circuit(), []
     subject.refused("for a test")
     for _ in range(16):
-        now[0] = subject._probe_at - 0.001
+        now[0] = subject._test_at - 0.001
         assert not subject.lets_through
-        now[0] = subject._probe_at
+        now[0] = subject._test_at
         assert subject.lets_through
-        probes.append(now[0] - 1000.0)
+        tests.append(now[0] - 1000.0)
         subject.silent()
-    assert probes[:5] == [0.5, 1.0, 1.5, 2.25, 3.375]
-    assert [b - a for a, b in pairwise(probes[-4:])] == [30.0] * 3
+    assert tests[:5] == [0.5, 1.0, 1.5, 2.25, 3.375]
+    assert [b - a for a, b in pairwise(tests[-4:])] == [30.0] * 3
     subject.answered()
     assert (subject.is_open, subject.lets_through) == (False, True)
 

@@ -194,6 +194,15 @@ def test_a_packed_polynomial_that_makes_no_sense_is_refused(word: int, value: in
         decode(tensors)
 
 
+def test_a_draft_does_not_shift_its_values() -> None:
+    program = replace(square(((1,),)), n_classes=0)
+    node = Answer(Slice(0, 0, 1), "value", shift=-3)
+    shifting = replace(program, nodes=(*program.nodes[:-1], node))
+    assert decode(encode(shifting)) == (shifting, False)
+    with pytest.raises(ProgramError, match="a word that is not used"):
+        decode(encode(shifting, is_draft=True))
+
+
 def test_bits_beyond_the_weights_and_weights_of_0_are_refused() -> None:
     tensors = encode(square(((0, 5, 0, 0, 9), (1, 0, 0, 0, 0))))
     mask = 2 * 5  # behind the positions; 10 bits in 2 bytes

@@ -17,7 +17,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Feature, Program, Sensor, Uplink
 from hardcase_edge.program.window import window_features
 from hardcase_edge.sensors import csv_replay as replay_module
-from hardcase_edge.sensors.bank import FAILURES, Features, SensorBank, Source, Wanted
+from hardcase_edge.sensors.bank import FAILURES, Features, SensorBank, Source, Wanted, wanted_of
 from hardcase_edge.sensors.csv_replay import Replay
 from hardcase_edge.sensors.specs import open_bank
 from tests.helpers.edge.device import make_manifest, make_program, write_replay
@@ -25,6 +25,9 @@ from tests.helpers.edge.device import make_manifest, make_program, write_replay
 X = Wanted("x", ("x",), (False,))
 PAIR = Wanted("pair", ("a", "b"), (False, True))
 VIB = Wanted("vib", ("m", "d", "s", "r"), (False,) * 4, window=5)
+SKY = {"dry": 0, "1": 1, "rain": 2}  # codes of a category, one of whose texts looks like a number
+WEATHER = Wanted("weather", ("sky", "heat"), (True, False), categories=(SKY, {}))
+SKY_ALONE = Wanted("sky", ("sky",), (True,), categories=(SKY,))
 
 
 class Plain:
@@ -185,6 +188,86 @@ def test_a_sensor_without_a_source_is_dead():
     bank = SensorBank([X, VIB], {"x": Plain()})
     assert bank.dead == {1}
     assert bank.read([0, 1]) == {0: [1.0], 1: None}
+
+
+# ---------------------------------------------------------------- categories
+
+
+class Odd:
+    """A foreign object that raises when it is compared."""
+
+    def __int__(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("no")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("reading", "code"),
+    [
+        ("rain", 2.0),
+        (" dry ", 0.0),
+        ("1", 1.0),
+        (1, 1.0),
+        (2.0, 2.0),
+        (True, 1.0),
+        ("Rain", None),
+        ("", None),
+        ("2", None),
+        (3, None),
+        (-1, None),
+        (0.5, None),
+        (float("nan"), None),
+        (10**400, None),
+        (b"dry", None),
+        (b"1", None),
+        (None, None),
+        ([0], None),
+        (Odd(), None),
+    ],
+)
+def test_a_category_takes_its_texts_and_their_codes_and_all_else_is_missing(reading: object, code: float | None):
+    assert read_one(lambda _: (reading, 21.5), WEATHER) == ([code, 21.5], {})
+    assert read_one(lambda _: (reading,), SKY_ALONE) == ([code], {})
+
+
+def test_one_text_alone_is_the_reading_of_a_category():
+    assert read_one(lambda _: "rain", SKY_ALONE) == ([2], {})
+    assert read_one(lambda _: "rain", WEATHER) == (None, {"wrong_shape": 1})
+    assert read_one(lambda _: "rain", X) == (None, {"wrong_shape": 1})
+
+
+@pytest.mark.parametrize("text", ["21.5", b"21.5", bytearray(b"1"), "nan"])
+def test_text_is_never_a_number_of_a_sensor(text: object):
+    assert read_one(lambda _: ("dry", text), WEATHER) == (None, {"not_a_number": 1})
+    assert read_one(lambda _: [text], X) == (None, {"not_a_number": 1})
+
+
+def test_a_replay_reads_the_texts_of_categories_and_the_words_of_tables(tmp_path: Path):
+    file = tmp_path / "r.csv"
+    rows = ['"rain";21,5', "1;NA", "fog;TRUE", ";-3", "?;21.5", "dry;2,1,5"]
+    file.write_bytes("\n".join(["sky; heat;Zürich", *(f"{row};x" for row in rows)]).encode("latin-1"))
+    weather = Wanted("weather", ("sky", "heat", "Zürich"), (True, True, True), categories=(SKY, {}, {"x": 0}))
+    source = Replay(file)
+    assert source.lacks(weather) == ""
+    bank, seen = SensorBank([weather], {"weather": source}), []
+    while bank.next_item():
+        seen.append(bank.read([0])[0])
+    assert seen == [[2, 21.5, 0], [1, None, 0], [None, 1.0, 0], [None, -3.0, 0], [None, 21.5, 0], None]
+    assert dict(bank.counters) == {"not_a_number": 1}
+
+
+def test_a_bank_knows_the_categories_of_its_bundle():
+    features = (Feature("i32", nullable=True), Feature("f32"))
+    program = Program(features, (Sensor((0, 1), (0,)), Sensor((), (0,))), Uplink(), (), (), (), 2)
+    manifest = Manifest("m", "u", ("sky", "heat"), ("weather", "none"), (0, 1), categories={"sky": ("dry", "rain")})
+    assert wanted_of(program, manifest) == [
+        Wanted("weather", ("sky", "heat"), (True, False), categories=({"dry": 0, "rain": 1}, {})),
+        Wanted("none", (), ()),
+    ]
 
 
 # ---------------------------------------------------------------- replay

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import random
+from fractions import Fraction
+from math import floor
 from typing import Any
 
 import pytest
@@ -28,6 +30,7 @@ from hardcase_edge.program.definition import (
     Uplink,
 )
 from hardcase_edge.program.readings import request_bytes
+from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import Decision, NeedReply, NeedSensors, Session
 from hardcase_edge.verifier.verify import verify
 from tests.helpers.edge.evaluators import evaluator  # noqa: F401
@@ -449,6 +452,20 @@ def test_a_score_is_computed_again_when_its_sensor_is_bought_after_all() -> None
     assert session.next_action() == NeedSensors((0,))
     session.feed({0: [42]})
     assert session.next_action().result == 42
+
+
+@pytest.mark.parametrize("shift", [-62, -3, -2, -1, 0, 1, 40])
+def test_a_value_is_rounded_to_its_scale_with_halves_up(shift: int) -> None:
+    scorer = Polynomial((0,), (0,), 1, ((0,),), ((1,),), (0,))
+    nodes = (Acquire((0,), 1, 1), Answer(Slice(0, 0, 1), "value", (3,), (1, 2), shift))
+    column = Column(0, Affine(0, 1, 0, 0, -20, 20))
+    program = Program((Feature("i32"),), (Sensor((0,), (1,)),), Uplink(), (column,), (scorer,), nodes, 0)
+    verify(program)
+    machine = open_machine(program)
+    for x in range(-13, 14):
+        decision = drive(machine.session(), lambda _, x=x: {0: [x]}, lambda _: None)  # type: ignore[misc]
+        assert decision.result == floor(Fraction(x) * Fraction(2) ** shift + Fraction(1, 2))
+        assert decision.confidence == 1 + (x >= 3)
 
 
 def test_the_meter_counts_each_sensor_once_and_each_request() -> None:

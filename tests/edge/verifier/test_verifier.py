@@ -264,6 +264,7 @@ RULES: list[tuple[str, str, Any, str]] = [
     ("V26-kind", "nodes[9].kind", "guess", "answers a guess"),
     ("V26-value-among-classes", "nodes[8].kind", "value", "answers a value with 1 scores in a program of 2 classes"),
     ("V26-class-among-values", "n_classes", 0, "for 0 classes"),
+    ("V26-shift-of-a-class", "nodes[2].shift", -1, "node 2: the shift is -1, outside"),
     ("V26-margins", "nodes[2].margins", (2, 2), "node 2: margins do not increase"),
     ("V26-confidences", "nodes[2].confidences", (1, 2), "one confidence more"),
     ("V26-confidence", "nodes[2].confidences", (1, 2, 10_001), "outside 0 to 10000"),
@@ -372,6 +373,19 @@ def test_a_worst_case_is_reached_and_not_passed() -> None:
     with pytest.raises(ProgramError, match="may reach"):
         verify(change(program, "scorers[0].bias", (SAFE - 2 * 32767**4,)))
     verify(change(program, "scorers[0].bias", (SAFE - 2 * 32767**4 - 1,)))
+
+
+def test_the_shift_of_a_value_is_in_range_and_keeps_it_in_64_bits() -> None:
+    program = chain(1)
+    for shift in (-62, 62):
+        verify(change(program, "nodes[2].shift", shift))  # its score is always 0
+    for shift in (-63, 63):
+        with pytest.raises(ProgramError, match=f"node 2: the shift is {shift}, outside"):
+            verify(change(program, "nodes[2].shift", shift))
+    program = change(change(program, "scorers[0].bias", (-5,)), "nodes[2].shift", 59)
+    verify(program)
+    with pytest.raises(ProgramError, match=r"node 2: a value of 5 times 2\^60 overflows 64 bits"):
+        verify(change(program, "nodes[2].shift", 60))
 
 
 # ---------------------------------------------------------------- proving is bounded, too

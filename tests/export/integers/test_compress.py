@@ -258,6 +258,6 @@ def test_an_export_keeps_the_agreement_that_was_asked_for() -> None:
     for min_agreement in (1.0, 0.99, 0.9):
         found, on_valid = integers.to_integers(draft, rows, min_agreement)
         assert on_valid.agreement >= min_agreement
-        assert integers._compare(draft, found.program, test).agreement >= min_agreement - 0.03
+        assert integers._compare(draft, found, test).agreement >= min_agreement - 0.03
         left.append(n_weights(found.program))
     assert left[-1] < left[0] <= n_weights(draft)

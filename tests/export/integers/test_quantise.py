@@ -129,7 +129,7 @@ def test_an_ensemble_keeps_its_scores_within_half_a_step_per_tree(trees, rows):
     draft = answering(trees, len(trees.base))
     made = quantise(draft)
     verify(made.program)
-    step = 1 / made.scales[0]
+    step = 1 / made.scales[0][0]
     for codes in rows:
         exact = np.array(scores_of(draft, codes))
         found = np.array(scores_of(made.program, codes)) * step
@@ -146,7 +146,7 @@ def test_a_quantised_ensemble_picks_the_class_of_its_draft_wherever_rounding_can
     exact = scores_of(draft, codes) if width > 1 else [0, *scores_of(draft, codes)]
     found = scores_of(made.program, codes) if width > 1 else [0, *scores_of(made.program, codes)]
     second, best = sorted(exact)[-2:]
-    if (best - second) * made.scales[0] * (1 - 1e-9) > len(trees.trees) + 1:
+    if (best - second) * made.scales[0][0] * (1 - 1e-9) > len(trees.trees) + 1:
         assert found.index(max(found)) == exact.index(best)
 
 
@@ -168,7 +168,7 @@ def test_a_polynomial_keeps_its_scores_within_half_a_step_per_weight(scorer, row
     draft = answering(scorer, len(scorer.bias))
     made = quantise(draft)
     verify(made.program)
-    scale = made.scales[0]
+    scale = made.scales[0][0]
     for codes in rows:
         inputs = [*codes, scorer.constant]
         reach = sum(abs(math.prod(inputs[j] for j in term)) for term in scorer.terms)
@@ -189,8 +189,8 @@ def test_a_stack_multiplies_its_scale_with_that_of_the_trees_below(leaves, data)
     draft = program([trees, stack], [Acquire((0,), 1, 1), Answer(Slice(1, 0, 1))])
     made = quantise(draft)
     verify(made.program)
-    below = made.scales[0]
-    above = made.scales[1] / below
+    below = made.scales[0][0]
+    above = made.scales[1][0] / below
     for code in (-1, 1):
         exact, found = scores_of(draft, [code] * N, 1)[0], scores_of(made.program, [code] * N, 1)[0]
         sizes = sum(
@@ -198,12 +198,12 @@ def test_a_stack_multiplies_its_scale_with_that_of_the_trees_below(leaves, data)
             for (a, b), w in zip(leaves, weights, strict=True)
         )
         rounding = sizes + 0.5 / (above * below) + 0.25 * len(leaves) / (above * below)
-        assert abs(found / made.scales[1] - exact) <= rounding * (1 + 1e-6) + 1e-9
+        assert abs(found / made.scales[1][0] - exact) <= rounding * (1 + 1e-6) + 1e-9
 
 
 def test_integers_that_fit_stay_as_they_are_up_to_a_power_of_two():
     made = quantise(answering(Trees((0,), (3,), (stump(-7, left=12),)), 1))
-    scale = made.scales[0]
+    scale = made.scales[0][0]
     assert math.log2(scale).is_integer()
     assert made.program.scorers[0].base == (3 * scale,)
     assert made.program.scorers[0].trees[0].leaves == (12 * scale, -7 * scale)
@@ -211,7 +211,7 @@ def test_integers_that_fit_stay_as_they_are_up_to_a_power_of_two():
 
 def test_a_scorer_of_zeros_is_left_alone():
     made = quantise(answering(Trees((0,), (0.0,), (stump(0.0),)), 1))
-    assert made.scales == (1.0,)
+    assert made.scales == ((1.0,),)
 
 
 @pytest.mark.parametrize("bits", [8, 16])
@@ -253,7 +253,7 @@ def test_a_score_on_or_beside_its_threshold_falls_on_the_side_it_fell_before(rul
 
 
 def test_a_threshold_is_floored_and_a_margin_ceiled():
-    scale = quantise(gate(THRESHOLD, 0.1, 0.7)).scales[0]
+    scale = quantise(gate(THRESHOLD, 0.1, 0.7)).scales[0][0]
     for rule, how in ((THRESHOLD, math.floor), (MARGIN, math.ceil)):
         node = quantise(gate(rule, 0.1, 0.7)).program.nodes[1]
         assert node.threshold == how(0.1 * scale)
@@ -383,5 +383,5 @@ def test_a_users_blob_is_left_as_it_is():
     )
     made = quantise(draft)
     assert made.program.scorers[0] is blob
-    assert made.scales[0] == 1.0
+    assert made.scales[0][0] == 1.0
     assert made.program.nodes[1].threshold == 1

@@ -117,7 +117,10 @@ def test_a_literal_holds_its_text_and_nothing_that_a_compiler_could_read(text: s
 def test_hostile_names_compile_and_come_out_as_they_are(tmp_path: Path) -> None:
     need("cc")
     loaded = loaded_with(features=HOSTILE[:4], sensors=HOSTILE[4:7], classes=(HOSTILE[0], HOSTILE[2]))
-    write_c(loaded, tmp_path)
+    sky = {loaded.manifest.features[0]: (*HOSTILE, "rain")}
+    write_c(replace(loaded, manifest=replace(loaded.manifest, categories=sky)), tmp_path)
+    assert "such as MODEL_CODE_" in (tmp_path / "model.h").read_text()
+    assert f"_RAIN = {len(HOSTILE)},\n" in (tmp_path / "model.h").read_text()
     (tmp_path / "names.c").write_text(
         '#include "model.h"\n#include "sensors.h"\n'
         "const char *label(int k);\n"
@@ -201,7 +204,9 @@ def test_what_a_user_wrote_into_a_folder_is_kept(exported: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(["--c", "{tmp}/other"], "is not a C export", id="a-folder-of-something-else"),
+        pytest.param(
+            ["--c", "{tmp}/other"], "is not a C export that hardcase wrote, and holds thesis.tex", id="something-else"
+        ),
         pytest.param(["--c", "{tmp}/no/out"], "does not exist", id="a-parent-that-is-not-there"),
         pytest.param(["--c", "{tmp}/out", "--max-loss", "0.1"], "is a bundle", id="a-wish-with-a-bundle"),
         pytest.param(["--out", "{tmp}/m.hcb", "--inline", "--max-loss", "0.1"], "--c", id="inline-without-c"),

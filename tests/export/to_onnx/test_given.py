@@ -164,6 +164,17 @@ def test_a_feature_of_double_width_makes_the_input_double(dtypes: list[str], tmp
     assert Hpc(tmp_path / "hpc.onnx").dtypes == tuple(dtypes)
 
 
+def test_where_errors_have_costs_the_label_is_the_cheapest_answer(tmp_path: Path) -> None:
+    X, y = rows()
+    given = open_given(written("tensor", fit(MODELS["logistic"](), X, y), tmp_path), NAMES, F32, [0, 1, 2], X)
+    targets = np.array([[1.0, 0.0, 0.0], [0.0, 9.0, 0.0], [0.0, 0.0, 1.0]])
+    (tmp_path / "hpc.onnx").write_bytes(given.file(targets))
+    said = [label for label, _ in Hpc(tmp_path / "hpc.onnx").answer(X.tolist())]
+    p = given.predict_proba(X)
+    assert said == (p @ targets).argmax(axis=1).tolist() != p.argmax(axis=1).tolist()
+    assert given.file(None) == given.data
+
+
 # ---------------------------------------------------------------- ONNX of other writers
 
 

@@ -231,6 +231,8 @@ def _answer(case: Case, node: Answer, scores: list[int]) -> Any:
     for k, m in enumerate(node.margins, start=1):
         if margin >= m:
             said = k
+    if node.kind == "value":
+        result = math.floor(Fraction(result) * Fraction(2) ** node.shift + Fraction(1, 2))
     return _end(case, result, node.confidences[said], "degraded" if case.degraded else "local")
 
 

@@ -339,7 +339,13 @@ class _Graph:
         margins = tuple(accumulate(steps))
         confidences = tuple(rng.randint(0, 10_000) for _ in range(len(margins) + 1))
         tried, at_hand = self.everywhere[scores.scorer], self.reads[scores.scorer][1]
-        return self._finish(Answer(scores, "class" if n else "value", margins, confidences), tried, at_hand, False)
+        if n:
+            return self._finish(Answer(scores, "class", margins, confidences), tried, at_hand, False)
+        is_small = isinstance(self.p.scorers[scores.scorer], Trees)
+        shift = rng.choice(
+            [0, -1, -rng.randint(2, 12), -rng.randint(13, 62), *([rng.randint(1, 30)] if is_small else [])]
+        )
+        return self._finish(Answer(scores, "value", margins, confidences, shift), tried, at_hand, False)
 
     def _forward(self, tried: frozenset[int], at_hand: frozenset[int], can_forward: bool, depth: int) -> _Made:
         n = len(self.p.sensors)
@@ -409,6 +415,6 @@ def as_draft(p: Program, rng: random.Random) -> Program:
     def node(n: Node) -> Node:
         if isinstance(n, Branch):
             return replace(n, threshold=float(n.threshold))
-        return replace(n, margins=floats(n.margins)) if isinstance(n, Answer) else n
+        return replace(n, margins=floats(n.margins), shift=0) if isinstance(n, Answer) else n
 
     return replace(p, scorers=tuple(map(scorer, p.scorers)), nodes=tuple(map(node, p.nodes)))

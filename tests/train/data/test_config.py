@@ -26,6 +26,8 @@ def test_every_key_arrives(tmp_path):
         target = "y"
         split = "time"
         seed = 7
+        drop = ["id", "raw.*"]
+        dates = "parts"
         [cost]
         unit = "mJ"
         default_sensor = 2
@@ -56,6 +58,8 @@ def test_every_key_arrives(tmp_path):
         target="y",
         split="time",
         seed=7,
+        drop=("id", "raw.*"),
+        dates="parts",
         unit="mJ",
         default_sensor=2.0,
         per_request=100.0,
@@ -76,7 +80,7 @@ def test_every_key_arrives(tmp_path):
 def test_two_keys_are_enough(tmp_path):
     found = config(tmp_path, DATA)
     assert (found.split, found.seed, found.methods, found.size) == ("random", 0, DEFAULT_METHODS, "auto")
-    assert found.effort == "normal"
+    assert (found.effort, found.drop, found.dates) == ("normal", (), "leave")
     assert read_config(tmp_path / "hardcase.toml", seed=5).seed == 5
 
 
@@ -106,6 +110,10 @@ def test_two_keys_are_enough(tmp_path):
         ),
         pytest.param(DATA + "[policy]\nmethods = []", r"methods is \[\]; name at least one", id="no-method"),
         pytest.param(DATA + "[policy]\nmethods = 'static'", "an array is expected", id="method-no-array"),
+        pytest.param(DATA + "drop = 'id'", "drop is 'id', an array is expected", id="drop-no-array"),
+        pytest.param(DATA + "drop = [1]", r"\[data\] drop is \[1\], an array of column names", id="drop-of-numbers"),
+        pytest.param(DATA + "drop = ['']", "an array of column names is expected", id="drop-of-nothing"),
+        pytest.param(DATA + "dates = 'part'", r"\[data\] dates is 'part'; use one of leave, parts", id="no-such-dates"),
         pytest.param(DATA + "seed = -1", "the seed -1 is out of range 0\\.\\.", id="negative-seed"),
         pytest.param(DATA + "seed = 1.5", "seed is '1.5', a whole number", id="fractional-seed"),
         pytest.param(DATA + "seed = true", "seed is 'True', a whole number", id="true-as-a-number"),

@@ -100,7 +100,7 @@ def test_an_npz_says_the_same(tmp_path):
             {"used:a": [0, 0, 1], "used:pair": [1, 1, 1]}, "name the same feature; keep one of them", id="said-twice"
         ),
         pytest.param({"y": ["hot", "hot", "hot"]}, "row 2: 'y' is 'hot', the data has 'cold'", id="another-order"),
-        pytest.param({"y": ["2026-01-01"] * 3}, "'y' holds neither numbers nor text", id="dates"),
+        pytest.param({"y": ["2026-01-01"] * 3}, "'y' is '2026-01-01', the data has 'hot'", id="dates"),
         pytest.param({"b": [0.5, 0.5, 0]}, "row 2: 'b' is '0.5', the data has 'None'", id="another-reading"),
     ],
 )

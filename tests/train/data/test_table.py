@@ -9,11 +9,15 @@ import re
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.window import window_features
+from hardcase_train.columns import files
 from hardcase_train.data import table as module
 from hardcase_train.data.dtypes import declared, held
 from hardcase_train.data.table import read_table
@@ -107,7 +111,122 @@ def test_dates_and_lists_are_no_numbers(tmp_path):
     t = read_table(parquet(tmp_path, {"when": when, "list": pa.array([[1], [2]]), "a": pa.array([1, 2])}))
     assert t.names == ("a",)
     assert t.texts == ("when", "list")
-    assert list(t.labels) == ["a"]
+    assert list(t.labels) == ["when", "a"]
+    assert t.labels["when"].tolist() == ["1970-01-01T00:00:01", "1970-01-01T00:00:02"]
+
+
+CELLS = "name,n,on,when\nZürich,1.5,true,2024-03-01 06:30\nBern,,FALSE,2024-03-02 07:00\n?,-2,True,NA\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        pytest.param(CELLS, "utf-8", id="commas"),
+        pytest.param(CELLS, "utf-8-sig", id="byte-order-mark"),
+        pytest.param(CELLS, "latin-1", id="latin-1"),
+        pytest.param(CELLS.replace(",", ";").replace("1.5", "1,5"), "utf-8", id="semicolons-and-decimal-commas"),
+        pytest.param(CELLS.replace(",", ";"), "latin-1", id="semicolons-and-decimal-points"),
+        pytest.param(CELLS.replace(",", "\t"), "utf-8", id="tabs"),
+        pytest.param(CELLS.replace(",", ", "), "utf-8", id="spaces"),
+        pytest.param(CELLS.replace("2024-03-0", "2024/03/0"), "utf-8", id="slashes-in-dates"),
+        pytest.param(CELLS.replace("2024-03-01", "01.03.2024").replace("2024-03-02", "02.03.2024"), "utf-8", id="dots"),
+        pytest.param(CELLS.replace("Bern", '"Bern"').replace("Z", '"Z').replace("h,", 'h",'), "utf-8", id="quotes"),
+        pytest.param(CELLS.replace("\n", "\r\n"), "utf-8", id="carriage-returns"),
+    ],
+)
+def test_a_csv_may_be_written_in_many_ways(tmp_path, text, encoding):
+    path = tmp_path / "data.csv"
+    path.write_bytes(text.encode(encoding))
+    t = read_table(path).as_features(np.array([True, True, True]), "parts")
+    assert t.names == ("name", "n", "on", "when.month", "when.day", "when.weekday", "when.hour")
+    assert t.categories == {"name": ("Bern", "Zürich")}
+    nan = np.nan
+    expected = [[1, 1.5, 1, 3, 1, 4, 6], [0, nan, 0, 3, 2, 5, 7], [nan, -2, 1, nan, nan, nan, nan]]
+    np.testing.assert_array_equal(t.X, expected)
+    assert t.notes == (("data.csv is not UTF-8 and was read as Latin-1",) if encoding == "latin-1" else ())
+
+
+@pytest.mark.parametrize("suffix", ["feather", "arrow", "parquet"])
+def test_feather_is_read_as_parquet_is(tmp_path, suffix):
+    columns = pa.table({"a": [1.5, None], "kind": pa.array(["x", "y"]).dictionary_encode(), "on": [True, False]})
+    path = tmp_path / f"data.{suffix}"
+    (pa.parquet.write_table if suffix == "parquet" else pa.feather.write_feather)(columns, path)
+    t = read_table(path)
+    assert dict(t.kinds) == {"a": "number", "kind": "text", "on": "boolean"}
+    assert t.labels["kind"].tolist() == ["x", "y"]
+
+
+def test_a_file_of_too_many_cells_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MAX_CELLS", 3)
+    for path in (tmp_path / "data.feather", tmp_path / "data.parquet"):
+        columns = pa.table({"a": [1, 2], "b": [3, 4]})
+        (pa.parquet.write_table if path.suffix == ".parquet" else pa.feather.write_feather)(columns, path)
+        refused(path, "has 4 cells, at most 3 are read")
+
+
+def test_a_column_without_a_name_is_called_by_its_place(tmp_path):
+    assert read_table(csv(tmp_path, ",a,\n0,1,2\n")).names == ("column 1", "a", "column 3")
+
+
+# ---------------------------------------------------------------- features
+
+
+def test_texts_of_the_training_rows_become_codes_in_their_order(tmp_path):
+    t = read_table(csv(tmp_path, "x,city,y\n1,Rome,a\n2, Oslo ,b\n3,,a\n4,Bern,b\n5,Oslo,a\n"))
+    coded = t.without("y").as_features(np.array([True, True, True, False, True]))
+    assert coded.names == ("x", "city")
+    assert coded.categories == {"city": ("Oslo", "Rome")}
+    assert coded.X[:, 1] == pytest.approx([1, 0, np.nan, np.nan, 0], nan_ok=True)
+    (_, city) = declared(coded.X, np.ones(5, bool), categories={1})
+    assert (city.dtype, city.nullable) == ("i32", True)
+
+
+def test_a_text_that_looks_like_a_number_stays_text_where_it_is_asked_for(tmp_path):
+    path = csv(tmp_path, "zip,y\n007,1\n12,2\n")
+    assert read_table(path).X[0, 0] == 7
+    assert read_table(path, as_text=("zip",)).labels["zip"].tolist() == ["007", "12"]
+
+
+def test_dates_are_left_out_with_a_word_unless_their_parts_are_wanted(tmp_path):
+    t = read_table(csv(tmp_path, "x,day,at,y\n1,2024-02-29,10:45,a\n2,2023-12-25,23:00,b\n"))
+    rows = np.array([True, True])
+    assert t.as_features(rows).notes == tuple(
+        f'left out {name!r}, which holds dates; [data] dates = "parts" makes features of them' for name in ("day", "at")
+    )
+    parts = t.without("y").as_features(rows, "parts")
+    assert parts.names == ("x", "day.month", "day.day", "day.weekday", "at.hour")
+    assert parts.X.tolist() == [[1, 2, 29, 3, 10], [2, 12, 25, 0, 23]]
+    clash = read_table(csv(tmp_path, "day.month,day\n1,2024-02-29\n2,2023-12-25\n"))
+    with pytest.raises(InputError, match=r"'day' would be 'day.month', which is a column; rename one"):
+        clash.as_features(rows, "parts")
+
+
+def test_all_columns_that_no_model_can_read_are_named_at_once(tmp_path):
+    n = 201
+    columns = {
+        "x": range(n),
+        "list": [[k] for k in range(n)],
+        "id": [f"P{k}" for k in range(n)],
+        "long": ["w" * 201] * n,
+    }
+    t = read_table(parquet(tmp_path, {name: pa.array(values) for name, values in columns.items()}))
+    with pytest.raises(InputError) as error:
+        t.as_features(np.ones(n, bool))
+    assert str(error.value) == (
+        "no model can read these columns: 'list' (neither numbers nor text), 'id' (text with 201 different values, at "
+        "most 200 can be coded), 'long' (text of 201 characters, at most 200 can be coded); name them in [data] drop, "
+        "or code them"
+    )
+    assert t.without("list", "id", "long").as_features(np.ones(n, bool)).names == ("x",)
+    with pytest.raises(InputError, match="no column besides the target that a model could read"):
+        t.without(*columns).as_features(np.ones(n, bool))
+
+
+def test_more_text_than_a_bundle_holds_is_refused(tmp_path):
+    n = 400
+    columns = {f"c{k}": [f"{row % 200:03d}{'w' * 197}" for row in range(n)] for k in range(3)}
+    with pytest.raises(InputError, match="the texts of 3 columns have 120000 characters, a bundle holds 100000"):
+        read_table(parquet(tmp_path, columns)).as_features(np.ones(n, bool))
 
 
 def test_an_npz_of_features(tmp_path):
@@ -142,9 +261,9 @@ def test_an_npz_of_windows_has_the_features_that_the_device_computes(tmp_path):
         pytest.param("a,b,y\n", "has no rows", id="header-only"),
         pytest.param("a,a\n1,2\n", "column 'a' twice", id="a-column-twice"),
         pytest.param("y,a,y\nu,1,v\n", "column 'y' twice", id="a-text-column-twice"),
-        pytest.param(",a\n0,1\n", "column 1 has no name", id="a-column-without-a-name"),
         pytest.param(f"{'n' * 201}\n1\n", "a name of 201 characters", id="a-long-name"),
         pytest.param("a,b\n1,2,3\n", "Expected 2 columns, got 3", id="a-row-too-long"),
+        pytest.param("a,b\n1,\0\n", "is not a text file in UTF-8 or Latin-1", id="a-zero-byte"),
     ],
 )
 def test_a_csv_that_is_no_table_is_refused(tmp_path, text, said):
@@ -153,13 +272,46 @@ def test_a_csv_that_is_no_table_is_refused(tmp_path, text, said):
 
 def test_a_file_that_is_not_there_or_of_another_kind_is_refused(tmp_path):
     refused(tmp_path / "none.csv", "cannot be read: No such file")
-    refused(tmp_path / "table.xlsx", "not of a known format; use .csv, .parquet, .npz")
+    refused(tmp_path / "table.xlsx", "not of a known format; use .csv, .parquet, .feather, .arrow, .npz")
     (tmp_path / "folder.csv").mkdir()
     refused(tmp_path / "folder.csv", "cannot be read")
-    for suffix in ("parquet", "npz", "csv"):
+    for suffix in ("parquet", "npz", "csv", "feather"):
         path = tmp_path / f"noise.{suffix}"
         path.write_bytes(bytes(range(256)) * 4)
         refused(path, re.escape(str(path)))
+
+
+def read_or_refuse(path):
+    """Every value of the table, or one line."""
+    try:
+        t = read_table(path)
+        return [t.X.tolist(), *(t.labels[name].tolist() for name in t.labels)]
+    except InputError as error:
+        return str(error)
+
+
+@given(st.binary(max_size=200) | st.text('a1,;\t"\r\n. -é', max_size=200).map(str.encode))
+@settings(max_examples=150, deadline=None)
+def test_any_bytes_are_a_csv_table_or_one_line(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "any.csv"
+    path.write_bytes(data)
+    found = read_or_refuse(path)
+    assert isinstance(found, list) or "\n" not in found
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4"])
+def test_a_damaged_feather_file_is_a_table_or_one_line(tmp_path, compression):
+    columns = {"a": [1.5, None] * 9, "s": ["x", "yy"] * 9, "c": pa.array(["u", "v"] * 9).dictionary_encode()}
+    path = tmp_path / "data.feather"
+    pa.feather.write_feather(pa.table(columns), path, compression=compression)
+    good, rng = path.read_bytes(), np.random.default_rng(0)
+    refusals = 0
+    for _ in range(150):
+        data = bytearray(good)
+        data[rng.integers(len(data))] = rng.integers(256)
+        path.write_bytes(data[: rng.integers(len(data))] if rng.random() < 0.2 else data)
+        refusals += isinstance(read_or_refuse(path), str)
+    assert 50 < refusals < 150
 
 
 @pytest.mark.parametrize(
@@ -267,15 +419,6 @@ def test_classes_are_the_sorted_labels(tmp_path, cells, classes):
 def test_a_target_that_cannot_be_one_is_refused(tmp_path, text, said):
     with pytest.raises(InputError, match=said):
         target_classes(read_table(csv(tmp_path, text)), "y")
-
-
-def test_text_that_is_not_the_target_is_refused_by_name(tmp_path):
-    t = read_table(csv(tmp_path, "x,city,y\n1,Rome,a\n2,Oslo,b\n"))
-    with pytest.raises(InputError, match="column 'city' does not hold numbers; drop it"):
-        t.without("y").check_features()
-    t.without("y", "city").check_features()
-    with pytest.raises(InputError, match="no column of numbers besides the target"):
-        t.without("x", "y", "city").check_features()
 
 
 # ---------------------------------------------------------------- declared types

@@ -142,7 +142,7 @@ def test_a_linear_parts_draft_scores_as_the_part_itself_and_the_integers_nearly_
     wanted = part.scores(part.standard.transform(X))
     assert machine_scores(program, 0, X) == pytest.approx(wanted, rel=1e-12, abs=1e-12)
     done = quantise(compile_program(problem(X, y, dtypes), [part], bought(3)))
-    assert machine_scores(done.program, 0, X) / done.scales[0] == pytest.approx(wanted, abs=1e-3)
+    assert machine_scores(done.program, 0, X) / done.scales[0][0] == pytest.approx(wanted, abs=1e-3)
 
 
 def bought(n_sensors):
@@ -155,7 +155,7 @@ def test_a_linear_part_that_reads_nothing_still_becomes_a_program(case):
     done = quantise(compile_program(problem(X, y, dtypes), [part], (Answer(Slice(0, 0, 3)),)))
     assert done.program.columns == ()
     assert unpack_bundle(pack_bundle(Bundle({}, done.program, ()))).program == done.program
-    assert (machine_scores(done.program, 0, X[:2]) / done.scales[0]).tolist() == [[0.5, -1.0, 2.0]] * 2
+    assert (machine_scores(done.program, 0, X[:2]) / done.scales[0][0]).tolist() == [[0.5, -1.0, 2.0]] * 2
 
 
 def test_trees_and_lines_over_one_feature_share_a_program_but_no_column(case):

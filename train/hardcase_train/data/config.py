@@ -15,9 +15,12 @@ import numpy as np
 from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError
 
+from ..columns.dates import DATES
 from .effort import effort_of
 
-__all__ = ["DEFAULT_METHODS", "SIZES", "Config", "SensorConfig", "check_amount", "check_size", "read_config"]
+__all__ = [
+    "DEFAULT_METHODS", "SIZES", "Config", "SensorConfig", "check_amount", "check_dates", "check_size", "read_config",
+]  # fmt: skip
 
 DEFAULT_METHODS = ("auto",)
 SIZES = ("auto", "small", "large")
@@ -27,7 +30,16 @@ PATHS = ("file", "model", "table", "tflite")  # keys that name files
 KINDS = {dict: "a table", list: "an array", str: "a string", int: "a whole number", float: "a number"}
 
 KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "data": {"file": str, "target": str, "split": str, "group": str, "weight": str, "seed": int},
+    "data": {
+        "file": str,
+        "target": str,
+        "split": str,
+        "group": str,
+        "weight": str,
+        "seed": int,
+        "drop": list,
+        "dates": str,
+    },
     "cost": {"unit": str, "default_sensor": (int, float), "uplink": dict, "cloud": dict, "errors": dict},
     "cost.uplink": {"per_request": (int, float), "per_byte": (int, float)},
     "cost.cloud": {"per_request": (int, float)},
@@ -58,6 +70,8 @@ class Config:
     group: str | None = None  # a column that names each row's group; no split, fold or interval divides one
     weight: str | None = None  # a column of row weights; without one, all rows weigh the same
     seed: int = 0
+    drop: tuple[str, ...] = ()  # columns that no model reads; one that ends in ``*``: all columns with that prefix
+    dates: str = "leave"  # what becomes of columns of dates, one of ``columns.dates.DATES``
     unit: str = "unit"
     default_sensor: float = 1.0  # cost of a feature that belongs to no [[sensor]]
     per_request: float = 0.0
@@ -127,6 +141,8 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
         "group": data.get("group"),
         "weight": data.get("weight"),
         "seed": data.get("seed", 0) if seed is None else seed,
+        "drop": tuple(data.get("drop", ())),
+        "dates": check_dates(f"{path}: [data]", data.get("dates", "leave")),
         "unit": cost.get("unit", "unit"),
         "default_sensor": _amount(path, "[cost] default_sensor", cost.get("default_sensor", 1.0)),
         "per_request": _amount(path, "[cost.uplink] per_request", uplink.get("per_request", 0.0)),
@@ -134,6 +150,8 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
         "cloud_per_request": _amount(path, "[cost.cloud] per_request", cloud.get("per_request", 0.0)),
         "sensors": tuple(_sensor(path, entry) for entry in tree.get("sensor", [])),
     }
+    if not all(isinstance(name, str) and name for name in out["drop"]):
+        raise InputError(f"{path}: [data] drop is {str(data['drop'])[:80]}, an array of column names is expected")
     if not 0 <= out["seed"] < 2**32:
         raise InputError(f"{path}: the seed {out['seed']} is out of range 0..{2**32 - 1}")
     out.update(_quality(path, policy, _section(path, cost, "errors", "cost.errors")))
@@ -284,6 +302,19 @@ def _sensor(path: Path, entry: Any) -> SensorConfig:
         features=tuple(features),
         cost=_amount(path, f"the cost of sensor {entry['name']!r}", entry["cost"]),
     )
+
+
+def check_dates(where: str, name: Any) -> str:
+    """Check what becomes of columns of dates.
+
+    Raises
+    ------
+    InputError
+        There is nothing of that name.
+    """
+    if name not in DATES:
+        raise InputError(f"{where} dates is {str(name)[:80]!r}; use one of {', '.join(DATES)}")
+    return str(name)
 
 
 def check_size(where: str, name: Any) -> str:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from hardcase_edge.verifier.verify import verify
 __all__ = ["check_declared", "declared", "held"]
 
 
-def declared(X: np.ndarray, train: np.ndarray, *, has_whole: bool = True) -> tuple[Feature, ...]:
+def declared(
+    X: np.ndarray, train: np.ndarray, *, has_whole: bool = True, categories: Collection[int] = ()
+) -> tuple[Feature, ...]:
     """Declared type of each feature: i32 for whole numbers, f32, or f64 where f32 is too coarse.
 
     f32 is too coarse where rounding moves a value by more than a thousandth of the column's standard deviation.
@@ -24,9 +26,13 @@ def declared(X: np.ndarray, train: np.ndarray, *, has_whole: bool = True) -> tup
     X : (n, n_features) float64, NaN for missing
     train : (n,) bool, the training rows; a feature that is missing in one of them is nullable
     has_whole : False if whole numbers may be coincidental: no column is then i32
+    categories : features of codes: i32, and nullable, because a device may read a text that is not in the list
     """
     features = []
     for f in range(X.shape[1]):
+        if f in categories:
+            features.append(Feature("i32", nullable=True))
+            continue
         values = X[:, f][~np.isnan(X[:, f])]
         if len(values) == 0:
             dtype = "f32"

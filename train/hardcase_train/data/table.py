@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of features and a target, read from .csv, .parquet and .npz files without unpickling.
+"""Tables of features and a target, read from .csv, .parquet, Feather and .npz files without unpickling.
 
 An .npz file holds ``X`` (rows, features) and ``feature_names``, or windows: ``X`` (rows, sensors, samples) and
 ``sensor_names``, whose features ``hardcase_edge.program.window`` computes, as on the device. Targets: ``y``, or
@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,18 @@ from typing import Any
 import numpy as np
 
 from hardcase_edge.bundle.manifest import MAX_NAME
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program.window import WINDOW_FEATURES, window_features
 
-__all__ = ["Labels", "Table", "read_table"]
+from ..columns.categories import MAX_TOTAL, codes_in, texts_in, why_no_category
+from ..columns.dates import date_parts
+from ..columns.files import ARROW_FORMATS, read_columns
+from ..columns.kinds import DATE, NUMBER, NUMERIC, TEXT, finite, kind_of, labels_in, numbers_in, plain
 
-FORMATS = (".csv", ".parquet", ".npz")
-MAX_UNPACKED_BYTES = 16 * 1024**3  # of an .npz, checked before it is unpacked
+__all__ = ["FORMATS", "Labels", "Table", "read_table", "table_of"]
+
+FORMATS = (*ARROW_FORMATS, ".npz")
+MAX_UNPACKED_BYTES = 16 * 1024**3  # of a file before it is read, and of an .npz before it is unpacked
 
 
 class Labels(Mapping[str, np.ndarray]):
@@ -49,6 +54,10 @@ class Labels(Mapping[str, np.ndarray]):
     def __len__(self) -> int:
         return len(self._columns)
 
+    def and_also(self, columns: Mapping[str, Callable[[], list[Any]]]) -> Labels:
+        """These columns, and others."""
+        return Labels({**self._columns, **columns})
+
 
 @dataclass(frozen=True)
 class Table:
@@ -58,129 +67,179 @@ class Table:
     labels : columns that can be a target or a split: name to (n,) array of objects, None for missing
     windows : number of samples in a window, of each sensor whose features are computed from one
     samples : (n, n_sensors, n_samples) for a table of windows, else None
-    texts : names of the columns that do not hold numbers
+    kinds : the kind of every column, in the file's order (``columns.kinds``); those of ``NUMERIC`` are in X
+    parts : for each column of dates, a function that gives its parts
+    categories : the texts of each feature of codes, as ``as_features`` makes them
+    notes : what the user should know about the table, a line each
     """
 
     names: tuple[str, ...]
     X: np.ndarray
-    labels: Mapping[str, np.ndarray]
+    labels: Labels
     sha256: str
     windows: dict[str, int] = field(default_factory=dict)
     samples: np.ndarray | None = None
-    texts: tuple[str, ...] = ()
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, Callable[[], dict[str, np.ndarray]]] = field(default_factory=dict)
+    categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns that do not hold numbers."""
+        return tuple(name for name, kind in self.kinds.items() if kind not in NUMERIC)
 
     def without(self, *columns: str) -> Table:
         """The same table without these columns as features."""
         keep = [k for k, name in enumerate(self.names) if name not in columns]
         names = tuple(self.names[k] for k in keep)
-        texts = tuple(t for t in self.texts if t not in columns)
-        return replace(self, names=names, X=self.X[:, keep], texts=texts)
+        kinds = {name: kind for name, kind in self.kinds.items() if name not in columns}
+        return replace(self, names=names, X=self.X[:, keep], kinds=kinds)
 
-    def check_features(self) -> None:
-        """Check that all columns hold numbers and that there is at least one.
+    def as_features(self, train: np.ndarray, dates: str = "leave") -> Table:
+        """The same table with every column a feature: texts become codes, and dates their parts.
+
+        Parameters
+        ----------
+        train : (n,) bool, the training rows, whose texts are the categories; all other texts are missing
+        dates : "leave" leaves dates out, with a note; "parts" makes features such as ``NAME.hour``
 
         Raises
         ------
         InputError
-            A column holds text (only the target and the split may), or the table has no features.
+            A column can be no feature; the message names every one of them. Or none is left.
         """
-        if self.texts:
-            raise InputError(
-                f"the column {self.texts[0]!r} does not hold numbers; drop it or code it as numbers "
-                "(only the target, a split column and a group column may be text)"
-            )
-        if not self.names:
-            raise InputError("the data has no column of numbers besides the target; add the sensors' readings")
+        columns: dict[str, np.ndarray] = {}
+        categories, notes, unfit = {}, list(self.notes), []
+        for name, kind in (self.kinds or dict.fromkeys(self.names, NUMBER)).items():
+            if kind in NUMERIC:
+                columns[name] = self.X[:, self.names.index(name)]
+            elif kind == TEXT:
+                values = self.labels[name]
+                texts = texts_in(values[train])
+                if reason := why_no_category(texts):
+                    unfit.append(f"{name!r} ({reason})")
+                elif texts:
+                    categories[name], columns[name] = texts, codes_in(values, texts)
+                else:
+                    notes.append(f"left out {name!r}, which is empty in the training rows")
+            elif kind != DATE:
+                unfit.append(f"{name!r} (neither numbers nor text)")
+            elif dates == "parts":
+                columns |= self.date_columns(name)
+            else:
+                notes.append(f'left out {name!r}, which holds dates; [data] dates = "parts" makes features of them')
+        _check_fit(unfit, columns, categories)
+        if tuple(columns) == self.names:
+            return replace(self, notes=tuple(notes))
+        return replace(
+            self, names=tuple(columns), X=np.column_stack(list(columns.values())), categories=categories,
+            kinds=dict.fromkeys(columns, NUMBER), parts={}, notes=tuple(notes),
+        )  # fmt: skip
+
+    def date_columns(self, name: str) -> dict[str, np.ndarray]:
+        """The parts of a column of dates by the names of their features.
+
+        Raises
+        ------
+        InputError
+            Another column has the name of a feature.
+        """
+        columns = {f"{name}.{part}": values for part, values in self.parts[name]().items()}
+        taken = next((column for column in columns if column in self.kinds), None)
+        if taken is not None:
+            raise InputError(f"a part of the dates in {name!r} would be {taken!r}, which is a column; rename one")
+        return columns
 
 
-def read_table(path: str | Path) -> Table:
-    """Read a table of numbers.
+def _check_fit(unfit: Sequence[str], columns: Collection[str], categories: Mapping[str, Sequence[str]]) -> None:
+    if unfit:
+        what = "this column" if len(unfit) == 1 else "these columns"
+        raise InputError(f"no model can read {what}: {', '.join(unfit)}; name them in [data] drop, or code them")
+    if not columns:
+        raise InputError("the data has no column besides the target that a model could read; add the sensors' readings")
+    sizes = {name: sum(map(len, texts)) for name, texts in categories.items()}
+    if sum(sizes.values()) > MAX_TOTAL:
+        longest = max(sizes, key=lambda name: sizes[name])
+        raise InputError(
+            f"the texts of {len(sizes)} columns have {sum(sizes.values())} characters, a bundle holds {MAX_TOTAL}; "
+            f"drop some, such as {longest!r}"
+        )
+
+
+def read_table(path: str | Path, as_text: Collection[str] = ()) -> Table:
+    """Read a table.
+
+    Parameters
+    ----------
+    as_text : columns of a CSV file that are text even if they look like numbers
 
     Raises
     ------
     InputError
-        The file is missing, empty or damaged, its format is unknown, or it does not hold a table of numbers.
+        The file is missing, empty, too large or damaged, its format is unknown, or it does not hold a table.
     """
     path = Path(path)
     if path.suffix not in FORMATS:
         raise InputError(f"data file {path} is not of a known format; use {', '.join(FORMATS)}")
     try:
+        if path.stat().st_size > MAX_UNPACKED_BYTES:
+            raise InputError(f"data file {path} has more than {MAX_UNPACKED_BYTES} bytes; use fewer rows")
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"data file {path} cannot be read: {error.strerror}") from error
     if not data:
         raise InputError(f"data file {path} is empty; a header and at least ten rows are expected")
+    sha256 = hashlib.sha256(data).hexdigest()
     try:
-        table = _read_npz(path, data) if path.suffix == ".npz" else _read_arrow(path, data)
+        if path.suffix == ".npz":
+            table = _read_npz(path, data, sha256)
+        else:
+            columns, notes = read_columns(path, data, as_text)
+            table = table_of(f"data file {path}", columns, sha256, notes)
     except InputError:
         raise
     except Exception as error:  # pyarrow and numpy raise many kinds on a damaged file
-        raise InputError(f"data file {path} is not a readable {path.suffix} table: {str(error)[:200]}") from error
-    _check_names(path, [*table.names, *table.texts])
+        raise InputError(f"data file {path} is not a readable {path.suffix} table: {one_line(error)}") from error
     if len(table.X) == 0:
         raise InputError(f"data file {path} has no rows; at least ten are expected")
     return table
 
 
-def _check_names(path: Path, names: Sequence[str]) -> None:
+def table_of(where: str, columns: Any, sha256: str, notes: tuple[str, ...] = ()) -> Table:
+    """The table of an arrow table; ``where`` names its origin in messages.
+
+    Raises
+    ------
+    InputError
+        A column has no name, a long one, or that of another column.
+    """
+    names = [str(name) for name in columns.column_names]
+    _check_names(where, names)
+    arrow = {name: plain(column) for name, column in zip(names, columns.columns, strict=True)}
+    kinds = {name: kind_of(column) for name, column in arrow.items()}
+    numeric = tuple(name for name in names if kinds[name] in NUMERIC)
+    X = np.empty((columns.num_rows, len(numeric)))
+    for k, name in enumerate(numeric):
+        X[:, k] = numbers_in(arrow[name])
+    labels = {name: values for name, column in arrow.items() if (values := labels_in(column, kinds[name]))}
+    parts = {name: _parts(arrow[name]) for name in names if kinds[name] == DATE}
+    return Table(numeric, X, Labels(labels), sha256, kinds=kinds, parts=parts, notes=notes)
+
+
+def _parts(column: Any) -> Callable[[], dict[str, np.ndarray]]:
+    return lambda: date_parts(column)
+
+
+def _check_names(where: str, names: Sequence[str]) -> None:
     seen: set[str] = set()
     for k, name in enumerate(names):
         if not name or len(name) > MAX_NAME:
             what = f"a name of {len(name)} characters" if name else "no name"
-            raise InputError(f"data file {path}: column {k + 1} has {what}, 1 to {MAX_NAME} are expected")
+            raise InputError(f"{where}: column {k + 1} has {what}, 1 to {MAX_NAME} are expected")
         if name in seen:
-            raise InputError(f"data file {path} has the column {name!r} twice; rename one")
+            raise InputError(f"{where} has the column {name!r} twice; rename one")
         seen.add(name)
-
-
-# ---------------------------------------------------------------- .csv and .parquet
-
-
-def _read_arrow(path: Path, data: bytes) -> Table:
-    import pyarrow as pa
-
-    arrow = _arrow_table(path, data)
-    _check_names(path, arrow.column_names)
-    names, columns, labels, texts = [], [], {}, []
-    for name, column in zip(arrow.column_names, arrow.columns, strict=True):
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        kind = column.type
-        if any(is_a(kind) for is_a in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)):
-            labels[name] = column.to_pylist
-        elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            labels[name] = column.to_pylist
-            texts.append(name)
-            continue
-        elif pa.types.is_null(kind):  # all values are missing
-            labels[name] = column.to_pylist
-        elif not pa.types.is_decimal(kind):
-            texts.append(name)
-            continue
-        names.append(name)
-        columns.append(_numbers(column.cast(pa.float64(), safe=False).to_numpy()))
-    X = np.column_stack(columns) if columns else np.empty((arrow.num_rows, 0))
-    return Table(tuple(names), X, Labels(labels), hashlib.sha256(data).hexdigest(), texts=tuple(texts))
-
-
-def _arrow_table(path: Path, data: bytes) -> Any:
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet
-
-    source = pa.BufferReader(data)
-    if path.suffix == ".parquet":
-        return pa.parquet.read_table(source)
-    return pa.csv.read_csv(
-        source,
-        convert_options=pa.csv.ConvertOptions(strings_can_be_null=True),
-    )
-
-
-def _numbers(values: np.ndarray) -> np.ndarray:
-    numbers = np.asarray(values, dtype=np.float64) + 0.0  # minus zero becomes zero
-    numbers[~np.isfinite(numbers)] = np.nan
-    return numbers
 
 
 # ---------------------------------------------------------------- .npz
@@ -198,7 +257,7 @@ def _arrays(path: Path, data: bytes) -> dict[str, np.ndarray]:
         return {name: file[name] for name in file.files}
 
 
-def _read_npz(path: Path, data: bytes) -> Table:
+def _read_npz(path: Path, data: bytes, sha256: str) -> Table:
     arrays = _arrays(path, data)
     if "X" not in arrays or arrays["X"].ndim not in (2, 3) or arrays["X"].dtype.kind not in "fiub":
         raise InputError(
@@ -208,11 +267,10 @@ def _read_npz(path: Path, data: bytes) -> Table:
     if "scale" in arrays:
         X = X * float(arrays["scale"])
     labels = _npz_labels(path, arrays, len(X))
-    sha256 = hashlib.sha256(data).hexdigest()
     if X.ndim == 2:
         feature_names = arrays.get("feature_names", np.array([f"x{k}" for k in range(X.shape[1])]))
         _check_length(path, "feature_names", len(feature_names), X.shape[1])
-        return Table(_strings(feature_names), _numbers(X), labels, sha256)
+        return _of_numbers(path, _strings(feature_names), X, labels, sha256)
     if "sensor_names" not in arrays:
         raise InputError(f"data file {path} has windows in X, but no sensor_names; add the name of each sensor")
     sensors = _strings(arrays["sensor_names"])
@@ -221,7 +279,12 @@ def _read_npz(path: Path, data: bytes) -> Table:
     rows = [[x for window in row for x in window_features(window)] for row in X.tolist()]
     table = np.array(rows, dtype=np.float64).reshape(len(X), len(names))
     windows = {s: int(X.shape[2]) for s in sensors}
-    return Table(names, _numbers(table), labels, sha256, windows, X)
+    return replace(_of_numbers(path, names, table, labels, sha256), windows=windows, samples=X)
+
+
+def _of_numbers(path: Path, names: tuple[str, ...], X: np.ndarray, labels: Labels, sha256: str) -> Table:
+    _check_names(f"data file {path}", names)
+    return Table(names, finite(X), labels, sha256, kinds=dict.fromkeys(names, NUMBER))
 
 
 def _strings(names: np.ndarray) -> tuple[str, ...]:

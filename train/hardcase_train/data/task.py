@@ -76,15 +76,15 @@ def make_task(
     split = _split(whole, config, y, group)
     weight = _weights(whole, config, split)
     split = np.where(weight > 0, split, -1)  # rows of weight 0 belong to no part
-    table = whole.without(*_no_features(config))
-    table.check_features()
-    sensors, names = _sensors(table, config)
     train = split == 0
     if group is not None:
         _check_train_groups(len(np.unique(group[train])), config)
     if len(np.unique(y[train])) < 2:
         raise InputError(f"the training rows have only one class of {config.target!r}; choose another split")
-    features = declared(table.X, train)
+    dropped = _dropped(whole, config)
+    table = whole.without(*_no_features(config), *dropped).as_features(train, config.dates).without(*dropped)
+    sensors, names = _sensors(table, config)
+    features = declared(table.X, train, categories={table.names.index(name) for name in table.categories})
     X = held(table.X, features)
     index = [order[split[order] == k] for k in range(split.max() + 1)]  # the last, calibration, may be empty
     legacy = None
@@ -93,6 +93,11 @@ def make_task(
     uplink = _uplink(config, features, tuple(range(len(features))) if legacy is None else legacy.carried(train))
     check_declared(features, sensors, uplink)
     if given is not None and config.model is not None:
+        if table.categories:
+            raise InputError(
+                f"the column {next(iter(table.categories))!r} holds categories, which a fitted model knows by numbers "
+                "of its own; write those numbers into the table"
+            )
         hpc = given(config.model, table.names, [f.dtype for f in features], classes, X[train])
         proba = [hpc.predict_proba(X[part]) for part in index]
     elif legacy is not None:
@@ -161,6 +166,21 @@ def _no_features(config: Config) -> list[str]:
     return [name for name in (config.target, split, config.group, config.weight) if name is not None]
 
 
+def _dropped(table: Table, config: Config) -> list[str]:
+    """The columns, and parts of dates, that ``[data] drop`` names."""
+    dropped: list[str] = []
+    parts = [part for name in table.parts for part in table.date_columns(name)] if config.dates == "parts" else []
+    columns = (*(table.kinds or table.names), *parts)
+    for pattern in config.drop:
+        matching = _matching(columns, pattern)
+        if not matching:
+            near = difflib.get_close_matches(pattern, columns, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"columns are {', '.join(columns[:20])}"
+            raise InputError(f"[data] drop names {pattern!r}, which is not a column of the data; {hint}")
+        dropped += matching
+    return dropped
+
+
 def target_classes(table: Table, target: str) -> tuple[np.ndarray, tuple[Any, ...]]:
     """Class index of each row, (n,), and the label of each class, sorted.
 
@@ -223,7 +243,10 @@ def _groups(table: Table, config: Config, y: np.ndarray) -> tuple[np.ndarray | N
             f"[data] group is {config.group!r}, which is the target, the split or the weight; name another column"
         )
     names = whole_column(table, config.group, f"the group {config.group!r}")
-    return content_groups(names, table.without(config.group).X, y)
+    rest = table.without(config.group)
+    texts = [np.unique(rest.labels[c].astype(str), return_inverse=True)[1] for c in rest.texts if c in rest.labels]
+    dates = [part for column in rest.parts.values() for part in column().values()]
+    return content_groups(names, np.column_stack([rest.X, *texts, *dates]), y)
 
 
 def _check_train_groups(n_groups: int, config: Config) -> None:

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells of CSV files: separator, names of columns, missing values, numbers and encoding, alike in training and replay.
+
+The separator is a comma, a semicolon or a tab: the most frequent one in the header outside of quotes. Text that is not
+UTF-8 is read as Latin-1, byte by byte. Where the separator is not a comma, a number may have a decimal comma.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+
+__all__ = ["FALSE_WORDS", "LATIN_1", "MISSING_WORDS", "TRUE_WORDS", "column_names", "number_in", "separator_of"]
+
+LATIN_1 = "hardcase.latin-1"  # error handler of codecs: a byte that is not UTF-8 is the character of Latin-1
+MISSING_WORDS = ("", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-NaN", "-nan", "NULL", "null")
+TRUE_WORDS = ("true", "True", "TRUE")
+FALSE_WORDS = ("false", "False", "FALSE")
+_SEPARATORS = "\t;,"  # a tie goes to the first: a comma is likelier inside a name than the others are
+_WORDS: dict[str, float | None] = {
+    **dict.fromkeys(MISSING_WORDS),
+    **dict.fromkeys(TRUE_WORDS, 1.0),
+    **dict.fromkeys(FALSE_WORDS, 0.0),
+}
+
+
+def _as_latin_1(error: UnicodeError) -> tuple[str | bytes, int]:
+    assert isinstance(error, UnicodeDecodeError)  # the handler is for decoding only
+    return error.object[error.start : error.end].decode("latin-1"), error.end
+
+
+codecs.register_error(LATIN_1, _as_latin_1)
+
+
+def separator_of(header: str) -> str:
+    """The separator of a file with this header: a tab, a semicolon or a comma; a comma if there is none.
+
+    >>> separator_of('"a,b";c'), separator_of("a,b"), separator_of("a")
+    (';', ',', ',')
+    """
+    unquoted = "".join(header.split('"')[::2])
+    counts = [unquoted.count(c) for c in _SEPARATORS]
+    return _SEPARATORS[counts.index(max(counts))] if any(counts) else ","
+
+
+def column_names(header: Sequence[str]) -> list[str]:
+    """The names in the cells of a header, without spaces around them; a cell without one is ``column K``, from 1.
+
+    >>> column_names(["", " a "])
+    ['column 1', 'a']
+    """
+    return [name.strip() or f"column {k}" for k, name in enumerate(header, 1)]
+
+
+def number_in(cell: str, separator: str = ",") -> float | None:
+    """The number in a cell, 1 or 0 for true and false, or None for a missing value.
+
+    >>> number_in(" 2.5"), number_in("2,5", ";"), number_in("TRUE"), number_in("NA")
+    (2.5, 2.5, 1.0, None)
+
+    Raises
+    ------
+    ValueError
+        The cell holds other text.
+    """
+    text = cell.strip()
+    if text in _WORDS:
+        return _WORDS[text]
+    if separator != "," and "." not in text:
+        text = text.replace(",", ".", 1)
+    return float(text if "_" not in text else "not a number")

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text of a first hardcase.toml, with a comment on every key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .survey import Survey
+
+__all__ = ["make_toml", "quote"]
+
+SPLIT = '# "random" (60/10/10/20), "time" (row order), or a column that says train, valid, calibration, test'
+
+
+def make_toml(file: str, target: str, why: str, found: Survey, sensors: Mapping[str, Sequence[str]]) -> str:
+    """The configuration of a table: every sensor costs 1, and a request as much as ten of them each.
+
+    Parameters
+    ----------
+    file : path of the table, relative to the configuration
+    target, why : the column to predict, and why it was chosen
+    found : what the columns of the table are
+    sensors : the columns, or a prefix with ``*``, of each sensor
+    """
+    return f"""\
+[data]
+file = {quote(file)}  # the table, relative to this file
+target = {quote(target)}  # the column to predict: {why}
+{_dropped(found)}{_dates(found)}{_group(found)}{SPLIT}
+split = {quote(found.split or "random")}
+seed = 0  # of splits and training
+
+# What a decision costs: the sensors below, and for a case that goes to the cloud the radio and the cloud itself.
+[cost]
+unit = "unit"  # the name of your unit, such as mJ
+default_sensor = 1.0  # for a column that no sensor below names
+
+[cost.uplink]
+per_request = {10 * len(sensors)}.0  # the radio, for each request
+per_byte = 0.0  # and for each byte of it
+
+[cost.cloud]
+per_request = 0.0  # the cloud, for each request
+
+[hpc]
+estimator = "HistGradientBoostingClassifier"  # the large model in the cloud: any classifier of scikit-learn
+
+[hpc.params]  # its parameters, such as max_iter = 300
+
+[policy]
+methods = ["auto"]  # what to train for the device
+
+# One [[sensor]] for each source of readings that are acquired together.
+# name: yours; features: its columns, "x.*" for all that begin with "x."; cost: of one reading of all of them.
+{"".join(_sensor(name, features) for name, features in sensors.items())}"""
+
+
+def quote(value: str | Sequence[str]) -> str:
+    """A basic string of TOML, or an array of them: as in JSON, except for surrogate pairs and DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _sensor(name: str, features: Sequence[str]) -> str:
+    return f"\n[[sensor]]\nname = {quote(name)}\nfeatures = {quote(list(features))}\ncost = 1.0\n"
+
+
+def _dropped(found: Survey) -> str:
+    """Columns that no model reads, with the reason for each."""
+    if not found.left_out:
+        return "drop = []  # columns that no model reads\n"
+    rows = [f"    {quote(name)},  # {quote(reason)[1:-1]}\n" for name, reason in found.left_out.items()]
+    return f"drop = [  # columns that no model reads\n{''.join(rows)}]\n"
+
+
+def _dates(found: Survey) -> str:
+    if not found.dates:
+        return ""
+    return f'dates = "leave"  # without {quote(found.dates)[1:-1]}; "parts": month, day, weekday and hour as features\n'
+
+
+def _group(found: Survey) -> str:
+    if not found.group:
+        return ""
+    reason = found.suspected[found.group]
+    return f"# group = {quote(found.group)}  # without the #, no split divides its rows; it {reason}\n"

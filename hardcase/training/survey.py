@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A survey of a table's columns for ``hardcase init``: the target, what models can read, what to leave out, sensors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hardcase_edge.errors import InputError
+
+if TYPE_CHECKING:
+    from hardcase_train.data.table import Table
+
+__all__ = ["Survey", "guess_target", "sensors_of", "survey"]
+
+LIKELY_TARGETS = ("target", "label", "class", "y")
+SPLIT_WORDS = {"train", "valid", "test", "calibration"}
+MAX_LABELS = 20  # different whole numbers that still look like classes
+NUMBERED = re.compile(r"(.*[^\W\d_].*?[._ -]?)\[?(\d+)\]?")  # a name with a letter, and a number at its end
+
+
+@dataclass
+class Survey:
+    """What the columns of a table are; every column but the target is in one of the first six.
+
+    numbers, booleans, dates : names
+    categories : number of texts by name
+    left_out : columns that no model should read, with the reason
+    split : the column that says each row's part, or empty
+    suspected : features that seem to say something else than a reading, with the reason
+    group : the suspected feature that seems to name what several rows belong to, or empty
+    """
+
+    numbers: list[str] = field(default_factory=list)
+    booleans: list[str] = field(default_factory=list)
+    categories: dict[str, int] = field(default_factory=dict)
+    dates: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    split: str = ""
+    suspected: dict[str, str] = field(default_factory=dict)
+    group: str = ""
+
+    @property
+    def features(self) -> set[str]:
+        """The columns that become features."""
+        return {*self.numbers, *self.booleans, *self.categories}
+
+
+def survey(table: Table, target: str) -> Survey:
+    """Look at every column but the target."""
+    from hardcase_train.columns.kinds import DATE, OTHER, TEXT
+
+    found, y = Survey(), table.labels[target].tolist()
+    for name, kind in table.kinds.items():
+        if name == target:
+            continue
+        if kind == OTHER:
+            found.left_out[name] = "holds neither numbers nor text"
+        elif kind == DATE:
+            found.dates.append(name)
+        elif kind == TEXT:
+            _add_text(found, name, table.labels[name].tolist(), y)
+        else:
+            _add_number(found, name, kind, table, y)
+    return found
+
+
+def _add_number(found: Survey, name: str, kind: str, table: Table, y: list[Any]) -> None:
+    from hardcase_train.columns.kinds import NUMBER
+    from hardcase_train.columns.suspects import why_no_number
+
+    values = table.X[:, table.names.index(name)]
+    reason = "" if table.windows else why_no_number(name, values)
+    if reason:
+        found.left_out[name] = reason
+        return
+    (found.numbers if kind == NUMBER else found.booleans).append(name)
+    _suspect(found, name, [None if v != v else v for v in values.tolist()], y)
+
+
+def _add_text(found: Survey, name: str, values: list[Any], y: list[Any]) -> None:
+    from hardcase_train.columns.categories import texts_in
+    from hardcase_train.columns.suspects import why_no_text
+
+    texts = texts_in(values)
+    if not found.split and {"train", "valid", "test"} <= {t.lower() for t in texts} <= SPLIT_WORDS:
+        found.split = name
+    elif reason := why_no_text(values):
+        found.left_out[name] = reason
+    else:
+        found.categories[name] = len(texts)
+        _suspect(found, name, values, y)
+
+
+def _suspect(found: Survey, name: str, values: list[Any], y: list[Any]) -> None:
+    from hardcase_train.columns.suspects import why_group
+
+    n_values = len(set(values))
+    if n_values == len(set(y)) == len(set(zip(values, y, strict=True))):
+        found.suspected[name] = "has one value for each class, as if it gave the answer away"
+    elif reason := why_group(name, values):
+        found.suspected[name] = f"{reason}, as if it named what rows belong to"
+        found.group = found.group or name
+
+
+# ---------------------------------------------------------------- the target
+
+
+def guess_target(table: Table) -> tuple[str, str]:
+    """The column to predict, and why: by its name, by its place and its look, or as the last that may hold labels.
+
+    Raises
+    ------
+    InputError
+        No column could be a target.
+    """
+    columns = [name for name in table.labels if table.kinds.get(name) != "date"]
+    if not columns:
+        raise InputError("no column of the data could be a target; name one with --target")
+    for likely in LIKELY_TARGETS:
+        for name in columns:
+            if name.strip().lower() == likely:
+                return name, "a usual name of a target"
+    for name, place in ((columns[-1], "last"), (columns[0], "first")):
+        if _looks_like_classes(table, name):
+            return name, f"the {place} column"
+    return columns[-1], "the last column"
+
+
+def _looks_like_classes(table: Table, name: str) -> bool:
+    """Whether a column holds few texts, booleans or few whole numbers."""
+    values = {v for v in table.labels[name].tolist() if v is not None and v == v}
+    is_whole = all(isinstance(v, str | int) or v.is_integer() for v in values)
+    return is_whole and 2 <= len(values) <= MAX_LABELS
+
+
+# ---------------------------------------------------------------- sensors
+
+
+def sensors_of(table: Table, features: set[str]) -> dict[str, list[str]]:
+    """The sensors of a first configuration, by name, each with its columns or with one prefix for all of them.
+
+    A sensor is a window, the columns of one name with different numbers (``temp.0``, ``temp.1``), or one column.
+    """
+    if table.windows:
+        return {s: [f"{s}.*"] for s in table.windows}
+    names = [name for name in table.kinds if name in features]
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        match = NUMBERED.fullmatch(name)
+        groups.setdefault(f"{match[1]}*" if match else name, []).append(name)
+    if len(groups) < 2:  # numbered columns and nothing else: each is a sensor
+        return {name: [name] for name in names}
+    sensors: dict[str, list[str]] = {}
+    for pattern, members in groups.items():
+        is_group = len(members) > 1
+        called = _sensor_name(pattern, members, {*table.kinds, *sensors}) if is_group else members[0]
+        is_prefix = is_group and members == [n for n in table.kinds if n.startswith(pattern[:-1])]
+        sensors[called] = [pattern] if is_prefix and pattern not in table.kinds else members
+    return sensors
+
+
+def _sensor_name(pattern: str, members: Sequence[str], taken: set[str]) -> str:
+    """The name that numbered columns share, with their numbers where it is taken."""
+    name = pattern[:-1].rstrip("._ -[")
+    if name in taken:
+        name = f"{members[0]} to {members[-1]}"
+    return name

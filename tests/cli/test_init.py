@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hardcase init`` on tables of other people's making: what it reports, what it writes, and that training takes it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from hardcase.cli import main
+from hardcase.training.survey import guess_target, survey
+from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.device.device import Device
+from hardcase_edge.sensors.specs import open_bank
+from hardcase_train.data.config import read_config
+from hardcase_train.data.hpc import imputed
+from hardcase_train.data.table import read_table
+from hardcase_train.data.task import make_task
+from tests.helpers.train.problems import run, write_csv
+
+
+def init(capsys: pytest.CaptureFixture[str], data: Path, *flags: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is reported, and the configuration that is written."""
+    status, said, err = run(capsys, "init", data, "--out", data.parent / "h.toml", *flags)
+    assert status == 0, err
+    return said, tomllib.loads((data.parent / "h.toml").read_text())
+
+
+def runs(n: int = 60) -> dict[str, Any]:
+    """A table as people have it: names of rows and of machines, text, booleans, dates, gaps and nothing."""
+    rng = np.random.default_rng(0)
+    heat = rng.normal(size=(n, 3)).round(2)
+    mode = [("auto", "manual", "off")[k] for k in rng.integers(0, 3, n)]
+    return {
+        "": range(n),
+        "serial": [f"S-{k * 7:04d}" for k in range(n)],
+        "machine": [f"M{k // 6}" for k in range(n)],
+        "day": [date(2024, 1, 1) + timedelta(days=k) for k in range(n)],
+        "heat.0": heat[:, 0],
+        "heat.1": [None if k % 9 == 0 else x for k, x in enumerate(heat[:, 1])],
+        "heat.2": heat[:, 2],
+        "mode": mode,
+        "alarm": ["TRUE" if x > 0 else "FALSE" for x in rng.normal(size=n)],
+        "firmware": ["v1"] * n,
+        "nothing": [None] * n,
+        "state": ["bad" if h > 0 and m != "off" else "good" for h, m in zip(heat[:, 0], mode, strict=True)],
+    }
+
+
+def test_every_column_is_reported_at_once_and_sorted_into_its_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said, toml = init(capsys, write_csv(tmp_path / "data.csv", runs()))
+    assert (said["target"], said["classes"]) == ("state", ["bad", "good"])
+    assert said["left_out"] == {
+        "column 1": "counts the rows",
+        "serial": "names rows: every text is different",
+        "firmware": "is the same in every row",
+        "nothing": "is empty",
+    }
+    assert (said["categories"], said["booleans"], said["dates"]) == ({"machine": 10, "mode": 3}, ["alarm"], ["day"])
+    assert said["suspected"] == {
+        "machine": "has 10 values, each in one run of rows, as if it named what rows belong to"
+    }
+    assert toml["data"]["drop"] == ["column 1", "serial", "firmware", "nothing"]
+    assert {s["name"]: s["features"] for s in toml["sensor"]} == said["sensors"] == {
+        "heat": ["heat.*"], "mode": ["mode"], "alarm": ["alarm"],
+    }  # fmt: skip
+    text = (tmp_path / "h.toml").read_text()
+    assert '\n# group = "machine"  #' in text
+    (tmp_path / "h.toml").write_text(text.replace("# group =", "group ="))
+    assert (
+        make_task(read_config(tmp_path / "h.toml"), model=imputed(LogisticRegression())).problem.train.group is not None
+    )
+    main(["init", str(tmp_path / "data.csv"), "--out", str(tmp_path / "again.toml")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("predicts 'state' (the last column; --target names another), 2 classes")
+    assert [line.split()[0] for line in lines[1:-1]] == [
+        "numbers", "categories", "booleans", "dates", *["left"] * 4, "suspected", "sensors",
+    ]  # fmt: skip
+
+
+def test_every_key_that_is_written_has_a_comment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    init(capsys, write_csv(tmp_path / "data.csv", runs()))
+    text = (tmp_path / "h.toml").read_text()
+    sensors = text.index("\n[[sensor]]")
+    before = text[:sensors].splitlines()
+    keys = [k for k, line in enumerate(before) if re.match(r"\w+ = |\[hpc.params", line)]
+    assert len(keys) == 14
+    assert [before[k] for k in keys if "#" not in before[k] and not before[k - 1].startswith("#")] == []
+    assert all(f"{key}: " in before[-1] + before[-2] for key in ("name", "features", "cost"))
+
+
+def test_a_table_as_it_comes_trains_exports_evaluates_and_replays_without_a_hand_on_the_toml(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Semicolons, decimal commas and a name in Latin-1."""
+    data = write_csv(tmp_path / "data.csv", {**runs(90), "Türe": [0, 1, 1] * 30} | {"state": runs(90)["state"]})
+    text = data.read_text().replace(",", ";")
+    data.write_bytes(re.sub(r"(\d)\.(\d)", r"\1,\2", text).encode("latin-1"))
+    init(capsys, data, "--target", "state")
+    folder, bundle = tmp_path / "build", tmp_path / "m.hcb"
+    train = ("train", tmp_path / "h.toml", "--out", folder, "--method", "static", "--no-baselines", "--effort", "quick")
+    status, _, err = run(capsys, *train)
+    assert status == 0, err
+    status, _, err = run(capsys, "export", folder, "--budget", 3, "--method", "static", "--out", bundle)
+    assert status == 0, err
+    loaded = load_bundle(bundle)
+    assert loaded.manifest.categories["mode"] == ("auto", "manual", "off")
+    status, figures, err = run(capsys, "evaluate", bundle, data)
+    assert status == 0, err
+    with open_bank([f"replay:{data}"], loaded.machine.program, loaded.manifest) as bank:
+        labels = [record["label"] for record in Device(loaded, bank).run()]
+    assert np.mean([a == b for a, b in zip(labels, runs(90)["state"], strict=True)]) == pytest.approx(
+        figures["quality"]
+    )
+
+
+def test_a_toml_names_any_column_so_that_train_finds_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["plain", 'quo"ted', "back\\slash", "süß", "😀", "star*", "star", "del\x7f"]
+    rng = np.random.default_rng(0)
+    columns = {n.replace('"', '""').join(['"', '"']): rng.normal(size=40) for n in names}
+    data = write_csv(tmp_path / "data.csv", {**columns, "label": ["u", "v"] * 20})
+    said, toml = init(capsys, data)
+    assert (said["target"], said["classes"]) == ("label", ["u", "v"])
+    assert [s["name"] for s in toml["sensor"]] == names
+    assert toml["data"]["file"] == "data.csv"
+    made = make_task(read_config(tmp_path / "h.toml"), model=imputed(LogisticRegression()))
+    assert made.sensors == made.features == tuple(names)
+
+
+def test_windows_are_taken_by_their_sensors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2, 6))
+    np.savez(tmp_path / "w.npz", X=X, sensor_names=["p", "q"], y=[0, 1] * 20)
+    _, toml = init(capsys, tmp_path / "w.npz")
+    assert [s["features"] for s in toml["sensor"]] == [["p.*"], ["q.*"]]
+    made = make_task(read_config(tmp_path / "h.toml"), model=imputed(LogisticRegression()))
+    assert (made.sensors, made.windows, len(made.features)) == (("p", "q"), {"p": 6, "q": 6}, 8)
+
+
+@pytest.mark.parametrize(
+    ("names", "sensors"),
+    [
+        pytest.param(["t1", "t2", "v"], {"t": ["t*"], "v": ["v"]}, id="numbers"),
+        pytest.param(["t_0", "t_1", "u 1", "u 2"], {"t": ["t_*"], "u": ["u *"]}, id="separators"),
+        pytest.param(["t[0]", "t[1]", "v"], {"t": ["t*"], "v": ["v"]}, id="brackets"),
+        pytest.param(["t1", "t2", "top"], {"t": ["t1", "t2"], "top": ["top"]}, id="a-longer-name"),
+        pytest.param(["t", "t1", "t2"], {"t": ["t"], "t1 to t2": ["t1", "t2"]}, id="the-name-is-taken"),
+        pytest.param(["t1", "t2", "t3"], {"t1": ["t1"], "t2": ["t2"], "t3": ["t3"]}, id="nothing-else"),
+        pytest.param(["t1", "u2"], {"t1": ["t1"], "u2": ["u2"]}, id="one-of-each"),
+    ],
+)
+def test_numbered_columns_of_one_name_are_one_sensor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], names: list[str], sensors: dict[str, list[str]]
+) -> None:
+    rng = np.random.default_rng(0)
+    data = write_csv(tmp_path / "data.csv", {**{n: rng.normal(size=12) for n in names}, "y": ["a", "b"] * 6})
+    _, toml = init(capsys, data)
+    assert {s["name"]: s["features"] for s in toml["sensor"]} == sensors
+
+
+Z = np.random.default_rng(0).normal(size=20).round(3)
+KIND, DAYS = ["a", "b"] * 10, ["2024-01-01"] * 20
+
+
+@pytest.mark.parametrize(
+    ("columns", "target", "why"),
+    [
+        pytest.param({"Class": [1, 2] * 10, "kind": KIND}, "Class", "a usual name of a target", id="by-its-name"),
+        pytest.param({"z": Z, "kind": KIND}, "kind", "the last column", id="the-last"),
+        pytest.param({"z": Z, "kind": KIND, "day": DAYS}, "kind", "the last column", id="the-last-but-dates"),
+        pytest.param({"kind": KIND, "z": Z}, "kind", "the first column", id="the-first"),
+        pytest.param({"w": Z, "z": Z}, "z", "the last column", id="neither-looks-like-classes"),
+        pytest.param({"w": Z, "z": ["inf", "-inf", "5", "nan"] * 5}, "z", "the last column", id="infinities"),
+    ],
+)
+def test_the_target_is_guessed_and_the_guess_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], columns: dict[str, Any], target: str, why: str
+) -> None:
+    table = read_table(write_csv(tmp_path / "data.csv", columns))
+    assert guess_target(table) == (target, why)
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        pytest.param(range(20), "counts the rows", id="a-counter"),
+        pytest.param(Z[0] + np.arange(20) * 0.25, "counts the rows", id="even-steps"),
+        pytest.param(np.cumsum(np.arange(1, 21)), "rises from row to row", id="times"),
+        pytest.param(np.random.default_rng(1).permutation(20), "names rows: every number is different", id="shuffled"),
+        pytest.param([f"{t} {k}" for k, t in enumerate(KIND)], "names rows: every text is different", id="texts"),
+        pytest.param([None] * 19 + [3], "is the same in every row", id="one-value"),
+        pytest.param(Z, "", id="readings"),
+        pytest.param((Z * 1000).round(), "", id="whole-readings"),
+        pytest.param([3, *range(19)], "", id="one-twice"),
+        pytest.param(KIND, "", id="a-category"),
+    ],
+)
+def test_a_column_that_names_rows_or_says_nothing_is_left_out_with_the_reason(
+    tmp_path: Path, values: Any, reason: str
+) -> None:
+    table = read_table(write_csv(tmp_path / "data.csv", {"x": values, "y": ["u", "v", "v", "u"] * 5}))
+    assert survey(table, "y").left_out == ({"x": reason} if reason else {})
+
+
+def test_long_text_is_left_out_and_almost_numbers_are_told_from_it(tmp_path: Path) -> None:
+    n = 420
+    columns = {
+        "note": [f"note {k // 2}" for k in range(n)],
+        "level": ["-" if k < 2 else k // 2 for k in range(n)],
+        "y": ["u", "v"] * (n // 2),
+    }
+    found = survey(read_table(write_csv(tmp_path / "data.csv", columns)), "y").left_out
+    text = "text with 210 different values, at most 200 can be coded"
+    assert found == {"note": text, "level": f"{text}; most are numbers, and '-' is not"}
+
+
+def test_what_gives_the_answer_away_or_names_groups_is_said(tmp_path: Path) -> None:
+    y = ["u", "v", "v", "u"] * 5
+    columns = {"code": [{"u": 1, "v": 2}[k] for k in y], "user": [3, 5, 7, 5] * 5, "z": Z, "y": y}
+    found = survey(read_table(write_csv(tmp_path / "data.csv", columns)), "y")
+    assert found.suspected == {
+        "code": "has one value for each class, as if it gave the answer away",
+        "user": "has 3 values, and such a name, as if it named what rows belong to",
+    }
+    assert (found.group, found.left_out) == ("user", {})
+
+
+def test_a_column_that_says_the_parts_becomes_the_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = {"z": Z, "fold": ["train", "valid", "test", "train"] * 5, "y": ["u", "v", "v", "u"] * 5}
+    said, toml = init(capsys, write_csv(tmp_path / "data.csv", columns))
+    assert toml["data"]["split"] == "fold"
+    assert list(said["sensors"]) == ["z"]
+
+
+def columns(**more: Any) -> dict[str, Any]:
+    return {"a": Z, **more, "y": [0, 1] * 10}
+
+
+@pytest.mark.parametrize(
+    ("table", "flags", "said"),
+    [
+        pytest.param(columns(), ("--target", "z"), "is not a column of the data", id="no-such-target"),
+        pytest.param({"a": [1] * 9, "b": [1] * 9}, (), "has 1 classes", id="one-class"),
+        pytest.param(
+            {"b": KIND * 15, "price": np.arange(300) / 7}, ("--target", "price"),
+            "the target 'price' holds 300 different numbers, which are values and not classes", id="values",
+        ),
+        pytest.param(
+            {"id": range(20), "y": [0, 1] * 10}, (), "that a model could read: 'id' counts the rows", id="no-features"
+        ),
+    ],
+)  # fmt: skip
+def test_init_refuses_what_cannot_be_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], table: dict[str, Any], flags: tuple[str, ...], said: str
+) -> None:
+    write_csv(tmp_path / "data.csv", table)
+    status, _, err = run(capsys, "init", tmp_path / "data.csv", "--out", tmp_path / "h.toml", *flags)
+    assert (status, err.count("\n")) == (2, 1)
+    assert said in err
+    assert not (tmp_path / "h.toml").exists()
+
+
+def test_init_writes_over_a_file_only_by_force(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = write_csv(tmp_path / "data.csv", columns())
+    (tmp_path / "h.toml").write_text("mine")
+    status, _, err = run(capsys, "init", data, "--out", tmp_path / "h.toml")
+    assert status == 2
+    assert "h.toml exists; name another file, or replace it with --force" in err
+    assert (tmp_path / "h.toml").read_text() == "mine"
+    init(capsys, data, "--force")

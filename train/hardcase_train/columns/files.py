@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of columns as arrow tables: .csv with commas, semicolons or tabs, .parquet, and Feather (.feather, .arrow).
+
+A CSV file is UTF-8, or else Latin-1. ``hardcase_edge.base.cells`` defines its separator and its missing values, so that
+a device that replays the file reads what training has read. A decimal comma needs another separator.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from hardcase_edge.base.cells import FALSE_WORDS, LATIN_1, MISSING_WORDS, TRUE_WORDS, column_names, separator_of
+from hardcase_edge.errors import InputError
+
+__all__ = ["ARROW_FORMATS", "read_columns"]
+
+ARROW_FORMATS = (".csv", ".parquet", ".feather", ".arrow")
+MAX_CELLS = 2 * 1024**3  # rows times columns of a packed file; 16 GB of float64
+SAMPLE_BYTES = 1024 * 1024  # of a CSV file, in which a decimal comma is looked for
+DATE_FORMATS = tuple(
+    day + time for day in ("%Y/%m/%d", "%d.%m.%Y") for time in ("", " %H:%M", " %H:%M:%S")
+)  # and ISO 8601
+DECIMAL_COMMA = re.compile(rb'[;\t"\n]-?\d+,\d+(?=[;\t"\r\n])')
+DECIMAL_POINT = re.compile(rb'[;\t"\n]-?\d+\.\d+(?=[;\t"\r\n])')
+
+
+def read_columns(path: Path, data: bytes, as_text: Collection[str] = ()) -> tuple[Any, tuple[str, ...]]:
+    """The arrow table in these bytes, and a line for each thing about them that its user should know.
+
+    Parameters
+    ----------
+    path : of the file, whose suffix names its format, one of ``ARROW_FORMATS``
+    as_text : columns of a CSV file that are text even if they look like numbers
+
+    Raises
+    ------
+    InputError
+        The file has more cells than are read, or is not text.
+    pyarrow.ArrowException, ValueError
+        The file is damaged.
+    """
+    if path.suffix == ".csv":
+        return _read_csv(path, data, as_text)
+    return (_read_parquet if path.suffix == ".parquet" else _read_feather)(path, data), ()
+
+
+def _read_parquet(path: Path, data: bytes) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    file = pa.parquet.ParquetFile(pa.BufferReader(data))
+    _check_cells(path, file.metadata.num_rows * file.metadata.num_columns)
+    return file.read()
+
+
+def _read_feather(path: Path, data: bytes) -> Any:
+    import pyarrow as pa
+
+    batches, n_cells = [], 0
+    with pa.ipc.open_file(pa.BufferReader(data)) as file:
+        for k in range(file.num_record_batches):
+            batches.append(file.get_batch(k))
+            n_cells += batches[-1].num_rows * batches[-1].num_columns
+            _check_cells(path, n_cells)
+        table = pa.Table.from_batches(batches, file.schema)
+    table.validate(full=True)  # offsets and indices are in range, which reading alone does not check
+    return table
+
+
+def _check_cells(path: Path, n_cells: int) -> None:
+    if n_cells > MAX_CELLS:
+        raise InputError(f"data file {path} has {n_cells} cells, at most {MAX_CELLS} are read; use fewer rows")
+
+
+def _read_csv(path: Path, data: bytes, as_text: Collection[str]) -> tuple[Any, tuple[str, ...]]:
+    import pyarrow as pa
+    import pyarrow.csv
+
+    if b"\0" in data[:SAMPLE_BYTES]:
+        raise InputError(f"data file {path} is not a text file in UTF-8 or Latin-1; save it as one of them")
+    data, notes = _utf_8(path, data.removeprefix(b"\xef\xbb\xbf"))
+    separator = separator_of(_header(data))
+    if f"{separator} " in _header(data) and b'"' not in data:  # without these spaces arrow reads booleans and dates
+        data = re.sub(f"{separator} +".encode(), separator.encode(), data)
+    header = _header(data)
+    cells = next(csv.reader([header], delimiter=separator), [])
+    text_cells = [cell for cell, name in zip(cells, column_names(cells), strict=True) if name in as_text]
+    table = pa.csv.read_csv(
+        pa.BufferReader(data),
+        parse_options=pa.csv.ParseOptions(delimiter=separator, newlines_in_values=b'"' in data),
+        convert_options=pa.csv.ConvertOptions(
+            strings_can_be_null=True,
+            null_values=[space + word for word in MISSING_WORDS for space in ("", " ")],
+            true_values=list(TRUE_WORDS),
+            false_values=list(FALSE_WORDS),
+            timestamp_parsers=[pa.csv.ISO8601, *DATE_FORMATS],
+            decimal_point="," if separator != "," and _has_decimal_comma(data[:SAMPLE_BYTES]) else ".",
+            column_types=dict.fromkeys(text_cells, pa.string()),
+        ),
+    )
+    return table.rename_columns(column_names(table.column_names)), notes
+
+
+def _utf_8(path: Path, data: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """The text in UTF-8, and a note if it was not."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return data.decode(errors=LATIN_1).encode(), (f"{path.name} is not UTF-8 and was read as Latin-1",)
+    return data, ()
+
+
+def _header(data: bytes) -> str:
+    """The first line that is not blank."""
+    return next((line for line in data[:SAMPLE_BYTES].splitlines() if line.strip()), b"").decode(errors="replace")
+
+
+def _has_decimal_comma(sample: bytes) -> bool:
+    return len(DECIMAL_COMMA.findall(sample)) > len(DECIMAL_POINT.findall(sample))

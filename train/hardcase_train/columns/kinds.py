@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds of columns: numbers, booleans, text, dates and others; the numbers and labels in an arrow column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "BOOLEAN",
+    "DATE",
+    "NUMBER",
+    "NUMERIC",
+    "OTHER",
+    "TEXT",
+    "finite",
+    "kind_of",
+    "labels_in",
+    "numbers_in",
+    "plain",
+]
+
+NUMBER, BOOLEAN, TEXT, DATE, OTHER = "number", "boolean", "text", "date", "other"
+NUMERIC = (NUMBER, BOOLEAN)  # what is a number as it stands
+
+
+def plain(column: Any) -> Any:
+    """An arrow column with the values of a dictionary in place of its indices."""
+    import pyarrow as pa
+
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def kind_of(column: Any) -> str:
+    """The kind of an arrow column without dictionary; one of nothing but missing values holds numbers."""
+    from pyarrow import types
+
+    kinds = {
+        NUMBER: (types.is_integer, types.is_floating, types.is_decimal, types.is_null),
+        BOOLEAN: (types.is_boolean,),
+        TEXT: (types.is_string, types.is_large_string, types.is_string_view),
+        DATE: (types.is_date, types.is_timestamp, types.is_time),
+    }
+    return next((kind for kind, tests in kinds.items() if any(test(column.type) for test in tests)), OTHER)
+
+
+def numbers_in(column: Any) -> np.ndarray:
+    """The values of a column of numbers or booleans, (n,) float64; NaN for missing and infinite ones."""
+    import pyarrow as pa
+
+    return finite(column.cast(pa.float64(), safe=False).to_numpy())
+
+
+def finite(values: Any) -> np.ndarray:
+    """Numbers of any shape as float64, NaN in place of infinities, and zero in place of minus zero."""
+    numbers = np.asarray(values, dtype=np.float64) + 0.0
+    numbers[~np.isfinite(numbers)] = np.nan
+    return numbers
+
+
+def labels_in(column: Any, kind: str) -> Callable[[], list[Any]] | None:
+    """A function that gives a column's values as labels, dates as text; None for a column that cannot be labels."""
+    from pyarrow import types
+
+    if kind == OTHER or types.is_decimal(column.type):
+        return None
+    if kind == DATE:
+        return lambda: [None if v is None else v.isoformat() for v in column.to_pylist()]
+    values: Callable[[], list[Any]] = column.to_pylist
+    return values

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns that hold no reading: empty or constant ones, names and numbers of rows, names of what rows belong to.
+
+Only their look gives such columns away, so these are suspicions, for people to confirm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from .categories import texts_in, why_no_category
+
+__all__ = ["why_group", "why_no_number", "why_no_text"]
+
+MIN_ROWS = 10  # fewer rows are all distinct by chance
+ID = re.compile(r"(?:^|[\W_])(?:id|ids|uid|uuid|guid|index|idx|row|key|nr|no)(?:$|[\W_])|^column 1$", re.I)
+GROUP = re.compile(
+    r"(?:^|[\W_])(?:id|user|subject|patient|person|participant|machine|device|unit|session|run|batch|cycle|trial|group|"
+    r"household|customer)(?:$|[\W_])",
+    re.I,
+)
+
+
+def why_no_number(name: str, values: np.ndarray) -> str:
+    """Why a column of numbers, (n,) with NaN for missing, holds no reading; empty if it may hold one.
+
+    >>> why_no_number("n", np.arange(20.0)), why_no_number("price", np.arange(20.0) ** 2 % 7)
+    ('counts the rows', '')
+    """
+    present = values[~np.isnan(values)]
+    distinct = np.unique(present)
+    if len(distinct) < 2:
+        return _constant(len(distinct))
+    if len(distinct) < len(values) or len(values) < MIN_ROWS:
+        return ""
+    steps = np.diff(values)
+    if np.allclose(steps, steps[0], rtol=1e-6, atol=0):
+        return "counts the rows"
+    is_whole = bool((values == np.floor(values)).all())
+    if is_whole and ((steps > 0).all() or (steps < 0).all()):
+        return "rises from row to row" if steps[0] > 0 else "falls from row to row"
+    if is_whole and (ID.search(name) or distinct[-1] - distinct[0] == len(values) - 1):
+        return "names rows: every number is different"
+    return ""
+
+
+def why_no_text(values: Sequence[Any]) -> str:
+    """Why a column of texts, None for missing, holds no category; empty if it may hold one."""
+    texts = texts_in(values)
+    if len(texts) < 2:
+        return _constant(len(texts))
+    n_present = sum(isinstance(v, str) and bool(v.strip()) for v in values)
+    if len(texts) == n_present and n_present >= MIN_ROWS:
+        return "names rows: every text is different"
+    reason = why_no_category(texts)
+    others = [text for text in texts if not _is_number(text)]
+    if reason and 0 < len(others) < len(texts) / 2:
+        return f"{reason}; most are numbers, and {others[0][:40]!r} is not"
+    return reason
+
+
+def why_group(name: str, values: Sequence[Any]) -> str:
+    """Why a column of texts or whole numbers seems to name what several rows belong to; empty if it does not.
+
+    >>> why_group("rig", [k // 5 for k in range(40)])
+    'has 8 values, each in one run of rows'
+    """
+    distinct = set(values)
+    n, k = len(values), len(distinct)
+    if n < MIN_ROWS or not 3 <= k <= n / 3 or not all(isinstance(v, str) or v is None or v == int(v) for v in distinct):
+        return ""
+    if 1 + sum(a != b for a, b in pairwise(values)) == k:
+        return f"has {k} values, each in one run of rows"
+    return f"has {k} values, and such a name" if GROUP.search(name) else ""
+
+
+def _constant(n_distinct: int) -> str:
+    return "is the same in every row" if n_distinct else "is empty"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
