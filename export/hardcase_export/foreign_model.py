@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hardcase_edge.bundle.file import Bundle
 from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.bundle.value import Value
 from hardcase_edge.errors import BundleError, InputError
 
 from .importing.parts import LEAVES, Imported, import_parts
@@ -158,10 +159,8 @@ def _manifest(imported: Imported, model: Any) -> Manifest:
     trained: dict[str, Any] = {"method": "import", "source": source.name, "leaves": imported.summed.bits}
     if isinstance(model, str | Path):
         trained["sha256"] = hashlib.sha256(read_bytes(str(model))).hexdigest()
-    if source.kind != CLASS:
-        scorer = imported.parts.answer.scores.scorer
-        trained["scales"] = {str(scorer): imported.summed.scale}
+    value = None if imported.steps is None else Value(layout.target_unit, imported.steps)
     return Manifest(
         name=layout.name, unit=layout.unit, features=layout.names, sensors=layout.sensor_names, classes=layout.classes,
-        target=layout.target, claims=claims, trained=trained,
+        target=layout.target, claims=claims, trained=trained, value=value,
     )  # fmt: skip

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from hardcase_edge.program.definition import CODE_MAX, Scorer, Stack, Tree, Trees
 from hardcase_edge.verifier.require import I32, SAFE
 
-from ..sources.source import MEAN, Source
+from ..sources.source import MEAN, VALUE, Source
 from .trees import Shape
 
-__all__ = ["BITS", "Summed", "sum_exactly", "sum_in_16", "sum_in_31"]
+__all__ = ["BITS", "Summed", "power_below", "sum_exactly", "sum_in_16", "sum_in_31"]
 
 BITS = ("exact", "16", "31")
 MANY = {"16": 27_720, "31": 232_792_560}  # divisible by every number up to 12 and up to 22: such shares stay exact
@@ -40,6 +40,8 @@ DENOMINATORS = {
 @dataclass(frozen=True, slots=True)
 class Summed:
     """Scorers that sum a source's leaves; ``scale`` integer steps make one unit of the source's score.
+
+    For values ``scale`` is a power of two.
 
     ``off``: (n_outputs,) bound on the difference, in steps, between a score and the exact sum of the source's leaves.
     ``bits``: one of ``BITS``, or "linear".
@@ -59,6 +61,8 @@ def sum_exactly(source: Source, shapes: Sequence[Shape]) -> Summed | None:
             denominator = math.lcm(denominator, _denominator(v, *DENOMINATORS[source.sums]))
             if denominator * max(1.0, abs(v)) > CODE_MAX:
                 return None
+    if source.kind == VALUE and denominator & (denominator - 1):
+        return None
     exact = [t.leaves for t in source.trees]
     leaves = [np.rint(v * denominator).astype(np.int64) for v in exact]
     if any(int(np.abs(v).max()) > CODE_MAX for v in leaves):
@@ -82,7 +86,7 @@ def sum_in_16(source: Source, shapes: Sequence[Shape]) -> Summed:
     scale = min(
         CODE_MAX / largest if largest else math.inf, (I32 - 2 - len(centred)) / reach if reach else math.inf, 2.0**60
     )
-    scale = _divisible(source, scale, MANY["16"])
+    scale = _fitting(source, scale, MANY["16"])
     leaves = [np.rint(v * scale).astype(np.int64) for v in centred]
     base = [round(c * scale) for c in centres]
     ensemble = _trees(source, shapes, leaves, [b + source.ties_up for b in base])
@@ -99,7 +103,7 @@ def sum_in_31(source: Source, shapes: Sequence[Shape]) -> Summed:
     scale = min(
         HIGH * (CODE_MAX - 1) / largest if largest else math.inf, SAFE / 4 / reach if reach else math.inf, 2.0**60
     )
-    scale = _divisible(source, scale, MANY["31"])
+    scale = _fitting(source, scale, MANY["31"])
     base = [round(c * scale) for c in centres]
     trees: list[Tree] = []
     rows: list[tuple[int, int]] = []  # output and weight of each tree
@@ -120,9 +124,19 @@ def sum_in_31(source: Source, shapes: Sequence[Shape]) -> Summed:
 # ---------------------------------------------------------------- parts
 
 
-def _divisible(source: Source, scale: float, by: int) -> float:
-    """For shares: the largest multiple of ``by`` up to the scale, so that most equal sums of shares stay equal."""
+def _fitting(source: Source, scale: float, by: int) -> float:
+    """The largest scale up to this one: for values a power of two, for shares a multiple of ``by``.
+
+    Most equal sums of shares then stay equal.
+    """
+    if source.kind == VALUE:
+        return power_below(scale)
     return float(by * int(scale / by)) if source.link == MEAN and by <= scale < 2.0**53 else scale
+
+
+def power_below(scale: float) -> float:
+    """The largest power of two up to this scale."""
+    return 2.0 ** math.floor(math.log2(scale))
 
 
 def _centred(source: Source) -> tuple[list[NDArray[np.float64]], list[float]]:

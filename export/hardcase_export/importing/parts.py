@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Column, Program, Trees
+from hardcase_edge.verifier.scorers import Proved, prove_scorer
 
 from ..sources.source import CLASS, Source
 from .agreement import Match, compare, float_bound, score_size
@@ -52,7 +54,16 @@ class Imported:
     @property
     def bound(self) -> float:
         """Bound on the difference of scores in the source's unit; it includes the source's own rounding."""
-        return float(self.summed.off.max()) / self.summed.scale + float_bound(self.source, np.nan_to_num(self.rows))
+        last = 0.5 / 2.0**self.steps if self.steps is not None and self.parts.answer.shift else 0.0
+        exact = float_bound(self.source, np.nan_to_num(self.rows))
+        return float(self.summed.off.max()) / self.summed.scale + exact + last
+
+    @property
+    def steps(self) -> int | None:
+        """Of values: a result is the value times 2^steps; None of classes."""
+        if self.source.kind == CLASS:
+            return None
+        return math.frexp(self.summed.scale)[1] - 1 + self.parts.answer.shift
 
     def program(self) -> Program:
         """A program that acquires the model's sensors and answers."""
@@ -137,6 +148,8 @@ class _Check:
     def of(self, summed: Summed, proof: str) -> Imported:
         parts = Parts.of(self.source, self.columns, summed)
         program = plain(self.layout.features, self.layout.sensors, parts, len(self.layout.classes))
+        if self.source.kind != CLASS:
+            parts = replace(parts, answer=replace(parts.answer, shift=-_bits_beyond_32(program)))
         scores = scores_of(program, len(program.scorers) - 1, self.X)
         match = compare(self.source, summed, scores, self.X, self.answers, self.exact)
         return Imported(self.source, self.layout, parts, summed, match, proof, self.X)
@@ -147,6 +160,14 @@ class _Check:
         if self.source.kind == CLASS:
             return imported.match.differ == 0 and imported.match.expected <= MAX_EXPECTED
         return imported.bound <= MAX_VALUE_OFF * score_size(self.source)
+
+
+def _bits_beyond_32(program: Program) -> int:
+    """How many bits the last scorer's largest result has above those of a 32-bit integer."""
+    proofs: list[Proved] = []
+    for k in range(len(program.scorers)):
+        proofs.append(prove_scorer(program, k, proofs))
+    return max(0, proofs[-1].outputs[0].bit_length() - 31)
 
 
 def _proof(source: Source, exact: Summed) -> str:

@@ -6,6 +6,7 @@ Without a TOML one sensor gives all readings at no cost.
 [model]                     # all keys are optional
 name = "bearing"            # the name of the decision
 target = "state"            # the name of the answer
+unit = "kWh"                # of a regressor's answer
 features = ["rms", "peak"]  # names in the model's order, if the model has none
 classes = ["calm", "worn"]  # names in the model's order, in place of its own labels
 type = "f32"                # of readings: i32, f32 or f64
@@ -51,7 +52,7 @@ NUMBER = (int, float)
 KINDS: dict[Any, str] = {dict: "a table", list: "a list", str: "text", NUMBER: "a number"}
 KEYS: dict[str, dict[str, Any]] = {
     "the top level": {"model": dict, "cost": dict, "sensor": list, "range": dict},
-    "[model]": {"name": str, "target": str, "features": list, "classes": list, "type": str},
+    "[model]": {"name": str, "target": str, "unit": str, "features": list, "classes": list, "type": str},
     "[cost]": {"unit": str, "default_sensor": NUMBER},
     "[[sensor]]": {"name": str, "features": list, "cost": NUMBER, "type": str},
 }
@@ -71,6 +72,7 @@ class Layout:
     sensor_names: tuple[str, ...]
     sensors: tuple[Sensor, ...]
     ranges: NDArray[np.float64]
+    target_unit: str = ""
 
 
 def read_layout(path: str | Path) -> dict[str, Any]:
@@ -145,6 +147,7 @@ def make_layout(source: Source, toml: dict[str, Any] | None = None, names: tuple
         sensor_names=tuple(name for name, *_ in sensors),
         sensors=tuple(Sensor(tuple(features), (to_micro(price),)) for _, features, price in sensors),
         ranges=_ranges(toml.get("range", {}), place),
+        target_unit=model.get("unit", ""),
     )
 
 

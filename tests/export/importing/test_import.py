@@ -36,6 +36,7 @@ from threadpoolctl import threadpool_limits
 
 from hardcase_edge.batch.scores import scores_of
 from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.bundle.value import Value
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.program.definition import Opaque, Rank, Stack, Trees, Uplink
 from hardcase_edge.program.readings import I32_MAX, normalise
@@ -185,10 +186,11 @@ def test_values_stay_within_the_bound(model: Any, tmp_path: Path) -> None:
     assert found.match.differ == 0
     assert found.match.off <= found.bound < 1e-2
     loaded = load_bundle(done.path)
-    scale = loaded.manifest.trained["scales"][str(found.parts.answer.scores.scorer)]
+    assert loaded.manifest.value == Value("", found.steps)
     rows = [[float(v) for v in row] for row in X[:20]]
     said = [decide(loaded.machine, normalise(r, [f.dtype for f in loaded.bundle.program.features]), None) for r in rows]
-    assert np.allclose([d.result / scale for d in said], model.predict(X[:20]), atol=found.bound)
+    assert max(abs(d.result) for d in said) < 2**31
+    assert np.allclose([d.result / 2.0**found.steps for d in said], model.predict(X[:20]), atol=found.bound)
 
 
 # ---------------------------------------------------------------- what is known of all rows

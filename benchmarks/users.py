@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of other people's making, from CSV through init, train, export and evaluate, by the commands that users type.
+
+    HARDCASE_DATA=FOLDER python benchmarks/users.py [--only NAME ...] [--out benchmarks/results/users.json]
+    python benchmarks/users.py --render        # only write docs/benchmarks/users.md again from the JSON
+
+Nobody touches a TOML but for costs, and for a line that ``init`` itself suggests. Each table runs in processes of its
+own. The script ends with status 1 if a command fails, if a policy answers every case alike without a warning, if
+``evaluate`` prints other figures than ``export``, or if a promise of ``export --risk`` is broken beyond chance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn import datasets
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "benchmarks" / "users.md"
+DELTA = 0.05
+HEAD = """# Tables as users bring them
+
+`HARDCASE_DATA=FOLDER python benchmarks/users.py` writes this page.
+Each table is a CSV that goes through `hardcase init`, `train --effort quick`, `export` and `evaluate` without a hand on the TOML but for costs; what was added is named.
+Sensors are what `init` makes of the columns, at its own costs.
+"f0" and "policy" are on test rows; "cost" is the policy's, as a share of f0's for every case.
+"s" is the time of all four commands, "MB" the largest memory of any of them.
+The script fails if a command fails, if a policy answers every case alike without a warning, if `evaluate` prints other figures than `export`, or if a promise made by `export --risk` does not hold on test rows beyond chance.
+"""  # noqa: E501
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table, what of its TOML a user changes, and what that is called on the page.
+
+    make : writes the table into a folder and returns its path
+    edit : changes the text of the TOML
+    """
+
+    name: str
+    make: Callable[[Path], Path]
+    edit: Callable[[str], str] = lambda text: text
+    note: str = ""
+
+
+def write(path: Path, names: list[str], columns: list[Any], separator: str = ",", encoding: str = "utf-8") -> Path:
+    """A CSV of these columns."""
+    rows = zip(*(np.asarray(c).tolist() for c in columns), strict=True)
+    lines = [separator.join(names), *(separator.join("" if v != v else str(v) for v in row) for row in rows)]
+    path.write_text("\n".join(lines) + "\n", encoding=encoding)
+    return path
+
+
+def toy(load: Callable[..., Any]) -> Callable[[Path], Path]:
+    """One of scikit-learn's own tables."""
+
+    def make(folder: Path) -> Path:
+        bunch = load()
+        names = [str(n).replace(",", ";") for n in bunch.feature_names]
+        label = np.asarray(bunch.target_names)[bunch.target]
+        return write(folder / "t.csv", [*names, "target"], [*bunch.data.T, label])
+
+    return make
+
+
+def stored(file: str, n: int = 0, label: str = "label", extra: tuple[str, ...] = ()) -> Callable[[Path], Path]:
+    """A table of HARDCASE_DATA as CSV, or ``n`` random rows of it; ``extra``: further arrays that become columns."""
+
+    def make(folder: Path) -> Path:
+        with np.load(data() / file) as arrays:
+            X, y = arrays["X"].astype(np.float64), arrays["y"]
+            names = [str(name) for name in arrays["feature_names"]]
+            classes = [str(c) for c in arrays["class_names"]] if "class_names" in arrays else None
+            more = [arrays[key] for key in extra]
+        rows = np.sort(np.random.default_rng(0).permutation(len(y))[: n or len(y)])
+        labels = np.array(classes)[y] if classes else y
+        X = X[rows].reshape(len(rows), -1)
+        names = names if len(names) == X.shape[1] else [f"p{k}" for k in range(X.shape[1])]
+        return write(folder / "t.csv", [*names, *extra, label], [*X.T, *(m[rows] for m in more), labels[rows]])
+
+    return make
+
+
+def data() -> Path:
+    """The folder of data sets."""
+    if "HARDCASE_DATA" not in os.environ:
+        sys.exit("HARDCASE_DATA is not set; it names the folder of the data sets")
+    return Path(os.environ["HARDCASE_DATA"])
+
+
+def diabetes(folder: Path) -> Path:
+    """Progression above the upper quartile or not, with missing cells as a clinic has them."""
+    bunch = datasets.load_diabetes(scaled=False)
+    X = bunch.data.copy()
+    X[np.random.default_rng(0).random(X.shape) < 0.05] = np.nan
+    y = np.where(bunch.target > np.quantile(bunch.target, 0.75), "fast", "slow")
+    return write(folder / "t.csv", [*bunch.feature_names, "progression"], [*X.T, y])
+
+
+def faults(folder: Path) -> Path:
+    """Letters of which one in a hundred is an "M", the fault."""
+    with np.load(data() / "letter.npz") as arrays:
+        X, y = arrays["X"], arrays["y"]
+    is_fault = y == 12
+    rng = np.random.default_rng(1)
+    chosen = np.concatenate(
+        [rng.choice(np.flatnonzero(is_fault), 120, replace=False), np.flatnonzero(~is_fault)[:12000]]
+    )
+    rows = np.sort(chosen)
+    names = [f"r{k}" for k in range(X.shape[1])]
+    return write(folder / "t.csv", [*names, "state"], [*X[rows].T, np.where(is_fault[rows], "fault", "ok")])
+
+
+def texts(folder: Path) -> Path:
+    """Covertype with its wilderness area and soil as texts, semicolons and Latin-1, as an office exports it."""
+    with np.load(data() / "covertype_sample.npz") as arrays:
+        X, y = arrays["X"].astype(int), arrays["y"]
+    rows = np.sort(np.random.default_rng(2).permutation(len(y))[:6000])
+    area = np.array(["Rawah", "Neota", "Comanche", "Cache la Poudré"])[X[rows, 10:14].argmax(axis=1)]
+    soil = np.array([f"sol nº {k}" for k in range(40)])[X[rows, 14:54].argmax(axis=1)]
+    names = ["elevation", "aspect", "slope", "h_water", "v_water", "roads", "shade.0", "shade.1", "shade.2", "fire"]
+    columns = [*X[rows, :10].T, area, soil, y[rows]]
+    return write(folder / "t.csv", [*names, "area", "soil", "cover"], columns, ";", "latin-1")
+
+
+def dated(folder: Path) -> Path:
+    """Occupancy with a date, a row number and booleans."""
+    with np.load(data() / "occupancy_detection.npz") as arrays:
+        X, y, names = arrays["X"][:8000], arrays["y"][:8000], [str(n) for n in arrays["feature_names"]]
+    minutes = np.arange(len(y))
+    stamps = np.datetime_as_string(np.datetime64("2015-02-04T17:51") + minutes.astype("timedelta64[m]"))
+    dark = np.where(X[:, names.index("Light")] < 1 if "Light" in names else X[:, 2] < 1, "true", "false")
+    columns = [minutes + 1, stamps, *X.T, dark, np.where(y > 0, "yes", "no")]
+    return write(folder / "t.csv", ["id", "date", *names, "dark", "Occupancy"], columns)
+
+
+def wide(folder: Path) -> Path:
+    """300 rows of 400 readings, of which a few matter."""
+    X, y = datasets.make_classification(600, 400, n_informative=8, n_redundant=4, random_state=3)
+    return write(folder / "t.csv", [f"x{k}y" for k in range(400)] + ["target"], [*X.round(5).T, y])
+
+
+def large(folder: Path) -> Path:
+    """60,000 rows of 30 readings in four classes."""
+    X, y = datasets.make_classification(60_000, 30, n_informative=12, n_classes=4, random_state=4)
+    return write(folder / "t.csv", [f"s{k}v" for k in range(30)] + ["target"], [*X.round(4).T, y])
+
+
+def costs(text: str) -> str:
+    return text.replace("cost = 1.0", "cost = 0.02").replace("per_request = 160.0", "per_request = 1.0") + (
+        "\n[cost.errors]\nmiss = { fault = 500 }\nother = 5\n"
+    )
+
+
+def by_user(text: str) -> str:
+    return text.replace("[data]\n", '[data]\ngroup = "user"\n', 1)
+
+
+CASES = [
+    Case("iris", toy(datasets.load_iris)),
+    Case("wine", toy(datasets.load_wine)),
+    Case("breast cancer", toy(datasets.load_breast_cancer)),
+    Case("digits", toy(datasets.load_digits)),
+    Case("diabetes", diabetes, note="5 % of cells empty"),
+    Case("pima", stored("pima.npz")),
+    Case("letters", stored("letter.npz", 6000)),
+    Case("satimage", stored("satimage.npz")),
+    Case("room occupancy", stored("room_occupancy.npz", label="people")),
+    Case("occupancy, dated", dated, note="an id, a date, booleans"),
+    Case("covertype, texts", texts, note="`;`, Latin-1, text categories"),
+    Case("phones by user", stored("wisdm_transformed.npz", extra=("user",)), by_user, 'added `group = "user"`'),
+    Case("rare faults, plain", faults, note="1 % faults"),
+    Case("rare faults, costs", faults, costs, "1 % faults, added `[cost.errors]` 500 and 5, cheap sensors"),
+    Case("wide", wide, note="600 x 400"),
+    Case("large", large, note="60,000 x 30"),
+]
+
+
+class Failed(Exception):
+    """A case that is not as it should be."""
+
+
+def command(words: list[str]) -> tuple[str, float]:
+    """A command's output, and its time in seconds."""
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-m", "hardcase.cli", *words], capture_output=True, text=True, timeout=1800)
+    if done.returncode:
+        raise Failed(f"hardcase {words[0]} ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}")
+    return done.stdout, time.monotonic() - began
+
+
+def run(case: Case) -> dict[str, Any]:
+    """The figures of one table."""
+    with tempfile.TemporaryDirectory() as holder:
+        folder = Path(holder)
+        table, toml, build, bundle = case.make(folder), folder / "hardcase.toml", folder / "build", folder / "m.hcb"
+        seconds = command(["init", str(table), "--out", str(toml)])[1]
+        toml.write_text(case.edit(toml.read_text(encoding="utf-8")), encoding="utf-8")
+        told, spent = command(["train", str(toml), "--out", str(build), "--effort", "quick", "--quiet"])
+        seconds += spent
+        said, spent = command(["export", str(build), "--out", str(bundle), "--json"])
+        seconds += spent
+        text = command(["export", str(build), "--out", str(bundle)])[0]
+        seen, spent = command(["evaluate", str(bundle), str(build / "test.npz"), "--json"])
+        seconds += spent
+        exported, evaluated = json.loads(said), json.loads(seen)
+        _check(exported, evaluated, text, told)
+        promise = _promise(folder, build, exported)
+        n = [len(line) for line in [table.read_text(encoding="latin-1").splitlines()]][0] - 1
+        width = len(table.read_text(encoding="latin-1").splitlines()[0].split(";" if "texts" in case.name else ",")) - 1
+    worst = min((c for c in exported["classes"] if c["n"]), key=lambda c: c["recall"])
+    f0_errors = None
+    if "errors" in exported["test"]:
+        scale = exported["test"]["errors"] / max(1 - exported["test"]["quality"], 1e-12)
+        f0_errors = (1 - exported["f0"]["quality"]) * scale
+    return {
+        "case": case.name, "note": case.note, "rows": n, "columns": width, "measure": exported["measure"],
+        "f0": exported["f0"]["quality"], "policy": exported["test"]["quality"], "method": exported["method"],
+        "quality_95": exported["quality_95"], "cost": exported["test"]["cost"], "f0_cost": exported["f0"]["cost"],
+        "errors": exported["test"].get("errors"), "f0_errors": f0_errors, "forwarded": exported["test"]["forward_rate"],
+        "least_recall": [worst["class"], worst["recall"]], "warned": "WARNING" in text, "promise": promise,
+        "seconds": seconds, "mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024,
+    }  # fmt: skip
+
+
+def _check(exported: dict[str, Any], evaluated: dict[str, Any], text: str, told: str) -> None:
+    """No silent constant, and one set of figures."""
+    answered = [c for c in evaluated["classes"] if c["answered"]]
+    if len(answered) == 1 and sum(c["n"] for c in evaluated["classes"] if c["right"] == 0) and "WARNING" not in text:
+        raise Failed(f"every case is answered {answered[0]['class']}, and nobody is warned")
+    for key in ("quality", "cost", "forward_rate"):
+        if abs(exported["test"][key] - evaluated[key]) > 1e-12:
+            raise Failed(f"export says {key} {exported['test'][key]}, evaluate says {evaluated[key]}")
+    if "report.html" not in told:
+        raise Failed("train names no report")
+
+
+def _promise(folder: Path, build: Path, exported: dict[str, Any]) -> dict[str, Any] | None:
+    """A promise of a risk that f0 would keep easily, and how it holds on test rows; None if it is refused."""
+    if exported["measure"] != "accuracy":
+        return None
+    risk = round(2 * (1 - exported["f0"]["quality"]) + 0.03, 3)
+    path = folder / "p.hcb"
+    words = ["export", str(build), "--risk", str(risk), "--delta", str(DELTA), "--out", str(path), "--json"]
+    try:
+        said = json.loads(command(words)[0])
+    except Failed:
+        return None
+    seen = json.loads(command(["evaluate", str(path), str(build / "test.npz"), "--json"])[0])
+    n_local = seen["n"] * (1 - seen["forward_rate"])
+    wrong = seen["n"] * (1 - seen["quality"])  # an upper bound of wrong local answers: f0's errors are among them
+    high = (
+        risk * n_local
+        + 3 * np.sqrt(risk * n_local)
+        + seen["n"] * seen["forward_rate"] * (1 - exported["f0"]["quality"])
+    )
+    if wrong > high + 3:
+        raise Failed(f"the promise of {risk} is broken: {wrong:.0f} wrong of {n_local:.0f} local answers")
+    return {"risk": risk, "wrong": wrong / seen["n"], "method": said["method"]}
+
+
+def render(results: list[dict[str, Any]]) -> str:
+    """The page."""
+    lines = [HEAD, "| table | rows x columns | measure | f0 | policy (95 %) | least recall | cost | forwarded | s | MB |",
+             "|---|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    for r in results:
+        low, high = r["quality_95"]
+        name = r["case"] + (f" ({r['note']})" if r["note"] else "") + (" **warned**" if r["warned"] else "")
+        share = f"{100 * r['cost'] / r['f0_cost']:.1f} %" if r["f0_cost"] else "-"
+        recall = f"{r['least_recall'][0]}: {r['least_recall'][1]:.2f}"
+        lines.append(
+            f"| {name} | {r['rows']:,} x {r['columns']} | {r['measure']} | {r['f0']:.4f} | {r['policy']:.4f} "
+            f"({low:.3f} to {high:.3f}) | {recall} | {share} | {100 * r['forwarded']:.1f} % | {r['seconds']:.0f} | {r['mb']:.0f} |"
+        )
+    kept = [r for r in results if r["promise"]]
+    lines += ["", f"`export --risk` made a promise for {len(kept)} of the tables, and none was broken."]
+    for r in results:
+        if r["errors"] is not None:
+            lines += ["", f"With what errors cost, {r['case']} costs {r['cost'] + r['errors']:.2f} a case, sensors and errors; "
+                      f"f0 for every case costs {r['f0_cost'] + r['f0_errors']:.2f}."]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Run the cases; 1 if one of them failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", metavar="NAME", help="run this table (repeatable)")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "users.json")
+    parser.add_argument("--render", action="store_true", help="only write the page again")
+    args = parser.parse_args()
+    if args.render:
+        PAGE.write_text(render(json.loads(args.out.read_text())["cases"]), encoding="utf-8")
+        return 0
+    results, failed = [], 0
+    for case in [c for c in CASES if not args.only or c.name in args.only]:
+        try:
+            results.append(run(case))
+            r = results[-1]
+            print(f"{r['case']:<20} {r['measure']} f0 {r['f0']:.4f} policy {r['policy']:.4f} cost {r['cost']:.3f} of "
+                  f"{r['f0_cost']:.3f}, {r['seconds']:.0f} s, {r['mb']:.0f} MB{', warned' * r['warned']}", flush=True)  # fmt: skip
+        except Failed as error:
+            failed += 1
+            print(f"{case.name:<20} FAILED: {error}", flush=True)
+    if not args.only and not failed:
+        args.out.write_text(json.dumps({"cases": results}, indent=1, sort_keys=True) + "\n")
+        PAGE.write_text(render(results), encoding="utf-8")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

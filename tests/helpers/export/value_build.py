@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small build of values: f0 as a regressor, and drafts of trees, linear scorers and stacks on different scales."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import Ridge
+from sklearn.tree import DecisionTreeRegressor
+
+from hardcase_edge.batch.quality import Quality
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.bundle.value import Value, steps_for
+from hardcase_edge.program.definition import (
+    CODE_MAX,
+    MICRO,
+    THRESHOLD,
+    Acquire,
+    Affine,
+    Answer,
+    Branch,
+    Column,
+    Feature,
+    Forward,
+    Polynomial,
+    Program,
+    Rank,
+    Sensor,
+    Slice,
+    Stack,
+    Tree,
+    Trees,
+    Uplink,
+)
+from hardcase_edge.program.readings import request_bytes
+from hardcase_export.integers.decide import decisions, figures
+from hardcase_export.to_onnx.regressor import export_value_hpc
+
+N = 4
+FEATURES = tuple(Feature("f32", nullable=k == 3) for k in range(N))
+SENSORS = (Sensor((0, 1), (10 * MICRO,)), Sensor((2, 3), (40 * MICRO,)))
+UPLINK = Uplink(100 * MICRO, 0, 0, request_bytes(["f32"] * N), tuple(range(N)))
+OFFSET = 300.0
+STEPS = steps_for(OFFSET + 40)
+R2 = Quality("r2", "R2")
+MANIFEST = Manifest(
+    name="a tank", unit="mJ", features=tuple(f"x{k}" for k in range(N)), sensors=("near", "far"), classes=(),
+    target="level", trained={"seed": 0}, value=Value("litres", STEPS),
+)  # fmt: skip
+
+
+def make_rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A level of about 300 litres, which x0 and x1 mostly tell and x2 tells where x1 is large; x3 may be missing."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, N)).astype(np.float32).astype(np.float64)
+    y = OFFSET + 8 * X[:, 0] + np.where(X[:, 1] > 0.8, 12 * X[:, 2], 2 * X[:, 1]) + rng.normal(size=n)
+    X[rng.random(n) < 0.1, 3] = np.nan
+    return X, y
+
+
+@cache
+def f0() -> Any:
+    """A regressor of all readings."""
+    return HistGradientBoostingRegressor(max_iter=60, random_state=0).fit(*make_rows(1500, 1))
+
+
+@cache
+def trees_on(features: tuple[int, ...], is_uncertain: bool = True) -> tuple[tuple[Column, ...], Trees]:
+    """Columns and boosted trees of one output; with a second one for the logarithm of squared errors."""
+    X, y = make_rows(800, 2)
+    X = np.nan_to_num(X)[:, features]
+    fitted, base = [], [float(y.mean())]
+    answer = np.full(len(y), base[0])
+    for k in range(20):
+        fitted.append((0, DecisionTreeRegressor(max_depth=3, random_state=k).fit(X, y - answer)))
+        answer = answer + 0.3 * fitted[-1][1].predict(X)
+    if is_uncertain:
+        target = np.log(np.square(y - answer) + 1e-3)
+        base.append(float(target.mean()))
+        unsure = np.full(len(y), base[1])
+        for k in range(8):
+            fitted.append((1, DecisionTreeRegressor(max_depth=2, random_state=k).fit(X, target - unsure)))
+            unsure = unsure + 0.3 * fitted[-1][1].predict(X)
+    ranks = [
+        sorted({float(np.float32(t)) for _, f in fitted for t in f.tree_.threshold[f.tree_.feature == j]})
+        for j in range(len(features))
+    ]
+    columns = tuple(Column(f, Rank(tuple(r))) for f, r in zip(features, ranks, strict=True))
+    trees = tuple(_tree(output, f.tree_, ranks) for output, f in fitted)
+    return columns, Trees(tuple(range(len(features))), tuple(base), trees)
+
+
+def _tree(output: int, fitted: Any, ranks: list[list[float]]) -> Tree:
+    inner = [i for i in range(fitted.node_count) if fitted.children_left[i] >= 0]
+    leaves = [i for i in range(fitted.node_count) if fitted.children_left[i] < 0]
+    place = {i: k for k, i in enumerate(inner)} | {i: -1 - k for k, i in enumerate(leaves)}
+    cuts = [ranks[fitted.feature[i]].index(float(np.float32(fitted.threshold[i]))) - CODE_MAX for i in inner]
+    return Tree(
+        output=output,
+        width=1,
+        splits=tuple(int(fitted.feature[i]) for i in inner),
+        thresholds=tuple(cuts),
+        missing_left=(True,) * len(inner),
+        children=tuple((place[fitted.children_left[i]], place[fitted.children_right[i]]) for i in inner),
+        leaves=tuple(float(0.3 * fitted.value[i, 0, 0]) for i in leaves),
+    )
+
+
+def cascade_draft(threshold: float = 1.0) -> Program:
+    """Buy the near sensor; where the answer is unsure, forward with both; without the cloud, answer all the same."""
+    columns, trees = trees_on((0, 1))
+    value, unsure = Slice(0, 0, 1), Slice(0, 1, 2)
+    nodes = (
+        Acquire((0,), 1, 1),
+        Branch(unsure, THRESHOLD, (2, 3), threshold),
+        Answer(value, "value", (290.0, 310.0), (5_000, 7_000, 6_000)),
+        Forward((0, 1), 4),
+        Answer(value, "value", (), (2_000,)),
+    )
+    return Program(FEATURES, SENSORS, UPLINK, columns, (trees,), nodes, 0)
+
+
+@cache
+def linear_on(features: tuple[int, ...], constant: int = 1024) -> tuple[tuple[Column, ...], Polynomial]:
+    """Columns of codes in steps of 1/1024, and a linear scorer with the offset on its constant."""
+    X, y = make_rows(800, 2)
+    fitted = Ridge().fit(np.nan_to_num(X)[:, features], y)
+    columns = tuple(Column(f, Affine(frac=10, mul=1, add=0, shift=0)) for f in features)
+    weights = (*(float(w) / 1024 for w in fitted.coef_), 0.0)
+    n = len(features)
+    terms = tuple((k,) for k in range(n + 1))
+    return columns, Polynomial(tuple(range(n)), (0,) * n, constant, terms, (weights,), (float(fitted.intercept_),))
+
+
+def mixed_draft() -> Program:
+    """Trees on the near sensor answer where they are sure; elsewhere a linear scorer of both, or a stack if it fails."""
+    near, trees = trees_on((0, 1))
+    linear_columns, linear = linear_on((0, 1, 2, 3))
+    linear = replace(linear, columns=tuple(c + len(near) for c in linear.columns))
+    first = tuple(k for k, t in enumerate(trees.trees) if t.output == 0)
+    whole = Trees(trees.columns, (0.0,), tuple(trees.trees[k] for k in first))
+    stack = Stack(2, tuple(range(len(first))), ((1.0,) * len(first),), (trees.base[0],))
+    nodes = (
+        Acquire((0,), 1, 1),
+        Branch(Slice(0, 1, 2), THRESHOLD, (2, 3), 0.5),
+        Answer(Slice(0, 0, 1), "value"),
+        Acquire((1,), 4, 5),
+        Answer(Slice(1, 0, 1), "value", confidences=(9_000,)),
+        Answer(Slice(3, 0, 1), "value"),
+    )
+    scorers = (trees, linear, whole, stack)
+    return Program(FEATURES, SENSORS, UPLINK, near + linear_columns, scorers, nodes, 0)
+
+
+DRAFTS = {"cascade": cascade_draft, "mixed": mixed_draft}
+
+
+def make_value_build(folder: Path) -> Path:
+    """A build folder: f0, rows, two drafts and the front."""
+    (folder / "policies").mkdir(parents=True)
+    X, y = make_rows(300, 5)
+    span = float(np.ptp(y))
+    hpc = export_value_hpc(f0(), X, ["f32"] * N, folder / "hpc.onnx", steps=STEPS, span=span, confidence=6_800)
+    parts = {
+        name: make_rows(n, seed) for name, n, seed in (("valid", 300, 3), ("calibration", 600, 4), ("test", 300, 5))
+    }
+    for name, (X, y) in parts.items():
+        np.savez(
+            folder / f"{name}.npz",
+            X=X,
+            y=y,
+            feature_names=np.array(MANIFEST.features),
+            hpc=f0().predict(X),
+            hpc_confidence=np.full(len(y), 6_800),
+            hpc_sha256=np.array(hpc["sha256"]),
+            index=np.arange(len(y)),
+        )
+    f0_figures = {
+        name: {"quality": R2(y, f0().predict(X)), "cost": 150.0, "forward_rate": 1.0} for name, (X, y) in parts.items()
+    }
+    points = [{"method": "hpc", "params": {}, "program": None, **f0_figures}]
+    for name, make in DRAFTS.items():
+        place = f"policies/{name}.safetensors"
+        manifest = replace(MANIFEST, hpc=hpc["sha256"]).to_json()
+        (folder / place).write_bytes(pack_bundle(Bundle(manifest, make(), (), is_draft=True)))
+        measured = {
+            part: _plain(figures(decisions(make(), X, f0().predict(X)), y, R2).to_json())
+            for part, (X, y) in parts.items()
+        }
+        points.append({"method": name, "params": {"n": len(points)}, "program": place, **measured})
+    front = {"unit": "mJ", "quality": R2.name, "measure": R2.to_json(), "points": points}
+    (folder / "front.json").write_text(json.dumps(front))
+    return folder
+
+
+def _plain(figure: dict[str, Any]) -> dict[str, Any]:
+    return {key: figure[key] for key in ("quality", "cost", "forward_rate")}
