@@ -70,7 +70,7 @@ def run(verb: Any, *argv: object) -> int:
 @pytest.mark.parametrize("steps", [None, STEPS, 4, 0, -3])
 @pytest.mark.parametrize("name", DRAFTS)
 def test_every_answer_of_a_program_is_on_one_scale(name: str, steps: int | None) -> None:
-    draft, (X, y) = DRAFTS[name](), make_rows(100, 6)
+    draft, (X, _) = DRAFTS[name](), make_rows(100, 6)
     quantised = quantise(draft, steps=steps)
     assert quantised.steps is not None
     assert steps in (None, quantised.steps)
@@ -287,7 +287,7 @@ def test_python_refuses_an_answer_that_is_not_a_number(bundle: Path, answer: Any
     hard = next(
         row for row in X.tolist() if device.decide(dict(zip(device.features, row, strict=True))).route != "local"
     )
-    with pytest.raises(InputError, match="ask replied .* is not a finite number"):
+    with pytest.raises(InputError, match=r"ask replied .* is not a finite number"):
         device.decide(dict(zip(device.features, hard, strict=True)), ask=lambda _: (answer, 1.0))
 
 

@@ -140,7 +140,7 @@ def linear_on(features: tuple[int, ...], constant: int = 1024) -> tuple[tuple[Co
 
 
 def mixed_draft() -> Program:
-    """Trees on the near sensor answer where they are sure; elsewhere a linear scorer of both, or a stack if it fails."""
+    """Trees on the near sensor answer where they are sure; else a linear scorer of both, or a stack if it fails."""
     near, trees = trees_on((0, 1))
     linear_columns, linear = linear_on((0, 1, 2, 3))
     linear = replace(linear, columns=tuple(c + len(near) for c in linear.columns))
