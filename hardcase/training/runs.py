@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Runs", "add_pool", "open_runs"]
 
 MAX_JOBS = 1024
+MAX_DRAFT_BYTES = 7 * 1024 * 1024  # of a bundle's 8 MiB; the rest is for names and figures
 
 
 def add_pool(parser: Flags) -> None:
@@ -76,7 +77,7 @@ class Runs:
     def points(
         self, task: Task, methods: tuple[str, ...], better: Callable[[list[Point]], None] | None = None
     ) -> list[Point]:
-        """All points of the task's front; reports on stderr if finished jobs of an earlier run are reused.
+        """All points of the task's front whose drafts fit into a file; reports on stderr what it leaves out or reuses.
 
         ``better``: called with a first complete front, if there is a deadline.
         """
@@ -86,10 +87,19 @@ class Runs:
         cache = JobCache(self.folder, task_key(task))
         if len(cache) and not self.quiet:
             _say(f"{self.folder} holds {len(cache)} finished jobs of an earlier run; resuming")
-        return learn(
+        first = None if better is None else lambda points: better(self._fitting(points))
+        points = learn(
             task.problem, methods, quiet=self.quiet, pool=self.pool, jobs=self.jobs, cache=cache,
-            say=None if self.quiet else _say, deadline=self.deadline, better=better,
+            say=None if self.quiet else _say, deadline=self.deadline, better=first,
         )  # fmt: skip
+        return self._fitting(points)
+
+    def _fitting(self, points: list[Point]) -> list[Point]:
+        """The points whose drafts fit into a file; a device would take none of the others."""
+        fitting = [p for p in points if _n_bytes(p) <= MAX_DRAFT_BYTES]
+        if len(fitting) < len(points) and not self.quiet:
+            _say(f'left out {len(points) - len(fitting)} policies that are too large for a device; try size = "small"')
+        return fitting
 
 
 @contextmanager
@@ -132,6 +142,14 @@ def open_runs(
         finally:
             _tidy(folder)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _n_bytes(point: Point) -> int:
+    """Length of the point's draft in a file, without its names."""
+    from hardcase_edge.program.encode import encode
+
+    assert point.program is not None
+    return sum(len(values) * values.itemsize for values in encode(point.program, is_draft=True).values())
 
 
 def _say(line: str) -> None:
