@@ -188,7 +188,7 @@ CASES = [
 ]
 
 
-class Failed(Exception):
+class FailedError(Exception):
     """A case that is not as it should be."""
 
 
@@ -197,7 +197,7 @@ def command(words: list[str]) -> tuple[str, float]:
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "hardcase.cli", *words], capture_output=True, text=True, timeout=1800)
     if done.returncode:
-        raise Failed(f"hardcase {words[0]} ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}")
+        raise FailedError(f"hardcase {words[0]} ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}")
     return done.stdout, time.monotonic() - began
 
 
@@ -218,8 +218,8 @@ def run(case: Case) -> dict[str, Any]:
         exported, evaluated = json.loads(said), json.loads(seen)
         _check(exported, evaluated, text, told)
         promise = _promise(folder, build, exported)
-        n = [len(line) for line in [table.read_text(encoding="latin-1").splitlines()]][0] - 1
-        width = len(table.read_text(encoding="latin-1").splitlines()[0].split(";" if "texts" in case.name else ",")) - 1
+        lines = table.read_text(encoding="latin-1").splitlines()
+        n, width = len(lines) - 1, len(lines[0].split(";" if "texts" in case.name else ",")) - 1
     worst = min((c for c in exported["classes"] if c["n"]), key=lambda c: c["recall"])
     f0_errors = None
     if "errors" in exported["test"]:
@@ -239,12 +239,12 @@ def _check(exported: dict[str, Any], evaluated: dict[str, Any], text: str, told:
     """No silent constant, and one set of figures."""
     answered = [c for c in evaluated["classes"] if c["answered"]]
     if len(answered) == 1 and sum(c["n"] for c in evaluated["classes"] if c["right"] == 0) and "WARNING" not in text:
-        raise Failed(f"every case is answered {answered[0]['class']}, and nobody is warned")
+        raise FailedError(f"every case is answered {answered[0]['class']}, and nobody is warned")
     for key in ("quality", "cost", "forward_rate"):
         if abs(exported["test"][key] - evaluated[key]) > 1e-12:
-            raise Failed(f"export says {key} {exported['test'][key]}, evaluate says {evaluated[key]}")
+            raise FailedError(f"export says {key} {exported['test'][key]}, evaluate says {evaluated[key]}")
     if "report.html" not in told:
-        raise Failed("train names no report")
+        raise FailedError("train names no report")
 
 
 def _promise(folder: Path, build: Path, exported: dict[str, Any]) -> dict[str, Any] | None:
@@ -256,7 +256,7 @@ def _promise(folder: Path, build: Path, exported: dict[str, Any]) -> dict[str, A
     words = ["export", str(build), "--risk", str(risk), "--delta", str(DELTA), "--out", str(path), "--json"]
     try:
         said = json.loads(command(words)[0])
-    except Failed:
+    except FailedError:
         return None
     seen = json.loads(command(["evaluate", str(path), str(build / "test.npz"), "--json"])[0])
     n_local = seen["n"] * (1 - seen["forward_rate"])
@@ -267,14 +267,25 @@ def _promise(folder: Path, build: Path, exported: dict[str, Any]) -> dict[str, A
         + seen["n"] * seen["forward_rate"] * (1 - exported["f0"]["quality"])
     )
     if wrong > high + 3:
-        raise Failed(f"the promise of {risk} is broken: {wrong:.0f} wrong of {n_local:.0f} local answers")
+        raise FailedError(f"the promise of {risk} is broken: {wrong:.0f} wrong of {n_local:.0f} local answers")
     return {"risk": risk, "wrong": wrong / seen["n"], "method": said["method"]}
 
 
 def render(results: list[dict[str, Any]]) -> str:
     """The page."""
-    lines = [HEAD, "| table | rows x columns | measure | f0 | policy (95 %) | least recall | cost | forwarded | s | MB |",
-             "|---|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    titles = (
+        "table",
+        "rows x columns",
+        "measure",
+        "f0",
+        "policy (95 %)",
+        "least recall",
+        "cost",
+        "forwarded",
+        "s",
+        "MB",
+    )
+    lines = [HEAD, f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
     for r in results:
         low, high = r["quality_95"]
         name = r["case"] + (f" ({r['note']})" if r["note"] else "") + (" **warned**" if r["warned"] else "")
@@ -282,14 +293,15 @@ def render(results: list[dict[str, Any]]) -> str:
         recall = f"{r['least_recall'][0]}: {r['least_recall'][1]:.2f}"
         lines.append(
             f"| {name} | {r['rows']:,} x {r['columns']} | {r['measure']} | {r['f0']:.4f} | {r['policy']:.4f} "
-            f"({low:.3f} to {high:.3f}) | {recall} | {share} | {100 * r['forwarded']:.1f} % | {r['seconds']:.0f} | {r['mb']:.0f} |"
+            f"({low:.3f} to {high:.3f}) | {recall} | {share} | {100 * r['forwarded']:.1f} % | {r['seconds']:.0f} "
+            f"| {r['mb']:.0f} |"
         )
     kept = [r for r in results if r["promise"]]
     lines += ["", f"`export --risk` made a promise for {len(kept)} of the tables, and none was broken."]
     for r in results:
         if r["errors"] is not None:
-            lines += ["", f"With what errors cost, {r['case']} costs {r['cost'] + r['errors']:.2f} a case, sensors and errors; "
-                      f"f0 for every case costs {r['f0_cost'] + r['f0_errors']:.2f}."]  # fmt: skip
+            own, f0 = r["cost"] + r["errors"], r["f0_cost"] + r["f0_errors"]
+            lines += ["", f"With its errors, {r['case']} costs {own:.2f} a case; f0 for every case costs {f0:.2f}."]
     return "\n".join(lines) + "\n"
 
 
@@ -308,9 +320,12 @@ def main() -> int:
         try:
             results.append(run(case))
             r = results[-1]
-            print(f"{r['case']:<20} {r['measure']} f0 {r['f0']:.4f} policy {r['policy']:.4f} cost {r['cost']:.3f} of "
-                  f"{r['f0_cost']:.3f}, {r['seconds']:.0f} s, {r['mb']:.0f} MB{', warned' * r['warned']}", flush=True)  # fmt: skip
-        except Failed as error:
+            print(
+                f"{r['case']:<20} {r['measure']} f0 {r['f0']:.4f} policy {r['policy']:.4f} cost {r['cost']:.3f} of "
+                f"{r['f0_cost']:.3f}, {r['seconds']:.0f} s, {r['mb']:.0f} MB{', warned' * r['warned']}",
+                flush=True,
+            )
+        except FailedError as error:
             failed += 1
             print(f"{case.name:<20} FAILED: {error}", flush=True)
     if not args.only and not failed:

@@ -18,7 +18,7 @@ from typing import Any
 
 from hardcase_edge.errors import HardcaseError
 
-from .options import VerbParser
+from .options import VerbParser, printable
 
 __all__ = ["main", "make_parser"]
 
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except HardcaseError as error:
-        print(f"hardcase {args.verb}: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"hardcase {args.verb}: {printable(' '.join(str(error).split()))}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

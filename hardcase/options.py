@@ -10,7 +10,7 @@ from typing import Any
 
 from hardcase_edge.cli import Parser
 
-__all__ = ["Flags", "VerbParser", "add_force", "add_hpc", "add_json", "add_trust", "report"]
+__all__ = ["Flags", "VerbParser", "add_force", "add_hpc", "add_json", "add_trust", "plain", "printable", "report"]
 
 Flags = argparse.ArgumentParser | argparse._ArgumentGroup
 
@@ -59,4 +59,23 @@ def add_hpc(parser: Flags, default: str) -> None:
 
 def report(args: argparse.Namespace, values: Mapping[str, Any], text: str) -> None:
     """Print the values as JSON with ``--json``, else the text."""
-    print(json.dumps(values) if args.json else text)
+    print(json.dumps(values) if args.json else printable(text))
+
+
+def printable(text: str) -> str:
+    """Text for a terminal: names from outside must not move its cursor or change its colours.
+
+    >>> printable("class " + chr(27) + "[31mred")
+    'class ?[31mred'
+    """
+    return "".join(c if c.isprintable() or c in "\n\xa0" else "?" for c in text)
+
+
+def plain(value: object, limit: int) -> str:
+    """A name from outside on one line of a terminal, at most ``limit`` characters of it.
+
+    >>> plain("a" + chr(9) + "long name", 7)
+    'a?long…'
+    """
+    text = printable(str(value)).replace("\n", "?")
+    return text if len(text) <= limit else text[: limit - 1] + "…"

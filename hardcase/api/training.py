@@ -47,6 +47,7 @@ def train(
     unit: str = "unit",
     seed: int = 0,
     jobs: int | None = None,
+    time_limit: str | None = None,
     quiet: bool = True,
 ) -> Policy:
     """Train gates, low-cost models, sensor policies and the honest baselines; pick one point of their Pareto front.
@@ -80,6 +81,8 @@ def train(
         that holds it. No split or fold divides one, and standard errors count groups
     unit : unit of all costs, for reports
     jobs : number of threads; None: one per core
+    time_limit : of the whole run, such as "90s", "10m" or "2h"; what is reached then depends on this machine's speed.
+        None: train all settings on all rows, with the same result everywhere
     quiet : whether to show no progress bars on stderr
 
     Raises
@@ -131,6 +134,7 @@ def train(
             model=_model(hpc, seed),
             wish={"max_loss": max_loss} if budget is None else {"budget": budget},
             jobs=jobs,
+            time_limit=time_limit,
             quiet=quiet,
         )[1]
         (folder / "build").rename(folder.with_name(f"{folder.name}-build"))

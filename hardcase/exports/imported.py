@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_unit
 
 from ..measuring.bars import clock_bar
-from ..options import Flags
+from ..options import Flags, report
 
 if TYPE_CHECKING:
     from hardcase_export.foreign_model import ImportedBundle, NamedRows
@@ -77,7 +76,7 @@ def run_model(args: argparse.Namespace) -> int:
             seed=args.seed,
             force=args.force,
         )
-    print(json.dumps(_report(bundle)) if args.json else _text(bundle))
+    report(args, _report(bundle), _text(bundle))
     return 0
 
 

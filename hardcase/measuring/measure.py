@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..options import plain
 from .labelled_rows import LabelledRows
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ __all__ = [
     "class_lines",
     "constant_warning",
     "measure",
-    "plain",
     "quality_of",
     "some_classes",
     "steps_of",
@@ -199,9 +199,3 @@ def _with_interval(count: Mapping[str, Any], key: str) -> str:
         return "-"
     low, high = count[f"{key}_95"]
     return f"{count[key]:.4f} ({low:.4f} to {high:.4f})"
-
-
-def plain(value: object, limit: int) -> str:
-    """A name from outside for a terminal: printable characters only, at most ``limit`` of them."""
-    text = "".join(c if c.isprintable() else "?" for c in str(value))
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,24 +86,32 @@ def build(
 
     check_folder(out, BUILD, force=force)  # before the long work
 
-    with open_runs(out, **where) as (runs, scratch):
+    with open_runs(out, n_seeds=n_seeds, **where) as (runs, scratch):
         task = runs.task(config, table, model)
         hpc = save_hpc(task, scratch)  # before training, because f0 may be impossible to export
         own = own_points_of(task)  # so may a model of the user's
-        points = [*runs.points(task, methods), *own]
+
+        def write(points: list[Point], seeds: dict[int, dict[str, Any]]) -> dict[str, Any]:
+            with whole_folder(out, BUILD, force=force) as folder:
+                _copy_hpc(scratch, folder)
+                front = write_build(folder, task, points, hpc, seeds)
+                with rows_bar("5/5 report", quiet=runs.quiet):
+                    page, svg, warning = train_report(folder, task, front, command=command, wish=wish)
+                (folder / "report.html").write_text(page, encoding="utf-8")
+                (folder / "front.svg").write_text(svg, encoding="utf-8")
+                return front if warning is None else {**front, "warning": warning}
+
+        def first(points: list[Point]) -> None:
+            points = [*points, *own]
+            write(points, {config.seed: picks(config.unit, task.problem, points)})
+
+        points = [*runs.points(task, methods, first), *own]
         seeds = {config.seed: picks(config.unit, task.problem, points)}
         for k in range(1, n_seeds):
             other = runs.task(replace(config, seed=(config.seed + k) % 2**32), table, model)
             others = [*runs.points(other, methods), *own_points_of(other)]
             seeds[other.config.seed] = picks(config.unit, other.problem, others)
-        with whole_folder(out, BUILD, force=force) as folder:
-            _move_hpc(scratch, folder)
-            front = write_build(folder, task, points, hpc, seeds)
-            with rows_bar("report", quiet=runs.quiet):
-                page, svg, warning = train_report(folder, task, front, command=command, wish=wish)
-            (folder / "report.html").write_text(page, encoding="utf-8")
-            (folder / "front.svg").write_text(svg, encoding="utf-8")
-            return task, front if warning is None else {**front, "warning": warning}
+        return task, write(points, seeds)
 
 
 def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
@@ -127,10 +136,10 @@ def _declare_legacy(task: Task) -> dict[str, Any]:
     return {**declaration, "beyond": beyond}
 
 
-def _move_hpc(scratch: Path, folder: Path) -> None:
-    """Move hpc.onnx to the build; a legacy system has none."""
+def _copy_hpc(scratch: Path, folder: Path) -> None:
+    """Copy hpc.onnx to the build; a legacy system has none."""
     if (scratch / HPC_FILE).exists():
-        (scratch / HPC_FILE).rename(folder / HPC_FILE)
+        shutil.copyfile(scratch / HPC_FILE, folder / HPC_FILE)
 
 
 def write_build(

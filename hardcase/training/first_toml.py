@@ -85,4 +85,4 @@ def _group(found: Survey) -> str:
     if not found.group:
         return ""
     reason = found.suspected[found.group]
-    return f"# group = {quote(found.group)}  # it {reason}: then its rows stay in one part of the split\n"
+    return f"# group = {quote(found.group)}  # without the #, no split divides its rows; it {reason}\n"

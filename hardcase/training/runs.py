@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,17 +22,24 @@ if TYPE_CHECKING:
     from hardcase_train.data.table import Table
     from hardcase_train.data.task import Task
     from hardcase_train.policy.front import Point
+    from hardcase_train.stages.deadline import Deadline
     from hardcase_train.sweep.executors import Pool
 
 __all__ = ["Runs", "add_pool", "open_runs"]
 
 MAX_JOBS = 1024
+MAX_DRAFT_BYTES = 7 * 1024 * 1024  # of a bundle's 8 MiB; the rest is for names and figures
 
 
 def add_pool(parser: Flags) -> None:
     """Declare the flags that say where a sweep runs."""
     parser.add_argument(
         "--dask", metavar="HOST:PORT", help="scheduler of a Dask cluster that runs the sweep (default: threads)"
+    )
+    parser.add_argument(
+        "--time-limit",
+        metavar="TIME",
+        help="such as 90s, 10m or 2h: write a first front after about a tenth of it, then a better one",
     )
     parser.add_argument("--jobs", type=int, metavar="N", help="threads on this machine (default: one per core)")
 
@@ -45,12 +52,18 @@ def _sweep_folder(out: Path) -> Path:
 
 @dataclass(frozen=True)
 class Runs:
-    """How sweeps run, for every seed. ``folder``: for finished jobs; ``jobs``: threads on this machine."""
+    """How sweeps run, for every seed.
+
+    folder : for finished jobs
+    jobs : threads on this machine
+    deadline : of the whole run, f0 included; None: no time limit
+    """
 
     pool: Pool
     folder: Path
     jobs: int | None = None
     quiet: bool = False
+    deadline: Deadline | None = None
 
     def task(self, config: Config, table: Table | None = None, model: Any = None) -> Task:
         """Read the table unless given, split its rows, and fit f0; reports on stderr what the table leaves out."""
@@ -61,34 +74,63 @@ class Runs:
             _say(note)
         return task
 
-    def points(self, task: Task, methods: tuple[str, ...]) -> list[Point]:
-        """All points of the task's front; reports on stderr if finished jobs of an earlier run are reused."""
+    def points(
+        self, task: Task, methods: tuple[str, ...], better: Callable[[list[Point]], None] | None = None
+    ) -> list[Point]:
+        """All points of the task's front whose drafts fit into a file; reports on stderr what it leaves out or reuses.
+
+        ``better``: called with a first complete front, if there is a deadline.
+        """
         from hardcase_train.sweep.job_cache import JobCache, task_key
         from hardcase_train.sweep.train import learn
 
         cache = JobCache(self.folder, task_key(task))
         if len(cache) and not self.quiet:
             _say(f"{self.folder} holds {len(cache)} finished jobs of an earlier run; resuming")
-        return learn(
+        first = None if better is None else lambda points: better(self._fitting(points))
+        points = learn(
             task.problem, methods, quiet=self.quiet, pool=self.pool, jobs=self.jobs, cache=cache,
-            say=None if self.quiet else _say,
+            say=None if self.quiet else _say, deadline=self.deadline, better=first,
         )  # fmt: skip
+        return self._fitting(points)
+
+    def _fitting(self, points: list[Point]) -> list[Point]:
+        """The points whose drafts fit into a file; a device would take none of the others."""
+        fitting = [p for p in points if _n_bytes(p) <= MAX_DRAFT_BYTES]
+        if len(fitting) < len(points) and not self.quiet:
+            _say(f'left out {len(points) - len(fitting)} policies that are too large for a device; try size = "small"')
+        return fitting
 
 
 @contextmanager
 def open_runs(
-    out: Path, *, dask: str | None = None, jobs: int | None = None, quiet: bool = False
+    out: Path,
+    *,
+    dask: str | None = None,
+    jobs: int | None = None,
+    quiet: bool = False,
+    time_limit: str | None = None,
+    n_seeds: int = 1,
 ) -> Iterator[tuple[Runs, Path]]:
-    """Runs for a build at ``out``, and the folder for finished jobs, which is removed on success."""
+    """Runs for a build at ``out``, and the folder for finished jobs, which is removed on success.
+
+    Parameters
+    ----------
+    time_limit : of the whole run, such as "10m", from now on; for one seed and threads of this machine
+    """
+    from hardcase_train.stages.deadline import Deadline, seconds_of
     from hardcase_train.sweep.executors import open_pool
 
+    deadline = None if time_limit is None else Deadline.after(seconds_of("--time-limit", time_limit))
+    if deadline is not None and (dask is not None or n_seeds > 1):
+        raise InputError("--time-limit is for one seed and this machine; leave out --seeds and --dask")
     if jobs is not None and not 1 <= jobs <= MAX_JOBS:
         raise InputError(f"--jobs is {jobs}; expected 1 to {MAX_JOBS} threads")
     folder = _sweep_folder(out)
     with open_pool(dask, jobs) as pool, terminable():
         try:
             folder.mkdir(exist_ok=True)
-            yield Runs(pool, folder, jobs, quiet), folder
+            yield Runs(pool, folder, jobs, quiet, deadline), folder
         except KeyboardInterrupt:
             n_jobs = len(list(folder.glob("*.json")))
             kept = f"{folder} keeps {n_jobs} finished jobs; run the same command again to resume"
@@ -100,6 +142,14 @@ def open_runs(
         finally:
             _tidy(folder)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _n_bytes(point: Point) -> int:
+    """Length of the point's draft in a file, without its names."""
+    from hardcase_edge.program.encode import encode
+
+    assert point.program is not None
+    return sum(len(values) * values.itemsize for values in encode(point.program, is_draft=True).values())
 
 
 def _say(line: str) -> None:

@@ -12,8 +12,8 @@ from hardcase_edge.program.cost import to_micro
 
 from ..measuring.bars import rows_bar
 from ..measuring.labelled_rows import rows_for
-from ..measuring.measure import class_lines, constant_warning, measure, plain, quality_of, steps_of, value_errors
-from ..options import add_hpc, add_json, add_trust, report
+from ..measuring.measure import class_lines, constant_warning, measure, quality_of, steps_of, value_errors
+from ..options import add_hpc, add_json, add_trust, plain, report
 
 if TYPE_CHECKING:
     from hardcase_edge.bundle.load import Loaded

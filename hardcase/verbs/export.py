@@ -15,8 +15,8 @@ from hardcase_edge.program.cost import to_unit
 from ..exports.imported import add_model, run_model
 from ..exports.runtimes import Targets, add_targets
 from ..measuring.bars import rows_bar
-from ..measuring.measure import constant_warning, plain, some_classes, value_errors
-from ..options import Flags, add_force, add_hpc, add_json
+from ..measuring.measure import constant_warning, some_classes, value_errors
+from ..options import Flags, add_force, add_hpc, add_json, plain, report
 
 if TYPE_CHECKING:
     from hardcase_export.bundle import Exported
@@ -129,13 +129,16 @@ def run(args: argparse.Namespace) -> int:
         exported, sources = export_c(
             Path(args.build), args.c, args.inline, lambda path: _export(args, path, targets), force=args.force
         )
-    if args.json:
+    values: dict[str, Any] = {}
+    lines: list[str] = []
+    if exported is not None:
         models = {str(folder): entries for folder, entries in targets.entries.items()}
-        values = {} if exported is None else {**_report(exported), "models": models}
-        print(json.dumps(values if sources is None else {**values, "c": c_report(args.c, sources)}))
-    else:
-        lines = [] if exported is None else [_text(_report(exported), args.verbose), *targets.text()]
-        print("\n".join(lines if sources is None else [*lines, *c_lines(args.c, sources)]))
+        values = {**_report(exported), "models": models}
+        lines = [_text(values, args.verbose), *targets.text()]
+    if sources is not None:
+        values["c"] = c_report(args.c, sources)
+        lines += c_lines(args.c, sources)
+    report(args, values, "\n".join(lines))
     return 0
 
 

@@ -20,6 +20,7 @@ HELP = "Train gates, low-cost models and baselines; write policies, their Pareto
 EXAMPLES = """\
 hardcase train hardcase.toml --out build                  # then open build/report.html
 hardcase train hardcase.toml --out build --effort quick   # a first look
+hardcase train hardcase.toml --out build --time-limit 10m  # a first front within a minute, then better ones
 hardcase train hardcase.toml --out build --seeds 10       # with intervals over seeds in front.md"""
 TERMS = (
     "f0: the large model in the cloud; policy: which sensor to buy next, when to answer, when to ask f0; front: the "
@@ -75,8 +76,9 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_train.methods import BASELINES
 
     methods = config.methods if args.no_baselines else (*config.methods, *BASELINES)
-    where = {"dask": args.dask, "jobs": args.jobs, "quiet": args.quiet or args.json}
-    front = build(config, methods, args.out, n_seeds=args.seeds, command=_command(args), force=args.force, **where)[1]
+    where = {name: getattr(args, name) for name in ("dask", "jobs", "time_limit", "force")}
+    where["quiet"] = args.quiet or args.json
+    front = build(config, methods, args.out, n_seeds=args.seeds, command=_command(args), **where)[1]
     report(args, {"out": str(args.out), "front": front}, _text(args.out, front))
     return 0
 
@@ -85,7 +87,9 @@ def _command(args: argparse.Namespace) -> str:
     """The command line as the report shows it: what decides the result, and no folder of this machine."""
     words = ["hardcase", "train", args.config.name, "--out", "build"]
     hpc = None if args.hpc is None else args.hpc.name
-    for flag, value in (("--seed", args.seed), ("--effort", args.effort), ("--hpc", hpc)):
+    for flag, value in (
+        ("--seed", args.seed), ("--effort", args.effort), ("--hpc", hpc), ("--time-limit", args.time_limit)
+    ):  # fmt: skip
         words += [flag, str(value)] if value is not None else []
     words += ["--seeds", str(args.seeds)] * (args.seeds > 1)
     for method in args.method or ():

@@ -17,7 +17,9 @@ import pytest
 from hardcase import cli
 from hardcase.cli import VERBS, main, make_parser
 from hardcase.measuring.bars import clock_bar, rows_bar
+from hardcase.options import report
 from hardcase.verbs.completion import SHELLS
+from hardcase_edge.errors import InputError
 from hardcase_export.integers.decide import decisions
 from tests.helpers.export.builds import make_rows, static_draft
 
@@ -150,3 +152,18 @@ class Printer:
 
     def parse_args(self, _: object) -> argparse.Namespace:
         return argparse.Namespace(run=lambda _: print("süß") or 0, verb="x", interrupted="")
+
+
+def test_names_from_outside_do_not_steer_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = argparse.Namespace(json=False)
+    report(args, {}, "class \x1b]0;owned\x07\n  \u202enext")
+    assert capsys.readouterr().out == "class ?]0;owned?\n  ?next\n"
+
+    def refused(_: argparse.Namespace) -> int:
+        raise InputError("no column \x1b[2J of that name")
+
+    monkeypatch.setattr(import_module("hardcase.verbs.inspect"), "run", refused)
+    assert main(["inspect", "x.hcb"]) == 2
+    assert capsys.readouterr().err == "hardcase inspect: no column ?[2J of that name\n"

@@ -196,14 +196,6 @@ def test_any_costs_have_a_picture(costs: list[float]) -> None:
     assert len(root.findall(".//{*}circle[@class='open']")) == len(costs) + 1  # and one in the legend
 
 
-def test_the_same_build_has_the_same_report(build: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "again"
-    status, _, err = run(capsys, "train", build.parent / "hardcase.toml", "--out", out, "--effort", "quick")
-    assert status == 0, err
-    assert (out / "report.html").read_bytes() == (build / "report.html").read_bytes()
-    assert (out / "front.svg").read_bytes() == (build / "front.svg").read_bytes()
-
-
 def test_the_pick_is_the_one_that_was_asked_for_in_python(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 120)

@@ -149,14 +149,15 @@ def test_the_keys_of_a_decision_are_the_loops() -> None:
     loop = text_of(ROOT / "edge_runtime" / "hardcase_edge" / "device" / "device.py")
     record = re.search(r"def _record.*?return \{(.*?)\n        \}", loop, re.S)
     assert record is not None
-    answer = ["label", "value", "interval"]  # classes, or values
-    assert all(f'"{key}": ' in loop for key in answer)
-    keys = [k or "answer" for k in re.findall(r'^            (?:"(\w+)":|\*\*self._answer)', record[1], re.M)]
-    place = keys.index("answer")
-    keys[place : place + 1] = answer
+    answer = re.search(r"def _answer.*?\n\n", loop, re.S)
+    assert answer is not None
+    keys = re.findall(r'^            "(\w+)":', record[1], re.M)
+    answers = ["label", *re.findall(r'"(value|interval)":', answer[0])]
+    assert len(answers) == 3
+    assert '"label":' in answer[0]
     table = re.findall(r"^\| `(\w+)` \|", text_of(ROOT / "docs" / "devices.md").partition("### Decisions")[2], re.M)
-    assert table[: len(keys)] == keys
-    assert all(f"`{key}`" in text_of(ROOT / "README.md") for key in keys if key not in ("value", "interval"))
+    assert table[: len(keys) + 3] == [keys[0], *answers, *keys[1:]]
+    assert all(f"`{key}`" in text_of(ROOT / "README.md") for key in keys)
 
 
 def test_the_architecture_has_a_row_for_every_module() -> None:

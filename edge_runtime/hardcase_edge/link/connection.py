@@ -139,6 +139,7 @@ class Connection:
             self._client.disconnect()
         if self._thread is not None:
             self._thread.join(wait_s)
+        self._client = None  # the last reference: paho then closes its sockets
 
     def publish(
         self,

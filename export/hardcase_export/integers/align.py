@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hardcase_edge.batch.choices import margins_of
 from hardcase_edge.batch.polynomials import products, score_products
+from hardcase_edge.batch.trees import score_trees
 from hardcase_edge.program.definition import (
     MARGIN,
     MISSING,
@@ -28,6 +29,7 @@ from hardcase_edge.program.definition import (
     Polynomial,
     Program,
     Slice,
+    Trees,
 )
 from hardcase_edge.session.branching import margin_of
 from hardcase_edge.session.session import Machine
@@ -38,6 +40,7 @@ from .decide import codes_of, readings_of
 __all__ = ["align", "code_table"]
 
 REACH = 64  # integer steps a threshold may move
+MANY_ROWS = 5_000  # with more, trees are walked together: the sums of a draft's floats may differ in their last bits
 EXACT = 2.0**52  # float64 adds integers exactly below this
 
 
@@ -114,6 +117,9 @@ def _values(machine: Machine, node: Branch, codes: Sequence[list[int]], table: N
         if largest.max(initial=0.0) + max(map(abs, scorer.bias)) < EXACT:
             sums = score_products(scorer, values)[:, part.start : part.stop]
             return margins_of(sums) if node.rule == MARGIN else sums[:, 0]
+    if isinstance(scorer, Trees) and len(codes) > MANY_ROWS:
+        sums = score_trees(scorer, table[:, can_score])[:, part.start : part.stop]
+        return margins_of(sums) if node.rule == MARGIN else sums[:, 0]
     score, out = machine.score[part.scorer], []
     for row in (codes[k] for k in np.flatnonzero(can_score).tolist()):
         scores = score(row)[part.start : part.stop]

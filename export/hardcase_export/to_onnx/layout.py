@@ -169,7 +169,7 @@ class _Nodes:
     def node(self, kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
         from onnx import helper
 
-        self.nodes.append(helper.make_node(kind, list(inputs), [output], name=f"to_{output}", **attributes))
+        self.nodes.append(helper.make_node(kind, list(inputs), [output], name=f"laid_{output}", **attributes))
         return output
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:

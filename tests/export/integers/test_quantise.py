@@ -36,6 +36,7 @@ from hardcase_edge.program.definition import (
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import Machine, Session
 from hardcase_edge.verifier.verify import verify
+from hardcase_export.integers import align as alignment
 from hardcase_export.integers.align import align
 from hardcase_export.integers.quantise import quantise
 from tests.helpers.edge.strategies import as_draft, random_program, seeds
@@ -277,6 +278,17 @@ def test_margins_that_fall_together_are_merged_and_keep_the_outer_confidences():
     answer = quantise(draft).program.nodes[1]
     assert len(answer.margins) == 2
     assert answer.confidences == (1, 4, 5)
+
+
+def test_many_rows_are_aligned_as_few_are_trees_walked_together(monkeypatch):
+    for draft in (cascade_draft(), gate(MARGIN, 0.5, 0.5)):
+        X, _ = make_rows(300, 7)
+        X = X[:, : len(draft.features)]
+        made = quantise(draft).program
+        few = align(draft, made, X)
+        with monkeypatch.context() as patch:
+            patch.setattr(alignment, "MANY_ROWS", 0)
+            assert align(draft, made, X) == few
 
 
 def test_alignment_finds_the_threshold_that_parts_the_rows_as_the_draft_does():

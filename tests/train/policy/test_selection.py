@@ -88,7 +88,7 @@ def test_a_search_fits_one_classifier_a_set_where_validation_rows_are_enough():
     assert trained.scores.shape == (3000, 3)
     assert len(search.probe_train) == len(search.problem.train.y)  # sets are compared by models of all training rows
     assert len(search.probed) == 3000
-    assert len(search.probes([(0,)])[0].margin) == 3000
+    assert len(search.probes([(0,)])[0].sure) == 3000
 
 
 def test_sets_are_compared_on_training_rows_held_back_and_all_validation_rows():

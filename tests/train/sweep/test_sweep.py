@@ -415,3 +415,14 @@ def test_seeds_give_a_table_with_intervals_and_one_seed_says_that_it_has_none(tm
                 assert row[key] == pytest.approx((a + b) / 2)
                 assert row[f"{key}_pm"] == pytest.approx(12.7062047 * abs(a - b) / 2)  # t(0.975, 1) of two values
     assert "± " in (tmp_path / "build" / "front.md").read_text()
+
+
+def test_a_sweep_that_is_stopped_half_way_gives_no_warning_of_joblibs():
+    """Here every warning is an error."""
+
+    def stopped(results):
+        next(results)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), open_pool(jobs=2) as pool:
+        stopped(pool(lambda _, seconds: time.sleep(seconds), None, [0.0, 0.2, 0.2, 0.2, 0.2]))

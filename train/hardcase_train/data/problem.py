@@ -112,6 +112,7 @@ class Problem:
     quality : the measure of answers by which policies are chosen
     n_classes : 0 if values are predicted
     value_unit : of a problem of values, what 0 and a step of 1 are in the target's unit
+    kept : the sensors that policies may read before they forward (``stages.screening``); None: all
     errors : (n_classes, n_classes) loss of answer a to a case of class y, as learners and cuts see it
         (``error_costs``); None: each error counts 1
 
@@ -137,6 +138,7 @@ class Problem:
     quality: Quality = ACCURACY
     errors: np.ndarray | None = None
     value_unit: tuple[float, float] = (0.0, 1.0)
+    kept: Subset | None = None
 
     @property
     def is_value(self) -> bool:
@@ -186,6 +188,17 @@ class Problem:
     def sensor_of(self) -> np.ndarray:
         """(n_features,) the sensor of each feature."""
         return np.array(sensors_of_features(self.sensors), dtype=np.int64)
+
+    @property
+    def offered(self) -> Subset:
+        """The sensors that policies may read before they forward."""
+        return tuple(range(len(self.sensors))) if self.kept is None else self.kept
+
+    @property
+    def offered_of(self) -> np.ndarray:
+        """(n_features,) the sensor of each feature that policies may read before they forward, -1 for the others."""
+        owner = self.sensor_of
+        return np.where(np.isin(owner, self.offered), owner, -1)
 
     @property
     def hpc_sensors(self) -> tuple[int, ...]:

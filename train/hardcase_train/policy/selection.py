@@ -113,24 +113,26 @@ class Judge:
         answers = (outcome.label, self.hpc_label)
         own, f0 = (losses(self.y, answer, self.weight, self.group) for answer in answers)
         excess = own - f0
-        deviations = self.weight * (excess - np.average(excess, weights=self.weight))
         local = self.weight * ~outcome.forwarded
         shares = {"local_error": ~right, "local_worse": f0_right & ~right, "local_better": right & ~f0_right}
         return {
             **figures_of(outcome, self.y, self.weight, self.problem.quality, self.group),
-            "loss_se": self._standard_error(deviations),
+            "loss_se": self.paired(excess)[1],
             **{name: float(np.average(is_in, weights=local)) if local.any() else 0.0 for name, is_in in shares.items()},
         }
 
-    def _standard_error(self, deviations: np.ndarray) -> float:
-        """Standard error of a weighted mean, from the rows' weighted deviations (n,); docs/math.md (77)."""
+    def paired(self, excess: np.ndarray, rows: np.ndarray | slice = slice(None)) -> tuple[float, float]:
+        """Weighted mean of a difference on these judged rows, and its standard error; docs/math.md (77)."""
+        weight = self.weight[rows]
+        mean = float(np.average(excess, weights=weight))
+        deviations = weight * (excess - mean)
         if self.group is None:
-            return float(np.sqrt(np.square(deviations).sum()) / self.weight.sum())
-        sums = np.bincount(np.unique(self.group, return_inverse=True)[1], weights=deviations)
+            return mean, float(np.sqrt(np.square(deviations).sum()) / weight.sum())
+        sums = np.bincount(np.unique(self.group[rows], return_inverse=True)[1], weights=deviations)
         if len(sums) < 2:
-            return 1.0  # nothing is known of other groups: as much as quality ranges over
+            return mean, 1.0  # nothing is known of other groups: as much as quality ranges over
         between = np.square(sums).sum() * len(sums) / (len(sums) - 1)
-        return float(np.sqrt(between) / self.weight.sum())
+        return mean, float(np.sqrt(between) / weight.sum())
 
     def warning(self) -> str | None:
         """One line if the judged groups are so few that figures say little about others; None if not."""

@@ -59,7 +59,7 @@ class Chains:
         while is_better:
             is_better = False
             for new in _neighbours(order):
-                if self.search.n_probes > max_probes:
+                if self.search.n_probes > max_probes or self.search.is_late():
                     return self._stages(order)
                 value = self._value(new)
                 if value < best - 1e-6:

@@ -26,6 +26,7 @@ from ..trees.boosting import Ensemble, ensemble_scores
 from ..trees.size import size_of
 from ..trees.subset_classifier import LEAST_SQUARE, TREES, Learner, fit_classifier, make_learner
 from ..trees.value_model import fit_value_model
+from .deadline import Deadline
 
 __all__ = ["Probe", "SubsetSearch"]
 
@@ -61,6 +62,9 @@ class SubsetSearch:
         p = self.problem = self.judge.problem
         self.size = size_of(p)
         self.costs = np.maximum(p.sensor_costs(), 1e-9)
+        self.sensors = p.offered
+        self.deadline: Deadline | None = None  # paths end early when it is over
+        self.progress: Callable[[int], object] = lambda n: None  # called with the number of new probes
         is_trained = self.judge.fold >= N_FOLDS // 2 if self.judge.is_crossed else np.ones(len(p.train.y), dtype=bool)
         self.probe_train = _sample(np.flatnonzero(is_trained), self.size.probe_rows, p.seed)
         judged = np.ones(len(self.judge.y), dtype=bool)
@@ -71,6 +75,8 @@ class SubsetSearch:
         self._learners: dict[str, Learner] = {}
         self._models: dict[tuple[str, Subset], Trained] = {}
         self._shared: dict[Any, Any] = {}
+        self._guide: SubsetSearch | None = None
+        self._paths: list[list[Subset]] = []
 
     @cached_property
     def _probe_rows(self) -> tuple[Bins, np.ndarray]:
@@ -87,6 +93,7 @@ class SubsetSearch:
         new = sorted({s for s in asked if s not in self._probes})
         probes = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(self._probe)(s) for s in new)
         self._probes.update(zip(new, probes, strict=True))
+        self.progress(len(new))
         return [self._probes[s] for s in asked]
 
     def once(self, make: Callable[[SubsetSearch], T]) -> T:
@@ -102,16 +109,40 @@ class SubsetSearch:
         return len(self._probes)
 
     def paths(self) -> list[list[Subset]]:
-        """The greedy paths: forward by gain per cost, forward by gain, backward."""
-        return [self.forward(1.0), self.forward(0.0), self.backward(tuple(range(len(self.costs))))]
+        """The greedy paths: forward by gain per cost, forward by gain, backward; fewer when the deadline is over."""
+        if not self._paths:
+            paths = [self.forward(1.0), self.forward(0.0), self.backward(self.sensors)]
+            self._paths = [path for path in paths if len(path) > 1 and () in path]
+        return self._paths
+
+    def is_late(self) -> bool:
+        """Whether the deadline is over."""
+        return self.deadline is not None and self.deadline.left() < 0
+
+    def follow(self, other: SubsetSearch) -> None:
+        """Take over the sensor sets that another search of the same sensors has found, instead of searching."""
+        self._shared.update(other._shared)
+        self._guide = other
+
+    def small_classifier(self, subset: Subset) -> Ensemble:
+        """A small classifier of these sensors, fitted to the rows ``probe_train``."""
+        size = self.size
+        return fit_classifier(self.problem, subset, *self._probe_rows, size.probe, size.probe_trees, self.probe_train)
+
+    def row_losses(self, subset: Subset) -> np.ndarray:
+        """The loss of a small classifier of these sensors on each of the rows ``probed``, (n_probed,)."""
+        return self._scored(self.small_classifier(subset))[1]
+
+    def _scored(self, e: Ensemble) -> tuple[np.ndarray, np.ndarray]:
+        """Scores of a small classifier on the rows ``probed``, (n_probed, n_outputs), and its losses, (n_probed,)."""
+        judge, rows = self.judge, self.probed
+        scores = ensemble_scores(e, e.bins.transform(judge.X[rows][:, e.features]))
+        return scores, loss_of(self.problem, judge.y[rows], judge.weight[rows]).row_loss(scores)
 
     def _probe(self, subset: Subset) -> Probe:
-        p, size = self.problem, self.size
-        e = fit_classifier(p, subset, *self._probe_rows, size.probe, size.probe_trees, self.probe_train)
-        X, y = self.judge.X[self.probed][:, e.features], self.judge.y[self.probed]
-        scores = ensemble_scores(e, e.bins.transform(X))
-        losses = loss_of(p, y, self.judge.weight[self.probed])
-        loss = float(np.average(losses.row_loss(scores), weights=losses.weight))
+        p, e = self.problem, self.small_classifier(subset)
+        scores, losses = self._scored(e)
+        loss = float(np.average(losses, weights=self.judge.weight[self.probed]))
         if p.is_value:
             return Probe(loss, -self._uncertainty(subset, e), scores[:, 0])
         return Probe(loss, margins_of(scores).astype(np.float32), classes_of(scores))
@@ -149,6 +180,8 @@ class SubsetSearch:
 
     def walked(self) -> list[Subset]:
         """The promising subsets of the greedy paths."""
+        if self._guide is not None:
+            return self._guide.walked()
         return self.promising(subset for path in self.paths() for subset in path)
 
     def promising(self, subsets: Iterable[Subset]) -> list[Subset]:
@@ -165,10 +198,10 @@ class SubsetSearch:
         return float(self.costs[list(subset)].sum())
 
     def forward(self, power: float) -> list[Subset]:
-        """The path from the empty set to all sensors; each step adds the best ``gain / cost**power``."""
+        """The path from the empty set to all offered sensors; each step adds the best ``gain / cost**power``."""
         path: list[Subset] = [()]
-        worth: dict[int, float] = dict.fromkeys(range(len(self.costs)), np.inf)
-        while worth:
+        worth: dict[int, float] = dict.fromkeys(self.sensors, np.inf)
+        while worth and not (len(path) > 1 and self.is_late()):
             current = path[-1]
 
             def gains(options: list[int], current: Subset = current) -> list[float]:
@@ -185,7 +218,7 @@ class SubsetSearch:
         """The path from ``start`` to the empty set; each step drops the sensor of the least loss per cost saved."""
         path = [start]
         worth: dict[int, float] = dict.fromkeys(start, np.inf)
-        while worth:
+        while worth and not self.is_late():
             current = path[-1]
 
             def savings(options: list[int], current: Subset = current) -> list[float]:

@@ -36,7 +36,7 @@ def chosen_methods(
     """
     fitting = {m: cls for m, cls in METHODS.items() if cls.method.takes_values or not ladder.problem.is_value}
     always, raced = (tuple(m for m, cls in fitting.items() if cls.method.auto == how) for how in ("always", "raced"))
-    if not ladder.problem.effort.races:
+    if not ladder.problem.effort.races or ladder.problem.kept is not None:  # raced methods read every sensor
         return always
     rung = max(1, round(len(ladder.problem.train.y) / RACE_ROWS))
     jobs = [Job(s, rung) for m in (*always, *raced) for s in _runners(m, ladder)]

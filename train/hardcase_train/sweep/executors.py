@@ -57,14 +57,22 @@ def open_pool(dask: str | None = None, jobs: int | None = None) -> AbstractConte
 def _threads(jobs: int) -> Iterator[Pool]:
     """Threads suffice, because training releases the interpreter's lock while it computes."""
 
+    begun: list[Any] = []
+
     def run(function: Function, shared: Any, items: Sequence[Any]) -> Results:
         work = Parallel(n_jobs=jobs, prefer="threads", return_as="generator_unordered", batch_size=1)
+        results = work(delayed(_numbered)(function, shared, k, item) for k, item in enumerate(items))
+        begun.append(results)
         with alone():
-            yield from work(delayed(_numbered)(function, shared, k, item) for k, item in enumerate(items))
+            yield from results
 
     with warnings.catch_warnings():  # after Ctrl-C, joblib advises to cancel less work
         warnings.filterwarnings("ignore", "[0-9]+ tasks ", UserWarning, "joblib")
-        yield run
+        try:
+            yield run
+        finally:
+            for results in begun:
+                results.close()
 
 
 @contextmanager

@@ -50,14 +50,16 @@ def make_plan(ladder: Ladder, methods: Sequence[str], n_threads: int) -> Plan:
     """
     names = [m for name in methods for m in (_always() if name == AUTO else (name,))]
     search = ladder.at(ALL)
-    search.probes([()])  # compiled code is loaded before the clock starts
-    kinds, all_sensors = classifier_kinds(search.problem), tuple(range(len(search.problem.sensors)))
+    kinds, all_sensors = classifier_kinds(search.problem), search.problem.offered
+    search.probes([all_sensors[:1]])  # compiled code is loaded before the clock starts
+    for kind in kinds:
+        search.models([all_sensors[:1]], kind)
     probe = _seconds(lambda: search.probes([all_sensors]))
     each = _seconds(lambda: [search.models([all_sensors], kind) for kind in kinds]) / len(kinds)
     settings = {m: cls.n_settings(ladder.problem) for m, cls in METHODS.items() if m in names}
     work = sum(n * METHODS[m].method.work for m, n in settings.items())
     problem = ladder.problem
-    searched = problem.effort.max_probes + len(problem.sensors) ** 2 if _searches(settings) else 0
+    searched = problem.effort.max_probes + len(problem.offered) ** 2 if _searches(settings) else 0
     seconds = (SHARE * each * work + probe * searched) / max(n_threads, 1)
     return Plan(len(problem.train.y), len(problem.sensors), problem.effort.name, settings, seconds)
 

@@ -18,7 +18,7 @@ from ..policy.front import Point
 from ..policy.selection import Judge
 from ..stages.subset_search import SubsetSearch
 
-__all__ = ["ALL", "Job", "Ladder", "run_job", "settings_of"]
+__all__ = ["ALL", "Job", "Ladder", "run_job", "sample", "settings_of"]
 
 ALL = 1  # the rung of all rows
 
@@ -51,8 +51,7 @@ class Ladder:
     def at(self, rung: int) -> SubsetSearch:
         """The search over one training row in ``rung``; its ``judge`` has the judged rows of that rung."""
         if rung not in self._rungs:
-            train = self.problem.train.take(_is_on(rung, self.problem.train, self.problem.seed))
-            search = SubsetSearch(Judge(replace(self.problem, train=train), rung != ALL), self.n_jobs)
+            search = SubsetSearch(Judge(sample(self.problem, rung), rung != ALL), self.n_jobs)
             self._rungs.setdefault(rung, search)
         return self._rungs[rung]
 
@@ -67,6 +66,11 @@ def run_job(ladder: Ladder, job: Job) -> list[Point]:
 def settings_of(method: str, ladder: Ladder) -> list[Setting]:
     """The method's grid for the ladder's problem, on all rows."""
     return [Setting(method, params) for params in METHODS[method].grid(ladder.at(ALL))]
+
+
+def sample(problem: Problem, rung: int) -> Problem:
+    """The problem with one training row in ``rung``, stratified by class, or whole groups."""
+    return replace(problem, train=problem.train.take(_is_on(rung, problem.train, problem.seed)))
 
 
 def _is_on(rung: int, train: Rows, seed: int) -> np.ndarray:

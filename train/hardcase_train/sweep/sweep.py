@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tqdm import tqdm
-
 from hardcase_edge.errors import InputError
 
 from ..method import Setting
@@ -23,9 +21,10 @@ from .auto import chosen_methods
 from .executors import Pool
 from .halving import FEW_SETTINGS, MIN_ROWS, RUNG, climbers
 from .job_cache import JobCache
+from .phases import CHOICE, SETS, SETTINGS, phase_bar
 from .rungs import ALL, Job, Ladder, run_job, settings_of
 
-__all__ = ["Sweep"]
+__all__ = ["Sweep", "front_of"]
 
 
 @dataclass(frozen=True)
@@ -54,20 +53,21 @@ class Sweep:
         """
         if any(m == AUTO or METHODS[m].method.searches_subsets for m in methods):
             self._search_subsets()
-        chosen = self._chosen(methods)
+        chosen = self.chosen(methods)
         order = [m for m in METHODS if m in chosen]  # slowest first
         grids = self._halved({m: settings_of(m, self.ladder) for m in order})
         jobs = [Job(setting) for settings in grids.values() for setting in settings]
         by_method: dict[str, list[Point]] = {m: [] for m in chosen}
         for job, points in zip(jobs, self.run(jobs), strict=True):
             by_method[job.setting.method] += points
-        return [p for m in chosen for p in _front_of(m, by_method[m])]
+        return [p for m in chosen for p in front_of(m, by_method[m])]
 
-    def run(self, jobs: Sequence[Job], title: str = "sweep") -> list[list[Point]]:
+    def run(self, jobs: Sequence[Job], title: str = "settings") -> list[list[Point]]:
         """The points of each job; jobs in the cache are not run again."""
+        phase = SETTINGS if title == "settings" else CHOICE
         done = {k: p for k, p in enumerate(map(self._find, jobs)) if p is not None}
         left = [k for k in range(len(jobs)) if k not in done]
-        with tqdm(total=len(jobs), initial=len(done), desc=title, disable=self.quiet, leave=False) as bar:
+        with phase_bar(phase, title, len(jobs), self.quiet, len(done)) as bar:
             for number, points in self.pool(run_job, self.ladder, [jobs[k] for k in left]):
                 done[left[number]] = points
                 if self.cache is not None:
@@ -78,7 +78,7 @@ class Sweep:
     def _find(self, job: Job) -> list[Point] | None:
         return None if self.cache is None else self.cache.find(job)
 
-    def _chosen(self, methods: Sequence[str]) -> list[str]:
+    def chosen(self, methods: Sequence[str]) -> list[str]:
         """The names of the methods, each once, in the given order, with "auto" resolved.
 
         Raises
@@ -97,9 +97,10 @@ class Sweep:
 
     def _search_subsets(self) -> None:
         """Search sensor subsets before the jobs that share the search start; its steps are sequential."""
-        with tqdm(total=1, desc="subsets", disable=self.quiet, leave=False) as bar:
-            _ = self.ladder.at(ALL).once(Chains).climbed
-            bar.update(1)
+        search = self.ladder.at(ALL)
+        with phase_bar(SETS, "sensor sets", None, self.quiet) as bar:
+            search.progress = bar.update
+            _ = search.once(Chains).climbed
 
     def _halved(self, grids: dict[str, list[Setting]]) -> dict[str, list[Setting]]:
         """The settings that are trained on all rows."""
@@ -114,10 +115,10 @@ class Sweep:
         return out
 
 
-def _front_of(method: str, points: list[Point]) -> list[Point]:
+def front_of(method: str, points: list[Point]) -> list[Point]:
     """The Pareto front of a method on the judged rows; for fixed subsets also that of all sensors, for comparison."""
     best = best_points(points)
-    if method != StaticSubset.method.name:
+    if method != StaticSubset.method.name or not points:
         return best
     largest = max(points, key=lambda p: (len(p.params["sensors"]), p.valid["quality"]))
     return best if largest in best else [*best, largest]

@@ -17,6 +17,8 @@ from ..policy.compile import compile_program
 from ..policy.front import Point, best_points, with_test
 from ..policy.losses import answer_loss
 from ..policy.selection import Judge
+from ..stages.deadline import Deadline
+from ..stages.screening import screen
 from ..stages.subset_search import SubsetSearch
 from ..trees.binning import Bins
 from ..trees.boosting import Ensemble
@@ -25,6 +27,7 @@ from .job_cache import JobCache
 from .plan import make_plan
 from .rungs import Ladder
 from .sweep import Sweep
+from .timed import TimedSweep
 
 __all__ = ["hpc_point", "learn", "points_of"]
 
@@ -38,6 +41,8 @@ def learn(
     jobs: int | None = None,
     cache: JobCache | None = None,
     say: Callable[[str], None] | None = None,
+    deadline: Deadline | None = None,
+    better: Callable[[list[Point]], None] | None = None,
 ) -> list[Point]:
     """The point of f0, the best points of every method on the judged rows, and the fixed set of all sensors.
 
@@ -48,19 +53,34 @@ def learn(
     pool : where jobs run; None: threads of this machine
     jobs : number of threads; None: one per core
     cache : finished jobs of earlier runs
-    say : called before training with one line, the plan of the sweep
+    say : called before training with one line, the plan of the sweep; under a deadline after each front, too
+    deadline : of the whole run; None: train all settings on all rows. Under a deadline, ``cache`` is not used, and
+        the points depend on the speed of this machine
+    better : called with the points of the first front, as soon as they are there, if there is a deadline
     """
     judge = Judge(problem)
     hpc = hpc_point(judge)
+    n_jobs = n_threads(jobs)
+
+    def tested(points: list[Point]) -> list[Point]:
+        return [hpc, *with_test(problem, points, n_jobs)]
+
     with open_pool(jobs=jobs) if pool is None else nullcontext(pool) as opened:
-        ladder = Ladder(problem, n_threads(jobs))
+        problem, screening = screen(problem, n_jobs)
+        for line in (screening, judge.warning()):
+            if say is not None and line is not None:
+                say(str(line))
+        if deadline is not None:
+            timed = TimedSweep(problem, hpc, opened, n_jobs, deadline, say or _nothing, quiet)
+            return tested(timed.points(methods, lambda points: (better or _nothing)(tested(points))))
+        ladder = Ladder(problem, n_jobs)
         if say is not None:
-            say(str(make_plan(ladder, methods, n_threads(jobs))))
-            if judge.warning() is not None:
-                say(str(judge.warning()))
-        sweep = Sweep(ladder, hpc, opened, cache, quiet)
-        points = sweep.points(methods)
-    return [hpc, *with_test(problem, points, n_threads(jobs))]
+            say(str(make_plan(ladder, methods, n_jobs)))
+        return tested(Sweep(ladder, hpc, opened, cache, quiet).points(methods))
+
+
+def _nothing(_: object) -> None:
+    pass
 
 
 def hpc_point(judge: Judge) -> Point:

@@ -140,7 +140,7 @@ class Twin:
 
     def __init__(self, problem: Problem, bins: Bins, codes: np.ndarray, rows: np.ndarray, prices: np.ndarray) -> None:
         self.rows = rows
-        self.owner = problem.sensor_of
+        self.owner = problem.offered_of
         self.grower = Grower(codes[:, self.rows], bins.sizes, self.owner)
         self.classes = answer_loss(problem, self.rows)
         self.penalty = prices * self.classes.weight.sum()

@@ -45,7 +45,7 @@ class StaticSubset(MethodClassifier):
 
     @classmethod
     def n_settings(cls, problem: Problem) -> int:
-        return len(problem.sensors) * len(classifier_kinds(problem))
+        return len(problem.offered) * len(classifier_kinds(problem))
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:

@@ -112,7 +112,7 @@ def graph_of(search: SubsetSearch, how: str, count: int = 0) -> Graph:
         There are more than 256 subsets, with "all".
     """
     sensors = search.problem.sensors
-    everything = tuple(range(len(sensors)))
+    everything = search.problem.offered
     if how == "all":
         return all_subsets(len(sensors))
     free = tuple(s for s in everything if not any(sensors[s].cost))

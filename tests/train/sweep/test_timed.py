@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sweep under a time limit: always a whole front, more rows while time is left, nothing that would end too late."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hardcase_train.data.problem import Problem, Rows
+from hardcase_train.method import Setting
+from hardcase_train.policy.front import Point
+from hardcase_train.policy.selection import ENOUGH_ROWS
+from hardcase_train.stages.deadline import Deadline
+from hardcase_train.sweep import timed
+from hardcase_train.sweep.rungs import Job, Ladder
+from hardcase_train.sweep.timed import Clock, first_problem, rungs_of
+from hardcase_train.sweep.train import learn
+from tests.helpers.train.problems import BRIEF, make_problem
+
+METHODS = ("static", "cascade", "dag")
+JOB = Job(Setting("static", {"sensors": [0], "classifier": "trees"}))
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timed, "QUICK", BRIEF)
+
+
+def many_valid(n: int = 200) -> Problem:
+    """Validation rows alone are judged."""
+    problem = make_problem(2, n=n, effort=BRIEF)
+    v = problem.valid
+    rows = np.arange(ENOUGH_ROWS) % len(v.y)
+    return replace(problem, valid=Rows(v.X[rows], v.y[rows], v.hpc[rows], v.index[rows]))
+
+
+def test_when_the_time_is_over_there_is_a_whole_front_still() -> None:
+    first: list[list[Point]] = []
+    lines: list[str] = []
+    over = Deadline(0.0, 0.0)
+    points = learn(
+        make_problem(effort=BRIEF), METHODS, quiet=True, jobs=1, say=lines.append, deadline=over, better=first.append
+    )
+    assert {p.method for p in points} == {"hpc", *METHODS}
+    assert all(p.program is not None and p.test for p in points)
+    assert [[(p.method, p.params) for p in front] for front in first] == [[(p.method, p.params) for p in points]]
+    assert lines[-1] == "no time was left for 150 training rows; a longer limit gives better policies"
+
+
+def test_with_time_left_the_settings_of_the_asked_effort_run_on_all_rows() -> None:
+    lines: list[str] = []
+    points = learn(
+        make_problem(effort=BRIEF), ("static",), quiet=True, jobs=1, say=lines.append, deadline=Deadline.after(600)
+    )
+    assert [line.split(":")[0] for line in lines] == ["first front, 150 rows", "settings, 150 rows"]
+    assert any(p.params.get("classifier") == "forest" for p in points)  # of size "auto"; the first front has none
+
+
+def test_a_job_that_would_end_too_late_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timed, "run_job", lambda ladder, job: [])
+    ladder = Ladder(make_problem(effort=BRIEF))
+    kind = timed.kind_of(JOB)
+    assert Clock(Deadline.after(10), {kind: 20.0}).run(ladder, JOB) is None
+    assert Clock(Deadline.after(10), {kind: 5.0}).run(ladder, JOB) == []
+    assert Clock(Deadline.after(10), {kind: 20.0}, {kind: 5.0}).run(ladder, JOB) == []  # what was measured counts more
+    forest = Job(Setting("static", {"sensors": [0], "classifier": "forest"}))
+    assert Clock(Deadline.after(10), {kind: 5.0}).run(ladder, forest) is None
+
+
+def test_expectations_grow_with_the_work_of_a_model() -> None:
+    clock = Clock(Deadline.after(10), {("l1", "trees", False): 1.0}, {timed.kind_of(JOB): 2.0})
+    later = clock.then(Deadline.after(20), 10.0)
+    assert later.expected == {("l1", "trees", False): 10 * timed.MARGIN, timed.kind_of(JOB): 20 * timed.MARGIN}
+    assert not later.taken
+
+
+def test_the_first_front_has_few_rows_where_validation_rows_alone_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timed, "FIRST_ROWS", 50)
+    monkeypatch.setattr(timed, "MANY_ROWS", 10)
+    problem = many_valid()
+    assert len(first_problem(problem).train.y) == 50
+    assert rungs_of(problem) == [16, 4, 1]
+    crossed = make_problem(effort=BRIEF)
+    assert len(first_problem(crossed).train.y) == 150
+    assert rungs_of(crossed) == [1]
+
+
+def test_the_next_rows_are_the_most_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timed, "FIRST_ROWS", 50)
+    monkeypatch.setattr(timed, "MANY_ROWS", 10)
+    lines: list[str] = []
+    learn(many_valid(), ("static",), quiet=True, jobs=1, say=lines.append, deadline=Deadline.after(600))
+    assert [line.split(":")[0] for line in lines] == ["first front, 50 rows", "settings, 200 rows"]

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sweep under a time limit: a first front from small models on few rows, then better ones while time is left.
+
+Sensor sets are searched once, on few rows. All settings then run on more and more rows: each time on the most on which
+they would end in time, by what they have taken so far, or on the fewest if there are none. A setting that would not end
+in time is not started; methods that gave the front most points so far come first. What is reached depends on the speed
+of the machine.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..data.effort import QUICK
+from ..data.problem import Problem
+from ..methods import METHODS
+from ..policy.front import Point, best_points
+from ..policy.selection import Judge
+from ..stages.deadline import Deadline
+from ..stages.nested_sets import Chains
+from ..trees.size import MANY_ROWS, size_of
+from ..trees.subset_classifier import FOREST, TREES
+from .executors import Pool
+from .phases import CHOICE, SETS, SETTINGS, phase_bar
+from .rungs import ALL, Job, Ladder, run_job, sample, settings_of
+from .sweep import Sweep, front_of
+
+__all__ = ["Clock", "TimedSweep", "first_problem", "rungs_of"]
+
+FIRST_SHARE = 0.1  # of the limit, for the first front, once f0 is fitted
+LAST_SHARE = 0.05  # of the limit at least, for test figures, the report and the files of the last front
+LAST_TIMES = 2  # as long as for the first front: models of more rows are larger
+SEARCH_SHARE = 0.5  # of that, for the sensor sets
+FIRST_ROWS = 6000  # training rows of the first front at most, where validation rows alone are judged
+FASTER = 4  # each rung has at most so many times the rows of the one before
+FIRST_METHODS = ("dag", "cascade", "static")  # come first in the first front, with at least one setting each
+MARGIN = 1.3  # a setting may take so many times what a smaller one took, in proportion to the work of a model
+FOREST_WORK = 4.0  # of a setting with forests, in settings with boosted trees
+
+Kind = tuple[str, str, bool]  # a method, a kind of classifier, and whether a setting trains a chain of sets
+
+
+def kind_of(job: Job) -> Kind:
+    """Settings of one kind take about the same time."""
+    params = job.setting.params
+    is_chain = "chain" in params or params.get("subsets") == "chains"
+    return job.setting.method, params.get("classifier", TREES), is_chain
+
+
+@dataclass
+class Clock:
+    """Runs jobs that would end before the deadline, and notes the longest time of each kind, in seconds."""
+
+    deadline: Deadline
+    expected: dict[Kind, float] = field(default_factory=dict)
+    taken: dict[Kind, float] = field(default_factory=dict)
+
+    def run(self, ladder: Ladder, job: Job) -> list[Point] | None:
+        """The job's points; None if it would not end in time."""
+        return None if self.deadline.left() < self.seconds(job) else self.measured(ladder, job)
+
+    def measured(self, ladder: Ladder, job: Job) -> list[Point]:
+        """The job's points, whatever the time."""
+        began = time.monotonic()
+        points = run_job(ladder, job)
+        self.taken[kind_of(job)] = max(self.taken.get(kind_of(job), 0.0), time.monotonic() - began)
+        return points
+
+    def seconds(self, job: Job) -> float:
+        """What the job may take; 0 if nothing is known of its kind."""
+        kind = kind_of(job)
+        known = {**self.expected, **self.taken}
+        if kind[1] == FOREST and kind not in known:
+            return FOREST_WORK * known.get((kind[0], TREES, kind[2]), 0.0)
+        return known.get(kind, 0.0)
+
+    def then(self, deadline: Deadline, work: float) -> Clock:
+        """The clock of jobs whose models need ``work`` times as much work as these did."""
+        known = {**self.expected, **self.taken}
+        return Clock(deadline, {kind: MARGIN * work * seconds for kind, seconds in known.items()})
+
+
+@dataclass(frozen=True)
+class TimedSweep:
+    """A problem, the pool of its jobs, and the deadline of the whole run.
+
+    Parameters
+    ----------
+    problem : screened, if it has many sensors
+    hpc : the point of f0
+    say : called with a line after each front
+    """
+
+    problem: Problem
+    hpc: Point
+    pool: Pool
+    n_jobs: int
+    deadline: Deadline
+    say: Callable[[str], None]
+    quiet: bool = False
+
+    def points(self, methods: Sequence[str], better: Callable[[list[Point]], None]) -> list[Point]:
+        """The best points of each method on the judged rows, without test figures.
+
+        ``better`` is called with those of the first front.
+        """
+        ladder = Ladder(first_problem(self.problem), self.n_jobs)
+        chosen = Sweep(ladder, self.hpc, self.pool, None, self.quiet).chosen(methods)
+        order = [m for m in FIRST_METHODS if m in chosen] + [m for m in METHODS if m in {*chosen} - {*FIRST_METHODS}]
+        guide, clock = ladder.at(ALL), Clock(Deadline.after(FIRST_SHARE * self.deadline.limit))
+        guide.deadline = clock.deadline.before((1 - SEARCH_SHARE) * clock.deadline.limit)
+        with phase_bar(SETS, "sensor sets", None, self.quiet) as bar:
+            guide.progress = bar.update
+            _ = guide.once(Chains).climbed
+        points = self._run(ladder, _jobs(ladder, order), clock, CHOICE)
+        began = time.monotonic()
+        better(_fronts(chosen, points))
+        last = self.deadline.before(max(LAST_SHARE * self.deadline.limit, LAST_TIMES * (time.monotonic() - began)))
+        left = [Ladder(sample(self.problem, k), self.n_jobs) for k in rungs_of(self.problem)]
+        for later in left:
+            later.at(ALL).follow(guide)
+        while left:
+            worth = Counter(p.method for p in best_points(points))
+            order.sort(key=lambda m, worth=worth: -worth[m])  # type: ignore[misc]
+            fitting = [(k, *self._planned(left[k], ladder, order, clock, last)) for k in range(len(left))]
+            k, jobs, next_clock, _ = next((f for f in reversed(fitting) if f[3] < last.left()), fitting[0])
+            if all(next_clock.seconds(job) > last.left() for job in jobs):
+                self.say(f"no time was left for {_n_rows(left[0])} training rows; a longer limit gives better policies")
+                break
+            ladder, clock, left = left[k], next_clock, left[k + 1 :]
+            points += self._run(ladder, jobs, clock, SETTINGS)
+        return _fronts(chosen, points)
+
+    def _planned(
+        self, ladder: Ladder, before: Ladder, methods: Sequence[str], clock: Clock, last: Deadline
+    ) -> tuple[list[Job], Clock, float]:
+        """The jobs of a ladder, their clock, and the seconds that they may take, by the clock of those before."""
+        jobs = _jobs(ladder, methods)
+        own = clock.then(last, _work(ladder.problem) / _work(before.problem))
+        return jobs, own, sum(map(own.seconds, jobs)) / self.n_jobs
+
+    def _run(self, ladder: Ladder, jobs: list[Job], clock: Clock, phase: int) -> list[Point]:
+        """The points of the jobs that end in time; in the first front, one job of each method runs in any case."""
+        what = f"{'first front' if phase == CHOICE else 'settings'}, {_n_rows(ladder)} rows"
+        must = _one_of_each(jobs) if phase == CHOICE else []
+        points: list[Point] = []
+        n_ended = 0
+        with phase_bar(phase, what, len(jobs), self.quiet) as bar:
+            for run, part in ((clock.measured, must), (clock.run, [job for job in jobs if job not in must])):
+                for _, result in self.pool(run, ladder, part):
+                    points += result or []
+                    n_ended += result is not None
+                    bar.set_postfix_str(f"{max(0.0, self.deadline.left()):.0f} s left")
+                    bar.update(1)
+        self.say(
+            f"{what}: {n_ended} of {len(jobs)} settings ended in time, {len(points)} policies; "
+            f"{max(0.0, self.deadline.left()):.0f} s left"
+        )
+        return points
+
+
+def first_problem(problem: Problem) -> Problem:
+    """The problem of the first front: quick effort, small models, few training rows."""
+    rung = ALL if Judge(problem).is_crossed else math.ceil(len(problem.train.y) / FIRST_ROWS)
+    return replace(sample(problem, rung), effort=QUICK, size_name="small")
+
+
+def rungs_of(problem: Problem) -> list[int]:
+    """The shares 1 / k of training rows of the fronts after the first, few rows first; the last is ALL.
+
+    Where training rows are judged too there is ALL alone, because policies are compared on the same judged rows.
+    """
+    rungs = [ALL]
+    if not Judge(problem).is_crossed:
+        while len(problem.train.y) >= rungs[0] * FASTER * MANY_ROWS:
+            rungs.insert(0, rungs[0] * FASTER)
+    return rungs
+
+
+def _jobs(ladder: Ladder, methods: Sequence[str]) -> list[Job]:
+    return [Job(setting) for method in methods for setting in settings_of(method, ladder)]
+
+
+def _one_of_each(jobs: Sequence[Job]) -> list[Job]:
+    """The first job of each of FIRST_METHODS; the first of all if there are none."""
+    first = [next((job for job in jobs if job.setting.method == m), None) for m in FIRST_METHODS]
+    return [job for job in first if job is not None] or list(jobs[:1])
+
+
+def _fronts(methods: Sequence[str], points: list[Point]) -> list[Point]:
+    return [p for m in methods for p in front_of(m, [q for q in points if q.method == m])]
+
+
+def _n_rows(ladder: Ladder) -> str:
+    return f"{len(ladder.problem.train.y):,}"
+
+
+def _work(problem: Problem) -> float:
+    """What a model costs, up to a factor: rows, trees, and levels of a tree."""
+    size = size_of(problem)
+    return len(problem.train.y) * size.n_trees * math.log2(size.model.max_leaves)
