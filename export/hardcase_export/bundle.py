@@ -46,13 +46,15 @@ MIN_AGREEMENT = 0.999  # share of rows on which a program must decide as its dra
 class Exported(Published):
     """A bundle that was written, and how its program compares with the draft.
 
-    ``measure`` is the name of what quality measures. ``f0`` is f0's point of the front, None if there is none.
-    ``promise`` is as in the manifest's claims. ``weights`` is None for a program without polynomials.
+    ``measure`` is the name of what quality measures. ``target_unit`` is that of values, None of classes. ``f0`` is f0's
+    point of the front, None if there is none. ``promise`` is as in the manifest's claims. ``weights`` is None for a
+    program without polynomials.
     """
 
     unit: str
     measure: str
     classes: tuple[Label, ...]
+    target_unit: str | None
     f0: Point | None
     point: Point
     valid: Parity
@@ -223,6 +225,7 @@ def _export(
         unit=manifest.unit,
         measure=front.quality,
         classes=manifest.classes,
+        target_unit=None if manifest.value is None else manifest.value.unit,
         f0=next((p for p in front.points if p.method == HPC_METHOD), None),
         point=point,
         valid=integers.on_valid,

@@ -22,6 +22,7 @@ from .integers.decide import codes_of, readings_of
 from .scorers.parts import ScorerPart, parts_of
 from .scorers.replay import Comparison, compare_scores, expected_scores, feeds_of, onnx_runner, open_onnx, tflite_runner
 from .to_onnx.hpc import MAX_APART
+from .to_onnx.regressor import MAX_GAP
 from .to_onnx.replay_rows import as_held
 from .to_onnx.scorer import onnx_of
 from .to_tflite.int8 import int8_of
@@ -150,13 +151,13 @@ def _summary(comparison: Comparison, allowed: float) -> dict[str, Any]:
 
 
 def hpc_model(build: Path, program: Program, manifest: Manifest, rows: Rows) -> Models:
-    """The build's ``hpc.onnx``; it must give the labels that training stored with the test rows.
+    """The build's ``hpc.onnx``; it must give the labels or values that training stored with the test rows.
 
     Raises
     ------
     InputError
-        The file cannot be read or run, is not the f0 that answered the rows, or gives more other labels than training
-        allows.
+        The file cannot be read or run, is not the f0 that answered the rows, or gives more other labels, or another
+        value, than training allows.
     """
     import onnx
 
@@ -170,18 +171,20 @@ def hpc_model(build: Path, program: Program, manifest: Manifest, rows: Rows) -> 
         wide = session.get_inputs()[0].type == "tensor(double)"
         with np.errstate(over="ignore"):
             X = as_held(rows.X, [f.dtype for f in program.features]).astype(np.float64 if wide else np.float32)
-        (labels,) = session.run(["label"], {"X": X})
+        (answers,) = session.run(["label" if manifest.classes else "value"], {"X": X})
     except InputError:
         raise
     except Exception as error:  # onnx and onnxruntime have no common base for their errors
         raise InputError(f"{path} cannot be checked or run ({one_line(error)}); train again") from error
-    apart = int(np.sum(np.asarray(labels) != rows.hpc))
-    if apart > MAX_APART * len(rows.y):
+    gap = 0.0 if manifest.classes else MAX_GAP * float(np.ptp(rows.y))
+    apart = int(np.sum(~(np.abs(np.ravel(answers) - rows.hpc) <= gap)))
+    allowed = MAX_APART if manifest.classes else 0.0
+    if apart > allowed * len(rows.y):
         raise InputError(
-            f"{path} and training disagree on the labels of {apart} of {len(rows.y)} test rows, but at most "
-            f"{MAX_APART:.1%} may differ; train again"
+            f"{path} and training disagree on the answers to {apart} of {len(rows.y)} test rows, but at most "
+            f"{allowed:.1%} may differ; train again"
         )
     out = Models()
     test = {"rows": len(rows.y), "apart": apart}
-    out.add(HPC_FILE, data, {"inputs": {"X": list(manifest.features)}, "test": test, "allowed": MAX_APART})
+    out.add(HPC_FILE, data, {"inputs": {"X": list(manifest.features)}, "test": test, "allowed": allowed})
     return out

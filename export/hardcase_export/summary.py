@@ -34,6 +34,7 @@ def describe(loaded: Loaded) -> dict[str, Any]:
         "sha256": loaded.bundle.sha256,
         "unit": manifest.unit,
         "classes": list(manifest.classes),
+        "value": None if manifest.value is None else manifest.value.to_json(),
         "hpc": manifest.hpc,
         "hpc_name": legacy_name(manifest.trained),
         "sensors": [

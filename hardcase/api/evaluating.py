@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
 from ..measuring.labelled_rows import readings_of
-from ..measuring.measure import quality_of
+from ..measuring.measure import quality_of, steps_of
 from .loaded import load
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["evaluate"]
 
@@ -26,14 +29,14 @@ def evaluate(
     bundle : path of the ``.hcb`` file
     X : (n, n_features) numbers in the bundle's order of features, NaN for missing; a DataFrame is taken by column name,
         and may hold text where the bundle has categories
-    y : (n,) labels; or the name of the DataFrame's column that holds them
-    hpc : (n,) the labels that f0 gives; without them there is no cloud
+    y : (n,) labels or values; or the name of the DataFrame's column that holds them
+    hpc : (n,) the labels or values that f0 gives; without them there is no cloud
     budget : the most that a decision may cost
 
     Returns
     -------
     dict with ``quality`` (what the bundle was trained for), ``cost`` (mean), ``forward_rate``, ``n``, and ``errors``
-    (mean cost of errors, where they have costs)
+    (mean cost of errors, where they have costs); of values ``mae`` and ``rmse`` (in the target's unit)
 
     Raises
     ------
@@ -53,13 +56,27 @@ def evaluate(
     if frame_names(X) is not None:
         table = table_of("X", frame_columns(X), "")
         X, y = readings_of("X", table, loaded._loaded.manifest), target_labels(table, y) if isinstance(y, str) else y
-    number = {label: k for k, label in enumerate(loaded.classes)}
-    strange = [label for label in [*y, *(hpc if hpc is not None else ())] if label not in number]
+    quality, steps = quality_of(loaded._loaded.manifest), steps_of(loaded._loaded.manifest)
+    truth, answers = _numbers(y, loaded.classes), None if hpc is None else _numbers(hpc, loaded.classes)
+    micro = None if budget is None else to_micro(budget)
+    ends = decisions(program, np.asarray(X, dtype=np.float64), answers, steps=steps, budget=micro)
+    return figures(ends, truth, quality).to_json()
+
+
+def _numbers(labels: Sequence[Any], classes: Sequence[Any]) -> NDArray[Any]:
+    """Labels as class indices; values as they are."""
+    import numpy as np
+
+    if not classes:
+        try:
+            values = np.array(labels, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"a value is not a number: {error}") from error
+        if not np.isfinite(values).all():
+            raise InputError("a value is missing or infinite; leave such rows out")
+        return values
+    number = {label: k for k, label in enumerate(classes)}
+    strange = [label for label in labels if label not in number]
     if strange:
         raise InputError(f"the label {strange[0]!r} is not one of the bundle's classes")
-    answers = None if hpc is None else [number[label] for label in hpc]
-    ends = decisions(
-        program, np.asarray(X, dtype=np.float64), answers, budget=None if budget is None else to_micro(budget)
-    )
-    quality = quality_of(loaded._loaded.manifest)
-    return figures(ends, np.array([number[label] for label in y]), quality).to_json()
+    return np.array([number[label] for label in labels], dtype=np.int64)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ldexp
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
@@ -33,13 +34,13 @@ class LabelledRows:
     """Rows to measure a program on.
 
     X : (n, n_features) readings, NaN = missing
-    y : (n,) class index
+    y : (n,) class index, or value
     replies : the HPC's reply to each row; empty if the program never forwards
     group : (n,) number of the row's group, for intervals; None: each row stands for itself
     """
 
     X: NDArray[np.float64]
-    y: NDArray[np.int64]
+    y: NDArray[Any]
     replies: Sequence[Reply] = ()
     group: NDArray[np.int64] | None = None
 
@@ -67,8 +68,8 @@ def rows_for(
     return LabelledRows(X, y, replies_to(program, manifest, X, stored, hpc, [*near, path.parent]), group)
 
 
-def labelled_rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[np.int64], list[Reply]]:
-    """X (n, n_features), NaN = missing; y (n,) class index; and the HPC's answers, if the file has them.
+def labelled_rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[Any], list[Reply]]:
+    """X (n, n_features), NaN = missing; y (n,) class index or value; and the HPC's answers, if the file has them.
 
     Raises
     ------
@@ -87,7 +88,7 @@ def labelled_rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], 
     return *_table(path, manifest), []
 
 
-def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """X and y of a user's table: columns are matched by name, labels by the bundle's classes."""
     import numpy as np
 
@@ -97,6 +98,11 @@ def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray
     table = read_table(path, as_text=manifest.categories)
     X = readings_of(str(path), table, manifest)
     labels = target_labels(table, manifest.target)
+    if not manifest.classes:
+        texts = [label for label in labels if isinstance(label, str)]
+        if texts:
+            raise InputError(f"{path}: {manifest.target!r} contains {texts[0]!r}, which is not a number")
+        return X, np.array(labels, dtype=np.float64)
     number = {label: k for k, label in enumerate(manifest.classes)}
     strange = [label for label in labels if label not in number]
     if strange:
@@ -188,7 +194,11 @@ def replies_to(
     if hpc is None:
         return stored
     carried: list[list[Reading]] = [[row[f] for f in program.uplink.features] for row in readings_of(program, X)]
-    return [reply for k in range(0, len(carried), BATCH) for reply in hpc.answer(carried[k : k + BATCH])]
+    replies: list[Reply] = [
+        reply for k in range(0, len(carried), BATCH) for reply in hpc.answer(carried[k : k + BATCH])
+    ]
+    value = manifest.value
+    return replies if value is None else [(ldexp(result, -value.steps), c) for result, c in replies]
 
 
 def _open_hpc(

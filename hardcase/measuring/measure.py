@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from hardcase_edge.session.session import Decision
     from hardcase_export.integers.decide import Figures
 
-__all__ = ["Measured", "class_lines", "constant_warning", "measure", "quality_of", "some_classes"]
+__all__ = [
+    "Measured",
+    "class_lines",
+    "constant_warning",
+    "measure",
+    "quality_of",
+    "some_classes",
+    "steps_of",
+    "value_errors",
+]
 
 WORST = 3  # classes that a short report names
 
@@ -54,6 +63,7 @@ class Measured:
             **f.to_json(),
             "unit": manifest.unit,
             "measure": self.quality.name,
+            **({} if manifest.value is None else {"target_unit": manifest.value.unit}),
             "quality_95": list(self.quality_95),
             "forward_rate_95": list(self.forward_95),
             "classes": [
@@ -66,16 +76,30 @@ class Measured:
 
 
 def quality_of(manifest: Manifest) -> Quality:
-    """What a bundle was trained for, as its claims say; accuracy if they do not.
+    """What a bundle was trained for, as its claims say; accuracy if they do not, of values R2.
 
     Raises
     ------
     InputError
-        The claims do not name a measure of the bundle's classes.
+        The claims do not name a measure of the bundle's classes or values, or nobody stated the scale of its values.
     """
-    from hardcase_edge.batch.quality import ACCURACY, quality_from_json
+    from hardcase_edge.batch.quality import ACCURACY, R2, quality_from_json
+    from hardcase_edge.errors import InputError
 
-    return quality_from_json(manifest.claims.get("measure", ACCURACY.to_json()), manifest.name, len(manifest.classes))
+    if not manifest.classes and manifest.value is None:
+        raise InputError(f"{manifest.name!r} answers values on a scale that it does not state; export the bundle again")
+    usual = ACCURACY if manifest.classes else R2
+    quality = quality_from_json(manifest.claims.get("measure", usual.to_json()), manifest.name, len(manifest.classes))
+    if quality.is_of_values == bool(manifest.classes):
+        raise InputError(
+            f"{manifest.name}: the quality measure {quality.kind} is not one of its answers; export it again"
+        )
+    return quality
+
+
+def steps_of(manifest: Manifest) -> int | None:
+    """Of a bundle of values: a result is the value times 2^steps; None of classes."""
+    return None if manifest.value is None else manifest.value.steps
 
 
 def measure(
@@ -83,6 +107,7 @@ def measure(
     rows: LabelledRows,
     quality: Quality,
     *,
+    steps: int | None = None,
     budget: int | None = None,
     dead: Sequence[int] = (),
 ) -> Measured:
@@ -90,8 +115,8 @@ def measure(
 
     Parameters
     ----------
-    program : a program of classes
     rows : ``replies`` empty: the cloud never answers
+    steps : of a program of values, as ``steps_of`` gives them
     budget : micro-units per decision, or None
     dead : sensors known not to work
 
@@ -108,18 +133,19 @@ def measure(
     from hardcase_export.integers.decide import decisions, figures
 
     hpc, confidence = zip(*rows.replies, strict=True) if rows.replies else (None, None)
-    decided = decisions(program, rows.X, hpc, confidence, budget=budget, dead=dead)
+    decided = decisions(program, rows.X, hpc, confidence, steps=steps, budget=budget, dead=dead)
     bought = [0] * len(program.sensors)
     for d in decided:
         for s in d.sensors:
             bought[s] += 1
-    answers = np.array([d.result for d in decided], dtype=np.int64)
+    answers = np.array([d.result for d in decided], dtype=rows.y.dtype)
+    classes = per_class(rows.y, answers, program.n_classes, rows.group) if program.n_classes else ()
     return Measured(
-        figures=figures(decided, rows.y, quality),
+        figures=figures(decided, rows.y, quality, rows.group),
         quality=quality,
         quality_95=quality_interval(quality, rows.y, answers, rows.group),
         forward_95=share_interval(np.array([d.route == CLOUD for d in decided]), rows.group),
-        classes=tuple(per_class(rows.y, answers, program.n_classes, rows.group)),
+        classes=tuple(classes),
         bought=tuple(bought),
         decisions=decided,
     )
@@ -139,6 +165,12 @@ def constant_warning(classes: Sequence[Mapping[str, Any]]) -> str | None:
         f"WARNING: THIS POLICY ANSWERS {label!r} TO EVERY CASE AND MISSES ALL {missed} OTHERS;"
         " say what errors cost in [cost.errors], or choose another [policy] quality"
     )
+
+
+def value_errors(figures: Mapping[str, Any], unit: str) -> str:
+    """RMSE and mean absolute error in the target's unit."""
+    unit = f" {plain(unit, 20)}" if unit else ""
+    return f"RMSE {figures['rmse']:.4g}{unit}, mean absolute error {figures['mae']:.4g}{unit}"
 
 
 def class_lines(classes: Sequence[Mapping[str, Any]], limit: int) -> list[str]:

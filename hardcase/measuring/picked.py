@@ -87,8 +87,8 @@ def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
         integers = make_integers(build, point, 0.0, front.legacy, front.measure)
     program, test, quality = integers.quantised.program, integers.test, front.measure
     rows = rows_for(program, integers.manifest, build / "test.npz")
-    measured = measure(program, rows, quality)
-    answers = np.array([d.result for d in measured.decisions], dtype=np.int64)
+    measured = measure(program, rows, quality, steps=integers.quantised.steps)
+    answers = np.array([d.result for d in measured.decisions], dtype=test.y.dtype)
     loss, loss_95 = loss_interval(quality, test.y, answers, test.hpc, test.group)
     return Picked(
         number=front.points.index(point),
@@ -99,17 +99,17 @@ def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
         refusal=refusal,
         rows=rows,
         measured=measured,
-        dead=_dead(program, rows, measured),
-        f0=quality(test.y, test.hpc),
+        dead=_dead(program, rows, measured, integers.quantised.steps),
+        f0=quality(test.y, test.hpc, group=test.group),
         f0_95=quality_interval(quality, test.y, test.hpc, test.group),
-        f0_classes=tuple(per_class(test.y, test.hpc, program.n_classes, test.group)),
+        f0_classes=tuple(per_class(test.y, test.hpc, program.n_classes, test.group)) if program.n_classes else (),
         loss=loss,
         loss_95=loss_95,
     )
 
 
-def _dead(program: Program, rows: LabelledRows, measured: Measured) -> dict[int, Figures]:
+def _dead(program: Program, rows: LabelledRows, measured: Measured, steps: int | None) -> dict[int, Figures]:
     """Figures with each sensor dead that some rows buy, the most bought first, as far as the number of rows allows."""
     used = sorted((s for s, n in enumerate(measured.bought) if n), key=lambda s: (-measured.bought[s], s))
     tried = used[: max(1, MAX_DECISIONS // len(rows.y))]
-    return {s: measure(program, rows, measured.quality, dead=(s,)).figures for s in tried}
+    return {s: measure(program, rows, measured.quality, steps=steps, dead=(s,)).figures for s in tried}

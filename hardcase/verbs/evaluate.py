@@ -12,7 +12,7 @@ from hardcase_edge.program.cost import to_micro
 
 from ..measuring.bars import rows_bar
 from ..measuring.labelled_rows import rows_for
-from ..measuring.measure import class_lines, constant_warning, measure, quality_of
+from ..measuring.measure import class_lines, constant_warning, measure, quality_of, steps_of, value_errors
 from ..options import add_hpc, add_json, add_trust, plain, report
 
 if TYPE_CHECKING:
@@ -51,8 +51,6 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_edge.bundle.load import load_bundle
 
     loaded = load_bundle(args.bundle, trust=args.trust)
-    if not loaded.manifest.classes:
-        raise InputError(f"{args.bundle} answers values, not classes, so it has no accuracy; evaluate a classifier")
     values = _measure(loaded, args)
     report(args, values, "\n".join(_lines(values)))
     return 0
@@ -60,15 +58,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _measure(loaded: Loaded, args: argparse.Namespace) -> dict[str, Any]:
     program, manifest = loaded.bundle.program, loaded.manifest
-    budget = _budget(args.budget, manifest.unit)
+    budget, quality, steps = _budget(args.budget, manifest.unit), quality_of(manifest), steps_of(manifest)
     rows = rows_for(program, manifest, Path(args.data), args.hpc, [Path(args.bundle).parent])
-    quality = quality_of(manifest)
     dead = {name: (k,) for k, name in enumerate(manifest.sensors)} if args.each_dead else {}
     with rows_bar("evaluate", len(rows.y) * (1 + len(dead))):
-        values = measure(program, rows, quality, budget=budget).to_json(manifest)
+        values = measure(program, rows, quality, steps=steps, budget=budget).to_json(manifest)
         if args.each_dead:
             values["dead"] = {
-                name: measure(program, rows, quality, budget=budget, dead=sensor).figures.to_json()
+                name: measure(program, rows, quality, steps=steps, budget=budget, dead=sensor).figures.to_json()
                 for name, sensor in dead.items()
             }
     return values
@@ -91,11 +88,13 @@ def _lines(r: dict[str, Any]) -> list[str]:
         f"{measured} {r['quality']:.4f} (95 %: {low:.4f} to {high:.4f}), cost {r['cost']:.2f} {unit}, "
         f"forwarded {r['forward_rate']:.1%}, {r['n']} rows",
     ]
+    if "rmse" in r:
+        lines.append(f"  {value_errors(r, r['target_unit'])}")
     if "errors" in r:
         lines.append(f"  errors cost {r['errors']:.2f} {unit}, {r['cost'] + r['errors']:.2f} {unit} in all")
     warning = constant_warning(r["classes"])
     lines += [warning] if warning else []
-    lines += class_lines(r["classes"], MAX_CLASSES)
+    lines += class_lines(r["classes"], MAX_CLASSES) if r["classes"] else []
     bought = [f"{plain(name, 24)} {s['share']:.1%}" for name, s in _by_share(r["sensors"]) if s["rows"]]
     lines.append(f"  sensors, by share of rows that buy them: {', '.join(bought) or 'none'}")
     for name, dead in r.get("dead", {}).items():

@@ -15,7 +15,7 @@ from hardcase_edge.program.cost import to_unit
 from ..exports.imported import add_model, run_model
 from ..exports.runtimes import Targets, add_targets
 from ..measuring.bars import rows_bar
-from ..measuring.measure import constant_warning, some_classes
+from ..measuring.measure import constant_warning, some_classes, value_errors
 from ..options import Flags, add_force, add_hpc, add_json, plain, report
 
 if TYPE_CHECKING:
@@ -239,6 +239,7 @@ def _report(exported: Exported) -> dict[str, Any]:
         "valid": exported.valid.after.to_json(),
         "test": test.after.to_json(),
         "measure": exported.measure,
+        **({} if exported.target_unit is None else {"target_unit": exported.target_unit}),
         "promise": exported.promise,
         "weights": None if exported.weights is None else asdict(exported.weights),
         "parity": {"valid": exported.valid.to_json(), "test": test.to_json()},
@@ -275,6 +276,8 @@ def _text(r: dict[str, Any], verbose: bool) -> str:
         f"{test['forward_rate']:.1%} forwarded, on {test['n']} test rows",
         *_passed_over(r["passed_over"]),
     ]
+    if "rmse" in test:
+        lines.append(f"  error      {value_errors(test, r['target_unit'])}")
     if "loss" in r:
         lines.append(f"  loss       {r['loss']:.4f} below f0 (95 %: {_interval(r['loss_95'])})")
     share = f" ({cost['mean'] / f0['cost']:.1%} of f0's)" if f0["cost"] else ""

@@ -27,6 +27,7 @@ TERMS = (
 )
 INTERRUPTED = "no picture was written"
 FIGURES = ("quality", "cost", "forward_rate")
+ENDS = ("where it is answered", "where the cloud is silent")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,7 +110,7 @@ def _lines(f: dict[str, Any]) -> list[str]:
     mean = "not claimed" if cost["mean"] is None else f"{cost['mean']:.2f}"
     bound = "" if cost["is_exact"] else " (bounds)"
     lines = [
-        f"{f['name']}: {f['target']} in {len(f['classes'])} classes ({_some(f['classes'])})",
+        f"{f['name']}: {f['target']} in {_answers(f)}",
         f"  sha256      {f['sha256']}",
         f"  cost        worst {cost['worst']:g}, mean {mean}, best {cost['best']:g} {unit}{bound}",
         f"  operations  {f['operations']} on the longest path of {f['longest_path']} nodes",
@@ -127,11 +128,24 @@ def _lines(f: dict[str, Any]) -> list[str]:
     lines += [f"  {'sensor':<24}{'cost':>12} {unit}  features"]
     lines += [f"  {s['name']:<24}{s['cost']:>12g} {' ' * len(unit)}  {_some(s['features'])}" for s in f["sensors"]]
     lines += [f"  texts       {name}: {_some(texts)}" for name, texts in f["categories"].items()]
+    for node, *pairs in f["value"]["interval"] if f["value"] else ():
+        which = [f"{pair[0]:+g} to {pair[1]:+g} {say}" for pair, say in zip(pairs, ENDS, strict=True) if pair]
+        lines.append(f"  90 % of truths lie within the value {'; '.join(which)}, at node {node}")
     promise = say_promise(f["claims"].get("promise"))
     if promise is not None:
         lines.append(f"  promise     {promise}")
     lines += [f"  claims      {key}: {json.dumps(value, sort_keys=True)}" for key, value in sorted(f["claims"].items())]
     return lines
+
+
+def _answers(f: dict[str, Any]) -> str:
+    """What the bundle answers: classes, or values with their unit and scale."""
+    if f["classes"]:
+        return f"{len(f['classes'])} classes ({_some(f['classes'])})"
+    if f["value"] is None:
+        return "integers of an unknown scale; export the bundle again"
+    steps = -f["value"]["steps"]
+    return f"{f['value']['unit'] or 'the unit of training'}, steps of 2^{steps} ({2.0**steps:.2g})"
 
 
 def _some(values: list[Any], limit: int = 8) -> str:

@@ -176,7 +176,7 @@ def test_another_hpc_is_refused(build: Path, tmp_path: Path, capsys: pytest.Capt
     np.savez(build / "test.npz", **{**held, "hpc": (held["hpc"] + 1) % N_CLASSES})
     status, _, err = export(build, capsys, "--onnx", tmp_path / "out")
     assert (status, err.count("\n")) == (2, 1)
-    assert "and training disagree on the labels of 300 of 300 test rows" in err
+    assert "and training disagree on the answers to 300 of 300 test rows" in err
     np.savez(build / "test.npz", **held, hpc_sha256="0" * 64)
     status, _, err = export(build, capsys, "--onnx", tmp_path / "out")
     assert "hpc.onnx is not the f0 that answered the rows" in err

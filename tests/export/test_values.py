@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
+import shutil
+import subprocess
 from dataclasses import replace
-from functools import cache
 from math import ldexp
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 import hardcase
 from hardcase.verbs import evaluate, export, inspect
 from hardcase_cloud.answering.onnx_model import Hpc
-from hardcase_edge.bundle.file import read_bundle_bytes, unpack_bundle
+from hardcase_edge.bundle.file import Bundle, pack_bundle, read_bundle_bytes, unpack_bundle
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.cli import main as edge
 from hardcase_edge.errors import BundleError, InputError
@@ -29,9 +31,11 @@ from hardcase_export.drafts.rows import read_rows
 from hardcase_export.foreign_model import import_model
 from hardcase_export.integers.decide import decisions, readings_of
 from hardcase_export.integers.intervals import measure_intervals
-from hardcase_export.integers.parity import SAME, parity
+from hardcase_export.integers.parity import parity
 from hardcase_export.integers.quantise import quantise
 from hardcase_export.picking.risk_choice import RiskTerms
+from hardcase_export.to_c.folder import write_c
+from tests.helpers.edge.machines import STRICT, need
 from tests.helpers.export.value_build import (
     DRAFTS,
     MANIFEST,
@@ -130,12 +134,11 @@ def test_values_are_the_same_up_to_a_hundredth_of_their_deviation() -> None:
     quantised = quantise(draft, steps=STEPS)
     found = parity(draft, quantised.program, X, y, f0().predict(X), quality=R2, steps=STEPS)
     assert found.agreement >= 0.95
-    node = quantised.program.nodes[2]
-    assert isinstance(node, Answer)
-    shift = int(np.ceil(np.log2(1 + 3 * SAME * np.std(y) / np.median(y)) * 0)) - 1  # half the value
-    wrong = replace(quantised.program, nodes=tuple(
-        replace(n, shift=n.shift + shift) if n is node else n for n in quantised.program.nodes
-    ))  # fmt: skip
+    halved = tuple(
+        replace(n, shift=n.shift - (k == 2)) if isinstance(n, Answer) else n
+        for k, n in enumerate(quantised.program.nodes)
+    )
+    wrong = replace(quantised.program, nodes=halved)
     worse = parity(draft, wrong, X, y, f0().predict(X), quality=R2, steps=STEPS)
     assert worse.labels < 0.9
     assert worse.labels == worse.agreement
@@ -183,22 +186,19 @@ def test_nine_in_ten_truths_lie_in_their_interval(bundle: Path) -> None:
 
 
 def test_few_or_heavy_rows_have_no_interval(build: Path) -> None:
-    manifest = unpack_bundle(read_bundle_bytes(build / "policies/cascade.safetensors"), allow_draft=True).manifest
     quantised = quantise(cascade_draft(), steps=STEPS)
-    rows = read_rows(build / "calibration.npz", load_bundle(build.parent / "cascade.hcb").manifest)
+    rows = read_rows(build / "calibration.npz", MANIFEST)
     some = {k: getattr(rows, k) for k in ("X", "y", "hpc", "confidence")}
     few = replace(rows, **{k: v[:29] for k, v in some.items()})
-    assert manifest["value"]["unit"] == "litres"
     assert measure_intervals(quantised, few) == {}
-    heavy = replace(rows, weight=np.where(np.arange(len(rows.y)) == 0, 1e6, 1.0))
-    assert measure_intervals(quantised, heavy) == {}
+    ends = np.array([d.trace[-1] for d in decisions(quantised.program, rows.X, rows.hpc, steps=STEPS)])
+    heavy = replace(rows, weight=np.where(np.arange(len(ends)) == np.flatnonzero(ends == 2)[0], 1e6, 1.0))
+    assert set(measure_intervals(quantised, heavy)) == {3, 4}
     same = replace(rows, weight=np.full(len(rows.y), 3.0))
     assert measure_intervals(quantised, same) == measure_intervals(quantised, rows)
 
 
 def test_a_build_without_calibration_rows_has_no_intervals(build: Path, tmp_path: Path) -> None:
-    import shutil
-
     copy = shutil.copytree(build, tmp_path / "build")
     (copy / "calibration.npz").unlink()
     export_bundle(copy, tmp_path / "x.hcb", method="cascade", max_loss=1.0)
@@ -212,20 +212,15 @@ def test_a_promise_of_values_is_refused(build: Path) -> None:
         export_bundle(build, None, terms=RiskTerms(risk=0.1))
 
 
-def test_integers_too_coarse_for_their_draft_are_refused(build: Path, tmp_path: Path) -> None:
-    import shutil
-
-    from hardcase_edge.bundle.file import Bundle, pack_bundle
-
+@pytest.mark.parametrize("steps", [0, -40])
+def test_a_scale_too_coarse_for_the_draft_is_refused(build: Path, tmp_path: Path, steps: int) -> None:
     copy = shutil.copytree(build, tmp_path / "build")
     path = copy / "policies/cascade.safetensors"
-    draft = unpack_bundle(path.read_bytes(), allow_draft=True)
-    coarse = {**draft.manifest, "value": {"unit": "litres", "steps": 0, "interval": []}}
-    fine = {**draft.manifest, "value": {"unit": "litres", "steps": -40, "interval": []}}
-    path.write_bytes(pack_bundle(Bundle(coarse, draft.program, (), is_draft=True)))
-    assert export_bundle(copy, None, method="cascade", max_loss=1.0).test.labels == 1.0  # steps of a litre are theirs
-    path.write_bytes(pack_bundle(Bundle(fine, draft.program, (), is_draft=True)))
-    assert export_bundle(copy, None, method="cascade", max_loss=1.0).test.after.quality < 0
+    draft = unpack_bundle(read_bundle_bytes(path), allow_draft=True)
+    manifest = {**draft.manifest, "value": {"unit": "litres", "steps": steps, "interval": []}}
+    path.write_bytes(pack_bundle(Bundle(manifest, draft.program, (), is_draft=True)))
+    with pytest.raises(BundleError, match="the quantised program decides as its draft on"):
+        export_bundle(copy, None, method="cascade", max_loss=1.0)
 
 
 @pytest.mark.parametrize(
@@ -248,14 +243,14 @@ def test_rows_of_values_are_checked(build: Path, tmp_path: Path, key: str, make:
 
 
 def test_a_device_prints_values_in_the_targets_unit(
-    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bundle: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     X, _ = make_rows(30, 10)
     header = ",".join(MANIFEST.features)
     lines = [",".join("" if x != x else repr(x) for x in row) for row in X.tolist()]
     (tmp_path / "rows.csv").write_text("\n".join([header, *lines]) + "\n")
     assert edge(["run", str(bundle), "--sensors", f"replay:{tmp_path / 'rows.csv'}"]) == 0
-    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    records = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     expected = decisions(load_bundle(bundle).bundle.program, X, None, steps=STEPS, cloud=False)
     assert [r["value"] for r in records] == pytest.approx([d.result for d in expected], abs=2.0**-STEPS)
     assert all("label" not in r and r["interval"][0] < r["value"] < r["interval"][1] for r in records)
@@ -292,11 +287,6 @@ def test_python_refuses_an_answer_that_is_not_a_number(bundle: Path, answer: Any
 
 
 # ---------------------------------------------------------------- reports
-
-
-@cache
-def evaluated(bundle: Path, data: Path) -> dict[str, Any]:
-    raise NotImplementedError
 
 
 def test_evaluate_measures_in_the_targets_unit(build: Path, bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -338,7 +328,7 @@ def test_python_measures_values(build: Path, bundle: Path) -> None:
 # ---------------------------------------------------------------- imported models
 
 
-def test_an_imported_regressor_prints_its_own_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_imported_regressor_prints_its_own_values(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     X, y = make_rows(300, 12)
     X = np.nan_to_num(X)
     model = GradientBoostingRegressor(n_estimators=20, random_state=0).fit(X, y)
@@ -346,19 +336,54 @@ def test_an_imported_regressor_prints_its_own_values(tmp_path: Path, capsys: pyt
     lines = [",".join(map(repr, row)) for row in X[:20].tolist()]
     (tmp_path / "rows.csv").write_text("\n".join(["x0,x1,x2,x3", *lines]) + "\n")
     assert edge(["run", str(done.path), "--sensors", f"replay:{tmp_path / 'rows.csv'}"]) == 0
-    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    records = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [r["value"] for r in records] == pytest.approx(model.predict(X[:20]).tolist(), abs=2 * done.imported.bound)
     assert all(r["interval"] is None for r in records)
     assert load_bundle(tmp_path / "m.hcb").manifest.value.unit == "litres"  # type: ignore[union-attr]
 
 
-def test_a_draft_of_classes_takes_no_scale(build: Path) -> None:
-    with pytest.raises(BundleError, match="states a scale of values"):
-        load_bundle_with_classes(build)
+# ---------------------------------------------------------------- C, ONNX, TFLite
 
 
-def load_bundle_with_classes(build: Path) -> None:
-    from hardcase_edge.bundle.manifest import Manifest
+def test_c_decides_as_python_and_says_how_a_result_becomes_a_value(build: Path, tmp_path: Path) -> None:
+    need("cc")
+    export_bundle(build, tmp_path / "m.hcb", method="mixed", max_loss=1.0)
+    loaded, folder = load_bundle(tmp_path / "m.hcb"), tmp_path / "c"
+    folder.mkdir()
+    write_c(loaded, folder)
+    tested = subprocess.run(["make", "-s", "-C", str(folder)], capture_output=True, text=True, timeout=120, check=False)
+    n = len(loaded.bundle.golden)
+    assert (tested.returncode, tested.stdout) == (0, f"{n} of {n} golden cases are right\n"), tested.stderr
+    (folder / "value.c").write_text(
+        '#include "model.h"\ndouble value(int64_t r);\nint steps(void);\n'
+        "double value(int64_t r) { (void)model; return model_value(r); }\n"
+        "int steps(void) { return MODEL_VALUE_STEPS; }\n"
+    )
+    command = ["cc", *STRICT, "-shared", "-fPIC", str(folder / "value.c"), "-o", str(folder / "value.so")]
+    subprocess.run(command, check=True, timeout=60)
+    library = ctypes.CDLL(str(folder / "value.so"))
+    library.value.restype, library.value.argtypes = ctypes.c_double, [ctypes.c_int64]
+    assert library.steps() == STEPS
+    assert library.value(-3) == ldexp(-3, -STEPS)
+    assert f'"steps of 2^{-STEPS} litres"' in (folder / "model.h").read_text()
 
-    program = replace(cascade_draft(), n_classes=2)
-    Manifest.from_json({**replace(MANIFEST, hpc="ab" * 32).to_json(), "classes": ["a", "b"]}, program)
+
+def test_models_for_other_runtimes_give_the_scores_of_values(build: Path, tmp_path: Path) -> None:
+    flags = ("--method", "mixed", "--max-loss", "1", "--onnx", tmp_path / "models", "--tflite", tmp_path / "models")
+    assert run(export, build, *flags) == 0
+    described = json.loads((tmp_path / "models" / "models.json").read_text())["models"]
+    by_name = {entry["file"]: entry for entry in described}
+    assert by_name["hpc.onnx"]["test"]["apart"] == 0
+    answers = [e for e in described if e["file"].startswith("lpc") and "int8" not in e["file"]]
+    assert len(answers) == 6
+    assert all(e["test"]["apart"] == 0 and e["test"]["gap"] == 0 for e in answers)
+    assert len({node["steps"] for e in answers for node in e["nodes"]}) == 3
+
+
+def test_an_f0_that_is_not_the_rows_own_is_refused(build: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(build, tmp_path / "build")
+    with np.load(copy / "test.npz") as arrays:
+        data = dict(arrays)
+    np.savez(copy / "test.npz", **{**data, "hpc": data["hpc"] + 0.01})
+    with pytest.raises(InputError, match="disagree on the answers to 300 of 300 test rows"):
+        run(export, copy, "--method", "cascade", "--max-loss", "1", "--onnx", tmp_path / "models")

@@ -116,13 +116,13 @@ def quality_interval(quality: Quality, y: Array, answers: Array, group: Array | 
 
     Parameters
     ----------
-    y, answers : (n,) class indices
+    y, answers : (n,) class indices or values
     group : as for ``effective_rows``
     """
     if quality.kind == "accuracy":
         return share_interval(np.asarray(y) == answers, group)
-    half = Z * _error(quality.row_losses(y, answers), group)
-    value = quality(y, answers)
+    half = Z * _error(quality.row_losses(y, answers, group=group), group)
+    value = quality(y, answers, group=group)
     return value - half, value + half
 
 
@@ -133,7 +133,7 @@ def loss_interval(
 
     Parameters
     ----------
-    y, answers, reference : (n,) class indices
+    y, answers, reference : (n,) class indices or values
     group : as for ``effective_rows``
 
     Examples
@@ -144,13 +144,15 @@ def loss_interval(
     >>> round(loss, 2), round(low, 3), round(high, 3)
     (0.04, -0.007, 0.086)
     """
-    loss = quality(y, reference) - quality(y, answers)
+    loss = quality(y, reference, group=group) - quality(y, answers, group=group)
     right, reference_right = np.asarray(y) == answers, np.asarray(y) == reference
     if quality.kind == "accuracy":
         n = effective_rows(reference_right.astype(np.float64) - right, group)
         worse, better = (float(np.sum(rows)) for rows in (reference_right & ~right, right & ~reference_right))
         return loss, paired(worse * n / len(right), better * n / len(right), n)
-    half = Z * _error(quality.row_losses(y, answers) - quality.row_losses(y, reference), group)
+    half = Z * _error(
+        quality.row_losses(y, answers, group=group) - quality.row_losses(y, reference, group=group), group
+    )
     return loss, (loss - half, loss + half)
 
 

@@ -18,7 +18,7 @@ from ..errors import InputError
 from .evaluate import Outcome
 from .ranking import group_ndcg
 
-__all__ = ["ACCURACY", "KINDS", "Quality", "figures_of", "quality_from_json"]
+__all__ = ["ACCURACY", "KINDS", "R2", "Quality", "figures_of", "quality_from_json"]
 
 Array = NDArray[Any]
 KINDS = ("accuracy", "balanced", "f1", "macro-f1", "recall", "errors", "r2", "ndcg")
@@ -141,6 +141,7 @@ class Quality:
 
 
 ACCURACY = Quality("accuracy", "accuracy")
+R2 = Quality("r2", "R2")
 
 
 def quality_from_json(data: object, where: str, n_classes: int | None = None) -> Quality:

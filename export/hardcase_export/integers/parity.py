@@ -20,7 +20,7 @@ from .decide import Figures, decisions, figures
 
 __all__ = ["BesideF0", "Parity", "parity"]
 
-SAME = 0.01  # so that rounding alone takes a ten-thousandth of R2 at most
+SAME, TINY = 0.01, 1e-8  # so that rounding alone takes a ten-thousandth of R2 at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Parity:
 
     ``agreement``: share with the same result, route, cost, sensors and trace. ``labels``: share with the same result;
     values are the same if they differ by at most ``SAME`` standard deviations of the true values. ``beside``: the
-    program beside f0; None without f0's answers, and for rankings.
+    program beside f0; None without f0's answers.
     """
 
     agreement: float
@@ -90,7 +90,7 @@ def parity(
     before = decisions(draft, X, hpc, confidence)
     after = decisions(program, X, hpc, confidence, steps=steps)
     figures_before, figures_after = figures(before, y, quality, group), figures(after, y, quality, group)
-    slack = 0.0 if steps is None else SAME * float(np.std(y)) + 2.0**-steps
+    slack = 0.0 if steps is None else SAME * float(np.std(y)) + TINY * float(np.abs(y).max())
     has_same_result = np.array([abs(a.result - b.result) <= slack for a, b in zip(before, after, strict=True)])
     has_same_path = np.array([_path(a) == _path(b) for a, b in zip(before, after, strict=True)])
     return Parity(
@@ -98,7 +98,7 @@ def parity(
         labels=float(has_same_result.mean()),
         before=figures_before,
         after=figures_after,
-        beside=None if hpc is None or quality.kind == "ndcg" else _beside(program, after, y, hpc, quality, group),
+        beside=None if hpc is None else _beside(program, after, y, hpc, quality, group),
     )
 
 
@@ -113,7 +113,7 @@ def _beside(
     answers = np.array([d.result for d in after], dtype=y.dtype)
     loss, interval = loss_interval(quality, y, answers, hpc, group)
     counts = tuple(per_class(y, answers, program.n_classes, group)) if program.n_classes else ()
-    return BesideF0(quality_interval(quality, y, answers, group), quality(y, hpc), loss, interval, counts)
+    return BesideF0(quality_interval(quality, y, answers, group), quality(y, hpc, group=group), loss, interval, counts)
 
 
 def _path(d: Decision) -> object:

@@ -53,7 +53,9 @@ def _use(program: Program, k: int, manifest: Manifest) -> dict[str, Any]:
         return {"rule": node.rule, "threshold": node.threshold, "targets": list(node.targets)}
     assert isinstance(node, Answer)
     use = {"kind": node.kind, "margins": list(node.margins), "confidences": list(node.confidences)}
-    return {**use, "classes": list(manifest.classes)} if node.kind == "class" else use
+    if node.kind == "class":
+        return {**use, "classes": list(manifest.classes)}
+    return use if manifest.value is None else {**use, "steps": manifest.value.steps - node.shift}
 
 
 def parts_of(program: Program) -> list[ScorerPart]:

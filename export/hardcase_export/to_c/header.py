@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from string import Template
 
 from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.bundle.value import Value
 from hardcase_edge.kernel.image import Image
 from hardcase_edge.program.definition import Program
 from hardcase_edge.program.readings import DTYPES, Reading
@@ -73,7 +74,24 @@ static inline const char *model_label(int64_t result)
 }
 """)
 
-VALUE = """\
+VALUE = Template("""\
+/* A result is a value times 2^MODEL_VALUE_STEPS, rounded. Where there is no floating point, shift it. */
+#define MODEL_VALUE_STEPS $steps
+#define MODEL_VALUE_UNIT $unit
+
+static inline double model_value(int64_t result)
+{
+    return (double)result * $factor;
+}
+
+static inline const char *model_label(int64_t result)
+{
+    (void)result;
+    return $label;
+}
+""")
+
+UNSCALED = """\
 static inline const char *model_label(int64_t result)
 {
     (void)result;
@@ -133,9 +151,19 @@ def model_header(image: Image, data: bytes, manifest: Manifest, sha256: str) -> 
         structs="\n".join(_struct(m, f, program) for m, f in zip(names.members, names.fields, strict=True)),
         codes=_codes(manifest),
         members="\n".join(f"    model_{m} {m};" for m in names.members) or "    char none;",
-        classes=CLASSES.substitute(names=array(labels)) if labels else VALUE,
+        classes=CLASSES.substitute(names=array(labels)) if labels else _values(manifest.value),
         n_bytes=len(data),
         words=array(words(data)),
+    )
+
+
+def _values(value: Value | None) -> str:
+    """How results become values; an older bundle does not say it."""
+    if value is None:
+        return UNSCALED
+    label = f"steps of 2^{-value.steps} {value.unit}".rstrip()
+    return VALUE.substitute(
+        steps=value.steps, unit=literal(value.unit), factor=repr(2.0**-value.steps), label=literal(label)
     )
 
 
