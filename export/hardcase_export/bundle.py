@@ -266,5 +266,5 @@ def _finish(front: Front, point: Point, integers: IntegerPoint, promise: dict[st
     unit = "" if manifest.value is None else manifest.value.unit
     value = None if steps is None else Value(unit, steps, integers.intervals)
     program, rows = integers.quantised.program, integers.valid
-    without, ranges = measure_without(program, rows), ranges_of_rows(program, rows.limits)
+    without, ranges = measure_without(program, rows, steps), ranges_of_rows(program, rows.limits)
     return replace(manifest, claims=claims, trained=trained, without=without, ranges=ranges, value=value)

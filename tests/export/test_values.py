@@ -74,7 +74,7 @@ def run(verb: Any, *argv: object) -> int:
 @pytest.mark.parametrize("steps", [None, STEPS, 4, 0, -3])
 @pytest.mark.parametrize("name", DRAFTS)
 def test_every_answer_of_a_program_is_on_one_scale(name: str, steps: int | None) -> None:
-    draft, (X, _) = DRAFTS[name](), make_rows(100, 6)
+    draft, X = DRAFTS[name](), make_rows(100, 6)[0]
     quantised = quantise(draft, steps=steps)
     assert quantised.steps is not None
     assert steps in (None, quantised.steps)
@@ -183,6 +183,19 @@ def test_nine_in_ten_truths_lie_in_their_interval(bundle: Path) -> None:
             inside.setdefault((d.route, d.trace[-1]), []).append(interval[0] <= truth <= interval[1])
         assert len(inside) == 2
         assert all(0.86 < np.mean(hits) < 0.96 for hits in inside.values())  # 600 calibration rows
+
+
+def test_without_a_sensor_the_confidence_is_a_share_of_values_as_near_as_f0s(bundle: Path, build: Path) -> None:
+    loaded, rows = load_bundle(bundle), read_rows(build / "valid.npz", MANIFEST)
+    near = np.sqrt(np.mean((rows.hpc - rows.y) ** 2))
+    dead = decisions(loaded.bundle.program, rows.X, None, steps=STEPS, dead=(0, 1), cloud=False)
+    assert {d.failed for d in dead} == {(0,)}
+    ends = {d.trace[-1] for d in dead}
+    assert len(ends) == 1
+    right = sum(abs(d.result - y) <= near for d, y in zip(dead, rows.y.tolist(), strict=True))
+    (local, degraded), *_ = (loaded.manifest.without[0,][node] for node in ends)
+    assert round(10_000 * (right + 1) / (len(dead) + 2)) in (local, degraded)
+    assert 0 < right < len(dead) / 2
 
 
 def test_few_or_heavy_rows_have_no_interval(build: Path) -> None:

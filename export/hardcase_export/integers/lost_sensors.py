@@ -2,9 +2,9 @@
 """Confidences of a program without some of its sensors: each alone, then all, are dead on labelled rows.
 
 Confidence tables are fitted to rows on which sensors work, so the margin of an answer says little once one is dead. A
-confidence is therefore a plain share of right answers, by *place*: the sensors that the decision wanted in vain, its
-Answer node, and whether it also wanted the cloud. The manifest's key ``without`` holds them (docs/SPEC-bundle-v1.md
-section 3).
+confidence is therefore a plain share of right answers (of values: no further from the truth than f0's root mean squared
+error), by *place*: the sensors that the decision wanted in vain, its Answer node, and whether it also wanted the cloud.
+The manifest's key ``without`` holds them (docs/SPEC-bundle-v1.md section 3).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Place = tuple[tuple[int, ...], int, str]  # sensors wanted in vain, node, route
 Share = tuple[int, int]  # rows, and the confidence: (right + 1) / (rows + 2) by weight, in basis points
 
 
-def measure_without(program: Program, rows: Rows) -> Without:
-    """Confidences of the places that at least 30 rows reach; none for a program of values.
+def measure_without(program: Program, rows: Rows, steps: int | None = None) -> Without:
+    """Confidences of the places that at least 30 rows reach.
 
     The cloud is once out of reach and once silent, because a Forward buys sensors only in the second case; of the two
     confidences of a place, the lower one counts.
@@ -46,15 +46,15 @@ def measure_without(program: Program, rows: Rows) -> Without:
         Quantised and verified.
     rows : Rows
         Labelled rows that no scorer of the program was trained on.
+    steps : int or None
+        Of a program of values: a result is the value times 2^steps.
     """
-    if not program.n_classes:
-        return {}
     clouds = (False, True) if any(isinstance(node, Forward) for node in program.nodes) else (False,)
     n_sets = len(clouds) * (2 + min(len(program.sensors), MAX_SENSORS))
     part = np.random.default_rng(0).permutation(len(rows.y))[: max(LEAST_ROWS, MAX_DECISIONS // n_sets)]
     shares: dict[Place, Share] = {}
     for cloud in clouds:
-        for place, (n_rows, confidence) in _Measurement(program, rows, part, cloud).shares().items():
+        for place, (n_rows, confidence) in _Measurement(program, rows, steps, part, cloud).shares().items():
             most, lowest = shares.get(place, (n_rows, confidence))
             shares[place] = max(n_rows, most), min(confidence, lowest)
     kept = sorted(shares, key=lambda place: (-shares[place][0], place))[:MAX_PLACES]
@@ -69,11 +69,13 @@ def measure_without(program: Program, rows: Rows) -> Without:
 class _Measurement:
     """Decisions on these rows, without replies; ``cloud``: whether the cloud can be reached."""
 
-    def __init__(self, program: Program, rows: Rows, part: np.ndarray, cloud: bool) -> None:
+    def __init__(self, program: Program, rows: Rows, steps: int | None, part: np.ndarray, cloud: bool) -> None:
         self._machine, self._cloud = open_machine(program), cloud
         self._all_sensors = tuple(range(len(program.sensors)))
         self._rows = readings_of(program, rows.X[part])
         self._truth = rows.y[part].tolist()
+        self._unit = 1.0 if steps is None else 2.0**-steps  # of a result
+        self._slack = 0.0 if steps is None else float(np.sqrt(np.mean(np.square(rows.hpc - rows.y))))
         self._weight = np.ones(len(part)) if rows.weight is None else rows.weight[part]
 
     def shares(self) -> dict[Place, Share]:
@@ -94,13 +96,16 @@ class _Measurement:
         for k in numbers:
             d = self._decide(k, dead)
             if d.failed and set(d.failed) <= set(dead) and self._weight[k]:
-                rights[d.failed, d.trace[-1], d.route].append(d.result == self._truth[k])
+                rights[d.failed, d.trace[-1], d.route].append(self._is_right(d, k))
                 weights[d.failed, d.trace[-1], d.route].append(self._weight[k])
         return {
             place: (len(right), round(10_000 * (np.dot(right, weights[place]) + 1) / (sum(weights[place]) + 2)))
             for place, right in rights.items()
             if len(right) >= MIN_ROWS
         }
+
+    def _is_right(self, decision: Decision, row: int) -> bool:
+        return bool(abs(decision.result * self._unit - self._truth[row]) <= self._slack)
 
     def _decide(self, row: int, dead: tuple[int, ...]) -> Decision:
         return decide(self._machine, self._rows[row], dead=dead, cloud=self._cloud)

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
+from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeRegressor
 
 from hardcase_edge.batch.quality import Quality
@@ -68,7 +70,8 @@ def make_rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 @cache
 def f0() -> Any:
     """A regressor of all readings."""
-    return HistGradientBoostingRegressor(max_iter=30, learning_rate=0.2, random_state=0).fit(*make_rows(1200, 1))
+    model = GradientBoostingRegressor(n_estimators=60, max_depth=4, random_state=0)
+    return Pipeline([("impute", SimpleImputer(strategy="median")), ("model", model)]).fit(*make_rows(1000, 1))
 
 
 @cache
@@ -140,7 +143,7 @@ def linear_on(features: tuple[int, ...], constant: int = 1024) -> tuple[tuple[Co
 
 
 def mixed_draft() -> Program:
-    """Trees on the near sensor answer where they are sure; else a linear scorer of both, or a stack if it fails."""
+    """Trees on the near sensor answer where they are sure; elsewhere a linear scorer of both, or a stack."""
     near, trees = trees_on((0, 1))
     linear_columns, linear = linear_on((0, 1, 2, 3))
     linear = replace(linear, columns=tuple(c + len(near) for c in linear.columns))
