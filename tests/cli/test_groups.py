@@ -111,5 +111,5 @@ def test_groups_may_be_given_from_python(tmp_path):
     policy = hardcase.train(X, made["y"], groups=made["machine"], methods=["static"], effort="quick")
     manifest = load_bundle(policy.export(tmp_path / "m.hcb").path).manifest
     assert manifest.trained["data"]["group"] == "group"
-    with pytest.raises(InputError, match=r"240 rows, and group has the shape \(239,\)"):
+    with pytest.raises(InputError, match=r"240 rows, but group has the shape \(239,\)"):
         hardcase.train(X, made["y"], groups=made["machine"][1:])

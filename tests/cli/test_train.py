@@ -279,7 +279,7 @@ def test_a_trained_policy_is_promised_on_its_calibration_rows(tmp_path, capsys):
     assert said["promise"]["rows"]["n"] == 40
     status, _, err = run(capsys, *argv, "--risk", 0.001)
     assert status == 2
-    assert "every program needs at least 2995 local answers" in err
+    assert "needs 2995 rows that are answered locally without an error" in err
     assert err.count("\n") == 1
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hardcase_edge.batch.choices import play
 from hardcase_edge.program.definition import TOURNAMENT
+from hardcase_edge.session.branching import choose
 from hardcase_train.methods.graph.filter_tree import bracket_of, learn_matches, rounds, without
 
 N = st.integers(2, 11)
@@ -74,7 +75,6 @@ def test_a_row_of_no_weight_decides_nothing():
 @given(n=st.integers(2, 9), seed=st.integers(0, 999))
 def test_play_passes_over_the_absent_as_a_session_does(n, seed):
     from hardcase_edge.program.definition import Branch, Slice
-    from hardcase_edge.session.session import Session
 
     rng = np.random.default_rng(seed)
     bracket = bracket_of(n)
@@ -82,18 +82,9 @@ def test_play_passes_over_the_absent_as_a_session_does(n, seed):
     has = rng.random((n, 8)) < 0.6
     won = play(bracket, scores, has)
 
-    class Fake:
-        """A session that is asked for nothing but a tournament."""
-
-        def __init__(self, row: int) -> None:
-            self.row = row
-
-        def _can_have(self, target: int) -> bool:
-            return bool(has[target, self.row])
-
     node = Branch(Slice(0, 0, n - 1), TOURNAMENT, tuple(range(n)), bracket=bracket)
     for row in range(8):
-        assert Session._tournament(Fake(row), node, scores[row].tolist()) == won[row]
+        assert choose(node, scores[row].tolist(), lambda k, row=row: bool(has[k, row])) == won[row]
 
 
 @given(n=st.integers(2, 9), seed=st.integers(0, 999))
