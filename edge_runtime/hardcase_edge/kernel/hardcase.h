@@ -86,7 +86,7 @@ extern "C" {
 /* One decision. The first group may be read after HC_DECIDED; the rest is the kernel's own. The image says how many
  * bytes follow this struct. A session holds no pointer but that of its image: it may be copied and moved whole. */
 typedef struct hc_session {
-    int64_t result;      /* class index; in a program of values, the value */
+    int64_t result;      /* class index; in a program of values, the value in the steps of the bundle's scale */
     int64_t spent;       /* declared costs so far */
     int64_t saved;       /* what sensors cost less than declared: the decision's cost is spent - saved */
     uint16_t confidence; /* basis points, 0 to 10000 */
@@ -164,7 +164,7 @@ int hc_feed_at(hc_session *s, int sensor, const void *readings, int64_t cost);
 const unsigned char *hc_request(const hc_session *s);
 size_t hc_request_bytes(const hc_session *s);
 
-/* The HPC's answer: a class index (a value, in a program of values) and its confidence in basis points. */
+/* The HPC's answer: a class index (in a program of values, the value in steps) and its confidence in basis points. */
 int hc_reply(hc_session *s, int64_t result, int confidence);
 
 /* Time is up: the fallback answers, degraded. */
