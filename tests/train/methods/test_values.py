@@ -22,6 +22,7 @@ from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.stages.thresholds import Cut
 from hardcase_train.sweep.train import hpc_point, learn
 from tests.helpers.train.problems import BRIEF
+from tests.helpers.train.slopes import check_slopes
 
 R2 = Quality("r2", "R2")
 TAKE_VALUES = [name for name, cls in METHODS.items() if cls.method.takes_values]
@@ -118,16 +119,7 @@ def test_slopes_of_squared_losses_are_finite_differences() -> None:
     rng = np.random.default_rng(0)
     y, weight, q = rng.normal(size=7), rng.random(7) + 0.1, rng.random(7)
     for loss, width in ((SquaredLoss(y, weight), 1), (AdaptLoss(SquaredLoss(y, weight), q), 2)):
-        scores = rng.normal(size=(7, width))
-        _, slope = loss.value_and_slope(scores)
-        gradient, hessian = loss.derivatives(scores)
-        assert np.allclose(gradient, slope)
-        for i, k in np.ndindex(scores.shape):
-            step = np.zeros_like(scores)
-            step[i, k] = 1e-5
-            (up, rise), (down, fall) = (loss.value_and_slope(scores + s) for s in (step, -step))
-            assert (up - down) / 2e-5 == pytest.approx(slope[i, k], abs=1e-7)
-            assert (rise - fall)[i, k] / 2e-5 == pytest.approx(hessian[i, k], abs=1e-6)
+        check_slopes(loss, rng.normal(size=(7, width)))
 
 
 def test_one_value_in_all_rows_is_refused() -> None:
