@@ -23,7 +23,7 @@ from typing import Any
 from hardcase.training import seeds
 from hardcase.training.seeds import picked, summarise
 from hardcase_train.data.config import read_config
-from hardcase_train.data.task import make_task
+from hardcase_train.tasks.task import make_task
 from hardcase_train.sweep.train import learn
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -263,7 +263,7 @@ def _model(hpc: Any, seed: int) -> Any:
         return None
     from sklearn.base import clone
 
-    from hardcase_train.data.hpc import ready
+    from hardcase_train.tasks.hpc import ready
 
     if not hasattr(hpc, "predict_proba") or not hasattr(hpc, "get_params"):
         raise InputError(f"hpc is {type(hpc).__name__}, not a scikit-learn classifier with predict_proba; give one")

@@ -20,10 +20,10 @@ from .given_hpc import opener
 if TYPE_CHECKING:
     from hardcase_train.data.config import Config
     from hardcase_train.data.table import Table
-    from hardcase_train.data.task import Task
     from hardcase_train.policy.front import Point
     from hardcase_train.stages.deadline import Deadline
     from hardcase_train.sweep.executors import Pool
+    from hardcase_train.tasks.task import Task
 
 __all__ = ["Runs", "add_pool", "open_runs"]
 
@@ -67,7 +67,7 @@ class Runs:
 
     def task(self, config: Config, table: Table | None = None, model: Any = None) -> Task:
         """Read the table unless given, split its rows, and fit f0; reports on stderr what the table leaves out."""
-        from hardcase_train.data.task import make_task
+        from hardcase_train.tasks.task import make_task
 
         task = make_task(config, quiet=self.quiet, table=table, model=model, given=opener(config))
         for note in () if self.quiet else task.table.notes:

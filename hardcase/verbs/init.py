@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the file and report on every column."""
     from hardcase_edge.base.files import check_replaceable, write_whole
     from hardcase_train.data.table import read_table
-    from hardcase_train.data.task import target_classes
+    from hardcase_train.tasks.target import target_classes
 
     from ..training.first_toml import make_toml
     from ..training.survey import guess_target, sensors_of, survey

@@ -13,9 +13,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_train.data.config import read_config
-from hardcase_train.data.hpc import fit_hpc, imputed
+from hardcase_train.tasks.hpc import fit_hpc, imputed
 from hardcase_train.data.problem import Rows, scaled
-from hardcase_train.data.task import make_task
+from hardcase_train.tasks.task import make_task
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT, Twin
 from hardcase_train.methods.adapt.l1_baseline import L1Baseline
 from hardcase_train.policy.answers import confidence_table

@@ -20,8 +20,8 @@ from hardcase_edge.bundle.file import Bundle, pack_bundle, read_bundle_bytes, un
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.program.definition import Program
 
-from ..data.task import Task
 from ..policy.front import Point
+from ..tasks.task import Task
 from .executors import code_here
 from .rungs import Job
 
