@@ -173,7 +173,10 @@ def _data(task: Task) -> list[str]:
     parts = {name: rows for name, rows in named.items() if rows is not None}
     totals = [len(rows.y) for rows in parts.values()]
     rows = _values_by_part(task, parts) if problem.is_value else _classes_by_part(task, parts)
-    rows.append(["<strong>rows</strong>", *(f"{n:,}" for n in totals), f"{sum(totals):,}"])
+    word, caption = ("value", "values by part") if problem.is_value else ("class", "rows by class and part")
+    rows.append(
+        [f"<strong>{'rows' if problem.is_value else 'all'}</strong>", *(f"{n:,}" for n in totals), f"{sum(totals):,}"]
+    )
     if problem.test.group is not None:
         groups = [len(np.unique(part.group)) for part in parts.values() if part.group is not None]
         rows.append(["<strong>groups</strong>", *(f"{n:,}" for n in groups), f"{sum(groups):,}"])
@@ -183,7 +186,7 @@ def _data(task: Task) -> list[str]:
         "Models learn on train; choices are made on valid, and on train by models that "
         "did not see the row; calibration serves promises alone; test is only reported.</p>"
     )
-    listed = table(("", *parts, "all"), rows, caption=f"{task.config.target} by part")
+    listed = table((word, *parts, "all"), rows, caption=caption)
     return [words, _folded(f"{len(task.classes)} classes", len(rows), listed)]
 
 

@@ -139,14 +139,16 @@ def write_build(
 def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> list[dict[str, Any]]:
     from hardcase_edge.bundle.file import Bundle, pack_bundle
     from hardcase_edge.bundle.manifest import Manifest
+    from hardcase_train.policy.front import programs
     from hardcase_train.policy.target_unit import in_target_unit
 
     folder.mkdir()
-    entries, numbers = [], dict.fromkeys((p.method for p in points), 0)
+    files, numbers = [], dict.fromkeys((p.method for p in points), 0)
     for p in points:
-        assert p.program is not None
-        name = f"policies/{p.method}-{numbers[p.method]:03d}.safetensors"
+        files.append(f"policies/{p.method}-{numbers[p.method]:03d}.safetensors")
         numbers[p.method] += 1
+    value = value_of(task)
+    for k, draft, _ in programs(points):
         manifest = Manifest(
             name=task.config.file.stem,
             unit=task.config.unit,
@@ -156,16 +158,19 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> l
             target=task.config.target,
             hpc=hpc,
             windows=task.windows,
-            trained=_provenance(task, p),
+            trained=_provenance(task, points[k]),
             categories=task.table.categories,
-            value=value_of(task),
+            value=value,
         )
-        program = in_target_unit(p.program, task.problem.value_unit) if task.problem.is_value else p.program
-        data = pack_bundle(Bundle(manifest.to_json(), program, (), is_draft=True))
-        (folder.parent / name).write_bytes(data)
-        params = {k: _named(task, k, v) for k, v in p.params.items()}
-        entries.append({"method": p.method, "params": params, **_figures(task, p), "program": name})
-    return entries
+        program = draft if value is None else in_target_unit(draft, task.problem.value_unit)
+        (folder.parent / files[k]).write_bytes(pack_bundle(Bundle(manifest.to_json(), program, (), is_draft=True)))
+    return [_entry(task, p, name) for p, name in zip(points, files, strict=True)]
+
+
+def _entry(task: Task, p: Point, name: str) -> dict[str, Any]:
+    """The point in front.json."""
+    params = {k: _named(task, k, v) for k, v in p.params.items()}
+    return {"method": p.method, "params": params, **_figures(task, p), "program": name}
 
 
 def _figures(task: Task, p: Point) -> dict[str, dict[str, float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +96,8 @@ class Runs:
 
     def _fitting(self, points: list[Point]) -> list[Point]:
         """The points whose drafts fit into a file; a device would take none of the others."""
-        fitting = [p for p in points if _n_bytes(p) <= MAX_DRAFT_BYTES]
+        sizes = _sizes(points)
+        fitting = [p for p, size in zip(points, sizes, strict=True) if size <= MAX_DRAFT_BYTES]
         if len(fitting) < len(points) and not self.quiet:
             _say(f'left out {len(points) - len(fitting)} policies that are too large for a device; try size = "small"')
         return fitting
@@ -144,12 +145,17 @@ def open_runs(
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _n_bytes(point: Point) -> int:
-    """Length of the point's draft in a file, without its names."""
+def _sizes(points: Sequence[Point]) -> list[int]:
+    """Length of each point's draft in a file, without its names; nodes, which are short, are counted once for a set."""
     from hardcase_edge.program.encode import encode
+    from hardcase_train.policy.front import programs
 
-    assert point.program is not None
-    return sum(len(values) * values.itemsize for values in encode(point.program, is_draft=True).values())
+    sizes, size = [0] * len(points), 0
+    for k, program, is_like_the_last in programs(points):
+        if not is_like_the_last:
+            size = sum(len(values) * values.itemsize for values in encode(program, is_draft=True).values())
+        sizes[k] = size
+    return sizes
 
 
 def _say(line: str) -> None:

@@ -21,9 +21,9 @@ from hardcase.training.folders import BUILD, list_files
 from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_export.drafts.front import read_front
-from hardcase_train.tasks.hpc import out_of_fold
 from hardcase_train.data.split import CALIBRATION, random_split
 from hardcase_train.data.table import read_table
+from hardcase_train.tasks.hpc import out_of_fold
 from tests.helpers.places import ROOT
 from tests.helpers.train.problems import is_front, run, toml, write_csv
 

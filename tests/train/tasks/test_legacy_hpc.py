@@ -20,8 +20,8 @@ from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Forward
 from hardcase_edge.program.readings import request_bytes
-from hardcase_train.tasks.legacy_hpc import Legacy, read_legacy
 from hardcase_train.data.table import read_table
+from hardcase_train.tasks.legacy_hpc import Legacy, read_legacy
 from tests.helpers.train.problems import legacy_columns, legacy_toml, run, write_csv
 
 CLASSES = ("cold", "hot")
