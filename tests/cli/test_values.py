@@ -114,7 +114,9 @@ def test_ranks_are_measured_by_ndcg_within_groups(tmp_path: Path, capsys: pytest
     ("data", "column", "said"),
     [
         pytest.param('task = "rank"', "y", 'name the column of groups: group = "..."', id="no-group"),
-        pytest.param('task = "rank"\ngroup = "q"', "minus", "is -1 in row 1; ranking takes whole numbers", id="negative"),
+        pytest.param(
+            'task = "rank"\ngroup = "q"', "minus", "is -1 in row 1; ranking takes whole numbers", id="negative"
+        ),
         pytest.param('task = "rank"\ngroup = "q"', "half", "is 0.5 in row 1; ranking takes", id="fraction"),
         pytest.param('task = "rank"\ngroup = "q"', "large", f"to {MAX_RELEVANCE}; use task", id="too-relevant"),
         pytest.param('task = "value"', "one", "the same value 3 in all training rows", id="one-value"),

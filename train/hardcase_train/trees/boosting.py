@@ -89,7 +89,7 @@ class Ensemble:
         return Trees(tuple(place[f] for f in used), tuple(float(b) for b in self.base), tuple(trees))
 
     def _splits(self) -> tuple[list[tuple[int, int]], np.ndarray, list[int]]:
-        """Different (feature, bin) of splits in order; which of them each split is; where the splits of each tree begin."""
+        """Different (feature, bin) of splits in order; which of them each split is; where those of each tree begin."""
         sizes = [len(tree.features) for tree in self.trees]
         keys = np.zeros(sum(sizes), dtype=np.int64)
         if len(keys):
