@@ -130,7 +130,7 @@ def measure(
     from hardcase_edge.batch.intervals import quality_interval, share_interval
     from hardcase_edge.batch.per_class import per_class
     from hardcase_edge.session.session import CLOUD
-    from hardcase_export.integers.decide import decisions, figures
+    from hardcase_export.integers.decide import answers_of, decisions, figures
 
     hpc, confidence = zip(*rows.replies, strict=True) if rows.replies else (None, None)
     decided = decisions(program, rows.X, hpc, confidence, steps=steps, budget=budget, dead=dead)
@@ -143,7 +143,7 @@ def measure(
     return Measured(
         figures=figures(decided, rows.y, quality, rows.group),
         quality=quality,
-        quality_95=quality_interval(quality, rows.y, answers, rows.group),
+        quality_95=quality_interval(quality, rows.y, answers_of(decided, quality, rows.y.dtype), rows.group),
         forward_95=share_interval(np.array([d.route == CLOUD for d in decided]), rows.group),
         classes=tuple(classes),
         bought=tuple(bought),

@@ -264,7 +264,7 @@ def _save_rows(path: Path, task: Task, rows: Rows, hpc: str, more: dict[str, Any
         X=rows.X,
         y=rows.y,
         hpc=rows.hpc_label,
-        hpc_confidence=np.round(rows.hpc[np.arange(len(rows.y)), rows.hpc_label] * 10_000).astype(np.int64),
+        hpc_confidence=np.round(rows.hpc_confidence * 10_000).astype(np.int64),
         hpc_sha256=hpc,
         index=rows.index,
         weight=rows.weight,

@@ -21,6 +21,8 @@ from hardcase_edge.bundle.load import load_bundle
 from hardcase_train.data.split import random_split
 from tests.helpers.train.problems import legacy_columns, legacy_toml, run, toml, write_csv
 
+pytestmark = pytest.mark.usefixtures("brief_effort")
+
 Capture = pytest.CaptureFixture[str]
 
 

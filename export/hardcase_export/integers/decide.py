@@ -22,7 +22,18 @@ from hardcase_edge.program.definition import MISSING, Program
 from hardcase_edge.program.readings import Reading, make_coder, normalise
 from hardcase_edge.session.session import CLOUD, Decision
 
-__all__ = ["Figures", "Reply", "codes_of", "decide", "decisions", "figures", "readings_of", "results_of", "watching"]
+__all__ = [
+    "Figures",
+    "Reply",
+    "answers_of",
+    "codes_of",
+    "decide",
+    "decisions",
+    "figures",
+    "readings_of",
+    "results_of",
+    "watching",
+]
 
 Reply = tuple[float, int]  # class index or value in the target's unit, confidence in basis points
 STEP = 100  # rows between two calls of a watcher
@@ -157,7 +168,7 @@ def figures(
         raise InputError("there are no rows to measure on; give at least one")
     kind = np.float64 if quality.is_of_values else np.int64
     truth, answers = np.asarray(y, dtype=kind), np.array([d.result for d in outcomes], dtype=kind)
-    measured = quality(truth, answers, group=group)
+    measured = quality(truth, answers_of(outcomes, quality, kind), group=group)
     forwarded = sum(d.route == CLOUD for d in outcomes)
     cost = to_unit(sum(d.cost for d in outcomes) / n)
     if quality.is_of_values:
@@ -166,3 +177,9 @@ def figures(
         return Figures(measured, cost, forwarded / n, n, mae=mae, rmse=rmse)
     errors = quality.mean_errors(measured) if quality.kind == "errors" else None
     return Figures(measured, cost, forwarded / n, n, errors)
+
+
+def answers_of(outcomes: Sequence[Decision], quality: Quality, dtype: Any) -> NDArray[Any]:
+    """What the measure reads of these decisions: results (n,), or results beside confidences (n, 2)."""
+    results = np.array([d.result for d in outcomes], dtype=dtype)
+    return quality.answers(results, np.array([d.confidence for d in outcomes]) / 10_000)

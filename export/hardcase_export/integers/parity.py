@@ -16,7 +16,7 @@ from hardcase_edge.batch.quality import ACCURACY, Quality
 from hardcase_edge.program.definition import Program
 from hardcase_edge.session.session import Decision
 
-from .decide import Figures, decisions, figures
+from .decide import Figures, answers_of, decisions, figures
 
 __all__ = ["BesideF0", "Parity", "parity"]
 
@@ -98,7 +98,7 @@ def parity(
         labels=float(has_same_result.mean()),
         before=figures_before,
         after=figures_after,
-        beside=None if hpc is None else _beside(program, after, y, hpc, quality, group),
+        beside=None if hpc is None else _beside(program, after, y, hpc, confidence, quality, group),
     )
 
 
@@ -107,13 +107,16 @@ def _beside(
     after: Sequence[Decision],
     y: NDArray[Any],
     hpc: NDArray[Any],
+    confidence: NDArray[np.int64] | None,
     quality: Quality,
     group: NDArray[np.int64] | None,
 ) -> BesideF0:
-    answers = np.array([d.result for d in after], dtype=y.dtype)
-    loss, interval = loss_interval(quality, y, answers, hpc, group)
-    counts = tuple(per_class(y, answers, program.n_classes, group)) if program.n_classes else ()
-    return BesideF0(quality_interval(quality, y, answers, group), quality(y, hpc, group=group), loss, interval, counts)
+    labels = np.array([d.result for d in after], dtype=y.dtype)
+    answers = answers_of(after, quality, y.dtype)
+    f0 = quality.answers(hpc, None if confidence is None else confidence / 10_000)
+    loss, interval = loss_interval(quality, y, answers, f0, group)
+    counts = tuple(per_class(y, labels, program.n_classes, group)) if program.n_classes else ()
+    return BesideF0(quality_interval(quality, y, answers, group), quality(y, f0, group=group), loss, interval, counts)
 
 
 def _path(d: Decision) -> object:

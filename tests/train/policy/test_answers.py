@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from hardcase_edge.program.definition import CODE_MAX, Acquire, Answer, Rank, Slice
 from hardcase_edge.program.readings import make_coder
-from hardcase_train.policy.answers import MAX_STEPS, confidence_table
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.confidences import MAX_STEPS, confidence_table
 from hardcase_train.policy.losses import ClassLoss
 from hardcase_train.trees.binning import MISSING_BIN, make_bins
 from hardcase_train.trees.boosting import Ensemble, TreeSettings, boost, ensemble_scores

@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from ..policy.answers import NEVER, confidence_table, margin_at
+from ..policy.confidences import NEVER, confidence_table, margin_at
 from .staged_policy import StagedPolicy
 from .thresholds import Choices, Cut, Cuts, priced_cuts
 
