@@ -26,7 +26,8 @@ def confidence_table(
 
     Returns
     -------
-    thresholds : strictly increasing margins where the confidence changes
+    thresholds : strictly increasing margins where the confidence changes, each half-way between those of two rows: at
+        a row's own margin, rounding in the last digit would decide on which side the row falls
     confidences : basis points, one more than thresholds; one success and one failure are added to each step, so
         that no step claims certainty
 
@@ -34,7 +35,7 @@ def confidence_table(
     --------
     >>> margins, is_right = np.array([0.1, 0.2, 0.8, 0.9]), np.array([False, False, True, True])
     >>> confidence_table(margins, is_right)
-    ((0.8,), (2500, 7500))
+    ((0.5,), (2500, 7500))
     """
     if len(margins) == 0:
         return (), (5000,)
@@ -49,7 +50,10 @@ def confidence_table(
     starts = starts[np.append(True, np.diff(m[starts]) > 0)]
     groups = zip(np.split(right * w, starts[1:]), np.split(w, starts[1:]), strict=True)
     shares = [round(10_000 * (right_weight.sum() + 1) / (total.sum() + 2)) for right_weight, total in groups]
-    return tuple(float(x) for x in m[starts[1:]]), tuple(int(c) for c in np.maximum.accumulate(shares))
+    below, above = m[starts[1:] - 1], m[starts[1:]]
+    middle = (below + above) / 2
+    edges = np.where(middle > below, middle, above)  # of neighbouring floats, the middle is one of them
+    return tuple(edges.tolist()), tuple(int(c) for c in np.maximum.accumulate(shares))
 
 
 def confidence_at(table: tuple[tuple[float, ...], tuple[int, ...]], margins: np.ndarray) -> np.ndarray:
@@ -58,17 +62,10 @@ def confidence_at(table: tuple[tuple[float, ...], tuple[int, ...]], margins: np.
     return np.asarray(np.array(confidences)[np.searchsorted(thresholds, margins, side="right")] / 10_000)
 
 
-def margin_at(table: tuple[tuple[float, ...], tuple[int, ...]], margins: np.ndarray, level: float) -> float:
-    """The threshold on the margin from which on the confidence reaches ``level``, 0 to 1; ``NEVER`` if none does.
-
-    The threshold lies half-way between two rows' margins. At a row's own margin, rounding in the last digit would
-    decide on which side the row falls.
-    """
+def margin_at(table: tuple[tuple[float, ...], tuple[int, ...]], level: float) -> float:
+    """The threshold on the margin from which on the confidence reaches ``level``, 0 to 1; ``NEVER`` if none does."""
     thresholds, confidences = table
     steps = [k for k, c in enumerate(confidences) if c >= level * 10_000]
     if not steps:
         return NEVER
-    if steps[0] == 0:
-        return 0.0
-    edge = thresholds[steps[0] - 1]
-    return float(edge + margins[margins < edge].max()) / 2
+    return thresholds[steps[0] - 1] if steps[0] else 0.0

@@ -76,7 +76,7 @@ def own_points(
     right = all_local.label == judge.y
     table = confidence_table(all_local.margin[own], right[own], judge.weight[own])
     levels = sorted(c / 10_000 for c in table[1][1:])  # a threshold at each step of confidence
-    margins = {-NEVER: 0.0} | {margin_at(table, all_local.margin[own], level): level for level in levels}
+    margins = {-NEVER: 0.0} | {margin_at(table, level): level for level in levels}
     points = []
     for margin, level in margins.items():
         nodes = _nodes(problem, sensors, margin)
