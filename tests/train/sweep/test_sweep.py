@@ -25,7 +25,7 @@ from hardcase_train.method import Setting
 from hardcase_train.methods import METHODS
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
-from hardcase_train.sweep import executors, halving, sweep
+from hardcase_train.sweep import auto, executors, halving, sweep
 from hardcase_train.sweep import rungs as ladder
 from hardcase_train.sweep.auto import chosen_methods
 from hardcase_train.sweep.executors import code_digest, open_pool
@@ -131,8 +131,9 @@ def test_with_little_effort_auto_runs_no_race():
     assert chosen_methods(ladder, HPC, lambda jobs, _: pytest.fail("a race was run")) == ALWAYS
 
 
-def test_auto_races_few_rows_of_each_method_and_never_judges_by_test_rows():
-    problem = make_problem(n=900, effort=replace(BRIEF, races=True))
+def test_auto_races_few_rows_of_each_method_and_never_judges_by_test_rows(monkeypatch):
+    monkeypatch.setattr(auto, "RACE_ROWS", 60)
+    problem = make_problem(n=120, effort=replace(BRIEF, races=True))
     seen = []
 
     def race(jobs, title):
