@@ -27,10 +27,10 @@ from hardcase_train.data.config import Config, SensorConfig
 from hardcase_train.data.problem import Rows
 from hardcase_train.data.split import CALIBRATION, random_split
 from hardcase_train.data.table import Labels, Table
-from hardcase_train.data.task import make_task
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.front import Point
 from hardcase_train.sweep.train import learn
+from hardcase_train.tasks.task import make_task
 
 PAGE = ROOT / "docs" / "benchmarks" / "groups.md"
 FILE = "wisdm_transformed.npz"

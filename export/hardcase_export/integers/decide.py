@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
@@ -25,6 +25,7 @@ from hardcase_edge.session.session import CLOUD, Decision
 __all__ = [
     "Figures",
     "Reply",
+    "answered",
     "answers_of",
     "codes_of",
     "decide",
@@ -168,15 +169,22 @@ def figures(
         raise InputError("there are no rows to measure on; give at least one")
     kind = np.float64 if quality.is_of_values else np.int64
     truth, answers = np.asarray(y, dtype=kind), np.array([d.result for d in outcomes], dtype=kind)
-    measured = quality(truth, answers_of(outcomes, quality, kind), group=group)
-    forwarded = sum(d.route == CLOUD for d in outcomes)
-    cost = to_unit(sum(d.cost for d in outcomes) / n)
+    means = {
+        "quality": quality(truth, answers_of(outcomes, quality, kind), group=group),
+        "cost": to_unit(sum(d.cost for d in outcomes) / n),
+        "forward_rate": sum(d.route == CLOUD for d in outcomes) / n,
+    }
+    return answered(answers, truth, quality, means)
+
+
+def answered(answers: NDArray[Any], truth: NDArray[Any], quality: Quality, means: Mapping[str, float]) -> Figures:
+    """Figures with what errors cost, or how far values are off; ``means``: quality, cost and forward_rate."""
+    n = len(truth)
     if quality.is_of_values:
         off = np.abs(truth - answers)
-        mae, rmse = float(off.mean()), float(np.sqrt(np.square(off).mean()))
-        return Figures(measured, cost, forwarded / n, n, mae=mae, rmse=rmse)
-    errors = quality.mean_errors(measured) if quality.kind == "errors" else None
-    return Figures(measured, cost, forwarded / n, n, errors)
+        return Figures(**means, n=n, mae=float(off.mean()), rmse=float(np.sqrt(np.square(off).mean())))
+    errors = quality.mean_errors(means["quality"]) if quality.kind == "errors" else None
+    return Figures(**means, n=n, errors=errors)
 
 
 def answers_of(outcomes: Sequence[Decision], quality: Quality, dtype: Any) -> NDArray[Any]:
