@@ -24,10 +24,9 @@ from ..policy.answers import answer_node, bare_answer
 from ..policy.batch import Outcome
 from ..policy.compile import compile_program, policy_of
 from ..policy.confidences import NEVER
-from ..policy.error_model import MAX_MET, cloud_loss, expected_loss, met_margins
+from ..policy.error_model import MAX_MET, cloud_loss, expected_loss, expected_square, met_margins
 from ..policy.front import Point
 from ..policy.selection import Judge, Trained
-from ..policy.value_error import expected_square
 from .thresholds import Choices, Cut, Cuts, Meeting, expected
 
 __all__ = ["StagedPolicy"]
