@@ -27,6 +27,7 @@ __all__ = [
     "Measured",
     "class_lines",
     "constant_warning",
+    "flattery",
     "measure",
     "quality_of",
     "some_classes",
@@ -152,6 +153,17 @@ def measure(
 
 
 # ---------------------------------------------------------------- text
+
+
+def flattery(hpc: Mapping[str, Any]) -> list[str]:
+    """The line that warns of a model that knows the training rows; ``hpc``: of front.json."""
+    if not hpc.get("has_seen_rows"):
+        return []
+    accuracy = hpc["accuracy"]
+    return [
+        f"f0 {hpc['model']} has probably seen the training rows (accuracy {accuracy['train']:.4f} there, "
+        f"{accuracy['valid']:.4f} on validation rows), so gates trust it too much; train on rows that it has not seen"
+    ]
 
 
 def constant_warning(classes: Sequence[Mapping[str, Any]]) -> str | None:
