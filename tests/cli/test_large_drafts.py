@@ -11,8 +11,6 @@ from hardcase.cli import main
 from hardcase.training import runs
 from tests.cli.test_constant_answers import rare_faults
 
-pytestmark = pytest.mark.usefixtures("brief_effort")
-
 
 def test_a_draft_that_is_too_large_is_left_out(tmp_path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     toml, words = rare_faults(tmp_path), ["--no-baselines", "--jobs", "1"]
