@@ -11,13 +11,13 @@ whose figures on the same rows are within the terms.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import ROOT, markdown, options, results
 from scipy import stats
 
 from hardcase_export.drafts.front import Measured, Point, read_front
@@ -28,6 +28,8 @@ from hardcase_export.picking.pick import candidates
 from hardcase_export.picking.risk_choice import RiskTerms, find
 from hardcase_export.picking.risk_test import Counts
 
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
 EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
 PAGE = ROOT / "docs" / "benchmarks" / "promise.md"
 HEAD = """# How often a promise holds
@@ -277,6 +279,8 @@ def row(name: str, r: dict[str, Any]) -> list[str]:
 
 def page(measured: dict[str, Any]) -> str:
     """The Markdown page."""
+    from benchmarks.pages import markdown
+
     titles = ("population", "terms", "delta", "rows", "promised", "broken", "cost, forwarded")
     titles += ("naive: picked", "naive: broken", "naive: cost, forwarded")
     draws = next(iter(measured.values()))["promise"]["draws"]
@@ -291,6 +295,8 @@ def measure(draws: int) -> dict[str, Any]:
 
 def main() -> None:
     """Run, print each row as it is done, write JSON and Markdown; fail if a promise is broken oftener than it may."""
+    from benchmarks.pages import options, results
+
     parser = options(__doc__, "promise")
     parser.add_argument("--draws", type=int, default=1000)
     args = parser.parse_args()
