@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
+from ..measuring.measure import flattery
 from ..training.build import build
-from ..training.given_hpc import flattery
 from .policy import Policy
 
 if TYPE_CHECKING:

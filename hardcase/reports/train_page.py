@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import HardcaseError
 
-from ..measuring.measure import constant_warning
+from ..measuring.measure import constant_warning, flattery
 from ..measuring.picked import Picked, Wish, measure_pick
 from . import picked_part as part
 from .front_chart import front_svg
@@ -235,6 +235,7 @@ def _f0(task: Task, front: Mapping[str, Any], points: Front, picked: Picked | st
     ]
     out = [
         f"<p>{_f0_words(task)}, asked for every case: the quality that a policy is held to, at the highest cost.</p>",
+        *(f'<p class="bad">{safe(line, 400)}</p>' for line in flattery(front["hpc"])),
         table(("", f"{points.quality} (95 %)", f"mean cost, {points.unit}"), rows),
     ]
     used = next(p for p in front["points"] if p["method"] == HPC)["test"].get("used_cost")

@@ -65,8 +65,7 @@ def hpc_confidence(problem: Problem, rows: Rows) -> np.ndarray:
 
     if problem.is_value:
         return np.full(len(rows.y), _confidence(problem))
-    chance = rows.hpc[np.arange(len(rows.y)), rows.hpc_label]
-    return np.asarray(np.round(chance * 10_000), dtype=np.int64)
+    return np.asarray(np.round(rows.hpc_confidence * 10_000), dtype=np.int64)
 
 
 def _confidence(problem: Problem) -> int:

@@ -24,6 +24,8 @@ from hardcase_train.tasks.hpc import imputed
 from hardcase_train.tasks.task import make_task
 from tests.helpers.train.problems import run, write_csv
 
+pytestmark = pytest.mark.usefixtures("brief_effort")
+
 
 def init(capsys: pytest.CaptureFixture[str], data: Path, *flags: object) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is reported, and the configuration that is written."""

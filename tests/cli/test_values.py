@@ -19,6 +19,8 @@ from hardcase_train.tasks.target import MAX_RELEVANCE
 from tests.helpers.cli.pages import read_page
 from tests.helpers.train.problems import run, toml, write_csv
 
+pytestmark = pytest.mark.usefixtures("brief_effort")
+
 DATA = 'task = "value"\ntarget_unit = "litres"'
 HPC = '\n[hpc]\nestimator = ["StandardScaler", "Ridge"]\n'
 FLAGS = ("--effort", "quick", "--quiet", "--method", "static", "--no-baselines")

@@ -202,7 +202,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
             point = min(points, key=lambda p: (p.valid["cost"], -p.valid["quality"]))
             wish, closest = f"budget={self.budget:g}", f"mean cost {point.valid['cost']:g}"
         else:
-            f0 = quality(judge.y, judge.hpc_label, judge.weight)
+            f0 = quality(judge.y, judge.hpc_answers, judge.weight)
             losses = [f0 - p.valid["quality"] + p.valid["loss_se"] for p in points]
             accurate = [p for p, loss in zip(points, losses, strict=True) if loss <= self.max_loss + SLACK]
             if accurate:

@@ -26,6 +26,7 @@ __all__ = [
     "Figures",
     "Reply",
     "answered",
+    "answers_of",
     "codes_of",
     "decide",
     "decisions",
@@ -169,7 +170,7 @@ def figures(
     kind = np.float64 if quality.is_of_values else np.int64
     truth, answers = np.asarray(y, dtype=kind), np.array([d.result for d in outcomes], dtype=kind)
     means = {
-        "quality": quality(truth, answers, group=group),
+        "quality": quality(truth, answers_of(outcomes, quality, kind), group=group),
         "cost": to_unit(sum(d.cost for d in outcomes) / n),
         "forward_rate": sum(d.route == CLOUD for d in outcomes) / n,
     }
@@ -184,3 +185,9 @@ def answered(answers: NDArray[Any], truth: NDArray[Any], quality: Quality, means
         return Figures(**means, n=n, mae=float(off.mean()), rmse=float(np.sqrt(np.square(off).mean())))
     errors = quality.mean_errors(means["quality"]) if quality.kind == "errors" else None
     return Figures(**means, n=n, errors=errors)
+
+
+def answers_of(outcomes: Sequence[Decision], quality: Quality, dtype: Any) -> NDArray[Any]:
+    """What the measure reads of these decisions: results (n,), or results beside confidences (n, 2)."""
+    results = np.array([d.result for d in outcomes], dtype=dtype)
+    return quality.answers(results, np.array([d.confidence for d in outcomes]) / 10_000)

@@ -18,7 +18,7 @@ from hardcase_edge.program.definition import Opaque, Program
 from hardcase_edge.session.session import CLOUD, Decision
 
 from .align import MANY_ROWS
-from .decide import Figures, answered, decisions, figures
+from .decide import Figures, answered, answers_of, decisions, figures
 
 __all__ = ["BesideF0", "Parity", "parity"]
 
@@ -93,7 +93,7 @@ def parity(
     after = decisions(program, X, hpc, confidence, steps=steps)
     figures_after = figures(after, y, quality, group)
     if len(X) > MANY_ROWS and hpc is not None and not any(isinstance(s, Opaque) for s in draft.scorers):
-        results, has_same_path, figures_before = _at_once(draft, X, y, hpc, after, quality, group)
+        results, has_same_path, figures_before = _at_once(draft, X, y, hpc, confidence, after, quality, group)
     else:
         before = decisions(draft, X, hpc, confidence)
         figures_before = figures(before, y, quality, group)
@@ -106,7 +106,7 @@ def parity(
         labels=float(has_same_result.mean()),
         before=figures_before,
         after=figures_after,
-        beside=None if hpc is None else _beside(program, after, y, hpc, quality, group),
+        beside=None if hpc is None else _beside(program, after, y, hpc, confidence, quality, group),
     )
 
 
@@ -115,6 +115,7 @@ def _at_once(
     X: NDArray[np.float64],
     y: NDArray[Any],
     hpc: NDArray[Any],
+    confidence: NDArray[np.int64] | None,
     after: Sequence[Decision],
     quality: Quality,
     group: NDArray[np.int64] | None,
@@ -130,7 +131,8 @@ def _at_once(
     has_same_path = (of_after == bought).all(axis=0)
     has_same_path &= outcome.forwarded == np.array([d.route == CLOUD for d in after])
     has_same_path &= outcome.node == np.array([d.trace[-1] for d in after])
-    measured = figures_of(outcome, y, quality=quality, group=group)
+    f0 = np.zeros(len(y)) if confidence is None else confidence / 10_000
+    measured = figures_of(outcome, y, quality=quality, group=group, confidence=outcome.confidence(draft.nodes, f0))
     return outcome.label, has_same_path, answered(outcome.label, y, quality, measured)
 
 
@@ -139,13 +141,16 @@ def _beside(
     after: Sequence[Decision],
     y: NDArray[Any],
     hpc: NDArray[Any],
+    confidence: NDArray[np.int64] | None,
     quality: Quality,
     group: NDArray[np.int64] | None,
 ) -> BesideF0:
-    answers = np.array([d.result for d in after], dtype=y.dtype)
-    loss, interval = loss_interval(quality, y, answers, hpc, group)
-    counts = tuple(per_class(y, answers, program.n_classes, group)) if program.n_classes else ()
-    return BesideF0(quality_interval(quality, y, answers, group), quality(y, hpc, group=group), loss, interval, counts)
+    labels = np.array([d.result for d in after], dtype=y.dtype)
+    answers = answers_of(after, quality, y.dtype)
+    f0 = quality.answers(hpc, None if confidence is None else confidence / 10_000)
+    loss, interval = loss_interval(quality, y, answers, f0, group)
+    counts = tuple(per_class(y, labels, program.n_classes, group)) if program.n_classes else ()
+    return BesideF0(quality_interval(quality, y, answers, group), quality(y, f0, group=group), loss, interval, counts)
 
 
 def _path(d: Decision) -> object:

@@ -26,6 +26,8 @@ from hardcase_train.tasks.task import make_task
 from tests.helpers.train.estimators import few, table
 from tests.helpers.train.problems import BRIEF, make_problem, run, toml, write_csv
 
+pytestmark = pytest.mark.usefixtures("brief_effort")
+
 N = 120
 LEAST = sum(LEAST_GROUPS)
 

@@ -24,6 +24,8 @@ from hardcase_train.data.table import read_table
 from hardcase_train.tasks.legacy_hpc import Legacy, read_legacy
 from tests.helpers.train.problems import legacy_columns, legacy_toml, run, write_csv
 
+pytestmark = pytest.mark.usefixtures("brief_effort")
+
 CLASSES = ("cold", "hot")
 PLACES = {"a": (0,), "b": (1,), "c": (2,), "pair": (0, 1)}
 DATA = {"a": [1, 2, 3], "b": [0.5, None, 0], "c": [7, 8, 9], "y": ["hot", "cold", "hot"]}

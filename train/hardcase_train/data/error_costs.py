@@ -19,7 +19,7 @@ __all__ = ["chosen_quality", "cost_table", "error_losses", "measure_of", "named_
 
 RATIOS = np.geomspace(1 / 256, 256, 33)  # of a miss to a false alarm, tried for F1 and recall
 POWERS = np.linspace(0, 1, 9)  # of the inverse class shares, tried for macro F1
-NAMES = {"accuracy": "accuracy", "balanced": "balanced accuracy", "macro-f1": "macro F1"}
+NAMES = {"accuracy": "accuracy", "balanced": "balanced accuracy", "macro-f1": "macro F1", "log-loss": "log loss skill"}
 RANKS = 5  # that NDCG counts
 BESIDE = 0.1  # of the lesser error's loss: errors between classes that the measure does not look at
 
@@ -73,7 +73,7 @@ def named_quality(wish: str | Mapping[str, Any], classes: Sequence[Any], where: 
 
     Parameters
     ----------
-    wish : "accuracy", "balanced" or "macro-f1"; {"f1": class}; or {"recall": class, "precision": share}
+    wish : "accuracy", "balanced", "macro-f1" or "log-loss"; {"f1": class}; or {"recall": class, "precision": share}
 
     >>> named_quality({"recall": "fault", "precision": 0.9}, ("fault", "ok"), "[policy]").name
     'recall of fault at precision 0.9'
@@ -86,7 +86,7 @@ def named_quality(wish: str | Mapping[str, Any], classes: Sequence[Any], where: 
     if isinstance(wish, str):
         if wish not in NAMES:
             raise InputError(f"{where} quality is {wish[:60]!r}; use {', '.join(NAMES)}, f1 or recall of a class")
-        return Quality(wish, NAMES[wish])
+        return Quality(wish, NAMES[wish], n_classes=len(classes) if wish == "log-loss" else 2)
     kind = "recall" if "recall" in wish else "f1"
     if set(wish) - {"recall", "precision"} if kind == "recall" else set(wish) != {"f1"}:
         raise InputError(
@@ -166,7 +166,7 @@ def error_losses(quality: Quality, y: np.ndarray, weight: np.ndarray, hpc: np.nd
     n_classes = hpc.shape[1]
     wrong = 1.0 - np.eye(n_classes)
     share = np.maximum(np.bincount(y, weight, n_classes) / weight.sum(), 1 / (len(y) + 1))
-    if quality.kind == "accuracy":
+    if quality.kind in ("accuracy", "log-loss"):
         return None
     if quality.kind == "errors":
         return np.asarray(np.array(quality.costs) / quality.scale)

@@ -99,6 +99,11 @@ class Rows:
         return answers_of(self.stakes)
 
     @property
+    def hpc_confidence(self) -> np.ndarray:
+        """(n,) probability that f0 gives to its answer, a class, in whole basis points as its replies carry it."""
+        return np.asarray(np.round(self.hpc[np.arange(len(self.y)), self.hpc_label] * 10_000) / 10_000)
+
+    @property
     def stakes(self) -> np.ndarray:
         """(n, n_classes) f0's probabilities, weighted by what the answers are worth; not normalised."""
         return self.hpc if self.targets is None else self.hpc @ self.targets
