@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from hardcase_edge.bundle.file import Bundle, pack_bundle, unpack_bundle
+from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.golden import GoldenCase
 from hardcase_edge.bundle.load import load_bytes
-from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import BundleError, ImageError, ProgramError
 from hardcase_edge.kernel.machine import EVALUATORS, KERNEL, PYTHON, decide, name_of, open_machine
 from hardcase_edge.program import limits
@@ -23,6 +22,7 @@ from hardcase_edge.program.definition import Program
 from hardcase_edge.program.encode import encode
 from hardcase_edge.session.session import LOCAL, Decision
 from hardcase_edge.verifier.verify import verify
+from tests.helpers.edge.bundles import bundle_of
 from tests.helpers.edge.crafted import LONG_DECISIONS, LONG_PROOFS, branch_bomb, shared_margins, wide_branch
 from tests.helpers.edge.evaluators import needs_kernel
 from tests.helpers.edge.kernel_cases import KERNEL as KERNEL_FOLDER
@@ -31,13 +31,6 @@ from tests.helpers.edge.strategies import programs, random_program, seeds
 
 SECONDS_OF_WORK = 2.0 / limits.MAX_WORK  # of one step: at most two seconds for the largest program
 SLACK = 2.0  # the machine of the tests does other things, too
-
-
-def bundle_of(program: Program, golden: tuple[GoldenCase, ...] = ()) -> bytes:
-    """The file of a program whose parts have short names."""
-    features = tuple(f"f{k}" for k in range(len(program.features)))
-    sensors = tuple(f"s{k}" for k in range(len(program.sensors)))
-    return pack_bundle(Bundle(Manifest("crafted", "mJ", features, sensors, ()).to_json(), program, golden))
 
 
 # ---------------------------------------------------------------- one list of limits
