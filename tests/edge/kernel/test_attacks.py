@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
 from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.errors import BundleError
+from tests.edge.kernel.fuzz import fuzz, has_fuzzer
 from tests.golden.make_golden import GOLDEN
 from tests.helpers.attack import bundles, crafted, programs
 from tests.helpers.attack.outcome import Outcome
@@ -24,6 +26,14 @@ def test_a_short_attack_finds_nothing(module: object, monkeypatch: pytest.Monkey
     outcomes: list[Outcome] = module.attack(0.4, 5)  # type: ignore[attr-defined]
     assert [(o.crashes, o.wrong) for o in outcomes] == [(0, 0)] * len(outcomes)
     assert all(o.inputs > 0 for o in outcomes)
+
+
+@pytest.mark.skipif(not has_fuzzer(), reason="clang is needed: apt install clang libclang-rt-14-dev")
+def test_mutated_images_and_calls_in_any_order_do_no_harm(tmp_path: Path) -> None:
+    found = fuzz(1, 0, tmp_path / "found", "-O0", seeds=8)
+    assert not found.has_harm, found.output
+    assert found.executions > 1_000
+    assert found.accepted > 100
 
 
 def test_a_bundle_taken_apart_is_packed_as_it_was() -> None:

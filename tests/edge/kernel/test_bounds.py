@@ -54,7 +54,7 @@ def test_what_the_verifier_proves_has_an_image_that_the_kernel_runs(program: Pro
 
 
 @needs_kernel
-@pytest.mark.parametrize("make", [lambda: shared_margins(500, 400), lambda: wide_branch(16_384)])
+@pytest.mark.parametrize("make", [lambda: shared_margins(200, 4_000), lambda: wide_branch(16_384)])
 def test_a_program_at_a_limit_runs_in_the_kernel(make: Any) -> None:
     loaded = load_bytes(bundle_of(make()))
     assert name_of(loaded.machine) == KERNEL
