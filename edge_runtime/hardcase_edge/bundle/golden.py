@@ -27,7 +27,7 @@ __all__ = ["GoldenCase", "check_golden", "decode_golden", "encode_golden", "run_
 
 ROUTES = (LOCAL, CLOUD, DEGRADED)
 MAX_GOLDEN_CASES = 4096
-MAX_GOLDEN_NUMBERS = 2**19  # features and sensors of all cases, and words: 64 cases of 8,192 features
+MAX_GOLDEN_NUMBERS = 2**20  # features and sensors of all cases, and words: 64 cases of 16,384 features
 NO_BUDGET = -1
 NAN = float("nan")
 

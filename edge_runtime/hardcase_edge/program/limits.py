@@ -54,13 +54,13 @@ MAX_WORK = 5_000_000  # of reading, proving and laying out a program: under two 
 WORK = {"feature": 8, "sensor": 16, "column": 24, "scorer": 80, "tree": 40, "node": 32, "term": 3, "candidate": 8}
 
 # The longest that one operation takes, by evaluator: measured on a computer, see docs/decisions/counted-work.md.
-NANOSECONDS = {"kernel": 25, "python": 300}
+NANOSECONDS = {"kernel": 25, "python": 500}
 
 
 def worst_decision_ms(operations: int, evaluator: str) -> float:
     """The longest that a decision of so many operations takes on a computer, in milliseconds.
 
     >>> worst_decision_ms(10_000, "python")
-    3.0
+    5.0
     """
     return round(operations * NANOSECONDS[evaluator] / 1e6, 3)

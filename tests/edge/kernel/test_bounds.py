@@ -126,8 +126,8 @@ def case_of(program: Program) -> GoldenCase:
 
 def test_golden_cases_are_counted_before_they_are_read() -> None:
     program = LONG_DECISIONS["features_of_one_sensor"](4_000)
-    data = bundle_of(program, (case_of(program),) * 132)
-    with pytest.raises(BundleError, match="132 golden cases of 4000 readings are more than the 524288 numbers"):
+    data = bundle_of(program, (case_of(program),) * 263)
+    with pytest.raises(BundleError, match="263 golden cases of 4000 readings are more than the 1048576 numbers"):
         unpack_bundle(data)
 
 
