@@ -28,14 +28,18 @@ __all__ = ["MOST_MEGABYTES", "MOST_SECONDS", "attack", "decision_cost", "loading
 MOST_SECONDS = 2.0  # of CPU, to load or refuse any bundle
 MOST_MEGABYTES = 256  # while loading any bundle: 32 times the largest file
 LARGEST = 130_000  # of the number that a maker takes
+PACKING_S = 5  # of CPU: a program that takes longer to make is left out
+ENDLESS_S = 60  # of CPU: a bundle that takes longer to load hangs
 
 
-def apart(work: Callable[[], bytes]) -> bytes | None:
-    """What ``work`` returns in a process of its own; None if that process dies."""
+def apart(work: Callable[[], bytes], seconds: int, gigabytes: int = 4) -> bytes | None:
+    """What ``work`` returns in a process of its own; None if it dies, of its limits of CPU and memory too."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         status = 1
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        resource.setrlimit(resource.RLIMIT_AS, (gigabytes << 30, gigabytes << 30))
         try:
             with os.fdopen(writing, "wb") as out:
                 out.write(work())
@@ -98,12 +102,12 @@ def attack(seconds: float, seed: int) -> list[Outcome]:
     while time.monotonic() < end:
         name = rng.choice(list(makers))
         size = round(LARGEST ** rng.random())
-        data = apart(partial(packed, makers[name], size))
+        data = apart(partial(packed, makers[name], size), PACKING_S)
         if not data:
             continue
-        answer = apart(partial(loading_cost, data))
+        answer = apart(partial(loading_cost, data), ENDLESS_S)
         loads += 1
-        crashes += answer is None
+        crashes += answer is None  # dead, or without an end
         took, megabytes, is_accepted = json.loads(answer or b"[0, 0, false]")
         slowest, too_much = max(slowest, took), too_much + (took > MOST_SECONDS or megabytes > MOST_MEGABYTES)
         if is_accepted and size <= 3_000:
