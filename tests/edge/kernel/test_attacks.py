@@ -58,7 +58,7 @@ def test_mutants_are_both_refused_and_accepted() -> None:
 
 def test_a_slow_bundle_and_a_dead_process_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crafted, "LARGEST", 10)
-    monkeypatch.setattr(crafted, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(crafted, "MOST_SECONDS", -1.0)
     assert crafted.attack(0.2, 1)[0].wrong > 0
     monkeypatch.setattr(crafted, "loading_cost", lambda _: 1 / 0)
     assert crafted.attack(0.2, 1)[0].crashes > 0
