@@ -110,7 +110,7 @@ bench-start: $(READY)
 	@$(BIN)/python benchmarks/start.py
 
 fuzz: $(READY)
-	@$(BIN)/python tests/edge/kernel/fuzz.py --seconds $(or $(FUZZ_SECONDS),30)
+	@$(BIN)/python benchmarks/attack.py --seconds $(or $(FUZZ_SECONDS),120) $(if $(FUZZ_ONLY),--only $(FUZZ_ONLY))
 
 stack:
 	@dir=$$(mktemp -d) && $(CC) -std=c99 -O2 -fstack-usage -c edge_runtime/hardcase_edge/kernel/hardcase.c -o $$dir/k.o && \

@@ -234,6 +234,7 @@ def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
 def _report(loaded: Loaded, *, is_signed: bool) -> dict[str, Any]:
     from .kernel.machine import name_of
     from .program.cost import to_unit
+    from .program.limits import worst_decision_ms
 
     proved, manifest = loaded.report, loaded.manifest
     return {
@@ -246,6 +247,7 @@ def _report(loaded: Loaded, *, is_signed: bool) -> dict[str, Any]:
         "worst_cost": to_unit(proved.worst_cost),
         "cost_is_exact": proved.is_exact,
         "operations": proved.operations,
+        "worst_decision_ms": worst_decision_ms(proved.operations, name_of(loaded.machine)),
         "session_bytes": proved.session_bytes,
         "longest_path": proved.longest_path,
         "unproved_scorers": list(proved.unproved),

@@ -12,6 +12,7 @@ from hardcase_edge.bundle.file import pack_bundle
 from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import Forward
+from hardcase_edge.program.limits import NANOSECONDS, worst_decision_ms
 
 __all__ = ["describe", "legacy_name"]
 
@@ -59,6 +60,7 @@ def describe(loaded: Loaded) -> dict[str, Any]:
             "is_exact": report.is_exact,
         },
         "operations": report.operations,
+        "worst_decision_ms": {name: worst_decision_ms(report.operations, name) for name in NANOSECONDS},
         "longest_path": report.longest_path,
         "session_bytes": report.session_bytes,
         "unproved": list(report.unproved),

@@ -101,6 +101,10 @@ def _claimed(claims: dict[str, Any], unit: str) -> str:
     return f"claimed for its test rows: {name} {quality:.4f}, {cost:.2f} {unit}, {forwarded:.1%} forwarded"
 
 
+def _milliseconds(worst: dict[str, float]) -> str:
+    return ", ".join(f"{ms:g} ms in {name}" for name, ms in worst.items())
+
+
 def _lines(f: dict[str, Any]) -> list[str]:
     from hardcase_export.picking.risk_choice import say_promise
 
@@ -111,7 +115,8 @@ def _lines(f: dict[str, Any]) -> list[str]:
         f"{f['name']}: {f['target']} in {_answers(f)}",
         f"  sha256      {f['sha256']}",
         f"  cost        worst {cost['worst']:g}, mean {mean}, best {cost['best']:g} {unit}{bound}",
-        f"  operations  {f['operations']} on the longest path of {f['longest_path']} nodes",
+        f"  operations  at most {f['operations']}; the longest path has {f['longest_path']} nodes",
+        f"  decision    at most {_milliseconds(f['worst_decision_ms'])} on a computer, without sensors and cloud",
         f"  memory      {f['session_bytes']} bytes per session",
         f"  nodes       {', '.join(f'{n} {kind}' for kind, n in f['nodes'].items())}",
         f"  scorers     {', '.join(f'{n} {kind}' for kind, n in f['scorers'].items())}; {f['columns']} columns",

@@ -24,8 +24,8 @@ import numpy as np
 from hardcase_edge.base.files import read_bounded
 from hardcase_edge.bundle.value import MAX_STEPS, to_result
 from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.program.limits import MAX_CLASSES
 from hardcase_edge.program.readings import DTYPES, Reading
-from hardcase_edge.verifier.verify import MAX_CLASSES
 
 __all__ = ["BASIS_POINTS", "MAX_HPC_BYTES", "Hpc", "results_of", "rounded"]
 

@@ -27,6 +27,7 @@ __all__ = ["GoldenCase", "check_golden", "decode_golden", "encode_golden", "run_
 
 ROUTES = (LOCAL, CLOUD, DEGRADED)
 MAX_GOLDEN_CASES = 4096
+MAX_GOLDEN_NUMBERS = 2**20  # features and sensors of all cases, and words: 64 cases of 16,384 features
 NO_BUDGET = -1
 NAN = float("nan")
 
@@ -146,10 +147,15 @@ def decode_golden(tensors: Mapping[str, Tensor], program: Program) -> tuple[Gold
     if "golden.words" not in tensors:
         return ()
     words, stored = memoryview(tensors["golden.words"]), memoryview(tensors.get("golden.readings", array("f")))
+    count, width = words[0] if words else 0, len(program.features)
+    if max(count * (width + len(program.sensors)), len(words), len(stored)) > MAX_GOLDEN_NUMBERS:
+        raise BundleError(
+            f"{count} golden cases of {width} readings are more than the {MAX_GOLDEN_NUMBERS} numbers that are "
+            "replayed at most; export the bundle again"
+        )
     readings: list[float] = list(map(float, stored.tolist()))
     if stored.format == "h":
         readings = [NAN if x == MISSING else x for x in readings]
-    count, width = words[0] if words else 0, len(program.features)
     if (
         not 0 < count <= MAX_GOLDEN_CASES
         or len(readings) != count * width

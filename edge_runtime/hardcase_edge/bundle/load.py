@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Loaded", "load_bundle", "load_bytes"]
 
-MAX_GOLDEN_OPERATIONS = 256_000_000  # 64 cases of the costliest program; more would delay a device's start for long
+MAX_GOLDEN_OPERATIONS = 16_000_000  # 64 cases of 250,000 each; more would delay a device's start for long
 
 
 @record(frozen=True, slots=True)

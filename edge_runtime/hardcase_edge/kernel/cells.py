@@ -14,9 +14,8 @@ import struct
 from collections.abc import Callable, Sequence
 
 from ..base.record import record
-from ..errors import ImageError
 from ..program.definition import CODE_MAX, Affine, Program, Rank
-from ..program.format import to_key
+from ..program.format import to_keys
 from ..program.readings import DTYPES
 from .sections import Sections
 
@@ -99,10 +98,6 @@ class Cells:
             counts += [sum(not c.is_right for c in of_width), len(of_width)]
         self.counts: tuple[int, ...] = tuple(counts)  # small left, all small, wide left, all wide
 
-    def of_feature(self, feature: int) -> list[Cell]:
-        """The cells that a reading of this feature fills, in order."""
-        return self._by_feature.get(feature, [])
-
     def wide(self, column: int) -> int:
         """The number of the cell that a polynomial reads for this column."""
         return self._number[Cell(column, True, False, True)]
@@ -153,38 +148,31 @@ class Cells:
 
         return translate
 
-    def record(self, cell: Cell, at_reading: int, out: Sections) -> bytes:
-        """A cell's column record in the image.
+    def records(self, feature: int, at_reading: int, out: Sections) -> list[bytes]:
+        """The column records in the image of the cells that a reading of this feature fills, in order.
 
-        ``at_reading`` is the offset in bytes of its reading among its sensor's readings.
-
-        Raises
-        ------
-        ImageError
-            The offset does not fit the record.
+        ``at_reading`` is the offset in bytes of the reading among its sensor's readings, at most ``MAX_READING_BYTES``.
         """
+        records: list[bytes] = []
+        before: Cell | None = None
+        for cell in self._by_feature.get(feature, []):
+            rule = (COPY, 0, 0) if before is not None and before.is_as(cell) else self._rule(cell, out)
+            kind, a, b = rule
+            flags = cell.is_wide | 2 * DTYPES[self._p.features[feature].dtype].number
+            records.append(struct.pack("<BBHIHH", kind, flags, self._number[cell], a & 0xFFFF_FFFF, b, at_reading // 4))
+            before = cell
+        return records
+
+    def _rule(self, cell: Cell, out: Sections) -> tuple[int, int, int]:
+        """How a reading becomes the cell's number: the kind of the rule, and its two numbers."""
         column = self._p.columns[cell.column]
         rule, dtype = column.rule, self._p.features[column.feature].dtype
-        if at_reading // 4 > 0xFFFF:
-            raise ImageError(
-                f"column {cell.column} reads at byte {at_reading} of its sensor's readings, the limit is 262140; "
-                "run the program in Python"
-            )
-
-        def record_of(kind: int, a: int, b: int) -> bytes:
-            flags = cell.is_wide | 2 * DTYPES[dtype].number
-            return struct.pack("<BBHIHH", kind, flags, self._number[cell], a & 0xFFFF_FFFF, b, at_reading // 4)
-
-        cells = self.of_feature(column.feature)
-        k = cells.index(cell)
-        if k > 0 and cells[k - 1].is_as(cell):
-            return record_of(COPY, 0, 0)
         if isinstance(rule, Affine):
-            return record_of(AFFINE, out.i64([rule.frac, rule.mul, rule.add, rule.shift, rule.low, rule.high]), 0)
+            return AFFINE, out.i64([rule.frac, rule.mul, rule.add, rule.shift, rule.low, rule.high]), 0
         if self._is_direct(cell.column) and not cell.is_exact:
-            return record_of(DIRECT, int(rule.thresholds[0]), self._span(cell.column))
-        keys = [to_key(t, dtype) for t in rule.thresholds]
-        return record_of(RANK, out.i64(keys) if dtype == "f64" else out.i32(keys), len(keys))
+            return DIRECT, int(rule.thresholds[0]), self._span(cell.column)
+        keys = to_keys(rule.thresholds, dtype)
+        return RANK, out.i64(keys) if dtype == "f64" else out.i32(keys), len(keys)
 
 
 class Splits(dict[tuple[int, int, bool], tuple[int, int]]):

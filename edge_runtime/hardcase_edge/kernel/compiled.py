@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import SessionError
+from ..errors import ImageError, SessionError
 from ..program.definition import Program
 from ..program.readings import DTYPES, Reading, normalise
 from ..session.session import CLOUD, DEGRADED, LOCAL, NOT_READINGS, Decision, NeedReply, NeedSensors
@@ -63,7 +63,7 @@ class CompiledMachine:
                 return None
 
         codes = {name: dtype.number for name, dtype in DTYPES.items()}
-        image = _kernel.Image(
+        parts = (
             make_image(program, outlines),
             len(program.features),
             tuple(
@@ -72,6 +72,10 @@ class CompiledMachine:
             bytes(codes[program.features[f].dtype] for f in program.uplink.features),
             (NeedSensors, NeedReply, Decision, SessionError, held, (LOCAL, CLOUD, DEGRADED), program.n_classes),
         )
+        try:
+            image = _kernel.Image(*parts)
+        except ValueError as error:
+            raise ImageError(f"the kernel refuses this program: {error}") from error
 
         self.session: Callable[..., Session] = image.session  # as session.Machine.session
         self.decide: Callable[..., Decision] = image.decide  # as machine.decide, and takes rows in buffers too

@@ -89,7 +89,7 @@ enum { A_KIND, A_SCORER, A_START, A_WIDTH, A_VALUE, A_MARGINS, A_AT_MARGINS, A_A
 
 enum flags { BOUGHT = 1, FAILED = 2, WANTED = 4, LACKED = 8 };
 enum phase { RUNNING, NEW, WAIT_SENSORS, WAIT_REPLY, DECIDED };
-enum { SMALL_MISSING = 255, MISSING = -32768, CODE_MAX = 32767, MAX_SHIFT = 62 };
+enum { SMALL_MISSING = 255, MISSING = -32768, CODE_MAX = 32767 };
 
 static inline bytes_in image_of(const hc_session *s) { return (bytes_in)ALIGNED(s->image.bytes, 8); }
 static inline uint32_t word(bytes_in record, unsigned k) { return get_u32(record + 4 * k); }
@@ -934,9 +934,10 @@ int hc_feed_at(hc_session *s, int sensor, const void *readings, int64_t cost)
     bytes_in image = image_of(s), record;
     unsigned char *flags = part(s, S_SENSORS) + sensor;
     int64_t declared;
+    int from = (int)s->cursor;
     if (s->phase != WAIT_SENSORS) return HC_ERROR_ORDER;
     if (sensor < 0 || (uint32_t)sensor >= word(image, H_SENSORS) || !(*flags & WANTED)) return HC_ERROR_ORDER;
-    if (sensor == hc_wanted(s)) s->cursor++;
+    if (sensor == hc_wanted_next(s, &from)) s->cursor = (uint32_t)from; /* behind it, so that feeding all is linear */
     record = sensor_record(image, (uint32_t)sensor);
     declared = cost_of(s, (uint32_t)sensor);
     s->spent = add64(s->spent, declared);
@@ -1010,7 +1011,12 @@ typedef struct {
     uint64_t work; /* elements that may still be looked at: a forged image must not keep us for long */
 } checked;
 
-enum { MOST_SENSORS = 8192, MOST_NODES = 16384, MOST_CLASSES = 32767, MOST_RANKS = 65534, MOST_DEPTH = 15 };
+/* As in hardcase_edge/program/limits.py: what the verifier proves, this check must not refuse. */
+enum {
+    MOST_SENSORS = 8192, MOST_NODES = 16384, MOST_TARGETS = 16384, MOST_SCORERS = 65535, MOST_CLASSES = 32767,
+    MOST_RANKS = 65534, MOST_CELLS = 65536, MOST_COEFFICIENTS = 8, MOST_SHIFT = 62, MOST_DEPTH = 15,
+    MOST_WORK = 1 << 28 /* a verified program takes less: a number of its 4000000 becomes at most 10 bytes, often shared */
+};
 #define SAFE ((int64_t)1 << 62)
 
 /* Do count elements lie at this offset? */
@@ -1037,7 +1043,7 @@ static int all_below(checked *c, uint32_t offset, uint32_t count, uint32_t limit
 
 static int check_cost(checked *c, uint32_t offset, uint32_t count)
 {
-    if (count < 1 || count > 8 || !holds(c, offset, count, 8)) return 0;
+    if (count < 1 || count > MOST_COEFFICIENTS || !holds(c, offset, count, 8)) return 0;
     for (uint32_t k = 0; k < count; k++) {
         int64_t v = get_i64(c->image + offset + 8 * (size_t)k);
         if (v < 0 || v >= SAFE) return 0;
@@ -1056,14 +1062,14 @@ static int check_header(checked *c)
 {
     bytes_in i = c->image;
     return word(i, H_SENSORS) <= MOST_SENSORS && word(i, H_NODES) >= 1 && word(i, H_NODES) <= MOST_NODES &&
-           word(i, H_SCORERS) <= UINT16_MAX && word(i, H_CLASSES) <= MOST_CLASSES && word(i, H_CLASSES) != 1 &&
+           word(i, H_SCORERS) <= MOST_SCORERS && word(i, H_CLASSES) <= MOST_CLASSES && word(i, H_CLASSES) != 1 &&
            word(i, H_ITEM_SIZE) >= 1 && word(i, H_ITEM_SIZE) <= INT32_MAX &&
            holds(c, word(i, H_AT_FEATURES), word(i, H_FEATURES), FEATURE_BYTES) &&
            holds(c, word(i, H_AT_SENSORS), word(i, H_SENSORS), 4 * SENSOR_WORDS) &&
            holds(c, word(i, H_AT_COLUMNS), word(i, H_COLUMNS), COLUMN_BYTES) &&
            holds(c, word(i, H_AT_SCORERS), word(i, H_SCORERS), 4) && holds(c, word(i, H_AT_NODES), word(i, H_NODES), 4) &&
            get_i64(i + 4 * H_REQUEST_COST) >= 0 && get_i64(i + 4 * H_REQUEST_COST) < SAFE &&
-           word(i, H_SMALL) <= 256 && word(i, H_SMALL_LEFT) <= word(i, H_SMALL) && word(i, H_WIDE) <= 65536 &&
+           word(i, H_SMALL) <= 256 && word(i, H_SMALL_LEFT) <= word(i, H_SMALL) && word(i, H_WIDE) <= MOST_CELLS &&
            word(i, H_WIDE_LEFT) <= word(i, H_WIDE) && word(i, H_STEPS) >= 1 && word(i, H_STEPS) <= MOST_NODES &&
            word(i, H_SESSION_BYTES) % 8 == 0 && check_part(i, S_SCORES, 0, 8) &&
            check_part(i, S_REQUEST, word(i, H_REQUEST_BYTES), 1) && check_part(i, S_WIDE, 2 * (uint64_t)word(i, H_WIDE), 2) &&
@@ -1268,16 +1274,26 @@ static int check_slice(checked *c, bytes_in node)
     return (uint64_t)word(node, B_START) + width <= word(scorer_record(c->image, scorer), P_OUTPUTS);
 }
 
+/* A Branch looks at the sensors of its targets, which are checked already because they lie ahead. */
+static int may_look(checked *c, uint32_t target)
+{
+    bytes_in node = node_record(c->image, target);
+    uint32_t n = word(node, Q_KIND) == ACQUIRE || word(node, Q_KIND) == FORWARD ? word(node, Q_SENSORS) : 0;
+    if (n > c->work) return 0;
+    c->work -= n;
+    return 1;
+}
+
 static int check_branch(checked *c, bytes_in node, uint32_t number)
 {
     bytes_in target = node + 4 * B_WORDS, match;
     uint64_t n, width;
     if (!holds_words(c, node, 0, B_WORDS)) return 0;
     n = word(node, B_TARGETS), width = word(node, B_WIDTH);
-    if (!check_slice(c, node) || !holds(c, word(node, B_THRESHOLD), 1, 8) || n < 2 || n > MOST_NODES) return 0;
+    if (!check_slice(c, node) || !holds(c, word(node, B_THRESHOLD), 1, 8) || n < 2 || n > MOST_TARGETS) return 0;
     if (!holds_words(c, node, B_WORDS, n)) return 0;
     for (uint32_t k = 0; k < n; k++)
-        if (!is_ahead(c, number, word(target, k))) return 0;
+        if (!is_ahead(c, number, word(target, k)) || !may_look(c, word(target, k))) return 0;
     switch (word(node, B_RULE)) {
     case THRESHOLD:
     case MARGIN: return n == 2;
@@ -1311,7 +1327,7 @@ static int check_answer(checked *c, bytes_in node)
     if (!holds_words(c, node, 0, A_WORDS) || !check_slice(c, node)) return 0;
     width = word(node, A_WIDTH);
     value = word(node, A_VALUE);
-    if (value && ((value & 0xFF) != 1 || value >> 16 || (value >> 8 > MAX_SHIFT && value >> 8 < 256 - MAX_SHIFT))) return 0;
+    if (value && ((value & 0xFF) != 1 || value >> 16 || (value >> 8 > MOST_SHIFT && value >> 8 < 256 - MOST_SHIFT))) return 0;
     if (value ? classes != 0 || width != 1 : width != classes && (width != 1 || classes != 2)) return 0;
     return holds(c, word(node, A_AT_MARGINS), word(node, A_MARGINS), 8) && word(node, A_MARGINS) < UINT32_MAX &&
            all_below(c, word(node, A_AT_CONFIDENCES), word(node, A_MARGINS) + 1, 10001);
@@ -1327,7 +1343,7 @@ static int check_buying(checked *c, bytes_in node, uint32_t number)
 
 static int check_nodes(checked *c)
 {
-    for (uint32_t k = 0; k < word(c->image, H_NODES); k++) {
+    for (uint32_t k = word(c->image, H_NODES); k-- > 0;) { /* targets first */
         bytes_in node;
         int is_ok;
         if (!holds(c, get_u32(at(c->image, H_AT_NODES) + 4 * (size_t)k), 1, 4)) return 0;
@@ -1352,6 +1368,6 @@ int hc_check(const void *image, size_t n_bytes)
     if (n_bytes < 4 * H_WORDS || n_bytes > UINT32_MAX || word(image, H_MAGIC) != MAGIC) return 0;
     if (word(image, H_IMAGE_BYTES) != n_bytes || n_bytes % 8) return 0;
     c.n_bytes = (uint32_t)n_bytes;
-    c.work = 16 * (uint64_t)n_bytes;
+    c.work = MOST_WORK;
     return check_header(&c) && check_sensors(&c) && check_scorers(&c) && check_nodes(&c);
 }

@@ -33,7 +33,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from ..errors import ImageError
-from ..program.cost import Meter, evaluate_polynomial
+from ..program.cost import Meter
 from ..program.definition import (
     Acquire,
     Answer,
@@ -64,7 +64,6 @@ MAGIC = 0x31494348  # "HCI1" in ASCII
 HEADER_BYTES = 128
 SESSION_BYTES = 64  # size of the struct hc_session, which begins a session's memory
 NOT_SENT = 0xFFFF  # a feature that requests do not carry
-MAX_COST = 2**62  # micro-units; the kernel adds costs in 64 bits
 
 
 def make_image(program: Program, outlines: Sequence[Outline] | None = None) -> bytes:
@@ -78,8 +77,7 @@ def make_image(program: Program, outlines: Sequence[Outline] | None = None) -> b
     Raises
     ------
     ImageError
-        The kernel cannot run this program, which then runs in Python: it has an opaque scorer, a sensor whose readings
-        take more than 256 KB, a cost of 2^62 micro-units or more, or it is a draft.
+        The kernel cannot run this program, which then runs in Python: it has an opaque scorer, or it is a draft.
     """
     return Image(program, outlines=outlines).pack()
 
@@ -161,14 +159,13 @@ class Image:
                 feature, dtype = p.features[f], DTYPES[p.features[f].dtype]
                 features += struct.pack("<HBB", sent.get(f, NOT_SENT), dtype.number, feature.nullable)
                 n_bytes += -n_bytes % dtype.size
-                for cell in self.cells.of_feature(f):
-                    record = self.cells.record(cell, n_bytes, out)
+                for record in self.cells.records(f, n_bytes, out):
                     columns += record
                     is_direct = is_direct and record[:2] == bytes([DIRECT, 0])
                     n_columns += 1
                 n_bytes += dtype.size
-            scorers = self._scorers_of(k)
-            records += [n_features, len(s.features), before, n_columns - before, self._cost(s.cost), len(s.cost)]
+            scorers = p.scorers_of[k]  # feeding it invalidates their scores
+            records += [n_features, len(s.features), before, n_columns - before, out.i64(s.cost), len(s.cost)]
             records += [out.i16(scorers), len(scorers), n_bytes, self._plain(s, is_direct), self._keys(k)]
             n_features += len(s.features)
         self.at_features, self.at_columns = out.raw(bytes(features), 4), out.raw(bytes(columns), 4)
@@ -188,23 +185,6 @@ class Image:
     def _keys(self, sensor: int) -> int:
         """The offset of the keys of a sensor's readings in a session; 0: the session stores no keys of this sensor."""
         return SESSION_BYTES + self.keys.sensors[sensor] if sensor in self.keys.sensors else 0
-
-    def _scorers_of(self, sensor: int) -> list[int]:
-        """The scorers that read a column of this sensor: feeding it invalidates their scores."""
-        p = self.p
-        own = set(p.sensors[sensor].features)
-        scorers: list[int] = []
-        for k, s in enumerate(p.scorers):
-            columns = s.columns if isinstance(s, Polynomial | Trees) else ()
-            if (isinstance(s, Stack) and s.trees in scorers) or any(p.columns[c].feature in own for c in columns):
-                scorers.append(k)
-        return scorers
-
-    def _cost(self, coefficients: tuple[int, ...]) -> int:
-        total = evaluate_polynomial(coefficients, self.p.max_item_size)
-        if total >= MAX_COST:
-            raise ImageError(f"a cost can reach {total} micro-units, but the kernel adds costs below 2^62 only")
-        return self.out.i64(coefficients)
 
     # ------------------------------------------------------------ scorers
 
@@ -242,7 +222,7 @@ class Image:
         if isinstance(node, Select):
             words = [2, node.otherwise, len(node.candidates)]
             for c in node.candidates:
-                words += [c.max_size, c.target, self._cost(c.cost), len(c.cost)]
+                words += [c.max_size, c.target, out.i64(c.cost), len(c.cost)]
             return out.i32(words)
         if isinstance(node, Answer):
             s = node.scores

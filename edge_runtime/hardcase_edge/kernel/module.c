@@ -60,7 +60,8 @@ static void put(unsigned char *p, int type, double v, int32_t whole)
 
 static void put_missing(unsigned char *p, int type) { put(p, type, (double)NAN, INT32_MIN); }
 
-/* 1 if it was an exact float, int or None, which is then written; 0 if not; no Python code runs. */
+/* 1 if it was an exact float, int or None, which is then written; 0 if not, or if an int beyond 2^53 would be rounded
+ * twice; no Python code runs. */
 static int put_object(unsigned char *p, int type, PyObject *value, PyTypeObject *float_type, PyTypeObject *int_type)
 {
     PyTypeObject *found = Py_TYPE(value);
@@ -80,6 +81,7 @@ static int put_object(unsigned char *p, int type, PyObject *value, PyTypeObject 
         } else {
             double v = PyLong_AsDouble(value);
             if (v == -1.0 && PyErr_Occurred()) PyErr_Clear(), v = INFINITY;
+            if (type == F32 && !(v > -9007199254740992.0 && v < 9007199254740992.0)) return 0; /* it may be rounded */
             put(p, type, v, 0);
         }
         return 1;

@@ -54,12 +54,12 @@ from .format import (
     Tensor,
     from_keys,
 )
+from .limits import MAX_NUMBERS, MAX_WORK, WORK
 from .readings import DTYPES
 from .stored_trees import StoredTrees
 
 __all__ = ["decode"]
 
-MAX_ELEMENTS = 4_000_000  # numbers of one program that are read at most
 NOTHING: Tensor = array("b")
 MINUS_ZERO = -1  # the key that minus zero would have
 NODE_WORDS = (4, 9, 3, 8, 3)  # words in use after the kind, by kind
@@ -72,8 +72,15 @@ class _Reader:
         self.pools = tensors
         self.words = tensors["program"]
         self.at = 0
-        self.left = MAX_ELEMENTS  # numbers that may still be read
+        self.left = MAX_NUMBERS  # numbers that may still be read
+        self.work = MAX_WORK  # and how much may still be done, of which rule V31 counts more
         self.is_draft = False
+
+    def spend(self, part: str, count: int = 1) -> None:
+        """Count the work of this many parts of a program."""
+        self.work -= WORK[part] * count
+        if self.work < 0:
+            raise ProgramError(f"the program takes more than {MAX_WORK} steps to prove and lay out")
 
     def record(self, size: int) -> list[int]:
         """The next ``size`` words."""
@@ -99,7 +106,7 @@ class _Reader:
             )
         self.left -= count
         if self.left < 0:
-            raise ProgramError(f"the program has more than {MAX_ELEMENTS} numbers")
+            raise ProgramError(f"the program has more than {MAX_NUMBERS} numbers")
         return values[offset : offset + count]
 
     def get(self, pool: str, offset: int, count: int) -> tuple[int, ...]:
@@ -157,6 +164,8 @@ def decode(tensors: Pools) -> tuple[Program, bool]:
     if min(head[2:7]) < 0 or sum(head[2:7]) > len(r.words):
         raise ProgramError(f"the program's counts {head[2:7]} do not fit its {len(r.words)} words")
     per_request, per_byte, cloud_per_request = r.get("i64", head[9], 3)
+    for part, count in zip(("feature", "sensor", "column", "scorer", "node"), head[2:7], strict=True):
+        r.spend(part, count)
     features, names = [], tuple(DTYPES)
     for _ in range(n_features):
         dtype, nullable = r.record(FEATURE)
@@ -225,6 +234,7 @@ def _read_polynomial(r: _Reader, f: list[int]) -> Polynomial:
         positions, rows = _packed(r, f"i{bits}", terms, n_terms, degree, n_out, weights)
     else:
         positions = _integer_rows(r, "i16", terms, n_terms, degree)
+        r.spend("term", n_terms)
         rows = r.rows(f"i{bits}", weights, n_out, n_terms)
     return Polynomial(
         r.get("i32", columns, n_columns),
@@ -245,6 +255,7 @@ def _packed(
     It stores positions in bytes, then a bit per weight, and only the weights whose bit is set; the others are 0.
     """
     positions = _integer_rows(r, "i8", terms, n_terms, degree)
+    r.spend("term", n_terms)
     count = n_terms * n_out
     r.left -= max(count, n_out)  # bounded before the weights are made
     if n_out < 0 or r.left < 0:
@@ -269,6 +280,7 @@ def _read_trees(r: _Reader, f: list[int]) -> Trees:
     if n_trees < 0:
         raise ProgramError(f"an ensemble has {n_trees} trees")
     records = r.look("i32", at, n_trees * TREE)
+    r.spend("tree", n_trees)
     for k in range(0, len(records), TREE):
         _check_tree(r, records[k : k + TREE].tolist(), n_out)
     pools = [r.pools.get(name, NOTHING) for name in ("i16", r.scores("i16"))]
@@ -324,9 +336,10 @@ def _read_node(r: _Reader) -> Node:
             tuple((a, b) for a, b in _integer_rows(r, "i32", f[8], f[7], 2)),
         )
     if kind == 2:
+        records = _integer_rows(r, "i32", f[1], f[0], CANDIDATE)
+        r.spend("candidate", len(records))
         candidates = [
-            Candidate(max_size, r.get("i64", cost, n_cost), target)
-            for max_size, cost, n_cost, target in _integer_rows(r, "i32", f[1], f[0], CANDIDATE)
+            Candidate(max_size, r.get("i64", cost, n_cost), target) for max_size, cost, n_cost, target in records
         ]
         return Select(tuple(candidates), f[2])
     if kind == 3:

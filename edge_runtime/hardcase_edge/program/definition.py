@@ -80,6 +80,7 @@ __all__ = [
     "Trees",
     "Uplink",
     "sensors_of_features",
+    "sensors_of_scorer",
     "shifted",
     "targets_of",
 ]
@@ -329,11 +330,33 @@ class Program:
         """The sensor of each feature."""
         return sensors_of_features(self.sensors)
 
+    @cached
+    def scorers_of(self) -> tuple[tuple[int, ...], ...]:
+        """The scorers that read each sensor, in order: its readings change their scores."""
+        readers: list[list[int]] = [[] for _ in self.sensors]
+        read: dict[int, tuple[int, ...]] = {}  # the sensors of ensembles, for the stacks on them
+        for k, s in enumerate(self.scorers):
+            sensors = read[s.trees] if isinstance(s, Stack) else sensors_of_scorer(self, s)
+            if isinstance(s, Trees):
+                read[k] = sensors
+            for sensor in sensors:
+                readers[sensor].append(k)
+        return tuple(map(tuple, readers))
+
 
 def sensors_of_features(sensors: Sequence[Sensor]) -> tuple[int, ...]:
     """The sensor of each feature, where every feature belongs to exactly one: (n_features,) numbers of sensors."""
     owner = {f: k for k, sensor in enumerate(sensors) for f in sensor.features}
     return tuple([owner[f] for f in range(len(owner))])
+
+
+def sensors_of_scorer(program: Program, scorer: Polynomial | Trees | Opaque) -> tuple[int, ...]:
+    """The sensors that a scorer reads, each once and in order."""
+    owner = program.sensor_of
+    if isinstance(scorer, Opaque):
+        return tuple(sorted({owner[f] for f in scorer.features}))
+    columns = program.columns
+    return tuple(sorted({owner[columns[c].feature] for c in scorer.columns}))
 
 
 def shifted(score: int, shift: int) -> int:

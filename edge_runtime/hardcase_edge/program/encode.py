@@ -39,7 +39,7 @@ from .format import (
     RULES,
     SCORER,
     are_held,
-    to_key,
+    to_keys,
 )
 from .readings import DTYPES
 
@@ -131,7 +131,7 @@ def _column(w: _Writer, column: Column, dtype: str) -> list[int]:
     if not are_held(rule.thresholds, dtype):
         inexact = next(t for t in rule.thresholds if not are_held([t], dtype))
         raise ProgramError(f"the threshold {inexact!r} is not exactly an {dtype}; round it down to one first")
-    keys = [to_key(t, dtype) for t in rule.thresholds]
+    keys = to_keys(rule.thresholds, dtype)
     return [column.feature, 1, w.put("i64" if dtype == "f64" else "i32", keys), len(keys)]
 
 

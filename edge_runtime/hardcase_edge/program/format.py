@@ -8,7 +8,6 @@ columns are stored as order-preserving integer keys of the reading's bits.
 
 from __future__ import annotations
 
-import struct
 import sys
 from array import array
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ __all__ = [
     "are_held",
     "from_keys",
     "to_key",
+    "to_keys",
 ]
 
 PROGRAM_VERSION = 1
@@ -47,11 +47,17 @@ _FLIP = {4: 0x7FFF_FFFF, 8: 0x7FFF_FFFF_FFFF_FFFF}  # all bits except the sign, 
 
 def to_key(value: Number, dtype: str) -> int:
     """A signed integer that orders as the reading does; minus zero has zero's key."""
+    return to_keys([value], dtype)[0]
+
+
+def to_keys(values: Sequence[Number], dtype: str) -> list[int]:
+    """The keys of numbers that this type holds."""
     if dtype == "i32":
-        return int(value)
+        return [int(x) for x in values]
     type_ = DTYPES[dtype]
-    (bits,) = struct.unpack(f"<{type_.key}", struct.pack(f"<{type_.code}", value + 0.0))
-    return int(bits) if bits >= 0 else bits ^ _FLIP[type_.size]
+    flip = _FLIP[type_.size]
+    bits = array(type_.key, array(type_.code, [x + 0.0 for x in values]).tobytes())
+    return [b if b >= 0 else b ^ flip for b in bits]
 
 
 def from_keys(keys: Sequence[int], dtype: str) -> tuple[Number, ...]:

@@ -13,6 +13,7 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from operator import index
 
 from ..base.record import record
 from .definition import CODE_MAX, Affine, Column, Number, Rank
@@ -65,7 +66,7 @@ def normalise(values: Sequence[Reading], dtypes: Sequence[str]) -> list[Reading]
         if dtype == "i32" and value.__class__ is int:
             out.append(value if I32_MIN < value <= I32_MAX else None)
             continue
-        number = value if value.__class__ is float else _number(value)
+        number = value if value.__class__ is float else _number(value, dtype)
         if not math.isfinite(number):
             out.append(None)
         elif dtype == "i32":
@@ -80,13 +81,30 @@ def normalise(values: Sequence[Reading], dtypes: Sequence[str]) -> list[Reading]
     return out
 
 
-def _number(value: object) -> float:
-    if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
+def _number(value: object, dtype: str) -> float:
+    """A number that is no float, as a double that the declared type rounds no further."""
+    if hasattr(value, "__index__"):
+        whole = index(value)
+        return _nearest(whole, 24) if dtype == "f32" else _nearest(whole, 53)
+    if not hasattr(value, "__float__"):
         raise TypeError(f"a reading is a {type(value).__name__}, not a number")  # float() would read text
     try:
-        return float(value)  # type: ignore[arg-type]
+        return float(value)
     except OverflowError:
-        return math.inf  # an integer larger than every float is out of range
+        return math.inf  # a number larger than every float is out of range
+
+
+def _nearest(whole: int, bits: int) -> float:
+    """The nearest number with so many significant bits, ties to even: an integer is rounded once."""
+    excess = whole.bit_length() - bits
+    if excess > 0:
+        half = 1 << excess - 1
+        kept, rest = whole >> excess, whole & 2 * half - 1
+        whole = kept + (rest > half or (rest == half and kept & 1)) << excess
+    try:
+        return float(whole)
+    except OverflowError:
+        return math.inf
 
 
 def fixed(x: Number, frac: int) -> int:

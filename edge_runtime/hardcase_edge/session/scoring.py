@@ -14,7 +14,7 @@ from operator import mul
 from typing import Any
 
 from ..program.definition import MISSING, Number, Opaque, Polynomial, Program, Stack, Tree, Trees
-from ..program.stored_trees import children_of
+from ..program.stored_trees import children_of, depth_of
 
 __all__ = ["ScoreFunction", "prepare", "prepare_tree", "walk"]
 
@@ -73,9 +73,10 @@ def walk(node: Any, codes: list[int]) -> list[Number]:
 def _trees(scorer: Trees, roots: Sequence[Any]) -> ScoreFunction:
     groups: dict[tuple[int, int, int], list[Any]] = {}
     for tree, root in zip(scorer.trees, roots, strict=True):
-        depth = depth_of(root)
+        depth = depth_of(tree)
         depth = depth if depth <= MAX_PADDED_DEPTH else 0
-        groups.setdefault((tree.output, tree.width, depth), []).append(_padded(root, depth))
+        root = _padded(root, depth) if tree.children else root  # without pointers it is complete already
+        groups.setdefault((tree.output, tree.width, depth), []).append(root)
     base = list(scorer.base)
     plan = [(output, range(depth), group) for (output, _, depth), group in groups.items()]
 
@@ -91,15 +92,6 @@ def _trees(scorer: Trees, roots: Sequence[Any]) -> ScoreFunction:
         return out
 
     return score
-
-
-def depth_of(root: Any) -> int:
-    """Most steps from a prepared root to a leaf; ``MAX_PADDED_DEPTH`` + 1 stands for all larger depths."""
-    level, depth = [root], 0
-    while depth <= MAX_PADDED_DEPTH and (level := [n for n in level if n.__class__ is tuple]):
-        level = [child for node in level for child in node[2:]]
-        depth += 1
-    return depth
 
 
 def _padded(node: Any, depth: int) -> Any:

@@ -40,12 +40,10 @@ from ..program.definition import (
     Node,
     Number,
     Opaque,
-    Polynomial,
     Program,
     Rank,
     Select,
     Slice,
-    Trees,
     shifted,
 )
 from ..program.readings import Coder, Reading, make_coder, normalise
@@ -94,7 +92,7 @@ class Machine:
         roots: dict[int, list[Any]] = {}
         self.score: list[ScoreFunction] = [prepare(program, k, roots) for k in range(len(program.scorers))]
         self.is_opaque = [isinstance(s, Opaque) for s in program.scorers]
-        self.scorer_sensors = _sensors_of_scorers(program)
+        self.scorers_of = program.scorers_of
         self.missing_codes = [MISSING, -MISSING - 1] * len(program.columns)
         self.dtypes = [tuple(program.features[f].dtype for f in s.features) for s in program.sensors]
         self.nullable = [[program.features[f].nullable for f in s.features] for s in program.sensors]
@@ -127,19 +125,6 @@ class Machine:
 def _rank_or_coder(column: Column) -> tuple[list[Number], Coder]:
     """A rank column's thresholds, in which the session searches itself, and the function for all other columns."""
     return list(column.rule.thresholds) if isinstance(column.rule, Rank) else [], make_coder(column)
-
-
-def _sensors_of_scorers(program: Program) -> list[set[int]]:
-    owner = program.sensor_of
-    out: list[set[int]] = []
-    for scorer in program.scorers:
-        if isinstance(scorer, Opaque):
-            out.append({owner[f] for f in scorer.features})
-        elif isinstance(scorer, Polynomial | Trees):
-            out.append({owner[program.columns[c].feature] for c in scorer.columns})
-        else:
-            out.append(out[scorer.trees])
-    return out
 
 
 class Session:
@@ -226,8 +211,10 @@ class Session:
                 self._saved += declared - actual
             if not self._take(sensor, readings[sensor]):
                 self._failed.add(sensor)
-        sensors_of = self._machine.scorer_sensors
-        self._scores = {k: scores for k, scores in self._scores.items() if sensors_of[k].isdisjoint(asked)}
+        if self._scores:
+            for sensor in asked:
+                for scorer in self._machine.scorers_of[sensor]:
+                    self._scores.pop(scorer, None)
         self._waiting = None
 
     def reply(self, result: int, confidence: int) -> None:

@@ -1,36 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The costs and lengths of a program's paths: worst cost, best cost, most operations, most nodes.
+"""The costs of a program's paths: worst and best.
 
-Targets lie ahead of their nodes, so one sweep from the last node to the first gives lengths. Costs depend on the
-sensors that a path has bought already, so ``cost_range`` explores states (node, sensors bought); if there are too many,
-it returns bounds and reports them as inexact. At run time a node may buy nothing, for want of budget or cloud, but a
-path that buys less never costs more in the end, so the search for the worst cost follows only nodes that buy.
+Costs depend on the sensors that a path has bought already, so ``cost_range`` explores states (node, sensors bought); if
+there are too many, it returns bounds and reports them as inexact. At run time a node may buy nothing, for want of
+budget or cloud, but a path that buys less never costs more in the end, so the search for the worst cost follows only
+nodes that buy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ..program.cost import Meter
-from ..program.definition import Acquire, Answer, Branch, Forward, Program, targets_of
-from .scorers import Proved
+from ..program.definition import Acquire, Answer, Forward, Program, targets_of
 
-__all__ = ["bits_of", "cost_range", "lengths"]
+__all__ = ["bits_of", "cost_range"]
 
 MAX_STATES = 50_000
-MAX_WORK = 2_000_000  # sensors visited over all states
+MAX_STEPS = 1_000_000  # sensors and targets looked at, over all states
 
 
-def bits_of(indices: Iterable[int]) -> int:
+def bits_of(indices: Sequence[int]) -> int:
     """A set of small indices as the bits of an integer.
 
     >>> bin(bits_of([0, 3]))
     '0b1001'
     """
-    bits = 0
+    if not indices:
+        return 0
+    bits = bytearray(max(indices) // 8 + 1)  # filled in place: an integer of many bits would be copied for each
     for i in indices:
-        bits |= 1 << i
-    return bits
+        bits[i >> 3] |= 1 << (i & 7)
+    return int.from_bytes(bits, "little")
 
 
 def cost_range(p: Program) -> tuple[int, int, bool]:
@@ -47,48 +48,37 @@ def cost_range(p: Program) -> tuple[int, int, bool]:
     """
     largest, smallest = Meter(p, p.max_item_size), Meter(p, 1)  # costs of the largest and the smallest items
     bought_at = [bits_of(n.sensors) if isinstance(n, Acquire | Forward) else 0 for n in p.nodes]
-    worst, best, work = 0, -1, 0
-    seen: set[tuple[int, int, bool, int, int]] = set()
-    todo = [(0, 0, True, 0, 0)]  # node, sensors bought, no failure so far, cost of the largest and smallest item
+    worst, best, steps = 0, -1, 0
+    seen: set[tuple[int, tuple[int, bool, int, int]]] = set()
+    todo = [(0, (0, True, 0, 0))]  # node; sensors bought, no failure so far, cost of the largest and smallest item
     while todo:
         state = todo.pop()
         if state in seen:
             continue
         seen.add(state)
-        k, bought, healthy, high, low = state
+        k, paid = state
+        bought, healthy, high, low = paid
         node = p.nodes[k]
         if isinstance(node, Answer):
             worst = max(worst, high)
             best = low if healthy and not 0 <= best < low else best
         elif isinstance(node, Acquire | Forward):
-            work += len(node.sensors) * (1 + len(p.sensors) // 1024)
+            steps += len(node.sensors) * (1 + len(p.sensors) // 1024)
             new = [s for s in node.sensors if not bought >> s & 1]
             more_high, more_low = high + largest.buy(new), low + smallest.buy(new)
             after = bought | bought_at[k]
             if isinstance(node, Acquire):
-                todo.append((node.then, after, healthy, more_high, more_low))
-                todo.append((node.otherwise, after, False, more_high, more_low))
+                todo.append((node.then, (after, healthy, more_high, more_low)))
+                todo.append((node.otherwise, (after, False, more_high, more_low)))
             else:
                 more_high, more_low = more_high + largest.request_cost, more_low + smallest.request_cost
                 worst = max(worst, more_high)
                 best = more_low if healthy and not 0 <= best < more_low else best
-                todo.append((node.fallback, after, False, more_high, more_low))
+                todo.append((node.fallback, (after, False, more_high, more_low)))
         else:
-            todo.extend([(t, bought, healthy, high, low) for t in targets_of(node)])
-        if len(seen) > MAX_STATES or work > MAX_WORK:
+            targets = targets_of(node)
+            steps += len(targets)
+            todo.extend([(t, paid) for t in set(targets)])
+        if len(seen) > MAX_STATES or steps > MAX_STEPS:
             return largest.total(range(len(p.sensors)), 1), 0, False
     return worst, max(best, 0), True
-
-
-def lengths(p: Program, proved: Sequence[Proved]) -> tuple[int, int]:
-    """The most operations and the most nodes on any path of a program; ``proved`` describes its scorers."""
-    operations = [0] * len(p.nodes)
-    longest = [1] * len(p.nodes)
-    for k in range(len(p.nodes) - 1, -1, -1):
-        node = p.nodes[k]
-        after = targets_of(node)
-        operations[k] = max([operations[t] for t in after], default=0)
-        longest[k] = 1 + max([longest[t] for t in after], default=0)
-        if isinstance(node, Branch | Answer):
-            operations[k] += proved[node.scores.scorer].operations
-    return operations[0], longest[0]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from ..errors import ProgramError
 from ..program.definition import Number
+from ..program.limits import MAX_COEFFICIENTS, SAFE
 
-__all__ = ["I32", "SAFE", "in_range", "integers", "need", "whole"]
+__all__ = ["I32", "check_cost", "in_range", "integers", "need", "whole"]
 
 I32 = 2**31 - 1
-SAFE = 2**62  # sums stay below this, so that the difference of two fits 64 bits
 
 
 def need(ok: bool, message: str) -> None:
@@ -45,3 +45,12 @@ def integers(values: Sequence[Number], what: str, limit: int = SAFE) -> None:
     if values and not -limit <= min(values) <= max(values) <= limit:
         outside = next(v for v in values if not -limit <= v <= limit)
         raise ProgramError(f"{what} is {outside}, outside +-{limit}")
+
+
+def check_cost(cost: Sequence[int], what: str) -> None:
+    """Raise a ProgramError unless these may be the coefficients of a cost."""
+    if not 1 <= len(cost) <= MAX_COEFFICIENTS:
+        raise ProgramError(f"{what} has {len(cost)} coefficients, 1 to {MAX_COEFFICIENTS} are allowed")
+    for c in cost:
+        if type(c) is not int or not 0 <= c < SAFE:
+            raise ProgramError(f"{what} has the coefficient {c}; 0 to {SAFE - 1} are allowed")

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from math import prod
 
 from ..base.record import record
 from ..errors import ProgramError
 from ..program.definition import CODE_MAX, Affine, Column, Number, Opaque, Polynomial, Program, Stack, Tree, Trees
-from .require import I32, SAFE, in_range, integers, need, whole
+from ..program.limits import MAX_TREE_COLUMNS, MAX_TREE_NODES, SAFE, WORK
+from .require import I32, in_range, integers, need, whole
 from .tree_shapes import Outline, shape_of
 
 __all__ = ["Proved", "prove_scorer"]
-
-MAX_TREE_COLUMNS = 16_383  # a slot is 2 * position + 1, in 16 bits
-MAX_TREE_NODES = 32_767  # a child is -1 - leaf, in 16 bits
 
 
 @record(frozen=True, slots=True)
@@ -27,7 +26,8 @@ class Proved:
     """What holds for a scorer that has passed its rules."""
 
     outputs: tuple[int, ...]  # a bound on each output's absolute value
-    operations: int  # tree steps, multiplications and additions
+    operations: int  # columns read, tree steps, multiplications and additions
+    work: int = 0  # its numbers, and more for each tree and term: see ``limits.WORK``
     leaves: tuple[int, ...] = ()  # the largest absolute leaf of each tree
     outline: Outline = Outline((), frozenset())  # shapes and splits of an ensemble's trees
 
@@ -61,27 +61,26 @@ def _polynomial(p: Program, s: Polynomial, what: str) -> Proved:
     need(len(s.substitutes) == len(s.columns), f"{what}: one substitute per column is needed")
     integers([s.constant], f"{what}: the constant", CODE_MAX)
     need(s.weight_bits in (8, 16), f"{what}: weights have {s.weight_bits} bits, 8 or 16 are expected")
+    integers([x for x in s.substitutes if x is not None], f"{what}: a substitute", CODE_MAX)
     for c, substitute in zip(s.columns, s.substitutes, strict=True):
-        if substitute is not None:
-            integers([substitute], f"{what}: a substitute", CODE_MAX)
-        elif p.features[p.columns[c].feature].nullable:
+        if substitute is None and p.features[p.columns[c].feature].nullable:
             feature = p.columns[c].feature
             raise ProgramError(f"{what} reads feature {feature}, which may be missing, and has no substitute for it")
     sizes = [_code_bound(p.columns[c]) for c in s.columns] + [abs(s.constant)]
     sizes = [max(q, abs(x or 0)) for q, x in zip(sizes, (*s.substitutes, None), strict=True)]
-    products = [_product(term, s, sizes, what) for term in s.terms]
+    products = _products(s.terms, sizes, what)
     outputs = _sums(s.weights, s.bias, products, 2 ** (s.weight_bits - 1) - 1, what, "terms")
-    degree = len(s.terms[0]) if s.terms else 0
-    return Proved(outputs, len(s.terms) * (len(s.bias) + degree) + len(s.bias))
+    degree, n_outputs = len(s.terms[0]) if s.terms else 0, len(s.bias)
+    operations = len(s.columns) + len(s.terms) * (n_outputs + degree) + n_outputs
+    return Proved(outputs, operations, operations + len(s.columns) + WORK["term"] * len(s.terms))
 
 
-def _product(term: tuple[int, ...], s: Polynomial, sizes: list[int], what: str) -> int:
-    need(1 <= len(term) <= 3 and len(term) == len(s.terms[0]), f"{what}: terms do not all have one degree of 1 to 3")
-    in_range(term, len(sizes), f"{what}: term position")
-    product = 1
-    for j in term:
-        product *= sizes[j]
-    return product
+def _products(terms: Sequence[tuple[int, ...]], sizes: list[int], what: str) -> list[int]:
+    """The largest absolute value of each term's product."""
+    degrees = set(map(len, terms))
+    need(not degrees or degrees in ({1}, {2}, {3}), f"{what}: terms do not all have one degree of 1 to 3")
+    in_range([*chain.from_iterable(terms)], len(sizes), f"{what}: term position")
+    return [prod([sizes[j] for j in term]) for term in terms]
 
 
 def _sums(
@@ -119,6 +118,7 @@ def _trees(p: Program, s: Trees, what: str) -> Proved:
     integers(s.base, f"{what}: a base score")
     outputs = [int(abs(b)) for b in s.base]
     leaves, shapes = [], []
+    work = len(s.columns) + len(s.base)
     splits: set[tuple[int, bool]] = set()
     for t, tree in enumerate(s.trees):
         try:
@@ -128,12 +128,13 @@ def _trees(p: Program, s: Trees, what: str) -> Proved:
             raise ProgramError(f"{what}, tree {t}: {error}") from None
         splits.update(zip(tree.splits, tree.missing_left, strict=True))
         leaves.append(max(bounds))
+        work += WORK["tree"] + 2 * len(tree.splits) + 2 * len(tree.children) + len(tree.leaves)
         for j, bound in enumerate(bounds, tree.output):
             outputs[j] += bound
     largest = max(outputs, default=0)
     need(largest <= I32, f"{what}: a sum may reach {largest} and overflow 32 bits")
     operations = len(s.base) + sum([shape.depth + shape.width for shape in shapes])
-    return Proved(tuple(outputs), operations, tuple(leaves), Outline(tuple(shapes), frozenset(splits)))
+    return Proved(tuple(outputs), operations, work, tuple(leaves), Outline(tuple(shapes), frozenset(splits)))
 
 
 def _tree(tree: Tree, n_columns: int, n_outputs: int) -> list[int]:
@@ -181,8 +182,9 @@ def _stack(p: Program, s: Stack, what: str, before: Sequence[Proved]) -> Proved:
             raise ProgramError(f"{what}: tree {m} has leaves of width {width}, not 1")
     ensemble = before[s.trees]
     outputs = _sums(s.weights, s.bias, [ensemble.leaves[m] for m in s.members], CODE_MAX, what, "trees")
-    operations = sum([ensemble.outline.shapes[m].depth for m in s.members]) + (len(s.members) + 1) * len(s.bias)
-    return Proved(outputs, operations)
+    sums = (len(s.members) + 1) * len(s.bias)
+    operations = sum([1 + ensemble.outline.shapes[m].depth for m in s.members]) + sums
+    return Proved(outputs, operations, 4 * len(s.members) + sums)
 
 
 # ---------------------------------------------------------------- opaque scorers: declared, not proved
@@ -198,4 +200,5 @@ def _opaque(p: Program, s: Opaque, what: str) -> Proved:
     integers(s.high, f"{what}: an upper bound", SAFE - 1)
     for low, high in zip(s.low, s.high, strict=True):
         need(low <= high, f"{what}: the declared range {low} to {high} is empty")
-    return Proved(tuple([max(abs(a), abs(b)) for a, b in zip(s.low, s.high, strict=True)]), 0)
+    outputs = tuple([max(abs(a), abs(b)) for a, b in zip(s.low, s.high, strict=True)])
+    return Proved(outputs, 0, len(s.features) + 2 * len(outputs))

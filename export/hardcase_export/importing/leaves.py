@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.program.definition import CODE_MAX, Scorer, Stack, Tree, Trees
-from hardcase_edge.verifier.require import I32, SAFE
+from hardcase_edge.program.limits import SAFE
+from hardcase_edge.verifier.require import I32
 
 from ..sources.source import MEAN, VALUE, Source
 from .trees import Shape

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import CODE_MAX, Affine, Column, Polynomial
+from hardcase_edge.program.limits import SAFE
 from hardcase_edge.program.readings import I32_MAX
-from hardcase_edge.verifier.require import SAFE
 
 from ..sources.source import VALUE, Source
 from .leaves import Summed, power_below

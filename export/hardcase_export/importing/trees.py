@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import CODE_MAX, Column, Number, Rank
+from hardcase_edge.program.limits import MAX_TREE_NODES
 from hardcase_edge.program.readings import I32_MAX, I32_MIN
 from hardcase_edge.program.stored_trees import longest_way
-from hardcase_edge.verifier.scorers import MAX_TREE_NODES
 
 from ..sources.source import MAX_NODES, Source, SourceTree, Split
 

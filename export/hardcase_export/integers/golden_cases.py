@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.bundle.golden import GoldenCase, run_case
+from hardcase_edge.bundle.golden import MAX_GOLDEN_NUMBERS, GoldenCase, run_case
+from hardcase_edge.bundle.load import MAX_GOLDEN_OPERATIONS
 from hardcase_edge.program.definition import Program
 from hardcase_edge.program.readings import Reading
 from hardcase_edge.session.session import CLOUD, LOCAL, Decision, Machine
@@ -38,7 +39,7 @@ def make_golden(
     hpc_confidence: NDArray[np.int64],
     seed: int,
 ) -> tuple[GoldenCase, ...]:
-    """At least ``MIN_CASES`` cases, each with the program's decision.
+    """At least ``MIN_CASES`` cases, or as many as a device replays of so large a program, each with its decision.
 
     Parameters
     ----------
@@ -52,7 +53,14 @@ def make_golden(
     maker = _CaseMaker.over(program, X, hpc, hpc_confidence, np.random.default_rng(seed))
     cases = [*maker.traces(), *maker.clouds(), *maker.failures(), *maker.budgets(), *maker.missing(), *maker.sizes()]
     cases += [maker.any_case() for _ in range(MIN_CASES - len(cases))]
+    cases = cases[: _most_cases(program, maker.report)]
     return tuple(replace(case, expected=run_case(maker.machine, case)) for case in cases)
+
+
+def _most_cases(program: Program, report: Report) -> int:
+    """As many cases as a device replays."""
+    numbers = len(program.features) + len(program.sensors) + report.longest_path + 16  # of a case, at most
+    return min(MAX_GOLDEN_NUMBERS // numbers, MAX_GOLDEN_OPERATIONS // max(report.operations, 1))
 
 
 @dataclass(frozen=True)

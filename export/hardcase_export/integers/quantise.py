@@ -32,7 +32,8 @@ from hardcase_edge.program.definition import (
     Tree,
     Trees,
 )
-from hardcase_edge.verifier.require import I32, SAFE
+from hardcase_edge.program.limits import SAFE
+from hardcase_edge.verifier.require import I32
 from hardcase_edge.verifier.verify import verify
 
 __all__ = ["Quantised", "check_shape", "quantise"]

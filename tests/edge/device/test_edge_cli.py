@@ -17,6 +17,7 @@ import pytest
 
 import hardcase_edge
 from hardcase_edge.bundle.signature import make_keys, sign
+from hardcase_edge.program.limits import worst_decision_ms
 from tests.helpers.cloud.brokers import free_port, running_mosquitto
 from tests.helpers.edge.device import EASY, FORWARD_COST, HARD, Cloud, make_bundle_bytes, write_replay
 from tests.helpers.places import ROOT
@@ -217,7 +218,8 @@ def test_verify_says_what_was_proved(bundle):
     assert (report["unit"], report["golden"], report["sensors"]) == ("mJ", 0, 2)
     done = subprocess.run(command("verify", bundle), capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
-    assert f"worst_cost        {float(FORWARD_COST)}" in done.stdout
+    assert f"worst_cost         {float(FORWARD_COST)}" in done.stdout
+    assert report["worst_decision_ms"] == worst_decision_ms(report["operations"], report["evaluator"]) > 0
 
 
 def test_a_device_that_trusts_a_key_runs_only_what_it_signed(bundle, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import random
+from array import array
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -15,10 +16,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardcase_edge.program.definition import CODE_MAX, Affine, Column, Rank
+from hardcase_edge.kernel.machine import KERNEL, open_machine
+from hardcase_edge.program.definition import (
+    CODE_MAX,
+    Affine,
+    Answer,
+    Column,
+    Feature,
+    Forward,
+    Polynomial,
+    Program,
+    Rank,
+    Sensor,
+    Slice,
+    Uplink,
+)
 from hardcase_edge.program.format import are_held, from_keys, to_key
 from hardcase_edge.program.readings import fixed, make_coder, normalise
-from tests.helpers.edge.oracle import affine_code, key, rank_code
+from hardcase_edge.session.session import NeedReply, NeedSensors
+from tests.helpers.edge.evaluators import needs_kernel
+from tests.helpers.edge.oracle import affine_code, held, key, rank_code
 from tests.helpers.edge.strategies import random_reading, round_f32
 
 many = settings(max_examples=500, deadline=None, derandomize=True)
@@ -90,6 +107,44 @@ def test_a_type_holds_a_number_or_it_does_not(value: Any, dtype: str, expected: 
 
 
 # ---------------------------------------------------------------- readings
+
+
+NEAR_TIE = 17030583100112897  # just above the middle of two floats; as a double it is the middle, which rounds down
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("kind", [int, np.int64])
+def test_an_integer_is_rounded_once(sign: int, kind: Any) -> None:
+    (held,) = normalise([kind(sign * NEAR_TIE)], ["f32"])
+    assert held == sign * 17030583636983808.0
+    assert array("f", [float(NEAR_TIE)])[0] == 17030582563241984.0, "rounded twice, it would be the other float"
+
+
+@given(st.integers(0, 2**24), st.integers(0, 120), st.integers(-2, 2), st.sampled_from(["f32", "f64"]))
+@many
+def test_integers_near_a_tie_are_the_nearest_that_the_type_holds(n: int, shift: int, away: int, dtype: str) -> None:
+    value = ((2 * n + 1) << shift) + away
+    assert normalise([value, -value], [dtype] * 2) == [held(value, dtype), held(-value, dtype)]
+
+
+@needs_kernel
+@given(st.integers(2**23, 2**24), st.integers(30, 105), st.integers(-1, 1))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_the_kernel_sends_the_nearest_float_of_an_integer(n: int, shift: int, away: int) -> None:
+    value = ((2 * n + 1) << shift) + away
+    uplink = Uplink(request_bytes=60, features=(0,))
+    end = Polynomial((), (), 1, ((0,),), ((0,),), (0,))
+    nodes = (Forward((0,), 1), Answer(Slice(0, 0, 1), "value"))
+    program = Program((Feature("f32"),), (Sensor((0,), (0,)),), uplink, (), (end,), nodes, 0)
+    session = open_machine(program, KERNEL).session()
+    assert session.next_action() == NeedSensors((0,))
+    session.feed({0: [value]})
+    assert session.next_action() == NeedReply((held(value, "f32"),))
+
+
+def test_yes_is_one_and_no_is_zero() -> None:
+    for dtype in ("i32", "f32", "f64"):
+        assert normalise([True, False], [dtype] * 2) == [1, 0]
 
 
 @pytest.mark.parametrize(

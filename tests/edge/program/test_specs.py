@@ -17,12 +17,11 @@ from hardcase_edge.link import wire
 from hardcase_edge.program import decode as decoder
 from hardcase_edge.program import definition as program
 from hardcase_edge.program import format as layout
+from hardcase_edge.program import limits
 from hardcase_edge.program.encode import encode
 from hardcase_edge.program.readings import DTYPES
 from hardcase_edge.program.window import WINDOW_FEATURES
 from hardcase_edge.verifier import costs as paths
-from hardcase_edge.verifier import scorers as bounds
-from hardcase_edge.verifier import verify as verifier
 from tests.golden.make_golden import golden_program
 from tests.helpers.edge.spec_examples import BLOCK, DOCS, example_bundle, examples
 
@@ -121,14 +120,21 @@ def test_the_kinds_of_nodes_and_scorers_are_the_first_words_of_their_records() -
 @pytest.mark.parametrize(
     ("page", "words"),
     [
-        (PROGRAM, f"At most {verifier.MAX_SENSORS} sensors; 1 to {verifier.MAX_NODES} nodes"),
-        (PROGRAM, f"`n_classes` 0 or 2 to {verifier.MAX_CLASSES}"),
-        (PROGRAM, f"1 to {verifier.MAX_COEFFICIENTS} coefficients"),
-        (PROGRAM, f"at most {verifier.MAX_RANKS} thresholds"),
-        (PROGRAM, f"more than {verifier.MAX_OPERATIONS} operations"),
-        (PROGRAM, f"at most {bounds.MAX_TREE_COLUMNS} columns and {bounds.MAX_TREE_NODES} nodes"),
+        (PROGRAM, f"At most {limits.MAX_SENSORS} sensors; 1 to {limits.MAX_NODES} nodes"),
+        (PROGRAM, f"`n_classes` 0 or 2 to {limits.MAX_CLASSES}"),
+        (PROGRAM, f"1 to {limits.MAX_COEFFICIENTS} coefficients"),
+        (PROGRAM, f"at most {limits.MAX_RANKS} thresholds"),
+        (PROGRAM, f"more than {limits.MAX_OPERATIONS} operations"),
+        (PROGRAM, f"at most {limits.MAX_TREE_COLUMNS} columns and {limits.MAX_TREE_NODES} nodes"),
         (PROGRAM, f"more than {paths.MAX_STATES} states"),
-        (PROGRAM, f"at most {decoder.MAX_ELEMENTS} numbers"),
+        (PROGRAM, f"at most {limits.MAX_NUMBERS} numbers"),
+        (PROGRAM, f"at most {limits.MAX_SCORERS} scorers"),
+        (PROGRAM, f"at most {limits.MAX_TARGETS} targets"),
+        (PROGRAM, f"take at most {limits.MAX_READING_BYTES} bytes"),
+        (PROGRAM, f"at most {limits.MAX_CELLS} codes"),
+        (PROGRAM, f"at most {limits.MAX_WORK} steps"),
+        (PROGRAM, f"or {paths.MAX_STEPS} sensors and targets"),
+        (BUNDLE, f"must not exceed {golden.MAX_GOLDEN_NUMBERS}"),
         (PROGRAM, f"at most {wire.MAX_REQUEST_BYTES}."),
         (PROGRAM, f"is {program.MISSING}.\nOther codes lie in -{program.CODE_MAX} to {program.CODE_MAX}"),
         (BUNDLE, f"at most {bundle.MAX_HEADER_BYTES} |"),

@@ -188,7 +188,7 @@ def test_a_negative_slot_is_refused_before_a_tree_is_made():
 
 
 def test_numbers_that_many_trees_share_are_counted_for_each(monkeypatch):
-    monkeypatch.setattr("hardcase_edge.program.decode.MAX_ELEMENTS", 2_000)
+    monkeypatch.setattr("hardcase_edge.program.decode.MAX_NUMBERS", 2_000)
     with pytest.raises(ProgramError, match="more than 2000 numbers"):
         decode(encode(program_of(TREES + (HEAP,) * 100)))
 

@@ -38,6 +38,7 @@ from hardcase_edge.program.definition import (
 from hardcase_edge.program.encode import encode
 from hardcase_edge.verifier.verify import verify
 from tests.edge.session.test_session_properties import Driver
+from tests.helpers.edge.crafted import branch_bomb, empty_ensembles, stacked, wide_branch
 from tests.helpers.edge.mutate import change, mutate
 from tests.helpers.edge.strategies import programs, random_program, seeds
 from tests.helpers.places import ROOT
@@ -114,6 +115,21 @@ def costly(p: Program) -> Program:
     big = Polynomial((0,) * n, (0,) * n, 1, tuple((k,) for k in range(n)), ((0,) * n,) * n, (0,) * n)
     nodes = (Acquire((0,), 1, 1), Branch(Slice(5, 0, 1), "threshold", (2, 2)), Answer(Slice(5, 0, 2)))
     return replace(p, scorers=(*p.scorers, big), nodes=nodes)
+
+
+def wide_sensor(p: Program) -> Program:
+    n = 32_769
+    return replace(
+        p,
+        features=p.features + (Feature("f64"),) * n,
+        sensors=(*p.sensors, Sensor(tuple(range(3, 3 + n)), (0,))),
+    )
+
+
+def many_cells(p: Program) -> Program:
+    n = 65_535
+    flat = Polynomial(tuple(range(3, 3 + n)), (0,) * n, 1, (), ((),), (0,))
+    return replace(p, columns=p.columns + (Column(2, Rank(())),) * n, scorers=(*p.scorers, flat))
 
 
 def second_forward(p: Program) -> Program:
@@ -279,7 +295,15 @@ RULES: list[tuple[str, str, Any, str]] = [
     ("V28-at-once", "nodes[3].sensors", (1,), "node 4: scorer 1 reads sensor 2, which no path to it has tried"),
     ("V29-may-have-failed", "nodes[0].otherwise", 1, "node 1: scorer 0 reads sensor 0, which some path to it may"),
     ("V29-opaque", "nodes[9].scores", Slice(3, 0, 1), "node 9: scorer 3 reads sensor 0, which some path to it may"),
+    ("V1-scorers", "scorers", lambda s: s * 13_108, "65540 scorers, at most 65535"),
+    ("V3-bytes", "", wide_sensor, "sensor 3 gives 262152 bytes, at most 262144"),
+    ("V25-targets", "", lambda _: wide_branch(16_385), "node 0 has 16385 targets, at most 16384"),
+    ("V27-sum", "nodes[7].candidates[0].cost", (0, SAFE // 10 + 1), "a candidate may cost"),
     ("V30-operations", "", costly, "operations, at most 4000000"),
+    ("V30-targets-and-sensors", "", lambda _: branch_bomb(1, 16_384), "operations, at most 4000000"),
+    ("V31-columns-of-scorers", "", lambda _: stacked(700), "steps to prove and lay out, at most 5000000"),
+    ("V31-scorers", "", lambda _: empty_ensembles(240), "steps to prove and lay out, at most 5000000"),
+    ("V32-cells", "", many_cells, "scorers read 65540 codes"),
 ]  # fmt: skip
 
 
@@ -295,7 +319,7 @@ def test_a_program_that_breaks_one_rule_is_refused_and_the_place_is_named(place:
 def test_every_rule_of_the_specification_is_broken_here_and_no_other() -> None:
     numbered = {line.split(".")[0].strip("* ") for line in SPEC.read_text().splitlines() if line.startswith("**V")}
     assert numbered == {row[0].split("-")[0] for row in RULES}
-    assert len(numbered) == 30
+    assert len(numbered) == 32
 
 
 # ---------------------------------------------------------------- verified means safe

@@ -47,11 +47,16 @@ def held(value: Any, dtype: str) -> Any:
         return None
     if dtype == "f64":
         return float(value) if value != 0 else 0.0
-    try:
-        (x,) = struct.unpack("<f", struct.pack("<f", value))
-    except OverflowError:
-        return None
-    return x if x != 0 else 0.0
+    x = nearest_f32(value)
+    return x if abs(x) < 2**128 else None
+
+
+def nearest_f32(value: Any) -> float:
+    """The nearest multiple of the last place that a float of this size has, ties to even; exact until then."""
+    exact = Fraction(value)
+    size = max(-126, math.frexp(float(exact))[1] - 1)
+    place = Fraction(2) ** (size - 23)
+    return float(round(exact / place) * place)
 
 
 def key(value: Any, dtype: str) -> int:

@@ -18,7 +18,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
-from hardcase_edge.verifier.verify import MAX_NODES
+from hardcase_edge.program.limits import MAX_NODES
 
 from ..policy.losses import class_outputs
 from .binning import MISSING_BIN, Bins

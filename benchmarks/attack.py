@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run all attacks of ``tests/helpers/attack`` and print what they found, as a table in Markdown.
+
+    python benchmarks/attack.py [--seconds 120] [--seed 0] [--only bundles,kernel]
+
+The seconds are divided among the attacks. Ends with status 1 where one of them found something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.helpers.attack.outcome import Outcome
+
+FOLDER = Path(__file__).resolve().parents[1] / "tests" / "helpers" / "attack"
+SEEDS = 2**30
+
+
+def attacks() -> list[str]:
+    """The modules that attack."""
+    return sorted(p.stem for p in FOLDER.glob("*.py") if "def attack(" in p.read_text(encoding="utf-8"))
+
+
+def row(outcome: Outcome) -> str:
+    """One line of the table."""
+    slowest = f"{outcome.slowest:.3f}" if outcome.slowest else ""
+    return f"| {outcome.what} | {outcome.inputs:,} | {outcome.crashes:,} | {outcome.wrong:,} | {slowest} |"
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=120, help="of all attacks together (default 120)")
+    parser.add_argument("--seed", type=int, help="default: the clock's, which is printed")
+    parser.add_argument("--only", default="", metavar="NAMES", help="attacks to run, with commas between them")
+    args = parser.parse_args()
+    names = [name for name in attacks() if not args.only or name in args.only.split(",")]
+    if not names:
+        parser.error(f"there is no such attack; there are {', '.join(attacks())}")
+    seed = time.time_ns() % SEEDS if args.seed is None else args.seed
+    print(f"seed {seed}, {args.seconds / len(names):g} s for each of {', '.join(names)}\n", flush=True)
+    print("| what | inputs | crashes | wrong | slowest, CPU s |")
+    print("|---|---|---|---|---|", flush=True)
+    has_findings = False
+    for name in names:
+        for outcome in import_module(f"tests.helpers.attack.{name}").attack(args.seconds / len(names), seed):
+            print(row(outcome), flush=True)
+            has_findings = has_findings or outcome.crashes > 0 or outcome.wrong > 0
+    return int(has_findings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The limits of a program: one list, which the reader, the verifier, the image and the kernel all hold to.
+
+docs/SPEC-program-v1.md section 5 states them with its rules. ``kernel/hardcase.c`` has those that an image can break
+as constants of its own, because a microcontroller has no Python; a test compares them with these.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "MAX_CELLS",
+    "MAX_CLASSES",
+    "MAX_COEFFICIENTS",
+    "MAX_ITEM_SIZE",
+    "MAX_NODES",
+    "MAX_NUMBERS",
+    "MAX_OPERATIONS",
+    "MAX_RANKS",
+    "MAX_READING_BYTES",
+    "MAX_SCORERS",
+    "MAX_SENSORS",
+    "MAX_SHIFT",
+    "MAX_TARGETS",
+    "MAX_TREE_COLUMNS",
+    "MAX_TREE_NODES",
+    "MAX_WORK",
+    "NANOSECONDS",
+    "SAFE",
+    "WORK",
+    "worst_decision_ms",
+]
+
+SAFE = 2**62  # sums stay below this, so that the difference of two fits 64 bits
+
+MAX_SENSORS = 8_192
+MAX_NODES = 16_384
+MAX_TARGETS = 16_384  # of one Branch; its entrants are numbered in 16 bits
+MAX_SCORERS = 65_535
+MAX_CLASSES = 32_767
+MAX_RANKS = 65_534  # thresholds of a column, so that every rank is a code
+MAX_CELLS = 65_536  # codes that scorers read, with missing below and above counted apart: numbered in 16 bits
+MAX_READING_BYTES = 262_144  # of one sensor's readings: the kernel finds a reading by 16 bits, in steps of 4 bytes
+MAX_ITEM_SIZE = 2**31 - 1
+MAX_COEFFICIENTS = 8
+MAX_SHIFT = 62  # of a value, to either side
+MAX_TREE_COLUMNS = 16_383  # a slot is 2 * position + 1, in 16 bits
+MAX_TREE_NODES = 32_767  # a child is -1 - leaf, in 16 bits
+
+MAX_NUMBERS = 4_000_000  # that a reader takes from the pools
+MAX_OPERATIONS = 4_000_000  # of one decision: seconds, not hours, on the slowest device
+MAX_WORK = 5_000_000  # of reading, proving and laying out a program: under two seconds on a computer
+
+# What a part of a program adds to its work beside its numbers, each of which adds 1.
+WORK = {"feature": 8, "sensor": 16, "column": 24, "scorer": 80, "tree": 40, "node": 32, "term": 3, "candidate": 8}
+
+# The longest that one operation takes, by evaluator: measured on a computer, see docs/decisions/counted-work.md.
+NANOSECONDS = {"kernel": 25, "python": 500}
+
+
+def worst_decision_ms(operations: int, evaluator: str) -> float:
+    """The longest that a decision of so many operations takes on a computer, in milliseconds.
+
+    >>> worst_decision_ms(10_000, "python")
+    5.0
+    """
+    return round(operations * NANOSECONDS[evaluator] / 1e6, 3)

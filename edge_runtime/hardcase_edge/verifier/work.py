@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts the work of a program, rules V30 and V31: of its longest decision, and of proving and laying it out.
+
+Work is counted here and nowhere guessed, so that no bundle keeps a device busy: ``program/limits.py`` has the limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..program.definition import Acquire, Affine, Answer, Branch, Column, Forward, Node, Program, Select, targets_of
+from ..program.limits import MAX_OPERATIONS, MAX_WORK, WORK
+from .require import need
+from .scorers import Proved
+
+__all__ = ["check_work", "operations_of"]
+
+VISIT = 8  # operations of a node that is visited, of a target that is looked at, of a sensor that is read
+SENSORS_PER_WORD = 1024  # as many as a proof handles in about the time of one number
+
+
+def check_work(p: Program, proofs: Sequence[Proved], reads: Sequence[int]) -> None:
+    """V31: the work of reading, proving and laying out a program is bounded.
+
+    Parameters
+    ----------
+    proofs : of the scorers
+    reads : the sensors that each scorer reads, as bits
+
+    Raises
+    ------
+    ProgramError
+        It is not.
+    """
+    work = sum([WORK[part] * len(getattr(p, f"{part}s")) for part in ("feature", "sensor", "column", "scorer", "node")])
+    work += sum([len(s.features) + len(s.cost) for s in p.sensors]) + len(p.uplink.features)
+    work += sum([6 if isinstance(c.rule, Affine) else len(c.rule.thresholds) for c in p.columns])
+    work += sum([proof.work for proof in proofs]) + sum([2 * bits.bit_count() for bits in reads])
+    work += sum([_node_work(p, node) for node in p.nodes])
+    need(work <= MAX_WORK, f"the program takes {work} steps to prove and lay out, at most {MAX_WORK} are allowed")
+
+
+def _node_work(p: Program, node: Node) -> int:
+    targets = targets_of(node)
+    work = len(targets) * (1 + len(p.sensors) // SENSORS_PER_WORD)
+    if isinstance(node, Acquire | Forward):
+        work += len(node.sensors)
+    elif isinstance(node, Branch):
+        work += 2 * len(node.bracket) + sum([_named(p.nodes[t]) for t in set(targets)]) // 16
+    elif isinstance(node, Select):
+        work += sum([WORK["candidate"] + len(c.cost) for c in node.candidates])
+    else:
+        work += 2 * len(node.margins)
+    return work
+
+
+def _named(node: Node) -> int:
+    return len(node.sensors) if isinstance(node, Acquire | Forward) else 0
+
+
+# ---------------------------------------------------------------- operations of a decision
+
+
+def operations_of(p: Program, proofs: Sequence[Proved]) -> tuple[int, int]:
+    """V30: the most operations of any decision, and the most nodes on any path.
+
+    Targets lie ahead of their nodes, so one sweep from the last node to the first gives both. A sensor is read once in
+    a decision: the sum of all sensors bounds what its path reads, too.
+
+    Raises
+    ------
+    ProgramError
+        A decision takes too many operations.
+    """
+    prices = [len(s.cost) for s in p.sensors]
+    readings = _reading_operations(p)
+    own = [_operations(p, proofs, prices, node) for node in p.nodes]
+    bought = [_sum_over(readings, node) for node in p.nodes]
+    walked = _longest(p, own)
+    with_reading = min(walked + sum(readings), _longest(p, [a + b for a, b in zip(own, bought, strict=True)]))
+    start = 2 * VISIT + len(prices) + sum(prices) + (len(p.columns) + len(p.scorers)) // VISIT
+    operations = start + with_reading
+    need(operations <= MAX_OPERATIONS, f"a decision may take {operations} operations, at most {MAX_OPERATIONS}")
+    return operations, _longest(p, [1] * len(p.nodes))
+
+
+def _longest(p: Program, own: Sequence[int]) -> int:
+    """The largest sum over the nodes of any path."""
+    most = [0] * len(p.nodes)
+    for k in range(len(p.nodes) - 1, -1, -1):
+        most[k] = own[k] + max([most[t] for t in targets_of(p.nodes[k])], default=0)
+    return most[0]
+
+
+def _sum_over(amounts: Sequence[int], node: Node) -> int:
+    return sum([amounts[s] for s in node.sensors]) if isinstance(node, Acquire | Forward) else 0
+
+
+def _operations(p: Program, proofs: Sequence[Proved], prices: Sequence[int], node: Node) -> int:
+    """A visit, without the readings that it may buy; a Branch chooses twice where a sensor has failed."""
+    operations = VISIT + _sum_over(prices, node)
+    if isinstance(node, Forward):
+        operations += len(p.sensors) + len(p.features) + len(p.uplink.features)
+    elif isinstance(node, Select):
+        operations += sum([2 + len(c.cost) for c in node.candidates])
+    elif isinstance(node, Branch | Answer):
+        operations += proofs[node.scores.scorer].operations + 2 * (node.scores.stop - node.scores.start)
+        if isinstance(node, Branch):
+            looks = {t: VISIT + 2 * _sum_over(prices, p.nodes[t]) for t in set(node.targets)}
+            operations += sum([looks[t] for t in node.targets]) + 2 * len(node.bracket)
+        else:
+            operations += len(node.margins)
+    return operations
+
+
+def _reading_operations(p: Program) -> list[int]:
+    """Of each sensor: its features, the look-ups of its columns, and the scorers whose scores it changes."""
+    operations = [VISIT + 2 * len(s.features) for s in p.sensors]
+    for column in p.columns:
+        operations[p.sensor_of[column.feature]] += _look_up(column)
+    return [n + len(scorers) for n, scorers in zip(operations, p.scorers_of, strict=True)]
+
+
+def _look_up(column: Column) -> int:
+    return VISIT // 2 if isinstance(column.rule, Affine) else 1 + len(column.rule.thresholds).bit_length()

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A short run of the attacks on bundles, programs and the kernel; ``make fuzz`` runs them long."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from hardcase_edge.bundle.file import unpack_bundle
+from hardcase_edge.errors import BundleError
+from tests.edge.kernel.fuzz import fuzz, has_fuzzer
+from tests.golden.make_golden import GOLDEN
+from tests.helpers.attack import bundles, crafted, programs
+from tests.helpers.attack.outcome import Outcome
+from tests.helpers.edge.bundles import bundle_of
+from tests.helpers.edge.mutants import Parts, mutant, sealed
+from tests.helpers.edge.spec_examples import example_bundle
+from tests.helpers.edge.strategies import random_program
+
+
+@pytest.mark.parametrize("module", [bundles, programs, crafted], ids=["bundles", "programs", "crafted"])
+def test_a_short_attack_finds_nothing(module: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crafted, "LARGEST", 300)
+    outcomes: list[Outcome] = module.attack(0.4, 5)  # type: ignore[attr-defined]
+    assert [(o.crashes, o.wrong) for o in outcomes] == [(0, 0)] * len(outcomes)
+    assert all(o.inputs > 0 for o in outcomes)
+
+
+@pytest.mark.skipif(not has_fuzzer(), reason="clang is needed: apt install clang libclang-rt-14-dev")
+def test_mutated_images_and_calls_in_any_order_do_no_harm(tmp_path: Path) -> None:
+    found = fuzz(1, 0, tmp_path / "found", "-O0", seeds=8)
+    assert not found.has_harm, found.output
+    assert found.executions > 1_000
+    assert found.accepted > 100
+
+
+def test_a_bundle_taken_apart_is_packed_as_it_was() -> None:
+    for data in (GOLDEN.read_bytes(), example_bundle(), bundle_of(random_program(3))):
+        parts = Parts.of(data)
+        parts.place()
+        assert parts.pack() == data == sealed(data[:-32])
+
+
+def test_mutants_are_both_refused_and_accepted() -> None:
+    rng, seeds = random.Random(0), [bundle_of(random_program(k, 3)) for k in range(5)]
+    verdicts = {True: 0, False: 0}
+    for _ in range(300):
+        try:
+            unpack_bundle(mutant(rng, rng.choice(seeds), seeds))
+        except BundleError:
+            verdicts[False] += 1
+        else:
+            verdicts[True] += 1
+    assert min(verdicts.values()) >= 40, verdicts
+
+
+def test_a_slow_bundle_and_a_dead_process_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crafted, "LARGEST", 10)
+    monkeypatch.setattr(crafted, "MOST_SECONDS", -1.0)
+    assert crafted.attack(0.2, 1)[0].wrong > 0
+    monkeypatch.setattr(crafted, "loading_cost", lambda _: 1 / 0)
+    assert crafted.attack(0.2, 1)[0].crashes > 0

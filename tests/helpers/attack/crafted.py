@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attack on bounds: bundles and programs made to be slow, up to the limits, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from hardcase_edge.bundle.load import load_bytes
+from hardcase_edge.errors import BundleError
+from hardcase_edge.kernel.machine import KERNEL, PYTHON, decide, has_kernel, open_machine
+from hardcase_edge.program.definition import Program
+from hardcase_edge.program.limits import NANOSECONDS
+from hardcase_edge.verifier.verify import verify
+from tests.helpers.edge.bundles import bundle_of
+from tests.helpers.edge.crafted import LONG_DECISIONS, LONG_PROOFS
+
+from .outcome import Outcome
+
+__all__ = ["MOST_MEGABYTES", "MOST_SECONDS", "attack", "decision_cost", "loading_cost"]
+
+MOST_SECONDS = 2.0  # of CPU, to load or refuse any bundle
+MOST_MEGABYTES = 256  # while loading any bundle: 32 times the largest file
+LARGEST = 130_000  # of the number that a maker takes
+PACKING_S = 5  # of CPU: a program that takes longer to make is left out
+ENDLESS_S = 60  # of CPU: a bundle that takes longer to load hangs
+
+
+def apart(work: Callable[[], bytes], seconds: int, gigabytes: int = 4) -> bytes | None:
+    """What ``work`` returns in a process of its own; None if it dies, of its limits of CPU and memory too."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        resource.setrlimit(resource.RLIMIT_AS, (gigabytes << 30, gigabytes << 30))
+        try:
+            with os.fdopen(writing, "wb") as out:
+                out.write(work())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        data = answer.read()
+    _, status = os.waitpid(pid, 0)
+    return data if status == 0 else None
+
+
+def packed(make: Callable[[int], Program], size: int) -> bytes:
+    """The bundle of a program; empty if it does not fit a file, or no such program has this size."""
+    try:
+        return bundle_of(make(size))
+    except (BundleError, ValueError, IndexError, OverflowError):
+        return b""
+
+
+def loading_cost(data: bytes) -> bytes:
+    """CPU seconds and megabytes that loading or refusing these bytes takes, and whether they are accepted, as JSON."""
+    before, started = _megabytes(), time.process_time()
+    try:
+        load_bytes(data)
+    except BundleError:
+        is_accepted = False
+    else:
+        is_accepted = True
+    return json.dumps([time.process_time() - started, _megabytes() - before, is_accepted]).encode()
+
+
+def _megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def decision_cost(program: Program, evaluator: str, operations: int) -> float:
+    """Nanoseconds per proved operation of a decision: the slowest of three worlds, each the best of three runs."""
+    machine, row = open_machine(program, evaluator), [0.75] * len(program.features)
+    slowest = 0.0
+    worlds: tuple[dict[str, Any], ...] = ({}, {"budget": 0}, {"dead": range(len(program.sensors))})
+    for world in worlds:
+        count, best = 1 + 20_000 // operations, float("inf")
+        for _ in range(3):
+            started = time.process_time()
+            for _ in range(count):
+                decide(machine, row, None, **world)
+            best = min(best, (time.process_time() - started) / count)
+        slowest = max(slowest, best)
+    return slowest / operations * 1e9
+
+
+def attack(seconds: float, seed: int) -> list[Outcome]:
+    """Crafted bundles and decisions of random sizes for so many seconds."""
+    rng, end = random.Random(seed), time.monotonic() + seconds
+    loads = decisions = crashes = too_much = too_slow = 0
+    slowest = slowest_decision = 0.0
+    makers = {**LONG_PROOFS, **LONG_DECISIONS}
+    while time.monotonic() < end:
+        name = rng.choice(list(makers))
+        size = round(LARGEST ** rng.random())
+        data = apart(partial(packed, makers[name], size), PACKING_S)
+        if not data:
+            continue
+        answer = apart(partial(loading_cost, data), ENDLESS_S)
+        loads += 1
+        crashes += answer is None  # dead, or without an end
+        took, megabytes, is_accepted = json.loads(answer or b"[0, 0, false]")
+        slowest, too_much = max(slowest, took), too_much + (took > MOST_SECONDS or megabytes > MOST_MEGABYTES)
+        if is_accepted and size <= 3_000:
+            program = makers[name](size)
+            operations = verify(program).operations
+            for evaluator in (PYTHON, KERNEL) if has_kernel() else (PYTHON,):
+                ns = decision_cost(program, evaluator, operations)
+                decisions += 1
+                too_slow += ns > NANOSECONDS[evaluator]
+                slowest_decision = max(slowest_decision, ns * operations / 1e9)
+    return [
+        Outcome(f"bounds: crafted bundles, at most {MOST_SECONDS:g} s", loads, crashes, too_much, slowest),
+        Outcome("bounds: decisions of crafted programs", decisions, 0, too_slow, slowest_decision),
+    ]
