@@ -90,6 +90,11 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
         "--sensor-timeout-ms", type=int, default=1_000, help="when a read counts as failed (default %(default)s)"
     )
     item.add_argument(
+        "--isolate",
+        action="store_true",
+        help="run each sensor's MODULE:FUNCTION in a process of its own, which is killed at the time limit",
+    )
+    item.add_argument(
         "--strict-range",
         action="store_true",
         help="a sensor with a reading outside the range that training saw has failed",
@@ -161,7 +166,9 @@ def _run(args: argparse.Namespace) -> int:
     timeout_s = _timeout_s(args.sensor_timeout_ms)
     with (
         Lines(ends_with_reader=args.broker is None, is_last=args.is_process) as lines,
-        open_bank(args.sensors, loaded.machine.program, loaded.manifest, timeout_s=timeout_s) as bank,
+        open_bank(
+            args.sensors, loaded.machine.program, loaded.manifest, timeout_s=timeout_s, isolate=args.isolate
+        ) as bank,
     ):
         for k in sorted(bank.dead):
             note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")

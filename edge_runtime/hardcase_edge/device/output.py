@@ -8,16 +8,12 @@ written without buffers, so nothing is left over that Python would try to write 
 from __future__ import annotations
 
 import errno
-import io
 import os
 import sys
 from time import monotonic
-from typing import TYPE_CHECKING
 
+from ..base.printing import print_to_stderr
 from ..errors import InputError, one_line
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 __all__ = ["BLOCKED_S", "Lines", "hold_standard_files", "note", "print_text"]
 
@@ -45,12 +41,7 @@ class Lines:
         self._file, self._streams = os.dup(1), (sys.stdout, sys.stderr)
         self._is_cut = _ends_within_a_line(self._file)
         os.dup2(2, 1)
-        sys.stdout = sys.stderr = io.TextIOWrapper(
-            _Notes(),
-            encoding="utf-8",
-            errors="backslashreplace",
-            write_through=True,
-        )
+        print_to_stderr()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -127,24 +118,6 @@ def print_text(text: str) -> None:
     except OSError as error:
         _raise_if_nobody_reads(error)
         raise InputError(f"standard output cannot be written: {one_line(error)}; free some space") from error
-
-
-class _Notes(io.RawIOBase):
-    """Standard error for those who print: what cannot be written is lost, and is nobody's error."""
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return 2
-
-    def write(self, data: ReadableBuffer) -> int:
-        view = memoryview(data)
-        try:
-            os.write(2, view)
-        except OSError:
-            return view.nbytes
-        return view.nbytes
 
 
 def _raise_if_nobody_reads(error: OSError) -> None:

@@ -8,6 +8,7 @@ that thread, too (``values.py``). A failed read increments a counter and gives N
     replay:FILE        rows of a CSV file                                  (csv_replay.py)
     thermal:ZONE       /sys/class/thermal, degrees Celsius                 (thermal.py)
     MODULE:FUNCTION    the user's Python, called with the sensor's name    (plugin.py)
+                       with --isolate in processes of its own              (isolated.py)
     none               no source: the sensor is dead
 """
 
@@ -38,6 +39,7 @@ FAILURES = {
     "raised": "the source raised an exception",
     "timed_out": "no reading within the time limit",
     "still_busy": "an earlier read that timed out has not returned yet",
+    "crashed": "the process of an isolated plug-in has ended",
     "wrong_shape": "the number of values or samples differs from the bundle's",
     "not_a_number": "a value is not a finite number, or is missing although it must not be",
     "bad_row": "the replay's row is truncated, too long or has too many cells",
@@ -116,7 +118,7 @@ class SensorBank:
         Sensors without a source.
     pause_s : float
         How long a loop without an interval should leave the sensors alone: ``timeout_s`` after an item for which a
-        sensor was still busy, otherwise 0.
+        sensor was still busy or its process had ended, otherwise 0.
     """
 
     def __init__(self, wanted: Sequence[Wanted], sources: Mapping[str, Source], *, timeout_s: float = 1.0) -> None:
@@ -174,7 +176,7 @@ class SensorBank:
         if isinstance(outcome, list):
             return outcome
         self.counters[outcome] += 1
-        if outcome == "still_busy":
+        if outcome in ("still_busy", "crashed"):
             self.pause_s = self._timeout_s
         return None
 
