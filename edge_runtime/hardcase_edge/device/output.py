@@ -12,7 +12,6 @@ import os
 import sys
 from time import monotonic
 
-from ..base.printing import print_to_stderr
 from ..errors import InputError, one_line
 
 __all__ = ["BLOCKED_S", "Lines", "hold_standard_files", "note", "print_text"]
@@ -38,6 +37,8 @@ class Lines:
         self._since: float | None = None  # when the write under way began
 
     def __enter__(self) -> Lines:
+        from ..base.printing import print_to_stderr
+
         self._file, self._streams = os.dup(1), (sys.stdout, sys.stderr)
         self._is_cut = _ends_within_a_line(self._file)
         os.dup2(2, 1)
