@@ -46,6 +46,8 @@ class Lines:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._lost:
+            note(f"the last {self._lost} decisions were not written")
         if not self._is_last:
             sys.stdout, sys.stderr = self._streams
             os.dup2(self._file, 1)
