@@ -6,10 +6,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from typing import Any
 
 __all__ = ["print_to_stderr"]
 
@@ -23,7 +20,7 @@ class _StandardError(io.RawIOBase):
     def fileno(self) -> int:
         return 2
 
-    def write(self, data: ReadableBuffer) -> int:
+    def write(self, data: Any) -> int:
         view = memoryview(data)
         try:
             os.write(2, view)
