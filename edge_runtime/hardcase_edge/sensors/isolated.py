@@ -30,7 +30,7 @@ __all__ = ["Isolated"]
 
 CHILD = "hardcase_edge.sensors.isolated_child"
 MAX_REPLY = 4 * 1024 * 1024  # bytes: a million samples; what claims more is not read
-START_S = 30.0  # for Python to start and the module to be imported, which may load a large library
+START_S = 120.0  # for Python to start and the module to be imported, by many processes at once on a small machine
 END_S = 1.0  # for the module's exit handlers, when the device ends
 RESTARTS, RESTART_EVERY_S = 5, 10.0  # so a function that crashes whenever it is called does not keep the machine busy
 
@@ -202,7 +202,7 @@ class _Process:
             reply = json.loads(self._bytes(length, until))
             if not isinstance(reply, dict):
                 raise SensorError("crashed")
-        except BaseException as error:
+        except Exception as error:
             self._kill()
             self._start()
             if isinstance(error, SensorError):
