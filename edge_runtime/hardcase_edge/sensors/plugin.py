@@ -69,7 +69,9 @@ def load_function(name: str, what: str) -> Callable[..., object]:
         sys.path.append(os.getcwd())  # last, so that a file there cannot replace an installed module
     try:
         function: Callable[..., object] | None = getattr(import_module(module), attribute, None)
-    except (Exception, SystemExit) as error:  # a module may raise anything when it is imported
+    except KeyboardInterrupt:  # of Ctrl-C or SIGTERM
+        raise
+    except BaseException as error:  # a module may raise anything when it is imported
         raise InputError(f"module {module} cannot be imported: {type(error).__name__}: {one_line(error)}") from error
     if not callable(function):
         raise InputError(f"module {module} has no function {attribute}; correct the name")

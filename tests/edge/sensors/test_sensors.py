@@ -488,6 +488,15 @@ def test_a_plug_in_serves_sensors_by_name_and_bindings_come_first(tmp_path: Path
         assert bank.read([1])[1] is not None
 
 
+@pytest.mark.parametrize("error", ["SystemExit(0)", "GeneratorExit", "BaseException('no')"])
+def test_a_module_that_raises_anything_when_it_is_imported_is_one_line(tmp_path: Path, monkeypatch, error):
+    (tmp_path / "hardcase_raises.py").write_text(f"raise {error}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(InputError, match="module hardcase_raises cannot be imported: "):
+        open_bank(["hardcase_raises:read"], make_program(), make_manifest())
+
+
 @pytest.mark.parametrize(
     ("specs", "line"),
     [
