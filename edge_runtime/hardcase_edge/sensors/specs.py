@@ -20,7 +20,6 @@ from ..errors import InputError
 from ..program.definition import Program
 from .bank import SensorBank, Source, Wanted, wanted_of
 from .csv_replay import Replay
-from .plugin import Plugin
 from .thermal import ROOT, Thermal
 
 if TYPE_CHECKING:
@@ -163,6 +162,8 @@ class _Opener:
 
     def _make_plugin(self, text: str) -> Source:
         if self._isolated_timeout_s is None:
+            from .plugin import Plugin
+
             return Plugin(text)
         from .isolated import Isolated
 
