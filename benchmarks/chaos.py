@@ -7,7 +7,7 @@ Every device numbers its items, notes each number in a file before it decides, a
 device or in the cloud. So a line of a decision that is missing, was written twice or came too late can be told, and by
 whose fault. The devices' plug-ins print, hang, keep Python's lock and crash; one device's disk is full now and then; a
 function that answers in the cloud hangs on some rows. The exit status is 1 if a decision has no line, or more than one,
-or came later than its deadline plus 10 ms while nobody had stopped its device.
+or came later than its deadline plus 10 ms while nobody had stopped its device and the machine itself was in time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -174,6 +175,8 @@ class Chaos:
     def __init__(self, folder: Path, n_devices: int, n_workers: int, seed: int) -> None:
         self.rng = random.Random(seed)
         self.blows: Counter[str] = Counter()
+        self.stalls: list[tuple[float, float]] = []  # when the machine woke a thread too late, in Unix seconds
+        self._is_over = threading.Event()
         (folder / "mosquitto").mkdir()
         self.broker = Broker(folder / "mosquitto", {})
         (folder / "chaos.hcb").write_bytes(make_bundle())
@@ -196,6 +199,7 @@ class Chaos:
 
     def run(self, seconds: float) -> None:
         """Start all, strike until the time is over, and end all in order."""
+        threading.Thread(target=self._watch_machine, daemon=True).start()
         self.broker.start()
         for member in self.workers + self.devices:
             member.start()
@@ -211,6 +215,15 @@ class Chaos:
         for member in self.devices + self.workers:
             member.end(signal.SIGTERM)
         self.broker.kill()
+        self._is_over.set()
+
+    def _watch_machine(self) -> None:
+        """Note when a thread that sleeps 5 ms sleeps for 10: then no process on this machine can be in time."""
+        while not self._is_over.is_set():
+            began = time.time()
+            time.sleep(0.005)
+            if (now := time.time()) - began > 0.010:
+                self.stalls.append((began, now))
 
     def _strike(self) -> None:
         rng = self.rng
@@ -279,10 +292,11 @@ class Account:
     missing: int = 0  # no line, and the device neither said so nor was killed
     twice: int = 0
     late: int = 0
+    stalled: int = 0  # late, too, but so was the machine itself
     latencies: list[float] = field(default_factory=list)
     tracebacks: int = 0
 
-    def add(self, device: Member) -> None:
+    def add(self, device: Member, stalls: list[tuple[float, float]]) -> None:
         """Count one device's files."""
         numbers = [int(line) for line in device.path("numbers").read_text().split()]
         seen: Counter[int] = Counter()
@@ -297,7 +311,7 @@ class Account:
             self.routes[record["route"]] += 1
             nameless += value == 0
             seen[int(value)] += value != 0
-            self._time(device, record)
+            self._time(device, record, stalls)
         log = device.path("log").read_text(errors="replace")
         self.begun += len(numbers)
         self.tracebacks += log.count("Traceback")
@@ -310,12 +324,15 @@ class Account:
         excused = told + nameless + device.killed
         self.missing += max(0, missing - excused)
 
-    def _time(self, device: Member, record: dict[str, float]) -> None:
+    def _time(self, device: Member, record: dict[str, float], stalls: list[tuple[float, float]]) -> None:
         began, ended = record["t"] - record["latency_ms"] / 1000 - 0.1, record["t"] + 0.1
         if any(began < to and since < ended for since, to in device.stopped):
             return
         self.latencies.append(record["latency_ms"])
-        self.late += record["latency_ms"] > DEADLINE_MS + MARGIN_MS
+        if record["latency_ms"] > DEADLINE_MS + MARGIN_MS:
+            is_machines = any(ended - 0.2 < to and since < ended for since, to in stalls)
+            self.stalled += is_machines
+            self.late += not is_machines
 
 
 def main() -> int:
@@ -337,7 +354,7 @@ def main() -> int:
             chaos.broker.kill()
         account = Account()
         for device in chaos.devices:
-            account.add(device)
+            account.add(device, chaos.stalls)
         report(chaos, account)
     return int(bool(account.missing or account.twice or account.late or account.tracebacks))
 
@@ -354,7 +371,8 @@ def report(chaos: Chaos, account: Account) -> None:
     print(f"              {account.told_lost} lost on full disks, as the devices say")
     p50, p99 = times[len(times) // 2], times[len(times) * 99 // 100]
     print(f"latency       p50 {p50:.1f} ms, p99 {p99:.1f}, max {times[-1]:.1f}")
-    print(f"              {account.late} later than the deadline of {DEADLINE_MS} ms plus {MARGIN_MS} ms")
+    print(f"              {account.late} later than the deadline of {DEADLINE_MS} ms plus {MARGIN_MS} ms, and")
+    print(f"              {account.stalled} while the machine itself was late ({len(chaos.stalls)} times)")
     print(f"processes     {sum(d.starts for d in chaos.devices)} of devices, exit statuses {dict(statuses)}; "
           f"{sum(w.starts for w in chaos.workers)} of workers; {account.tracebacks} tracebacks of devices")  # fmt: skip
 

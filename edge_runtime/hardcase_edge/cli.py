@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Parser", "main"]
 
-READER_LEFT = 128 + signal.SIGPIPE  # the exit status that shells give to a program that a broken pipe has ended
+READER_LEFT = 141  # the exit status that shells give to a program that a broken pipe has ended (128 + SIGPIPE)
 END_S = 1.0  # how long threads and exit handlers of a plug-in may keep the process alive
 FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither accepts nor refuses
 
