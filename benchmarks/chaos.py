@@ -294,7 +294,7 @@ class Account:
     late: int = 0
     stalled: int = 0  # late, too, but so was the machine itself
     latencies: list[float] = field(default_factory=list)
-    tracebacks: int = 0
+    tracebacks: list[str] = field(default_factory=list)  # what the devices' logs say of each, on one line
 
     def add(self, device: Member, stalls: list[tuple[float, float]]) -> None:
         """Count one device's files."""
@@ -314,7 +314,7 @@ class Account:
             self._time(device, record, stalls)
         log = device.path("log").read_text(errors="replace")
         self.begun += len(numbers)
-        self.tracebacks += log.count("Traceback")
+        self.tracebacks += [part[:2000].replace("\n", " | ") for part in log.split("Traceback")[1:]]
         words = [line.split() for line in log.splitlines() if line.endswith("decisions were not written")]
         told = sum(int(line[-5]) for line in words)
         self.told_lost += told
@@ -374,7 +374,8 @@ def report(chaos: Chaos, account: Account) -> None:
     print(f"              {account.late} later than the deadline of {DEADLINE_MS} ms plus {MARGIN_MS} ms, and")
     print(f"              {account.stalled} while the machine itself was late ({len(chaos.stalls)} times)")
     print(f"processes     {sum(d.starts for d in chaos.devices)} of devices, exit statuses {dict(statuses)}; "
-          f"{sum(w.starts for w in chaos.workers)} of workers; {account.tracebacks} tracebacks of devices")  # fmt: skip
+          f"{sum(w.starts for w in chaos.workers)} of workers; {len(account.tracebacks)} tracebacks of devices")  # fmt: skip
+    print("".join(f"traceback     {text}\n" for text in account.tracebacks), end="")
 
 
 if __name__ == "__main__":

@@ -38,10 +38,17 @@ def main(requests: int, replies: int, name: str, sensor: str, count: int) -> Non
     except InputError as error:
         _send(replies, {"error": str(error)})
         return
-    _send(replies, {"ready": True})
+    try:
+        _serve(requests, replies, lambda: _read(function, sensor, count))
+    except BrokenPipeError:  # the device was killed
+        return
+
+
+def _serve(requests: int, replies: int, read: Callable[[], dict[str, object]]) -> None:
     process = os.getpid()
+    _send(replies, {"ready": True})
     while os.read(requests, 1):
-        reply = _read(function, sensor, count)
+        reply = read()
         if os.getpid() != process:
             os._exit(1)  # the function has forked, and its child must not answer, too
         _send(replies, reply)

@@ -157,6 +157,16 @@ def test_each_sensor_has_its_process_and_all_end_with_the_bank(open_isolated: Op
     assert not is_alive(int(str(process)))
 
 
+def test_a_process_whose_device_was_killed_says_nothing() -> None:
+    (requests, asks), (reads_, replies) = os.pipe(), os.pipe()
+    words = [sys.executable, "-P", "-m", isolated.CHILD, str(requests), str(replies), "math:sqrt", "x", "1"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, pass_fds=(requests, replies)) as process:
+        for file in (requests, replies, reads_):
+            os.close(file)
+        assert (process.communicate(timeout=20)[1], process.returncode) == (b"", 0)
+    os.close(asks)
+
+
 def test_on_the_command_line_processes_end_in_order_and_when_the_device_is_killed(tmp_path: Path) -> None:
     (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes())
     (tmp_path / "sensor.py").write_text(
