@@ -373,8 +373,9 @@ def report(chaos: Chaos, account: Account) -> None:
     print(f"latency       p50 {p50:.1f} ms, p99 {p99:.1f}, max {times[-1]:.1f}")
     print(f"              {account.late} later than the deadline of {DEADLINE_MS} ms plus {MARGIN_MS} ms, and")
     print(f"              {account.stalled} while the machine itself was late ({len(chaos.stalls)} times)")
-    print(f"processes     {sum(d.starts for d in chaos.devices)} of devices, exit statuses {dict(statuses)}; "
-          f"{sum(w.starts for w in chaos.workers)} of workers; {len(account.tracebacks)} tracebacks of devices")  # fmt: skip
+    n_devices, n_workers = (sum(m.starts for m in members) for members in (chaos.devices, chaos.workers))
+    print(f"processes     {n_devices} of devices, exit statuses {dict(statuses)}; {n_workers} of workers; ", end="")
+    print(f"{len(account.tracebacks)} tracebacks of devices")
     print("".join(f"traceback     {text}\n" for text in account.tracebacks), end="")
 
 
