@@ -325,14 +325,19 @@ class Account:
         self.missing += max(0, missing - excused)
 
     def _time(self, device: Member, record: dict[str, float], stalls: list[tuple[float, float]]) -> None:
-        began, ended = record["t"] - record["latency_ms"] / 1000 - 0.1, record["t"] + 0.1
-        if any(began < to and since < ended for since, to in device.stopped):
+        began, ended = record["t"] - record["latency_ms"] / 1000, record["t"]
+        if _meets(began - 0.1, ended + 0.1, device.stopped):
             return
         self.latencies.append(record["latency_ms"])
         if record["latency_ms"] > DEADLINE_MS + MARGIN_MS:
-            is_machines = any(ended - 0.2 < to and since < ended for since, to in stalls)
+            # a late machine delays a decision where threads wake: when its sensors are read, and when its wait ends
+            is_machines = _meets(began - 0.1, began + 0.2, stalls) or _meets(ended - 0.1, ended + 0.1, stalls)
             self.stalled += is_machines
             self.late += not is_machines
+
+
+def _meets(began: float, ended: float, spans: list[tuple[float, float]]) -> bool:
+    return any(began < to and since < ended for since, to in spans)
 
 
 def main() -> int:
