@@ -3,8 +3,9 @@
 
 ``run`` makes decisions until it is stopped, ``verify`` checks a bundle and prints what was proved, ``doctor`` reports
 what the machine has installed. Decisions are JSON lines on stdout; everything else goes to stderr. The exit status is
-0 after a clean end, SIGTERM and Ctrl-C included, and 2 after an error, which is printed on one line. Neither a full
-disk nor a reader who has left ends a run that has a broker; without a broker, the run ends with its reader.
+0 after a clean end, SIGTERM and Ctrl-C included, 2 after an error, which is printed on one line, and 141 if the reader
+of stdout has left. Neither a full disk nor a reader who has left ends a run that has a broker; without a broker, the
+run ends with its reader.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import __version__
-from .device.output import Lines, hold_standard_files, note, print_text
+from .device.output import BLOCKED_S, Lines, hold_standard_files, note, print_text
 from .errors import HardcaseError
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Parser", "main"]
 
+READER_LEFT = 141  # the exit status that shells give to a program that a broken pipe has ended (128 + SIGPIPE)
+END_S = 1.0  # how long threads and exit handlers of a plug-in may keep the process alive
 FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither accepts nor refuses
 
 
@@ -86,6 +90,11 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
         "--sensor-timeout-ms", type=int, default=1_000, help="when a read counts as failed (default %(default)s)"
     )
     item.add_argument(
+        "--isolate",
+        action="store_true",
+        help="run each sensor's MODULE:FUNCTION in a process of its own, which is killed at the time limit",
+    )
+    item.add_argument(
         "--strict-range",
         action="store_true",
         help="a sensor with a reading outside the range that training saw has failed",
@@ -99,19 +108,41 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; returns the exit status."""
+    """Run one verb; returns the exit status. Without ``argv``, it is the whole process that runs it."""
     hold_standard_files()
     args = make_parser().parse_args(argv)
+    args.is_process = argv is None
+    status = _status(args)
+    if args.is_process and f"{__package__}.sensors.plugin" in sys.modules:  # foreign code may have left something
+        _end_within(END_S, status)
+    return status
+
+
+def _status(args: argparse.Namespace) -> int:
     gc.disable()  # there is no garbage yet, and collections would take 3 % of the time to the first answer
     try:
         return {"run": _run, "verify": _verify, "doctor": _doctor}[args.verb](args)
     except HardcaseError as error:
         note(" ".join(str(error).split()))
         return 2
-    except (BrokenPipeError, KeyboardInterrupt):  # the reader of stdout has closed it: a clean end, too
+    except BrokenPipeError:
+        return READER_LEFT
+    except KeyboardInterrupt:
         return 0
     finally:
         gc.enable()
+
+
+def _end_within(seconds: float, status: int) -> None:
+    """End the process after that time at the latest, whatever threads a plug-in has left behind."""
+    import threading
+    import time
+
+    def end() -> None:
+        time.sleep(seconds)
+        os._exit(status)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 # ---------------------------------------------------------------- run
@@ -134,8 +165,10 @@ def _run(args: argparse.Namespace) -> int:
     loaded = load_bundle(args.bundle, trust=args.trust)
     timeout_s = _timeout_s(args.sensor_timeout_ms)
     with (
-        Lines(ends_with_reader=args.broker is None) as lines,
-        open_bank(args.sensors, loaded.machine.program, loaded.manifest, timeout_s=timeout_s) as bank,
+        Lines(ends_with_reader=args.broker is None, is_last=args.is_process) as lines,
+        open_bank(
+            args.sensors, loaded.machine.program, loaded.manifest, timeout_s=timeout_s, isolate=args.isolate
+        ) as bank,
     ):
         for k in sorted(bank.dead):
             note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
@@ -149,6 +182,7 @@ def _run(args: argparse.Namespace) -> int:
             pass  # stopped between two decisions
         finally:
             _on_signals(signal.SIG_IGN)
+            signal.setitimer(signal.ITIMER_REAL, 0)
             if link is not None:
                 link.stop(device.status())
         if link is not None:
@@ -161,8 +195,10 @@ def _decide(device: Device, lines: Lines) -> None:
         device.stop()
         if device.is_idle:  # no decision is under way: do not wait for the interval or the next item
             raise KeyboardInterrupt
+        signal.setitimer(signal.ITIMER_REAL, BLOCKED_S, BLOCKED_S)  # a reader who does not read must not keep it alive
 
     _on_signals(stop)
+    signal.signal(signal.SIGALRM, lambda number, frame: lines.give_up())
     for record in device.run():
         device.counters["unwritten"] += not lines.write(json.dumps(record, ensure_ascii=False))
 

@@ -196,7 +196,7 @@ def test_a_dataframe_may_hold_text_booleans_and_dates(tmp_path: Path) -> None:
     assert device.features == ("sky", "heat", "on", "when.month", "when.weekday", "when.hour")
     assert device.categories == {"sky": ("cloud", "rain")}
     rain = device.decide({"sky": " rain", "heat": 0.1, "on": False})
-    assert rain == device.decide({"sky": 1, "heat": 0.1, "on": 0})
+    assert rain == device.decide({"sky": "rain", "heat": 0.1, "on": 0})
     assert (rain.label, rain.route) == ("low", "local")
     assert device.decide({"sky": "snow", "heat": 0.1}) == device.decide({"sky": 2, "heat": 0.1})
     with pytest.raises(InputError, match="feature 'heat' takes a number, not the text 'warm'"):

@@ -64,6 +64,7 @@ class RowBank:
     """
 
     dead: frozenset[int] = frozenset()
+    pause_s = 0.0  # no simulated sensor is ever busy
 
     def __init__(self, sensors: Sequence[Sensor], rows: Iterator[tuple[int, Sequence[float]]]) -> None:
         self.counters: Counter[str] = Counter()

@@ -38,6 +38,10 @@ class Bank(Protocol):
     counters: Counter[str]
 
     @property
+    def pause_s(self) -> float:
+        """Seconds that a loop without an interval waits, because a sensor is still busy with an earlier item."""
+
+    @property
     def dead(self) -> frozenset[int]:
         """Sensors without a source."""
 
@@ -172,7 +176,7 @@ class Device:
             yield self.decide()
             n_decisions += 1
             # missed intervals are skipped, not made up
-            start_at = max(start_at + self._config.interval_s, self._monotonic())
+            start_at = max(start_at + (self._config.interval_s or self._bank.pause_s), self._monotonic())
             self._report()
 
     def decide(self) -> Record:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from time import monotonic
 
 from ..errors import InputError, one_line
 
-__all__ = ["Lines", "hold_standard_files", "note", "print_text"]
+__all__ = ["BLOCKED_S", "Lines", "hold_standard_files", "note", "print_text"]
 
-NO_READER = (errno.EPIPE, errno.EBADF)  # the reader has left, or the file was closed before the start
+BLOCKED_S = 1.0  # after this time, a write that has not come to its end waits for a reader who does not read
 
 
 class Lines:
@@ -23,23 +24,33 @@ class Lines:
 
     Parameters
     ----------
-    ends_with_reader : whether ``write`` raises BrokenPipeError when the reader has left for good
+    ends_with_reader : whether ``write`` raises an error when the reader has left for good
+    is_last : whether standard output stays where it is behind the block, because the process ends there: what a plug-in
+        has printed into a buffer, and what it prints when it ends, is not among the decisions either
     """
 
-    def __init__(self, *, ends_with_reader: bool) -> None:
+    def __init__(self, *, ends_with_reader: bool, is_last: bool = False) -> None:
         self._ends_with_reader = ends_with_reader
+        self._is_last = is_last
         self._lost = 0  # lines in a row
         self._is_cut = False  # the file ends within a line
+        self._since: float | None = None  # when the write under way began
 
     def __enter__(self) -> Lines:
-        self._file, self._stdout = os.dup(1), sys.stdout
+        from ..base.printing import print_to_stderr
+
+        self._file, self._streams = os.dup(1), (sys.stdout, sys.stderr)
+        self._is_cut = _ends_within_a_line(self._file)
         os.dup2(2, 1)
-        sys.stdout = sys.stderr
+        print_to_stderr()
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.stdout = self._stdout
-        os.dup2(self._file, 1)
+        if self._lost:
+            note(f"the last {self._lost} decisions were not written")
+        if not self._is_last:
+            sys.stdout, sys.stderr = self._streams
+            os.dup2(self._file, 1)
         os.close(self._file)
 
     def write(self, line: str) -> bool:
@@ -49,9 +60,12 @@ class Lines:
         ------
         BrokenPipeError
             The reader has left, and the writer ends with it.
+        InputError
+            Standard output was closed before the start, and the writer needs a reader.
         """
         data = b"\n" * self._is_cut + line.encode() + b"\n"
         at = 0
+        self._since = monotonic()
         try:
             while at < len(data):
                 at += os.write(self._file, data[at:])
@@ -60,15 +74,23 @@ class Lines:
                 self._is_cut = data[at - 1 : at] != b"\n"
             self._lose(error)
             return False
+        finally:
+            self._since = None
         self._is_cut = False
         if self._lost:
             note(f"standard output is written again; {self._lost} decisions were not written")
             self._lost = 0
         return True
 
+    def give_up(self) -> None:
+        """End a write that is blocked, by an exception that ``write`` counts as a lost line; for signal handlers."""
+        if self._since is not None and monotonic() - self._since >= BLOCKED_S:
+            self._since = None
+            raise InterruptedError(errno.EINTR, "its reader does not read")
+
     def _lose(self, error: OSError) -> None:
-        if error.errno in NO_READER and self._ends_with_reader:
-            raise BrokenPipeError from error
+        if self._ends_with_reader:
+            _raise_if_nobody_reads(error)
         if not self._lost:
             note(f"standard output cannot be written: {error.strerror}; decisions go on")
         self._lost += 1
@@ -90,16 +112,37 @@ def print_text(text: str) -> None:
     BrokenPipeError
         The reader has left.
     InputError
-        The file cannot be written.
+        The file cannot be written, or was closed before the start.
     """
     data = text.encode()
     try:
         while data:
             data = data[os.write(1, data) :]
     except OSError as error:
-        if error.errno in NO_READER:
-            raise BrokenPipeError from error
+        _raise_if_nobody_reads(error)
         raise InputError(f"standard output cannot be written: {one_line(error)}; free some space") from error
+
+
+def _raise_if_nobody_reads(error: OSError) -> None:
+    if error.errno == errno.EPIPE:
+        raise BrokenPipeError from error
+    if error.errno == errno.EBADF:
+        raise InputError("standard output is closed, and nobody else can read what is said; open it") from error
+
+
+def _ends_within_a_line(file: int) -> bool:
+    """Whether the next byte of a regular file would continue a line that an earlier run could not write whole."""
+    try:
+        at = (
+            os.lseek(file, 0, os.SEEK_CUR) or os.fstat(file).st_size
+        )  # a file for appending is at 0 until it is written
+        reader = os.open(f"/dev/fd/{file}", os.O_RDONLY)
+    except OSError:
+        return False  # not a regular file, or not for us to read
+    try:
+        return at > 0 and os.pread(reader, 1, at - 1) not in (b"\n", b"")
+    finally:
+        os.close(reader)
 
 
 def hold_standard_files() -> None:

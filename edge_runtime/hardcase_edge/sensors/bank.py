@@ -2,19 +2,21 @@
 """The sensor bank: reads the sensors that a session asks for, all at once and each within a time limit.
 
 A *source* serves sensors by name. If a source may block, the bank reads it on a thread of the sensor's own, so there
-are at most as many threads as sensors, and drops a reading that comes too late. A failed read increments a counter and
-gives None; it never raises an exception.
+are at most as many threads as sensors, and drops a reading that comes too late. What the source returns is looked at on
+that thread, too (``values.py``). A failed read increments a counter and gives None; it never raises an exception.
 
     replay:FILE        rows of a CSV file                                  (csv_replay.py)
     thermal:ZONE       /sys/class/thermal, degrees Celsius                 (thermal.py)
     MODULE:FUNCTION    the user's Python, called with the sensor's name    (plugin.py)
+                       with --isolate in processes of its own              (isolated.py)
     none               no source: the sensor is dead
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from time import monotonic
 from typing import Protocol
@@ -27,13 +29,17 @@ from ..program.readings import Reading
 from ..program.window import window_features
 from .categories import Codes, code_of, codes_of
 from .timeout import Ticket, TimedCall
+from .values import Plain, as_plain
 
 __all__ = ["FAILURES", "Features", "SensorBank", "Source", "Wanted", "features_of", "wanted_of"]
+
+LARGEST = int(sys.float_info.max)  # a larger integer is out of the range of every type
 
 FAILURES = {
     "raised": "the source raised an exception",
     "timed_out": "no reading within the time limit",
     "still_busy": "an earlier read that timed out has not returned yet",
+    "crashed": "the process of an isolated plug-in has ended",
     "wrong_shape": "the number of values or samples differs from the bundle's",
     "not_a_number": "a value is not a finite number, or is missing although it must not be",
     "bad_row": "the replay's row is truncated, too long or has too many cells",
@@ -110,6 +116,9 @@ class SensorBank:
         Failed reads by kind; see ``FAILURES``.
     dead : frozenset of int
         Sensors without a source.
+    pause_s : float
+        How long a loop without an interval should leave the sensors alone: ``timeout_s`` after an item for which a
+        sensor was still busy or its process had ended, otherwise 0.
     """
 
     def __init__(self, wanted: Sequence[Wanted], sources: Mapping[str, Source], *, timeout_s: float = 1.0) -> None:
@@ -119,6 +128,7 @@ class SensorBank:
         self._calls: dict[int, TimedCall] = {}
         self.dead = frozenset(k for k, w in enumerate(self._wanted) if w.name not in self._sources)
         self.counters: Counter[str] = Counter()
+        self.pause_s = 0.0
 
     def __enter__(self) -> SensorBank:
         return self
@@ -135,6 +145,7 @@ class SensorBank:
 
     def next_item(self) -> bool:
         """Move all sources on to the next item; False if one of them has no more."""
+        self.pause_s = 0.0
         return all(source.next_item() for source in self._distinct())
 
     def read(self, sensors: Sequence[int]) -> dict[int, list[Reading] | None]:
@@ -154,27 +165,41 @@ class SensorBank:
     def _begin(self, sensor: int) -> Ticket | None:
         call = self._calls.get(sensor)
         if call is None:
-            source, name = self._source(sensor), self._wanted[sensor].name
-            call = self._calls[sensor] = TimedCall(lambda: source.read(name))
+            source, wanted = self._source(sensor), self._wanted[sensor]
+            call = self._calls[sensor] = TimedCall(lambda: _outcome(source, wanted))
         return call.begin()
 
     def _finish(self, sensor: int, ticket: Ticket | None, until: float) -> list[Reading] | None:
         if sensor in self.dead:
             return None
-        wanted = self._wanted[sensor]
-        try:
-            if self._source(sensor).is_instant:
-                value = self._source(sensor).read(wanted.name)
-            elif ticket is None:
-                raise SensorError("still_busy")
-            else:
-                value = ticket.result(until)
-            return features_of(wanted, value)
-        except SensorError as error:
-            self.counters[error.reason] += 1
-        except Exception:  # a source is foreign code and may raise anything; then its sensor has failed
-            self.counters["raised"] += 1
+        outcome = self._outcome(sensor, ticket, until)
+        if isinstance(outcome, list):
+            return outcome
+        self.counters[outcome] += 1
+        if outcome in ("still_busy", "crashed"):
+            self.pause_s = self._timeout_s
         return None
+
+    def _outcome(self, sensor: int, ticket: Ticket | None, until: float) -> list[Reading] | str:
+        if self._source(sensor).is_instant:
+            return _outcome(self._source(sensor), self._wanted[sensor])
+        if ticket is None:
+            return "still_busy"
+        try:
+            return ticket.result(until)  # type: ignore[return-value]  # of the function of ``_begin``
+        except SensorError as error:
+            return error.reason
+
+
+def _outcome(source: Source, wanted: Wanted) -> list[Reading] | str:
+    """The features of one read, or the kind of its failure; where the source may block, on the sensor's thread."""
+    try:
+        return features_of(wanted, source.read(wanted.name))
+    except SensorError as error:
+        is_ours = type(error.reason) is str and error.reason in FAILURES  # a plug-in can raise it with any content
+        return error.reason if is_ours else "raised"
+    except Exception:  # a source is foreign code and may raise anything; then its sensor has failed
+        return "raised"
 
 
 def features_of(wanted: Wanted, value: object) -> list[Reading]:
@@ -192,15 +217,19 @@ def features_of(wanted: Wanted, value: object) -> list[Reading]:
     [2.0, 0.816496580927726, 1.0, 1.0]
     """
     is_window = bool(wanted.window) and not isinstance(value, Features)
-    if isinstance(value, str) and len(wanted.categories) == 1 and wanted.categories[0]:
-        value = (value,)  # the text of a category, alone
-    items = _items(value, wanted.window if is_window else len(wanted.features))
+    count = wanted.window if is_window else len(wanted.features)
+    values = as_plain(value, count)
+    if not isinstance(values, list):
+        is_category = len(wanted.categories) == 1 and bool(wanted.categories[0])
+        if count != 1 or (isinstance(values, str) and not is_category):
+            raise SensorError("wrong_shape", f"a reading is one value, {count} are expected")
+        values = [values]
     if wanted.categories:
         numbers = [
-            code_of(codes, x) if codes else _number(x) for codes, x in zip(wanted.categories, items, strict=True)
+            code_of(codes, x) if codes else _number(x) for codes, x in zip(wanted.categories, values, strict=True)
         ]
     else:
-        numbers = [_number(x) for x in items]
+        numbers = [_number(x) for x in values]
     if is_window:
         numbers = _window(wanted, numbers)
     if any(x is None and not may for x, may in zip(numbers, wanted.nullable, strict=True)):
@@ -209,32 +238,16 @@ def features_of(wanted: Wanted, value: object) -> list[Reading]:
 
 
 def _window(wanted: Wanted, numbers: Sequence[Reading]) -> list[Reading]:
-    samples = [x for x in numbers if x is not None]
+    samples = [float(x) for x in numbers if x is not None]
     if len(samples) != wanted.window:
         raise SensorError("not_a_number", f"sensor {wanted.name} has a missing sample")
     return [_number(x) for x in window_features(samples)]  # the features of huge samples may be infinite
 
 
-def _items(value: object, count: int) -> Sequence[object]:
-    """The values as a list of ``count``; a wrong number is refused before any value is read."""
-    if isinstance(value, str | bytes | bytearray | Mapping | Set):
-        raise SensorError("wrong_shape", f"a {type(value).__name__} is not a reading")
-    try:
-        n = len(value)  # type: ignore[arg-type]
-    except TypeError:
-        value, n = (value,), 1
-    if n != count:
-        raise SensorError("wrong_shape", f"a reading has {n} values, {count} are expected")
-    return [value[k] for k in range(n)]  # type: ignore[index]
-
-
-def _number(x: object) -> Reading:
-    if x is None:
-        return None
-    if isinstance(x, str | bytes | bytearray):  # float() would read them
-        raise SensorError("not_a_number", f"a reading has a {type(x).__name__}, not a number")
-    try:
-        number = float(x)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError) as error:
-        raise SensorError("not_a_number", f"a reading has a {type(x).__name__}, not a number") from error
-    return number if isfinite(number) else None
+def _number(x: Plain) -> Reading:
+    """A number that is finite; None for any other, and for a missing one."""
+    if isinstance(x, float):
+        return x if isfinite(x) else None
+    if x is None or isinstance(x, int):
+        return None if x is None or not -LARGEST <= x <= LARGEST else x
+    raise SensorError("not_a_number", "a reading is a text or an object, not a number")

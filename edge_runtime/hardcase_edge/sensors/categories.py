@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Categories: the one place where a text that a sensor reads becomes the code that the program knows.
 
-A manifest lists the texts of a category, and the place of a text in the list, from 0, is its code. A reading may be the
-text or its code; whatever else it is, it is missing, never an error.
+A manifest lists the texts of a category, and the place of a text in the list, from 0, is its code. A reading is one of
+these texts; whatever else it is, it is missing, never an error. A number is not taken for a code: where the texts look
+like numbers, the number 1 and the text "1" would be different categories.
 """
 
 from __future__ import annotations
@@ -27,17 +28,10 @@ def codes_of(manifest: Manifest, features: Sequence[int]) -> tuple[Codes, ...]:
 
 
 def code_of(codes: Codes, value: object) -> int | None:
-    """The code of a reading of a category; None if it is missing, or neither a text of the list nor a code.
+    """The code of a reading of a category; None if it is missing, or not a text of the list.
 
     >>> rain = {"no": 0, "yes": 1}
-    >>> [code_of(rain, x) for x in (" yes ", 1.0, "1", 2, None)]
-    [1, 1, None, None, None]
+    >>> [code_of(rain, x) for x in (" yes ", "maybe", 1, None)]
+    [1, None, None, None]
     """
-    if isinstance(value, str):
-        return codes.get(value.strip())
-    try:
-        code = int(value)  # type: ignore[call-overload]
-        is_code = bool(code == value and 0 <= code < len(codes))
-    except Exception:  # None, or a foreign object, which may raise anything when it is read
-        return None
-    return code if is_code else None
+    return codes.get(value.strip()) if isinstance(value, str) else None

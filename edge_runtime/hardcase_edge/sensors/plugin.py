@@ -16,11 +16,14 @@ import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from ..errors import InputError, one_line
-from .bank import Wanted
 
-__all__ = ["Plugin", "is_function_name", "load_function"]
+if TYPE_CHECKING:
+    from .bank import Wanted
+
+__all__ = ["Plugin", "checked_name", "is_function_name", "load_function"]
 
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*):([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -32,6 +35,20 @@ def is_function_name(text: str) -> bool:
     (True, False)
     """
     return _NAME.fullmatch(text) is not None
+
+
+def checked_name(name: str, what: str) -> tuple[str, str]:
+    """Module and function of a ``MODULE:FUNCTION``.
+
+    Raises
+    ------
+    InputError
+        The name has another form.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise InputError(f"{what} {name[:80]!r} is not a MODULE:FUNCTION; correct its spelling")
+    return match[1], match[2]
 
 
 def load_function(name: str, what: str) -> Callable[..., object]:
@@ -47,15 +64,14 @@ def load_function(name: str, what: str) -> Callable[..., object]:
     InputError
         The name has another form, the module cannot be imported, or it has no such function.
     """
-    match = _NAME.fullmatch(name)
-    if match is None:
-        raise InputError(f"{what} {name[:80]!r} is not a MODULE:FUNCTION; correct its spelling")
-    module, attribute = match.groups()
+    module, attribute = checked_name(name, what)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # last, so that a file there cannot replace an installed module
     try:
         function: Callable[..., object] | None = getattr(import_module(module), attribute, None)
-    except (Exception, SystemExit) as error:  # a module may raise anything when it is imported
+    except KeyboardInterrupt:  # of Ctrl-C or SIGTERM
+        raise
+    except BaseException as error:  # a module may raise anything when it is imported
         raise InputError(f"module {module} cannot be imported: {type(error).__name__}: {one_line(error)}") from error
     if not callable(function):
         raise InputError(f"module {module} has no function {attribute}; correct the name")

@@ -20,11 +20,12 @@ from ..errors import InputError
 from ..program.definition import Program
 from .bank import SensorBank, Source, Wanted, wanted_of
 from .csv_replay import Replay
-from .plugin import Plugin
 from .thermal import ROOT, Thermal
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from .isolated import Isolated
 
 __all__ = ["open_bank"]
 
@@ -38,6 +39,7 @@ def open_bank(
     manifest: Manifest,
     *,
     timeout_s: float = 1.0,
+    isolate: bool = False,
     thermal_root: str | Path = ROOT,
 ) -> SensorBank:
     """The sensor bank of a run.
@@ -47,6 +49,7 @@ def open_bank(
     specs : the values of ``--sensors``
     program, manifest : of the bundle that runs
     timeout_s : seconds after which a read has failed
+    isolate : whether plug-ins run in processes of their own
     thermal_root : folder of the thermal zones
 
     Raises
@@ -55,13 +58,16 @@ def open_bank(
         A spec has another form, names no sensor or cannot be opened, a source serves no sensor, or a replay lacks a
         column.
     """
-    opener = _Opener(thermal_root)
+    opener = _Opener(thermal_root, timeout_s if isolate else None)
+    wanted = wanted_of(program, manifest)
     try:
-        sources = _assign(specs, wanted_of(program, manifest), opener)
+        sources = _assign(specs, wanted, opener)
+        for plugin in opener.isolated:
+            plugin.start([w for w in wanted if sources.get(w.name) is plugin])
     except BaseException:
         opener.close()
         raise
-    return SensorBank(wanted_of(program, manifest), sources, timeout_s=timeout_s)
+    return SensorBank(wanted, sources, timeout_s=timeout_s)
 
 
 def _assign(specs: Sequence[str], wanted: Sequence[Wanted], opener: _Opener) -> dict[str, Source]:
@@ -129,8 +135,10 @@ def _why_idle(source: Source, wanted: Sequence[Wanted]) -> str:
 class _Opener:
     """Opens each source once, even if many sensors name it, so that a file advances by one row per item."""
 
-    def __init__(self, thermal_root: str | Path) -> None:
+    def __init__(self, thermal_root: str | Path, isolated_timeout_s: float | None) -> None:
         self._root = thermal_root
+        self._isolated_timeout_s = isolated_timeout_s  # None: plug-ins run in this process
+        self.isolated: list[Isolated] = []
         self._opened: dict[str, Source] = {}
 
     def open(self, text: str) -> Source:
@@ -149,5 +157,15 @@ class _Opener:
         if kind == "thermal":
             return Thermal(rest, self._root)
         if colon and kind:
-            return Plugin(text)
+            return self._make_plugin(text)
         raise InputError(f"sensor source {text[:80]!r} is unknown; use {KINDS}")
+
+    def _make_plugin(self, text: str) -> Source:
+        if self._isolated_timeout_s is None:
+            from .plugin import Plugin
+
+            return Plugin(text)
+        from .isolated import Isolated
+
+        self.isolated.append(Isolated(text, self._isolated_timeout_s))
+        return self.isolated[-1]

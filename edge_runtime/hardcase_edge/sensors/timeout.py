@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from time import monotonic
@@ -70,6 +71,7 @@ class TimedCall:
         self._calls.release()
 
     def _run(self) -> None:
+        process = os.getpid()
         while True:
             self._calls.acquire()
             ticket = self._ticket
@@ -79,4 +81,6 @@ class TimedCall:
                 ticket.value = self._function(*ticket.arguments)
             except BaseException as error:  # SystemExit too, because a plug-in must not end the device
                 ticket.error = error
+            if os.getpid() != process:
+                os._exit(1)  # the function has forked, and its child would wait for calls that cannot come
             ticket.done.set()

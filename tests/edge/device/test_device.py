@@ -226,6 +226,17 @@ def test_the_device_is_idle_only_between_decisions():
     assert seen == [("next", True), ("read", False), ("said", False), ("next", True)]
 
 
+def test_a_device_without_an_interval_does_not_spin_while_a_sensor_hangs():
+    clock, bank = Clock(), FakeBank([None] * 3)
+    bank.pause_s = 0.3  # as the bank says after an item for which a sensor was still busy
+    list(make_device([], None, clock, bank).run())
+    assert sum(clock.waits) == pytest.approx(0.9)
+    clock, bank = Clock(), FakeBank([None] * 3)
+    bank.pause_s = 0.3
+    list(make_device([], None, clock, bank, interval_s=0.1).run())
+    assert sum(clock.waits) == pytest.approx(0.3), "an interval is kept, whatever the sensors do"
+
+
 def test_the_status_is_sent_with_the_first_decision_and_then_at_a_bounded_rate():
     clock = Clock()
     link = FakeLink()

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
 import signal
 import subprocess
 import sys
+import termios
 import time
+from array import array
 
 import pytest
 
@@ -34,7 +37,8 @@ def start(words, folder, **settings):
 def test_a_full_disk_ends_nothing_and_is_told_once(words, tmp_path):
     replay = write_replay(tmp_path / "r.csv", [EASY, HARD, EASY])
     with open("/dev/full", "w") as full, start([*words, f"replay:{replay}"], tmp_path, stdout=full) as process:
-        assert process.communicate(timeout=30)[1] == NO_SPACE
+        told = process.communicate(timeout=30)[1]
+        assert told == NO_SPACE + "hardcase-edge: the last 3 decisions were not written\n"
         assert process.returncode == 0
 
 
@@ -72,10 +76,50 @@ def test_when_there_is_space_again_it_writes_on_after_the_cut_line_and_says_what
     assert told == f"hardcase-edge: standard output is written again; {lost} decisions were not written\n"
 
 
-def test_without_a_broker_it_has_nothing_to_do_if_standard_output_was_closed(words, tmp_path):
+def test_it_starts_on_a_new_line_if_the_run_before_it_was_cut(words, tmp_path):
+    replay, path = write_replay(tmp_path / "r.csv", [EASY]), tmp_path / "lines"
+    for before, separator in [(b'{"t": 1}\n', b""), (b'{"t": 1}\n{"t": 2, "lab', b"\n")]:
+        path.write_bytes(before)
+        with path.open("ab") as file, start([*words, f"replay:{replay}"], tmp_path, stdout=file) as process:
+            assert (process.communicate(timeout=30)[1], process.returncode) == ("", 0)
+        rest = path.read_bytes().removeprefix(before + separator)
+        assert json.loads(rest)["route"] == "local"
+        assert rest.count(b"\n") == 1
+
+
+def test_without_a_broker_it_does_not_start_if_standard_output_was_closed(words, tmp_path):
     command = " ".join([*words, "endless:read", ">&-"])
     done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, timeout=30, cwd=tmp_path, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
+    line = b"hardcase-edge: standard output is closed, and nobody else can read what is said; open it\n"
+    assert (done.returncode, done.stderr) == (2, line)
+
+
+def bytes_in(pipe):
+    """How many bytes wait in a pipe."""
+    n = array("i", [0])
+    fcntl.ioctl(pipe.fileno(), termios.FIONREAD, n)
+    return n[0]
+
+
+def test_a_reader_who_does_not_read_cannot_keep_a_device_that_shall_end(words, tmp_path):
+    with start([*words, "endless:read"], tmp_path, stdout=subprocess.PIPE, pipesize=4096) as process:
+        unread = [-1, 0]
+        while unread[-1] == 0 or unread[-1] != unread[-2]:
+            time.sleep(0.1)
+            unread.append(bytes_in(process.stdout))
+        process.send_signal(signal.SIGTERM)
+        try:
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+        *lines, last = process.stdout.read().split("\n")
+        told = process.stderr.read()
+    assert {json.loads(line)["route"] for line in lines} == {"local"}
+    assert last == "", "so short a line is written whole or not at all"
+    assert told == (
+        "hardcase-edge: standard output cannot be written: its reader does not read; decisions go on\n"
+        "hardcase-edge: the last 1 decisions were not written\n"
+    )
 
 
 def test_with_a_broker_it_goes_on_without_its_reader_and_counts_what_it_could_not_write(words, tmp_path):
@@ -98,14 +142,88 @@ def test_with_a_broker_it_goes_on_without_its_reader_and_counts_what_it_could_no
     assert 15 <= status["unwritten"] < status["asked"]
 
 
+TALKS = """
+import atexit, ctypes, os, sys, threading, time
+libc = ctypes.CDLL(None)
+print("import", flush=True)
+libc.printf(b"imported in C\\n")
+
+def forever():
+    while True:
+        print("thread")
+        os.write(1, b"thread")
+        time.sleep(0.001)
+
+def read(sensor):
+    print("hello")
+    os.write(1, b"world")
+    libc.printf(b"from C")
+    libc.puts(b"again")
+    sys.__stdout__.write("kept in a buffer")
+    os.system("echo child")
+    return 3.0
+
+atexit.register(lambda: print("farewell", flush=True))
+threading.Thread(target=forever, daemon=True).start()
+"""
+
+
 def test_what_a_plug_in_prints_is_not_among_the_decisions(words, tmp_path):
-    (tmp_path / "talks.py").write_text(
-        "import os\ndef read(sensor):\n    print('hello')\n    os.write(1, b'world')\n    return 3.0\n"
-    )
+    (tmp_path / "talks.py").write_text(TALKS)
     command = [*words, "x=talks:read", "--sensors", "vib=none", "--count", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=tmp_path, check=False)
     assert [json.loads(line)["route"] for line in done.stdout.splitlines()] == ["local", "local"]
-    assert done.stderr.count("hello\n") == done.stderr.count("world") == 2
+    said = {"hello": 2, "world": 2, "from C": 2, "again": 2, "kept in a buffer": 2, "child": 2, "farewell": 1}
+    assert {text: done.stderr.count(text) for text in said} == said
+
+
+def test_a_plug_in_that_prints_is_not_a_failed_sensor_where_the_log_is_full(words, tmp_path):
+    (tmp_path / "talks.py").write_text(
+        "import sys\ndef read(sensor):\n    print('a'); sys.stderr.write('b'); return 3.0\n"
+    )
+    command = [*words, "x=talks:read", "--sensors", "vib=none", "--count", "2"]
+    with (
+        open("/dev/full", "w") as full,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=full, text=True, cwd=tmp_path) as process,
+    ):
+        lines = process.communicate(timeout=30)[0].splitlines()
+    assert ([json.loads(line)["failed"] for line in lines], process.returncode) == ([[], []], 0)
+
+
+LEAVES = """
+import atexit, concurrent.futures, sys, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+concurrent.futures.ThreadPoolExecutor().submit(time.sleep, 600)
+atexit.register(time.sleep, 600)
+def read(sensor):
+    return 3.0
+"""
+
+
+def test_what_a_plug_in_leaves_behind_does_not_keep_the_process_alive(words, tmp_path):
+    (tmp_path / "leaves.py").write_text(LEAVES)
+    (tmp_path / "fails.py").write_text(f"{LEAVES}\nsys.exit(3)")
+    command = [*words, "vib=none", "--count", "2", "--sensors"]
+    with (
+        start([*command, "x=leaves:read"], tmp_path, stdout=subprocess.PIPE) as leaves,
+        start([*command, "x=fails:read"], tmp_path, stdout=subprocess.PIPE) as fails,
+    ):
+        try:
+            assert (len(leaves.communicate(timeout=10)[0].splitlines()), leaves.returncode) == (2, 0)
+            assert (fails.communicate(timeout=10)[0], fails.returncode) == ("", 2)
+        finally:
+            leaves.kill()
+            fails.kill()
+
+
+def test_what_a_plug_in_closes_at_its_end_is_closed(words, tmp_path):
+    (tmp_path / "tidy.py").write_text(
+        "import atexit, time\nfrom pathlib import Path\ndef end():\n    time.sleep(0.2); Path('ended').touch()\n"
+        "atexit.register(end)\ndef read(sensor):\n    return 3.0\n"
+    )
+    command = [*words, "x=tidy:read", "--sensors", "vib=none", "--count", "1"]
+    assert subprocess.run(command, capture_output=True, timeout=10, cwd=tmp_path, check=False).returncode == 0
+    assert (tmp_path / "ended").exists()
 
 
 @pytest.mark.parametrize("verb", ["verify", "doctor"])
@@ -120,4 +238,4 @@ def test_a_report_that_cannot_be_written_is_one_line(verb, words, tmp_path):
     os.close(reader)
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     os.close(writer)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (141, "")

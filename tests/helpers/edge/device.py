@@ -178,6 +178,7 @@ class FakeBank:
         self.dead = frozenset(dead)
         self._broken = broken
         self.counters: Counter[str] = Counter()
+        self.pause_s = 0.0
         self._xs = list(xs)
         self._at = -1
 

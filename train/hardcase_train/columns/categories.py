@@ -30,13 +30,15 @@ def texts_in(values: Iterable[Any]) -> tuple[str, ...]:
 
 
 def codes_in(values: Iterable[Any], texts: Sequence[str]) -> np.ndarray:
-    """The code of each value, (n,) float64; NaN for a value that is not among the texts.
+    """The code of each value, (n,) float64; NaN for a value that is neither among the texts nor a code.
 
-    >>> codes_in(["b", "c", None, "a "], ("a", "b"))
-    array([ 1., nan, nan,  0.])
+    A device takes only texts; a table may have been coded already, as the rows of a build are.
+
+    >>> codes_in(["b", "c", None, "a ", 1.0, 2], ("a", "b"))
+    array([ 1., nan, nan,  0.,  1., nan])
     """
     codes = {text: k for k, text in enumerate(texts)}
-    numbers = (code_of(codes, v) for v in values)
+    numbers = (v if v in range(len(texts)) else code_of(codes, v) for v in values)
     return np.array([np.nan if k is None else k for k in numbers], dtype=np.float64)
 
 

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A user's function as a source in processes of its own, one for each sensor (``--isolate``).
+
+A process that does not answer within the time limit is killed, with all processes that it has started; so a function
+that crashes or never gives Python's lock back costs one sensor, and not the device. A process that has ended is started
+again, five times at once and then every ten seconds. ``isolated_child.py`` is the other side.
+
+    device -> process      one byte: read the sensor
+    process -> device      length (4 bytes), JSON: ready or error once, then value or failure for each byte
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from time import monotonic, sleep
+from typing import Any
+
+from ..errors import InputError, SensorError
+from .bank import Wanted
+from .plugin import checked_name
+
+__all__ = ["Isolated"]
+
+CHILD = "hardcase_edge.sensors.isolated_child"
+MAX_REPLY = 4 * 1024 * 1024  # bytes: a million samples; what claims more is not read
+START_S = 120.0  # for Python to start and the module to be imported, by many processes at once on a small machine
+END_S = 1.0  # for the module's exit handlers, when the device ends
+RESTARTS, RESTART_EVERY_S = 5, 10.0  # so a function that crashes whenever it is called does not keep the machine busy
+
+
+class Isolated:
+    """A ``MODULE:FUNCTION`` as a source; ``start`` says for which sensors.
+
+    Parameters
+    ----------
+    name : ``MODULE:FUNCTION``
+    timeout_s : seconds after which a read has failed, and its process is killed
+
+    Raises
+    ------
+    InputError
+        The name has another form.
+    """
+
+    is_instant = False
+
+    def __init__(self, name: str, timeout_s: float) -> None:
+        checked_name(name, "sensor source")
+        self._name = name
+        self._timeout_s = timeout_s
+        self._processes: dict[str, _Process] = {}
+
+    def start(self, wanted: Sequence[Wanted]) -> None:
+        """Start the processes of these sensors, all at once, and wait until they have imported the module.
+
+        Raises
+        ------
+        InputError
+            The module cannot be imported or has no such function.
+        """
+        for w in wanted:
+            self._processes[w.name] = _Process([self._name, w.name, str(w.count)], self._timeout_s)
+        for process in self._processes.values():
+            process.open()
+
+    def lacks(self, wanted: Wanted) -> str:
+        """Empty: a function serves every sensor, and gets the sensor's name."""
+        return ""
+
+    def next_item(self) -> bool:
+        """True: there is always a next item."""
+        return True
+
+    def read(self, sensor: str) -> object:
+        """The value that the function returns for this sensor, as ``values.as_plain`` makes it.
+
+        Raises
+        ------
+        SensorError
+            The function or its process has failed; ``reason`` says how.
+        """
+        return self._processes[sensor].read()
+
+    def close(self) -> None:
+        """End all processes: each may run its exit handlers, and is killed if that takes longer than a second."""
+        for process in self._processes.values():
+            process.hang_up()
+        until = monotonic() + END_S
+        for process in self._processes.values():
+            process.end(until)
+
+
+class _Process:
+    """One process, and the next one after it has ended."""
+
+    def __init__(self, words: list[str], timeout_s: float) -> None:
+        self._words = words
+        self._timeout_s = timeout_s
+        self._next_start = monotonic()  # runs ahead of the clock by RESTART_EVERY_S for each start
+        self._lock = threading.Lock()  # of what follows: the device closes while a sensor's thread may still read
+        self._child: subprocess.Popen[bytes] | None = None
+        self._is_closed = False
+        self._start()
+
+    def open(self) -> None:
+        """Wait until the module is imported.
+
+        Raises
+        ------
+        InputError
+            It is not; the message says why.
+        """
+        try:
+            self._be_ready()
+        except SensorError as error:
+            raise InputError(str(error)) from error
+
+    def read(self) -> object:
+        """One reading; see ``Isolated.read``."""
+        if self._child is None and not self._start():
+            raise SensorError("crashed", "the process has ended too often; it is started again in a few seconds")
+        self._be_ready()
+        self._ask()
+        reply = self._receive(monotonic() + self._timeout_s)
+        if "value" not in reply:
+            raise SensorError(reply.get("failure", "raised"))
+        value: object = reply["value"]
+        return value
+
+    def hang_up(self) -> None:
+        """Tell the process to end."""
+        with self._lock:
+            self._is_closed = True
+            if self._child is not None:
+                os.close(self._requests)
+
+    def end(self, until: float) -> None:
+        """Wait for its end until this time of ``time.monotonic``, then kill what is left of it."""
+        with self._lock:
+            if self._child is None:
+                return
+            options = os.WEXITED | os.WNOHANG | os.WNOWAIT  # it stays a zombie, so that nobody gets its number
+            while os.waitid(os.P_PID, self._child.pid, options) is None and monotonic() < until:
+                sleep(0.005)
+            self._bury()
+
+    # ------------------------------------------------------------ parts
+
+    def _start(self) -> bool:
+        """Start a process, unless there were too many; whether there is one now."""
+        with self._lock:
+            now = monotonic()
+            if self._is_closed or self._next_start > now + RESTARTS * RESTART_EVERY_S:
+                return False
+            self._next_start = max(self._next_start, now) + RESTART_EVERY_S
+            requests, self._requests = os.pipe()
+            self._replies, replies = os.pipe()
+            command = [sys.executable, "-P", "-m", CHILD, str(requests), str(replies), *self._words]
+            try:
+                self._child = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=(requests, replies), start_new_session=True
+                )
+            except OSError:  # no memory, or too many processes: as if it had crashed at once
+                os.close(self._requests)
+                os.close(self._replies)
+            finally:
+                os.close(requests)
+                os.close(replies)
+            self._began, self._is_ready = now, False
+            return self._child is not None
+
+    def _be_ready(self) -> None:
+        if not self._is_ready:
+            reply = self._receive(self._began + START_S)
+            if "ready" not in reply:
+                self._kill()
+                raise SensorError("crashed", str(reply.get("error"))[:400])
+            self._is_ready = True
+
+    def _ask(self) -> None:
+        with self._lock:
+            if self._is_closed or self._child is None:
+                raise SensorError("crashed", "the device is about to end")
+            try:
+                os.write(self._requests, b"r")
+            except OSError:  # the process has ended since its last reply, and ``_receive`` will see it
+                return
+
+    def _receive(self, until: float) -> dict[str, Any]:
+        """The next reply. The process is killed, and a new one started, if it gives none."""
+        try:
+            length = int.from_bytes(self._bytes(4, until), "little")
+            if length > MAX_REPLY:
+                raise SensorError("wrong_shape", f"a reply of {length} bytes is refused")
+            reply = json.loads(self._bytes(length, until))
+            if not isinstance(reply, dict):
+                raise SensorError("crashed")
+        except Exception as error:
+            self._kill()
+            self._start()
+            if isinstance(error, SensorError):
+                raise
+            raise SensorError("crashed", f"{self._words[0]} ended or wrote what it must not") from error
+        return reply
+
+    def _bytes(self, n: int, until: float) -> bytes:
+        data = b""
+        poll = select.poll()
+        poll.register(self._replies, select.POLLIN)
+        while len(data) < n:
+            if not poll.poll(max(0.0, until - monotonic()) * 1000):
+                raise SensorError("timed_out", f"{self._words[0]} does not answer")
+            part = os.read(self._replies, n - len(data))
+            if not part:
+                raise EOFError
+            data += part
+        return data
+
+    def _kill(self) -> None:
+        with self._lock:
+            if self._child is not None and not self._is_closed:
+                os.close(self._requests)
+                self._bury()
+
+    def _bury(self) -> None:
+        assert self._child is not None
+        try:
+            os.killpg(self._child.pid, signal.SIGKILL)
+        except OSError:
+            self._child.kill()  # it has not made its group yet
+        self._child.wait()
+        os.close(self._replies)
+        self._child = None

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a source returned, as plain numbers and texts: the one place where a foreign object is looked at.
+
+Only an int, a float, a bool, a text, None and numpy's scalars are taken, and of a sequence only its length and its
+items. Any of these looks may hang or raise, so it happens where the source itself was called: on the sensor's thread,
+or in its process.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Set
+
+from ..errors import SensorError
+
+__all__ = ["NEITHER", "Plain", "as_plain"]
+
+Plain = int | float | str | None | tuple[()]
+
+NEITHER: tuple[()] = ()  # in the place of an object that is neither a number nor a text nor None
+
+
+def as_plain(value: object, count: int) -> Plain | list[Plain]:
+    """A scalar, or the items of a sequence of ``count`` scalars; NEITHER in the place of any other object.
+
+    Raises
+    ------
+    SensorError
+        The value is bytes, a mapping, a set, or a sequence of another length; no item of it is read then.
+
+    Examples
+    --------
+    >>> as_plain(True, 1), as_plain((1, None, "rain", b"1", [2]), 5)
+    (1, [1, None, 'rain', (), ()])
+    """
+    alone = _plain(value)
+    if alone is not NEITHER:
+        return alone
+    if isinstance(value, bytes | bytearray | Mapping | Set):
+        raise SensorError("wrong_shape", f"a {type(value).__name__} is not a reading")
+    try:
+        n = len(value)  # type: ignore[arg-type]
+    except TypeError:
+        return NEITHER
+    if n != count:
+        raise SensorError("wrong_shape", f"a reading has {n} values, {count} are expected")
+    return [_plain(value[k]) for k in range(n)]  # type: ignore[index]
+
+
+def _plain(x: object) -> Plain:
+    kind = type(x)
+    if kind is float or kind is int or kind is str or x is None:
+        return x  # type: ignore[return-value]
+    if kind is bool:
+        return int(x)  # type: ignore[call-overload, no-any-return]
+    numpy = sys.modules.get("numpy")  # whoever returns its scalars has imported it
+    return NEITHER if numpy is None or not isinstance(x, numpy.generic) else _of_numpy(numpy.dtype(kind), x)
+
+
+def _of_numpy(dtype: object, x: object) -> Plain:
+    """The number or text of a scalar whose class is numpy's own; a class derived from one may do anything."""
+    convert = {"b": int, "i": int, "u": int, "f": float, "U": str}.get(dtype.kind)  # type: ignore[attr-defined]
+    if convert is None or dtype.type is not type(x):  # type: ignore[attr-defined]
+        return NEITHER
+    return convert(x)  # type: ignore[no-any-return]

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plug-in in processes of its own: whatever it does to its process, it costs one sensor, in time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hardcase_edge.errors import InputError
+from hardcase_edge.program.window import window_features
+from hardcase_edge.sensors import isolated
+from hardcase_edge.sensors.bank import FAILURES, SensorBank
+from hardcase_edge.sensors.specs import open_bank
+from tests.helpers.cloud.brokers import until
+from tests.helpers.edge.device import make_bundle_bytes, make_manifest, make_program
+
+Open = Callable[..., SensorBank]
+VIB = list(window_features([1, 2, 3, 4, 5]))
+HEAD = """
+import ctypes, os, sys, threading, time
+from pathlib import Path
+
+def nth():  # how many reads of x there were, in all processes
+    with Path("reads").open("a") as file:
+        file.write("x")
+    return Path("reads").stat().st_size
+
+def read(sensor):
+    if sensor == "vib":
+        return [1, 2, 3, 4, 5]
+"""
+
+
+@pytest.fixture
+def open_isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    """Opens a bank whose plug-in does this for sensor ``x``; closed behind the test."""
+    monkeypatch.chdir(tmp_path)
+    banks = []
+
+    def open_it(body: str, timeout_s: float = 5.0) -> SensorBank:
+        (tmp_path / "hardcase_isolated.py").write_text(HEAD + "".join(f"    {line}\n" for line in body.split("\n")))
+        specs = ["hardcase_isolated:read"]
+        banks.append(open_bank(specs, make_program(), make_manifest(), timeout_s=timeout_s, isolate=True))
+        return banks[-1]
+
+    yield open_it
+    for bank in banks:
+        bank.close()
+
+
+def reads(bank: SensorBank, n: int) -> list[object]:
+    """Sensor ``x`` in so many items, the first value of each."""
+    seen: list[object] = []
+    for _ in range(n):
+        assert bank.next_item()
+        readings = bank.read([0, 1])
+        assert readings[1] == VIB, "its neighbour pays for nothing"
+        seen.append(None if readings[0] is None else readings[0][0])
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("body", "seen", "counters"),
+    [
+        ("return nth() / 3", [1 / 3, 2 / 3, 1.0], {}),
+        ("raise SystemExit(0) if nth() == 2 else ValueError", [None] * 3, {"raised": 3}),
+        ("return object() if nth() == 2 else '2.5'", [None] * 3, {"wrong_shape": 2, "not_a_number": 1}),
+        ("return 10**5000 if nth() == 2 else [1, 2]", [None] * 3, {"wrong_shape": 2, "raised": 1}),
+        ("if nth() == 2: ctypes.string_at(0)\nreturn 7", [7, None, 7], {"crashed": 1}),
+        ("if nth() == 2: os._exit(0)\nreturn 7", [7, None, 7], {"crashed": 1}),
+        ("if nth() == 2: os.write(int(sys.argv[2]), bytes(4))\nreturn 7", [7, None, 7], {"crashed": 1}),
+        ("if nth() == 2: os.write(int(sys.argv[2]), b'?' * 8)\nreturn 7", [7, None, 7], {"wrong_shape": 1}),
+        ("os.fork()\nreturn 7", [7, 7, 7], {}),
+        ("print('a' * nth())\nos.write(1, b'b')\nos.close(1)\nreturn 7", [7, None, None], {"raised": 2}),
+    ],
+    ids=["fine", "raises", "text", "shape", "segfault", "exit", "empty", "claims", "forks", "closes"],
+)
+def test_what_a_plug_in_does_to_its_process_costs_one_sensor(
+    open_isolated: Open, body: str, seen: list[object], counters: dict[str, int]
+) -> None:
+    bank = open_isolated(body)
+    assert (reads(bank, 3), dict(bank.counters)) == (seen, counters)
+    assert set(counters) <= set(FAILURES)
+
+
+@pytest.mark.parametrize(
+    "hang", ["time.sleep(600)", "ctypes.PyDLL(None).sleep(600)"], ids=["hangs", "keeps Python's lock"]
+)
+def test_a_read_that_hangs_is_killed_at_the_time_limit_and_the_next_one_is_served(
+    open_isolated: Open, hang: str
+) -> None:
+    bank = open_isolated(f"if nth() == 2: {hang}\nreturn 7", timeout_s=0.2)
+    assert reads(bank, 1) == [7]
+    began = time.monotonic()
+    assert reads(bank, 1) == [None]
+    assert 0.19 < time.monotonic() - began < 5.0
+    assert dict(bank.counters) == {"timed_out": 1}
+    time.sleep(0.25)  # in which another process starts
+    assert reads(bank, 1) == [7]
+
+
+def test_what_it_started_is_killed_with_it(open_isolated: Open) -> None:
+    bank = open_isolated(
+        "pid = os.fork()\nif pid == 0: time.sleep(600)\nPath('pid').write_text(str(pid))\ntime.sleep(600)", 0.3
+    )
+    assert reads(bank, 1) == [None]
+    child = int(Path("pid").read_text())
+    until(lambda: not is_alive(child))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process, and it is not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_a_process_that_always_crashes_is_restarted_a_bounded_number_of_times(
+    open_isolated: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolated, "RESTARTS", 2)
+    bank = open_isolated("nth()\nos._exit(0)")
+    assert reads(bank, 6) == [None] * 6
+    assert dict(bank.counters) == {"crashed": 6}
+    assert Path("reads").stat().st_size == 3, "the first process and two more"
+    assert bank.pause_s > 0, "so that a loop without an interval does not spin"
+
+
+def test_a_module_that_cannot_be_imported_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hardcase_crashes.py").write_text("import os\nos.kill(os.getpid(), 11)\n")
+    for spec, line in [
+        ("hardcase_missing:read", "module hardcase_missing cannot be imported: ModuleNotFoundError"),
+        ("json:nothing", "module json has no function nothing"),
+        ("hardcase_crashes:read", "hardcase_crashes:read ended or wrote what it must not"),
+        ("nonsense:", "sensor source 'nonsense:' is not a MODULE:FUNCTION"),
+    ]:
+        with pytest.raises(InputError, match=line):
+            open_bank([f"x={spec}"], make_program(), make_manifest(), isolate=True)
+
+
+def test_each_sensor_has_its_process_and_all_end_with_the_bank(open_isolated: Open) -> None:
+    bank = open_isolated("return os.getpid()")
+    (process,) = reads(bank, 1)
+    assert process != os.getpid()
+    assert is_alive(int(str(process)))
+    bank.close()
+    assert not is_alive(int(str(process)))
+
+
+def test_a_process_whose_device_was_killed_says_nothing() -> None:
+    (requests, asks), (reads_, replies) = os.pipe(), os.pipe()
+    words = [sys.executable, "-P", "-m", isolated.CHILD, str(requests), str(replies), "math:sqrt", "x", "1"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, pass_fds=(requests, replies)) as process:
+        for file in (requests, replies, reads_):
+            os.close(file)
+        assert (process.communicate(timeout=20)[1], process.returncode) == (b"", 0)
+    os.close(asks)
+
+
+def test_on_the_command_line_processes_end_in_order_and_when_the_device_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes())
+    (tmp_path / "sensor.py").write_text(
+        "import atexit, os, time\nfrom pathlib import Path\natexit.register(Path('ended').touch)\nprint('imported')\n"
+        "def read(sensor):\n    Path('pid').write_text(str(os.getpid()))\n    print('read')\n    return 3.0\n"
+    )
+    words = [sys.executable, "-m", "hardcase_edge.cli", "run", "toy.hcb", "--isolate", "--sensors", "x=sensor:read"]
+    words += ["--sensors", "vib=none", "--interval", "0.01"]
+    done = subprocess.run([*words, "--count", "2"], capture_output=True, text=True, cwd=tmp_path, timeout=30)
+    assert [json.loads(line)["failed"] for line in done.stdout.splitlines()] == [[], []]
+    assert (done.returncode, done.stderr.count("imported"), done.stderr.count("read")) == (0, 1, 2)
+    assert (tmp_path / "ended").exists()
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tmp_path) as process:
+            assert process.stdout is not None
+            assert json.loads(process.stdout.readline())["route"] == "local"
+            child = int((tmp_path / "pid").read_text())
+            assert is_alive(child)
+            process.send_signal(how)
+        until(lambda child=child: not is_alive(child), 5.0)

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attacks on a device's surroundings: a broker that sends anything, and plug-ins that return anything.
+
+The broker is a server on loopback that mostly shakes hands as MQTT 5 wants it and then sends packets that are cut,
+flipped, of absurd lengths, or well-formed with contents that nobody asked for. The device asks all the while.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from hardcase_edge.link import rivals
+from hardcase_edge.link.circuit import Circuit
+from hardcase_edge.link.link import Link, LinkConfig
+from hardcase_edge.link.wire import Reply, reply_topic
+from hardcase_edge.sensors.bank import FAILURES, SensorBank, Wanted
+from tests.helpers.attack.outcome import Outcome
+from tests.helpers.edge.device import HPC, make_manifest, make_program, usual_reply
+
+DEADLINE_S = 0.02
+LATE_S = 0.5  # behind the deadline: far more than a busy machine needs to wake a thread
+REASONS = (0x00, 0x10, 0x80, 0x81, 0x83, 0x84, 0x87, 0x8D, 0x8E, 0x93, 0x95, 0x97, 0x99, 0x9B, 0xA2, 0xFF)
+READINGS = (0.5, 1.0, 2.0, None, 4.0)
+
+
+def attack(seconds: float, seed: int) -> list[Outcome]:
+    """Both attacks, half the time each."""
+    return [hostile_broker(seconds / 2, seed), hostile_values(seconds / 2, seed)]
+
+
+# ---------------------------------------------------------------- a hostile broker
+
+
+def hostile_broker(seconds: float, seed: int) -> Outcome:
+    """Inputs are packets. Wrong is a reply that no HPC of this program can give, or one that came after its time."""
+    problems: list[str] = []
+    slowest = 0.0
+    with HostileBroker(random.Random(seed)) as broker, _linked(broker.port, problems) as link:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if not link.can_ask:
+                time.sleep(0.0005)
+                continue
+            began, cpu = time.monotonic(), time.thread_time()
+            reply = link.ask(READINGS, DEADLINE_S)
+            slowest = max(slowest, time.thread_time() - cpu)
+            if time.monotonic() - began > DEADLINE_S + LATE_S:
+                problems.append(f"an answer after {time.monotonic() - began:.3f} s")
+            if reply is not None and not _is_possible(reply):
+                problems.append(f"a wrong reply {reply}")
+        assert link._connection._thread is not None
+        died = not link._connection._thread.is_alive()
+        n_replies = link.counters["replies"]
+    wrong = sum(p.startswith("a") for p in problems)
+    what = f"a hostile broker: {broker.n_connections} connections, {n_replies} replies accepted"
+    return Outcome(what, broker.n_packets, died + len(problems) - wrong, wrong, slowest)
+
+
+def _is_possible(reply: Reply) -> bool:
+    return reply.hpc == HPC and (reply.status != 0 or (0 <= reply.result < 2 and 0 <= reply.confidence <= 10_000))
+
+
+@contextmanager
+def _linked(port: int, problems: list[str]) -> Iterator[Link]:
+    """A link that tries again at once, whatever the broker says; what it logs as a bug is a problem."""
+
+    class Notes(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.levelno >= logging.ERROR:
+                problems.append(f"logged: {record.getMessage()}")
+
+    knobs = {
+        "retry_first_s": 0.002,
+        "retry_most_s": 0.004,
+        "refused_retry_s": 0.004,
+        "connect_timeout_s": 0.1,
+        "protocol": 5,
+    }
+    config = LinkConfig.to_broker(f"mqtt://127.0.0.1:{port}", "dev-1", **knobs)
+    config = LinkConfig(connection=config.connection, stop_wait_s=0.05)
+    link = Link(config, make_program(), make_manifest())
+    logger, notes = logging.getLogger("hardcase_edge"), Notes()
+    before = logger.propagate
+    logger.addHandler(notes)
+    logger.propagate = False
+    no_pause = mock.patch.multiple(rivals, PAUSE_S=0.002, MOST_PAUSE_S=0.004)
+    with no_pause, mock.patch.object(Circuit, "lets_through", True):
+        link.start(1.0)
+        try:
+            yield link
+        finally:
+            link.stop()
+            logger.removeHandler(notes)
+            logger.propagate = before
+
+
+class HostileBroker:
+    """Serves one connection after another; ``n_packets`` counts what it has sent after its greetings."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.n_connections = self.n_packets = 0
+        self._rng = rng
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self) -> HostileBroker:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._thread.join(5)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                peer, _ = self._server.accept()
+            except OSError:
+                return
+            self.n_connections += 1
+            with peer:
+                peer.settimeout(0.001)
+                try:
+                    self._talk(peer)
+                except OSError:
+                    continue
+
+    def _talk(self, peer: socket.socket) -> None:
+        rng = self._rng
+        seen = _wait_for(peer)
+        if rng.random() < 0.1:
+            self._send(peer, rng.randbytes(rng.randrange(200)))
+            return
+        if rng.random() < 0.1:
+            self._send(peer, _packet(0x20, bytes([0, rng.choice(REASONS)]) + _properties(rng)))
+            return
+        peer.sendall(_packet(0x20, bytes([0, 0, 0])))
+        subscribe = _wait_for(peer)
+        reason = 1 if rng.random() < 0.9 else rng.choice(REASONS)
+        peer.sendall(_packet(0x90, subscribe[2:4] + bytes([0, reason])))
+        for _ in range(rng.randrange(100)):
+            with suppress(TimeoutError):
+                seen = (seen + peer.recv(4096))[-4096:]
+            self._send(peer, self._anything(seen))
+
+    def _send(self, peer: socket.socket, data: bytes) -> None:
+        peer.sendall(data)
+        self.n_packets += 1
+
+    def _anything(self, seen: bytes) -> bytes:
+        """A packet as the standard has it, with contents of our own, or a damaged one, which mostly ends it all."""
+        rng = self._rng
+        data = self._packet(seen)
+        damage = rng.randrange(100)
+        if damage == 0:
+            return data[: rng.randrange(len(data) + 1)]
+        if damage == 1:
+            return data[:1] + b"\xff\xff\xff\x7f" + data[2:]  # claims 256 MB
+        if damage == 2:
+            return data[:1] + b"\xff\xff\xff\xff\xff" + data[2:]  # a length that does not end
+        if damage in (3, 4):
+            flipped = bytearray(data)
+            for _ in range(rng.randrange(1, 4)):
+                flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
+            return bytes(flipped)
+        return data
+
+    def _packet(self, seen: bytes) -> bytes:
+        rng = self._rng
+        at = seen.rfind(HPC)  # of a request: its id stands in front of the HPC
+        id_ = seen[at - 16 : at] if at >= 16 and rng.random() < 0.7 else rng.randbytes(16)
+        kind = rng.randrange(100)
+        if kind < 90:
+            topic = rng.choice([*[reply_topic("dev-1")] * 40, reply_topic("dev-2"), "", "#", "a/\x00"]).encode()
+            payload = bytearray(usual_reply(mock.Mock(id=id_), result=rng.randrange(2)))
+            if rng.random() < 0.8:
+                payload[rng.randrange(len(payload))] = rng.randrange(256)
+            head = len(topic).to_bytes(2, "big") + topic
+            qos = rng.choice([0, 1, 2])
+            mid = rng.randbytes(2) if qos else b""
+            return _packet(0x30 | qos << 1 | rng.randrange(2), head + mid + _properties(rng) + bytes(payload))
+        if kind < 97:  # acknowledgements of packets that nobody sent, and of those that the device did send
+            mid = rng.randrange(8).to_bytes(2, "big")
+            return _packet(rng.choice([0x40, 0x50, 0x62, 0x70, 0x90, 0xB0]), mid + bytes([rng.choice(REASONS), 0]))
+        if kind == 97:
+            return _packet(0xE0, bytes([rng.choice(REASONS)]) + _properties(rng))
+        if kind == 98:
+            return _packet(0xF0, bytes([0x18]) + _properties(rng))
+        return _packet(rng.randrange(256), rng.randbytes(rng.randrange(64)))
+
+
+def _wait_for(peer: socket.socket) -> bytes:
+    """What the device sends first, for which a busy machine may need a while."""
+    for _ in range(1000):
+        with suppress(TimeoutError):
+            return peer.recv(4096)
+    return b""
+
+
+def _packet(head: int, body: bytes) -> bytes:
+    length, rest = b"", len(body)
+    while True:
+        rest, digit = rest >> 7, rest & 127
+        length += bytes([digit | (128 if rest else 0)])
+        if not rest:
+            return bytes([head]) + length + body
+
+
+def _properties(rng: random.Random) -> bytes:
+    """None, a correlation that fits nothing, random ones, or a length that reaches beyond the packet."""
+    correlation = b"\x09\x00\x10" + rng.randbytes(16)
+    some = rng.choice(
+        [*[b""] * 30, *[correlation] * 9, rng.randbytes(rng.randrange(20)), b"\x26\x00\x01a\x00\x01b" * 3]
+    )
+    return bytes([len(some) if rng.random() < 0.98 else rng.randrange(256)]) + some
+
+
+# ---------------------------------------------------------------- values of a plug-in
+
+
+class Odd:
+    """An object that raises, or gives something absurd, wherever it is looked at."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def _look(self, *_: object) -> Any:
+        error = self._rng.choice([None, None, ValueError, SystemExit, KeyboardInterrupt, GeneratorExit, RecursionError])
+        if error is not None:
+            raise error
+        return self._rng.choice([0, 1, 2, 5, -1, 10**12, 1.5, "x", None])
+
+    __float__ = __int__ = __index__ = __len__ = __getitem__ = __iter__ = __bool__ = __eq__ = _look
+    __hash__ = None  # type: ignore[assignment]
+
+
+def hostile_values(seconds: float, seed: int) -> Outcome:
+    """Inputs are reads. Wrong is a reading that is not a finite int or float, or a text among the numbers."""
+    rng = random.Random(seed)
+    wanted = [
+        Wanted("one", ("a",), (False,)),
+        Wanted("two", ("a", "b"), (False, True), categories=({"dry": 0, "1": 1}, {})),
+        Wanted("five", ("m", "d", "s", "r"), (False,) * 4, window=5),
+    ]
+    values: dict[str, object] = {}
+    n = crashes = wrong = 0
+    slowest = 0.0
+    with SensorBank(wanted, dict.fromkeys([w.name for w in wanted], _Source(values.get)), timeout_s=5.0) as bank:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            values.update({w.name: _value(rng, w.count) for w in wanted})
+            cpu = time.process_time()
+            try:
+                readings = bank.read([0, 1, 2])
+            except BaseException:
+                crashes += 1
+                continue
+            slowest = max(slowest, time.process_time() - cpu)
+            n += len(wanted)
+            wrong += sum(not _are_plain(readings[k], w) for k, w in enumerate(wanted))
+        wrong += not set(bank.counters) <= set(FAILURES)
+    return Outcome("values of a plug-in", n, crashes, wrong, slowest)
+
+
+class _Source:
+    is_instant = False
+
+    def __init__(self, read: Callable[[str], object]) -> None:
+        self.read = read
+
+    def lacks(self, wanted: Wanted) -> str:
+        return ""
+
+    def next_item(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+def _value(rng: random.Random, count: int) -> object:
+    items = [_item(rng) for _ in range(count if rng.random() < 0.8 else rng.randrange(8))]
+    return rng.choice([items, tuple(items), _item(rng), Odd(rng), dict(enumerate(items)), items if items else None])
+
+
+def _item(rng: random.Random) -> object:
+    number = rng.choice([rng.gauss(0, 1), rng.randrange(-9, 9), 10**400, 1e308, math.inf, math.nan, True, None])
+    odd = [Odd(rng), "dry", "1e0", "\u0661", b"0.5", [1], 1j, np.float32(0.5), np.str_("dry"), np.datetime64(0, "s")]
+    return number if rng.random() < 0.7 else rng.choice(odd)
+
+
+def _are_plain(readings: Any, wanted: Wanted) -> bool:
+    if readings is None:
+        return True
+    pairs = zip(readings, wanted.nullable, strict=True)
+    plain = [may if x is None else type(x) in (int, float) and math.isfinite(x) for x, may in pairs]
+    return len(readings) == len(wanted.features) and all(plain)
