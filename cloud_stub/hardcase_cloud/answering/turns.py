@@ -40,14 +40,20 @@ class Turns(Generic[Item]):
         """How many items wait."""
         return self._n
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no more items of any device."""
+        return self._n >= self._most
+
+    def has_its_share(self, device: str) -> bool:
+        """Whether it takes no more items of this device."""
+        return len(self._queues.get(device, ())) >= self._most_per_device
+
     def put(self, device: str, item: Item) -> bool:
         """Queue an item; False if there is no room for it."""
-        queue = self._queues.get(device)
-        if self._n >= self._most or (queue is not None and len(queue) >= self._most_per_device):
+        if self.is_full or self.has_its_share(device):
             return False
-        if queue is None:
-            queue = self._queues[device] = deque()
-        queue.append(item)
+        self._queues.setdefault(device, deque()).append(item)
         self._n += 1
         return True
 

@@ -2,8 +2,8 @@
 """The worker: takes requests from a broker, lets the service answer them, and sends the replies.
 
 The connection's thread only puts messages into a bounded inbox, and the loop of ``run`` does everything else on its
-caller's thread, so nothing else needs a lock. On MQTT 5, the workers of one HPC share a subscription and thereby the work; on
-3.1.1 there can be only one worker.
+caller's thread, so nothing else needs a lock. On MQTT 5, the workers of one HPC share a subscription and thereby the
+work; on 3.1.1 there can be only one worker.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class Worker:
             ),
             subscribe=all_requests,  # not shared on 3.1.1: amqtt would grant that and deliver nothing
             subscribe_v5=f"$share/{group}/{all_requests}",
+            admits=lambda topic: self._inbox.admits(topic, self._clock()),
             on_message=self._take,
         )
 

@@ -7,7 +7,7 @@ import threading
 import time
 
 from hardcase_cloud.answering import inbox
-from hardcase_cloud.answering.inbox import MAX_INBOX, MAX_PER_DEVICE, Inbox
+from hardcase_cloud.answering.inbox import MAX_INBOX, MAX_MUTED, MAX_PER_DEVICE, MUTE_S, Inbox
 from hardcase_cloud.answering.turns import Turns
 from hardcase_edge.link.connection import Message
 from hardcase_edge.link.wire import request_topic
@@ -22,29 +22,56 @@ def devices(box: Inbox) -> list[str]:
     return order
 
 
+def send(box: Inbox, topic: str, at: float = 0.0) -> bool:
+    """Whether a message on this topic is admitted; it is then put into the inbox."""
+    is_admitted = box.admits(topic, at)
+    if is_admitted:
+        box.put(Message(topic, b"x"), at)
+    return is_admitted
+
+
 def test_a_flood_of_one_device_is_dropped_before_the_inbox_and_counted():
     box = Inbox()
     for _ in range(45_000):
-        box.put(Message(request_topic("loud"), b"x"), 0.0)
+        send(box, request_topic("loud"))
     assert box.lost == 45_000 - MAX_PER_DEVICE
     for k in range(3):
-        box.put(Message(request_topic(f"quiet-{k}"), b"x"), 0.0)
+        send(box, request_topic(f"quiet-{k}"))
     assert devices(box) == ["loud", "quiet-0", "quiet-1", "quiet-2"] + ["loud"] * (MAX_PER_DEVICE - 1)
 
 
 def test_topics_that_name_no_device_share_one_place():
     box = Inbox()
     for k in range(200):
-        box.put(Message(f"hardcase/v1/-{k}/request", b"x"), 0.0)
+        send(box, f"hardcase/v1/-{k}/request")
     assert box.lost == 200 - MAX_PER_DEVICE
 
 
 def test_more_than_the_inbox_holds_is_counted_and_forgotten():
     box = Inbox()
     for k in range(MAX_INBOX + 3):
-        box.put(Message(request_topic(f"d{k}"), b"x"), 0.0)
+        send(box, request_topic(f"d{k}"))
     assert box.lost == 3
     assert len(devices(box)) == MAX_INBOX
+    assert send(box, request_topic(f"d{MAX_INBOX}"))  # it was not its fault, so it is heard at once
+
+
+def test_a_device_that_filled_its_share_is_muted_for_a_time_and_others_are_not():
+    box = Inbox()
+    loud = request_topic("loud")
+    assert [send(box, loud) for _ in range(MAX_PER_DEVICE + 1)] == [True] * MAX_PER_DEVICE + [False]
+    assert len(devices(box)) == MAX_PER_DEVICE
+    assert not send(box, loud, MUTE_S - 0.01)
+    assert send(box, request_topic("quiet"), MUTE_S - 0.01)
+    assert send(box, loud, MUTE_S)
+    assert box.lost == 2
+
+
+def test_no_more_devices_are_remembered_as_muted_than_allowed():
+    box = Inbox()
+    for k in range(2 * MAX_MUTED):
+        box._mute(f"d{k}", 1.0)
+    assert len(box._muted_until) <= MAX_MUTED
 
 
 def test_no_more_of_an_oversized_message_is_kept_than_tells_that_it_is_oversized():
