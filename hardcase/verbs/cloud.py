@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hardcase cloud``: a broker and its worker (``up``), a worker alone (``worker``), access rules (``rules``)."""
+"""``hardcase cloud``: a broker and its worker (``up``), a worker alone, and brokers of yours (``rules``, ``acl``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HELP = "Answer forwarded cases: start a broker and a worker, or a worker for you
 EXAMPLES = """\
 hardcase cloud up --hpc build/hpc.onnx              # on this machine, to try it
 hardcase cloud worker --hpc build/hpc.onnx --broker mqtts://broker.example:8883 --ca ca.pem
-hardcase cloud rules --broker mosquitto             # access rules for a broker of yours"""
+hardcase cloud acl --broker mosquitto --devices devices.txt --out /etc/mosquitto/hardcase   # for a broker of yours"""
 TERMS = "broker: the MQTT server between devices and workers; worker: a process that runs f0, the large model"
 MAX_WORKERS = 64
 POLL_S = 0.2
@@ -35,11 +35,21 @@ STUCK = 75  # exit status of a worker that another process must replace: EX_TEMP
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags of the commands ``up``, ``worker`` and ``rules``."""
+    """Declare the flags of the commands ``up``, ``worker``, ``rules`` and ``acl``."""
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _up_arguments(commands.add_parser("up", help="Start a broker (unless one is named) and workers."))
     _worker_arguments(commands.add_parser("worker", help="Answer the requests of devices at a broker."))
     _rules_arguments(commands.add_parser("rules", help="Print access rules for your own broker."))
+    _acl_arguments(commands.add_parser("acl", help="Write passwords, access rules and limits for your own broker."))
+
+
+def _acl_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--broker", required=True, choices=("mosquitto",), help="type of the broker")
+    parser.add_argument("--devices", required=True, metavar="FILE", help="text file with a device id a line")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the files go and mosquitto reads them")
+    parser.add_argument("--worker", default="worker", metavar="USER", help="user name of all workers (default worker)")
+    parser.add_argument("--watcher", metavar="USER", help="user that may read the devices' statuses (default: none)")
+    parser.set_defaults(act=_acl)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,7 +91,9 @@ def _model_arguments(command: argparse.ArgumentParser) -> None:
         help="how long the first request of a batch waits (default 2)",
     )
     parser.add_argument(
-        "--group", metavar="NAME", help="name of the group of workers that share requests (default: one per HPC)"
+        "--group",
+        metavar="NAME",
+        help="name of the group of workers that share requests (default: one per HPC and password)",
     )
     parser = command.add_argument_group("TLS")
     parser.add_argument("--ca", metavar="PEM", help="CA certificate that verifies --broker")
@@ -159,7 +171,8 @@ def _worker(args: argparse.Namespace) -> int:
     hpc = _open_hpc(args)
     service = Service(hpc, ServiceConfig(max_batch=args.max_batch, linger_ms=args.linger_ms))
     watchdog = Watchdog(max(STANDSTILL_S, 12 * (args.limit_ms or 0) / 1000))
-    worker = Worker(service, address, args.group or default_group(hpc.sha256), on_step=watchdog.feed)
+    group = args.group or default_group(hpc.sha256, address.password)
+    worker = Worker(service, address, group, on_step=watchdog.feed)
     _on_stop_signals(worker.stop)
     if args.until_stdin_closes:
         threading.Thread(target=_when_stdin_closes, args=(worker.stop,), daemon=True).start()
@@ -293,6 +306,15 @@ def _rules(args: argparse.Namespace) -> int:
     from hardcase_cloud.broker.rules import rules_for
 
     sys.stdout.write(rules_for(args.broker, worker=args.worker, watcher=args.watcher))
+    return 0
+
+
+def _acl(args: argparse.Namespace) -> int:
+    from hardcase_cloud.broker.acl import read_devices, write_acl
+
+    written = write_acl(args.out, read_devices(args.devices), worker=args.worker, watcher=args.watcher)
+    print(f"{args.out}: {len(written.new)} new users, {written.n_kept} as before, {written.n_removed} removed")
+    print(f"hardcase.passwords has the passwords of new users; mosquitto -c {args.out}/hardcase.conf runs the broker")
     return 0
 
 

@@ -8,6 +8,7 @@ work; on 3.1.1 there can be only one worker.
 
 from __future__ import annotations
 
+import hmac
 import logging
 import math
 import secrets
@@ -36,13 +37,20 @@ FULL_PAUSE_S = 0.002  # pause while the connection has as many unacknowledged re
 MAX_PAUSE_S = 1.0  # in all for one reply, whatever deadline its device has named
 
 
-def default_group(sha256: str) -> str:
-    """The name of the group that the workers of one HPC share: the first 16 digits of its SHA-256.
+def default_group(sha256: str, password: str = "") -> str:
+    """The name of the group that the workers of one HPC share: 16 digits that follow from its SHA-256.
+
+    Whoever knows the name can join the group and make requests disappear, and devices know the SHA-256. So the name
+    follows from the workers' password too, if they have one.
 
     >>> default_group("ba7816bf8f01cfea414140de5dae2223")
     'ba7816bf8f01cfea'
+    >>> default_group("ba7816bf8f01cfea414140de5dae2223", "secret")
+    'cf2544b4a7d724e1'
     """
-    return sha256[:16]
+    if not password:
+        return sha256[:16]
+    return hmac.digest(password.encode(), b"hardcase group\0" + sha256.encode(), "sha256").hex()[:16]
 
 
 class Worker:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that floods a broker with one device's valid requests: ``python -m tests.helpers.attack.flood``.
 
+It prints "begun", and at its end how many it sent.
+
 It speaks MQTT 3.1.1 through bare sockets, because a client library is slower than what it is to overload.
 """
 
@@ -9,43 +11,14 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-import struct
 import time
 
 from hardcase_edge.link.wire import Request, pack_request, request_topic
 
+from ..cloud.raw_mqtt import connect, publish
 from ..cloud.requests import DTYPES
 
 BURST = 64  # packets in one write
-
-
-def text(value: str) -> bytes:
-    """MQTT's string: two bytes of length, then UTF-8."""
-    data = value.encode()
-    return struct.pack(">H", len(data)) + data
-
-
-def packet(first: int, body: bytes) -> bytes:
-    """A packet, with the length of its body in one to four bytes."""
-    length, head = len(body), bytearray([first])
-    while True:
-        length, low = divmod(length, 128)
-        head.append(low | (0x80 if length else 0))
-        if not length:
-            return bytes(head) + body
-
-
-def connect(client_id: str, user: str = "", password: str = "", *, clean: bool = True) -> bytes:
-    """A CONNECT of MQTT 3.1.1 without a will and without a keep-alive."""
-    flags = 2 * clean | (0xC0 if user else 0)
-    secret = text(user) + text(password) if user else b""
-    return packet(0x10, text("MQTT") + struct.pack(">BBH", 4, flags, 0) + text(client_id) + secret)
-
-
-def publish(topic: str, payload: bytes, *, qos: int = 0, retain: bool = False, packet_id: int = 1) -> bytes:
-    """A PUBLISH."""
-    head = text(topic) + (struct.pack(">H", packet_id) if qos else b"")
-    return packet(0x30 | qos << 1 | retain, head + payload)
 
 
 def request(sha256: str, deadline_ms: int = 2000) -> bytes:
@@ -58,6 +31,7 @@ def flood(args: argparse.Namespace) -> int:
     line = socket.create_connection((args.host, args.port), timeout=10)
     line.sendall(connect(args.device, args.device, args.password or "x"))
     assert line.recv(4)[:1] == b"\x20", "no CONNACK"
+    print("begun", flush=True)
     topic, n_sent, began = request_topic(args.device), 0, time.monotonic()
     while (passed := time.monotonic() - began) < args.seconds:
         behind = args.rate * passed - n_sent
