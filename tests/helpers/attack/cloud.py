@@ -45,11 +45,11 @@ class Cloud:
         )
         assert self.link.start(10), self.link.trouble
 
-    def answered(self, n: int, pause_s: float = 0.01) -> int:
+    def answered(self, n: int, pause_s: float = 0.01, deadline_s: float = DEADLINE_S) -> int:
         """Ask so many times; how many answers are the model's."""
         right = 0
         for _ in range(n):
-            reply = self.link.ask(READINGS, DEADLINE_S)
+            reply = self.link.ask(READINGS, deadline_s)
             right += reply is not None and (reply.status, reply.result) == (OK, ANSWER)
             time.sleep(pause_s)
         return right
@@ -77,7 +77,9 @@ def attacked(folder: Path) -> Iterator[Cloud]:
                 cloud.link.stop()
 
 
-def flood(folder: Path, *, seconds: float, n_asked: int, rate: float, qos: int) -> Outcome:
+def flood(
+    folder: Path, *, seconds: float, n_asked: int, rate: float, qos: int, deadline_s: float = DEADLINE_S
+) -> Outcome:
     """One device sends ``rate`` valid requests a second while another asks ``n_asked`` times.
 
     ``wrong`` is how many answers are missing from 95 % of those that the victim gets when it is alone.
@@ -87,18 +89,14 @@ def flood(folder: Path, *, seconds: float, n_asked: int, rate: float, qos: int) 
         assert alone == n_asked, "the victim is not even answered alone"
         flags = ["--port", str(cloud.broker.port), "--device", "loud", "--password", cloud.broker.passwords["loud"]]
         flags += ["--sha", cloud.sha256, "--rate", str(rate), "--qos", str(qos), "--seconds", str(seconds)]
-        flooder = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.flood", *flags], cwd=ROOT, stdout=subprocess.PIPE, text=True
-        )
-        assert flooder.stdout is not None
-        with flooder.stdout:
+        command_line = [sys.executable, "-m", f"{__package__}.flood", *flags]
+        with subprocess.Popen(command_line, cwd=ROOT, stdout=subprocess.PIPE, text=True) as flooder:
+            assert flooder.stdout is not None
             flooder.stdout.readline()  # it has begun
-            beside = cloud.answered(n_asked, max(0.01, (seconds - 1) / n_asked))
-            has_died = cloud.has_died
+            beside = cloud.answered(n_asked, (seconds - 1) / n_asked, deadline_s)
             n_sent = int(flooder.stdout.readline())
-        flooder.wait(10)
         missing = max(0, ceil(SHARE * alone) - beside)
-        return Outcome(f"flood of one device, {rate:,.0f}/s at QoS {qos}", n_sent, int(has_died), missing)
+        return Outcome(f"flood of one device, {rate:,.0f}/s at QoS {qos}", n_sent, int(cloud.has_died), missing)
 
 
 def garbage(folder: Path, n: int, seed: int) -> Outcome:
@@ -132,7 +130,7 @@ def attack(seconds: float, seed: int) -> list[Outcome]:
         for rate, qos in ((4_000, 1), (45_000, 0), (45_000, 1)):
             where = folder / f"flood-{rate}-{qos}"
             where.mkdir()
-            outcomes.append(flood(where, seconds=max(2.0, seconds / 5), n_asked=20, rate=rate, qos=qos))
+            outcomes.append(flood(where, seconds=max(2.0, seconds / 5), n_asked=40, rate=rate, qos=qos))
         (folder / "garbage").mkdir()
         outcomes.append(garbage(folder / "garbage", max(500, int(200 * seconds)), seed))
         return outcomes
