@@ -44,13 +44,13 @@ def publish(topic: str, payload: bytes, *, qos: int = 0, retain: bool = False, p
     return packet(0x30 | qos << 1 | retain, head + payload)
 
 
-def subscribe(*topics: str) -> bytes:
-    """A SUBSCRIBE at QoS 0, so that nothing has to be acknowledged."""
-    return packet(0x82, b"\0\1" + b"".join(text(topic) + b"\0" for topic in topics))
+def subscribe(*topics: str, qos: int = 0) -> bytes:
+    """A SUBSCRIBE; at QoS 0 nothing has to be acknowledged."""
+    return packet(0x82, b"\0\1" + b"".join(text(topic) + bytes((qos,)) for topic in topics))
 
 
 class Raw:
-    """One connection; ``heard`` keeps topic and payload of every message.
+    """One connection, which acknowledges nothing; ``heard`` keeps topic and payload of every message.
 
     Parameters
     ----------
@@ -92,8 +92,8 @@ class Raw:
         while (one := self._next()) is not None:
             if one[0] & 0xF0 == PUBLISH:
                 end = 2 + int.from_bytes(one[1][:2], "big")
-                assert not one[0] & 6, "subscribed at QoS 0"
-                self.heard.append((one[1][2:end].decode(), one[1][end:]))
+                has_id = one[0] & 6 != 0
+                self.heard.append((one[1][2:end].decode(), one[1][end + 2 * has_id :]))
             yield one
 
     def _next(self) -> tuple[int, bytes] | None:
