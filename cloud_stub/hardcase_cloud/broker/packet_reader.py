@@ -108,8 +108,10 @@ class PacketReader(ReaderAdapter):  # type: ignore[misc]  # amqtt ships no types
             self._is_closed = True
             await asyncio.sleep(FAREWELL_S)
             raise asyncio.IncompleteReadError(b"", n) from error
-        while self._packet[0] & 0xF0 == PUBLISH and self._is_busy(self.session):
-            await asyncio.sleep(BUSY_POLL_S)
+        if self._packet[0] & 0xF0 == PUBLISH:
+            await asyncio.sleep(0)  # amqtt handles the message before this one, which is then counted
+            while self._is_busy(self.session):
+                await asyncio.sleep(BUSY_POLL_S)
 
     async def _next_packet(self) -> bytes:
         """All bytes of the next packet."""

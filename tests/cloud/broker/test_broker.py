@@ -301,9 +301,7 @@ def test_subscriptions_of_a_connection_are_counted(broker, raw_client):
     assert not client.settle()
 
 
-def test_statuses_are_retained_and_nothing_else_and_their_number_and_length_are_bounded(
-    broker, monkeypatch, raw_client
-):
+def test_only_statuses_are_retained_and_their_number_and_length_are_bounded(broker, monkeypatch, raw_client):
     monkeypatch.setattr(bounded, "MAX_RETAINED", 5)
     kept = broker._broker.retained_messages
     kept.clear()
@@ -368,7 +366,7 @@ def test_a_flood_of_one_client_waits_for_the_worker_and_others_do_not_wait_for_t
     quiet.send(publish(request_topic("quiet"), b"mine"))
     worker.wait_for(b"mine")
     n_before = [payload for _, payload in worker.heard].index(b"mine")
-    assert n_before <= bounded.MAX_WAITING + 2  # amqtt has read two more when the first is counted
+    assert n_before <= bounded.MAX_WAITING + 2  # amqtt takes them one by one from its own queue, and counts after that
 
 
 # ---------------------------------------------------------------- where it listens
