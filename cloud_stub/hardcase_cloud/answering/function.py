@@ -36,7 +36,7 @@ __all__ = ["LIMIT_S", "MAX_ABANDONED", "FunctionHpc", "function_for"]
 
 Array = NDArray[Any]
 LIMIT_S = 0.7  # for one call: a batch that hangs and then its culprit fit into the 2 s that devices wait by default
-MAX_ABANDONED = 8  # threads whose calls have not returned
+MAX_ABANDONED = 16  # threads whose calls have not returned
 
 
 class FunctionHpc:

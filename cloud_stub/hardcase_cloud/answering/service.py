@@ -15,6 +15,7 @@ does so again is refused unasked for a time.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
@@ -31,6 +32,7 @@ __all__ = ["Answerer", "Counters", "Outgoing", "Service", "ServiceConfig"]
 
 log = logging.getLogger(__name__)
 
+MAX_ALONE = 256  # requests of suspects that are kept from batches
 MAX_CORRELATION_BYTES = 256  # MQTT 5 allows 65,535; hardcase's devices send 16
 
 FAILED, HUNG, UNANSWERED = "failed", "hung", "unanswered"  # what a row has instead of an answer
@@ -146,9 +148,11 @@ class Service:
         self._hpc = hpc
         self._digest = bytes.fromhex(hpc.sha256)
         self._turns: Turns[bytes] = Turns(self.config.max_waiting, self.config.max_waiting_per_device)
-        self._waiting: dict[Key, _Waiting] = {}  # of each id in ``_turns``
+        self._alone: deque[Key] = deque()  # requests of a batch that hung, and of suspects
+        self._waiting: dict[Key, _Waiting] = {}  # those in ``_turns`` and in ``_alone``
         self._replies = Replies(self.config.max_remembered, self.config.max_remembered_per_device)
         self._suspects = Suspects()
+        self._was_batch = False
         self.is_stuck = False
         self._first_at = 0.0
 
@@ -182,22 +186,25 @@ class Service:
 
     def due(self, now: float) -> float | None:
         """Seconds until ``run`` should be called, at least 0; None if the queue is empty."""
-        if not self._waiting:
-            return None
-        if len(self._waiting) >= self.config.max_batch:
+        if self._alone or len(self._turns) >= self.config.max_batch:
             return 0.0
+        if not self._turns:
+            return None
         return max(0.0, self._first_at + self.config.linger_ms / 1000 - now)
 
     def run(self, now: float) -> list[Outgoing]:
-        """Answer at most ``max_batch`` requests, the oldest of each device in turn; returns their replies."""
-        batch = self._take_batch(now)
+        """Answer at most ``max_batch`` requests, the oldest of each device in turn; returns their replies.
+
+        After a batch that made the HPC hang, its requests are asked alone, in turn with further batches: so nobody
+        waits for more than two calls that hang.
+        """
+        is_alone = bool(self._alone) and (self._was_batch or not self._turns)
+        self._was_batch = not is_alone
+        if is_alone:
+            return self._run_alone(now)
+        replies = self._run_batch(self._take_batch(now), now)
         self._first_at = now  # the requests left over linger again, unless they are a full batch already
-        if not batch:
-            return []
-        self.counters.batches += 1
-        answers = self._answer([waiting.readings for _, waiting in batch])
-        pairs = zip(batch, answers, strict=True)
-        return [self._reply(key, waiting, a, now) for (key, waiting), a in pairs if a is not UNANSWERED]
+        return replies
 
     # ------------------------------------------------------------ parts
 
@@ -220,16 +227,19 @@ class Service:
         elif not self._turns.put(device, id_):
             self.drop("overloaded", f"{len(self._waiting)} requests wait, and there is no room for one of {device}")
         else:
-            if not self._waiting:
+            if len(self._turns) == 1:
                 self._first_at = now
             self._waiting[key] = waiting
         return None
 
     def _take_batch(self, now: float) -> list[tuple[Key, _Waiting]]:
-        """Remove requests from the queue, dropping those whose deadline has passed."""
+        """Remove requests from the queue, dropping those whose deadline has passed; suspects are asked alone."""
         batch: list[tuple[Key, _Waiting]] = []
         while self._turns and len(batch) < self.config.max_batch:
             key = self._turns.take()
+            if self._suspects.is_known(key[0]) and len(self._alone) < MAX_ALONE:
+                self._alone.append(key)
+                continue
             waiting = self._waiting.pop(key)
             if waiting.deadline <= now:
                 self.drop("expired", f"a request of {key[0]} waited beyond its deadline")
@@ -237,8 +247,35 @@ class Service:
                 batch.append((key, waiting))
         return batch
 
+    def _run_batch(self, batch: list[tuple[Key, _Waiting]], now: float) -> list[Outgoing]:
+        if not batch:
+            return []
+        self.counters.batches += 1
+        answers = self._answer([waiting.readings for _, waiting in batch])
+        if len(batch) > 1 and answers[0] is HUNG:  # then all are
+            for key, waiting in batch:
+                self._waiting[key] = waiting
+                self._alone.append(key)
+            return []
+        pairs = zip(batch, answers, strict=True)
+        return [self._reply(key, waiting, a, now) for (key, waiting), a in pairs if a is not UNANSWERED]
+
+    def _run_alone(self, now: float) -> list[Outgoing]:
+        """Answer one of the requests that are asked alone; refuse those before it whose devices are barred by now."""
+        replies = []
+        while self._alone:
+            key = self._alone.popleft()
+            waiting = self._waiting.pop(key)
+            if self._suspects.is_barred(key[0], now):
+                replies.append(self._reply(key, waiting, FAILED, now))
+            elif waiting.deadline <= now:
+                self.drop("expired", f"a request of {key[0]} waited beyond its deadline")
+            else:
+                return replies + self._run_batch([(key, waiting)], now)
+        return replies
+
     def _answer(self, rows: list[tuple[Reading, ...]]) -> list[_Answer]:
-        """An answer per row. If a batch fails, each of its rows is answered separately."""
+        """An answer per row. If a batch fails, each of its rows is answered separately, unless it hangs."""
         try:
             return list(self._hpc.answer(rows))
         except HpcStuckError as error:
@@ -246,11 +283,12 @@ class Service:
                 log.error("%s", error)
             self.is_stuck = True
             return [UNANSWERED] * len(rows)
+        except HpcTimeoutError as error:
+            log.warning("%s", error)
+            return [HUNG] * len(rows)
         except InputError as error:
             log.warning("%s", error)
-            if len(rows) > 1:
-                return [self._answer([row])[0] for row in rows]
-            return [HUNG if isinstance(error, HpcTimeoutError) else FAILED]
+            return [FAILED] if len(rows) == 1 else [self._answer([row])[0] for row in rows]
 
     def _reply(self, key: Key, waiting: _Waiting, answer: _Answer, now: float) -> Outgoing:
         """Pack a reply and remember it for requests that are sent again."""

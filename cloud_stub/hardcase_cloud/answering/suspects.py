@@ -48,6 +48,10 @@ class Suspects:
         if len(self._suspects) > MAX_SUSPECTS:
             self._suspects.popitem(last=False)
 
+    def is_known(self, device: str) -> bool:
+        """Whether this device has made a call hang."""
+        return device in self._suspects
+
     def is_barred(self, device: str, now: float) -> bool:
         """Whether this device's requests are refused unasked."""
         suspect = self._suspects.get(device)

@@ -153,7 +153,9 @@ def test_a_device_that_makes_the_hpc_hang_again_is_refused_unasked_for_a_time():
 
     def status(id_: int, x: float, now: float, device: str = "pi-1") -> int:
         out = service.receive(request_topic(device), ask(id_, (x, 0.0), SHA), now)
-        return reply_of(out or service.run(now)[0]).status
+        while out is None:
+            out = next(iter(service.run(now)), None)
+        return reply_of(out).status
 
     assert status(1, 13.0, 0.0) == REFUSED
     assert status(2, 1.0, 0.0) == OK  # the first costs its own row alone
@@ -164,6 +166,35 @@ def test_a_device_that_makes_the_hpc_hang_again_is_refused_unasked_for_a_time():
     assert status(50, 1.0, 2.0, "pi-2") == OK
     assert status(51, 1.0, 62.0) == OK
     assert (service.counters.hung, service.counters.refused, service.counters.served) == (2, 48, 3)
+
+
+def test_nobody_waits_for_more_than_two_calls_that_hang():
+    model = Hanging()
+    service = Service(model)
+    for k in range(20):
+        service.receive(request_topic(f"bad-{k}"), ask(k, (13.0, 0.0), SHA, 60_000), 0.0)
+    assert service.run(0.0) == []  # the batch hangs
+    for k in range(10):
+        service.receive(request_topic("good"), ask(k, (1.0, 0.0), SHA), 0.1)
+        n_runs = next(n for n in range(1, 9) if "good" in {out.device for out in service.run(0.1)})
+        assert n_runs <= 2
+    again = service.receive(request_topic("bad-19"), ask(19, (13.0, 0.0), SHA, 60_000), 0.2)
+    assert (again, service.counters.repeated) == (None, 1)  # it is still to be asked alone, and only once
+    while service.due(0.2) is not None:
+        service.run(0.2)
+    assert (service.counters.hung, service.counters.served, len(service._waiting)) == (20, 10, 0)
+
+
+def test_a_suspect_shares_no_batch():
+    model = Hanging()
+    service = Service(model)
+    service.receive(TOPIC, ask(1, (13.0, 0.0), SHA), 0.0)
+    service.run(0.0)
+    for k, device in enumerate(("a", "pi-1", "b")):
+        service.receive(request_topic(device), ask(k + 2, (1.0, 0.0), SHA), 0.1)
+    assert [out.device for out in service.run(0.1)] == ["a", "b"]
+    assert [out.device for out in service.run(0.1)] == ["pi-1"]
+    assert model.batches == [1, 2, 1]
 
 
 def test_what_a_stuck_hpc_cannot_answer_stays_unanswered_so_that_another_process_may():

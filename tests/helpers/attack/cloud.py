@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attacks on the cloud: a device that floods, asks garbage, answers for the worker, or reaches for others' topics.
+"""Attacks on the cloud: devices that flood, ask garbage, make a function hang, or reach for topics of others.
 
 All of it goes through a real mosquitto with the folder of ``hardcase cloud acl`` and a worker in a process of its own.
 """
@@ -7,6 +7,7 @@ All of it goes through a real mosquitto with the folder of ``hardcase cloud acl`
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import subprocess
 import sys
@@ -14,9 +15,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
+from hardcase_edge.bundle.file import pack_bundle
 from hardcase_edge.link.link import Link, LinkConfig
 from hardcase_edge.link.wire import OK, Reply, Request, pack_reply, pack_request, reply_topic, request_topic
 
@@ -26,12 +29,20 @@ from ..cloud.requests import DTYPES, Command, command, half_forwarding, write_mo
 from .outcome import Outcome
 from .trespass import trespass
 
-__all__ = ["attack", "flood", "garbage"]
+__all__ = ["attack", "flood", "garbage", "hang"]
 
 ROOT = Path(__file__).parents[3]
 READINGS, ANSWER, FORGED = (1.0, 4.0), 1, 2  # what the victim asks, what the model says, and what the forger says
 DEADLINE_S = 2.0
 SHARE = 0.95  # of the answers that the victim gets alone
+POISON = 13.0
+HANGING = f"""
+import threading
+def answer(X, names):
+    if (X[:, 0] == {POISON}).any():
+        threading.Event().wait()
+    return ["green"] * len(X)
+"""
 
 
 class Cloud:
@@ -122,6 +133,42 @@ def garbage(folder: Path, n: int, seed: int) -> Outcome:
         return Outcome("broken requests and forged replies", 2 * n, int(cloud.has_died), n_asked - right + n_forged)
 
 
+def hang(folder: Path, *, seconds: float, n_asked: int, n_loud: int = 4) -> Outcome:
+    """Devices send rows that make a function hang, one after another, while another device asks ``n_asked`` times.
+
+    ``wrong`` is how many answers are missing from 95 %.
+    """
+    sha256 = "ab" * 32
+    (folder / "hanging.py").write_text(HANGING)
+    (folder / "model.hcb").write_bytes(pack_bundle(half_forwarding(sha256).bundle))
+    names = [f"loud-{k}" for k in range(n_loud)]
+    with guarded_mosquitto(folder, ["victim", *names]) as broker:
+        flags = ["--broker", f"mqtt://{broker.host}:{broker.workers_port}", "--json", "--hpc", "hanging:answer"]
+        environment = {
+            "HARDCASE_MQTT_USER": "worker",
+            "HARDCASE_MQTT_PASSWORD": broker.passwords["worker"],
+            "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}",
+        }
+        bundle = ["--bundle", str(folder / "model.hcb")]
+        with command("cloud", "up", *flags, *bundle, environment=environment) as up:
+            up.wait_for("ready")
+            cloud = Cloud(folder, broker, up, sha256)
+            loud = [broker.client(name) for name in names]
+            right = n_sent = 0
+            for k in range(n_asked):
+                for name, client in zip(names, loud, strict=True):
+                    poison = Request(os.urandom(16), bytes.fromhex(sha256), 60_000, (POISON, 0.0))
+                    client.send(publish(request_topic(name), pack_request(poison, DTYPES), qos=1))
+                    n_sent += 1
+                right += cloud.answered(1, seconds / n_asked if k else 0.0)
+            outcome = Outcome("rows that make a function hang", n_sent, int(cloud.has_died), 0)
+            for client in loud:
+                client.close()
+            cloud.link.stop()
+            up.finish()
+            return replace(outcome, wrong=max(0, ceil(SHARE * n_asked) - right))
+
+
 def attack(seconds: float, seed: int) -> list[Outcome]:
     """Every attack on the cloud for about this long in all."""
     with tempfile.TemporaryDirectory() as name:
@@ -131,6 +178,8 @@ def attack(seconds: float, seed: int) -> list[Outcome]:
             where = folder / f"flood-{rate}-{qos}"
             where.mkdir()
             outcomes.append(flood(where, seconds=max(2.0, seconds / 5), n_asked=40, rate=rate, qos=qos))
+        (folder / "hang").mkdir()
+        outcomes.append(hang(folder / "hang", seconds=seconds / 4, n_asked=40))
         (folder / "garbage").mkdir()
         outcomes.append(garbage(folder / "garbage", max(500, int(200 * seconds)), seed))
         return outcomes
