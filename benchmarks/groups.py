@@ -11,14 +11,13 @@ people, and a policy is trained and picked on each split. Both policies are then
 
 from __future__ import annotations
 
-import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from learning_cases import data
+from pages import ROOT, markdown, options, results
 from scipy import stats
 
 from hardcase_export.drafts.front import Front, Measured
@@ -28,12 +27,11 @@ from hardcase_train.data.config import Config, SensorConfig
 from hardcase_train.data.problem import Rows
 from hardcase_train.data.split import CALIBRATION, random_split
 from hardcase_train.data.table import Labels, Table
-from hardcase_train.data.task import make_task
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.front import Point
 from hardcase_train.sweep.train import learn
+from hardcase_train.tasks.task import make_task
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks" / "groups.md"
 FILE = "wisdm_transformed.npz"
 N_FRESH = 12  # people set aside
@@ -149,52 +147,40 @@ def interval(values: list[float]) -> str:
     return f"{np.mean(values):.3f} ± {pm:.3f}"
 
 
-def row(split: str, name: str, runs: list[dict[str, Any]]) -> str:
-    """One line of the table."""
+def row(split: str, name: str, runs: list[dict[str, Any]]) -> list[str]:
+    """The cells of one line of the table."""
     pairs = [(r[split][name]["claimed"], r[split][name]["fresh"]) for r in runs]
     claimed, fresh = ([p[k]["accuracy"] for p in pairs] for k in (0, 1))
     within = sum(abs(a["accuracy"] - b["accuracy"]) < np.hypot(a["pm"], b["pm"]) for a, b in pairs)
     cells = [SPLITS[split], name, interval(claimed), f"± {np.mean([a['pm'] for a, _ in pairs]):.3f}"]
-    cells += [
-        interval(fresh),
-        interval([a - b for a, b in zip(claimed, fresh, strict=True)]),
-        f"{within} of {len(runs)}",
-    ]
-    return "| " + " | ".join(cells) + " |"
+    gap = interval([a - b for a, b in zip(claimed, fresh, strict=True)])
+    return [*cells, interval(fresh), gap, f"{within} of {len(runs)}"]
 
 
-def page(results: dict[str, Any]) -> str:
+def page(measured: dict[str, Any]) -> str:
     """The Markdown page."""
     titles = ("split", "of", "claimed", "its own 95 %", "fresh", "claimed - fresh", "within")
-    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
-    lines += [row(split, name, results["runs"]) for split in SPLITS for name in ("f0", "policy")]
-    head = HEAD.format(n=results["n"], seeds=len(results["runs"]), fresh=N_FRESH)
-    return f"{head}\n" + "\n".join(lines) + "\n"
+    rows = [row(split, name, measured["runs"]) for split in SPLITS for name in ("f0", "policy")]
+    head = HEAD.format(n=measured["n"], seeds=len(measured["runs"]), fresh=N_FRESH)
+    return f"{head}\n{markdown(titles, rows)}\n"
+
+
+def measure(n_seeds: int) -> dict[str, Any]:
+    """Run each seed, and print it as it is done."""
+    runs = []
+    for seed in range(n_seeds):
+        runs.append(run_seed(seed))
+        shown = {s: {k: round(v["accuracy"], 3) for k, v in r["policy"].items()} for s, r in runs[-1].items()}
+        print(seed, shown, flush=True)
+    return {"n": len(people()[1]), "runs": runs}
 
 
 def main() -> None:
     """Run each seed, write JSON and Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__, "groups")
     parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "groups.json")
-    parser.add_argument("--render", action="store_true", help="write the page from the JSON, train nothing")
     args = parser.parse_args()
-    if args.render:
-        results = json.loads(args.out.read_text())
-    else:
-        results = {"n": len(people()[1]), "runs": []}
-        for seed in range(args.seeds):
-            results["runs"].append(run_seed(seed))
-            print(
-                seed,
-                {
-                    s: {k: round(v["accuracy"], 3) for k, v in r["policy"].items()}
-                    for s, r in results["runs"][-1].items()
-                },
-                flush=True,
-            )
-        args.out.write_text(json.dumps(results, indent=1) + "\n")
-    PAGE.write_text(page(results))
+    PAGE.write_text(page(results(args, lambda: measure(args.seeds))))
     print(f"written: {PAGE.relative_to(ROOT)}")
 
 

@@ -11,8 +11,7 @@ whose figures on the same rows are within the terms.
 
 from __future__ import annotations
 
-import argparse
-import json
+import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -30,6 +29,7 @@ from hardcase_export.picking.risk_choice import RiskTerms, find
 from hardcase_export.picking.risk_test import Counts
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
 EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"
 PAGE = ROOT / "docs" / "benchmarks" / "promise.md"
 HEAD = """# How often a promise holds
@@ -266,54 +266,55 @@ def scenarios(rig_population: Population) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def row(name: str, r: dict[str, Any]) -> str:
-    """One scenario as a line of the table."""
+def row(name: str, r: dict[str, Any]) -> list[str]:
+    """The cells of one scenario's line of the table."""
     t, n, made, plain = (r[key] for key in ("terms", "rows", "promise", "naive"))
     what = "excess" if t["is_excess"] else "error"
     cells = [name, f"{what} {t['risk']:g}", f"{t['delta']:g}", f"{n:,}"]
     for x in (made, plain):
         cells += [f"{x['picked'] / x['draws']:.1%}", f"{x['broken'] / x['draws']:.1%}"]
         cells += ["" if x["cost"] is None else f"{x['cost']:.1f}, {x['forward_rate']:.1%}"]
-    return "| " + " | ".join(cells) + " |"
+    return cells
 
 
-def page(results: dict[str, Any]) -> str:
+def page(measured: dict[str, Any]) -> str:
     """The Markdown page."""
+    from benchmarks.pages import markdown
+
     titles = ("population", "terms", "delta", "rows", "promised", "broken", "cost, forwarded")
     titles += ("naive: picked", "naive: broken", "naive: cost, forwarded")
-    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
-    lines += [row(name, r) for name, r in results.items()]
-    draws = next(iter(results.values()))["promise"]["draws"]
-    return f"{HEAD}\n{draws:,} draws each.\n\n" + "\n".join(lines) + "\n"
+    draws = next(iter(measured.values()))["promise"]["draws"]
+    return f"{HEAD}\n{draws:,} draws each.\n\n{markdown(titles, [row(name, r) for name, r in measured.items()])}\n"
+
+
+def measure(draws: int) -> dict[str, Any]:
+    """Every scenario, the rig's among them."""
+    with tempfile.TemporaryDirectory() as folder:
+        return run(scenarios(rig(Path(folder))), draws)
 
 
 def main() -> None:
     """Run, print each row as it is done, write JSON and Markdown; fail if a promise is broken oftener than it may."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    from benchmarks.pages import options, results
+
+    parser = options(__doc__, "promise")
     parser.add_argument("--draws", type=int, default=1000)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "promise.json")
-    parser.add_argument("--render", action="store_true", help="write the page from the JSON, draw nothing")
     args = parser.parse_args()
-    if args.render:
-        results = json.loads(args.out.read_text())
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            results = run(scenarios(rig(Path(folder))), args.draws)
-        args.out.write_text(json.dumps(results, indent=1) + "\n")
-    PAGE.write_text(page(results))
+    measured = results(args, lambda: measure(args.draws))
+    PAGE.write_text(page(measured))
     print(f"written: {PAGE.relative_to(ROOT)}")
-    bad = [name for name, r in results.items() if name != MISUSE and r["promise"]["broken"] > allowed(r)]
+    bad = [name for name, r in measured.items() if name != MISUSE and r["promise"]["broken"] > allowed(r)]
     if bad:
         raise SystemExit(f"broken oftener than delta says, and than chance allows once in 1,000: {', '.join(bad)}")
 
 
 def run(cases: dict[str, tuple[Any, ...]], draws: int) -> dict[str, Any]:
     """Every scenario, printed as it is done."""
-    results = {}
+    measured = {}
     for name, (population, terms, n, *alike) in cases.items():
-        results[name] = {"terms": asdict(terms), "rows": n, **simulate(population, terms, n, draws, *alike)}
-        print(row(name, results[name]), flush=True)
-    return results
+        measured[name] = {"terms": asdict(terms), "rows": n, **simulate(population, terms, n, draws, *alike)}
+        print(*row(name, measured[name]), sep=" | ", flush=True)
+    return measured
 
 
 def allowed(result: dict[str, Any]) -> int:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run leaves out for want of tools is said at its end, with how to have them; where ``CI=true`` it fails."""
+"""What a run leaves out for want of tools is said at its end; a process of tests has one thread for arithmetic.
+
+Where ``CI=true``, a test that is left out has failed.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,20 @@ from collections import Counter
 from collections.abc import Generator
 
 import pytest
+
+# a run has a process a core already: threads in each would wait for each other, which made fits of f0 far slower
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
+
+
+@pytest.fixture(scope="module")
+def brief_effort() -> Generator[None]:
+    """``--effort quick`` is briefer still, for tests of what stands around a search."""
+    from hardcase_train.data.effort import EFFORTS  # here: the device's tests run where nothing is trained
+    from tests.helpers.train.problems import BRIEF
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(EFFORTS, "quick", BRIEF)
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

@@ -27,6 +27,7 @@ __all__ = [
     "Measured",
     "class_lines",
     "constant_warning",
+    "flattery",
     "measure",
     "quality_of",
     "some_classes",
@@ -130,7 +131,7 @@ def measure(
     from hardcase_edge.batch.intervals import quality_interval, share_interval
     from hardcase_edge.batch.per_class import per_class
     from hardcase_edge.session.session import CLOUD
-    from hardcase_export.integers.decide import decisions, figures
+    from hardcase_export.integers.decide import answers_of, decisions, figures
 
     hpc, confidence = zip(*rows.replies, strict=True) if rows.replies else (None, None)
     decided = decisions(program, rows.X, hpc, confidence, steps=steps, budget=budget, dead=dead)
@@ -143,7 +144,7 @@ def measure(
     return Measured(
         figures=figures(decided, rows.y, quality, rows.group),
         quality=quality,
-        quality_95=quality_interval(quality, rows.y, answers, rows.group),
+        quality_95=quality_interval(quality, rows.y, answers_of(decided, quality, rows.y.dtype), rows.group),
         forward_95=share_interval(np.array([d.route == CLOUD for d in decided]), rows.group),
         classes=tuple(classes),
         bought=tuple(bought),
@@ -152,6 +153,17 @@ def measure(
 
 
 # ---------------------------------------------------------------- text
+
+
+def flattery(hpc: Mapping[str, Any]) -> list[str]:
+    """The line that warns of a model that knows the training rows; ``hpc``: of front.json."""
+    if not hpc.get("has_seen_rows"):
+        return []
+    accuracy = hpc["accuracy"]
+    return [
+        f"f0 {hpc['model']} has probably seen the training rows (accuracy {accuracy['train']:.4f} there, "
+        f"{accuracy['valid']:.4f} on validation rows), so gates trust it too much; train on rows that it has not seen"
+    ]
 
 
 def constant_warning(classes: Sequence[Mapping[str, Any]]) -> str | None:

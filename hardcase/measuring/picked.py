@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Picked", "Wish", "measure_pick"]
 
-MAX_DECISIONS = 1_000_000  # with dead sensors: beyond that only those that most rows buy are tried
+MAX_DECISIONS = 300_000  # with dead sensors: beyond that only those that most rows buy are tried
 Wish = Mapping[str, float | None]  # ``max_loss`` or ``budget``, as for ``pick``; empty: its default
 
 
@@ -70,11 +70,10 @@ def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
     InputError, BundleError
         No point fits the wish, or its program cannot be proved.
     """
-    import numpy as np
-
     from hardcase_edge.batch.intervals import loss_interval, quality_interval
     from hardcase_edge.batch.per_class import per_class
     from hardcase_export.bundle import MIN_AGREEMENT, pick_that_agrees
+    from hardcase_export.integers.decide import answers_of
     from hardcase_export.integers.point import AgreementError, make_integers
     from hardcase_export.picking.pick import pick
 
@@ -88,8 +87,9 @@ def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
     program, test, quality = integers.quantised.program, integers.test, front.measure
     rows = rows_for(program, integers.manifest, build / "test.npz")
     measured = measure(program, rows, quality, steps=integers.quantised.steps)
-    answers = np.array([d.result for d in measured.decisions], dtype=test.y.dtype)
-    loss, loss_95 = loss_interval(quality, test.y, answers, test.hpc, test.group)
+    answers = answers_of(measured.decisions, quality, test.y.dtype)
+    f0_answers = quality.answers(test.hpc, test.confidence / 10_000)
+    loss, loss_95 = loss_interval(quality, test.y, answers, f0_answers, test.group)
     return Picked(
         number=front.points.index(point),
         wish=wish,
@@ -100,8 +100,8 @@ def measure_pick(build: Path, front: Front, wish: Wish) -> Picked:
         rows=rows,
         measured=measured,
         dead=_dead(program, rows, measured, integers.quantised.steps),
-        f0=quality(test.y, test.hpc, group=test.group),
-        f0_95=quality_interval(quality, test.y, test.hpc, test.group),
+        f0=quality(test.y, f0_answers, group=test.group),
+        f0_95=quality_interval(quality, test.y, f0_answers, test.group),
         f0_classes=tuple(per_class(test.y, test.hpc, program.n_classes, test.group)) if program.n_classes else (),
         loss=loss,
         loss_95=loss_95,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hardcase_train.data.config import Config
     from hardcase_train.data.problem import Rows
-    from hardcase_train.data.task import Opener, Task
+    from hardcase_train.tasks.task import Opener, Task
 
-__all__ = ["flattery", "opener", "save_given"]
+__all__ = ["opener", "save_given"]
 
 STANDARD_ERRORS = 2  # by which the accuracy on training rows may exceed that on validation rows
 
@@ -51,14 +51,3 @@ def _accuracy(rows: Rows) -> tuple[float, float]:
 
     share = float(np.average(rows.hpc_label == rows.y, weights=rows.weight))
     return share, sqrt(share * (1 - share) / len(rows.y))
-
-
-def flattery(hpc: dict[str, Any]) -> list[str]:
-    """The line that warns of a model that knows the training rows; ``hpc``: of front.json."""
-    if not hpc.get("has_seen_rows"):
-        return []
-    accuracy = hpc["accuracy"]
-    return [
-        f"f0 {hpc['model']} has probably seen the training rows (accuracy {accuracy['train']:.4f} there, "
-        f"{accuracy['valid']:.4f} on validation rows), so gates trust it too much; train on rows that it has not seen"
-    ]

@@ -10,9 +10,9 @@ from typing import Any
 
 from hardcase_edge.errors import InputError
 
+from ..measuring.measure import flattery
 from ..options import Flags, add_force, add_json, report
 from ..training.build import build, configure
-from ..training.given_hpc import flattery
 from ..training.runs import add_pool
 
 MAX_SEEDS = 1000

@@ -12,6 +12,8 @@ import pytest
 from hardcase.cli import main
 from hardcase.measuring.measure import constant_warning
 
+pytestmark = pytest.mark.usefixtures("brief_effort")
+
 WARNING = "WARNING: THIS POLICY ANSWERS 'ok' TO EVERY CASE AND MISSES ALL"
 
 

@@ -21,6 +21,8 @@ from hardcase_edge.bundle.load import load_bundle
 from hardcase_train.data.split import random_split
 from tests.helpers.train.problems import legacy_columns, legacy_toml, run, toml, write_csv
 
+pytestmark = pytest.mark.usefixtures("brief_effort")
+
 Capture = pytest.CaptureFixture[str]
 
 
@@ -54,6 +56,7 @@ def test_a_given_model_answers_what_a_build_says_that_it_does(tmp_path: Path, ca
     assert status == 0, err
     hpc = said["front"]["hpc"]
     assert (hpc["model"], hpc["has_seen_rows"]) == ("given.onnx", False)
+    assert "has probably seen" not in (build / "report.html").read_text()
     assert 0.6 < hpc["accuracy"]["train"] < 1
     assert hpc["sha256"] == Hpc(build / "hpc.onnx").sha256
     bundle = tmp_path / "m.hcb"
@@ -74,7 +77,9 @@ def test_a_model_that_knows_the_training_rows_is_said_to(tmp_path: Path, capsys:
     write(tmp_path / "knows.onnx", RandomForestClassifier(20, random_state=0).fit(X[knows], y[knows]))
     path = toml(tmp_path, f'[hpc]\nmodel = "knows.onnx"\n{PRICES}', data='split = "time"')
     assert main(["train", str(path), "--out", str(tmp_path / "build"), "--no-baselines", "--quiet"]) == 0
-    assert "f0 knows.onnx has probably seen the training rows (accuracy 1.0000 there, " in capsys.readouterr().out
+    line = "f0 knows.onnx has probably seen the training rows (accuracy 1.0000 there, "
+    assert line in capsys.readouterr().out
+    assert f'<p class="bad">{line}' in (tmp_path / "build" / "report.html").read_text()
     hpc = json.loads((tmp_path / "build" / "front.json").read_text())["hpc"]
     assert hpc["accuracy"]["train"] == 1 > hpc["accuracy"]["valid"]
     assert hpc["has_seen_rows"]

@@ -13,6 +13,8 @@ from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from tests.helpers.train.problems import run, toml, write_csv
 
+pytestmark = pytest.mark.usefixtures("brief_effort")
+
 N, MACHINES = 900, 300
 STATIC = "[policy]\nmethods = ['static']\n"
 

@@ -20,6 +20,8 @@ from hardcase.reports.page import page as make_page
 from tests.helpers.cli.pages import HOSTILE, Page, Row, hostile_table, hostile_toml, read_page
 from tests.helpers.train.problems import run, toml, write_csv
 
+pytestmark = pytest.mark.usefixtures("brief_effort")
+
 TAGS = {
     "html", "head", "meta", "title", "style", "body", "main", "section", "footer", "h1", "h2", "p", "div", "span", "b",
     "i", "strong", "pre", "code", "table", "caption", "thead", "tbody", "tr", "th", "td", "data", "details", "summary",

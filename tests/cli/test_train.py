@@ -21,11 +21,13 @@ from hardcase.training.folders import BUILD, list_files
 from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_export.drafts.front import read_front
-from hardcase_train.data.hpc import out_of_fold
 from hardcase_train.data.split import CALIBRATION, random_split
 from hardcase_train.data.table import read_table
+from hardcase_train.tasks.hpc import out_of_fold
 from tests.helpers.places import ROOT
 from tests.helpers.train.problems import is_front, run, toml, write_csv
+
+pytestmark = pytest.mark.usefixtures("brief_effort")
 
 N = 60
 
@@ -405,7 +407,7 @@ def test_an_empty_or_absent_table_is_one_line_and_nothing_is_written(tmp_path, c
 
 
 def test_more_sensors_than_a_program_can_have_are_refused_before_training(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("hardcase_train.data.task.fit_hpc", lambda *_: pytest.fail("f0 was fitted"))
+    monkeypatch.setattr("hardcase_train.tasks.task.fit_hpc", lambda *_: pytest.fail("f0 was fitted"))
     table = {f"x{k}": np.zeros(12, dtype=int) for k in range(8_200)}
     refused(
         tmp_path,
@@ -522,39 +524,41 @@ def is_pickle(data):
         return False
 
 
+BRIEFLY = """
+import sys
+from hardcase.cli import main
+from hardcase_train.data.effort import EFFORTS
+from tests.helpers.train.problems import BRIEF
+EFFORTS["quick"] = BRIEF
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def process(*argv, **more):
-    command = [sys.executable, "-m", "hardcase.cli", *map(str, argv)]
+    command = [sys.executable, "-c", BRIEFLY, *map(str, argv)]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, **more)
 
 
 def test_the_same_seed_gives_the_same_bytes_in_another_process(tmp_path, capsys):
-    write_csv(tmp_path / "data.csv", columns(n=100, b=punched(columns(n=100)["b"])))
-    path = toml(tmp_path, '[hpc]\nestimator = "RandomForestClassifier"\n[hpc.params]\nn_estimators = 5\n')
-    for k in (1, 2):
-        argv = ("train", path, "--out", tmp_path / f"build{k}", "--quiet")
-        env = {**os.environ, "PYTHONHASHSEED": str(k)}
-        with process(*argv, env=env, stdout=subprocess.DEVNULL) as child:
-            _, err = child.communicate(timeout=120)
-            assert (child.returncode, err) == (0, b"")
+    table = columns(n=100, b=punched(columns(n=100)["b"]))
+    train(tmp_path, capsys, table, '[hpc]\nestimator = "RandomForestClassifier"\n[hpc.params]\nn_estimators = 5\n')
+    other = tmp_path / "other"
+    env = {**os.environ, "PYTHONHASHSEED": "1234"}
+    argv = ("train", tmp_path / "hardcase.toml", "--out", other, "--quiet")
+    with process(*argv, env=env, stdout=subprocess.DEVNULL) as child:
+        _, err = child.communicate(timeout=120)
+        assert (child.returncode, err) == (0, b"")
     one, two = (
-        {p.relative_to(d): p.read_bytes() for p in d.rglob("*") if p.is_file()}
-        for d in (tmp_path / "build1", tmp_path / "build2")
+        {p.relative_to(d): p.read_bytes() for p in d.rglob("*") if p.is_file()} for d in (tmp_path / "build", other)
     )
     assert one.keys() == two.keys()
     assert [str(p) for p in one if one[p] != two[p]] == []
-    for k in (1, 2):
-        run(
-            capsys,
-            "export",
-            tmp_path / f"build{k}",
-            "--max-loss",
-            1,
-            "--out",
-            tmp_path / f"{k}.hcb",
-            "--min-agreement",
-            0.9,
-        )
-    assert (tmp_path / "1.hcb").read_bytes() == (tmp_path / "2.hcb").read_bytes()
+    bundles = []
+    for folder in (tmp_path / "build", other):
+        bundle = folder.with_suffix(".hcb")
+        run(capsys, "export", folder, "--max-loss", 1, "--out", bundle, "--min-agreement", 0.9)
+        bundles.append(bundle.read_bytes())
+    assert bundles[0] == bundles[1]
 
 
 def test_another_seed_splits_other_rows(tmp_path, capsys):

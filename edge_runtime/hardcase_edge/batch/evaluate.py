@@ -43,6 +43,22 @@ class Outcome:
         """These outcomes where the mask is set, those of ``other`` elsewhere."""
         return Outcome(*(np.where(mask, getattr(self, f.name), getattr(other, f.name)) for f in fields(Outcome)))
 
+    def confidence(self, nodes: Sequence[Node], hpc: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What each answer states of itself, (n,) from 0 to 1: the table of the node where it ended, or f0's.
+
+        Parameters
+        ----------
+        nodes : those of the walk
+        hpc : (n,) f0's confidence in its answer to each row, from 0 to 1
+        """
+        stated = np.array(hpc, dtype=np.float64)
+        for k, node in enumerate(nodes):
+            if isinstance(node, Answer):
+                rows = (self.node == k) & ~self.forwarded
+                step = np.searchsorted(node.margins, self.margin[rows], side="right")
+                stated[rows] = np.array(node.confidences)[step] / 10_000
+        return stated
+
     @staticmethod
     def joined(parts: Sequence[Outcome], order: Numbers) -> Outcome:
         """The outcomes of several batches as one: its row k is row ``order[k]`` of the batches laid end to end."""

@@ -145,8 +145,8 @@ def loss_interval(
     (0.04, -0.007, 0.086)
     """
     loss = quality(y, reference, group=group) - quality(y, answers, group=group)
-    right, reference_right = np.asarray(y) == answers, np.asarray(y) == reference
     if quality.kind == "accuracy":
+        right, reference_right = np.asarray(y) == answers, np.asarray(y) == reference
         n = effective_rows(reference_right.astype(np.float64) - right, group)
         worse, better = (float(np.sum(rows)) for rows in (reference_right & ~right, right & ~reference_right))
         return loss, paired(worse * n / len(right), better * n / len(right), n)

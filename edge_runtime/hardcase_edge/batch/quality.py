@@ -21,10 +21,11 @@ from .ranking import group_ndcg
 __all__ = ["ACCURACY", "KINDS", "R2", "Quality", "figures_of", "quality_from_json"]
 
 Array = NDArray[Any]
-KINDS = ("accuracy", "balanced", "f1", "macro-f1", "recall", "errors", "r2", "ndcg")
+KINDS = ("accuracy", "balanced", "f1", "macro-f1", "recall", "errors", "log-loss", "r2", "ndcg")
 MAX_CLASSES = 200
 MAX_RANKS = 1_000_000
 TINY = 1e-300
+SURE = 1e-6  # a confidence nearer than this to 0 or 1 counts as this near, so that no single row decides
 
 
 @dataclass(frozen=True)
@@ -33,15 +34,17 @@ class Quality:
 
     kind : "accuracy"; "balanced", the mean of the classes' recalls; "f1" of one class; "macro-f1", its mean over
         classes; "recall" of one class, times the share of ``precision`` that its answers reach, at most 1; "errors",
-        1 minus the mean cost of errors divided by ``scale``; "r2" of values, 1 minus the mean squared error divided by
-        the variance of the rows' true values; or "ndcg" of values, the mean over groups of the normalised discounted
-        cumulative gain, groups without a relevant row left out
+        1 minus the mean cost of errors divided by ``scale``; "log-loss" of the confidences that answers state, 1 minus
+        their mean logarithmic loss divided by the entropy of the rows' class shares; "r2" of values, 1 minus the mean
+        squared error divided by the variance of the rows' true values; or "ndcg" of values, the mean over groups of the
+        normalised discounted cumulative gain, groups without a relevant row left out
     name : printed in reports
     positive : the class index of "f1" and "recall"
     precision : of "recall", above 0 and at most 1
     costs : of "errors": ``costs[y][a]`` is the cost of answer a to a case of class y, in the user's unit
     scale : of "errors": the mean cost of the best constant answer, so that quality 0 is that of no model at all
     at : of "ndcg": how many ranks count
+    n_classes : of "log-loss": what is left of a confidence is shared by the other classes
 
     >>> y, answer = np.array([0, 1, 2, 2]), np.array([0, 1, 1, 2])
     >>> ACCURACY(y, answer), Quality("balanced", "balanced accuracy")(y, answer)
@@ -60,21 +63,47 @@ class Quality:
     costs: tuple[tuple[float, ...], ...] = ()
     scale: float = 1.0
     at: int = 10
+    n_classes: int = 2
+
+    @property
+    def reads_confidences(self) -> bool:
+        """Whether it measures what answers state of themselves, too."""
+        return self.kind == "log-loss"
 
     @property
     def is_of_values(self) -> bool:
         """Whether it measures values, not classes."""
         return self.kind in ("r2", "ndcg")
 
+    def answers(self, label: Array, confidence: Array | None = None) -> Array:
+        """What it reads of answers: the labels (n,), or of "log-loss" each beside its confidence, (n, 2).
+
+        Parameters
+        ----------
+        confidence : (n,) from 0 to 1; None or NaN: not stated
+
+        Raises
+        ------
+        InputError
+            It reads confidences, and an answer states none.
+        """
+        if not self.reads_confidences:
+            return label
+        if confidence is None or np.isnan(confidence).any():
+            raise InputError(f"{self.name} needs a confidence of every answer, which some do not state; use accuracy")
+        return np.column_stack([label, confidence])
+
     def __call__(self, y: Array, answer: Array, weight: Array | None = None, group: Array | None = None) -> float:
         """The quality of answers (n,) to cases of truth y (n,), which are class indices or values.
+
+        Of "log-loss" they are what ``answers`` returns, (n, 2).
 
         Parameters
         ----------
         weight : (n,), ones unless given; a group of "ndcg" weighs as much as its mean row
         group : of "ndcg": the row's group, (n,), any integers; all rows are one group unless given
         """
-        if self.is_of_values:
+        if self.is_of_values or self.reads_confidences:
             return float(1.0 - np.average(self.row_losses(y, answer, weight, group), weights=weight))
         if self.kind == "accuracy":
             return float(1.0 - np.average(_is_wrong(y, answer), weights=weight))
@@ -87,8 +116,10 @@ class Quality:
 
         For measures that are not means over rows (balanced accuracy, F1, recall, NDCG) this is the influence of the
         row, from which the delta method gives standard errors.  "r2" takes the variance of the rows as a constant.
-        The weighted mean of the losses of "r2" and "ndcg" is 1 minus the quality.
+        The weighted mean of the losses of "log-loss", "r2" and "ndcg" is 1 minus the quality.
         """
+        if self.kind == "log-loss":
+            return _log_losses(y, answer, weight, self.n_classes)
         if self.kind == "r2":
             return _squared_errors(y, answer, weight)
         if self.kind == "ndcg":
@@ -114,6 +145,8 @@ class Quality:
             out |= {"costs": [list(row) for row in self.costs], "scale": self.scale}
         if self.kind == "ndcg":
             out["at"] = self.at
+        if self.kind == "log-loss":
+            out["n_classes"] = self.n_classes
         return out
 
     def _costs_of(self, y: Array, answer: Array) -> Array:
@@ -172,8 +205,10 @@ def quality_from_json(data: object, where: str, n_classes: int | None = None) ->
         raise InputError(f"{where}: the quality measure's precision is {str(precision)[:20]}; train again")
     if type(at := data.get("at", 10)) is not int or not 1 <= at <= MAX_RANKS:
         raise InputError(f"{where}: the quality measure counts {str(at)[:20]} ranks; it takes 1 to {MAX_RANKS}")
+    if type(size := data.get("n_classes", 2)) is not int or not 2 <= size <= max(n_classes, 2):
+        raise InputError(f"{where}: the quality measure is of {str(size)[:20]} classes, of {n_classes}; train again")
     if data["kind"] != "errors":
-        return Quality(data["kind"], name, positive, float(precision), at=at)
+        return Quality(data["kind"], name, positive, float(precision), at=at, n_classes=size)
     is_square = _is_list(costs, n_classes) and all(_is_list(row, n_classes) for row in costs)
     if not is_square or not all(_is_amount(c) for row in costs for c in row):
         raise InputError(f"{where}: the costs of errors are not a table of {n_classes} x {n_classes} amounts")
@@ -189,10 +224,14 @@ def figures_of(
     weight: Array | None = None,
     quality: Quality = ACCURACY,
     group: Array | None = None,
+    confidence: Array | None = None,
 ) -> dict[str, float]:
-    """Weighted quality, mean cost (user's unit) and forward rate; ``weight`` (n,), ones unless given."""
+    """Weighted quality, mean cost (user's unit) and forward rate; ``weight`` (n,), ones unless given.
+
+    ``confidence``: (n,) of the answers, from 0 to 1, for a measure that reads them.
+    """
     return {
-        "quality": quality(y, outcome.label, weight, group),
+        "quality": quality(y, quality.answers(outcome.label, confidence), weight, group),
         "cost": float(np.average(outcome.cost, weights=weight)),
         "forward_rate": float(np.average(outcome.forwarded, weights=weight)),
     }
@@ -217,6 +256,21 @@ def _squared_errors(y: Array, answer: Array, weight: Array | None) -> Array:
     variance = np.average(np.square(y - np.average(y, weights=weight)), weights=weight)
     scale = variance if variance > TINY else np.average(squares, weights=weight)
     return np.asarray(squares / scale if scale > TINY else np.zeros(len(y)))
+
+
+def _log_losses(y: Array, answer: Array, weight: Array | None, n_classes: int) -> Array:
+    """Logarithmic losses divided by the entropy of y, with what each row's weight changes of that; docs/math.md (84).
+
+    Of rows of one class, which have no entropy, they are divided by their own mean, so that the quality is 0.
+    """
+    sure = np.clip(answer[:, 1], SURE, 1 - SURE)
+    losses = -np.log(np.where(np.asarray(y) == answer[:, 0], sure, (1 - sure) / (n_classes - 1)))
+    shares = np.bincount(y, weight, n_classes)
+    surprise = -np.log(np.maximum(shares / shares.sum(), TINY))[y]
+    entropy, mean = np.average(surprise, weights=weight), np.average(losses, weights=weight)
+    if entropy < 1e-12:
+        return np.asarray(losses / mean)
+    return np.asarray((losses - mean / entropy * (surprise - entropy)) / entropy)
 
 
 def _ranking_losses(y: Array, answer: Array, weight: Array | None, group: Array | None, at: int) -> Array:

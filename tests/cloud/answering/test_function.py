@@ -26,6 +26,8 @@ from ...helpers.cloud.clients import asking
 from ...helpers.cloud.requests import ask, command, half_forwarding, wait_until
 from ...helpers.train.problems import legacy_columns, legacy_toml, run, write_csv
 
+pytestmark = pytest.mark.usefixtures("brief_effort")
+
 SHA = "ab" * 32
 ROWS = [(1.0, 2.0), (None, 3.0)]
 

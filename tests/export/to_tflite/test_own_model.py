@@ -29,6 +29,8 @@ from hardcase_export.to_tflite.own_process import HELD, LARGEST, open_own
 from tests.helpers.export.own_models import Author, conv_file, conv_scores
 from tests.helpers.train.problems import run, toml, write_csv
 
+pytestmark = pytest.mark.usefixtures("brief_effort")
+
 N_PIXELS, N = 16, 800
 COSTS = """
 [cost.uplink]

@@ -95,22 +95,30 @@ def trees_over(features: tuple[int, ...], n_trees: int = 12) -> tuple[tuple[Colu
         tree = DecisionTreeRegressor(max_depth=3, random_state=k).fit(X, wanted - said)
         said = said + 0.3 * tree.predict(X)
         fitted.append(tree.tree_)
+    base = (1 / N_CLASSES,) * N_CLASSES
+    return as_ensemble(features, base, [(0, tree) for tree in fitted])
+
+
+def as_ensemble(
+    features: tuple[int, ...], base: tuple[float, ...], fitted: list[tuple[int, Any]]
+) -> tuple[tuple[Column, ...], Trees]:
+    """Columns and an ensemble of scikit-learn's trees, each with the first output that it adds to."""
     ranks: list[list[float]] = [
-        sorted({float(np.float32(t)) for f in fitted for t in f.threshold[f.feature == j]})
+        sorted({float(np.float32(t)) for _, f in fitted for t in f.threshold[f.feature == j]})
         for j in range(len(features))
     ]
     columns = tuple(Column(f, Rank(tuple(r))) for f, r in zip(features, ranks, strict=True))
-    base = (1 / N_CLASSES,) * N_CLASSES
-    return columns, Trees(tuple(range(len(features))), base, tuple(_tree(f, ranks) for f in fitted))
+    trees = tuple(_tree(output, f, ranks) for output, f in fitted)
+    return columns, Trees(tuple(range(len(features))), base, trees)
 
 
-def _tree(fitted: Any, ranks: list[list[float]]) -> Tree:
+def _tree(output: int, fitted: Any, ranks: list[list[float]]) -> Tree:
     inner = [i for i in range(fitted.node_count) if fitted.children_left[i] >= 0]
     leaves = [i for i in range(fitted.node_count) if fitted.children_left[i] < 0]
     place = {i: k for k, i in enumerate(inner)} | {i: -1 - k for k, i in enumerate(leaves)}
     return Tree(
-        output=0,
-        width=N_CLASSES,
+        output=output,
+        width=fitted.value.shape[1],
         splits=tuple(int(fitted.feature[i]) for i in inner),
         thresholds=tuple(
             ranks[fitted.feature[i]].index(float(np.float32(fitted.threshold[i]))) - CODE_MAX for i in inner

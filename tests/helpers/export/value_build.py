@@ -21,7 +21,6 @@ from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.bundle.value import Value, steps_for
 from hardcase_edge.program.definition import (
-    CODE_MAX,
     MICRO,
     THRESHOLD,
     Acquire,
@@ -33,17 +32,16 @@ from hardcase_edge.program.definition import (
     Forward,
     Polynomial,
     Program,
-    Rank,
     Sensor,
     Slice,
     Stack,
-    Tree,
     Trees,
     Uplink,
 )
 from hardcase_edge.program.readings import request_bytes
 from hardcase_export.integers.decide import decisions, figures
 from hardcase_export.to_onnx.regressor import export_value_hpc
+from tests.helpers.export.builds import as_ensemble
 
 N = 4
 FEATURES = tuple(Feature("f32", nullable=k == 3) for k in range(N))
@@ -91,29 +89,7 @@ def trees_on(features: tuple[int, ...], is_uncertain: bool = True) -> tuple[tupl
         for k in range(8):
             fitted.append((1, DecisionTreeRegressor(max_depth=2, random_state=k).fit(X, target - unsure)))
             unsure = unsure + 0.3 * fitted[-1][1].predict(X)
-    ranks = [
-        sorted({float(np.float32(t)) for _, f in fitted for t in f.tree_.threshold[f.tree_.feature == j]})
-        for j in range(len(features))
-    ]
-    columns = tuple(Column(f, Rank(tuple(r))) for f, r in zip(features, ranks, strict=True))
-    trees = tuple(_tree(output, f.tree_, ranks) for output, f in fitted)
-    return columns, Trees(tuple(range(len(features))), tuple(base), trees)
-
-
-def _tree(output: int, fitted: Any, ranks: list[list[float]]) -> Tree:
-    inner = [i for i in range(fitted.node_count) if fitted.children_left[i] >= 0]
-    leaves = [i for i in range(fitted.node_count) if fitted.children_left[i] < 0]
-    place = {i: k for k, i in enumerate(inner)} | {i: -1 - k for k, i in enumerate(leaves)}
-    cuts = [ranks[fitted.feature[i]].index(float(np.float32(fitted.threshold[i]))) - CODE_MAX for i in inner]
-    return Tree(
-        output=output,
-        width=1,
-        splits=tuple(int(fitted.feature[i]) for i in inner),
-        thresholds=tuple(cuts),
-        missing_left=(True,) * len(inner),
-        children=tuple((place[fitted.children_left[i]], place[fitted.children_right[i]]) for i in inner),
-        leaves=tuple(float(0.3 * fitted.value[i, 0, 0]) for i in leaves),
-    )
+    return as_ensemble(features, tuple(base), [(output, f.tree_) for output, f in fitted])
 
 
 def cascade_draft(threshold: float = 1.0) -> Program:

@@ -48,7 +48,7 @@ BRIEF = replace(
     prune_forests=((3, 1.0),),
     n_prune_prices=2,
     n_lp_prices=1,
-    lp_rows=20,
+    lp_rows=12,
 )
 
 

@@ -51,7 +51,7 @@ def test_what_an_error_costs_must_be_said(said: dict, line: str) -> None:
 @pytest.mark.parametrize(
     ("wish", "line"),
     [
-        ("best", "quality is 'best'; use accuracy, balanced, macro-f1, f1 or recall of a class"),
+        ("best", "quality is 'best'; use accuracy, balanced, macro-f1, log-loss, f1 or recall of a class"),
         ({"f1": "hole"}, "names the class 'hole'"),
         ({"f1": "dirt", "precision": 0.5}, "use f1 = CLASS, or recall = CLASS, precision = SHARE"),
         ({"recall": "dirt"}, "needs precision"),

@@ -21,7 +21,7 @@ from hardcase_train.columns import files
 from hardcase_train.data import table as module
 from hardcase_train.data.dtypes import declared, held
 from hardcase_train.data.table import read_table
-from hardcase_train.data.task import target_classes, target_labels
+from hardcase_train.tasks.target import target_classes, target_labels
 
 
 def csv(folder, text):

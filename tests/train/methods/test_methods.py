@@ -16,11 +16,12 @@ from hardcase.reports.front_chart import front_svg
 from hardcase.training.build import configure
 from hardcase_edge.errors import InputError
 from hardcase_train.data.effort import EFFORTS
+from hardcase_train.data.error_costs import named_quality
 from hardcase_train.estimator import MethodClassifier
 from hardcase_train.method import Method, Params
 from hardcase_train.methods import AUTO, BASELINES, ESTIMATORS, METHODS, check_method, register_method
 from hardcase_train.policy.answers import answer_point
-from hardcase_train.policy.front import Point
+from hardcase_train.policy.front import Point, with_test
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.auto import chosen_methods
@@ -81,6 +82,20 @@ def test_a_setting_gives_points_of_its_method_and_the_same_ones_twice(name: str)
     assert {p.method for p in points} == {name}
     assert all(json.loads(json.dumps(p.params, allow_nan=False)) == p.params for p in points)
     assert plain(METHODS[name].run(search_of(n_linear_gammas=2), setting)) == plain(points)
+
+
+# linear gates have thresholds at a row's own score, which the program may round to the other side
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"adapt-lin", "adapt-lstsq"}))
+def test_log_loss_is_judged_by_the_confidences_that_the_program_states(name: str) -> None:
+    """Where validation rows alone are judged, the program itself gives their figures."""
+    problem = replace(make_problem(n=90, effort=BRIEF), quality=named_quality("log-loss", range(3), ""))
+    search = SubsetSearch(Judge(problem, is_alone=True), 1)
+    as_test = replace(problem, test=problem.valid)
+    grid = METHODS[name].grid(search)
+    points = [point for params in (grid[0], grid[-1]) for point in METHODS[name].run(search, params)]
+    for point in with_test(as_test, points):
+        assert {key: point.valid[key] for key in point.test} == pytest.approx(point.test)
+    assert any(abs(point.valid["quality"]) > 0.01 for point in points)
 
 
 @pytest.mark.parametrize("name", BASELINES)

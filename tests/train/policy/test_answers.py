@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from hardcase_edge.program.definition import CODE_MAX, Acquire, Answer, Rank, Slice
 from hardcase_edge.program.readings import make_coder
-from hardcase_train.policy.answers import MAX_STEPS, confidence_table
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
+from hardcase_train.policy.confidences import MAX_STEPS, confidence_table
 from hardcase_train.policy.losses import ClassLoss
 from hardcase_train.trees.binning import MISSING_BIN, make_bins
 from hardcase_train.trees.boosting import Ensemble, TreeSettings, boost, ensemble_scores
@@ -45,7 +45,16 @@ def test_without_rows_nothing_is_known():
 def test_a_step_says_how_often_its_rows_were_right():
     margins = np.array([0.1] * 100 + [2.0] * 100)
     right = np.array([True] * 60 + [False] * 40 + [True] * 95 + [False] * 5)
-    assert confidence_table(margins, right) == ((2.0,), (round(10_000 * 61 / 102), round(10_000 * 96 / 102)))
+    assert confidence_table(margins, right) == ((1.05,), (round(10_000 * 61 / 102), round(10_000 * 96 / 102)))
+
+
+def test_a_step_lies_between_rows_so_that_rounding_moves_none_of_them():
+    thirds = np.array([0.1, 0.1, 1 / 3, 1 / 3, 1 / 3])
+    thresholds, _ = confidence_table(thirds, np.array([False, False, True, True, True]))
+    assert 0.1 + 1e-9 < thresholds[0] < 1 / 3 - 1e-9
+    near = 1000.0 + np.spacing(1000.0) * np.arange(3)
+    rows, right = np.repeat(near, 9), np.array([False] * 9 + [True, False, True] * 3 + [True] * 9)
+    assert confidence_table(rows, right)[0] == tuple(near[1:])
 
 
 def test_a_margin_that_says_nothing_gives_one_step():

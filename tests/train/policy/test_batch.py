@@ -41,11 +41,13 @@ def points(n_classes):
 def agree(program: Program, X: np.ndarray, hpc: np.ndarray) -> Outcome:
     """The batch's outcome, after comparing it with the session's decision on every row."""
     batch = Batch(program, X).run(hpc)
+    stated = batch.confidence(program.nodes, np.zeros(len(X)))
     for k, one in enumerate(decisions(program, X, hpc)):
         assert one.result == batch.label[k], k
         assert to_unit(one.cost) == pytest.approx(batch.cost[k], rel=1e-12), k
         assert (one.route == CLOUD) == batch.forwarded[k], k
         assert one.trace[-1] == batch.node[k], k
+        assert one.confidence == round(10_000 * stated[k]), k
     return batch
 
 

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import balanced_accuracy_score, f1_score, ndcg_score, precision_score, r2_score, recall_score
+from sklearn.metrics import (
+    balanced_accuracy_score,
+    f1_score,
+    log_loss,
+    ndcg_score,
+    precision_score,
+    r2_score,
+    recall_score,
+)
 
 from hardcase_edge.batch.quality import ACCURACY, Quality, figures_of, quality_from_json
 from hardcase_edge.errors import InputError
@@ -23,6 +31,7 @@ COSTS = tuple(tuple(0.0 if a == y else 1.0 + 3 * y + a for a in range(4)) for y 
 ERRORS = Quality("errors", "error costs", costs=COSTS, scale=2.5)
 R2 = Quality("r2", "R2")
 NDCG = Quality("ndcg", "NDCG at 3", at=3)
+LOG_LOSS = Quality("log-loss", "log loss skill", n_classes=3)
 MEASURES = (
     ACCURACY,
     ERRORS,
@@ -32,7 +41,9 @@ MEASURES = (
     Quality("recall", "recall of 1 at precision 0.7", 1, 0.7),
 )
 
-
+STATED = st.lists(  # class, answer, weight, confidence
+    st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(1, 5), st.floats(0.001, 0.999)), min_size=1, max_size=30
+)
 RANKED = st.lists(  # relevance, score, weight, group
     st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(1, 5), st.integers(0, 3)), min_size=1, max_size=12
 )
@@ -160,7 +171,7 @@ def test_ndcg_is_the_mean_over_groups_that_have_a_relevant_row(rows: list[tuple[
         assert slope == pytest.approx(-(losses[k] - np.average(losses, weights=w)) / w.sum(), abs=1e-6)
 
 
-@pytest.mark.parametrize("measure", [*MEASURES, R2, NDCG], ids=lambda m: m.kind)
+@pytest.mark.parametrize("measure", [*MEASURES, LOG_LOSS, R2, NDCG], ids=lambda m: m.kind)
 def test_a_measure_travels_as_plain_values(measure: Quality) -> None:
     n_classes = 0 if measure.is_of_values else 4
     assert quality_from_json(json.loads(json.dumps(measure.to_json())), "front.json", n_classes) == measure
@@ -176,12 +187,60 @@ def test_a_measure_travels_as_plain_values(measure: Quality) -> None:
         {"kind": "errors", "name": "x", "costs": [[0, 1, 1, -1]] * 4, "scale": 1},
         {"kind": "errors", "name": "x", "costs": [[0, 1, 1, 1]] * 4, "scale": 0},
         {"kind": "errors", "name": "x", "costs": [[0, 1, 1, float("nan")]] * 4, "scale": 1},
+        {"kind": "log-loss", "name": "x", "n_classes": 1}, {"kind": "log-loss", "name": "x", "n_classes": 5},
         {"kind": "ndcg", "name": "x", "at": 0}, {"kind": "ndcg", "name": "x", "at": 2.5},
     ],
 )  # fmt: skip
 def test_a_measure_from_outside_is_checked(data: object) -> None:
     with pytest.raises(InputError, match=r"^front\.json: .*"):
         quality_from_json(data, "front.json", 4)
+
+
+@given(STATED)
+def test_log_loss_is_scikit_learns_against_that_of_the_class_shares(rows: list[tuple[int, int, int, float]]) -> None:
+    y, label, w = np.array([row[:3] for row in rows]).T
+    sure = np.array([row[3] for row in rows])
+    p = np.repeat(((1 - sure) / 2)[:, None], 3, axis=1)
+    p[np.arange(len(y)), label] = sure
+    quality = LOG_LOSS(y, LOG_LOSS.answers(label, sure), w)
+    shares = np.tile(np.bincount(y, w, 3) / w.sum(), (len(y), 1))
+    of_shares = log_loss(y, shares, labels=[0, 1, 2], sample_weight=w)
+    if len(set(y)) > 1:
+        assert quality == pytest.approx(1 - log_loss(y, p, labels=[0, 1, 2], sample_weight=w) / of_shares)
+    else:
+        assert quality == pytest.approx(0)
+    again = np.repeat(np.arange(len(y)), w)
+    assert quality == pytest.approx(LOG_LOSS(y[again], LOG_LOSS.answers(label, sure)[again]))
+
+
+@given(STATED.filter(lambda rows: len({row[0] for row in rows}) > 1), st.integers(0, 29))
+def test_a_log_loss_is_minus_the_derivative_by_its_weight(rows: list[tuple[int, int, int, float]], k: int) -> None:
+    y, label, w = np.array([row[:3] for row in rows]).T
+    stated = LOG_LOSS.answers(label, np.array([row[3] for row in rows]))
+    k, losses = k % len(y), LOG_LOSS.row_losses(y, stated, w)
+    more, less = w.astype(float), w.astype(float)
+    more[k] += 1e-5
+    less[k] -= 1e-5
+    slope = (LOG_LOSS(y, stated, more) - LOG_LOSS(y, stated, less)) / 2e-5
+    assert slope == pytest.approx(-(losses[k] - np.average(losses, weights=w)) / w.sum(), abs=1e-6)
+
+
+def test_certainty_that_is_wrong_costs_a_lot_but_not_all() -> None:
+    y = np.array([0, 1] * 50)
+    stated = np.full(100, 0.9)
+    stated[0] = 1.0
+    wrong = LOG_LOSS.answers(np.r_[1, y[1:]], stated)
+    assert np.isfinite(LOG_LOSS(y, wrong))
+    assert LOG_LOSS(y, wrong) < LOG_LOSS(y, LOG_LOSS.answers(np.r_[1, y[1:]], np.full(100, 0.9))) - 0.1
+
+
+@pytest.mark.parametrize("stated", [None, np.array([0.5, np.nan])])
+def test_an_answer_that_states_no_confidence_has_no_log_loss(stated: np.ndarray | None) -> None:
+    with pytest.raises(
+        InputError, match=r"^log loss skill needs a confidence of every answer, which some do not state"
+    ):
+        LOG_LOSS.answers(np.array([0, 1]), stated)
+    assert ACCURACY.answers(np.array([0, 1]), stated).tolist() == [0, 1]
 
 
 def test_a_row_of_weight_0_counts_nothing() -> None:

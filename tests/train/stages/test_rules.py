@@ -13,7 +13,7 @@ import pytest
 from hardcase_edge.program.definition import THRESHOLD, Branch
 from hardcase_train.data.from_arrays import make_problem as arrays_problem
 from hardcase_train.methods.adapt.stages import adapt_chain
-from hardcase_train.policy.answers import NEVER
+from hardcase_train.policy.confidences import NEVER
 from hardcase_train.policy.prices import prices
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.rules import level_cuts, near_cuts, price_cuts, shortened_cuts

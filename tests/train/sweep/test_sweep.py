@@ -18,13 +18,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hardcase.cli import main
 from hardcase_edge.errors import InputError
 from hardcase_train.data.effort import NORMAL
 from hardcase_train.method import Setting
 from hardcase_train.methods import METHODS
 from hardcase_train.policy.front import Point
 from hardcase_train.policy.selection import Judge
-from hardcase_train.sweep import executors, halving, sweep
+from hardcase_train.sweep import auto, executors, halving, sweep
 from hardcase_train.sweep import rungs as ladder
 from hardcase_train.sweep.auto import chosen_methods
 from hardcase_train.sweep.executors import code_digest, open_pool
@@ -34,6 +35,8 @@ from hardcase_train.sweep.rungs import Job, Ladder, run_job, settings_of
 from hardcase_train.sweep.train import hpc_point, learn
 from tests.helpers.places import ROOT
 from tests.helpers.train.problems import BRIEF, make_problem, plain, run, toml, write_csv
+
+pytestmark = pytest.mark.usefixtures("brief_effort")
 
 HPC = {"quality": 0.9, "cost": 100.0}
 ALWAYS = ("cascade", "dag", "adapt-gbrt", "static")
@@ -128,8 +131,9 @@ def test_with_little_effort_auto_runs_no_race():
     assert chosen_methods(ladder, HPC, lambda jobs, _: pytest.fail("a race was run")) == ALWAYS
 
 
-def test_auto_races_few_rows_of_each_method_and_never_judges_by_test_rows():
-    problem = make_problem(n=900, effort=replace(BRIEF, races=True))
+def test_auto_races_few_rows_of_each_method_and_never_judges_by_test_rows(monkeypatch):
+    monkeypatch.setattr(auto, "RACE_ROWS", 60)
+    problem = make_problem(n=120, effort=replace(BRIEF, races=True))
     seen = []
 
     def race(jobs, title):
@@ -214,20 +218,18 @@ def test_a_kept_entry_cannot_point_out_of_its_folder(cached_jobs):
 SLOW = """
 import sys, time
 from hardcase.cli import main
+from hardcase_train.data.effort import EFFORTS
 from hardcase_train.sweep import job_cache
+from tests.helpers.train.problems import BRIEF
+EFFORTS["quick"] = BRIEF
 add = job_cache.JobCache.add
 def slowly(self, job, points):
     add(self, job, points)
     print("kept", flush=True)
-    time.sleep(float(sys.argv[1]))
+    time.sleep(60)
 job_cache.JobCache.add = slowly
-sys.exit(main(sys.argv[2:]))
+sys.exit(main(sys.argv[1:]))
 """
-
-
-def start(pause_s, *argv):
-    command = [sys.executable, "-c", SLOW, str(pause_s), *map(str, argv), "--effort", "quick"]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def files(folder):
@@ -247,20 +249,29 @@ def data(tmp_path):
     return table_in(tmp_path)
 
 
+def train_and_count(path):
+    """The files of a build, and how many jobs were run for it and kept until it stood."""
+    kept = []
+    add = JobCache.add
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JobCache, "add", lambda self, job, points: (add(self, job, points), kept.append(job)))
+        assert main(["train", str(path), "--out", str(path.parent / "build")]) == 0
+    return files(path.parent / "build"), len(kept)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The files of a build that nothing disturbed, and how many jobs it took."""
-    folder = tmp_path_factory.mktemp("whole")
-    with start(0, "train", table_in(folder), "--out", folder / "build", "--quiet") as child:
-        out, err = child.communicate(timeout=120)
-        assert (child.returncode, err) == (0, "")
-    assert out.count("kept\n") > 4
-    return files(folder / "build"), out.count("kept\n")
+    built, n_jobs = train_and_count(table_in(tmp_path_factory.mktemp("whole")))
+    assert n_jobs > 4
+    return built, n_jobs
 
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_killed_sweep_goes_on_and_ends_in_the_same_bytes(tmp_path, data, whole, sign):
-    with start(60, "train", data, "--out", tmp_path / "build", "--jobs", 1) as child:
+def test_a_killed_sweep_goes_on_and_ends_in_the_same_bytes(tmp_path, data, whole, sign, capsys):
+    """Another process goes on, so that all it knows of the first is in the folder."""
+    command = [sys.executable, "-c", SLOW, "train", str(data), "--out", str(tmp_path / "build"), "--jobs", "1"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         assert child.stdout.readline() == "kept\n"
         child.send_signal(sign)
         _, err = child.communicate(timeout=60)
@@ -270,12 +281,8 @@ def test_a_killed_sweep_goes_on_and_ends_in_the_same_bytes(tmp_path, data, whole
             assert "run the same command again to resume" in err
     left = tmp_path / ".build.sweep"
     assert sorted(p.name for p in tmp_path.iterdir()) == [left.name, "data.csv", "hardcase.toml"]
-    with start(0, "train", data, "--out", tmp_path / "build") as child:
-        out, err = child.communicate(timeout=120)
-        assert child.returncode == 0
-    assert err.count("finished jobs of an earlier run; resuming\n") == 1
-    assert out.count("kept\n") == whole[1] - 1
-    assert files(tmp_path / "build") == whole[0]
+    assert train_and_count(data) == (whole[0], whole[1] - 1)
+    assert capsys.readouterr().err.count("finished jobs of an earlier run; resuming\n") == 1
     assert not left.exists()
 
 
@@ -296,7 +303,7 @@ def dask_cluster():
 
 @pytest.mark.filterwarnings("default")  # theirs
 def test_a_cluster_of_two_processes_gives_what_threads_give(monkeypatch):
-    problem = make_problem(n=60, effort=replace(NORMAL, prune_forests=((3, 1.0),)))
+    problem = make_problem(n=60, effort=BRIEF)
     here = plain(learn(problem, CLUSTER, quiet=True))
     with dask_cluster() as address, open_pool(address) as pool:
         assert plain(learn(problem, CLUSTER, quiet=True, pool=pool)) == here

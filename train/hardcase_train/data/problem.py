@@ -99,6 +99,11 @@ class Rows:
         return answers_of(self.stakes)
 
     @property
+    def hpc_confidence(self) -> np.ndarray:
+        """(n,) probability that f0 gives to its answer, a class, in whole basis points as its replies carry it."""
+        return np.asarray(np.round(self.hpc[np.arange(len(self.y)), self.hpc_label] * 10_000) / 10_000)
+
+    @property
     def stakes(self) -> np.ndarray:
         """(n, n_classes) f0's probabilities, weighted by what the answers are worth; not normalised."""
         return self.hpc if self.targets is None else self.hpc @ self.targets
@@ -144,6 +149,10 @@ class Problem:
     def is_value(self) -> bool:
         """Whether values are predicted, not classes."""
         return self.n_classes == 0
+
+    def in_unit(self, answers: np.ndarray) -> np.ndarray:
+        """Values (n,) in the target's unit; classes stay as they are."""
+        return self.value_unit[0] + self.value_unit[1] * answers if self.is_value else answers
 
     @property
     def n_outputs(self) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Confidence tables: the probability that an answer is right, by margin, from isotonic calibration."""
+"""Nodes that answer, with confidence tables from the judged rows that end there."""
 
 from __future__ import annotations
 
@@ -7,76 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.isotonic import IsotonicRegression
 
 from hardcase_edge.program.definition import Answer, Node, Slice
 
 from ..data.problem import Problem, Subset
 from .acquire import buy
 from .compile import policy_of
+from .confidences import confidence_table
 from .front import Point
 from .selection import Judge, Trained
 
-__all__ = ["NEVER", "answer_node", "answer_point", "bare_answer", "confidence_table", "margin_at"]
-
-NEVER = 1e6  # a margin larger than any score
-
-MAX_STEPS = 12  # of a confidence table, which a device stores
-
-
-def confidence_table(
-    margins: np.ndarray, is_right: np.ndarray, weight: np.ndarray | None = None
-) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Isotonic estimate of P(right | margin), with at most 12 steps.
-
-    Parameters
-    ----------
-    margins : ndarray of shape (n,), best score minus second
-    is_right : ndarray of shape (n,), bool
-    weight : ndarray of shape (n,), ones unless given
-
-    Returns
-    -------
-    thresholds : strictly increasing margins where the confidence changes
-    confidences : basis points, one more than thresholds; one success and one failure are added to each step, so
-        that no step claims certainty
-
-    Examples
-    --------
-    >>> margins, is_right = np.array([0.1, 0.2, 0.8, 0.9]), np.array([False, False, True, True])
-    >>> confidence_table(margins, is_right)
-    ((0.8,), (2500, 7500))
-    """
-    if len(margins) == 0:
-        return (), (5000,)
-    order = np.argsort(margins, kind="stable")
-    m, right = margins[order], is_right[order].astype(float)
-    w = np.ones(len(m)) if weight is None else weight[order]
-    levels = IsotonicRegression(y_min=0.0, y_max=1.0).fit(m, right, w).predict(m)
-    starts = np.flatnonzero(np.diff(levels, prepend=-1.0) > 0)
-    while len(starts) > MAX_STEPS:  # drop the smallest step
-        sizes = np.diff(np.append(starts, len(m)))
-        starts = np.delete(starts, max(1, int(np.argmin(sizes))))
-    starts = starts[np.append(True, np.diff(m[starts]) > 0)]
-    groups = zip(np.split(right * w, starts[1:]), np.split(w, starts[1:]), strict=True)
-    shares = [round(10_000 * (right_weight.sum() + 1) / (total.sum() + 2)) for right_weight, total in groups]
-    return tuple(float(x) for x in m[starts[1:]]), tuple(int(c) for c in np.maximum.accumulate(shares))
-
-
-def margin_at(table: tuple[tuple[float, ...], tuple[int, ...]], margins: np.ndarray, level: float) -> float:
-    """The threshold on the margin from which on the confidence reaches ``level``, 0 to 1; ``NEVER`` if none does.
-
-    The threshold lies half-way between two rows' margins. At a row's own margin, rounding in the last digit would
-    decide on which side the row falls.
-    """
-    thresholds, confidences = table
-    steps = [k for k, c in enumerate(confidences) if c >= level * 10_000]
-    if not steps:
-        return NEVER
-    if steps[0] == 0:
-        return 0.0
-    edge = thresholds[steps[0] - 1]
-    return float(edge + margins[margins < edge].max()) / 2
+__all__ = ["answer_node", "answer_point", "bare_answer"]
 
 
 def answer_point(judge: Judge, method: str, params: dict[str, Any], subset: Subset, trained: Trained) -> Point:

@@ -2,7 +2,7 @@
 """Error model: the probability that an answer is wrong, and its expected loss, by logistic regression on its margin.
 
 Errors are rare, so cuts and comparisons of policies use these probabilities instead of counts of errors. The model is
-fitted to the judged rows (``selection.Judge``).
+fitted to the judged rows (``selection.Judge``). Problems of values have the expected squared error in its place.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from collections.abc import Sequence
 
 import numpy as np
 from numba import njit
+from sklearn.linear_model import PoissonRegressor
 
 from .losses import sigmoid
 
-__all__ = ["MAX_MET", "chance_wrong", "cloud_loss", "expected_loss", "met_margins"]
+__all__ = ["MAX_MET", "chance_wrong", "cloud_loss", "expected_loss", "expected_square", "met_margins"]
 
 MAX_MET = 12  # margins of earlier stages among the features
 WRONG_PER_MARGIN = 20  # wrong rows needed for each further margin, or its slope is noise
 PRIOR = 2.0  # wrong rows' weight in a label's mean loss
 RIDGE = 1e-3  # L2 penalty on the slopes: errors may be linearly separable
+VALUE_RIDGE = 1e-4  # of values, on standardised features
+LEAST = 1e-12  # expected square of an answer that was always exact
 MAX_STEPS = 50
 SETTLED = 1e-9  # Newton's method ends when no coefficient moves by more
 
@@ -154,3 +157,28 @@ def cloud_loss(
     top = np.clip(stakes.max(axis=1) if errors is None else stakes.max(axis=1) / stakes.sum(axis=1), 1e-6, 1 - 1e-6)
     log_odds = np.log(top) - np.log1p(-top)
     return expected_loss(log_odds - log_odds.min(), beside, stakes.argmax(axis=1), y, weight, errors)
+
+
+def expected_square(
+    features: Sequence[np.ndarray], answer: np.ndarray, y: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """Expected squared error of each answer, (n,): log-linear in the features.
+
+    Poisson regression gives estimates that sum to the observed errors (quasi-likelihood: McCullagh and Nelder,
+    *Generalized Linear Models*, 1989, chapter 9).
+
+    Parameters
+    ----------
+    features : (n,) each, scores that rise with the error, such as a stage's score of uncertainty; none: the mean
+    answer, y : (n,) values
+    weight : (n,)
+    """
+    squares = np.square(answer - y)
+    mean = float(np.average(squares, weights=weight))
+    z = np.column_stack(features) if features else np.zeros((len(y), 0))
+    spread = z.std(axis=0)
+    z = (z - z.mean(axis=0))[:, spread > LEAST] / spread[spread > LEAST]
+    if mean <= LEAST or not z.shape[1]:
+        return np.full(len(y), max(mean, LEAST))
+    model = PoissonRegressor(alpha=VALUE_RIDGE, max_iter=200).fit(z, squares / mean, sample_weight=weight)
+    return np.asarray(np.maximum(model.predict(z) * mean, LEAST))

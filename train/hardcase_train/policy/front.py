@@ -7,24 +7,24 @@ only reported.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 
+from hardcase_edge.batch.evaluate import Outcome
 from hardcase_edge.batch.quality import figures_of
-from hardcase_edge.program.definition import Program
+from hardcase_edge.program.definition import Node, Program
 
 from ..data.problem import Problem
 from .batch import Batch
 from .compile import Policy
 
-__all__ = ["Figures", "Point", "best_points", "with_test"]
+__all__ = ["Figures", "Point", "best_points", "programs", "test_figures", "with_test"]
 
 Figures = dict[str, float]  # quality, cost (user's unit), forward_rate; on judged rows also loss_se, local_*
 
@@ -47,6 +47,25 @@ class Point:
     def program(self) -> Program | None:
         """The draft program, compiled on each access: many large programs do not fit in memory together."""
         return self.policy.program() if isinstance(self.policy, Policy) else self.policy
+
+
+def programs(points: Sequence[Point]) -> Iterator[tuple[int, Program, bool]]:
+    """Each point's number and draft program, and whether its scorers are those of the program before.
+
+    Points that use the same parts follow each other, so that their parts are compiled once.
+    """
+
+    def parts_of(k: int) -> tuple[int, tuple[int, ...]]:
+        policy = points[k].policy
+        return (id(policy.parts), policy.used) if isinstance(policy, Policy) else (id(policy), ())
+
+    last: Program | None = None
+    for _, group in groupby(sorted(range(len(points)), key=parts_of), key=parts_of):
+        for n, k in enumerate(group):
+            policy = points[k].policy
+            last = policy.program(last if n else None) if isinstance(policy, Policy) else policy
+            assert last is not None
+            yield k, last, n > 0
 
 
 def best_points(points: Sequence[Point]) -> list[Point]:
@@ -81,7 +100,6 @@ def with_test(problem: Problem, points: Sequence[Point], n_jobs: int = 1) -> lis
     rows = problem.test
     if len(rows.y) == 0:
         return list(points)
-    measured = partial(figures_of, quality=problem.quality)
     groups: dict[int, list[int]] = {}
     for k, point in enumerate(points):
         groups.setdefault(id(getattr(point.policy, "parts", point.policy)), []).append(k)
@@ -89,13 +107,19 @@ def with_test(problem: Problem, points: Sequence[Point], n_jobs: int = 1) -> lis
     def tested(group: list[int]) -> list[Point]:
         policies = [p for k in group if (p := points[k].policy) is not None]
         batch = Batch(policies[0].with_all_parts() if isinstance(policies[0], Policy) else policies[0], rows.X)
+        outcomes = (batch.run(rows.hpc_label, policy.nodes) for policy in policies)
         return [
-            replace(
-                points[k], test=measured(batch.run(rows.hpc_label, policy.nodes), rows.y, rows.weight, group=rows.group)
-            )
-            for k, policy in zip(group, policies, strict=True)
+            replace(points[k], test=test_figures(problem, outcome, policy.nodes))
+            for k, policy, outcome in zip(group, policies, outcomes, strict=True)
         ]
 
     tested_groups = Parallel(n_jobs, prefer="threads")(delayed(tested)(group) for group in groups.values())
     places = (k for group in groups.values() for k in group)
     return [p for _, p in sorted(zip(places, chain(*tested_groups), strict=True), key=itemgetter(0))]
+
+
+def test_figures(problem: Problem, outcome: Outcome, nodes: Sequence[Node]) -> Figures:
+    """The figures of this outcome of the test rows, which walked through these nodes."""
+    rows, quality = problem.test, problem.quality
+    confidence = outcome.confidence(nodes, rows.hpc_confidence) if quality.reads_confidences else None
+    return figures_of(outcome, rows.y, rows.weight, quality, rows.group, confidence)

@@ -20,9 +20,10 @@ from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.program.definition import Node, Program
 
 from ..data.problem import N_FOLDS, Problem, Rows, answers_of
-from ..data.split import group_folds
+from ..data.split import group_folds, strata
 from .batch import Batch, Outcome
 from .compile import Part
+from .confidences import confidence_at, confidence_table
 
 __all__ = ["Judge", "Trained"]
 
@@ -68,7 +69,7 @@ class Judge:
             self.fold = np.random.default_rng(problem.seed).permutation(len(train.y)) % N_FOLDS
         else:
             self.group = np.concatenate([p.group for p in parts if p.group is not None])
-            self.fold = group_folds(train.group, train.y, problem.seed)
+            self.fold = group_folds(train.group, strata(train.y, problem.n_classes), problem.seed)
 
     def trained(self, part: Part, valid: np.ndarray, held: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Trained:
         """A part with its scores on the judged rows.
@@ -109,17 +110,43 @@ class Judge:
         f0 is right), ``local_better`` (right where f0 is wrong).
         """
         right, f0_right = self.right(outcome.label), self.right(self.hpc_label)
-        losses = self.problem.quality.row_losses
-        answers = (outcome.label, self.hpc_label)
+        losses, confidence = self.problem.quality.row_losses, self.confidences(outcome)
+        answers = (self.problem.quality.answers(outcome.label, confidence), self.hpc_answers)
         own, f0 = (losses(self.y, answer, self.weight, self.group) for answer in answers)
         excess = own - f0
         local = self.weight * ~outcome.forwarded
         shares = {"local_error": ~right, "local_worse": f0_right & ~right, "local_better": right & ~f0_right}
         return {
-            **figures_of(outcome, self.y, self.weight, self.problem.quality, self.group),
+            **figures_of(outcome, self.y, self.weight, self.problem.quality, self.group, confidence),
             "loss_se": self.paired(excess)[1],
             **{name: float(np.average(is_in, weights=local)) if local.any() else 0.0 for name, is_in in shares.items()},
         }
+
+    @cached_property
+    def hpc_answers(self) -> np.ndarray:
+        """What the quality measure reads of f0's answers."""
+        quality = self.problem.quality
+        return quality.answers(self.hpc_label, self.hpc_confidence if quality.reads_confidences else None)
+
+    def confidences(self, outcome: Outcome) -> np.ndarray | None:
+        """What the answers will state of themselves, (n,) from 0 to 1, if the quality measure reads it; else None.
+
+        It is f0's where a row is forwarded; elsewhere it comes from the table that the rows with an end in common give.
+        """
+        if not self.problem.quality.reads_confidences:
+            return None
+        stated, right = self.hpc_confidence.copy(), self.right(outcome.label)
+        for node in np.unique(outcome.node[~outcome.forwarded]):
+            rows = (outcome.node == node) & ~outcome.forwarded
+            table = confidence_table(outcome.margin[rows], right[rows], self.weight[rows])
+            stated[rows] = confidence_at(table, outcome.margin[rows])
+        return stated
+
+    @cached_property
+    def hpc_confidence(self) -> np.ndarray:
+        """f0's confidence in its answers, (n,) from 0 to 1; of classes."""
+        parts = (self.problem.train, self.problem.valid) if self.is_crossed else (self.problem.valid,)
+        return np.concatenate([p.hpc_confidence for p in parts])
 
     def paired(self, excess: np.ndarray, rows: np.ndarray | slice = slice(None)) -> tuple[float, float]:
         """Weighted mean of a difference on these judged rows, and its standard error; docs/math.md (77)."""

@@ -16,9 +16,8 @@ from itertools import pairwise
 import numpy as np
 
 from ..data.problem import Subset
-from ..policy.error_model import cloud_loss, expected_loss
+from ..policy.error_model import cloud_loss, expected_loss, expected_square
 from ..policy.prices import prices
-from ..policy.value_error import expected_square
 from .subset_search import Probe, SubsetSearch
 from .thresholds import Choices, Meeting, mean_value, priced_cuts
 

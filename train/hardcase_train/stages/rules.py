@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from ..policy.answers import NEVER, confidence_table, margin_at
+from ..policy.confidences import NEVER, confidence_table, margin_at
 from .staged_policy import StagedPolicy
 from .thresholds import Choices, Cut, Cuts, priced_cuts
 
@@ -38,7 +38,7 @@ def level_cuts(staged: StagedPolicy, levels: Sequence[float]) -> list[Tried]:
     tables = [
         confidence_table(sure, judge.right(stop.label), stakes) for sure, stop in zip(sures, staged.stops, strict=True)
     ]
-    margins = {(k, level): margin_at(tables[k], sures[k], level) for k, level in product(stages, levels)}
+    margins = {(k, level): margin_at(tables[k], level) for k, level in product(stages, levels)}
     candidates = []
     for first, last, end, level in product(stages, stages, ("forward", "answer"), levels):
         if last < first or (end == "answer" and first == last):

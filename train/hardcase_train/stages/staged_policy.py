@@ -20,13 +20,13 @@ from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Branch,
 
 from ..data.problem import Subset
 from ..policy.acquire import buy, n_nodes
-from ..policy.answers import NEVER, answer_node, bare_answer
+from ..policy.answers import answer_node, bare_answer
 from ..policy.batch import Outcome
 from ..policy.compile import compile_program, policy_of
-from ..policy.error_model import MAX_MET, cloud_loss, expected_loss, met_margins
+from ..policy.confidences import NEVER
+from ..policy.error_model import MAX_MET, cloud_loss, expected_loss, expected_square, met_margins
 from ..policy.front import Point
 from ..policy.selection import Judge, Trained
-from ..policy.value_error import expected_square
 from .thresholds import Choices, Cut, Cuts, Meeting, expected
 
 __all__ = ["StagedPolicy"]
@@ -68,7 +68,7 @@ class StagedPolicy:
         self.gates: list[np.ndarray | None] = []
         for k, subset in enumerate(chain):
             stop, acquired = batch.walk(judge.hpc_label, [Acquire(subset, 1, 1), bare_answer(judge.problem, k)])
-            self.stops.append(stop)
+            self.stops.append(replace(stop, node=np.full(len(judge.y), k)))
             scores = batch.scores(k, np.arange(len(judge.y)), acquired)
             self.sures.append(-scores[:, self.width] if judge.problem.is_value else stop.margin)
             self.gates.append(self._gate(k, scores))
@@ -115,7 +115,7 @@ class StagedPolicy:
         return self.choices.stages[k].ends(cut)
 
     def outcome(self, cuts: Cuts) -> Outcome:
-        """The outcome of the judged rows under these cuts; its ``node`` has no meaning."""
+        """The outcome of the judged rows under these cuts; its ``node`` is the stage."""
         outcome = self.forwarded
         for k in sorted(cuts, reverse=True):
             outcome = self.stops[k].where(self.ends(k, cuts[k]), outcome)

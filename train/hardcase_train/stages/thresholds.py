@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..policy.answers import NEVER
+from ..policy.confidences import NEVER
 
 __all__ = ["Choices", "Cut", "Cuts", "Meeting", "best_bound", "best_way", "expected", "mean_value", "priced_cuts"]
 

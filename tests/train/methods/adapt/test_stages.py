@@ -12,7 +12,7 @@ from hardcase_edge.program.definition import THRESHOLD, Branch
 from hardcase_train.data.from_arrays import make_problem as arrays_problem
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT
 from hardcase_train.methods.adapt.stages import TRAIN_PRICE, StagedAdaptGBRT, adapt_chain
-from hardcase_train.policy.answers import NEVER
+from hardcase_train.policy.confidences import NEVER
 from hardcase_train.policy.losses import sigmoid
 from hardcase_train.policy.selection import Judge
 from tests.helpers.train.problems import BRIEF, is_front, make_problem

@@ -14,8 +14,8 @@ from hardcase_train.data.from_arrays import make_problem as arrays_problem
 from hardcase_train.methods.graph.dag import DagClassifier, graph_of
 from hardcase_train.methods.graph.nested import graph_prices, nested_points, priced_way
 from hardcase_train.methods.graph.reduce import Graph
-from hardcase_train.policy.answers import NEVER
 from hardcase_train.policy.batch import Batch
+from hardcase_train.policy.confidences import NEVER
 from hardcase_train.policy.error_model import WRONG_PER_MARGIN, met_margins
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages import rules
@@ -155,8 +155,7 @@ def test_a_size_without_a_forest_has_boosted_trees_alone():
 
 
 def test_the_estimator_takes_chains():
-    search, *_ = made()
-    rows = search.problem.train
+    rows = make_problem().train
     X = np.nan_to_num(rows.X)
     model = few("DagClassifier", states="chains").fit(X, rows.y)
     assert (model.predict(X) == rows.y).mean() > 0.5

@@ -14,8 +14,9 @@ from hardcase_edge.program.definition import MARGIN, THRESHOLD, Branch, Forward,
 
 from ...data.problem import Problem
 from ...policy.acquire import buy
-from ...policy.answers import NEVER, answer_node, bare_answer
+from ...policy.answers import answer_node, bare_answer
 from ...policy.compile import compile_program, policy_of
+from ...policy.confidences import NEVER
 from ...policy.front import Point, best_points
 from ...policy.selection import Judge, Trained
 

@@ -10,20 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import MARGIN, Acquire, Answer, Branch, Column, Forward, Node, Opaque, Slice
 
 from ...data.problem import Problem
-from ...policy.answers import NEVER, answer_node, confidence_table, margin_at
+from ...policy.answers import answer_node
 from ...policy.batch import Batch
 from ...policy.compile import Part, compile_program
-from ...policy.front import Point, best_points
+from ...policy.confidences import NEVER, confidence_table, margin_at
+from ...policy.front import Point, best_points, test_figures
 from ...policy.losses import answer_loss, class_outputs
 from ...policy.selection import Judge, Trained
 from ...trees.binning import Bins
@@ -77,7 +76,7 @@ def own_points(
     right = all_local.label == judge.y
     table = confidence_table(all_local.margin[own], right[own], judge.weight[own])
     levels = sorted(c / 10_000 for c in table[1][1:])  # a threshold at each step of confidence
-    margins = {-NEVER: 0.0} | {margin_at(table, all_local.margin[own], level): level for level in levels}
+    margins = {-NEVER: 0.0} | {margin_at(table, level): level for level in levels}
     points = []
     for margin, level in margins.items():
         nodes = _nodes(problem, sensors, margin)
@@ -88,10 +87,9 @@ def own_points(
         params = {**origin, "sensors": list(sensors), "level": level}
         points.append(Point(METHOD, params, judge.summary(outcome), {}, program))
     rows = problem.test
-    measured = partial(figures_of, quality=problem.quality)
     tested = Batch(start, rows.X, [test.astype(np.float64)])
     return [
-        replace(p, test=measured(tested.run(rows.hpc_label, p.policy.nodes), rows.y, rows.weight))
+        replace(p, test=test_figures(problem, tested.run(rows.hpc_label, p.policy.nodes), p.policy.nodes))
         for p in best_points(points)
         if p.policy is not None
     ]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...method import Params
-from ...policy.answers import NEVER
+from ...policy.confidences import NEVER
 from ...policy.front import Point, best_points
 from ...policy.prices import prices
 from ...stages.rules import near_cuts, shortened_cuts

@@ -19,8 +19,9 @@ from hardcase_edge.batch.choices import Bracket
 from hardcase_edge.program.definition import MARGIN, TOURNAMENT, Acquire, Answer, Branch, Forward, Node, Slice
 
 from ...linear.polynomial import PolynomialPart
-from ...policy.answers import NEVER, answer_node
+from ...policy.answers import answer_node
 from ...policy.compile import compile_program
+from ...policy.confidences import NEVER
 from ...policy.front import Point
 from ...policy.losses import class_outputs
 from ...policy.selection import Trained

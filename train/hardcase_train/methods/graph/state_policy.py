@@ -20,7 +20,7 @@ from hardcase_edge.batch.choices import Bracket, play
 
 from ...linear.logistic import logistic
 from ...linear.polynomial import PolynomialPart
-from ...policy.answers import NEVER
+from ...policy.confidences import NEVER
 from ...policy.losses import ClassLoss
 from ...policy.selection import Trained
 from ...stages.thresholds import best_bound, best_way

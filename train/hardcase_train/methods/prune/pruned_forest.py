@@ -118,6 +118,7 @@ def _point(judge: Judge, settings: ForestSettings, price: float, ensembles: tupl
     problem = judge.problem
     programs = [lazy_program(problem, e) for e in ensembles]
     outcome = judge.run_each(programs)
+    outcome = replace(outcome, node=np.full(len(judge.y), len(programs[-1].nodes) - 1))  # each copy has one answer
     program = programs[-1]
     answer = answer_node(program.nodes[-1], outcome.margin, judge.right(outcome.label), judge.weight)
     splits = sum(len(t.features) for t in ensembles[-1].trees)

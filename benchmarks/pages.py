@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A benchmark's page: measured results in a JSON file, drawn as a table in Markdown."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["markdown", "options", "results"]
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def options(about: str | None, name: str) -> argparse.ArgumentParser:
+    """A parser with ``--out``, the JSON file, and ``--render``."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / f"{name}.json")
+    parser.add_argument("--render", action="store_true", help="write the page from the JSON, measure nothing")
+    return parser
+
+
+def results(args: argparse.Namespace, measure: Callable[[], Any]) -> Any:
+    """What is measured now and written to ``--out``; with ``--render`` what stands there."""
+    if args.render:
+        return json.loads(args.out.read_text())
+    measured = measure()
+    args.out.write_text(json.dumps(measured, indent=1) + "\n")
+    return measured
+
+
+def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table.
+
+    >>> print(markdown(("sensor", "cost"), [("light", "3")]))
+    | sensor | cost |
+    |---|---|
+    | light | 3 |
+    """
+    lines = ["| " + " | ".join(cells) + " |" for cells in (titles, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(titles), *lines[1:]])
