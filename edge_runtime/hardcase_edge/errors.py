@@ -11,6 +11,8 @@ __all__ = [
     "BundleError",
     "BundleVersionError",
     "HardcaseError",
+    "HpcStuckError",
+    "HpcTimeoutError",
     "ImageError",
     "InputError",
     "LinkError",
@@ -29,6 +31,14 @@ class HardcaseError(Exception):
 
 class InputError(HardcaseError):
     """The caller passed something unusable: correct the file, the flag or the argument."""
+
+
+class HpcTimeoutError(InputError):
+    """The HPC did not answer these rows in time: ask the rows singly, and never again the one that hangs."""
+
+
+class HpcStuckError(HardcaseError):
+    """So many calls of the HPC hang that no more can be made: end this process and start another."""
 
 
 class BundleError(HardcaseError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hardcase cloud``: a broker and its worker (``up``), a worker alone (``worker``), access rules (``rules``)."""
+"""``hardcase cloud``: a broker and its worker (``up``), a worker alone, and brokers of yours (``rules``, ``acl``)."""
 
 from __future__ import annotations
 
@@ -26,18 +26,30 @@ HELP = "Answer forwarded cases: start a broker and a worker, or a worker for you
 EXAMPLES = """\
 hardcase cloud up --hpc build/hpc.onnx              # on this machine, to try it
 hardcase cloud worker --hpc build/hpc.onnx --broker mqtts://broker.example:8883 --ca ca.pem
-hardcase cloud rules --broker mosquitto             # access rules for a broker of yours"""
+hardcase cloud acl --broker mosquitto --devices devices.txt --out /etc/mosquitto/hardcase   # for a broker of yours"""
 TERMS = "broker: the MQTT server between devices and workers; worker: a process that runs f0, the large model"
 MAX_WORKERS = 64
 POLL_S = 0.2
+STANDSTILL_S = 30.0  # a worker whose loop has not gone on for so long ends itself
+STUCK = 75  # exit status of a worker that another process must replace: EX_TEMPFAIL of sysexits.h
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags of the commands ``up``, ``worker`` and ``rules``."""
+    """Declare the flags of the commands ``up``, ``worker``, ``rules`` and ``acl``."""
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _up_arguments(commands.add_parser("up", help="Start a broker (unless one is named) and workers."))
     _worker_arguments(commands.add_parser("worker", help="Answer the requests of devices at a broker."))
     _rules_arguments(commands.add_parser("rules", help="Print access rules for your own broker."))
+    _acl_arguments(commands.add_parser("acl", help="Write passwords, access rules and limits for your own broker."))
+
+
+def _acl_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--broker", required=True, choices=("mosquitto",), help="type of the broker")
+    parser.add_argument("--devices", required=True, metavar="FILE", help="text file with a device id a line")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the files go and mosquitto reads them")
+    parser.add_argument("--worker", default="worker", metavar="USER", help="user name of all workers (default worker)")
+    parser.add_argument("--watcher", metavar="USER", help="user that may read the devices' statuses (default: none)")
+    parser.set_defaults(act=_acl)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,6 +68,12 @@ def _model_arguments(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="with module:function: a bundle that forwards to it, which defines the contents of requests",
     )
+    parser.add_argument(
+        "--limit-ms",
+        type=_limit,
+        metavar="MS",
+        help="with module:function: how long one call may take before its thread is abandoned (default 700)",
+    )
     parser.add_argument("--threads", type=_positive, default=1, help="threads of each worker's model (default 1)")
     parser = command.add_argument_group("batches and groups")
     parser.add_argument(
@@ -73,7 +91,9 @@ def _model_arguments(command: argparse.ArgumentParser) -> None:
         help="how long the first request of a batch waits (default 2)",
     )
     parser.add_argument(
-        "--group", metavar="NAME", help="name of the group of workers that share requests (default: one per HPC)"
+        "--group",
+        metavar="NAME",
+        help="name of the group of workers that share requests (default: one per HPC and password)",
     )
     parser = command.add_argument_group("TLS")
     parser.add_argument("--ca", metavar="PEM", help="CA certificate that verifies --broker")
@@ -131,18 +151,28 @@ def _milliseconds(text: str) -> float:
     return value
 
 
+def _limit(text: str) -> float:
+    value = float(text)
+    if not 1 <= value <= 600_000:
+        raise argparse.ArgumentTypeError(f"{value} is not between 1 and 600000")
+    return value
+
+
 # ---------------------------------------------------------------- worker
 
 
 def _worker(args: argparse.Namespace) -> int:
     from hardcase_cloud.answering.service import Service, ServiceConfig
+    from hardcase_cloud.answering.watchdog import Watchdog
     from hardcase_cloud.answering.worker import Worker, default_group
     from hardcase_edge.link.address import parse_address
 
     address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
     hpc = _open_hpc(args)
     service = Service(hpc, ServiceConfig(max_batch=args.max_batch, linger_ms=args.linger_ms))
-    worker = Worker(service, address, args.group or default_group(hpc.sha256))
+    watchdog = Watchdog(max(STANDSTILL_S, 12 * (args.limit_ms or 0) / 1000))
+    group = args.group or default_group(hpc.sha256, address.password)
+    worker = Worker(service, address, group, on_step=watchdog.feed)
     _on_stop_signals(worker.stop)
     if args.until_stdin_closes:
         threading.Thread(target=_when_stdin_closes, args=(worker.stop,), daemon=True).start()
@@ -153,23 +183,26 @@ def _worker(args: argparse.Namespace) -> int:
     ready = {"broker": address.url, "mqtt": worker.protocol, "hpc": hpc.sha256, "pid": os.getpid()}
     _say(args.json, "ready", ready)
     worker.run(args.count)
+    watchdog.close()
     _say(args.json, "stopped", worker.counters())
+    if service.is_stuck:
+        os._exit(STUCK)  # a thread that hangs must not hold the process
     return 0
 
 
 def _open_hpc(args: argparse.Namespace) -> Answerer:
     _check_hpc(args)
     if args.bundle is not None:
-        from hardcase_cloud.answering.function import function_for
+        from hardcase_cloud.answering.function import LIMIT_S, function_for
 
-        return function_for(args.hpc, args.bundle)
+        return function_for(args.hpc, args.bundle, limit_s=(args.limit_ms or 1000 * LIMIT_S) / 1000)
     from hardcase_cloud.answering.onnx_model import Hpc
 
     return Hpc(args.hpc, threads=args.threads)
 
 
 def _check_hpc(args: argparse.Namespace) -> None:
-    """Check that --bundle is given with a function, and only then."""
+    """Check that --bundle is given with a function, and that it and --limit-ms are only then."""
     from hardcase_edge.sensors.plugin import is_function_name
 
     is_function = is_function_name(args.hpc)
@@ -179,6 +212,8 @@ def _check_hpc(args: argparse.Namespace) -> None:
         raise InputError(
             f"--bundle requires --hpc module:function; {args.hpc} is a file and defines the contents of requests"
         )
+    if args.limit_ms is not None and not is_function:
+        raise InputError(f"--limit-ms requires --hpc module:function; {args.hpc} is a file, whose runs are not timed")
 
 
 def _when_stdin_closes(stop: Callable[[], None]) -> None:
@@ -245,9 +280,9 @@ def _supervise(args: argparse.Namespace, url: str, environment: dict[str, str], 
 def _worker_flags(args: argparse.Namespace, url: str) -> list[str]:
     flags = ["--until-stdin-closes", "--json", "--broker", url, "--hpc", args.hpc, "--threads", str(args.threads)]
     flags += ["--max-batch", str(args.max_batch), "--linger-ms", str(args.linger_ms)]
-    for name in ("bundle", "group", "ca", "cert", "key"):
+    for name in ("bundle", "limit_ms", "group", "ca", "cert", "key"):
         if getattr(args, name):
-            flags += [f"--{name}", getattr(args, name)]
+            flags += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
     return flags
 
 
@@ -271,6 +306,15 @@ def _rules(args: argparse.Namespace) -> int:
     from hardcase_cloud.broker.rules import rules_for
 
     sys.stdout.write(rules_for(args.broker, worker=args.worker, watcher=args.watcher))
+    return 0
+
+
+def _acl(args: argparse.Namespace) -> int:
+    from hardcase_cloud.broker.acl import read_devices, write_acl
+
+    written = write_acl(args.out, read_devices(args.devices), worker=args.worker, watcher=args.watcher)
+    print(f"{args.out}: {len(written.new)} new users, {written.n_kept} as before, {written.n_removed} removed")
+    print(f"hardcase.passwords has the passwords of new users; mosquitto -c {args.out}/hardcase.conf runs the broker")
     return 0
 
 

@@ -7,7 +7,8 @@
 
 A bundle gives the SHA-256 that identifies the HPC, the features that a request carries, and the classes. The worker
 calls the function on a thread of its own. If the function raises an exception, takes too long or returns something
-unusable, the requests of that batch are refused.
+unusable, the batch has no answer. A thread whose call takes too long is abandoned, because Python cannot end it, and
+the next call gets a new one; with ``MAX_ABANDONED`` such threads the process must end.
 """
 
 from __future__ import annotations
@@ -22,19 +23,20 @@ from numpy.typing import NDArray
 
 from hardcase_edge.bundle.file import read_bundle_bytes, unpack_bundle
 from hardcase_edge.bundle.manifest import Manifest
-from hardcase_edge.errors import InputError, SensorError, one_line
+from hardcase_edge.errors import HpcStuckError, HpcTimeoutError, InputError, SensorError, one_line
 from hardcase_edge.program.definition import Program
 from hardcase_edge.program.readings import Reading
 from hardcase_edge.sensors.plugin import load_function
-from hardcase_edge.sensors.timeout import TimedCall
+from hardcase_edge.sensors.timeout import Ticket, TimedCall
 from hardcase_edge.verifier.verify import verify
 
 from .onnx_model import BASIS_POINTS, results_of, rounded
 
-__all__ = ["FunctionHpc", "function_for"]
+__all__ = ["LIMIT_S", "MAX_ABANDONED", "FunctionHpc", "function_for"]
 
 Array = NDArray[Any]
-LIMIT_S = 30.0  # for one call; devices wait 2 s by default
+LIMIT_S = 0.7  # for one call: a batch that hangs and then its culprit fit into the 2 s that devices wait by default
+MAX_ABANDONED = 16  # threads whose calls have not returned
 
 
 class FunctionHpc:
@@ -75,7 +77,9 @@ class FunctionHpc:
         self._steps = None if manifest.value is None else manifest.value.steps
         self._number = {label: k for k, label in enumerate(manifest.classes)}
         function = load_function(name, "HPC")
-        self._call = TimedCall(lambda X: np.asarray(function(X, self.names)))
+        self._function = lambda X: np.asarray(function(X, self.names))
+        self._call = TimedCall(self._function)
+        self._abandoned: list[Ticket] = []
 
     def answer(self, rows: Sequence[Sequence[Reading]]) -> list[tuple[int, int]]:
         """The class index or result, and the confidence in basis points, of each row, from one call of the function.
@@ -83,7 +87,9 @@ class FunctionHpc:
         Raises
         ------
         InputError
-            The function raises an exception, takes too long, or returns something unusable.
+            The function raises an exception or returns something unusable; ``HpcTimeoutError`` if it takes too long.
+        HpcStuckError
+            ``MAX_ABANDONED`` earlier calls have not returned.
         """
         if not rows:
             return []
@@ -97,18 +103,30 @@ class FunctionHpc:
     # ------------------------------------------------------------ parts
 
     def _ask(self, X: Array) -> Array:
+        self._abandoned = [ticket for ticket in self._abandoned if not ticket.done.is_set()]
+        if len(self._abandoned) >= MAX_ABANDONED:
+            raise HpcStuckError(
+                f"HPC {self._name}: {MAX_ABANDONED} calls have not returned, so no more are made; correct the "
+                "function, or give it more time with --limit-ms"
+            )
         ticket = self._call.begin(X)
-        if ticket is None:
-            raise self._wrong("has not returned from an earlier call")
+        assert ticket is not None, "the call before has returned, or its thread was abandoned"
         try:
             output = ticket.result(monotonic() + self._limit_s)
         except SensorError as error:
             if error.__cause__ is None:
-                raise self._wrong(f"took more than {self._limit_s:g} s for {len(X)} rows") from error
+                raise self._abandon(ticket, len(X)) from error
             cause = error.__cause__
             raise self._wrong(f"fails on a batch of {len(X)}: {type(cause).__name__}: {one_line(cause)}") from cause
         assert isinstance(output, np.ndarray)
         return output
+
+    def _abandon(self, ticket: Ticket, n: int) -> HpcTimeoutError:
+        """Give the next call another thread; this one ends when its call returns."""
+        self._abandoned.append(ticket)
+        self._call.close()
+        self._call = TimedCall(self._function)
+        return HpcTimeoutError(f"HPC {self._name} took more than {self._limit_s * 1000:g} ms for {n} rows (--limit-ms)")
 
     def _from_labels(self, labels: Array, n: int) -> list[tuple[int, int]]:
         """Answers from labels, each with full confidence."""
@@ -136,13 +154,14 @@ class FunctionHpc:
         return InputError(f"HPC {self._name} {what}")
 
 
-def function_for(name: str, bundle: str | Path) -> FunctionHpc:
+def function_for(name: str, bundle: str | Path, *, limit_s: float = LIMIT_S) -> FunctionHpc:
     """The function of this name in the place of a bundle's HPC.
 
     Parameters
     ----------
     name : ``MODULE:FUNCTION``
     bundle : path of the ``.hcb`` file
+    limit_s : seconds that one call may take
 
     Raises
     ------
@@ -153,4 +172,4 @@ def function_for(name: str, bundle: str | Path) -> FunctionHpc:
     """
     contents = unpack_bundle(read_bundle_bytes(bundle))
     verify(contents.program)
-    return FunctionHpc(name, contents.program, Manifest.from_json(contents.manifest, contents.program))
+    return FunctionHpc(name, contents.program, Manifest.from_json(contents.manifest, contents.program), limit_s=limit_s)

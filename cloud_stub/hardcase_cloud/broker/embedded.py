@@ -16,12 +16,11 @@ from types import TracebackType
 from typing import Any
 
 from amqtt.adapters import StreamWriterAdapter
-from amqtt.broker import Broker
 from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
-from amqtt.session import Session
 
 from hardcase_edge.errors import InputError
 
+from .bounded import BoundedBroker
 from .listen import check_loopback
 from .packet_reader import PacketError, PacketReader
 
@@ -33,20 +32,16 @@ START_S, STOP_S = 15.0, 15.0
 MAX_CONNECTIONS = 1024  # more are closed at once
 MQTT_3_1_1 = 4
 WRONG_VERSION = b"\x20\2\0\1"  # a CONNACK that refuses; clients then try 3.1.1
-MAX_BACKLOG = 4096  # messages in flight; publishers wait while there are more
+NOT_CLEAN, TAKEN = b"\x20\2\0\5", b"\x20\2\0\2"  # CONNACKs that refuse a session to keep, or an id in use
+CLAIM_S, CLAIM_POLL_S = 1.0, 0.01  # how long an id may still be that of a connection that is ending
 
 
-class DiscreetBroker(Broker):  # type: ignore[misc]  # amqtt ships no types
-    """amqtt, except that a retained message goes only to the client that subscribed to it.
+class AbortableWriter(StreamWriterAdapter):  # type: ignore[misc]  # amqtt ships no types
+    """A client's writer that can be closed without sending what waits."""
 
-    amqtt 0.12.1 sends every new client the retained messages of all clients' subscriptions.
-    """
-
-    async def _publish_retained_messages_for_subscription(
-        self, subscription: tuple[str, int], session: Session
-    ) -> None:
-        if any(subscriber is session for subscriber, _ in self._subscriptions.get(subscription[0], ())):
-            await super()._publish_retained_messages_for_subscription(subscription, session)
+    def abort(self) -> None:
+        """Hang up at once."""
+        self._writer.transport.abort()
 
 
 class EmbeddedBroker:
@@ -75,6 +70,7 @@ class EmbeddedBroker:
         self._thread: threading.Thread | None = None
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
+        self._ids: set[str] = set()  # of clients that are connected
         self._broker: Any = None
 
     def start(self) -> None:
@@ -130,7 +126,7 @@ class EmbeddedBroker:
             listeners={"default": ListenerConfig(type=ListenerType.EXTERNAL)},
             plugins={"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
         )
-        self._broker = DiscreetBroker(config)
+        self._broker = BoundedBroker(config)
         await self._broker.start()
         self._server = await asyncio.start_server(self._accept, self.host, self.port)
         self.port = int(self._server.sockets[0].getsockname()[1])
@@ -142,19 +138,41 @@ class EmbeddedBroker:
         self._clients.add(task)
         try:
             if len(self._clients) <= MAX_CONNECTIONS:
-                packets = PacketReader(reader, self._is_busy)
-                if await packets.connect() == MQTT_3_1_1:
-                    await self._broker.external_connected(packets, StreamWriterAdapter(writer), "default")
+                packets = PacketReader(reader, self._broker.is_busy)
+                refusal = await self._refusal(packets)
+                if refusal:
+                    writer.write(refusal)
                 else:
-                    writer.write(WRONG_VERSION)
+                    await self._serve(packets, AbortableWriter(writer))
         except (PacketError, EOFError, OSError) as error:  # TimeoutError is an OSError
             log.debug("a client is refused: %s", error)
         finally:
             self._clients.discard(task)
             writer.close()
 
-    def _is_busy(self) -> bool:
-        return bool(self._broker._broadcast_queue.qsize() + len(self._broker._tasks_queue) > MAX_BACKLOG)
+    async def _refusal(self, packets: PacketReader) -> bytes:
+        """The answer to a CONNECT that is refused; empty if it is not."""
+        if await packets.connect() != MQTT_3_1_1:
+            return WRONG_VERSION
+        if not packets.is_clean:
+            return NOT_CLEAN
+        return b"" if await self._is_free(packets.client_id) else TAKEN
+
+    async def _is_free(self, client_id: str) -> bool:
+        """Whether no connection has this id, or soon none has any more."""
+        for _ in range(round(CLAIM_S / CLAIM_POLL_S)):
+            if client_id not in self._ids:
+                return True
+            await asyncio.sleep(CLAIM_POLL_S)
+        return False
+
+    async def _serve(self, packets: PacketReader, writer: AbortableWriter) -> None:
+        if packets.client_id:  # amqtt makes one of its own for each client without
+            self._ids.add(packets.client_id)
+        try:
+            await self._broker.external_connected(packets, writer, "default")
+        finally:
+            self._ids.discard(packets.client_id)
 
     async def _close(self) -> None:
         if self._server is not None:

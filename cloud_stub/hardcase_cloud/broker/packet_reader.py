@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from amqtt.adapters import ReaderAdapter
 
@@ -25,6 +26,9 @@ CONNECT_TIMEOUT_S = 10.0  # a connection that sends nothing is closed
 BUSY_POLL_S = 0.01
 FAREWELL_S = 0.01  # amqtt waits for ever if a client ends before amqtt begins to wait for its end
 CONNECT, PUBLISH = 0x10, 0x30  # first bytes; a PUBLISH has flags in its lower four bits
+SUBSCRIBE, UNSUBSCRIBE = 0x82, 0xA2
+MAX_SUBSCRIBES = 16  # packets of either kind in a connection; hardcase's clients send one of each
+CLEAN = 2  # a flag of CONNECT
 PROTOCOL = b"\0\4MQTT"  # in a CONNECT, between its length, which ends within 5 bytes, and the level
 
 
@@ -38,15 +42,23 @@ class PacketReader(ReaderAdapter):  # type: ignore[misc]  # amqtt ships no types
     Parameters
     ----------
     reader : the connection's bytes
-    is_busy : whether so many messages are in flight that publishers have to wait
+    is_busy : whether so many messages are in flight that this client, whose ``session`` it is given, has to wait
+
+    Attributes
+    ----------
+    client_id, is_clean : str and bool
+        The client's name, which may be empty, and whether it wants no session kept; after ``connect``.
+    session : amqtt's session of this client, once it has one
     """
 
-    def __init__(self, reader: asyncio.StreamReader, is_busy: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, reader: asyncio.StreamReader, is_busy: Callable[[Any], bool] = lambda session: False) -> None:
         self._reader = reader
         self._is_busy = is_busy
         self._is_closed = False
         self._head = bytearray()  # stays when amqtt's keep-alive timer cancels a read
         self._packet = memoryview(b"")
+        self._n_subscribes = 0
+        self.client_id, self.is_clean, self.session = "", False, None
 
     async def connect(self) -> int:
         """Read the first packet and return its protocol level: 4 is MQTT 3.1.1, 5 is MQTT 5.
@@ -61,11 +73,15 @@ class PacketReader(ReaderAdapter):  # type: ignore[misc]  # amqtt ships no types
             if self._head[0] != CONNECT:
                 raise PacketError(f"the first packet begins with {self._head[0]:#04x}, not with a CONNECT's")
             packet = await self._next_packet()
-        _, _, level = packet[:12].partition(PROTOCOL)
-        if not level:
+        if PROTOCOL not in packet[:11]:
             raise PacketError("the first packet does not name MQTT as its protocol")
+        body = packet[packet.index(PROTOCOL) + len(PROTOCOL) :]  # level, flags, keep-alive, id
+        if len(body) < 6:
+            raise PacketError("the first packet ends before the client's id")
+        self.is_clean = bool(body[1] & CLEAN)
+        self.client_id = body[6 : 6 + int.from_bytes(body[4:6], "big")].decode(errors="replace")
         self._packet = memoryview(packet)
-        return level[0]
+        return body[0]
 
     async def read(self, n: int = -1) -> bytes:
         """Up to ``n`` bytes of the current packet; ``IncompleteReadError`` at its end or the connection's."""
@@ -92,8 +108,10 @@ class PacketReader(ReaderAdapter):  # type: ignore[misc]  # amqtt ships no types
             self._is_closed = True
             await asyncio.sleep(FAREWELL_S)
             raise asyncio.IncompleteReadError(b"", n) from error
-        while self._packet[0] & 0xF0 == PUBLISH and self._is_busy():
-            await asyncio.sleep(BUSY_POLL_S)
+        if self._packet[0] & 0xF0 == PUBLISH:
+            await asyncio.sleep(0)  # amqtt handles the message before this one, which is then counted
+            while self._is_busy(self.session):
+                await asyncio.sleep(BUSY_POLL_S)
 
     async def _next_packet(self) -> bytes:
         """All bytes of the next packet."""
@@ -107,4 +125,7 @@ class PacketReader(ReaderAdapter):  # type: ignore[misc]  # amqtt ships no types
             raise PacketError(f"a packet has {length} bytes, at most {MAX_PACKET_BYTES} are allowed")
         packet = bytes(head) + await self._reader.readexactly(length)
         head.clear()
+        self._n_subscribes += packet[0] in (SUBSCRIBE, UNSUBSCRIBE)
+        if self._n_subscribes > MAX_SUBSCRIBES:
+            raise PacketError(f"the connection has sent more than {MAX_SUBSCRIBES} subscriptions")
         return packet

@@ -59,6 +59,8 @@ class Connection:
     subscribe_v5 : another filter for MQTT 5, such as a shared subscription; empty: the same filter
     on_up : called on the connection's thread each time the connection comes up
     on_message : called on the connection's thread with each message; its exceptions are logged and dropped
+    admits : called on the connection's thread with the topic of each message before it is parsed; False drops it.
+        None: every message is admitted
     on_refused : called on the connection's thread with the packet id of a published message that the broker refuses or
         has nobody to give to, and the reason; never called on MQTT 3.1.1
     on_taken_over : called on the connection's thread, which then ends, when it is sure that another client uses the
@@ -84,6 +86,7 @@ class Connection:
         subscribe_v5: str = "",
         on_message: Callable[[Message], None],
         on_up: Callable[[], None] = lambda: None,
+        admits: Callable[[str], bool] | None = None,
         on_refused: Callable[[int, str], None] | None = None,
         on_taken_over: Callable[[], None] | None = None,
         will: Will | None = None,
@@ -92,6 +95,7 @@ class Connection:
         self._filters = {V311: subscribe, V5: subscribe_v5 or subscribe}
         self._on_up = on_up
         self._on_message = on_message
+        self._admits = admits
         self._on_refused = on_refused
         self._on_taken_over = on_taken_over
         self._will = will
@@ -280,6 +284,7 @@ class Connection:
         client.on_connect = self._connected
         client.on_subscribe = self._subscribed
         client.on_message = self._received
+        client.admits = self._admits
         if self._on_refused is not None:
             client.on_publish = self._published
         return client

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paho client of one connection attempt: bounded reads and queues, TLS, and the state of the attempt."""
+"""The paho client of one connection attempt: bounded reads and queues, TLS, and the state of the attempt.
+
+It reads ahead, and drops the messages that its owner has no room for before paho parses them: paho alone takes 30 us a
+message, and so a flood would fill the broker's queue and delay whatever is behind it.
+"""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
@@ -20,6 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["V5", "V311", "Client", "ConnectionConfig", "Will", "make_properties"]
 
 UNSPECIFIED, TAKEN_OVER = 0x80, 0x8E  # reasons of a disconnection; paho gives the first if the broker gave none
+READ_AHEAD = 65_536  # bytes read at once
+QOS_BITS = 0b110  # in the first byte of a PUBLISH
+PUBACK = 0x40  # first byte; the length 2 and the message's id follow
 V5, V311 = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
 
 
@@ -68,6 +76,10 @@ class Client(paho.Client):
         self.is_dropped = False  # the broker hung up and gave no reason
         self.looks_for_session = False  # it did not ask for a clean start
         self.end = ""  # why the attempt ended, in one line
+        self.admits: Callable[[str], bool] | None = None  # whether to read a message on this topic, or drop it
+        self._ahead, self._next = b"", 0  # what was read ahead, and the place of the next byte in it
+        self._may_recv = False  # at most once in each ``loop_read``, so that writing has its turn
+        self._acks = bytearray()  # packets that acknowledge dropped messages
         self._max_bytes = config.max_packet_bytes
         self._tls = tls
         self.connect_timeout = config.connect_timeout_s
@@ -83,12 +95,43 @@ class Client(paho.Client):
         self.on_socket_register_write = _leave_writing_to_the_loop
         self.on_disconnect = _disconnected
 
+    def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
+        """Read once from the socket and handle all packets of that; paho's method reads one, or without an end."""
+        self._may_recv = True
+        code = MQTTErrorCode.MQTT_ERR_SUCCESS
+        while self._sock is not None and code == MQTTErrorCode.MQTT_ERR_SUCCESS:
+            code = self._packet_read()
+        if self._acks:  # in one write, because each lets another thread have the interpreter
+            self._packet_queue(PUBACK, bytes(self._acks), 0, 0)
+            self._acks.clear()
+        if code > 0:
+            return self._loop_rc_handle(code)
+        return MQTTErrorCode.MQTT_ERR_SUCCESS  # negative: no more to read now
+
     def _sock_recv(self, bufsize: int) -> bytes:
-        """As paho's method, which alone would read up to 256 MB if a packet claims that length."""
+        """As paho's method, which alone would read up to 256 MB if a packet claims that length, and byte by byte."""
         if bufsize > self._max_bytes:
             self.end = f"a packet claims {bufsize} bytes, at most {self._max_bytes} are read"
             raise ConnectionError(self.end)
-        return super()._sock_recv(bufsize)
+        if self._next == len(self._ahead):
+            if not self._may_recv:
+                raise BlockingIOError
+            self._may_recv = False
+            self._ahead, self._next = super()._sock_recv(READ_AHEAD), 0
+        part = self._ahead[self._next : self._next + bufsize]
+        self._next += len(part)
+        return part
+
+    def _handle_publish(self) -> MQTTErrorCode:
+        """As paho's method, unless the owner does not admit the message: then it is acknowledged and dropped."""
+        packet, has_id = self._in_packet["packet"], self._in_packet["command"] & QOS_BITS != 0
+        end = 2 + int.from_bytes(packet[:2], "big")
+        is_cut = len(packet) < end + 2 * has_id
+        if self.admits is None or is_cut or self.admits(packet[2:end].decode(errors="replace")):
+            return super()._handle_publish()
+        if has_id:  # of QoS 1, as no higher one is subscribed to
+            self._acks += bytes((PUBACK, 2)) + packet[end : end + 2]
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _ssl_wrap_socket(self, tcp_sock: socket.socket) -> ssl.SSLSocket:
         """As paho's method, but closes the socket if the handshake fails."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -13,15 +14,16 @@ import numpy as np
 import pytest
 
 from hardcase.cli import main
-from hardcase_cloud.answering import function as module
-from hardcase_cloud.answering.function import FunctionHpc, function_for
-from hardcase_cloud.answering.service import Service
+from hardcase_cloud.answering.function import LIMIT_S, MAX_ABANDONED, FunctionHpc, function_for
+from hardcase_cloud.answering.service import Outgoing, Service
 from hardcase_edge.bundle.file import Bundle, pack_bundle
-from hardcase_edge.errors import BundleError, InputError
+from hardcase_edge.device.device import RuntimeConfig
+from hardcase_edge.errors import BundleError, HpcStuckError, HpcTimeoutError, InputError
 from hardcase_edge.link.wire import OK, REFUSED, request_topic, unpack_reply
 
 from ...helpers.cloud.brokers import running_mosquitto
-from ...helpers.cloud.requests import ask, command, half_forwarding
+from ...helpers.cloud.clients import asking
+from ...helpers.cloud.requests import ask, command, half_forwarding, wait_until
 from ...helpers.train.problems import legacy_columns, legacy_toml, run, write_csv
 
 pytestmark = pytest.mark.usefixtures("brief_effort")
@@ -111,27 +113,64 @@ def test_what_is_no_answer_is_one_line(made, expression, said):
     assert "\n" not in str(found.value)
 
 
-def test_a_call_that_hangs_is_left_alone_and_the_next_does_not_wait_for_it(made):
-    hpc = made(
-        "import threading\nfree = threading.Event()\n"
-        "def answer(X, names):\n    free.wait(20)\n    return ['red'] * len(X)\n",
-        limit_s=0.1,
-    )
-    with pytest.raises(InputError, match=r"took more than 0\.1 s for 2 rows"):
+HANGING = """
+import threading
+free = threading.Event()
+threads = set()
+def answer(X, names):
+    threads.add(threading.get_ident())
+    if (X[:, 0] == 13).any():
+        free.wait(60)
+    return ["red"] * len(X)
+"""
+POISON = [(13.0, 0.0)]
+
+
+def test_a_call_that_hangs_is_abandoned_and_the_next_has_a_new_thread(made):
+    hpc = made(HANGING, limit_s=0.05)
+    module = sys.modules[hpc._name.partition(":")[0]]
+    assert [hpc.answer(ROWS) for _ in range(3)] == [[(0, 10_000)] * 2] * 3
+    assert len(module.threads) == 1
+    with pytest.raises(HpcTimeoutError, match="took more than 50 ms for 1 rows"):
+        hpc.answer(POISON)
+    assert hpc.answer(ROWS) == [(0, 10_000)] * 2
+    assert len(module.threads) == 2
+    module.free.set()
+
+
+def test_abandoned_threads_are_bounded_and_those_that_return_make_room(made):
+    hpc = made(HANGING, limit_s=0.02)
+    module = sys.modules[hpc._name.partition(":")[0]]
+    for _ in range(MAX_ABANDONED):
+        with pytest.raises(HpcTimeoutError):
+            hpc.answer(POISON)
+    with pytest.raises(HpcStuckError, match="16 calls have not returned"):
         hpc.answer(ROWS)
+    n_threads = threading.active_count()
+    module.free.set()
+    wait_until(lambda: threading.active_count() == n_threads - MAX_ABANDONED, "the abandoned threads have ended")
+    assert hpc.answer(ROWS) == [(0, 10_000)] * 2
+
+
+def runs(service: Service) -> list[Outgoing]:
+    """The replies of all runs until nothing waits."""
+    replies = []
+    while service.due(0.1) is not None:
+        replies += service.run(0.1)
+    return replies
+
+
+def test_a_row_that_hangs_costs_itself_alone(made):
+    service = Service(made(HANGING, limit_s=0.05))
+    for k, x in enumerate((1.0, 13.0, 2.0)):
+        assert service.receive(request_topic(f"d{k}"), ask(k, (x, 0.0), SHA), 0.0) is None
+    replies = {out.device: unpack_reply(out.payload, bytes.fromhex(SHA), 3).status for out in runs(service)}
+    assert replies == {"d0": OK, "d1": REFUSED, "d2": OK}
+    assert (service.counters.served, service.counters.refused, service.counters.hung) == (2, 1, 1)
     began = time.monotonic()
-    with pytest.raises(InputError, match="has not returned from an earlier call"):
-        hpc.answer(ROWS)
-    assert time.monotonic() - began < 0.1
-    sys.modules[hpc._name.partition(":")[0]].free.set()
-    until = time.monotonic() + 10
-    while time.monotonic() < until:  # it has come back: from now on it answers
-        try:
-            assert hpc.answer(ROWS) == [(0, 10_000)] * 2
-            return
-        except InputError:
-            time.sleep(0.01)
-    pytest.fail("it never answered again")
+    again = service.receive(request_topic("d1"), ask(1, (13.0, 0.0), SHA), 0.2)  # from memory: nothing is asked
+    assert unpack_reply(again.payload, bytes.fromhex(SHA), 3).status == REFUSED
+    assert time.monotonic() - began < 0.05
 
 
 def test_a_row_that_it_cannot_answer_costs_its_neighbours_nothing(made):
@@ -162,6 +201,7 @@ def test_requests_of_another_length_or_for_another_system_do_not_reach_it(made):
     [
         pytest.param(["--hpc", "legacy:answer"], "name a bundle that forwards to it with --bundle", id="no-bundle"),
         pytest.param(["--hpc", "hpc.onnx", "--bundle", "m.hcb"], "--bundle requires --hpc module:function", id="file"),
+        pytest.param(["--hpc", "hpc.onnx", "--limit-ms", "5"], "--limit-ms requires --hpc module:function", id="limit"),
         pytest.param(["--hpc", "no_such:answer", "--bundle", "m.hcb"], "no_such cannot be imported", id="no-module"),
         pytest.param(["--hpc", "json:answer", "--bundle", "m.hcb"], "json has no function answer", id="no-function"),
         pytest.param(["--hpc", "json:loads", "--bundle", "none.hcb"], "none.hcb cannot be read", id="no-bundle-file"),
@@ -253,8 +293,54 @@ def test_trained_from_a_table_exported_and_served_by_its_function(built, tmp_pat
         assert up.finish() == 0
 
 
-def test_the_limit_of_a_call_is_longer_than_devices_wait_and_no_thread_is_made_before_a_call(made):
+def test_two_calls_that_hang_fit_into_the_time_that_devices_wait_and_no_thread_is_made_before_a_call(made):
     before = threading.active_count()
     made(returning("None"))
     assert threading.active_count() == before
-    assert module.LIMIT_S > 2.0
+    assert RuntimeConfig().deadline_ms / 1000 > 2 * LIMIT_S
+
+
+def test_when_too_many_calls_hang_up_starts_a_new_worker_and_only_their_rows_go_without_an_answer(tmp_path):
+    bundle = half_forwarding(SHA).bundle
+    (tmp_path / "m.hcb").write_bytes(pack_bundle(bundle))
+    (tmp_path / "hanging.py").write_text(HANGING.replace("free.wait(60)", "free.wait(); "))
+    flags = ("--hpc", "hanging:answer", "--bundle", str(tmp_path / "m.hcb"), "--limit-ms", "40", "--json")
+    environment = {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    with (
+        running_mosquitto(tmp_path) as broker,
+        command("cloud", "up", *flags, "--broker", broker.url, environment=environment) as up,
+    ):
+        up.wait_for("ready")
+        with asking(broker.url, "+") as (client, heard):
+            for k in range(MAX_ABANDONED):
+                client.publish(request_topic(f"bad-{k}"), ask(k, (13.0, 0.0), SHA, 9000), 1)
+                assert unpack_reply(heard.get(timeout=5).payload, bytes.fromhex(SHA), 3).status == REFUSED
+            good = ask(99, (1.0, 0.0), SHA, 9000)
+            client.publish(request_topic("good"), good, 1)
+            assert up.wait_for("worker-died")["status"] == 75
+            assert up.wait_for("worker-stopped")["hung"] == MAX_ABANDONED
+            up.wait_for("worker-ready", 2)
+            client.publish(request_topic("good"), good, 1)  # as a device does that has no answer yet
+            assert unpack_reply(heard.get(timeout=5).payload, bytes.fromhex(SHA), 3).status == OK
+        assert up.finish() == 0
+        assert "16 calls have not returned, so no more are made" in up.stderr()
+
+
+LOCKED = """
+import ctypes
+def answer(X, names):
+    ctypes.PyDLL(None).sleep(60)  # in C, with the interpreter's lock
+"""
+
+
+def test_a_worker_whose_loop_stands_still_ends_itself(tmp_path):
+    script = (
+        "import sys\nfrom hardcase_cloud.answering.watchdog import Watchdog\n"
+        "dog = Watchdog(0.3)\ndog.feed()\nsys.path.insert(0, sys.argv[1])\nimport locked\nlocked.answer(0, 0)\n"
+    )
+    (tmp_path / "locked.py").write_text(LOCKED)
+    began = time.monotonic()
+    ended = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, timeout=30, check=False)
+    assert ended.returncode == 1
+    assert b"locked.py" in ended.stderr
+    assert time.monotonic() - began < 20

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardcase_cloud.answering.service import MAX_CORRELATION_BYTES, Service, ServiceConfig
-from hardcase_edge.errors import InputError
+from hardcase_edge.errors import HpcStuckError, HpcTimeoutError, InputError
 from hardcase_edge.link.wire import OK, REFUSED, request_topic, unpack_reply
 from hardcase_edge.program.readings import MAX_REQUEST_BYTES
 
@@ -106,6 +106,109 @@ def test_the_same_id_of_another_device_is_another_request():
     assert [out.device for out in service.run(0.0)] == ["pi-1", "pi-2"]
 
 
+def test_the_same_id_with_other_readings_is_malformed_whether_it_waits_or_is_answered():
+    service, model = make()
+    service.receive(TOPIC, ask(1, (1.0, 1.0), SHA), 0.0)
+    assert service.receive(TOPIC, ask(1, (2.0, 1.0), SHA), 0.0) is None
+    assert (len(service.run(0.0)), service.counters.malformed) == (1, 1)
+    assert service.receive(TOPIC, ask(1, (2.0, 1.0), SHA), 0.1) is None
+    assert service.receive(TOPIC, ask(1, (1.0, 1.0), SHA, 900), 0.1) is not None  # less time left, as when sent again
+    assert (model.batches, service.counters.malformed, service.counters.repeated) == ([1], 2, 1)
+
+
+def test_no_number_of_requests_makes_another_devices_reply_forgotten():
+    service, model = make(max_remembered=200)
+    payload = ask(1, (1.0, 1.0), SHA)
+    service.receive(TOPIC, payload, 0.0)
+    service.run(0.0)
+    for k in range(1000):
+        service.receive(request_topic("loud"), ask(k, (1.0, 1.0), SHA), 0.0)
+        service.run(0.0)
+    assert service.receive(TOPIC, payload, 0.1) is not None
+    assert (len(model.batches), len(service._replies)) == (1001, 65)
+
+
+def test_a_flood_of_one_device_takes_one_place_in_each_batch_that_others_fill():
+    service, _ = make(max_batch=4)
+    for k in range(60):
+        service.receive(request_topic("loud"), ask(k, (1.0, 1.0), SHA), 0.0)
+    for k in range(3):
+        service.receive(request_topic(f"quiet-{k}"), ask(k, (1.0, 1.0), SHA), 0.0)
+    assert [out.device for out in service.run(0.0)] == ["loud", "quiet-0", "quiet-1", "quiet-2"]
+
+
+class Hanging(Model):
+    """Does not answer in time where the first reading is 13."""
+
+    def answer(self, rows: Sequence[Sequence[object]]) -> list[tuple[int, int]]:
+        self.batches.append(len(rows))
+        if any(row[0] == 13 for row in rows):
+            raise HpcTimeoutError("thirteen")
+        return [(1, 5000)] * len(rows)
+
+
+def test_a_device_that_makes_the_hpc_hang_again_is_refused_unasked_for_a_time():
+    model = Hanging()
+    service = Service(model)
+
+    def status(id_: int, x: float, now: float, device: str = "pi-1") -> int:
+        out = service.receive(request_topic(device), ask(id_, (x, 0.0), SHA), now)
+        while out is None:
+            out = next(iter(service.run(now)), None)
+        return reply_of(out).status
+
+    assert status(1, 13.0, 0.0) == REFUSED
+    assert status(2, 1.0, 0.0) == OK  # the first costs its own row alone
+    assert status(3, 13.0, 1.0) == REFUSED
+    n_batches = len(model.batches)
+    assert [status(k, 1.0, 2.0 + k) for k in range(4, 50)] == [REFUSED] * 46
+    assert len(model.batches) == n_batches
+    assert status(50, 1.0, 2.0, "pi-2") == OK
+    assert status(51, 1.0, 62.0) == OK
+    assert (service.counters.hung, service.counters.refused, service.counters.served) == (2, 48, 3)
+
+
+def test_nobody_waits_for_more_than_two_calls_that_hang():
+    model = Hanging()
+    service = Service(model)
+    for k in range(20):
+        service.receive(request_topic(f"bad-{k}"), ask(k, (13.0, 0.0), SHA, 60_000), 0.0)
+    assert service.run(0.0) == []  # the batch hangs
+    for k in range(10):
+        service.receive(request_topic("good"), ask(k, (1.0, 0.0), SHA), 0.1)
+        n_runs = next(n for n in range(1, 9) if "good" in {out.device for out in service.run(0.1)})
+        assert n_runs <= 2
+    again = service.receive(request_topic("bad-19"), ask(19, (13.0, 0.0), SHA, 60_000), 0.2)
+    assert (again, service.counters.repeated) == (None, 1)  # it is still to be asked alone, and only once
+    while service.due(0.2) is not None:
+        service.run(0.2)
+    assert (service.counters.hung, service.counters.served, len(service._waiting)) == (20, 10, 0)
+
+
+def test_a_suspect_shares_no_batch():
+    model = Hanging()
+    service = Service(model)
+    service.receive(TOPIC, ask(1, (13.0, 0.0), SHA), 0.0)
+    service.run(0.0)
+    for k, device in enumerate(("a", "pi-1", "b")):
+        service.receive(request_topic(device), ask(k + 2, (1.0, 0.0), SHA), 0.1)
+    assert [out.device for out in service.run(0.1)] == ["a", "b"]
+    assert [out.device for out in service.run(0.1)] == ["pi-1"]
+    assert model.batches == [1, 2, 1]
+
+
+def test_what_a_stuck_hpc_cannot_answer_stays_unanswered_so_that_another_process_may():
+    class Stuck(Model):
+        def answer(self, rows: Sequence[Sequence[object]]) -> list[tuple[int, int]]:
+            raise HpcStuckError("eight calls hang")
+
+    service = Service(Stuck())
+    service.receive(TOPIC, ask(1, (1.0, 1.0), SHA), 0.0)
+    assert (service.run(0.0), service.is_stuck) == ([], True)
+    assert service.receive(TOPIC, ask(1, (1.0, 1.0), SHA), 0.1) is None
+    assert (service.counters.refused, service.counters.repeated) == (0, 0)
+
+
 def test_a_request_past_its_deadline_is_dropped_and_costs_the_model_nothing():
     service, model = make()
     service.receive(TOPIC, ask(1, (1.0, 1.0), SHA, 100), 0.0)
@@ -193,8 +296,8 @@ def test_memory_is_bounded_and_every_request_is_accounted_for(steps):
             replies += len(service.run(k * 0.01))
         assert len(service._waiting) <= 6
         assert len(service._replies) <= 5
-        assert sum(service._per_device.values()) == len(service._waiting)
-        assert all(0 < n <= 3 for n in service._per_device.values())
+        assert len(service._turns) == len(service._waiting)
+        assert all(sum(d == f"d{k}" for d, _ in service._waiting) <= 3 for k in range(6))
     c = service.counters
     assert sum(model.batches) == c.served
     assert c.received == len(steps)

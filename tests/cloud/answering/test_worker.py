@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import threading
 from contextlib import contextmanager
@@ -13,20 +12,20 @@ from typing import Any
 import paho.mqtt.client as paho
 import psutil
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from hardcase_cloud.answering.onnx_model import Hpc
 from hardcase_cloud.answering.service import Service, ServiceConfig
-from hardcase_cloud.answering.worker import MAX_INBOX, Worker, default_group
+from hardcase_cloud.answering.worker import Worker, default_group
 from hardcase_cloud.broker.embedded import EmbeddedBroker
 from hardcase_edge.errors import LinkError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Message
-from hardcase_edge.link.wire import OK, reply_topic, request_topic, unpack_reply
+from hardcase_edge.link.wire import OK, request_topic, unpack_reply
 
 from ...helpers.cloud.brokers import free_port, running_mosquitto
+from ...helpers.cloud.clients import asking
 from ...helpers.cloud.requests import N_CLASSES, ask, command, wait_until, write_model
 
 
@@ -54,26 +53,6 @@ def working(hpc: Hpc, url: str, count: int | None = None, **knobs: Any):
         worker.stop()
         thread.join(10)
         assert not thread.is_alive()
-
-
-@contextmanager
-def asking(url: str, device: str, protocol: int = 5):
-    """A bare client of one device; yields it and the queue of replies."""
-    address = parse_address(url)
-    client = paho.Client(CallbackAPIVersion.VERSION2, protocol=protocol)
-    heard: queue.SimpleQueue[paho.MQTTMessage] = queue.SimpleQueue()
-    ready = threading.Event()
-    client.on_message = lambda _c, _d, message: heard.put(message)
-    client.on_subscribe = lambda *_: ready.set()
-    client.connect(address.host, address.port)
-    client.loop_start()
-    client.subscribe(reply_topic(device), 1)
-    assert ready.wait(5)
-    try:
-        yield client, heard
-    finally:
-        client.disconnect()
-        client.loop_stop()
 
 
 def reply_of(message: paho.MQTTMessage, hpc: Hpc):
@@ -164,13 +143,6 @@ def test_without_a_broker_a_worker_says_so(hpc):
         working(hpc, f"mqtt://127.0.0.1:{free_port()}"),
     ):
         pass
-
-
-def test_more_than_the_inbox_holds_is_counted_and_forgotten(hpc):
-    worker = Worker(Service(hpc), parse_address("mqtt://127.0.0.1:1"), "g")
-    for _ in range(MAX_INBOX + 3):
-        worker._take(Message(request_topic("w-1"), b"x"))
-    assert worker.counters()["lost"] == 3
 
 
 def test_a_reply_that_finds_no_broker_is_counted_and_remembered(hpc):

@@ -15,7 +15,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from hardcase_cloud.broker import embedded, packet_reader
+from hardcase_cloud.broker import bounded, embedded, packet_reader
 from hardcase_cloud.broker.embedded import EmbeddedBroker
 from hardcase_cloud.broker.listen import parse_bind
 from hardcase_edge.errors import InputError
@@ -24,6 +24,7 @@ from hardcase_edge.link.connection import Connection, ConnectionConfig, Will
 from hardcase_edge.link.wire import reply_topic, request_topic, status_topic
 from hardcase_edge.program.readings import MAX_REQUEST_BYTES
 
+from ...helpers.cloud.raw_mqtt import Raw, connect, publish, subscribe
 from ...helpers.cloud.requests import wait_until
 
 
@@ -31,6 +32,20 @@ from ...helpers.cloud.requests import wait_until
 def broker():
     with EmbeddedBroker(port=0) as running:
         yield running
+
+
+@pytest.fixture
+def raw_client(broker):
+    """A function that connects a raw client; all are closed at the end."""
+    made: list[Raw] = []
+
+    def make(client_id: str, *, clean: bool = True) -> Raw:
+        made.append(Raw(broker.port, connect(client_id, clean=clean)))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
 
 
 class Client:
@@ -264,6 +279,94 @@ def test_more_connections_than_allowed_are_closed_at_once(monkeypatch):
     with EmbeddedBroker(port=0) as broker, Client(broker) as one, Client(broker) as two:
         assert (one.connect(), two.connect()) == ("Success", "Success")
         assert raw(broker, CONNECT) == b""
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    ["#", "hardcase/v1/#", "+/+/+/+", "$SYS/#", request_topic("pi-1"), reply_topic("+"), "hardcase/v1/-a/reply", "a"],
+)
+def test_nothing_is_subscribed_to_but_own_replies_all_requests_and_statuses(broker, wanted):
+    with Client(broker) as client:
+        client.connect()
+        assert client.subscribe(wanted) == [True]
+        for granted in (reply_topic("pi-1"), request_topic("+"), status_topic("+"), status_topic("pi-1")):
+            assert client.subscribe(granted) == [False]
+
+
+def test_subscriptions_of_a_connection_are_counted(broker, raw_client):
+    client = raw_client("many")
+    client.send(*[subscribe(reply_topic(f"pi-{k}")) for k in range(packet_reader.MAX_SUBSCRIBES)])
+    assert client.settle()
+    client.send(subscribe(reply_topic("one-more")))
+    assert not client.settle()
+
+
+def test_only_statuses_are_retained_and_their_number_and_length_are_bounded(broker, monkeypatch, raw_client):
+    monkeypatch.setattr(bounded, "MAX_RETAINED", 5)
+    kept = broker._broker.retained_messages
+    kept.clear()
+    client = raw_client("loud")
+    client.send(*[publish(status_topic(f"s-{k}"), b"on", retain=True) for k in range(8)])
+    client.send(publish(status_topic("s-0"), b"off", retain=True), publish(status_topic("s-1"), b"", retain=True))
+    client.send(publish(status_topic("s-2"), b"x" * (bounded.MAX_STATUS_BYTES + 1), retain=True))
+    client.send(publish(reply_topic("s-0"), b"on", retain=True), publish("a/b", b"on", retain=True))
+    client.settle()
+    wait_until(lambda: status_topic("s-1") not in kept, "the empty status has removed its topic")
+    assert is_alive(broker)
+    assert {t: bytes(m.data) for t, m in kept.items()} == {
+        status_topic(f"s-{k}"): b"off" if k == 0 else b"on" for k in (0, 2, 3, 4)
+    }
+
+
+def test_a_client_id_that_is_connected_is_refused_and_its_owner_stays(broker, monkeypatch, raw_client):
+    monkeypatch.setattr(embedded, "CLAIM_S", 0.05)
+    owner = raw_client("pi-1")
+    owner.send(subscribe(reply_topic("pi-1")))
+    assert owner.settle()
+    for _ in range(20):
+        thief = raw_client("pi-1")
+        assert not thief.is_connected
+    with Client(broker) as worker:
+        worker.connect()
+        worker.publish(reply_topic("pi-1"), b"for the owner")
+        owner.wait_for(b"for the owner")
+    owner.close()
+    monkeypatch.setattr(embedded, "CLAIM_S", 5.0)
+    again = raw_client("pi-1")  # its old connection is ending
+    assert again.is_connected
+
+
+def test_no_session_is_kept_for_a_client_that_is_gone(broker, raw_client):
+    client = raw_client("pi-1", clean=False)
+    assert not client.is_connected
+
+
+def test_what_a_client_that_does_not_read_is_owed_is_bounded_and_nobody_waits_for_it(broker, monkeypatch, raw_client):
+    monkeypatch.setattr(bounded, "MAX_OWED", 300_000)
+    monkeypatch.setattr(bounded, "STALL_S", 0.5)
+    deaf, loud = raw_client("deaf"), raw_client("loud")
+    deaf.send(subscribe(status_topic("+")))
+    assert deaf.settle()
+    most, payload = 0, b"x" * 60_000
+    for _ in range(200):  # more than the system buffers of a connection hold
+        loud.send(publish(status_topic("loud"), payload))
+        most = max(most, broker._broker._owed.total())
+    assert is_alive(broker)
+    assert most < 300_000 + 2 * 61_024
+    wait_until(lambda: "deaf" not in broker._ids, "the deaf client is closed")
+    wait_until(lambda: not broker._broker._owed, "nothing is owed to anybody")
+
+
+def test_a_flood_of_one_client_waits_for_the_worker_and_others_do_not_wait_for_the_flood(broker, raw_client):
+    worker, loud, quiet = (raw_client(name) for name in ("worker", "loud", "quiet"))
+    worker.send(subscribe(request_topic("+"), qos=1))  # and acknowledges nothing
+    assert worker.settle()
+    loud.send(*[publish(request_topic("loud"), b"x") for _ in range(1000)])
+    worker.wait_for(b"x", bounded.MAX_WAITING)
+    quiet.send(publish(request_topic("quiet"), b"mine"))
+    worker.wait_for(b"mine")
+    n_before = [payload for _, payload in worker.heard].index(b"mine")
+    assert n_before <= bounded.MAX_WAITING + 2  # amqtt takes them one by one from its own queue, and counts after that
 
 
 # ---------------------------------------------------------------- where it listens

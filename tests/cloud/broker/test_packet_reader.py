@@ -66,7 +66,7 @@ def test_a_publisher_waits_while_too_much_is_on_its_way():
     async def read_one(answers: list[bool]) -> bytes:
         stream = asyncio.StreamReader()
         stream.feed_data(CONNECT + b"\x30\4\0\1ax")
-        reader = PacketReader(stream, lambda: answers.pop(0) if len(answers) > 1 else answers[0])
+        reader = PacketReader(stream, lambda _session: answers.pop(0) if len(answers) > 1 else answers[0])
         await reader.connect()
         await reader.read(len(CONNECT))
         async with asyncio.timeout(0.2):
