@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardcase_edge.errors import InputError
+
 from ..measuring.bars import rows_bar
 from ..measuring.picked import Wish
 from ..reports.train_page import train_report
-from .folders import BUILD, check_folder, whole_folder
+from .folders import BUILD, claimed, fill_folder
 from .given_hpc import save_given
 from .own_model import own_points_of
 from .runs import open_runs
@@ -71,7 +73,7 @@ def build(
     force: bool = False,
     **where: Any,
 ) -> tuple[Task, dict[str, Any]]:
-    """Train and write the build folder atomically; the task, and the contents of front.json.
+    """Train and write the build folder atomically, alone; the task, and the contents of front.json.
 
     Parameters
     ----------
@@ -84,16 +86,14 @@ def build(
     """
     from .seeds import picks
 
-    check_folder(out, BUILD, force=force)  # before the long work
-
-    with open_runs(out, n_seeds=n_seeds, **where) as (runs, scratch):
+    with claimed(out, BUILD, force=force), open_runs(out, n_seeds=n_seeds, **where) as (runs, scratch):
         task = runs.task(config, table, model)
         hpc = save_hpc(task, scratch)  # before training, because f0 may be impossible to export
         own = own_points_of(task)  # so may a model of the user's
 
         def write(points: list[Point], seeds: dict[int, dict[str, Any]]) -> dict[str, Any]:
-            with whole_folder(out, BUILD, force=force) as folder:
-                _copy_hpc(scratch, folder)
+            with fill_folder(out, BUILD, force=force) as folder:
+                _copy_hpc(task, scratch, folder)
                 front = write_build(folder, task, points, hpc, seeds)
                 with rows_bar("5/5 report", quiet=runs.quiet):
                     page, svg, warning = train_report(folder, task, front, command=command, wish=wish)
@@ -136,10 +136,14 @@ def _declare_legacy(task: Task) -> dict[str, Any]:
     return {**declaration, "beyond": beyond}
 
 
-def _copy_hpc(scratch: Path, folder: Path) -> None:
+def _copy_hpc(task: Task, scratch: Path, folder: Path) -> None:
     """Copy hpc.onnx to the build; a legacy system has none."""
-    if (scratch / HPC_FILE).exists():
+    if task.config.legacy is not None:
+        return
+    try:
         shutil.copyfile(scratch / HPC_FILE, folder / HPC_FILE)
+    except FileNotFoundError as error:
+        raise InputError(f"{scratch / HPC_FILE} is gone, so the build would lack its f0; train again") from error
 
 
 def write_build(

@@ -17,7 +17,7 @@ from ..demo.processes import Process, StageError, start_broker, start_device, st
 from ..measuring.measure import class_lines
 from ..options import add_force, add_json, report
 from ..training.build import build, configure
-from ..training.folders import DEMO, check_folder, list_files
+from ..training.folders import DEMO, claimed, list_files
 from .train import add_effort
 
 if TYPE_CHECKING:
@@ -83,7 +83,11 @@ def run(args: argparse.Namespace) -> int:
             f"{args.config} does not exist; run from a clone of the repository, or name a file with --config"
         )
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    check_folder(args.out, DEMO, force=args.force)
+    with claimed(args.out, DEMO, force=args.force):
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     args.out.mkdir(exist_ok=True)
     list_files(args.out, DEMO, FILES)
     began = time.monotonic()
