@@ -51,10 +51,10 @@ def keep(names: Iterable[str], own: Iterable[str], old: Path, new: Path) -> None
     """
     ours = {parent.as_posix() for name in own for parent in Path(name).parents}
     for path in sorted(path for path in old.rglob("*") if path.is_dir() and not path.is_symlink()):
-        name = path.relative_to(old)
-        if name.as_posix() not in ours:
-            (new / name).mkdir(parents=True, exist_ok=True)
-            shutil.copystat(path, new / name)
+        twin = new / path.relative_to(old)
+        if path.relative_to(old).as_posix() not in ours:
+            twin.mkdir(parents=True, exist_ok=True)
+            shutil.copystat(path, twin)
     for name in names:
         (new / name).parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -66,9 +66,9 @@ def keep(names: Iterable[str], own: Iterable[str], old: Path, new: Path) -> None
 
 def sync_files(folder: Path, names: Iterable[str]) -> None:
     """Have these files and all folders below this one on the disk, so that a power cut does not empty them."""
-    for name in names:
-        if not (folder / name).is_symlink():
-            descriptor = os.open(folder / name, os.O_RDWR)
+    for file in (folder / name for name in names):
+        if not file.is_symlink():
+            descriptor = os.open(file, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
             try:
                 os.fsync(descriptor)
             finally:

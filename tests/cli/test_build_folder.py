@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,8 +47,8 @@ def test_a_second_run_into_one_folder_is_refused_in_one_line(tmp_path, capsys, m
     save, second = training.save_hpc, []
 
     def save_beside_another(task, folder):
-        if not second:
-            second.append(run(capsys, *argv))
+        monkeypatch.setattr(training, "save_hpc", save)
+        second.append(run(capsys, *argv))
         return save(task, folder)
 
     monkeypatch.setattr(training, "save_hpc", save_beside_another)
@@ -165,12 +164,11 @@ def test_a_list_that_names_files_elsewhere_removes_none_of_them(tmp_path: Path) 
 
 
 @pytest.fixture
-def no_links(monkeypatch) -> Iterator[None]:
+def no_links(monkeypatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
-    yield
 
 
 def test_others_files_are_copied_where_none_can_be_linked(tmp_path: Path, no_links) -> None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 __all__ = [
-    "MAX_KEY_BYTES", "MAX_SIGNATURES", "SIGNATURE_BYTES", "are_signatures", "check_signature", "make_keys", "public_of", "sign",
-    "signature_path",
+    "MAX_KEY_BYTES", "MAX_SIGNATURES", "SIGNATURE_BYTES", "are_signatures", "check_signature", "make_keys", "public_of",
+    "sign", "signature_path",
 ]  # fmt: skip
 
 MAX_KEY_BYTES = 16_384

@@ -96,6 +96,34 @@ def test_a_flipped_bit_in_the_signature_is_refused(signed, keys, at):
         load_bundle(signed, trust=keys[1])
 
 
+def test_one_of_several_signatures_suffices_and_more_than_eight_are_refused(signed, keys):
+    path = signature_path(signed)
+    right, other = path.read_bytes(), bytes(SIGNATURE_BYTES)
+    for content in (right + other, other * 7 + right):
+        path.write_bytes(content)
+        assert load_bundle(signed, trust=keys[1]).manifest.name == "three blobs"
+    for content in (other * 8, other * 8 + right, right + b"x"):
+        path.write_bytes(content)
+        with pytest.raises(SignatureError):
+            load_bundle(signed, trust=keys[1])
+
+
+def test_an_export_after_interrupted_ones_leaves_its_own_signature_alone(build, signed, keys):
+    path = signature_path(signed)
+    path.write_bytes(bytes(SIGNATURE_BYTES) * 7 + path.read_bytes())
+    export_bundle(build, signed, max_loss=0.01, key=keys[0])
+    assert len(path.read_bytes()) == SIGNATURE_BYTES
+    assert load_bundle(signed, trust=keys[1]).manifest.name == "three blobs"
+
+
+def test_a_private_key_whose_public_key_is_missing_gets_it_again(tmp_path, keys):
+    public = keys[1].read_bytes()
+    private = keys[0].read_bytes()
+    keys[1].unlink()  # as a run leaves it that is killed between the two
+    make("--out", str(tmp_path / "ours"))
+    assert (keys[0].read_bytes(), keys[1].read_bytes()) == (private, public)
+
+
 @pytest.mark.parametrize("size", [0, SIGNATURE_BYTES - 1, SIGNATURE_BYTES + 1, 100_000])
 def test_a_signature_of_the_wrong_length_is_refused(signed, keys, size):
     signature_path(signed).write_bytes(b"x" * size)
