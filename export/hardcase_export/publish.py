@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hardcase_edge.base.files import check_replaceable, read_bounded, write_whole
+from hardcase_edge.base.files import check_private, check_replaceable, read_bounded, write_whole
 from hardcase_edge.bundle.file import Bundle, is_bundle_head, pack_bundle
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.signature import (
@@ -42,8 +42,9 @@ def read_key(path: str | Path) -> bytes:
     Raises
     ------
     InputError
-        The file cannot be read, or it is too large for a key.
+        The file cannot be read, is too large for a key, or can be read by others than its owner.
     """
+    check_private(path, "signing key")
     return read_bounded(path, MAX_KEY_BYTES, "signing key", remedy="make one with hardcase keygen")
 
 

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["check_replaceable", "read_bounded", "set_aside", "sync_folder", "write_new", "write_whole"]
+__all__ = [
+    "check_private", "check_replaceable", "read_bounded", "set_aside", "sync_folder", "write_new", "write_whole",
+]  # fmt: skip
 
 HEAD_BYTES = 513  # of a file that is there already: enough to know a bundle, signatures or an ONNX model
 
@@ -42,6 +44,21 @@ def read_bounded(
     if len(data) > limit:
         raise refusal(f"{what} {path} is larger than {limit} bytes; {remedy}")
     return data
+
+
+def check_private(path: str | Path, what: str) -> None:
+    """Refuse a secret that its group or all users of the machine can read; a missing file is for its reader to tell.
+
+    A warning would be lost where it matters, in the log of a build server, and the remedy is one command.
+
+    Raises
+    ------
+    InputError
+        Others can read the file. (Windows has no such bits.)
+    """
+    with contextlib.suppress(OSError):
+        if os.name != "nt" and os.stat(path).st_mode & 0o077:
+            raise InputError(f"{what} {path} can be read by other users; keep it to yourself: chmod 600 {path}")
 
 
 def check_replaceable(

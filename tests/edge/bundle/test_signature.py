@@ -51,6 +51,16 @@ def test_only_its_owner_reads_the_private_key(keys):
     assert stat.S_IMODE(os.stat(keys[0]).st_mode) == 0o600
 
 
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620])
+def test_a_private_key_that_others_can_reach_signs_nothing(build, tmp_path, keys, mode):
+    keys[0].chmod(mode)
+    with pytest.raises(InputError, match=r"ours.key can be read by other users; keep it to yourself: chmod 600 /"):
+        export_bundle(build, tmp_path / "model.hcb", max_loss=0.01, key=keys[0])
+    assert not (tmp_path / "model.hcb").exists()
+    keys[0].chmod(0o400)
+    assert export_bundle(build, tmp_path / "model.hcb", max_loss=0.01, key=keys[0]).is_signed
+
+
 @pytest.mark.parametrize("ending", ["key", "pub"])
 def test_an_existing_key_is_never_overwritten_and_nothing_else_is_left(tmp_path, ending):
     (tmp_path / f"ours.{ending}").write_text("precious")

@@ -125,7 +125,9 @@ def test_an_npz_is_refused_by_its_directory_or_by_its_headers(tmp_path: Path) ->
     path.write_bytes(packed(X=npy(np.zeros((N, 2))), y=y))
     assert path.stat().st_size < LIMIT / 10
     refused(path, TOO_LARGE)
-    path.write_bytes(packed(X=npy(np.zeros((N, 2), np.int8)), y=npy(np.zeros(N, np.int8))))  # 8 times as large as float64
+    path.write_bytes(
+        packed(X=npy(np.zeros((N, 2), np.int8)), y=npy(np.zeros(N, np.int8)))
+    )  # 8 times as large as float64
     refused(path, TOO_LARGE)
     path.write_bytes(packed(X=lie((10**12,)), y=lie((-(10**12),))))
     refused(path, TOO_LARGE)
