@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
 from ..demo.processes import Process, StageError, start_broker, start_device, start_worker
@@ -116,7 +117,7 @@ class _Progress:
 
     def __call__(self, text: str) -> None:
         if not self.is_quiet:
-            print(f"== {text}", flush=True)
+            print(f"== {terminal(text)}", flush=True)
 
 
 # ---------------------------------------------------------------- train and export
@@ -342,7 +343,7 @@ def _write_report(out: Path, values: dict[str, Any], outage: tuple[float, float]
     write_whole(out / REPORT, make_html(values, front, routes_svg(outcomes, outage)).encode())
 
 
-def _text(values: dict[str, Any], out: Path) -> str:
+def _text(values: dict[str, Any], out: Path) -> list[str]:
     titles = ("", "policy", "accuracy", f"cost/{values['unit']}", "bytes up", "p50 ms", "p99 ms", "degraded", "n")
     lines = ["", f"{BEST}, by class, on test rows:", *class_lines(values["classes"], MAX_CLASSES), "", _line(titles)]
     for r in values["rows"]:
@@ -356,7 +357,7 @@ def _text(values: dict[str, Any], out: Path) -> str:
     verdict = "asked = local + cloud + degraded, each once; both routes used before the kill and after it"
     lines += [f"PROBLEM: {p}" for p in values["problems"]] or [f"reconciled: {verdict}"]
     lines.append(f"{values['seconds']:.0f} s; report: {out / REPORT}")
-    return "\n".join(lines)
+    return lines
 
 
 def _line(cells: tuple[Any, ...]) -> str:

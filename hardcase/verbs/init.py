@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     guessed = "" if args.target else "; --target names another"
     head = f"{args.out}: predicts {target!r} ({why}{guessed}), {len(classes)} classes"
     last = f"edit the costs of your sensors, then: hardcase train {args.out} --out build"
-    report(args, values, "\n".join([head, *_lines(table, found, sensors), last]))
+    report(args, values, [head, *_lines(table, found, sensors), last])
     return 0
 
 

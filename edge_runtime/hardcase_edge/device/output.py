@@ -11,6 +11,7 @@ import errno
 import os
 import sys
 
+from ..base.escape import terminal
 from ..errors import InputError, one_line
 
 __all__ = ["Lines", "hold_standard_files", "note", "print_text"]
@@ -77,7 +78,7 @@ class Lines:
 def note(line: str) -> None:
     """Write one line to standard error; it is lost if that cannot be written."""
     try:
-        os.write(2, f"hardcase-edge: {line}\n".encode(errors="replace"))
+        os.write(2, f"hardcase-edge: {terminal(line)}\n".encode(errors="replace"))
     except OSError:
         return
 

@@ -52,21 +52,25 @@ def _needed(message: Any) -> int:
     table = _table(header, _field(header, _table(header, 0), HEADER))
     if message.type == "dictionary":
         table = _table(header, _field(header, table, BATCH_OF_DICTIONARY))
-    length = struct.unpack_from("<q", header, _field(header, table, LENGTH))[0] if _has(header, table, LENGTH) else 0
+    length = _long(header, _field(header, table, LENGTH)) if _has(header, table, LENGTH) else 0
     values = length * _count(header, table, NODES) * NUMBER_BYTES
     if not _has(header, table, COMPRESSION):
-        return max(values, message.body.size)
+        return max(values, int(message.body.size))
     at = _vector(header, table, BUFFERS)
     unpacked = 0
     for k in range(_count(header, table, BUFFERS)):
         offset, size = struct.unpack_from("<qq", header, at + 16 * k)
         if size >= 8:
-            (claim,) = struct.unpack_from("<q", message.body, offset)  # -1: this buffer is not packed
+            claim = _long(message.body, offset)  # -1: this buffer is not packed
             unpacked += size if claim < 0 else claim
     return max(values, unpacked)
 
 
 # ---------------------------------------------------------------- FlatBuffers; struct.error is a fault of the file
+
+
+def _long(data: Any, at: int) -> int:
+    return int(struct.unpack_from("<q", data, at)[0])
 
 
 def _table(data: bytes, at: int) -> int:
