@@ -28,10 +28,10 @@ from hardcase_train.data.config import Config, SensorConfig
 from hardcase_train.data.problem import Rows
 from hardcase_train.data.split import CALIBRATION, random_split
 from hardcase_train.data.table import Labels, Table
-from hardcase_train.data.task import make_task
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.front import Point
 from hardcase_train.sweep.train import learn
+from hardcase_train.tasks.task import make_task
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks" / "groups.md"

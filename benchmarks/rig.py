@@ -23,8 +23,8 @@ from typing import Any
 from hardcase.training import seeds
 from hardcase.training.seeds import picked, summarise
 from hardcase_train.data.config import read_config
-from hardcase_train.data.task import make_task
 from hardcase_train.sweep.train import learn
+from hardcase_train.tasks.task import make_task
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "hydraulic" / "hardcase.toml"

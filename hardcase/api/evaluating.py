@@ -49,7 +49,7 @@ def evaluate(
     from hardcase_export.integers.decide import decisions, figures
     from hardcase_train.columns.frames import frame_columns, frame_names
     from hardcase_train.data.table import table_of
-    from hardcase_train.data.task import target_labels
+    from hardcase_train.tasks.target import target_labels
 
     loaded = load(bundle)
     program = loaded._loaded.bundle.program

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
-from ..training.build import HPC_FILE, save_hpc, write_build
+from ..training.build import write_build
+from ..training.hpc_file import HPC_FILE, save_hpc
 from ..training.seeds import picks
 from .training import column_names
 
 if TYPE_CHECKING:
     from hardcase_export.bundle import Exported
-    from hardcase_train.data.task import Task
     from hardcase_train.estimator import PolicyClassifier
     from hardcase_train.policy.front import Point
+    from hardcase_train.tasks.task import Task
 
 __all__ = ["export"]
 
@@ -104,10 +105,10 @@ def _task(
     from hardcase_train.data.dtypes import held
     from hardcase_train.data.problem import MIN_ROWS, Problem, Rows
     from hardcase_train.data.table import Labels, Table
-    from hardcase_train.data.task import Task
     from hardcase_train.policy.front import Point, with_test
     from hardcase_train.policy.selection import Judge
     from hardcase_train.sweep.train import hpc_point
+    from hardcase_train.tasks.task import Task
 
     program, classes = estimator.program_, estimator.classes_.tolist()
     values = np.asarray(X, dtype=np.float64)
@@ -144,7 +145,7 @@ def _probabilities(estimator: PolicyClassifier, X: Any) -> Any:
     """f0's probabilities; uniform if the estimator has no f0."""
     import numpy as np
 
-    from hardcase_train.data.hpc import probabilities
+    from hardcase_train.tasks.hpc import probabilities
 
     n_classes = len(estimator.classes_)
     if estimator.hpc_ is None:

@@ -32,7 +32,9 @@ def train(
     sensors: Mapping[str, Sequence[str | int] | str | int] | None = None,
     costs: Mapping[str, float] | float = 1.0,
     forward_cost: float = 0.0,
-    quality: str | Mapping[str, Any] = "accuracy",
+    task: str = "class",
+    target_unit: str = "",
+    quality: str | Mapping[str, Any] | None = None,
     errors: Mapping[str, Any] | None = None,
     max_loss: float | None = None,
     budget: float | None = None,
@@ -58,19 +60,23 @@ def train(
     Parameters
     ----------
     X : (n, n_features) numbers, NaN for missing; or a DataFrame, whose text becomes categories, as in a table
-    y : (n,) labels of 2 to 200 classes, numbers or text; or the name of the DataFrame's column that holds them
+    y : (n,) labels of 2 to 200 classes, numbers or text, or values; or the name of the DataFrame's column of them
     sensors : the columns of each sensor, by name or number; each column of no sensor becomes a sensor of its own
     costs : cost of each sensor by name, 1 for the others; or one number for all
     forward_cost : cost of one request, without the sensors that f0 reads
-    quality : what policies are measured by: "accuracy", "balanced" or "macro-f1"; {"f1": class}; or
-        {"recall": class, "precision": share}
+    task : "class"; "value", if y holds numbers to predict; or "rank", if it holds the relevance of each row within its
+        group, whole numbers from 0
+    target_unit : of values, for the device's records
+    quality : what policies are measured by; None: accuracy, R2 of values, NDCG@5 of ranks. "balanced" or "macro-f1";
+        {"f1": class}; {"recall": class, "precision": share}; or {"ndcg": ranks}
     errors : what errors cost, in the unit of all costs: {"miss": {class: cost}, "false_alarm": {class: cost},
         "other": cost}, or {"matrix": {class: {answer: cost}}}; ``quality`` is then ignored
     max_loss : pick the cheapest policy whose quality is at most this far below f0's, plus one standard error; None:
         0.01, or, where errors have costs, the policy of the least cost with its errors
     budget : instead, pick the best policy of at most this mean cost
-    hpc : f0, an unfitted classifier with ``predict_proba`` (of scikit-learn, LightGBM, XGBoost or CatBoost, or a
-        Pipeline), or the path of a fitted model (.onnx, .skops, LightGBM text, XGBoost JSON); None: gradient boosting
+    hpc : f0, an unfitted classifier with ``predict_proba``, or a regressor of values (of scikit-learn, LightGBM,
+        XGBoost or CatBoost, or a Pipeline), or the path of a fitted model (.onnx, .skops, LightGBM text, XGBoost JSON);
+        None: gradient boosting
     methods : names of methods, or "auto"; both baselines are always trained
     effort : "quick", "normal" or "thorough"
     names : names of the columns of an array
@@ -100,7 +106,7 @@ def train(
     >>> policy.front.quality
     'accuracy'
     """
-    from hardcase_train.data.config import Config, check_amount, check_dates
+    from hardcase_train.data.config import Config, check_amount, check_dates, check_task
     from hardcase_train.data.effort import effort_of
     from hardcase_train.methods import BASELINES, check_method
 
@@ -108,6 +114,8 @@ def train(
     config = Config(
         file=Path("arrays"),
         target=called["target"],
+        task=check_task("the argument", task),
+        target_unit=target_unit,
         group=called.get("group"),
         weight=called.get("weight"),
         seed=seed,
@@ -117,10 +125,10 @@ def train(
         default_sensor=1.0 if isinstance(costs, Mapping) else check_amount("costs", costs),
         per_request=check_amount("forward_cost", forward_cost),
         sensors=_sensors(table, sensors, costs, dates),
-        estimator="HistGradientBoostingClassifier" if hpc is None else type(hpc).__name__,
+        estimator="" if hpc is None else type(hpc).__name__,
         model=Path(hpc) if isinstance(hpc, str | Path) else None,
         effort=effort_of("effort", effort).name,
-        quality=_plain(quality) if errors is None else "accuracy",
+        quality=_plain(quality) if errors is None else None,
         errors=dict(errors or {}),
     )
     chosen = tuple(check_method("methods", name) for name in methods)
@@ -131,7 +139,7 @@ def train(
             (*chosen, *BASELINES),
             folder / "build",
             table=table,
-            model=_model(hpc, seed),
+            model=_model(hpc, seed, task),
             wish={"max_loss": max_loss} if budget is None else {"budget": budget},
             jobs=jobs,
             time_limit=time_limit,
@@ -145,8 +153,8 @@ def train(
     return Policy(folder.with_name(f"{folder.name}-build"), max_loss=max_loss, budget=budget, is_temporary=True)
 
 
-def _plain(quality: str | Mapping[str, Any]) -> str | dict[str, Any]:
-    return quality if isinstance(quality, str) else dict(quality)
+def _plain(quality: str | Mapping[str, Any] | None) -> str | dict[str, Any] | None:
+    return dict(quality) if isinstance(quality, Mapping) else quality
 
 
 def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]:
@@ -257,14 +265,15 @@ def _column(names: Sequence[str], parts: Sequence[str], sensor: str, column: Any
     return str(column)
 
 
-def _model(hpc: Any, seed: int) -> Any:
+def _model(hpc: Any, seed: int, task: str) -> Any:
     """The unfitted f0, with missing values handled and its seed fixed; None leaves it to the configuration."""
     if hpc is None or isinstance(hpc, str | Path):
         return None
-    from sklearn.base import clone
+    from sklearn.base import clone, is_regressor
 
-    from hardcase_train.data.hpc import ready
+    from hardcase_train.tasks.hpc import ready
 
-    if not hasattr(hpc, "predict_proba") or not hasattr(hpc, "get_params"):
-        raise InputError(f"hpc is {type(hpc).__name__}, not a scikit-learn classifier with predict_proba; give one")
+    kind, method = ("classifier", "predict_proba") if task == "class" else ("regressor", "predict")
+    if not hasattr(hpc, method) or not hasattr(hpc, "get_params") or (kind == "regressor" and not is_regressor(hpc)):
+        raise InputError(f"hpc is {type(hpc).__name__}, not a scikit-learn {kind} with {method}; give one")
     return ready(clone(hpc), seed)

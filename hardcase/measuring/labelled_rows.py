@@ -93,7 +93,7 @@ def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray
     import numpy as np
 
     from hardcase_train.data.table import read_table
-    from hardcase_train.data.task import target_labels
+    from hardcase_train.tasks.target import target_labels
 
     table = read_table(path, as_text=manifest.categories)
     X = readings_of(str(path), table, manifest)
@@ -151,7 +151,7 @@ def groups_of(path: Path, manifest: Manifest) -> NDArray[np.int64] | None:
 
     from hardcase_export.drafts.rows import group_name, is_rows, read_rows
     from hardcase_train.data.table import read_table
-    from hardcase_train.data.task import whole_column
+    from hardcase_train.tasks.target import whole_column
 
     if is_rows(path):
         return read_rows(path, manifest).group

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of each node of a program: how many rows pass it, what they have cost by then, how many of them end right."""
+"""Figures of each node of a program: how many rows pass it, what they have cost by then, how wrong they end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hardcase_edge.program.definition import Program
     from hardcase_edge.session.session import Decision
 
-__all__ = ["NodeFigures", "node_figures"]
+__all__ = ["NodeFigures", "lost", "node_figures"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class NodeFigures:
     rows : number of rows that pass each node
     cost : their mean cost in the user's unit when they leave it, what the node itself buys included
     ended : number of rows decided at each node
-    right : number of those decided as labelled
+    lost : the sum of their ``lost``
     steps : number of rows that go from one node to the next, by (node, next node)
     """
 
@@ -31,12 +31,17 @@ class NodeFigures:
     rows: tuple[int, ...]
     cost: tuple[float, ...]
     ended: tuple[int, ...]
-    right: tuple[int, ...]
+    lost: tuple[float, ...]
     steps: dict[tuple[int, int], int]
 
 
-def node_figures(program: Program, decisions: Sequence[Decision], y: Sequence[int]) -> NodeFigures:
-    """Figures of a program's nodes from its decisions on rows with labels y (n,), class indices.
+def lost(program: Program, result: float, truth: float) -> float:
+    """What an answer loses: 1 if it is the wrong class, or the squared error of a value."""
+    return float(result != truth) if program.n_classes else (result - truth) ** 2
+
+
+def node_figures(program: Program, decisions: Sequence[Decision], y: Sequence[float]) -> NodeFigures:
+    """Figures of a program's nodes from its decisions on rows of truth y (n,), class indices or values.
 
     The cost so far counts the sensors that a row has bought on its way, so at the node where a row ends without an
     unanswered request it is the decision's cost.
@@ -46,8 +51,11 @@ def node_figures(program: Program, decisions: Sequence[Decision], y: Sequence[in
 
     meter, size = Meter(program), len(program.nodes)
     ways = Counter((d.trace, d.sensors, d.route == CLOUD) for d in decisions)
-    ends = Counter((d.trace[-1], d.result == label) for d, label in zip(decisions, y, strict=True))
     rows, spent = [0] * size, [0] * size
+    ended, losses = [0] * size, [0.0] * size
+    for d, truth in zip(decisions, y, strict=True):
+        ended[d.trace[-1]] += 1
+        losses[d.trace[-1]] += lost(program, d.result, truth)
     steps: Counter[tuple[int, int]] = Counter()
     for (trace, sensors, is_cloud), count in ways.items():
         bought: set[int] = set()
@@ -62,7 +70,7 @@ def node_figures(program: Program, decisions: Sequence[Decision], y: Sequence[in
         n=len(decisions),
         rows=tuple(rows),
         cost=tuple(to_unit(total / count) if count else 0.0 for total, count in zip(spent, rows, strict=True)),
-        ended=tuple(ends[k, True] + ends[k, False] for k in range(size)),
-        right=tuple(ends[k, True] for k in range(size)),
+        ended=tuple(ended),
+        lost=tuple(losses),
         steps=dict(steps),
     )

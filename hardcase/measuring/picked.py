@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Picked", "Wish", "measure_pick"]
 
-MAX_DECISIONS = 1_000_000  # with dead sensors: beyond that only those that most rows buy are tried
+MAX_DECISIONS = 300_000  # with dead sensors: beyond that only those that most rows buy are tried
 Wish = Mapping[str, float | None]  # ``max_loss`` or ``budget``, as for ``pick``; empty: its default
 
 

@@ -15,8 +15,7 @@ from .policy_picture import policy_svg
 if TYPE_CHECKING:
     from hardcase_export.drafts.front import Front, Point
 
-    from ..measuring.measure import constant_warning
-from ..measuring.picked import Picked
+    from ..measuring.picked import Picked
 
 __all__ = ["allowed_loss", "sections", "summary"]
 
@@ -55,7 +54,7 @@ def sections(picked: Picked, points: Front) -> list[str]:
     values = picked.measured.to_json(picked.manifest)
     return [
         section("The picked policy", *_figures(picked, values, points)),
-        section("Classes", *_classes(picked, values)),
+        *([section("Classes", *_classes(picked, values))] if values["classes"] else []),
         section("Sensors bought", *_sensors(picked, values, points)),
         section("The policy as a flow", *_flow(picked)),
         section("If a sensor is dead", *_dead(picked, values)),
@@ -79,6 +78,9 @@ def _figures(picked: Picked, values: dict[str, Any], points: Front) -> list[str]
         rows.insert(
             3, [f"mean cost of errors, {safe(points.unit)}", data(values["errors"], amount(values["errors"])), ""]
         )
+    for key, name in (("rmse", "root mean square error"), ("mae", "mean absolute error")):
+        if key in values:
+            rows.append([f"{name} {safe(values['target_unit'])}", data(values[key], amount(values[key])), ""])
     out = [
         f"<p><code>hardcase export build{flags} --out model.hcb</code> writes this policy: "
         f"<strong>{'f0' if point.method == 'hpc' else safe(point.method)}</strong>, {_why(picked, points)}. "

@@ -19,6 +19,7 @@ from .markup import amount, percent
 
 if TYPE_CHECKING:
     from hardcase_edge.bundle.manifest import Manifest
+    from hardcase_edge.bundle.value import Value
     from hardcase_edge.program.definition import Branch, Forward, Node, Program
 
 __all__ = ["ANSWER", "BUY", "CHOOSE", "CLOUD", "MORE", "Arrow", "Box", "Flow", "error_words", "flow_of"]
@@ -174,7 +175,7 @@ class _Writer:
         nodes = [self.program.nodes[k] for k in run]
         last, rows = run[-1], self._rows(run[0])
         if isinstance(nodes[0], Answer):
-            return Box(ANSWER, "answer", self._ended(last), rows, f"node {last}: the class of the best score")
+            return Box(ANSWER, "answer", self._ended(last), rows, f"node {last}: {self._answers()}")
         if isinstance(nodes[0], Forward):
             return Box(
                 CLOUD, "ask f0 in the cloud", (self._request(nodes[0]), *self._ended(last)), rows, f"node {last}"
@@ -188,13 +189,16 @@ class _Writer:
         details = f"nodes {run[0]} to {last}" + (f": {', '.join(names)}" if names else "")
         return Box(BUY if sensors else CHOOSE, title, lines, rows, details)
 
+    def _answers(self) -> str:
+        return "the class of the best score" if self.program.n_classes else "the score as a value"
+
     def rest(self, nodes: list[int]) -> Box:
         """The box that stands for all nodes that are not shown."""
         title = f"{len(nodes)} more nodes"
         if self.figures is None:
             return Box(MORE, title, (), None)
-        ended, right = (sum(of[k] for k in nodes) for of in (self.figures.ended, self.figures.right))
-        lines = (f"{percent(ended / self.figures.n)} of rows end there", error_words(ended - right, ended))
+        ended, lost = sum(self.figures.ended[k] for k in nodes), sum(self.figures.lost[k] for k in nodes)
+        lines = (f"{percent(ended / self.figures.n)} of rows end there", error_words(lost, ended, self.manifest.value))
         return Box(MORE, title, lines, ended)
 
     def labels(self) -> Iterator[tuple[tuple[int, int], str]]:
@@ -252,17 +256,21 @@ class _Writer:
         f = self.figures
         return (
             f"{percent(f.rows[node] / f.n)} of rows, {amount(f.cost[node])} {self.manifest.unit}",
-            error_words(f.ended[node] - f.right[node], f.ended[node]),
+            error_words(f.lost[node], f.ended[node], self.manifest.value),
         )
 
 
-def error_words(wrong: int, n: int) -> str:
-    """The error of ``n`` answers.
+def error_words(lost: float, n: int, value: Value | None) -> str:
+    """The error of ``n`` answers: the share of wrong classes, or the root mean square error of values.
 
-    >>> error_words(1, 60).replace("\\xa0", " ")
+    >>> error_words(1, 60, None).replace("\\xa0", " ")
     'error 1.7 % (1 of 60)'
     """
-    return f"error {percent(wrong / n)} ({wrong} of {n})" if n else "no row ends here"
+    if not n:
+        return "no row ends here"
+    if value is not None:
+        return f"RMSE {amount((lost / n) ** 0.5)} {value.unit}".rstrip()
+    return f"error {percent(lost / n)} ({lost:.0f} of {n})"
 
 
 def _some(names: list[str]) -> str:

@@ -30,7 +30,7 @@ def policy_svg(
     program: Program,
     manifest: Manifest,
     decisions: Sequence[Decision] | None = None,
-    y: Sequence[int] = (),
+    y: Sequence[float] = (),
     *,
     note: str = "",
 ) -> str:
@@ -38,7 +38,7 @@ def policy_svg(
 
     Parameters
     ----------
-    decisions, y : the program's decisions on some rows, and the rows' class indices; None: no shares are shown
+    decisions, y : the program's decisions on some rows, and their class indices or values; None: no shares are shown
     note : a line below the heading, such as what the rows are
     """
     figures = None if decisions is None else node_figures(program, decisions, y)

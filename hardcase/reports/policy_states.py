@@ -7,11 +7,12 @@ of sensors bought so far, as in Wang, Trapeznikov and Saligrama (2015).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from ..measuring.node_figures import lost
 from .markup import amount, percent
 from .policy_boxes import ANSWER, BUY, CLOUD, MORE, Arrow, Box, Flow, error_words
 
@@ -27,27 +28,44 @@ WRAP = 34  # letters of a line of names
 State = frozenset[int]
 
 
+class Ends:
+    """The rows that end in each state, and what their answers lose."""
+
+    def __init__(self) -> None:
+        self.rows: Counter[State] = Counter()
+        self._lost: defaultdict[State, float] = defaultdict(float)
+
+    def add(self, state: State, loss: float) -> None:
+        """Count a row."""
+        self.rows[state] += 1
+        self._lost[state] += loss
+
+    def total(self, states: Iterable[State]) -> tuple[int, float]:
+        """The rows that end in these states, and the sum of what they lose."""
+        chosen = list(states)
+        return sum(self.rows[s] for s in chosen), sum(self._lost[s] for s in chosen)
+
+
 def states_of(
-    program: Program, manifest: Manifest, decisions: Sequence[Decision], y: Sequence[int], limit: int = MAX_STATES
+    program: Program, manifest: Manifest, decisions: Sequence[Decision], y: Sequence[float], limit: int = MAX_STATES
 ) -> Flow:
     """The states of a program as boxes; rows that the cloud answers end in a box of their own.
 
     Parameters
     ----------
-    decisions, y : on some rows, and the rows' class indices
+    decisions, y : on some rows, and the rows' class indices or values
     limit : largest number of states; those that most rows pass are shown, and one box stands for the others
     """
     from hardcase_edge.session.session import CLOUD as TO_CLOUD
 
     passed: Counter[State] = Counter()
-    ended: Counter[tuple[State, bool]] = Counter()
-    asked: Counter[tuple[State, bool]] = Counter()
+    ended, asked = Ends(), Ends()
     moves: Counter[tuple[State, State]] = Counter()
     for d, label in zip(decisions, y, strict=True):
         way = _way(program, d)
         passed.update(way)
         moves.update(pairwise(way))
-        (asked if d.route == TO_CLOUD else ended)[way[-1], d.result == label] += 1
+        (asked if d.route == TO_CLOUD else ended).add(way[-1], lost(program, d.result, label))
     shown = _most_passed(passed, moves, limit)
     place = {state: k for k, state in enumerate(shown)}
     rest = len(shown)
@@ -58,10 +76,11 @@ def states_of(
         if a in place:
             arrows[place[a], place.get(b, rest)] += rows
     if hidden:
-        right, wrong = (sum(ended[s, is_right] + asked[s, is_right] for s in hidden) for is_right in (True, False))
-        lines = (f"{percent((right + wrong) / len(decisions))} of rows end there", error_words(wrong, right + wrong))
-        boxes.append(Box(MORE, f"{len(hidden)} more sets of sensors", lines, right + wrong))
-    _ask(boxes, arrows, asked, place, len(decisions))
+        (here, lost_here), (there, lost_there) = ended.total(hidden), asked.total(hidden)
+        rows, loss = here + there, lost_here + lost_there
+        lines = (f"{percent(rows / len(decisions))} of rows end there", error_words(loss, rows, manifest.value))
+        boxes.append(Box(MORE, f"{len(hidden)} more sets of sensors", lines, rows))
+    _ask(boxes, arrows, asked, place, len(decisions), manifest)
     return Flow(tuple(boxes), tuple(Arrow(a, b, r) for (a, b), r in arrows.items()), len(decisions), 0)
 
 
@@ -93,18 +112,18 @@ def _box(
     manifest: Manifest,
     state: State,
     passed: Counter[State],
-    ended: Counter[tuple[State, bool]],
+    ended: Ends,
     n: int,
 ) -> Box:
     from hardcase_edge.program.cost import Meter, to_unit
 
     cost = to_unit(Meter(program).buy(state))
     names = [manifest.sensors[s] for s in sorted(state)]
-    right, wrong = ended[state, True], ended[state, False]
+    rows, loss = ended.total([state])
     lines = [*_wrapped(names), f"{percent(passed[state] / n)} of rows, {amount(cost)} {manifest.unit} so far"]
-    if right + wrong:
-        lines += [f"{percent((right + wrong) / n)} answered here", error_words(wrong, right + wrong)]
-    is_end = right + wrong == passed[state]
+    if rows:
+        lines += [f"{percent(rows / n)} answered here", error_words(loss, rows, manifest.value)]
+    is_end = rows == passed[state]
     title = f"{len(names)} sensor{'s' * (len(names) > 1)}" if names else "no sensor yet"
     return Box(ANSWER if is_end else BUY, title, tuple(lines), passed[state], ", ".join(names))
 
@@ -127,17 +146,17 @@ def _wrapped(names: list[str]) -> list[str]:
 def _ask(
     boxes: list[Box],
     arrows: Counter[tuple[int, int]],
-    asked: Counter[tuple[State, bool]],
+    asked: Ends,
     place: dict[State, int],
     n: int,
+    manifest: Manifest,
 ) -> None:
     """Add the box of f0 and its arrows, if a row ends there."""
-    from_shown = {key: rows for key, rows in asked.items() if key[0] in place}
-    total = sum(from_shown.values())
+    total, loss = asked.total(place)
     if not total:
         return
-    wrong = sum(rows for (_, is_right), rows in from_shown.items() if not is_right)
-    lines = (f"{percent(total / n)} of rows", error_words(wrong, total))
+    lines = (f"{percent(total / n)} of rows", error_words(loss, total, manifest.value))
     boxes.append(Box(CLOUD, "ask f0 in the cloud", lines, total))
-    for (state, _), rows in from_shown.items():
-        arrows[place[state], len(boxes) - 1] += rows
+    for state, rows in asked.rows.items():
+        if state in place:
+            arrows[place[state], len(boxes) - 1] += rows

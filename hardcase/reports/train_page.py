@@ -22,7 +22,8 @@ from .page import details, figure, page, section, table
 
 if TYPE_CHECKING:
     from hardcase_export.drafts.front import Front, Point
-    from hardcase_train.data.task import Task
+    from hardcase_train.data.problem import Rows
+    from hardcase_train.tasks.task import Task
 
 __all__ = ["train_report"]
 
@@ -168,26 +169,48 @@ def _data(task: Task) -> list[str]:
     import numpy as np
 
     problem = task.problem
-    parts = {name: getattr(problem, name) for name in ("train", "valid", "calibration", "test")}
-    counts = {
-        name: np.bincount(rows.y, minlength=problem.n_classes) for name, rows in parts.items() if rows is not None
-    }
-    rows = [
-        [safe(label, 60), *(f"{c[k]:,}" for c in counts.values()), f"{sum(c[k] for c in counts.values()):,}"]
-        for k, label in enumerate(task.classes)
-    ]
-    totals = [int(c.sum()) for c in counts.values()]
-    rows.append(["<strong>all</strong>", *(f"{n:,}" for n in totals), f"{sum(totals):,}"])
+    named = {name: getattr(problem, name) for name in ("train", "valid", "calibration", "test")}
+    parts = {name: rows for name, rows in named.items() if rows is not None}
+    totals = [len(rows.y) for rows in parts.values()]
+    rows = _values_by_part(task, parts) if problem.is_value else _classes_by_part(task, parts)
+    word, caption = ("value", "values by part") if problem.is_value else ("class", "rows by class and part")
+    rows.append(
+        [f"<strong>{'rows' if problem.is_value else 'all'}</strong>", *(f"{n:,}" for n in totals), f"{sum(totals):,}"]
+    )
     if problem.test.group is not None:
-        groups = [len(np.unique(part.group)) for part in parts.values() if part is not None and part.group is not None]
+        groups = [len(np.unique(part.group)) for part in parts.values() if part.group is not None]
         rows.append(["<strong>groups</strong>", *(f"{n:,}" for n in groups), f"{sum(groups):,}"])
+    what = "with a value each" if problem.is_value else f"in {len(task.classes)} classes"
     words = (
-        f"<p>{sum(totals):,} rows of {len(task.features):,} features from {len(task.sensors)} sensors, in "
-        f"{len(task.classes)} classes. Models learn on train; choices are made on valid, and on train by models that "
+        f"<p>{sum(totals):,} rows of {len(task.features):,} features from {len(task.sensors)} sensors, {what}. "
+        "Models learn on train; choices are made on valid, and on train by models that "
         "did not see the row; calibration serves promises alone; test is only reported.</p>"
     )
-    listed = table(("class", *counts, "all"), rows, caption="rows by class and part")
+    listed = table((word, *parts, "all"), rows, caption=caption)
     return [words, _folded(f"{len(task.classes)} classes", len(rows), listed)]
+
+
+def _classes_by_part(task: Task, parts: Mapping[str, Rows]) -> list[list[str]]:
+    """Rows of each class."""
+    import numpy as np
+
+    counts = [np.bincount(rows.y, minlength=task.problem.n_classes) for rows in parts.values()]
+    return [
+        [safe(label, 60), *(f"{c[k]:,}" for c in counts), f"{sum(c[k] for c in counts):,}"]
+        for k, label in enumerate(task.classes)
+    ]
+
+
+def _values_by_part(task: Task, parts: Mapping[str, Rows]) -> list[list[str]]:
+    """Lowest, mean and highest value."""
+    import numpy as np
+
+    each = [task.problem.in_unit(rows.y) for rows in parts.values()]
+    columns = [*each, np.concatenate(each)]
+    return [
+        [word, *(amount(float(of(y))) for y in columns)]
+        for word, of in (("lowest", np.min), ("mean", np.mean), ("highest", np.max))
+    ]
 
 
 def _folded(summary: str, n_rows: int, *parts: str) -> str:

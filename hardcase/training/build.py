@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from hardcase_edge.errors import InputError
 
 from ..measuring.bars import rows_bar
 from ..measuring.picked import Wish
 from ..reports.train_page import train_report
 from .folders import BUILD, claimed, fill_folder
-from .given_hpc import save_given
+from .hpc_file import copy_hpc, hpc_confidence, save_hpc, value_of
 from .own_model import own_points_of
 from .runs import open_runs
 
@@ -23,12 +20,10 @@ if TYPE_CHECKING:
     from hardcase_train.data.config import Config
     from hardcase_train.data.problem import Rows
     from hardcase_train.data.table import Table
-    from hardcase_train.data.task import Task
     from hardcase_train.policy.front import Point
+    from hardcase_train.tasks.task import Task
 
-__all__ = ["HPC_FILE", "build", "configure", "save_hpc", "write_build"]
-
-HPC_FILE = "hpc.onnx"
+__all__ = ["build", "configure", "write_build"]
 
 
 def configure(
@@ -93,7 +88,7 @@ def build(
 
         def write(points: list[Point], seeds: dict[int, dict[str, Any]]) -> dict[str, Any]:
             with fill_folder(out, BUILD, force=force) as folder:
-                _copy_hpc(task, scratch, folder)
+                copy_hpc(task, scratch, folder)
                 front = write_build(folder, task, points, hpc, seeds)
                 with rows_bar("5/5 report", quiet=runs.quiet):
                     page, svg, warning = train_report(folder, task, front, command=command, wish=wish)
@@ -112,38 +107,6 @@ def build(
             others = [*runs.points(other, methods), *own_points_of(other)]
             seeds[other.config.seed] = picks(config.unit, other.problem, others)
         return task, write(points, seeds)
-
-
-def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
-    """Write f0 as hpc.onnx, unless it is a legacy system; its description for front.json."""
-    from hardcase_export.to_onnx.hpc import export_hpc
-
-    if task.config.legacy is not None:
-        return _declare_legacy(task)
-    if task.config.model is not None:
-        return save_given(task, folder / HPC_FILE)
-    problem = task.problem
-    dtypes = [f.dtype for f in problem.features]
-    return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, folder / HPC_FILE, problem.targets)
-
-
-def _declare_legacy(task: Task) -> dict[str, Any]:
-    problem, carried = task.problem, task.problem.uplink.features
-    beyond = {name: task.hpc.beyond(getattr(problem, name).index, carried) for name in ("valid", "test")}
-    declaration = task.hpc.declaration(
-        [task.features[f] for f in carried], [problem.dtypes[f] for f in carried], task.classes
-    )
-    return {**declaration, "beyond": beyond}
-
-
-def _copy_hpc(task: Task, scratch: Path, folder: Path) -> None:
-    """Copy hpc.onnx to the build; a legacy system has none."""
-    if task.config.legacy is not None:
-        return
-    try:
-        shutil.copyfile(scratch / HPC_FILE, folder / HPC_FILE)
-    except FileNotFoundError as error:
-        raise InputError(f"{scratch / HPC_FILE} is gone, so the build would lack its f0; train again") from error
 
 
 def write_build(
@@ -174,13 +137,16 @@ def write_build(
 def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> list[dict[str, Any]]:
     from hardcase_edge.bundle.file import Bundle, pack_bundle
     from hardcase_edge.bundle.manifest import Manifest
+    from hardcase_train.policy.front import programs
+    from hardcase_train.policy.target_unit import in_target_unit
 
     folder.mkdir()
-    entries, numbers = [], dict.fromkeys((p.method for p in points), 0)
+    files, numbers = [], dict.fromkeys((p.method for p in points), 0)
     for p in points:
-        assert p.program is not None
-        name = f"policies/{p.method}-{numbers[p.method]:03d}.safetensors"
+        files.append(f"policies/{p.method}-{numbers[p.method]:03d}.safetensors")
         numbers[p.method] += 1
+    value = value_of(task)
+    for k, draft, _ in programs(points):
         manifest = Manifest(
             name=task.config.file.stem,
             unit=task.config.unit,
@@ -190,14 +156,19 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> l
             target=task.config.target,
             hpc=hpc,
             windows=task.windows,
-            trained=_provenance(task, p),
+            trained=_provenance(task, points[k]),
             categories=task.table.categories,
+            value=value,
         )
-        data = pack_bundle(Bundle(manifest.to_json(), p.program, (), is_draft=True))
-        (folder.parent / name).write_bytes(data)
-        params = {k: _named(task, k, v) for k, v in p.params.items()}
-        entries.append({"method": p.method, "params": params, **_figures(task, p), "program": name})
-    return entries
+        program = draft if value is None else in_target_unit(draft, task.problem.value_unit)
+        (folder.parent / files[k]).write_bytes(pack_bundle(Bundle(manifest.to_json(), program, (), is_draft=True)))
+    return [_entry(task, p, name) for p, name in zip(points, files, strict=True)]
+
+
+def _entry(task: Task, p: Point, name: str) -> dict[str, Any]:
+    """The point in front.json."""
+    params = {k: _named(task, k, v) for k, v in p.params.items()}
+    return {"method": p.method, "params": params, **_figures(task, p), "program": name}
 
 
 def _figures(task: Task, p: Point) -> dict[str, dict[str, float]]:
@@ -219,6 +190,7 @@ def _provenance(task: Task, point: Point) -> dict[str, Any]:
     rows = {k: len(part.y) if part else 0 for k, part in parts.items()}
     packages = {name: version(name) for name in ("hardcase-train", "numpy", "scikit-learn")}
     data = {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split}
+    data |= {} if task.config.task == "class" else {"task": task.config.task}
     if task.config.group is not None:
         groups = {k: len(set(part.group.tolist())) if part else 0 for k, part in parts.items()}
         data |= {"group": task.config.group, "groups": groups}
@@ -266,9 +238,9 @@ def _save_rows(path: Path, task: Task, rows: Rows, hpc: str, more: dict[str, Any
     np.savez_compressed(
         path,
         X=rows.X,
-        y=rows.y,
-        hpc=rows.hpc_label,
-        hpc_confidence=np.round(rows.hpc[np.arange(len(rows.y)), rows.hpc_label] * 10_000).astype(np.int64),
+        y=task.problem.in_unit(rows.y),
+        hpc=task.problem.in_unit(rows.hpc_label),
+        hpc_confidence=hpc_confidence(task.problem, rows),
         hpc_sha256=hpc,
         index=rows.index,
         weight=rows.weight,

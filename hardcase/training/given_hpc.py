@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hardcase_train.data.config import Config
     from hardcase_train.data.problem import Rows
-    from hardcase_train.data.task import Opener, Task
+    from hardcase_train.tasks.task import Opener, Task
 
 __all__ = ["flattery", "opener", "save_given"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from hardcase_edge.errors import InputError
 
 if TYPE_CHECKING:
-    from hardcase_train.data.task import Task
     from hardcase_train.policy.front import Point
+    from hardcase_train.tasks.task import Task
 
 __all__ = ["own_points_of"]
 

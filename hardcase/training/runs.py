@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +21,10 @@ from .given_hpc import opener
 if TYPE_CHECKING:
     from hardcase_train.data.config import Config
     from hardcase_train.data.table import Table
-    from hardcase_train.data.task import Task
     from hardcase_train.policy.front import Point
     from hardcase_train.stages.deadline import Deadline
     from hardcase_train.sweep.executors import Pool
+    from hardcase_train.tasks.task import Task
 
 __all__ = ["Runs", "add_pool", "open_runs"]
 
@@ -68,7 +68,7 @@ class Runs:
 
     def task(self, config: Config, table: Table | None = None, model: Any = None) -> Task:
         """Read the table unless given, split its rows, and fit f0; reports on stderr what the table leaves out."""
-        from hardcase_train.data.task import make_task
+        from hardcase_train.tasks.task import make_task
 
         task = make_task(config, quiet=self.quiet, table=table, model=model, given=opener(config))
         for note in () if self.quiet else task.table.notes:
@@ -97,7 +97,8 @@ class Runs:
 
     def _fitting(self, points: list[Point]) -> list[Point]:
         """The points whose drafts fit into a file; a device would take none of the others."""
-        fitting = [p for p in points if _n_bytes(p) <= MAX_DRAFT_BYTES]
+        sizes = _sizes(points)
+        fitting = [p for p, size in zip(points, sizes, strict=True) if size <= MAX_DRAFT_BYTES]
         if len(fitting) < len(points) and not self.quiet:
             _say(f'left out {len(points) - len(fitting)} policies that are too large for a device; try size = "small"')
         return fitting
@@ -145,12 +146,17 @@ def open_runs(
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _n_bytes(point: Point) -> int:
-    """Length of the point's draft in a file, without its names."""
+def _sizes(points: Sequence[Point]) -> list[int]:
+    """Length of each point's draft in a file, without its names; nodes, which are short, are counted once for a set."""
     from hardcase_edge.program.encode import encode
+    from hardcase_train.policy.front import programs
 
-    assert point.program is not None
-    return sum(len(values) * values.itemsize for values in encode(point.program, is_draft=True).values())
+    sizes, size = [0] * len(points), 0
+    for k, program, is_like_the_last in programs(points):
+        if not is_like_the_last:
+            size = sum(len(values) * values.itemsize for values in encode(program, is_draft=True).values())
+        sizes[k] = size
+    return sizes
 
 
 def _say(line: str) -> None:

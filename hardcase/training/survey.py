@@ -13,7 +13,7 @@ from hardcase_edge.errors import InputError
 if TYPE_CHECKING:
     from hardcase_train.data.table import Table
 
-__all__ = ["Survey", "guess_target", "sensors_of", "survey"]
+__all__ = ["Survey", "guess_target", "sensors_of", "survey", "task_of"]
 
 LIKELY_TARGETS = ("target", "label", "class", "y")
 SPLIT_WORDS = {"train", "valid", "test", "calibration"}
@@ -52,7 +52,8 @@ def survey(table: Table, target: str) -> Survey:
     """Look at every column but the target."""
     from hardcase_train.columns.kinds import DATE, OTHER, TEXT
 
-    found, y = Survey(), table.labels[target].tolist()
+    found = Survey()
+    y = table.labels[target].tolist() if task_of(table, target) == "class" else []  # no column names values
     for name, kind in table.kinds.items():
         if name == target:
             continue
@@ -134,6 +135,17 @@ def _looks_like_classes(table: Table, name: str) -> bool:
     values = {v for v in table.labels[name].tolist() if v is not None and v == v}
     is_whole = all(isinstance(v, str | int) or v.is_integer() for v in values)
     return is_whole and 2 <= len(values) <= MAX_LABELS
+
+
+def task_of(table: Table, target: str) -> str:
+    """What the target looks like: "value" if it holds many different numbers, fractions or more than classes may be."""
+    from hardcase_train.data.problem import MAX_CLASSES
+
+    values = {v for v in table.labels[target].tolist() if v is not None and v == v}
+    if len(values) <= MAX_LABELS or any(isinstance(v, str) for v in values):
+        return "class"
+    is_whole = all(float(v).is_integer() for v in values)
+    return "class" if is_whole and len(values) <= MAX_CLASSES else "value"
 
 
 # ---------------------------------------------------------------- sensors

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hardcase_cloud.fleet.threads import Outcome
     from hardcase_edge.bundle.load import Loaded
     from hardcase_export.drafts.front import Front, Point
-    from hardcase_train.data.task import Task
+    from hardcase_train.tasks.task import Task
 
 HELP = "Train, export, start the cloud, run a fleet of devices, kill the worker half-way, and reconcile all counts."
 EXAMPLES = """\

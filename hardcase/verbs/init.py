@@ -39,16 +39,18 @@ def run(args: argparse.Namespace) -> int:
     """Write the file and report on every column."""
     from hardcase_edge.base.files import check_replaceable, write_whole
     from hardcase_train.data.table import read_table
-    from hardcase_train.data.task import target_classes
+    from hardcase_train.tasks.target import target_classes, target_labels, target_values
 
     from ..training.first_toml import make_toml
-    from ..training.survey import guess_target, sensors_of, survey
+    from ..training.survey import guess_target, sensors_of, survey, task_of
 
     check_replaceable(args.out, force=args.force)
     table = read_table(args.data)
     target, why = (args.target, "named by --target") if args.target else guess_target(table)
-    _check_classes(table, target)
-    _, classes = target_classes(table, target)
+    target_labels(table, target)  # there is such a column, and it is complete
+    task = task_of(table, target)
+    classes = target_classes(table, target)[1] if task == "class" else ()
+    n_values = 0 if classes else len(set(target_values(table, target).tolist()))
     found = survey(table, target)
     sensors = sensors_of(table, found.features - {found.group})  # a group is no feature once its line counts
     if not found.features:
@@ -57,10 +59,11 @@ def run(args: argparse.Namespace) -> int:
         file = args.data.absolute().relative_to(args.out.absolute().parent)
     except ValueError:
         file = args.data.absolute()
-    write_whole(args.out, make_toml(str(file), target, why, found, sensors).encode())
+    write_whole(args.out, make_toml(str(file), target, why, found, sensors, task).encode())
     values = {
         "out": str(args.out),
         "target": target,
+        "task": task,
         "classes": list(classes),
         "features": len(found.features),
         "sensors": sensors,
@@ -72,23 +75,11 @@ def run(args: argparse.Namespace) -> int:
         "notes": list(table.notes),
     }
     guessed = "" if args.target else "; --target names another"
-    head = f"{args.out}: predicts {target!r} ({why}{guessed}), {len(classes)} classes"
+    what = f"{len(classes)} classes" if classes else f'{n_values} different numbers, so task = "value"'
+    head = f"{args.out}: predicts {target!r} ({why}{guessed}), {what}"
     last = f"edit the costs of your sensors, then: hardcase train {args.out} --out build"
     report(args, values, [head, *_lines(table, found, sensors), last])
     return 0
-
-
-def _check_classes(table: Table, target: str) -> None:
-    """Refuse, in words that help, a target that holds values in place of classes."""
-    from hardcase_train.data.problem import MAX_CLASSES
-
-    labels = table.labels[target].tolist() if target in table.labels else []
-    n_labels = len(set(labels))
-    if n_labels > MAX_CLASSES and not any(isinstance(label, str) for label in labels):
-        raise InputError(
-            f"the target {target!r} holds {n_labels} different numbers, which are values and not classes; "
-            f"name a column of 2 to {MAX_CLASSES} classes with --target"
-        )
 
 
 def _lines(table: Table, found: Survey, sensors: Mapping[str, Sequence[str]]) -> list[str]:

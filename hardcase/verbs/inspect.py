@@ -69,18 +69,16 @@ def _draw(loaded: Loaded, args: argparse.Namespace) -> None:
 
     from ..measuring.bars import rows_bar
     from ..measuring.labelled_rows import rows_for
-    from ..measuring.measure import measure, quality_of
+    from ..measuring.measure import measure, quality_of, steps_of
     from ..reports.policy_picture import policy_svg
 
     program, manifest = loaded.bundle.program, loaded.manifest
     if args.rows is None:
         svg = policy_svg(program, manifest, note=_claimed(manifest.claims, manifest.unit))
-    elif not manifest.classes:
-        raise InputError(f"{args.bundle} answers values, not classes, so rows have no error; leave --rows out")
     else:
         rows = rows_for(program, manifest, args.rows, args.hpc, [Path(args.bundle).parent])
         with rows_bar("inspect", len(rows.y)):
-            decisions = measure(program, rows, quality_of(manifest)).decisions
+            decisions = measure(program, rows, quality_of(manifest), steps=steps_of(manifest)).decisions
         svg = policy_svg(
             program, manifest, decisions, rows.y.tolist(), note=f"{len(rows.y):,} rows of {args.rows.name}"
         )

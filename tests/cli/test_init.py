@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 
 from hardcase.cli import main
 from hardcase.training.survey import guess_target, survey
@@ -19,9 +19,9 @@ from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.device.device import Device
 from hardcase_edge.sensors.specs import open_bank
 from hardcase_train.data.config import read_config
-from hardcase_train.data.hpc import imputed
 from hardcase_train.data.table import read_table
-from hardcase_train.data.task import make_task
+from hardcase_train.tasks.hpc import imputed
+from hardcase_train.tasks.task import make_task
 from tests.helpers.train.problems import run, write_csv
 
 
@@ -92,7 +92,7 @@ def test_every_key_that_is_written_has_a_comment(tmp_path: Path, capsys: pytest.
     sensors = text.index("\n[[sensor]]")
     before = text[:sensors].splitlines()
     keys = [k for k, line in enumerate(before) if re.match(r"\w+ = |\[hpc.params", line)]
-    assert len(keys) == 14
+    assert len(keys) == 15
     assert [before[k] for k in keys if "#" not in before[k] and not before[k - 1].startswith("#")] == []
     assert all(f"{key}: " in before[-1] + before[-2] for key in ("name", "features", "cost"))
 
@@ -187,6 +187,19 @@ def test_the_target_is_guessed_and_the_guess_explained(
     assert guess_target(table) == (target, why)
 
 
+def test_many_different_numbers_are_values_to_predict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_csv(tmp_path / "data.csv", {"b": KIND * 15, "x": np.arange(300) % 7, "price": np.arange(300) / 7})
+    flags = ("--out", tmp_path / "h.toml", "--target", "price")
+    status, out, _ = run(capsys, "init", tmp_path / "data.csv", *flags)
+    assert status == 0
+    assert (out["task"], out["classes"]) == ("value", [])
+    config = read_config(tmp_path / "h.toml")
+    assert (config.task, config.estimator) == ("value", "HistGradientBoostingRegressor")
+    made = make_task(config, model=imputed(Ridge()))
+    assert made.problem.is_value
+    assert made.problem.in_unit(made.problem.train.y).max() <= 300 / 7
+
+
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
@@ -248,10 +261,6 @@ def columns(**more: Any) -> dict[str, Any]:
     [
         pytest.param(columns(), ("--target", "z"), "is not a column of the data", id="no-such-target"),
         pytest.param({"a": [1] * 9, "b": [1] * 9}, (), "has 1 classes", id="one-class"),
-        pytest.param(
-            {"b": KIND * 15, "price": np.arange(300) / 7}, ("--target", "price"),
-            "the target 'price' holds 300 different numbers, which are values and not classes", id="values",
-        ),
         pytest.param(
             {"id": range(20), "y": [0, 1] * 10}, (), "that a model could read: 'id' counts the rows", id="no-features"
         ),

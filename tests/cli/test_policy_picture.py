@@ -54,7 +54,7 @@ def test_every_row_ends_at_a_node_at_its_whole_cost(decided: tuple[Program, list
     program, made, y = decided
     f = node_figures(program, made, y.tolist())
     assert sum(f.ended) == f.n == f.rows[0] == len(y)
-    assert sum(f.right) == sum(d.result == label for d, label in zip(made, y, strict=True))
+    assert sum(f.lost) == sum(d.result != label for d, label in zip(made, y, strict=True))
     total = sum(n * cost for n, cost in zip(f.ended, f.cost, strict=True))
     assert total == pytest.approx(sum(to_unit(d.cost) for d in made))
     for node in range(1, len(program.nodes)):

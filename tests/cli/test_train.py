@@ -21,9 +21,9 @@ from hardcase.training.folders import BUILD, list_files
 from hardcase_edge.bundle.file import unpack_bundle
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_export.drafts.front import read_front
-from hardcase_train.data.hpc import out_of_fold
 from hardcase_train.data.split import CALIBRATION, random_split
 from hardcase_train.data.table import read_table
+from hardcase_train.tasks.hpc import out_of_fold
 from tests.helpers.places import ROOT
 from tests.helpers.train.problems import is_front, run, toml, write_csv
 
@@ -405,7 +405,7 @@ def test_an_empty_or_absent_table_is_one_line_and_nothing_is_written(tmp_path, c
 
 
 def test_more_sensors_than_a_program_can_have_are_refused_before_training(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("hardcase_train.data.task.fit_hpc", lambda *_: pytest.fail("f0 was fitted"))
+    monkeypatch.setattr("hardcase_train.tasks.task.fit_hpc", lambda *_: pytest.fail("f0 was fitted"))
     table = {f"x{k}": np.zeros(12, dtype=int) for k in range(8_200)}
     refused(
         tmp_path,

@@ -30,7 +30,7 @@ from hardcase_export.bundle import export_bundle
 from hardcase_export.drafts.rows import read_rows
 from hardcase_export.foreign_model import import_model
 from hardcase_export.integers.decide import decisions, readings_of
-from hardcase_export.integers.intervals import measure_intervals
+from hardcase_export.integers.intervals import _offsets, measure_intervals
 from hardcase_export.integers.parity import parity
 from hardcase_export.integers.quantise import quantise
 from hardcase_export.picking.risk_choice import RiskTerms
@@ -400,3 +400,22 @@ def test_an_f0_that_is_not_the_rows_own_is_refused(build: Path, tmp_path: Path) 
     np.savez(copy / "test.npz", **{**data, "hpc": data["hpc"] + 0.01})
     with pytest.raises(InputError, match="disagree on the answers to 300 of 300 test rows"):
         run(export, copy, "--method", "cascade", "--max-loss", "1", "--onnx", tmp_path / "models")
+
+
+def test_intervals_count_groups_where_rows_come_in_them() -> None:
+    """Residuals of a machine are alike: with few machines there is no interval, with many it is wider than by rows."""
+    rng = np.random.default_rng(9)
+
+    def found(n_groups: int, size: int, is_grouped: bool) -> tuple[float, float] | None:
+        group = np.repeat(np.arange(n_groups), size)
+        residual = rng.normal(size=n_groups)[group]
+        return _offsets(
+            [(r, 1.0, g if is_grouped else k) for k, (r, g) in enumerate(zip(residual, group, strict=True))]
+        )
+
+    assert found(18, 50, True) is None
+    by_rows, by_groups = found(40, 20, False), found(40, 20, True)
+    assert by_rows is not None
+    assert by_groups is not None
+    held = [(lambda o: o[0] <= z <= o[1])(found(60, 5, True)) for z in rng.normal(size=400)]  # type: ignore[index]
+    assert np.mean(held) >= 0.88

@@ -29,8 +29,8 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sensors", "link"), ("device",), ("cli",),
     ),
     "hardcase_train": (
-        ("columns",), ("data", "method"), ("policy",), ("trees", "linear"), ("stages",), ("estimator",), ("checks",),
-        ("methods.*",), ("sweep",),  # a method is a room, and imports no other method
+        ("columns",), ("data", "method"), ("policy", "tasks"), ("trees", "linear"), ("stages",), ("estimator",),
+        ("checks",), ("methods.*",), ("sweep",),  # a method is a room, and imports no other method
     ),
     "hardcase_export": (
         ("drafts", "sources", "publish", "summary", "to_c"), ("integers", "importing"),

@@ -24,9 +24,8 @@ from hardcase_edge.program.definition import Answer, Forward, Program
 from .data.canonical_order import content_groups, content_order
 from .data.dtypes import held
 from .data.effort import Effort
-from .data.error_costs import cost_table, measure_of, named_quality
+from .data.error_costs import chosen_quality
 from .data.from_arrays import group_names, make_problem, row_weights
-from .data.hpc import fit_hpc, imputed, out_of_fold, probabilities
 from .data.problem import MAX_CLASSES, MIN_ROWS, Problem
 from .method import Method, Params
 from .policy.batch import Batch, Outcome
@@ -34,6 +33,7 @@ from .policy.front import Point
 from .policy.losses import log_probability
 from .policy.selection import Judge
 from .stages.subset_search import SubsetSearch
+from .tasks.hpc import fit_hpc, imputed, out_of_fold, probabilities
 
 __all__ = ["Limits", "MethodClassifier", "PolicyClassifier"]
 
@@ -179,9 +179,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
 
     def _quality(self, y: np.ndarray, weight: np.ndarray) -> Quality:
         classes = self.classes_.tolist()
-        if self.errors is not None:
-            return measure_of(cost_table(self.errors, classes, "errors"), y, weight)
-        return named_quality(self.quality, classes, "the parameter")
+        return chosen_quality("class", self.quality, self.errors, classes, y, weight, "the parameter", "errors")
 
     def _unfitted(self, seed: int) -> Any:
         """The unfitted f0: it accepts missing values, and its seed is fixed."""

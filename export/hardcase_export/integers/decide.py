@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +22,18 @@ from hardcase_edge.program.definition import MISSING, Program
 from hardcase_edge.program.readings import Reading, make_coder, normalise
 from hardcase_edge.session.session import CLOUD, Decision
 
-__all__ = ["Figures", "Reply", "codes_of", "decide", "decisions", "figures", "readings_of", "results_of", "watching"]
+__all__ = [
+    "Figures",
+    "Reply",
+    "answered",
+    "codes_of",
+    "decide",
+    "decisions",
+    "figures",
+    "readings_of",
+    "results_of",
+    "watching",
+]
 
 Reply = tuple[float, int]  # class index or value in the target's unit, confidence in basis points
 STEP = 100  # rows between two calls of a watcher
@@ -157,12 +168,19 @@ def figures(
         raise InputError("there are no rows to measure on; give at least one")
     kind = np.float64 if quality.is_of_values else np.int64
     truth, answers = np.asarray(y, dtype=kind), np.array([d.result for d in outcomes], dtype=kind)
-    measured = quality(truth, answers, group=group)
-    forwarded = sum(d.route == CLOUD for d in outcomes)
-    cost = to_unit(sum(d.cost for d in outcomes) / n)
+    means = {
+        "quality": quality(truth, answers, group=group),
+        "cost": to_unit(sum(d.cost for d in outcomes) / n),
+        "forward_rate": sum(d.route == CLOUD for d in outcomes) / n,
+    }
+    return answered(answers, truth, quality, means)
+
+
+def answered(answers: NDArray[Any], truth: NDArray[Any], quality: Quality, means: Mapping[str, float]) -> Figures:
+    """Figures with what errors cost, or how far values are off; ``means``: quality, cost and forward_rate."""
+    n = len(truth)
     if quality.is_of_values:
         off = np.abs(truth - answers)
-        mae, rmse = float(off.mean()), float(np.sqrt(np.square(off).mean()))
-        return Figures(measured, cost, forwarded / n, n, mae=mae, rmse=rmse)
-    errors = quality.mean_errors(measured) if quality.kind == "errors" else None
-    return Figures(measured, cost, forwarded / n, n, errors)
+        return Figures(**means, n=n, mae=float(off.mean()), rmse=float(np.sqrt(np.square(off).mean())))
+    errors = quality.mean_errors(means["quality"]) if quality.kind == "errors" else None
+    return Figures(**means, n=n, errors=errors)

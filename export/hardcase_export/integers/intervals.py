@@ -30,6 +30,7 @@ MIN_ROWS = 30  # that end at a node, for offsets of its own
 DIGITS = 6  # of an offset that are kept, rounded away from the value
 
 Array = NDArray[np.float64]
+Residual = tuple[float, float, int]  # truth - value, weight and group of a row
 
 
 def measure_intervals(quantised: Quantised, rows: Rows) -> Intervals:
@@ -60,10 +61,11 @@ def measure_intervals(quantised: Quantised, rows: Rows) -> Intervals:
 def _by_node(trial: Sequence[Decision], rows: Rows, only: str | None = None) -> dict[int, Offsets]:
     """The offsets of each node at which rows end; ``only``: those of one route."""
     weight = np.ones(len(rows.y)) if rows.weight is None else rows.weight
-    residuals: dict[str, dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
-    for d, truth, w in zip(trial, rows.y.tolist(), weight.tolist(), strict=True):
+    group = np.arange(len(rows.y)) if rows.group is None else rows.group
+    residuals: dict[str, dict[int, list[Residual]]] = defaultdict(lambda: defaultdict(list))
+    for d, truth, w, g in zip(trial, rows.y.tolist(), weight.tolist(), group.tolist(), strict=True):
         if not d.failed and w > 0 and only in (None, d.route):
-            residuals[d.route][d.trace[-1]].append((truth - d.result, w))
+            residuals[d.route][d.trace[-1]].append((truth - d.result, w, g))
     out = {}
     for by_node in residuals.values():
         every = [pair for pairs in by_node.values() for pair in pairs]
@@ -74,23 +76,25 @@ def _by_node(trial: Sequence[Decision], rows: Rows, only: str | None = None) -> 
     return out
 
 
-def _offsets(pairs: Sequence[tuple[float, float]]) -> Offsets | None:
-    """The offsets that leave out at most ``TAIL`` on either side, from residuals and weights; None for too few.
+def _offsets(found: Sequence[Residual]) -> Offsets | None:
+    """The offsets that leave out at most ``TAIL`` on either side; None for too few rows or groups.
 
     Among n rows of equal weight the upper one is the residual of rank ceil(0.95 (n + 1)): a case that is yet to come
-    weighs as much as the heaviest row, and may lie anywhere.
+    may lie anywhere, and weighs as much as the heaviest row. If rows come in groups it weighs as much as the heaviest
+    group, because it comes from another one, whose cases may all lie there; so 19 groups are needed at least.
     """
-    if len(pairs) < MIN_ROWS:
+    if len(found) < MIN_ROWS:
         return None
-    residuals, weight = np.array(pairs).T
-    low, high = -_upper(-residuals, weight), _upper(residuals, weight)
+    residuals, weight, group = (np.array(values) for values in zip(*found, strict=True))
+    to_come = float(np.bincount(np.unique(group, return_inverse=True)[1], weights=weight).max())
+    low, high = -_upper(-residuals, weight, to_come), _upper(residuals, weight, to_come)
     return (_away(low, -1), _away(high, 1)) if np.isfinite([low, high]).all() else None
 
 
-def _upper(residuals: Array, weight: Array) -> float:
+def _upper(residuals: Array, weight: Array, to_come: float) -> float:
     """The least residual up to which 1 - ``TAIL`` of all weight lies; infinite if there is none."""
     order = np.argsort(residuals, kind="stable")
-    needed = (1 - TAIL) * (weight.sum() + weight.max()) * (1 - 1e-12)
+    needed = (1 - TAIL) * (weight.sum() + to_come) * (1 - 1e-12)
     reached = np.flatnonzero(np.cumsum(weight[order]) >= needed)
     return float(residuals[order][reached[0]]) if len(reached) else np.inf
 

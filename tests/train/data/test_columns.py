@@ -16,8 +16,8 @@ from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Feature
 from hardcase_train.data.config import Config, SensorConfig
-from hardcase_train.data.hpc import imputed
-from hardcase_train.data.task import Task, make_task
+from hardcase_train.tasks.hpc import imputed
+from hardcase_train.tasks.task import Task, make_task
 from tests.helpers.train.problems import write_csv
 
 N = 60

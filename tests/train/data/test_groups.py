@@ -15,14 +15,14 @@ from sklearn.dummy import DummyClassifier
 from hardcase_train.data.canonical_order import content_groups
 from hardcase_train.data.config import read_config
 from hardcase_train.data.from_arrays import make_problem as of_arrays
-from hardcase_train.data.hpc import out_of_fold
 from hardcase_train.data.problem import N_FOLDS, Problem, Rows
 from hardcase_train.data.split import CALIBRATION, LEAST_GROUPS, deal, group_folds, random_split, time_split
-from hardcase_train.data.task import make_task
 from hardcase_train.policy.selection import ENOUGH_GROUPS, ENOUGH_ROWS, FEW_GROUPS, Judge
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.sweep.rungs import Ladder
 from hardcase_train.sweep.train import hpc_point
+from hardcase_train.tasks.hpc import out_of_fold
+from hardcase_train.tasks.task import make_task
 from tests.helpers.train.estimators import few, table
 from tests.helpers.train.problems import BRIEF, make_problem, run, toml, write_csv
 

@@ -19,7 +19,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.window import window_features
 from hardcase_train.data.dtypes import declared, held
 from hardcase_train.data.table import read_table
-from hardcase_train.data.task import target_classes, target_labels
+from hardcase_train.tasks.target import target_classes, target_labels
 
 
 def csv(folder, text):

@@ -19,10 +19,12 @@ from ..columns.dates import DATES
 from .effort import effort_of
 
 __all__ = [
-    "DEFAULT_METHODS", "SIZES", "Config", "SensorConfig", "check_amount", "check_dates", "check_size", "read_config",
+    "DEFAULT_METHODS", "SIZES", "Config", "SensorConfig", "check_amount", "check_dates", "check_size", "check_task",
+    "default_hpc", "read_config",
 ]  # fmt: skip
 
 DEFAULT_METHODS = ("auto",)
+TASKS = ("class", "value", "rank")
 SIZES = ("auto", "small", "large")
 MAX_CONFIG_BYTES = 1_000_000
 MAX_COST = 1e9
@@ -33,6 +35,8 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "data": {
         "file": str,
         "target": str,
+        "task": str,
+        "target_unit": str,
         "split": str,
         "group": str,
         "weight": str,
@@ -66,6 +70,8 @@ class Config:
 
     file: Path
     target: str
+    task: str = "class"  # what the target is, one of TASKS
+    target_unit: str = ""  # of values, for the device's records
     split: str = "random"  # "random", "time", or a column that holds train, valid, test or calibration
     group: str | None = None  # a column that names each row's group; no split, fold or interval divides one
     weight: str | None = None  # a column of row weights; without one, all rows weigh the same
@@ -78,7 +84,7 @@ class Config:
     per_byte: float = 0.0
     cloud_per_request: float = 0.0
     sensors: tuple[SensorConfig, ...] = ()
-    estimator: str | tuple[str, ...] = "HistGradientBoostingClassifier"  # several are the steps of a Pipeline
+    estimator: str | tuple[str, ...] = ""  # several are the steps of a Pipeline; empty: ``default_hpc`` of the task
     params: dict[str, Any] = field(default_factory=dict)
     model: Path | None = None  # file of a fitted model, in place of an estimator
     legacy: Path | None = None  # table of a legacy system, in place of an estimator
@@ -88,8 +94,12 @@ class Config:
     methods: tuple[str, ...] = DEFAULT_METHODS  # not checked in this module; ``methods.check_method`` does
     size: str = "auto"  # of low-cost models, one of SIZES
     effort: str = "normal"  # how much a search tries, one of ``effort.EFFORTS``
-    quality: str | dict[str, Any] = "accuracy"  # the measure of answers, as ``error_costs.named_quality`` takes it
+    quality: str | dict[str, Any] | None = None  # the measure of answers, as ``error_costs.chosen_quality`` takes it
     errors: dict[str, Any] = field(default_factory=dict)  # costs of errors, as ``error_costs.cost_table`` takes them
+
+    def __post_init__(self) -> None:
+        if not self.estimator:
+            object.__setattr__(self, "estimator", default_hpc(self.task))
 
     @property
     def hpc_name(self) -> str:
@@ -133,6 +143,8 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
     out: dict[str, Any] = {
         "file": path.parent / data["file"],
         "target": data["target"],
+        "task": check_task(f"{path}: [data]", data.get("task", "class")),
+        "target_unit": data.get("target_unit", ""),
         "split": data.get("split", "random"),
         "group": data.get("group"),
         "weight": data.get("weight"),
@@ -234,7 +246,7 @@ def _quality(path: Path, policy: dict[str, Any], errors: dict[str, Any]) -> dict
         raise InputError(f"{path}: [policy] class_weight is {policy['class_weight']!r}; use balanced, or [cost.errors]")
     for key, value in errors.items():
         _check_costs(path, f"[cost.errors] {key}", value)
-    quality = "balanced" if "class_weight" in policy else policy.get("quality", "accuracy")
+    quality = "balanced" if "class_weight" in policy else policy.get("quality")
     return {"quality": quality, "errors": errors}
 
 
@@ -311,6 +323,28 @@ def check_dates(where: str, name: Any) -> str:
     if name not in DATES:
         raise InputError(f"{where} dates is {str(name)[:80]!r}; use one of {', '.join(DATES)}")
     return str(name)
+
+
+def check_task(where: str, name: Any) -> str:
+    """Check what the target is.
+
+    Raises
+    ------
+    InputError
+        No task has that name.
+    """
+    if name not in TASKS:
+        raise InputError(f"{where} task is {str(name)[:80]!r}; use one of {', '.join(TASKS)}")
+    return str(name)
+
+
+def default_hpc(task: str) -> str:
+    """f0 where the configuration names none.
+
+    >>> default_hpc("value")
+    'HistGradientBoostingRegressor'
+    """
+    return "HistGradientBoostingClassifier" if task == "class" else "HistGradientBoostingRegressor"
 
 
 def check_size(where: str, name: Any) -> str:

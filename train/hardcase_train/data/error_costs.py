@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.batch.quality import Quality
+from hardcase_edge.batch.quality import R2, Quality
 from hardcase_edge.errors import InputError
 
-__all__ = ["cost_table", "error_losses", "measure_of", "named_quality", "soft_rows", "targets_of"]
+__all__ = ["chosen_quality", "cost_table", "error_losses", "measure_of", "named_quality", "soft_rows", "targets_of"]
 
 RATIOS = np.geomspace(1 / 256, 256, 33)  # of a miss to a false alarm, tried for F1 and recall
 POWERS = np.linspace(0, 1, 9)  # of the inverse class shares, tried for macro F1
 NAMES = {"accuracy": "accuracy", "balanced": "balanced accuracy", "macro-f1": "macro F1"}
+RANKS = 5  # that NDCG counts
 BESIDE = 0.1  # of the lesser error's loss: errors between classes that the measure does not look at
 
 
@@ -100,6 +101,48 @@ def named_quality(wish: str | Mapping[str, Any], classes: Sequence[Any], where: 
     if "precision" not in wish or type(precision) not in (int, float) or not 0 < precision <= 1:
         raise InputError(f"{where} quality: recall of {name} needs precision = a share above 0 and at most 1")
     return Quality("recall", f"recall of {name} at precision {precision:g}", number[name], float(precision))
+
+
+def chosen_quality(
+    task: str,
+    wish: str | Mapping[str, Any] | None,
+    errors: Mapping[str, Any] | None,
+    classes: Sequence[Any],
+    y: np.ndarray,
+    weight: np.ndarray,
+    where: str,
+    errors_at: str,
+) -> Quality:
+    """The measure of answers that is asked for.
+
+    Parameters
+    ----------
+    task : "class", "value" or "rank"
+    wish : as of ``named_quality``; None: accuracy, R2 of values, NDCG@5 of ranks
+    errors : as of ``cost_table``; of classes, and then ``wish`` does not count
+    y, weight : (n,) of training rows
+    where, errors_at : begin the message of an error in ``wish`` or ``errors``
+
+    Raises
+    ------
+    InputError
+        There is no such measure for the task.
+    """
+    if task == "class":
+        if errors is not None:
+            return measure_of(cost_table(errors, classes, errors_at), y, weight)
+        return named_quality("accuracy" if wish is None else wish, classes, where)
+    if errors:
+        raise InputError(f'{errors_at} is for classes, not for task = "{task}"; remove it')
+    if task == "value":
+        if wish not in (None, "r2"):
+            raise InputError(f'{where} quality is {str(wish)[:60]!r}; task = "value" is measured by "r2"')
+        return R2
+    at = wish.get("ndcg") if isinstance(wish, Mapping) else RANKS
+    is_ndcg = wish in (None, "ndcg") or (isinstance(wish, Mapping) and set(wish) == {"ndcg"})
+    if not is_ndcg or type(at) is not int or at < 1:
+        raise InputError(f'{where} quality is {str(wish)[:60]!r}; task = "rank" is measured by "ndcg", or ndcg = RANKS')
+    return Quality("ndcg", f"NDCG@{at}", at=at)
 
 
 def measure_of(costs: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Quality:

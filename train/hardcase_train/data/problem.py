@@ -145,6 +145,10 @@ class Problem:
         """Whether values are predicted, not classes."""
         return self.n_classes == 0
 
+    def in_unit(self, answers: np.ndarray) -> np.ndarray:
+        """Values (n,) in the target's unit; classes stay as they are."""
+        return self.value_unit[0] + self.value_unit[1] * answers if self.is_value else answers
+
     @property
     def n_outputs(self) -> int:
         """The number of scores that answer: 1 for two classes or a value, otherwise one for each class."""

@@ -55,11 +55,19 @@ class Policy:
     parts: tuple[Part, ...]
     nodes: tuple[Node, ...]
 
-    def program(self) -> Program:
-        """The draft program."""
-        used = sorted({n.scores.scorer for n in self.nodes if isinstance(n, Answer | Branch)})
+    @property
+    def used(self) -> tuple[int, ...]:
+        """The parts that nodes read, by number."""
+        return tuple(sorted({n.scores.scorer for n in self.nodes if isinstance(n, Answer | Branch)}))
+
+    def program(self, like: Program | None = None) -> Program:
+        """The draft program; ``like``: that of a policy that uses the same parts, whose scorers then serve again."""
+        used = self.used
         place = {scorer: k for k, scorer in enumerate(used)}
-        return _compiled(self.bare, [self.parts[k] for k in used], [_renumbered(n, place) for n in self.nodes])
+        nodes = [_renumbered(n, place) for n in self.nodes]
+        if like is not None:
+            return replace(like, nodes=tuple(nodes))
+        return _compiled(self.bare, [self.parts[k] for k in used], nodes)
 
     def with_all_parts(self) -> Program:
         """A draft program with every part, on which the nodes of all policies over these parts can run."""

@@ -7,10 +7,10 @@ only reported.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
 
@@ -24,7 +24,7 @@ from ..data.problem import Problem
 from .batch import Batch
 from .compile import Policy
 
-__all__ = ["Figures", "Point", "best_points", "with_test"]
+__all__ = ["Figures", "Point", "best_points", "programs", "with_test"]
 
 Figures = dict[str, float]  # quality, cost (user's unit), forward_rate; on judged rows also loss_se, local_*
 
@@ -47,6 +47,25 @@ class Point:
     def program(self) -> Program | None:
         """The draft program, compiled on each access: many large programs do not fit in memory together."""
         return self.policy.program() if isinstance(self.policy, Policy) else self.policy
+
+
+def programs(points: Sequence[Point]) -> Iterator[tuple[int, Program, bool]]:
+    """Each point's number and draft program, and whether its scorers are those of the program before.
+
+    Points that use the same parts follow each other, so that their parts are compiled once.
+    """
+
+    def parts_of(k: int) -> tuple[int, tuple[int, ...]]:
+        policy = points[k].policy
+        return (id(policy.parts), policy.used) if isinstance(policy, Policy) else (id(policy), ())
+
+    last: Program | None = None
+    for _, group in groupby(sorted(range(len(points)), key=parts_of), key=parts_of):
+        for n, k in enumerate(group):
+            policy = points[k].policy
+            last = policy.program(last if n else None) if isinstance(policy, Policy) else policy
+            assert last is not None
+            yield k, last, n > 0
 
 
 def best_points(points: Sequence[Point]) -> list[Point]:

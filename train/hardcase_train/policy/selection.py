@@ -20,7 +20,7 @@ from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.program.definition import Node, Program
 
 from ..data.problem import N_FOLDS, Problem, Rows, answers_of
-from ..data.split import group_folds
+from ..data.split import group_folds, strata
 from .batch import Batch, Outcome
 from .compile import Part
 
@@ -68,7 +68,7 @@ class Judge:
             self.fold = np.random.default_rng(problem.seed).permutation(len(train.y)) % N_FOLDS
         else:
             self.group = np.concatenate([p.group for p in parts if p.group is not None])
-            self.fold = group_folds(train.group, train.y, problem.seed)
+            self.fold = group_folds(train.group, strata(train.y, problem.n_classes), problem.seed)
 
     def trained(self, part: Part, valid: np.ndarray, held: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Trained:
         """A part with its scores on the judged rows.

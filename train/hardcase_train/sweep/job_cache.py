@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -20,8 +21,8 @@ from hardcase_edge.bundle.file import Bundle, pack_bundle, read_bundle_bytes, un
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.program.definition import Program
 
-from ..data.task import Task
-from ..policy.front import Point
+from ..policy.front import Point, programs
+from ..tasks.task import Task
 from .executors import code_here
 from .rungs import Job
 
@@ -77,7 +78,7 @@ class JobCache:
     def add(self, job: Job, points: list[Point]) -> None:
         """Store a finished job, unless one of its programs does not fit in a bundle."""
         try:
-            packed = [_pack(p) for p in points]
+            packed = _packed(points)
         except BundleError:
             return
         entry = []
@@ -126,9 +127,13 @@ class JobCache:
         return unpack_bundle(data, allow_draft=True).program
 
 
-def _pack(point: Point) -> bytes | None:
-    program = point.program
-    return None if program is None else pack_bundle(Bundle({}, program, (), is_draft=True))
+def _packed(points: Sequence[Point]) -> list[bytes | None]:
+    """The draft of each point as a bundle; None if the point has figures alone."""
+    packed: list[bytes | None] = [None] * len(points)
+    numbers = [k for k, point in enumerate(points) if point.policy is not None]
+    for k, program, _ in programs([points[k] for k in numbers]):
+        packed[numbers[k]] = pack_bundle(Bundle({}, program, (), is_draft=True))
+    return packed
 
 
 def _json(value: Any) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..data.problem import N_FOLDS, Problem, Rows
-from ..data.split import deal, stratified
+from ..data.split import deal, strata, stratified
 from ..method import Setting
 from ..methods import METHODS
 from ..policy.front import Point
@@ -70,11 +70,12 @@ def settings_of(method: str, ladder: Ladder) -> list[Setting]:
 
 def sample(problem: Problem, rung: int) -> Problem:
     """The problem with one training row in ``rung``, stratified by class, or whole groups."""
-    return replace(problem, train=problem.train.take(_is_on(rung, problem.train, problem.seed)))
+    return replace(problem, train=problem.train.take(_is_on(rung, problem.train, problem.seed, problem.n_classes)))
 
 
-def _is_on(rung: int, train: Rows, seed: int) -> np.ndarray:
+def _is_on(rung: int, train: Rows, seed: int, n_classes: int) -> np.ndarray:
     """Whether each training row is on the rung, (n_train,) bool."""
+    stratum = strata(train.y, n_classes)
     if train.group is None or rung == ALL:
-        return np.asarray(stratified(train.y, seed, range(rung)) == 0)
-    return np.asarray(deal(train.group, train.y, seed, (1 / rung, 1 - 1 / rung), (N_FOLDS, 0)) == 0)
+        return np.asarray(stratified(stratum, seed, range(rung)) == 0)
+    return np.asarray(deal(train.group, stratum, seed, (1 / rung, 1 - 1 / rung), (N_FOLDS, 0)) == 0)

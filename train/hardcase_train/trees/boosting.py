@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -55,37 +56,50 @@ class Ensemble:
     def columns(self, dtypes: Sequence[str]) -> list[Column]:
         """A rank column for each feature that the trees split, with the thresholds in use."""
         thresholds: dict[int, set[Number]] = {}
-        for tree in self.trees:
-            for f, b in zip(tree.features, tree.bins, strict=True):
-                thresholds.setdefault(int(self.features[f]), set()).add(self._cut(int(f), int(b), dtypes))
+        for f, b in self._splits()[0]:
+            thresholds.setdefault(int(self.features[f]), set()).add(self._cut(f, b, dtypes))
         return [Column(f, Rank(tuple(sorted(thresholds[f])))) for f in sorted(thresholds)]
 
     def scorer(self, dtypes: Sequence[str], columns: Sequence[Column]) -> Trees:
         """The draft scorer over a program's columns."""
-        used = sorted({int(self.features[f]) for tree in self.trees for f in tree.features})
-        local = {f: k for k, f in enumerate(used)}
         place, rank = {}, {}
         for k, column in enumerate(columns):
             if isinstance(column.rule, Rank):
                 place[column.feature] = k
-                rank[column.feature] = {value: k for k, value in enumerate(column.rule.thresholds)}
-        trees = []
-        for tree, (output, width) in zip(self.trees, self.outputs, strict=True):
-            splits = [int(self.features[f]) for f in tree.features]
-            parts = zip(splits, tree.features, tree.bins, strict=True)
-            ranks = [rank[s][self._cut(int(f), int(b), dtypes)] for s, f, b in parts]
-            trees.append(
-                Tree(
-                    output=output,
-                    width=width,
-                    splits=tuple(local[s] for s in splits),
-                    thresholds=tuple(k - CODE_MAX for k in ranks),
-                    missing_left=tuple(bool(m) for m in tree.missing_left),
-                    children=tuple((int(a), int(b)) for a, b in tree.children),
-                    leaves=tuple(float(v) for v in tree.leaves.ravel()),
-                )
+                rank[column.feature] = {value: k - CODE_MAX for k, value in enumerate(column.rule.thresholds)}
+        pairs, which, starts = self._splits()
+        owner = [int(self.features[f]) for f, _ in pairs]
+        used = sorted(set(owner))
+        local = {f: k for k, f in enumerate(used)}
+        codes = [rank[s][self._cut(f, b, dtypes)] for s, (f, b) in zip(owner, pairs, strict=True)]
+        splits = np.array([local[s] for s in owner], dtype=np.int64)[which].tolist()
+        thresholds = np.array(codes, dtype=np.int64)[which].tolist()
+        trees = [
+            Tree(
+                output=output,
+                width=width,
+                splits=tuple(splits[a:b]),
+                thresholds=tuple(thresholds[a:b]),
+                missing_left=tuple(np.asarray(tree.missing_left, dtype=bool).tolist()),
+                children=tuple(zip(*np.asarray(tree.children).T.tolist(), strict=True)) if a < b else (),
+                leaves=tuple(np.asarray(tree.leaves, dtype=np.float64).ravel().tolist()),
             )
+            for tree, (output, width), (a, b) in zip(self.trees, self.outputs, pairwise(starts), strict=True)
+        ]
         return Trees(tuple(place[f] for f in used), tuple(float(b) for b in self.base), tuple(trees))
+
+    def _splits(self) -> tuple[list[tuple[int, int]], np.ndarray, list[int]]:
+        """Different (feature, bin) of splits in order; which of them each split is; where those of each tree begin."""
+        sizes = [len(tree.features) for tree in self.trees]
+        keys = np.zeros(sum(sizes), dtype=np.int64)
+        if len(keys):
+            feature, bin_ = (
+                np.concatenate([getattr(t, name) for t in self.trees]).astype(np.int64) for name in ("features", "bins")
+            )
+            keys = feature << 32 | bin_
+        different, which = np.unique(keys, return_inverse=True)
+        pairs = [(key >> 32, key & 0xFFFFFFFF) for key in different.tolist()]
+        return pairs, which, np.cumsum([0, *sizes]).tolist()
 
     def only(self, which: Sequence[int]) -> Ensemble:
         """The ensemble with some of its outputs; each of its trees must have a single one."""

@@ -18,7 +18,6 @@ from hardcase_export.integers.decide import decisions
 from hardcase_export.integers.quantise import quantise
 from hardcase_train.data.config import read_config
 from hardcase_train.data.problem import Rows
-from hardcase_train.data.task import make_task
 from hardcase_train.linear.part import linear_rows
 from hardcase_train.linear.proximal import Groups, minimise
 from hardcase_train.linear.standardise import make_standard
@@ -29,6 +28,7 @@ from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.losses import AdaptLoss, ClassLoss
 from hardcase_train.policy.selection import Judge
+from hardcase_train.tasks.task import make_task
 from tests.helpers.places import ROOT
 from tests.helpers.train.problems import make_problem, weighted
 

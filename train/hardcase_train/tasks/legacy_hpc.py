@@ -22,7 +22,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import Program
 
-from .table import Table, read_table
+from ..data.table import Table, read_table
 
 __all__ = ["Legacy", "read_legacy"]
 

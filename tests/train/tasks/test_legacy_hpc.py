@@ -20,8 +20,8 @@ from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Forward
 from hardcase_edge.program.readings import request_bytes
-from hardcase_train.data.legacy_hpc import Legacy, read_legacy
 from hardcase_train.data.table import read_table
+from hardcase_train.tasks.legacy_hpc import Legacy, read_legacy
 from tests.helpers.train.problems import legacy_columns, legacy_toml, run, write_csv
 
 CLASSES = ("cold", "hot")
@@ -226,7 +226,7 @@ def test_f0s_answers_and_costs_are_the_tables(built, front):
 
 
 def test_the_tables_answers_are_judged_as_they_are_without_an_estimator(built, front, capsys, monkeypatch):
-    monkeypatch.setattr("hardcase_train.data.task.fit_hpc", lambda *_: pytest.fail("f0 was fitted"))
+    monkeypatch.setattr("hardcase_train.tasks.task.fit_hpc", lambda *_: pytest.fail("f0 was fitted"))
     status, said, err = run(capsys, "train", legacy_toml(built), "--out", built / "again", "--method", "static")
     assert status == 0, err
     f0 = [p["valid"] for p in said["front"]["points"] if p["method"] == "hpc"]

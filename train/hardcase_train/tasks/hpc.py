@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""f0, the high-cost model, with out-of-fold probabilities on training rows.
+"""f0, the high-cost model, with out-of-fold probabilities or values on training rows.
 
-It is a classifier of scikit-learn, of LightGBM, XGBoost or CatBoost where these are installed, or a Pipeline that ends
-in one.
+It is a classifier or regressor of scikit-learn, of LightGBM, XGBoost or CatBoost where these are installed, or a
+Pipeline that ends in one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
@@ -23,27 +23,39 @@ from sklearn.utils.validation import has_fit_parameter
 
 from hardcase_edge.errors import InputError, one_line
 
-from .problem import N_FOLDS
-from .split import group_folds
+from ..data.problem import N_FOLDS
+from ..data.split import group_folds, strata
 
-__all__ = ["fit_hpc", "imputed", "make_hpc", "out_of_fold", "probabilities", "ready"]
+__all__ = ["answers_to", "fit_hpc", "imputed", "make_hpc", "out_of_fold", "probabilities", "ready"]
 
 
-LIBRARIES = {"LGBMClassifier": "lightgbm", "XGBClassifier": "xgboost", "CatBoostClassifier": "catboost"}
+LIBRARIES = {
+    "LGBMClassifier": "lightgbm",
+    "LGBMRegressor": "lightgbm",
+    "XGBClassifier": "xgboost",
+    "XGBRegressor": "xgboost",
+    "CatBoostClassifier": "catboost",
+    "CatBoostRegressor": "catboost",
+}
 QUIET: dict[str, dict[str, Any]] = {
-    "LGBMClassifier": {"verbose": -1},
-    "CatBoostClassifier": {"logging_level": "Silent", "allow_writing_files": False},
+    "lightgbm": {"verbose": -1},
+    "catboost": {"logging_level": "Silent", "allow_writing_files": False},
 }  # parameters that keep a library from writing to the terminal and to the folder, unless others are given
 LOUD = ("verbose", "verbose_eval", "silent")  # of CatBoost, which takes one of them or a logging_level
-TAKES_MISSING = ("HistGradientBoostingClassifier", *LIBRARIES)  # natively, and their ONNX conversion does too
+TAKES_MISSING = (
+    "HistGradientBoostingClassifier",
+    "HistGradientBoostingRegressor",
+    *LIBRARIES,
+)  # natively, and their ONNX conversion does too
 
 
-def make_hpc(name: str | Sequence[str], params: dict[str, Any], seed: int) -> ClassifierMixin:
+def make_hpc(name: str | Sequence[str], params: dict[str, Any], seed: int, *, is_value: bool = False) -> Any:
     """An unfitted f0; a model that cannot take missing values gets an imputer (training median) in front.
 
     Parameters
     ----------
     name : a classifier; or transformers of scikit-learn and a classifier, which make a Pipeline
+    is_value : whether it is a regressor in place of a classifier
     params : of the classifier; those of a Pipeline are named STEP__PARAMETER
 
     Raises
@@ -64,19 +76,20 @@ def make_hpc(name: str | Sequence[str], params: dict[str, Any], seed: int) -> Cl
                 f"{', '.join(names)}"
             )
         own[step][parameter] = value
-    steps = [(step, _made(step, own[step], seed, is_last=step == names[-1])) for step in names]
+    last = "regressor" if is_value else "classifier"
+    steps = [(step, _made(step, own[step], seed, last if step == names[-1] else "transformer")) for step in names]
     return ready(steps[0][1] if isinstance(name, str) else Pipeline(steps), seed)
 
 
-def _made(name: str, params: dict[str, Any], seed: int, *, is_last: bool) -> Any:
-    """An unfitted step of f0."""
-    kind = "classifier" if is_last else "transformer"
-    library = LIBRARIES.get(name) if is_last else None
+def _made(name: str, params: dict[str, Any], seed: int, kind: str) -> Any:
+    """An unfitted step of f0; ``kind`` of estimator: classifier, regressor or transformer."""
+    library = LIBRARIES.get(name) if name.lower().endswith(kind) else None
     if library is None:
         known = dict(all_estimators(type_filter=kind))
         if name not in known:
-            others = {library: own for own, library in LIBRARIES.items()} if is_last else {}
-            near = [others[name.lower()]] if name.lower() in others else difflib.get_close_matches(name, known, 1, 0.4)
+            others = {library: own for own, library in LIBRARIES.items() if own.lower().endswith(kind)}
+            names = [*known, *others.values()]
+            near = [others[name.lower()]] if name.lower() in others else difflib.get_close_matches(name, names, 1, 0.4)
             hint = f"did you mean {near[0]}?" if near else f"name a {kind} of scikit-learn"
             raise InputError(f"[hpc] estimator {name!r} is not a {kind} of scikit-learn; {hint}")
         make = known[name]
@@ -85,23 +98,23 @@ def _made(name: str, params: dict[str, Any], seed: int, *, is_last: bool) -> Any
             make = getattr(import_module(library), name)
         except ImportError as error:
             raise InputError(f"[hpc] {name} needs {library}; pip install 'hardcase-train[{library}]'") from error
-        loud = name == "CatBoostClassifier" and any(key in params for key in LOUD)
-        params = {**({} if loud else QUIET.get(name, {})), **params}
-        if name == "CatBoostClassifier" and "random_seed" not in params:
+        loud = library == "catboost" and any(key in params for key in LOUD)
+        params = {**({} if loud else QUIET.get(library, {})), **params}
+        if library == "catboost" and "random_seed" not in params:
             params.setdefault("random_state", seed)
     try:
         model = make(**params)
         model.get_params()
     except TypeError as error:
         raise InputError(f"[hpc] {name} does not take these params: {error}") from error
-    if is_last and not hasattr(model, "predict_proba"):
+    if kind == "classifier" and not hasattr(model, "predict_proba"):
         raise InputError(
             f"[hpc] {name} gives no probabilities, which gates need; choose a classifier with predict_proba"
         )
     return model
 
 
-def ready(model: ClassifierMixin, seed: int) -> ClassifierMixin:
+def ready(model: Any, seed: int) -> Any:
     """The unfitted model with its seeds set, and the training median in front unless it takes missing values."""
     is_pipeline = isinstance(model, Pipeline)
     values = model.get_params(deep=is_pipeline)
@@ -111,12 +124,12 @@ def ready(model: ClassifierMixin, seed: int) -> ClassifierMixin:
     return model if takes_missing else imputed(model)
 
 
-def imputed(model: ClassifierMixin) -> Pipeline:
+def imputed(model: Any) -> Pipeline:
     """The model with the training median in front, for rows with missing values."""
     return Pipeline([("impute", SimpleImputer(strategy="median", keep_empty_features=True)), ("model", model)])
 
 
-def fit_hpc(model: ClassifierMixin, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> ClassifierMixin:
+def fit_hpc(model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> Any:
     """Fit a copy of f0; ``weight`` (n,) is used if the model takes ``sample_weight``.
 
     Raises
@@ -130,10 +143,9 @@ def fit_hpc(model: ClassifierMixin, X: np.ndarray, y: np.ndarray, weight: np.nda
     ):  # an overflow shows in the probabilities, which are checked
         warnings.simplefilter("ignore", ConvergenceWarning)  # the user's choice of iterations
         model = clone(model)
-        if getattr(model, "early_stopping", None) == "auto" and np.unique(y, return_counts=True)[1].min() < 2:
-            model.set_params(
-                early_stopping=False
-            )  # it would hold out rows of every class, and one class has a single row
+        holds_out = is_classifier(model) and getattr(model, "early_stopping", None) == "auto"
+        if holds_out and np.unique(y, return_counts=True)[1].min() < 2:
+            model.set_params(early_stopping=False)  # it would hold out a row of every class, also a single one
         try:
             return model.fit(X, y, **_weights(model, weight))
         except Exception as error:  # estimators raise exceptions of any kind
@@ -141,7 +153,29 @@ def fit_hpc(model: ClassifierMixin, X: np.ndarray, y: np.ndarray, weight: np.nda
             raise InputError(f"[hpc] the estimator cannot be fitted: {one_line(error)}{gap}") from error
 
 
-def probabilities(model: ClassifierMixin, X: np.ndarray, n_classes: int) -> np.ndarray:
+def answers_to(model: Any, X: np.ndarray, n_classes: int) -> np.ndarray:
+    """f0's probabilities, (n, n_classes), or its values, (n, 1), if ``n_classes`` is 0.
+
+    Raises
+    ------
+    InputError
+        The model refuses the rows, or an answer is not finite.
+    """
+    if n_classes:
+        return probabilities(model, X, n_classes)
+    try:
+        with np.errstate(all="ignore"):
+            values = np.asarray(model.predict(X), dtype=np.float64).reshape(len(X), 1)
+    except Exception as error:  # estimators raise exceptions of any kind
+        raise InputError(f"[hpc] the estimator cannot predict: {one_line(error)}") from error
+    if not np.isfinite(values).all():
+        raise InputError(
+            "[hpc] the estimator predicts values that are not numbers; scale the data or choose another estimator"
+        )
+    return values
+
+
+def probabilities(model: Any, X: np.ndarray, n_classes: int) -> np.ndarray:
     """f0's probabilities, (n, n_classes); zero for a class that f0 has not seen.
 
     Raises
@@ -163,7 +197,7 @@ def probabilities(model: ClassifierMixin, X: np.ndarray, n_classes: int) -> np.n
     return proba
 
 
-def _weights(model: ClassifierMixin, weight: np.ndarray | None) -> dict[str, np.ndarray]:
+def _weights(model: Any, weight: np.ndarray | None) -> dict[str, np.ndarray]:
     """The keyword for ``fit`` that passes the weights; empty if all are equal or the model does not take weights."""
     path, last = [], model
     while isinstance(last, Pipeline):
@@ -175,7 +209,7 @@ def _weights(model: ClassifierMixin, weight: np.ndarray | None) -> dict[str, np.
 
 
 def out_of_fold(
-    model: ClassifierMixin,
+    model: Any,
     X: np.ndarray,
     y: np.ndarray,
     n_classes: int,
@@ -184,28 +218,29 @@ def out_of_fold(
     weight: np.ndarray | None = None,
     group: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Out-of-fold probabilities of training rows, (n, n_classes): 4 stratified folds, none of which divides a group.
+    """Out-of-fold answers to training rows, as ``answers_to``: 4 stratified folds, none of which divides a group.
 
     If a class has a single row, the copy that predicts that row has not seen the class and gives it probability zero.
     """
-    fold = _row_folds(y, n_classes, seed) if group is None else group_folds(group, y, seed)
-    proba = np.zeros((len(y), n_classes))
+    stratum = strata(y, n_classes)
+    fold = _row_folds(stratum, seed) if group is None else group_folds(group, stratum, seed)
+    answers = np.zeros((len(y), n_classes or 1))
     for k in range(N_FOLDS):
         is_held_out = fold == k
         if is_held_out.any() and len(np.unique(y[~is_held_out])) > 1:
             fold_weight = None if weight is None else weight[~is_held_out]
-            proba[is_held_out] = probabilities(
+            answers[is_held_out] = answers_to(
                 fit_hpc(model, X[~is_held_out], y[~is_held_out], fold_weight), X[is_held_out], n_classes
             )
         progress(1)
-    return proba
+    return answers
 
 
-def _row_folds(y: np.ndarray, n_classes: int, seed: int) -> np.ndarray:
-    """The fold of each row, (n,), stratified by class."""
+def _row_folds(stratum: np.ndarray, seed: int) -> np.ndarray:
+    """The fold of each row, (n,), stratified."""
     rng = np.random.default_rng(seed)
-    fold = np.empty(len(y), dtype=np.int64)
-    for c in range(n_classes):
-        rows = np.flatnonzero(y == c)
+    fold = np.empty(len(stratum), dtype=np.int64)
+    for k in range(int(stratum.max()) + 1):
+        rows = np.flatnonzero(stratum == k)
         fold[rows] = (rng.permutation(len(rows)) + rng.integers(N_FOLDS)) % N_FOLDS
     return fold

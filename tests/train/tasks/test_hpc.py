@@ -14,8 +14,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from hardcase_edge.errors import InputError
-from hardcase_train.data import hpc
-from hardcase_train.data.hpc import fit_hpc, make_hpc, out_of_fold, probabilities, ready
+from hardcase_train.tasks import hpc
+from hardcase_train.tasks.hpc import fit_hpc, make_hpc, out_of_fold, probabilities, ready
 
 STEPS = ("StandardScaler", "LogisticRegression")
 
@@ -99,7 +99,7 @@ def test_a_library_that_is_not_installed_is_named_with_what_installs_it(
 
     monkeypatch.setattr(hpc, "import_module", absent)
     with pytest.raises(InputError, match=rf"{name} needs {library}; pip install 'hardcase-train\[{library}\]'"):
-        make_hpc(name, {}, 0)
+        make_hpc(name, {}, 0, is_value=name.endswith("Regressor"))
 
 
 class CatBoostClassifier:

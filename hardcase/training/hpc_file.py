@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""f0 in a build: hpc.onnx, or the declaration of a legacy system, and the confidence of its answers."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardcase_edge.errors import InputError
+
+from .given_hpc import save_given
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hardcase_edge.bundle.value import Value
+    from hardcase_train.data.problem import Problem, Rows
+    from hardcase_train.tasks.task import Task
+
+__all__ = ["HPC_FILE", "copy_hpc", "hpc_confidence", "save_hpc", "value_of"]
+
+HPC_FILE = "hpc.onnx"
+
+
+def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
+    """Write f0 as hpc.onnx, unless it is a legacy system; its description for front.json."""
+    from hardcase_export.to_onnx.hpc import export_hpc
+    from hardcase_export.to_onnx.regressor import export_value_hpc
+
+    problem, path = task.problem, folder / HPC_FILE
+    if task.config.legacy is not None:
+        return _declare_legacy(task)
+    if task.config.model is not None:
+        return save_given(task, path)
+    dtypes = [f.dtype for f in problem.features]
+    value = value_of(task)
+    if value is None:
+        return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, path, problem.targets)
+    y = _truth(problem)
+    span, confidence = float(y.max() - y.min()), _confidence(problem)
+    return export_value_hpc(task.hpc, problem.test.X, dtypes, path, steps=value.steps, span=span, confidence=confidence)
+
+
+def value_of(task: Task) -> Value | None:
+    """The target's unit and the scale of results, fine enough for four times the largest value; None of classes."""
+    from hardcase_edge.bundle.value import Value, steps_for
+
+    if not task.problem.is_value:
+        return None
+    return Value(task.config.target_unit, steps_for(float(abs(_truth(task.problem)).max())))
+
+
+def _truth(problem: Problem) -> np.ndarray:
+    """The values of the rows that train and choose policies, (n,), in the target's unit."""
+    import numpy as np
+
+    return problem.in_unit(np.concatenate([problem.train.y, problem.valid.y]))
+
+
+def hpc_confidence(problem: Problem, rows: Rows) -> np.ndarray:
+    """f0's confidence in its answer to each row, (n,) in basis points: its probability of the class.
+
+    For values it is the share of the judged rows that f0 answers within its root mean square error.
+    """
+    import numpy as np
+
+    if problem.is_value:
+        return np.full(len(rows.y), _confidence(problem))
+    chance = rows.hpc[np.arange(len(rows.y)), rows.hpc_label]
+    return np.asarray(np.round(chance * 10_000), dtype=np.int64)
+
+
+def _confidence(problem: Problem) -> int:
+    import numpy as np
+
+    from hardcase_train.policy.selection import Judge
+
+    judge = Judge(problem)
+    return round(10_000 * float(np.average(judge.right(judge.hpc_label), weights=judge.weight)))
+
+
+def _declare_legacy(task: Task) -> dict[str, Any]:
+    problem, carried = task.problem, task.problem.uplink.features
+    beyond = {name: task.hpc.beyond(getattr(problem, name).index, carried) for name in ("valid", "test")}
+    declaration = task.hpc.declaration(
+        [task.features[f] for f in carried], [problem.dtypes[f] for f in carried], task.classes
+    )
+    return {**declaration, "beyond": beyond}
+
+
+def copy_hpc(task: Task, scratch: Path, folder: Path) -> None:
+    """Copy hpc.onnx to the build; a legacy system has none.
+
+    Raises
+    ------
+    InputError
+        The file is gone.
+    """
+    if task.config.legacy is not None:
+        return
+    try:
+        shutil.copyfile(scratch / HPC_FILE, folder / HPC_FILE)
+    except FileNotFoundError as error:
+        raise InputError(f"{scratch / HPC_FILE} is gone, so the build would lack its f0; train again") from error

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sensors of a task: which columns each delivers, what it costs, and what a request carries."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from hardcase_edge.errors import InputError
+from hardcase_edge.program.cost import to_micro
+from hardcase_edge.program.definition import Feature, Sensor, Uplink
+from hardcase_edge.program.readings import request_bytes
+
+from ..data.config import Config
+from ..data.table import Table
+
+__all__ = ["dropped_columns", "task_sensors", "task_uplink"]
+
+
+def dropped_columns(table: Table, config: Config) -> list[str]:
+    """The columns, and parts of dates, that ``[data] drop`` names.
+
+    Raises
+    ------
+    InputError
+        The data has no such column.
+    """
+    dropped: list[str] = []
+    parts = [part for name in table.parts for part in table.date_columns(name)] if config.dates == "parts" else []
+    columns = (*(table.kinds or table.names), *parts)
+    for pattern in config.drop:
+        matching = _matching(columns, pattern)
+        if not matching:
+            near = difflib.get_close_matches(pattern, columns, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"columns are {', '.join(columns[:20])}"
+            raise InputError(f"[data] drop names {pattern!r}, which is not a column of the data; {hint}")
+        dropped += matching
+    return dropped
+
+
+def task_sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tuple[str, ...]]:
+    """The sensors and their names; a column that belongs to none is a sensor of its own.
+
+    Raises
+    ------
+    InputError
+        A sensor names a column that does not exist, or one that belongs to another sensor.
+    """
+    owner: dict[str, str] = {}
+    sensors, names = [], []
+    for s in config.sensors:
+        features: list[str] = []
+        for pattern in s.features:
+            columns = _matching(table.names, pattern)
+            if not columns:
+                near = difflib.get_close_matches(pattern, table.names, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"columns are {', '.join(table.names[:20])}"
+                raise InputError(f"sensor {s.name!r} names {pattern!r}, which is not a column of numbers; {hint}")
+            features += [f for f in columns if f not in features]
+        for f in features:
+            if f in owner:
+                raise InputError(
+                    f"feature {f!r} belongs to the sensors {owner[f]!r} and {s.name!r}; remove it from one"
+                )
+            owner[f] = s.name
+        sensors.append(Sensor(tuple(table.names.index(f) for f in features), (to_micro(s.cost),)))
+        names.append(s.name)
+    for k, f in enumerate(table.names):
+        if f not in owner:
+            if f in names:
+                raise InputError(f"feature {f!r} belongs to no sensor, but a sensor has its name; rename the sensor")
+            sensors.append(Sensor((k,), (to_micro(config.default_sensor),)))
+            names.append(f)
+    return tuple(sensors), tuple(names)
+
+
+def _matching(names: Sequence[str], pattern: str) -> list[str]:
+    """The column of this name; otherwise, if the pattern ends in ``*``, the columns with that prefix."""
+    if pattern in names:
+        return [pattern]
+    return [n for n in names if n.startswith(pattern[:-1])] if pattern.endswith("*") else []
+
+
+def task_uplink(config: Config, features: tuple[Feature, ...], carried: tuple[int, ...]) -> Uplink:
+    """What a request costs that carries these features."""
+    return Uplink(
+        per_request=to_micro(config.per_request),
+        per_byte=to_micro(config.per_byte),
+        cloud_per_request=to_micro(config.cloud_per_request),
+        request_bytes=request_bytes([features[f].dtype for f in carried]),
+        features=carried,
+    )

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A task: the problem made of table and configuration, with the names that a bundle's manifest carries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from hardcase_edge.batch.quality import Quality
+from hardcase_edge.errors import InputError
+from hardcase_edge.program.definition import Sensor
+
+from ..data.config import Config
+from ..data.dtypes import check_declared, declared, held
+from ..data.effort import effort_of
+from ..data.error_costs import chosen_quality
+from ..data.problem import N_FOLDS, Problem, Rows, value_unit
+from ..data.split import CALIBRATION
+from ..data.table import Table, read_table
+from .hpc import answers_to, fit_hpc, make_hpc, out_of_fold
+from .legacy_hpc import read_legacy
+from .parts import check_train_groups, row_groups, row_parts, task_weights
+from .sensors import dropped_columns, task_sensors, task_uplink
+from .target import Target, read_target
+
+__all__ = ["Opener", "Task", "make_task"]
+
+Opener = Callable[[Path, Sequence[str], Sequence[str], Sequence[Any], np.ndarray], Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A problem and its names. ``hpc`` is the fitted f0, a given one or a ``Legacy``; ``table``: the rows as read."""
+
+    problem: Problem
+    features: tuple[str, ...]
+    sensors: tuple[str, ...]
+    classes: tuple[Any, ...]
+    windows: dict[str, int]
+    hpc: Any
+    config: Config
+    table: Table
+
+
+def make_task(
+    config: Config, *, quiet: bool = True, table: Table | None = None, model: Any = None, given: Opener | None = None
+) -> Task:
+    """Read the table, split it, declare sensors and fit f0.
+
+    Parameters
+    ----------
+    quiet : show no progress bar on stderr
+    table : the data; without it, ``config.file`` is read
+    model : f0, an unfitted estimator; without it, ``config`` names one
+    given : opens the fitted model that ``config`` names, which has ``predict_proba``: from the file, names and types of
+        features, labels and training rows
+
+    Raises
+    ------
+    InputError
+        The table does not fit the configuration.
+    """
+    _check_task(config)
+    if config.model is not None and given is None:
+        raise InputError(f"[hpc] model {config.model} is opened by hardcase train only; name an estimator")
+    whole = read_table(config.file) if table is None else table
+    target = read_target(whole, config)
+    y, classes = target.y, target.classes
+    group, order = row_groups(whole, config, y)
+    split = row_parts(whole, config, target, group)
+    weight = task_weights(whole, config, split)
+    split = np.where(weight > 0, split, -1)  # rows of weight 0 belong to no part
+    train = split == 0
+    if group is not None:
+        check_train_groups(len(np.unique(group[train])), config)
+    unit = _unit(target, y[train], weight[train], config)
+    dropped = dropped_columns(whole, config)
+    table = whole.without(*_no_features(config), *dropped).as_features(train, config.dates).without(*dropped)
+    sensors, names = task_sensors(table, config)
+    features = declared(table.X, train, categories={table.names.index(name) for name in table.categories})
+    X = held(table.X, features)
+    index = [order[split[order] == k] for k in range(split.max() + 1)]  # the last, calibration, may be empty
+    legacy = None
+    if config.legacy is not None:
+        legacy = read_legacy(config.legacy, config.legacy_name, whole, classes, _places(table, sensors, names))
+    uplink = task_uplink(config, features, tuple(range(len(features))) if legacy is None else legacy.carried(train))
+    check_declared(features, sensors, uplink)
+    if given is not None and config.model is not None:
+        if table.categories:
+            raise InputError(
+                f"the column {next(iter(table.categories))!r} holds categories, which a fitted model knows by numbers "
+                "of its own; write those numbers into the table"
+            )
+        hpc = given(config.model, table.names, [f.dtype for f in features], classes, X[train])
+        proba = [hpc.predict_proba(X[part]) for part in index]
+    elif legacy is not None:
+        hpc, proba = legacy, legacy.split(index)
+    else:
+        hpc, proba = _fitted(config, model, (X, y, weight), index, target, quiet, group)
+    if target.kind != "class":
+        y, proba = (y - unit[0]) / unit[1], [(values - unit[0]) / unit[1] for values in proba]
+    parts = [
+        Rows(X[rows], y[rows], p, rows, weight[rows], None if group is None else group[rows])
+        for rows, p in zip(index, proba, strict=True)
+    ]
+    calibration = parts[CALIBRATION] if len(parts) > CALIBRATION else None
+    problem = Problem(
+        features,
+        sensors,
+        uplink,
+        len(classes),
+        parts[0],
+        parts[1],
+        parts[2],
+        config.seed,
+        calibration,
+        config.size,
+        effort_of("[policy]", config.effort),
+        value_unit=unit,
+    ).with_quality(_quality(config, target, weight, train), legacy is not None)
+    return Task(problem, table.names, names, classes, _windows(table, names), hpc, config, table)
+
+
+def _check_task(config: Config) -> None:
+    """Refuse what only classes have."""
+    if config.task == "class":
+        return
+    for key, given in (
+        ("[hpc] model", config.model),
+        ("[hpc] table", config.legacy),
+        ("[lpc] tflite", config.own_model),
+    ):
+        if given is not None:
+            raise InputError(f'[data] task = "{config.task}" takes no {key}; name an [hpc] estimator')
+
+
+def _unit(target: Target, y: np.ndarray, weight: np.ndarray, config: Config) -> tuple[float, float]:
+    """What 0 and a step of 1 are in the target's unit; ``y`` and ``weight`` of the training rows."""
+    if target.kind == "class":
+        if len(np.unique(y)) < 2:
+            raise InputError(f"the training rows have only one class of {config.target!r}; choose another split")
+        return 0.0, 1.0
+    unit = value_unit(y, weight)
+    return unit if target.kind == "value" else (0.0, 1.0)  # NDCG takes relevances as they are
+
+
+def _quality(config: Config, target: Target, weight: np.ndarray, train: np.ndarray) -> Quality:
+    """The measure of answers that the configuration asks for."""
+    return chosen_quality(
+        config.task, config.quality, config.errors or None, target.classes, target.y[train], weight[train], "[policy]",
+        "[cost.errors]",
+    )  # fmt: skip
+
+
+def _fitted(
+    config: Config,
+    model: Any,
+    rows: tuple[np.ndarray, ...],
+    index: list[np.ndarray],
+    target: Target,
+    quiet: bool,
+    group: np.ndarray | None,
+) -> tuple[Any, list[np.ndarray]]:
+    """f0 fitted to the training rows, and its answers to every part's rows: out-of-fold on training rows."""
+    n_classes = target.n_classes
+    if model is None:
+        model = make_hpc(config.estimator, config.params, config.seed, is_value=not n_classes)
+    X, y, weight = rows
+    train, *others = index
+    with tqdm(total=1 + N_FOLDS, desc="1/5 f0", disable=quiet) as bar:
+        fitted = fit_hpc(model, X[train], y[train], weight[train])
+        bar.update(1)
+        group = None if group is None else group[train]
+        own = out_of_fold(model, X[train], y[train], n_classes, config.seed, bar.update, weight[train], group)
+    return fitted, [own, *(answers_to(fitted, X[part], n_classes) for part in others)]
+
+
+def _places(table: Table, sensors: tuple[Sensor, ...], names: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    """Feature numbers behind each name of a sensor or a feature; a sensor takes precedence over a feature."""
+    features = {f: (k,) for k, f in enumerate(table.names)}
+    return {**features, **{name: s.features for name, s in zip(names, sensors, strict=True)}}
+
+
+def _no_features(config: Config) -> list[str]:
+    """Columns that models must not read: target, split, group and weight."""
+    split = None if config.split in ("random", "time") else config.split
+    return [name for name in (config.target, split, config.group, config.weight) if name is not None]
+
+
+def _windows(table: Table, sensors: tuple[str, ...]) -> dict[str, int]:
+    return {s: n for s, n in table.windows.items() if s in sensors}
