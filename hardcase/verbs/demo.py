@@ -351,7 +351,7 @@ def _text(values: dict[str, Any], out: Path) -> list[str]:
         times = (f"{r['p50_ms']:.2f}", f"{r['p99_ms']:.2f}")
         figures = (f"{r['accuracy']:.4f}", f"{r['cost']:.2f}", bytes_up, *times, r["degraded"], r["n"])
         lines.append(_line((r["name"], r["policy"], *figures)))
-    lines.append("\naccuracy and cost on test rows; bytes up: mean request payload per decision")
+    lines += ["", "accuracy and cost on test rows; bytes up: mean request payload per decision"]
     lines.append(f"{KILL_TEST}: {WHICH}")
     lines.append(f"{BEST}: the pick of hardcase export --max-loss {MAX_LOSS}")
     verdict = "asked = local + cloud + degraded, each once; both routes used before the kill and after it"
