@@ -95,9 +95,7 @@ def test_two_keys_are_enough(tmp_path):
         pytest.param("[polcy]", "the top level has the unknown key 'polcy'; did you mean 'policy'", id="section-typo"),
         pytest.param(DATA + "[cost.uplnk]", "'uplnk'; did you mean 'uplink'", id="subsection-typo"),
         pytest.param(DATA + '[[sensor]]\nname = "a"\ncots = 1', "'cots'; did you mean 'cost'", id="sensor-typo"),
-        pytest.param(
-            DATA + "zzzz = 1", "'zzzz'; known keys are file, target, task, target_unit", id="nothing-near"
-        ),
+        pytest.param(DATA + "zzzz = 1", "'zzzz'; known keys are file, target, task, target_unit", id="nothing-near"),
         pytest.param(DATA + "[hpc]\nestimater = 'x'", "did you mean 'estimator'", id="hpc-typo"),
         pytest.param(DATA + "[policy]\nsize = 'larg'", "the size 'larg'; use one of auto, small, large", id="no-size"),
         pytest.param(DATA + "[policy]\nsize = 3", "size is '3', a string", id="size-of-another-type"),
