@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import HardcaseError
 
-from .options import VerbParser, printable
+from .options import VerbParser
 
 __all__ = ["main", "make_parser"]
 
@@ -73,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except HardcaseError as error:
-        print(f"hardcase {args.verb}: {printable(' '.join(str(error).split()))}", file=sys.stderr)
+        print(f"hardcase {args.verb}: {terminal(' '.join(str(error).split()))}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

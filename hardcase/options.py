@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hardcase_edge.base.escape import terminal
 from hardcase_edge.cli import Parser
 
-__all__ = ["Flags", "VerbParser", "add_force", "add_hpc", "add_json", "add_trust", "plain", "printable", "report"]
+__all__ = ["Flags", "VerbParser", "add_force", "add_hpc", "add_json", "add_trust", "plain", "report"]
 
 Flags = argparse.ArgumentParser | argparse._ArgumentGroup
 
@@ -57,18 +58,9 @@ def add_hpc(parser: Flags, default: str) -> None:
     parser.add_argument("--hpc", metavar="MODEL", help=f"hpc.onnx or module:function (default: {default})")
 
 
-def report(args: argparse.Namespace, values: Mapping[str, Any], text: str) -> None:
-    """Print the values as JSON with ``--json``, else the text."""
-    print(json.dumps(values) if args.json else printable(text))
-
-
-def printable(text: str) -> str:
-    """Text for a terminal: names from outside must not move its cursor or change its colours.
-
-    >>> printable("class " + chr(27) + "[31mred")
-    'class ?[31mred'
-    """
-    return "".join(c if c.isprintable() or c in "\n\xa0" else "?" for c in text)
+def report(args: argparse.Namespace, values: Mapping[str, Any], lines: Sequence[str]) -> None:
+    """Print the values as JSON with ``--json``, else the lines."""
+    print(json.dumps(values) if args.json else "\n".join(map(terminal, lines)))
 
 
 def plain(value: object, limit: int) -> str:
@@ -77,5 +69,5 @@ def plain(value: object, limit: int) -> str:
     >>> plain("a" + chr(9) + "long name", 7)
     'a?long…'
     """
-    text = printable(str(value)).replace("\n", "?")
+    text = terminal(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"

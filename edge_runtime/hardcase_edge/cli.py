@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import signal
 import sys
@@ -20,6 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import __version__
+from .base.escape import json_line, terminal
 from .device.output import BLOCKED_S, Lines, hold_standard_files, note, print_text
 from .errors import HardcaseError
 
@@ -200,7 +200,7 @@ def _decide(device: Device, lines: Lines) -> None:
     _on_signals(stop)
     signal.signal(signal.SIGALRM, lambda number, frame: lines.give_up())
     for record in device.run():
-        device.counters["unwritten"] += not lines.write(json.dumps(record, ensure_ascii=False))
+        device.counters["unwritten"] += not lines.write(json_line(record))
 
 
 def _connect(args: argparse.Namespace, loaded: Loaded) -> Link | None:
@@ -263,7 +263,7 @@ def _verify(args: argparse.Namespace) -> int:
 
 def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
     width = max(map(len, report))
-    lines = [json.dumps(report, ensure_ascii=False)] if as_json else [f"{k:<{width}}  {v}" for k, v in report.items()]
+    lines = [json_line(report)] if as_json else [terminal(f"{k:<{width}}  {v}") for k, v in report.items()]
     print_text("".join(f"{line}\n" for line in lines))
 
 

@@ -7,10 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hardcase_edge.base.files import check_replaceable, read_bounded, write_whole
+from hardcase_edge.base.files import check_private, check_replaceable, read_bounded, write_whole
 from hardcase_edge.bundle.file import Bundle, is_bundle_head, pack_bundle
 from hardcase_edge.bundle.load import load_bytes
-from hardcase_edge.bundle.signature import MAX_KEY_BYTES, SIGNATURE_BYTES, sign, signature_path
+from hardcase_edge.bundle.signature import (
+    MAX_KEY_BYTES,
+    MAX_SIGNATURES,
+    SIGNATURE_BYTES,
+    are_signatures,
+    sign,
+    signature_path,
+)
 from hardcase_edge.errors import InputError
 from hardcase_edge.verifier.verify import Report
 
@@ -35,8 +42,9 @@ def read_key(path: str | Path) -> bytes:
     Raises
     ------
     InputError
-        The file cannot be read, or it is too large for a key.
+        The file cannot be read, is too large for a key, or can be read by others than its owner.
     """
+    check_private(path, "signing key")
     return read_bounded(path, MAX_KEY_BYTES, "signing key", remedy="make one with hardcase keygen")
 
 
@@ -50,7 +58,7 @@ def check_out(out: str | Path | None, force: bool) -> None:
     """
     if out is not None:
         check_replaceable(out, "a bundle", is_bundle_head, force=force)
-        check_replaceable(signature_path(out), "a signature", lambda h: len(h) == SIGNATURE_BYTES, force=force)
+        check_replaceable(signature_path(out), "a signature", are_signatures, force=force)
 
 
 def publish(
@@ -88,15 +96,34 @@ def publish(
 
 
 def _write(out: Path, data: bytes, signature: bytes | None) -> None:
-    """Write the bundle, then its signature: a crash between them leaves a bundle that a device with a key refuses."""
-    write_whole(out, data)
+    """Write the bundle and its signature, so that at every moment a device that trusts the key finds a pair that fits.
+
+    While the bundle is replaced, the signature file holds the signatures of both bundles. Without a key, a crash
+    between the two files leaves a bundle that a device with a key refuses, as it refuses one without a signature.
+    """
     path = signature_path(out)
     if signature is not None:
+        write_whole(path, signature + _signatures(path))
+        write_whole(out, data)
         write_whole(path, signature)
         return
+    write_whole(out, data)
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(
             f"the old signature {path} cannot be removed: {error.strerror}; remove it, for it no longer fits"
         ) from error
+
+
+def _signatures(path: Path) -> bytes:
+    """The signatures that stand there, the newest first, all but the last of as many as a file may hold."""
+    most = (MAX_SIGNATURES - 1) * SIGNATURE_BYTES
+    try:
+        with open(path, "rb") as file:
+            found = file.read(most + SIGNATURE_BYTES + 1)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; name another file") from error
+    return found[:most] if are_signatures(found) else b""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -67,7 +66,7 @@ def export(
     ...     hardcase.export(model, f"{folder}/x.hcb", X[200:], y[200:]).is_signed
     False
     """
-    from hardcase_edge.base.files import check_replaceable
+    from hardcase_edge.base.files import check_replaceable, write_whole
     from hardcase_edge.program.definition import Forward
     from hardcase_export.bundle import export_point
     from hardcase_export.drafts.front import read_front
@@ -92,7 +91,7 @@ def export(
         (point,) = (p for p in front.points if p.method == METHOD)
         report = export_point(build, front, point, out, key=key, **options)
         if forwards:
-            shutil.copyfile(build / HPC_FILE, hpc_out)
+            write_whole(hpc_out, (build / HPC_FILE).read_bytes())
     return report
 
 

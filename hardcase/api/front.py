@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,12 +44,13 @@ class Front:
         of the same method.
         """
         f0, picked = self._of("hpc")[0], self.picked
-        lines = [f"{'policy':<22}{self.quality:>10}{f'mean cost ({self.unit})':>18}{'forwarded':>11}"]
+        unit = terminal(self.unit)
+        lines = [f"{'policy':<22}{terminal(self.quality):>10}{f'mean cost ({unit})':>18}{'forwarded':>11}"]
         shown = [("f0", f0), (f"picked: {picked.method if picked is not f0 else 'f0'}", picked)]
         for method in dict.fromkeys(p.method for p in self.points if p.method != "hpc"):
             best = max(self._of(method), key=lambda p: (p.valid.quality, -p.valid.cost))
             shown.append((f"best of {method}", best))
-        for name, p in shown:
+        for name, p in ((terminal(words), p) for words, p in shown):
             lines.append(f"{name:<22}{p.test.quality:>10.4f}{p.test.cost:>18.3f}{100 * p.test.forward_rate:>9.1f} %")
         return "\n".join([*lines, "figures on rows that no choice has seen"])
 

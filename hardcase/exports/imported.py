@@ -106,7 +106,7 @@ def _report(bundle: ImportedBundle) -> dict[str, Any]:
     }
 
 
-def _text(bundle: ImportedBundle) -> str:
+def _text(bundle: ImportedBundle) -> list[str]:
     r = _report(bundle)
     match, what = r["match"], "labels" if bundle.imported.layout.classes else "values"
     width = WIDTHS.get(r["leaves"], f"leaves of {r['leaves']} bits")
@@ -117,12 +117,10 @@ def _text(bundle: ImportedBundle) -> str:
     }
     ties = f"; {match['ties']} ties are decided differently" if match["ties"] else ""
     same, signed = match["rows"] - match["differ"] - match["ties"], "signed" if r["signed"] else "not signed"
-    return "\n".join(
-        [
-            f"{r['bundle']}: {r['bytes']} bytes, {signed}, {r['golden']} golden cases",
-            f"  sha256     {r['sha256']}",
-            f"  source     {r['source']}, {width}; scores within {r['bound']:.2g} of the source's{where}",
-            f"  {what:<9}  {same} of {match['rows']} as those of {match['beside']}{proof.get(r['labels'], '')}{ties}",
-            f"  cost       {r['cost']:g} {r['unit']}, {r['operations']} operations",
-        ]
-    )
+    return [
+        f"{r['bundle']}: {r['bytes']} bytes, {signed}, {r['golden']} golden cases",
+        f"  sha256     {r['sha256']}",
+        f"  source     {r['source']}, {width}; scores within {r['bound']:.2g} of the source's{where}",
+        f"  {what:<9}  {same} of {match['rows']} as those of {match['beside']}{proof.get(r['labels'], '')}{ties}",
+        f"  cost       {r['cost']:g} {r['unit']}, {r['operations']} operations",
+    ]

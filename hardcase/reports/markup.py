@@ -1,21 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text and colours of reports: every name from outside is made safe here, and every number gets its form.
-
-Column names, classes and units come from tables and bundles. ``safe`` escapes them for HTML and SVG, replaces what XML
-cannot hold and characters that turn the direction of text, and bounds their length.
-"""
+"""Text and colours of reports: every name from outside goes through ``safe``, and every number gets its form."""
 
 from __future__ import annotations
 
-import unicodedata
-from html import escape
+from hardcase_edge.base.escape import markup as safe
 
 __all__ = ["STYLE", "amount", "dark", "data", "percent", "safe", "title"]
 
-MAX_CHARACTERS = 400
 PERCENT = "\u00a0%"
-STRANGE = {"Cc", "Cs", "Co", "Cn"}  # controls, surrogates, private and unassigned characters
-TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 # one set of colours for pages and pictures; a picture that stands alone carries it too
 STYLE = """
@@ -28,20 +20,6 @@ STYLE = """
 svg.hc { font: 12px system-ui, sans-serif; background: var(--paper) }
 svg.hc text { fill: var(--ink) } svg.hc .soft { fill: var(--soft) } svg.hc .grid { stroke: var(--line) }
 """
-
-
-def safe(value: object, limit: int = MAX_CHARACTERS) -> str:
-    """A value from outside as text of HTML or SVG, also inside an attribute; at most ``limit`` characters of it.
-
-    Examples
-    --------
-    >>> safe("<script>"), safe("a\\x00b"), safe("sensor " * 3, 10)
-    ('&lt;script&gt;', 'a\\ufffdb', 'sensor se…')
-    """
-    text = str(value)
-    text = text if len(text) <= limit else text[: limit - 1] + "…"
-    is_strange = (unicodedata.category(c) in STRANGE or c in TURNING or ord(c) & 0xFFFE == 0xFFFE for c in text)
-    return escape("".join("\ufffd" if bad else c for c, bad in zip(text, is_strange, strict=True)))
 
 
 def title(value: object) -> str:

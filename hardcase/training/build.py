@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..measuring.bars import rows_bar
 from ..measuring.picked import Wish
 from ..reports.train_page import train_report
-from .folders import BUILD, check_folder, whole_folder
+from .folders import BUILD, claimed, fill_folder
 from .hpc_file import copy_hpc, hpc_confidence, save_hpc, value_of
 from .own_model import own_points_of
 from .runs import open_runs
@@ -68,7 +68,7 @@ def build(
     force: bool = False,
     **where: Any,
 ) -> tuple[Task, dict[str, Any]]:
-    """Train and write the build folder atomically; the task, and the contents of front.json.
+    """Train and write the build folder atomically, alone; the task, and the contents of front.json.
 
     Parameters
     ----------
@@ -81,16 +81,14 @@ def build(
     """
     from .seeds import picks
 
-    check_folder(out, BUILD, force=force)  # before the long work
-
-    with open_runs(out, n_seeds=n_seeds, **where) as (runs, scratch):
+    with claimed(out, BUILD, force=force), open_runs(out, n_seeds=n_seeds, **where) as (runs, scratch):
         task = runs.task(config, table, model)
         hpc = save_hpc(task, scratch)  # before training, because f0 may be impossible to export
         own = own_points_of(task)  # so may a model of the user's
 
         def write(points: list[Point], seeds: dict[int, dict[str, Any]]) -> dict[str, Any]:
-            with whole_folder(out, BUILD, force=force) as folder:
-                copy_hpc(scratch, folder)
+            with fill_folder(out, BUILD, force=force) as folder:
+                copy_hpc(task, scratch, folder)
                 front = write_build(folder, task, points, hpc, seeds)
                 with rows_bar("5/5 report", quiet=runs.quiet):
                     page, svg, warning = train_report(folder, task, front, command=command, wish=wish)

@@ -68,8 +68,9 @@ methods = ["auto"]  # what to train for the device
 
 
 def quote(value: str | Sequence[str]) -> str:
-    """A basic string of TOML, or an array of them: as in JSON, except for surrogate pairs and DEL."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """A basic string of TOML, or an array of them: as in JSON, but characters that are not printed are escapes."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
 
 
 def _sensor(name: str, features: Sequence[str]) -> str:

@@ -1,25 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Atomic replacement of a folder: fill a temporary folder, then rename it; files of others in it stay.
+"""Atomic replacement of a folder: fill a temporary folder, then exchange the two; files of others in it stay.
 
 Each folder that is written so has a list of its files, ``.hardcase.json``. A later run replaces these files and no
-others. A folder without such a list, or with that of another kind of folder, is refused unless its user insists.
+others. A folder without such a list, or with that of another kind of folder, is refused unless its user insists. One
+run at a time writes a folder.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import signal
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 
+from hardcase_edge.base.files import write_whole
 from hardcase_edge.errors import InputError
 
-__all__ = ["BUILD", "C_EXPORT", "DEMO", "MODELS", "check_folder", "list_files", "terminable", "whole_folder"]
+from .lock import locked
+from .swap import files_in, keep, part_of, recover, sync_files, take_place
+
+__all__ = [
+    "BUILD", "C_EXPORT", "DEMO", "MODELS", "check_folder", "claimed", "fill_folder", "list_files", "terminable",
+    "whole_folder",
+]  # fmt: skip
 
 BUILD, C_EXPORT, MODELS, DEMO = "build", "C export", "folder of models", "demo"
 LIST = ".hardcase.json"
@@ -49,23 +55,76 @@ def check_folder(out: Path, kind: str, *, force: bool = False) -> None:
 
 def list_files(folder: Path, kind: str, names: Iterable[str]) -> None:
     """Note in the folder that these files are hardcase's own."""
-    (folder / LIST).write_text(json.dumps({"kind": kind, "files": sorted(names)}, indent=1) + "\n", encoding="utf-8")
+    write_whole(folder / LIST, f"{json.dumps({'kind': kind, 'files': sorted(names)}, indent=1)}\n".encode())
 
 
-def _listed(out: Path, kind: str) -> set[str]:
-    """The files that hardcase wrote there; empty for another kind of folder."""
+def _listed(out: Path, kind: str | None = None) -> set[str]:
+    """The files that hardcase wrote there; empty for another kind of folder, if a kind is named."""
     try:
         with open(out / LIST, "rb") as file:
             found = json.loads(file.read(MAX_LIST_BYTES))
-        return {str(name) for name in found["files"]} if found["kind"] == kind else set()
+        return {str(name) for name in found["files"]} if kind in (None, found["kind"]) else set()
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return set()
 
 
+def _own(folder: Path) -> set[str]:
+    return _listed(folder) | {LIST}
+
+
 def _files(folder: Path) -> set[str]:
     """All files below a folder but the list."""
-    paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-    return {path.relative_to(folder).as_posix() for path in paths} - {LIST}
+    return files_in(folder) - {LIST}
+
+
+@contextlib.contextmanager
+def claimed(out: Path, kind: str, *, force: bool = False) -> Iterator[None]:
+    """Hold a folder for writing, first finishing or undoing what a killed run left there.
+
+    Raises
+    ------
+    InputError
+        As for ``check_folder``, or another run writes the folder.
+    """
+    out = Path(out).absolute()
+    if not out.parent.is_dir():
+        raise InputError(f"the folder {out.parent} does not exist; create it first")
+    with locked(out):
+        with _told(out):
+            recover(out, _own)
+        check_folder(out, kind, force=force)
+        yield
+
+
+@contextlib.contextmanager
+def fill_folder(out: Path, kind: str, *, force: bool = False) -> Iterator[Path]:
+    """As ``whole_folder``, for a folder that is ``claimed`` already."""
+    out = Path(out).absolute()
+    with _told(out):
+        try:
+            folder = part_of(out)
+            folder.mkdir()
+            with terminable():
+                yield folder
+            names = _files(folder)
+            list_files(folder, kind, names)
+            own = _listed(out, kind) if out.exists() else set()
+            foreign = _files(out) - own if out.exists() else set()
+            if foreign & names and not force:
+                raise InputError(f"{out} holds {min(foreign & names)}, which hardcase did not write; move it elsewhere")
+            keep(foreign - names, own | names, out, folder)
+            sync_files(folder, names)
+            take_place(folder, out)
+        finally:
+            recover(out, _own)
+
+
+@contextlib.contextmanager
+def _told(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error.strerror or error}; name another folder") from error
 
 
 @contextlib.contextmanager
@@ -80,46 +139,10 @@ def whole_folder(out: Path, kind: str, *, force: bool = False) -> Iterator[Path]
     Raises
     ------
     InputError
-        The folder may not or cannot be written; ``out`` is then unchanged.
+        The folder may not or cannot be written, or another run writes it; ``out`` is then unchanged.
     """
-    out = Path(out).absolute()
-    check_folder(out, kind, force=force)
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-        try:
-            with terminable():
-                yield folder
-            folder.chmod(0o755)
-            names = _files(folder)
-            list_files(folder, kind, names)
-            foreign = _files(out) - _listed(out, kind) if out.exists() else set()
-            if foreign & names and not force:
-                raise InputError(f"{out} holds {min(foreign & names)}, which hardcase did not write; move it elsewhere")
-            _replace(folder, out, foreign - names)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    except OSError as error:
-        raise InputError(f"{out} cannot be written: {error.strerror or error}; name another folder") from error
-
-
-def _replace(folder: Path, out: Path, foreign: Iterable[str]) -> None:
-    """Move ``out`` aside, rename the folder to ``out``, and restore the old one if that fails; foreign files stay."""
-    if not out.exists():
-        folder.rename(out)
-        return
-    aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
-    old = aside / out.name
-    out.rename(old)
-    try:
-        folder.rename(out)
-    except BaseException:
-        old.rename(out)
-        aside.rmdir()
-        raise
-    for name in foreign:  # if one cannot be moved, all that are left stay aside
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        (old / name).rename(out / name)
-    shutil.rmtree(aside, ignore_errors=True)
+    with claimed(out, kind, force=force), fill_folder(out, kind, force=force) as folder:
+        yield folder
 
 
 @contextlib.contextmanager

@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardcase_edge.errors import InputError
+
 from .given_hpc import save_given
 
 if TYPE_CHECKING:
@@ -86,7 +88,17 @@ def _declare_legacy(task: Task) -> dict[str, Any]:
     return {**declaration, "beyond": beyond}
 
 
-def copy_hpc(scratch: Path, folder: Path) -> None:
-    """Copy hpc.onnx to the build; a legacy system has none."""
-    if (scratch / HPC_FILE).exists():
+def copy_hpc(task: Task, scratch: Path, folder: Path) -> None:
+    """Copy hpc.onnx to the build; a legacy system has none.
+
+    Raises
+    ------
+    InputError
+        The file is gone.
+    """
+    if task.config.legacy is not None:
+        return
+    try:
         shutil.copyfile(scratch / HPC_FILE, folder / HPC_FILE)
+    except FileNotFoundError as error:
+        raise InputError(f"{scratch / HPC_FILE} is gone, so the build would lack its f0; train again") from error

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
 from ..options import Flags
@@ -160,7 +161,7 @@ def _sizes(points: Sequence[Point]) -> list[int]:
 
 def _say(line: str) -> None:
     """Print a line to stderr, so that stdout has the result only."""
-    print(line, file=sys.stderr, flush=True)
+    print(terminal(line), file=sys.stderr, flush=True)
 
 
 def _tidy(folder: Path) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hardcase_edge.base.escape import markdown
+
 if TYPE_CHECKING:
     from hardcase_edge.batch.quality import Quality
     from hardcase_train.data.problem import Problem
@@ -97,7 +99,7 @@ def _interval(values: Sequence[float]) -> tuple[float, float | None]:
 
 def table(rows: Mapping[str, Row], unit: str, quality: str = "accuracy", has_totals: bool = False) -> list[str]:
     """The lines of a Markdown table; ``has_totals``: with a column of mean costs, errors included."""
-    f0_cost = rows["f0"]["cost"]
+    f0_cost, unit, quality = rows["f0"]["cost"], markdown(unit), markdown(quality)
     titles = ["policy", quality, "below f0 (95 %)", f"mean cost, {unit} (95 %)", "of f0's cost", "forwarded"]
     titles += [f"with errors, {unit} (95 %)"] * has_totals
     lines = [f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
@@ -130,9 +132,14 @@ def page(title: str, front: Mapping[str, Any]) -> str:
     over = "one seed, so no intervals: train with `--seeds 10`" if n == 1 else f"{n} seeds; ± is 95 % over them"
     has_totals = front["measure"]["kind"] == "errors"
     how = "hardcase export" if has_totals else "hardcase export --max-loss"
-    lines = [f"# {title}", "", f"Policies as `{how}` picks them, on test rows; {over}."]
+    lines = [f"# {markdown(title)}", "", f"Policies as `{how}` picks them, on test rows; {over}."]
     for wish, rows in seeds["max_loss"].items():
-        lines += ["", f"## {_heading(wish, front['n_judged'])}", "", *table(rows, unit, quality, has_totals)]
+        lines += [
+            "",
+            f"## {_heading(wish, front['n_judged'])}",
+            "",
+            *table(rows, unit, quality, has_totals),
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def _worker(args: argparse.Namespace) -> int:
     connection_log = logging.getLogger("hardcase_edge.link.connection")
     connection_log.addHandler(logging.NullHandler())  # connection errors at start are raised; do not log them too
     worker.start()
-    logging.basicConfig(format="hardcase cloud: %(message)s")
+    _log_lines()
     ready = {"broker": address.url, "mqtt": worker.protocol, "hpc": hpc.sha256, "pid": os.getpid()}
     _say(args.json, "ready", ready)
     worker.run(args.count)
@@ -294,6 +295,19 @@ def _stop_all(workers: list[Supervisor]) -> None:
         thread.join()
 
 
+class _Lines(logging.Formatter):
+    """Each message on one line, whatever is in it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return terminal(super().format(record))
+
+
+def _log_lines() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Lines("hardcase cloud: %(message)s"))
+    logging.basicConfig(handlers=[handler])
+
+
 def _relay(as_json: bool, event: dict[str, Any]) -> None:
     name = event.pop("event")
     _say(as_json, name if name.startswith("worker") else f"worker-{name}", event)
@@ -334,7 +348,7 @@ def _say(as_json: bool, event: str, fields: dict[str, Any]) -> None:
     if as_json:
         line = json.dumps({"event": event, **fields})
     else:
-        line = f"{event}: " + ", ".join(f"{key} {value}" for key, value in fields.items())
+        line = terminal(f"{event}: " + ", ".join(f"{key} {value}" for key, value in fields.items()))
     with _saying:
         try:
             print(line, flush=True)

@@ -11,13 +11,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
 from ..demo.processes import Process, StageError, start_broker, start_device, start_worker
 from ..measuring.measure import class_lines
 from ..options import add_force, add_json, report
 from ..training.build import build, configure
-from ..training.folders import DEMO, check_folder, list_files
+from ..training.folders import DEMO, claimed, list_files
 from .train import add_effort
 
 if TYPE_CHECKING:
@@ -83,7 +84,11 @@ def run(args: argparse.Namespace) -> int:
             f"{args.config} does not exist; run from a clone of the repository, or name a file with --config"
         )
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    check_folder(args.out, DEMO, force=args.force)
+    with claimed(args.out, DEMO, force=args.force):
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     args.out.mkdir(exist_ok=True)
     list_files(args.out, DEMO, FILES)
     began = time.monotonic()
@@ -112,7 +117,7 @@ class _Progress:
 
     def __call__(self, text: str) -> None:
         if not self.is_quiet:
-            print(f"== {text}", flush=True)
+            print(f"== {terminal(text)}", flush=True)
 
 
 # ---------------------------------------------------------------- train and export
@@ -338,7 +343,7 @@ def _write_report(out: Path, values: dict[str, Any], outage: tuple[float, float]
     write_whole(out / REPORT, make_html(values, front, routes_svg(outcomes, outage)).encode())
 
 
-def _text(values: dict[str, Any], out: Path) -> str:
+def _text(values: dict[str, Any], out: Path) -> list[str]:
     titles = ("", "policy", "accuracy", f"cost/{values['unit']}", "bytes up", "p50 ms", "p99 ms", "degraded", "n")
     lines = ["", f"{BEST}, by class, on test rows:", *class_lines(values["classes"], MAX_CLASSES), "", _line(titles)]
     for r in values["rows"]:
@@ -346,13 +351,13 @@ def _text(values: dict[str, Any], out: Path) -> str:
         times = (f"{r['p50_ms']:.2f}", f"{r['p99_ms']:.2f}")
         figures = (f"{r['accuracy']:.4f}", f"{r['cost']:.2f}", bytes_up, *times, r["degraded"], r["n"])
         lines.append(_line((r["name"], r["policy"], *figures)))
-    lines.append("\naccuracy and cost on test rows; bytes up: mean request payload per decision")
+    lines += ["", "accuracy and cost on test rows; bytes up: mean request payload per decision"]
     lines.append(f"{KILL_TEST}: {WHICH}")
     lines.append(f"{BEST}: the pick of hardcase export --max-loss {MAX_LOSS}")
     verdict = "asked = local + cloud + degraded, each once; both routes used before the kill and after it"
     lines += [f"PROBLEM: {p}" for p in values["problems"]] or [f"reconciled: {verdict}"]
     lines.append(f"{values['seconds']:.0f} s; report: {out / REPORT}")
-    return "\n".join(lines)
+    return lines
 
 
 def _line(cells: tuple[Any, ...]) -> str:

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
     loaded = load_bundle(args.bundle, trust=args.trust)
     values = _measure(loaded, args)
-    report(args, values, "\n".join(_lines(values)))
+    report(args, values, _lines(values))
     return 0
 
 

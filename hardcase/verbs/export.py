@@ -134,11 +134,11 @@ def run(args: argparse.Namespace) -> int:
     if exported is not None:
         models = {str(folder): entries for folder, entries in targets.entries.items()}
         values = {**_report(exported), "models": models}
-        lines = [_text(values, args.verbose), *targets.text()]
+        lines = [*_text(values, args.verbose), *targets.text()]
     if sources is not None:
         values["c"] = c_report(args.c, sources)
         lines += c_lines(args.c, sources)
-    report(args, values, "\n".join(lines))
+    report(args, values, lines)
     return 0
 
 
@@ -259,7 +259,7 @@ def _report(exported: Exported) -> dict[str, Any]:
     return values
 
 
-def _text(r: dict[str, Any], verbose: bool) -> str:
+def _text(r: dict[str, Any], verbose: bool) -> list[str]:
     """At most ten lines; with ``verbose`` also the settings."""
     from hardcase_export.picking.risk_choice import say_promise
 
@@ -289,7 +289,7 @@ def _text(r: dict[str, Any], verbose: bool) -> str:
     promise = say_promise(r["promise"])
     if promise is not None:
         lines.append(f"  promise    {promise}")
-    return "\n".join([*lines, *(_settings(r, unit) if verbose else [])])
+    return [*lines, *(_settings(r, unit) if verbose else [])]
 
 
 def _interval(pair: list[float]) -> str:

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     what = f"{len(classes)} classes" if classes else f'{n_values} different numbers, so task = "value"'
     head = f"{args.out}: predicts {target!r} ({why}{guessed}), {what}"
     last = f"edit the costs of your sensors, then: hardcase train {args.out} --out build"
-    report(args, values, "\n".join([head, *_lines(table, found, sensors), last]))
+    report(args, values, [head, *_lines(table, found, sensors), last])
     return 0
 
 

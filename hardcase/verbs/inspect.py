@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if args.svg is not None:
         _draw(loaded, args)
         lines.append(f"  picture     {args.svg}")
-    report(args, facts, "\n".join(lines))
+    report(args, facts, lines)
     return 0
 
 

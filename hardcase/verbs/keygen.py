@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 from pathlib import Path
 
 from hardcase_edge.errors import InputError
@@ -28,16 +26,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write both files, or neither."""
+    """Write both files; where a killed run has left the private key alone, its public key."""
     from hardcase_edge.bundle.signature import make_keys
 
     private, public = Path(f"{args.out}.key"), Path(f"{args.out}.pub")
-    secret, shared = make_keys()
-    _write_new(private, secret, 0o600)
+    if public.exists():
+        raise InputError(f"{public} exists, and a key is never overwritten; choose another --out")
+    is_half = private.exists()
+    if is_half:
+        shared = _public_half(private)
+    else:
+        secret, shared = make_keys()
+        _write_new(private, secret, 0o600)
     try:
         _write_new(public, shared, 0o644)
     except BaseException:
-        private.unlink(missing_ok=True)
+        if not is_half:
+            private.unlink(missing_ok=True)
         raise
     if args.json:
         print(json.dumps({"private": str(private), "public": str(public)}))
@@ -46,21 +51,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _public_half(private: Path) -> bytes:
+    """The public key of a private key that is there already."""
+    from hardcase_edge.base.files import read_bounded
+    from hardcase_edge.bundle.signature import MAX_KEY_BYTES, public_of
+
+    try:
+        return public_of(read_bounded(private, MAX_KEY_BYTES, "private key", remedy="choose another --out"))
+    except InputError as error:
+        raise InputError(f"{private} exists, and a key is never overwritten; choose another --out") from error
+
+
 def _write_new(path: Path, data: bytes, mode: int) -> None:
     """Write a new file; an existing key is never overwritten, and a partial one never left."""
+    from hardcase_edge.base.files import write_new
+
     try:
-        binary = getattr(os, "O_BINARY", 0)  # of Windows, which otherwise writes other line ends
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | binary, mode)
+        write_new(path, data, mode=mode)
     except FileExistsError as error:
         raise InputError(f"{path} exists, and a key is never overwritten; choose another --out") from error
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}; choose another folder with --out") from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            path.unlink()
-        raise InputError(f"{path} cannot be written: {error.strerror}; free some space and try again") from error

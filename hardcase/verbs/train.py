@@ -97,7 +97,7 @@ def _command(args: argparse.Namespace) -> str:
     return shlex.join([*words, *["--no-baselines"] * args.no_baselines])
 
 
-def _text(out: Path, front: dict[str, Any]) -> str:
+def _text(out: Path, front: dict[str, Any]) -> list[str]:
     unit = front["unit"]
     best: dict[str, Any] = {}
     for p in front["points"]:
@@ -119,4 +119,4 @@ def _text(out: Path, front: dict[str, Any]) -> str:
     lines += [front["warning"]] if "warning" in front else []
     lines.append(f"report: {out / 'report.html'}")
     lines.append(f"next: hardcase export {out} --out model.hcb")
-    return "\n".join(lines)
+    return lines

@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 import hardcase
 import hardcase_train
 from hardcase.cli import main
+from hardcase_edge.base.files import write_whole
 from hardcase_edge.bundle.signature import make_keys
 from hardcase_edge.errors import InputError, SignatureError
 from hardcase_edge.session.session import Decision
@@ -241,7 +242,7 @@ def test_a_saved_policy_serves_the_command_line(
 
 def test_a_signed_bundle_is_loaded_with_its_key_only(policy: hardcase.Policy, tmp_path: Path) -> None:
     private, public = make_keys()
-    (tmp_path / "key").write_bytes(private)
+    write_whole(tmp_path / "key", private, mode=0o600)
     (tmp_path / "pub").write_bytes(public)
     report = policy.export(tmp_path / "s.hcb", key=tmp_path / "key", min_agreement=0.5)
     assert report.is_signed

@@ -158,8 +158,8 @@ def test_names_from_outside_do_not_steer_the_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     args = argparse.Namespace(json=False)
-    report(args, {}, "class \x1b]0;owned\x07\n  \u202enext")
-    assert capsys.readouterr().out == "class ?]0;owned?\n  ?next\n"
+    report(args, {}, ["class \x1b]0;owned\x07\nhardcase: all is well", "  \u202enext"])
+    assert capsys.readouterr().out == "class ?]0;owned??hardcase: all is well\n  ?next\n"
 
     def refused(_: argparse.Namespace) -> int:
         raise InputError("no column \x1b[2J of that name")

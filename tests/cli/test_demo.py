@@ -49,7 +49,7 @@ def values() -> dict[str, Any]:
 def test_the_last_row_is_the_pick_among_all_and_the_row_before_it_the_kill_test(values: dict[str, Any]) -> None:
     rows = [(r["name"], r["policy"]) for r in values["rows"]]
     assert rows[-2:] == [("kill test", "cascade"), ("cheapest", "dag")]
-    text = demo._text(values, Path("build/demo"))
+    text = "\n".join(demo._text(values, Path("build/demo")))
     assert text.index("kill test") < text.index("\ncheapest   ")
     assert "kill test: the cheapest policy that forwards at least 3% of the judged rows; its worker is killed" in text
     assert "recall (95 %)" in text
@@ -57,7 +57,7 @@ def test_the_last_row_is_the_pick_among_all_and_the_row_before_it_the_kill_test(
 
 def test_the_readme_shows_the_rows_that_the_demo_prints(values: dict[str, Any]) -> None:
     shown = (ROOT / "README.md").read_text(encoding="utf-8").split("<!-- demo-table -->")[1]
-    printed = demo._text(values, Path("build/demo")).splitlines()
+    printed = demo._text(values, Path("build/demo"))
     titles = next(line for line in printed if "p99 ms" in line)
     lines = [line for line in shown.splitlines() if line and not line.startswith("```")]
     assert lines[0] == titles

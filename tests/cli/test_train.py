@@ -652,12 +652,13 @@ def test_a_build_that_cannot_take_its_place_leaves_the_old_one(tmp_path, capsys,
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
     rename = Path.rename
 
-    def fail_once(self, target):
-        if self.parent == tmp_path and Path(target) == tmp_path / "build":
+    def fail(self, target):
+        if self.name == ".build.hardcase-next":
             raise OSError(16, "Device or resource busy")
         return rename(self, target)
 
-    monkeypatch.setattr(Path, "rename", fail_once)
+    monkeypatch.setattr("hardcase.training.swap._exchange", lambda *_: False)  # as where two renames are needed
+    monkeypatch.setattr(Path, "rename", fail)
     status, _, err = run(capsys, "train", tmp_path / "hardcase.toml", "--out", tmp_path / "build")
     assert status == 2
     assert "Device or resource busy" in err

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["check_replaceable", "read_bounded", "write_whole"]
+__all__ = [
+    "check_private", "check_replaceable", "read_bounded", "set_aside", "sync_folder", "write_new", "write_whole",
+]  # fmt: skip
 
-HEAD_BYTES = 65  # of a file that is there already: enough to know a bundle, a signature or an ONNX model
+HEAD_BYTES = 513  # of a file that is there already: enough to know a bundle, signatures or an ONNX model
 
 
 def read_bounded(
@@ -42,6 +44,21 @@ def read_bounded(
     if len(data) > limit:
         raise refusal(f"{what} {path} is larger than {limit} bytes; {remedy}")
     return data
+
+
+def check_private(path: str | Path, what: str) -> None:
+    """Refuse a secret that its group or all users of the machine can read; a missing file is for its reader to tell.
+
+    A warning would be lost where it matters, in the log of a build server, and the remedy is one command.
+
+    Raises
+    ------
+    InputError
+        Others can read the file. (Windows has no such bits.)
+    """
+    with contextlib.suppress(OSError):
+        if os.name != "nt" and os.stat(path).st_mode & 0o077:
+            raise InputError(f"{what} {path} can be read by other users; keep it to yourself: chmod 600 {path}")
 
 
 def check_replaceable(
@@ -96,6 +113,37 @@ def write_whole(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:
     ...     read_bounded(f"{folder}/state.json", 2, "state", remedy="write it")
     b'{}'
     """
+    _write(path, data, mode, os.replace)
+
+
+def write_new(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Write a file whole or not at all, as ``write_whole`` does, where no file stands.
+
+    Raises
+    ------
+    FileExistsError
+        A file stands there.
+    InputError
+        The folder cannot be written.
+    """
+
+    def link(temporary: str, target: Path) -> None:
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            if os.path.lexists(target):
+                raise FileExistsError(target) from None
+            os.rename(temporary, target)
+        else:
+            os.unlink(temporary)
+
+    _write(path, data, mode, link)
+
+
+def _write(path: str | Path, data: bytes, mode: int, put: Callable[[str, Path], None]) -> None:
+    """Write a temporary file beside the path, flush it, and put it there."""
     import tempfile  # imported here, as is pathlib: a device that only reads does without them
     from pathlib import Path
 
@@ -108,9 +156,11 @@ def write_whole(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, mode)
-        os.replace(temporary, target)
+        put(temporary, target)
         temporary = None
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
+    except FileExistsError:
+        raise
     except OSError as error:
         raise InputError(f"{target} cannot be written: {error.strerror}; choose a writable folder") from error
     finally:
@@ -119,11 +169,17 @@ def write_whole(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:
                 os.unlink(temporary)
 
 
-def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":  # Windows has no folders to flush
+def sync_folder(folder: Path) -> None:
+    """Have a folder's names on the disk; nothing on Windows, which has no folders to flush."""
+    if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def set_aside(folder: Path) -> Path:
+    """Where a folder stands while another takes its place, on systems that cannot exchange the two at once."""
+    return folder.with_name(f".{folder.name}.hardcase-old")

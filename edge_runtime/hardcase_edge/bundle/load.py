@@ -18,7 +18,7 @@ from ..verifier.verify import Report, verify
 from .file import Bundle, read_bundle_bytes, unpack_bundle
 from .golden import check_golden
 from .manifest import Manifest
-from .signature import MAX_KEY_BYTES, SIGNATURE_BYTES, check_signature, signature_path
+from .signature import MAX_KEY_BYTES, MAX_SIGNATURES, SIGNATURE_BYTES, check_signature, signature_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +117,7 @@ def _check_trust(data: bytes, path: str | Path, trust: str | Path) -> None:
     key = read_bounded(trust, MAX_KEY_BYTES, "trusted key", remedy="name the public key that hardcase keygen wrote")
     try:
         with open(signature_path(path), "rb") as file:
-            signature = file.read(SIGNATURE_BYTES + 1)
+            signature = file.read(MAX_SIGNATURES * SIGNATURE_BYTES + 1)
     except OSError as error:
         raise SignatureError(
             f"bundle {path} has no signature file {signature_path(path).name}, and only signed bundles are trusted; "

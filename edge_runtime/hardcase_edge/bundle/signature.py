@@ -8,6 +8,7 @@ A bundle's signature is detached: the file ``<bundle>.sig`` holds its 64 raw byt
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from ..errors import InputError, SignatureError
@@ -15,11 +16,17 @@ from ..errors import InputError, SignatureError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["MAX_KEY_BYTES", "SIGNATURE_BYTES", "check_signature", "make_keys", "sign", "signature_path"]
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+__all__ = [
+    "MAX_KEY_BYTES", "MAX_SIGNATURES", "SIGNATURE_BYTES", "are_signatures", "check_signature", "make_keys", "public_of",
+    "sign", "signature_path",
+]  # fmt: skip
 
 MAX_KEY_BYTES = 16_384
 
 SIGNATURE_BYTES = 64
+MAX_SIGNATURES = 8  # in a file: each interrupted export leaves one more
 _CONTEXT = b"hardcase-bundle-v1\0"
 _MISSING = "the cryptography package is missing; pip install 'hardcase-edge[signed]'"
 
@@ -37,13 +44,13 @@ def check_signature(data: bytes, signature: bytes, public_pem: bytes) -> None:
     Parameters
     ----------
     data : the bundle file's bytes
-    signature : the 64 bytes of the ``.sig`` file
+    signature : the bytes of the ``.sig`` file, 64 for each of 1 to ``MAX_SIGNATURES`` signatures
     public_pem : an Ed25519 public key in PEM
 
     Raises
     ------
     SignatureError
-        The signature does not match, or the cryptography package is missing.
+        No signature matches, or the cryptography package is missing.
     InputError
         The key is not an Ed25519 public key.
     """
@@ -61,14 +68,20 @@ def check_signature(data: bytes, signature: bytes, public_pem: bytes) -> None:
         raise InputError(
             f"the trusted key is a {type(key).__name__}, not an Ed25519 public key; make a pair with hardcase keygen"
         )
-    if len(signature) != SIGNATURE_BYTES:
+    if not are_signatures(signature):
         raise SignatureError(
             f"the signature has {len(signature)} bytes, {SIGNATURE_BYTES} are expected; copy the .sig file again"
         )
-    try:
-        key.verify(signature, _CONTEXT + data)
-    except InvalidSignature as error:
-        raise SignatureError("the bundle is not signed by the trusted key; do not use it") from error
+    for k in range(0, len(signature), SIGNATURE_BYTES):
+        with contextlib.suppress(InvalidSignature):
+            key.verify(signature[k : k + SIGNATURE_BYTES], _CONTEXT + data)
+            return
+    raise SignatureError("the bundle is not signed by the trusted key; do not use it")
+
+
+def are_signatures(data: bytes) -> bool:
+    """Whether the bytes have the length of a ``.sig`` file."""
+    return len(data) in range(SIGNATURE_BYTES, MAX_SIGNATURES * SIGNATURE_BYTES + 1, SIGNATURE_BYTES)
 
 
 def sign(data: bytes, private_pem: bytes) -> bytes:
@@ -79,20 +92,38 @@ def sign(data: bytes, private_pem: bytes) -> bytes:
     InputError
         The key is not an Ed25519 private key, or the cryptography package is missing.
     """
+    return _private_key(private_pem).sign(_CONTEXT + data)
+
+
+def public_of(private_pem: bytes) -> bytes:
+    """The public key of a private key, both in PEM.
+
+    Raises
+    ------
+    InputError
+        The key is not an Ed25519 private key, or the cryptography package is missing.
+    """
+    key = _private_key(private_pem).public_key()
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _private_key(pem: bytes) -> Ed25519PrivateKey:
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
     except ImportError as error:
         raise InputError(f"bundles cannot be signed here: {_MISSING}") from error
     try:
-        key = load_pem_private_key(private_pem, password=None)
+        key = load_pem_private_key(pem, password=None)
     except Exception as error:  # cryptography raises ValueError, TypeError and its own
         raise InputError("the signing key is not a PEM private key; make a pair with hardcase keygen") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise InputError(
             f"the signing key is a {type(key).__name__}, not an Ed25519 private key; make a pair with hardcase keygen"
         )
-    return key.sign(_CONTEXT + data)
+    return key
 
 
 def make_keys() -> tuple[bytes, bytes]:
@@ -105,10 +136,8 @@ def make_keys() -> tuple[bytes, bytes]:
     """
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
     except ImportError as error:
         raise InputError(f"keys cannot be made here: {_MISSING}") from error
-    key = Ed25519PrivateKey.generate()
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    return private, public
+    private = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return private, public_of(private)

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ..base.files import write_whole
 from ..errors import InputError
 from ..kernel.machine import KERNEL, PYTHON, VARIABLE, has_kernel
 from ..session.tflite import INTERPRETERS
@@ -81,7 +82,8 @@ def build_kernel() -> Path:
     if run.returncode != 0:
         output.unlink(missing_ok=True)
         raise InputError(f"the kernel does not compile on this machine: {' '.join(run.stderr.split())[:300]}")
-    output.replace(BUILT)
+    write_whole(BUILT, output.read_bytes(), mode=0o755)
+    output.unlink()
     return BUILT
 
 

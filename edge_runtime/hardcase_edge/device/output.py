@@ -12,6 +12,7 @@ import os
 import sys
 from time import monotonic
 
+from ..base.escape import terminal
 from ..errors import InputError, one_line
 
 __all__ = ["BLOCKED_S", "Lines", "hold_standard_files", "note", "print_text"]
@@ -99,7 +100,7 @@ class Lines:
 def note(line: str) -> None:
     """Write one line to standard error; it is lost if that cannot be written."""
     try:
-        os.write(2, f"hardcase-edge: {line}\n".encode(errors="replace"))
+        os.write(2, f"hardcase-edge: {terminal(line)}\n".encode(errors="replace"))
     except OSError:
         return
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from hardcase_edge.base.files import read_bounded
+from hardcase_edge.base.files import read_bounded, set_aside
 from hardcase_edge.batch.quality import ACCURACY, Quality, quality_from_json
 from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError
@@ -117,7 +117,10 @@ def _legacy(data: object, where: str) -> str:
 
 
 def _parse(path: Path) -> object:
-    data = read_bounded(path, MAX_FRONT_BYTES, "front", remedy="name a folder that hardcase train wrote")
+    aside = set_aside(path.parent.absolute())
+    interrupted = f"a run was interrupted; rename {aside} to {path.parent.name}, or train again"
+    remedy = interrupted if aside.exists() else "name a folder that hardcase train wrote"
+    data = read_bounded(path, MAX_FRONT_BYTES, "front", remedy=remedy)
     try:
         value: object = json.loads(data, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardcase_edge.batch.tables import read_npz
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError, one_line
 
@@ -22,7 +23,6 @@ __all__ = ["KEYS", "Rows", "file_sha256", "group_name", "is_rows", "read_rows"]
 
 KEYS = ("X", "y", "feature_names", "hpc", "hpc_confidence", "index")
 OPTIONAL = ("hpc_sha256", "group", "weight", "limits")
-MAX_UNPACKED_BYTES = 4 * 1024**3
 MAX_CONFIDENCE = 10_000  # basis points
 MAX_VALUE = 1e30  # of a target, in its unit; squares of it are far from the largest float
 KINDS = {"f": "floats", "iu": "integers"}  # kinds of numpy types
@@ -117,23 +117,17 @@ def group_name(trained: dict[str, Any]) -> str | None:
 
 def _load(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(info.file_size for info in archive.infolist())
-        if size > MAX_UNPACKED_BYTES:
-            raise InputError(
-                f"{path} unpacks to {size} bytes, but at most {MAX_UNPACKED_BYTES} are read; use fewer rows"
-            )
-        with np.load(path, allow_pickle=False) as archive:
-            missing = [key for key in KEYS if key not in archive.files]
-            if missing:
-                raise InputError(f"{path} has no {', '.join(missing)}; name rows that hardcase train wrote")
-            return {key: archive[key] for key in (*KEYS, *OPTIONAL) if key in archive.files}
+        arrays = read_npz(path, path, (*KEYS, *OPTIONAL))
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror or error}; name rows that hardcase train wrote"
         ) from error
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError) as error:
         raise InputError(f"{path} is not a readable .npz file ({one_line(error)}); train again") from error
+    missing = [key for key in KEYS if key not in arrays]
+    if missing:
+        raise InputError(f"{path} has no {', '.join(missing)}; name rows that hardcase train wrote")
+    return arrays
 
 
 def file_sha256(path: Path, remedy: str = "name a readable file") -> str:

@@ -28,7 +28,6 @@ rms = [0, 40]
 from __future__ import annotations
 
 import difflib
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.base.files import read_bounded
+from hardcase_edge.base.toml import parse_toml
 from hardcase_edge.bundle.manifest import MAX_NAME, Label
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro
@@ -84,10 +84,7 @@ def read_layout(path: str | Path) -> dict[str, Any]:
         The file cannot be read, is too large, or is not TOML.
     """
     data = read_bounded(path, MAX_BYTES, "sensor layout", remedy="name a TOML file of sensors")
-    try:
-        return tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"sensor layout {path} is not TOML ({error}); correct it") from error
+    return parse_toml(f"sensor layout {path}", data)
 
 
 def make_layout(source: Source, toml: dict[str, Any] | None = None, names: tuple[str, ...] = ()) -> Layout:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hardcase_edge.base.files import check_replaceable, read_bounded
+from hardcase_edge.base.files import HEAD_BYTES, check_replaceable, read_bounded
 from hardcase_edge.errors import InputError
 
 
@@ -63,4 +63,4 @@ def test_only_the_head_of_a_large_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(10_000))
     heads: list[bytes] = []
     check_replaceable(tmp_path / "large", "a note", lambda head: not heads.append(head))
-    assert heads == [bytes(65)]
+    assert heads == [bytes(HEAD_BYTES)]

@@ -51,6 +51,16 @@ def test_only_its_owner_reads_the_private_key(keys):
     assert stat.S_IMODE(os.stat(keys[0]).st_mode) == 0o600
 
 
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620])
+def test_a_private_key_that_others_can_reach_signs_nothing(build, tmp_path, keys, mode):
+    keys[0].chmod(mode)
+    with pytest.raises(InputError, match=r"ours.key can be read by other users; keep it to yourself: chmod 600 /"):
+        export_bundle(build, tmp_path / "model.hcb", max_loss=0.01, key=keys[0])
+    assert not (tmp_path / "model.hcb").exists()
+    keys[0].chmod(0o400)
+    assert export_bundle(build, tmp_path / "model.hcb", max_loss=0.01, key=keys[0]).is_signed
+
+
 @pytest.mark.parametrize("ending", ["key", "pub"])
 def test_an_existing_key_is_never_overwritten_and_nothing_else_is_left(tmp_path, ending):
     (tmp_path / f"ours.{ending}").write_text("precious")
@@ -94,6 +104,34 @@ def test_a_flipped_bit_in_the_signature_is_refused(signed, keys, at):
     path.write_bytes(raw)
     with pytest.raises(SignatureError):
         load_bundle(signed, trust=keys[1])
+
+
+def test_one_of_several_signatures_suffices_and_more_than_eight_are_refused(signed, keys):
+    path = signature_path(signed)
+    right, other = path.read_bytes(), bytes(SIGNATURE_BYTES)
+    for content in (right + other, other * 7 + right):
+        path.write_bytes(content)
+        assert load_bundle(signed, trust=keys[1]).manifest.name == "three blobs"
+    for content in (other * 8, other * 8 + right, right + b"x"):
+        path.write_bytes(content)
+        with pytest.raises(SignatureError):
+            load_bundle(signed, trust=keys[1])
+
+
+def test_an_export_after_interrupted_ones_leaves_its_own_signature_alone(build, signed, keys):
+    path = signature_path(signed)
+    path.write_bytes(bytes(SIGNATURE_BYTES) * 7 + path.read_bytes())
+    export_bundle(build, signed, max_loss=0.01, key=keys[0])
+    assert len(path.read_bytes()) == SIGNATURE_BYTES
+    assert load_bundle(signed, trust=keys[1]).manifest.name == "three blobs"
+
+
+def test_a_private_key_whose_public_key_is_missing_gets_it_again(tmp_path, keys):
+    public = keys[1].read_bytes()
+    private = keys[0].read_bytes()
+    keys[1].unlink()  # as a run leaves it that is killed between the two
+    make("--out", str(tmp_path / "ours"))
+    assert (keys[0].read_bytes(), keys[1].read_bytes()) == (private, public)
 
 
 @pytest.mark.parametrize("size", [0, SIGNATURE_BYTES - 1, SIGNATURE_BYTES + 1, 100_000])

@@ -543,6 +543,8 @@ def test_a_wrong_wish_is_one_line(
         pytest.param("[[sensor]]\nname = 'x1'\n", "has no cost", id="no-cost"),
         pytest.param("[range]\nx1 = [2, 1]\n", "write it as [lowest, highest]", id="range"),
         pytest.param("[model\n", "is not TOML", id="syntax"),
+        pytest.param(f"[[sensor]]\nname = 'x1'\ncost = {'9' * 5000}\n", "is not TOML", id="5,000-digits"),
+        pytest.param(f"[range]\nx1 = [1, 0x{'f' * 5000}]\n", "'x1' has a whole number of more than 64 bits", id="hex"),
     ],
 )
 def test_a_wrong_toml_is_one_line(toml: str, said: str, tmp_path: Path, capsys: Capture) -> None:

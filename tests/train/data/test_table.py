@@ -17,8 +17,6 @@ from hypothesis import strategies as st
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.window import window_features
-from hardcase_train.columns import files
-from hardcase_train.data import table as module
 from hardcase_train.data.dtypes import declared, held
 from hardcase_train.data.table import read_table
 from hardcase_train.tasks.target import target_classes, target_labels
@@ -154,14 +152,6 @@ def test_feather_is_read_as_parquet_is(tmp_path, suffix):
     t = read_table(path)
     assert dict(t.kinds) == {"a": "number", "kind": "text", "on": "boolean"}
     assert t.labels["kind"].tolist() == ["x", "y"]
-
-
-def test_a_file_of_too_many_cells_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MAX_CELLS", 3)
-    for path in (tmp_path / "data.feather", tmp_path / "data.parquet"):
-        columns = pa.table({"a": [1, 2], "b": [3, 4]})
-        (pa.parquet.write_table if path.suffix == ".parquet" else pa.feather.write_feather)(columns, path)
-        refused(path, "has 4 cells, at most 3 are read")
 
 
 def test_a_column_without_a_name_is_called_by_its_place(tmp_path):
@@ -368,13 +358,6 @@ def test_a_bare_pickle_is_refused_without_unpickling(tmp_path, monkeypatch, suff
     path.write_bytes(pickle.dumps([Bomb(), 1]))
     refused(path, str(path))
     assert not Bomb.fired
-
-
-def test_an_npz_that_unpacks_to_too_much_is_refused_before_it_does(tmp_path, monkeypatch):
-    path = tmp_path / "data.npz"
-    np.savez_compressed(path, X=np.zeros((1000, 1000)))
-    monkeypatch.setattr(module, "MAX_UNPACKED_BYTES", 1_000_000)
-    refused(path, "unpacks to 80")
 
 
 def test_a_single_array_is_no_npz(tmp_path):

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from hardcase_edge.base.cells import FALSE_WORDS, LATIN_1, MISSING_WORDS, TRUE_WORDS, column_names, separator_of
+from hardcase_edge.batch.tables import NUMBER_BYTES, check_size
 from hardcase_edge.errors import InputError
+
+from .feather import read_feather
 
 __all__ = ["ARROW_FORMATS", "read_columns"]
 
 ARROW_FORMATS = (".csv", ".parquet", ".feather", ".arrow")
-MAX_CELLS = 2 * 1024**3  # rows times columns of a packed file; 16 GB of float64
 SAMPLE_BYTES = 1024 * 1024  # of a CSV file, in which a decimal comma is looked for
 DATE_FORMATS = tuple(
     day + time for day in ("%Y/%m/%d", "%d.%m.%Y") for time in ("", " %H:%M", " %H:%M:%S")
@@ -39,41 +41,46 @@ def read_columns(path: Path, data: bytes, as_text: Collection[str] = ()) -> tupl
     Raises
     ------
     InputError
-        The file has more cells than are read, or is not text.
+        The table would take more memory than the limit, or the file is not text.
     pyarrow.ArrowException, ValueError
         The file is damaged.
     """
     if path.suffix == ".csv":
         return _read_csv(path, data, as_text)
-    return (_read_parquet if path.suffix == ".parquet" else _read_feather)(path, data), ()
+    what = f"data file {path}"
+    table = _read_parquet(what, data) if path.suffix == ".parquet" else read_feather(what, data)
+    check_size(what, _text_bytes(table))
+    return table, ()
 
 
-def _read_parquet(path: Path, data: bytes) -> Any:
+def _read_parquet(what: str, data: bytes) -> Any:
+    """The columns, after the footer has said how much they take; texts stay as codes, which take no more than that."""
     import pyarrow as pa
     import pyarrow.parquet
 
-    file = pa.parquet.ParquetFile(pa.BufferReader(data))
-    _check_cells(path, file.metadata.num_rows * file.metadata.num_columns)
-    return file.read()
+    with pa.parquet.ParquetFile(pa.BufferReader(data)) as file:
+        footer = file.metadata
+        groups = [footer.row_group(k) for k in range(footer.num_row_groups)]
+        chunks = [group.column(k) for group in groups for k in range(footer.num_columns)]
+        check_size(what, sum(max(c.num_values * NUMBER_BYTES, c.total_uncompressed_size) for c in chunks))
+        check_size(what, max(footer.num_rows, sum(g.num_rows for g in groups)) * footer.num_columns * NUMBER_BYTES)
+    texts = sorted({chunk.path_in_schema for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"})
+    with pa.parquet.ParquetFile(pa.BufferReader(data), read_dictionary=texts) as file:
+        return file.read()
 
 
-def _read_feather(path: Path, data: bytes) -> Any:
+def _text_bytes(table: Any) -> int:
+    """Bytes of all texts that are stored as codes, once each code is its text."""
     import pyarrow as pa
+    import pyarrow.compute
 
-    batches, n_cells = [], 0
-    with pa.ipc.open_file(pa.BufferReader(data)) as file:
-        for k in range(file.num_record_batches):
-            batches.append(file.get_batch(k))
-            n_cells += batches[-1].num_rows * batches[-1].num_columns
-            _check_cells(path, n_cells)
-        table = pa.Table.from_batches(batches, file.schema)
-    table.validate(full=True)  # offsets and indices are in range, which reading alone does not check
-    return table
-
-
-def _check_cells(path: Path, n_cells: int) -> None:
-    if n_cells > MAX_CELLS:
-        raise InputError(f"data file {path} has {n_cells} cells, at most {MAX_CELLS} are read; use fewer rows")
+    n_bytes = 0
+    for column in table.columns:
+        if pa.types.is_dictionary(column.type) and pa.types.is_string(column.type.value_type):
+            for chunk in column.chunks:
+                lengths = pa.compute.binary_length(chunk.dictionary).take(chunk.indices)
+                n_bytes += pa.compute.sum(lengths).as_py() or 0
+    return n_bytes
 
 
 def _read_csv(path: Path, data: bytes, as_text: Collection[str]) -> tuple[Any, tuple[str, ...]]:
@@ -84,6 +91,8 @@ def _read_csv(path: Path, data: bytes, as_text: Collection[str]) -> tuple[Any, t
         raise InputError(f"data file {path} is not a text file in UTF-8 or Latin-1; save it as one of them")
     data, notes = _utf_8(path, data.removeprefix(b"\xef\xbb\xbf"))
     separator = separator_of(_header(data))
+    n_cells = data.count(separator.encode()) + max(data.count(b"\n"), data.count(b"\r")) + 1
+    check_size(f"data file {path}", n_cells * NUMBER_BYTES)
     if f"{separator} " in _header(data) and b'"' not in data:  # without these spaces arrow reads booleans and dates
         data = re.sub(f"{separator} +".encode(), separator.encode(), data)
     header = _header(data)

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import difflib
 import json
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hardcase_edge.base.toml import parse_toml
 from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError
 
@@ -126,11 +126,7 @@ def read_config(path: str | Path, *, seed: int | None = None) -> Config:
         raise InputError(
             f"{path} is larger than {MAX_CONFIG_BYTES} bytes; move data and tables into files of their own"
         )
-    try:
-        tree = tomllib.loads(text.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is not TOML: {error}") from error
-    return _build(path, tree, seed)
+    return _build(path, parse_toml(str(path), text), seed)
 
 
 def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
@@ -199,7 +195,7 @@ def _check_keys(path: Path, where: str, section: Any, types: dict[str, Any]) -> 
         if key not in types:
             near = difflib.get_close_matches(key, types, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(types)}"
-            raise InputError(f"{path}: {label} has the unknown key {key!r}; {hint}")
+            raise InputError(f"{path}: {label} has the unknown key {key[:60]!r}; {hint}")
         if not isinstance(value, types[key]) or isinstance(value, bool):
             kind = types[key][-1] if isinstance(types[key], tuple) else types[key]
             raise InputError(f"{path}: {label} {key} is {str(value)[:80]!r}, {KINDS[kind]} is expected")

@@ -12,7 +12,6 @@ A feature's whole numbers beyond 2**53 become the nearest double; labels stay ex
 from __future__ import annotations
 
 import hashlib
-import io
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from hardcase_edge.batch.tables import check_size, max_bytes, read_npz
 from hardcase_edge.bundle.manifest import MAX_NAME
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program.window import WINDOW_FEATURES, window_features
@@ -33,7 +33,6 @@ from ..columns.kinds import DATE, NUMBER, NUMERIC, TEXT, finite, kind_of, labels
 __all__ = ["FORMATS", "Labels", "Table", "read_table", "table_of"]
 
 FORMATS = (*ARROW_FORMATS, ".npz")
-MAX_UNPACKED_BYTES = 16 * 1024**3  # of a file before it is read, and of an .npz before it is unpacked
 
 
 class Labels(Mapping[str, np.ndarray]):
@@ -183,11 +182,12 @@ def read_table(path: str | Path, as_text: Collection[str] = ()) -> Table:
     if path.suffix not in FORMATS:
         raise InputError(f"data file {path} is not of a known format; use {', '.join(FORMATS)}")
     try:
-        if path.stat().st_size > MAX_UNPACKED_BYTES:
-            raise InputError(f"data file {path} has more than {MAX_UNPACKED_BYTES} bytes; use fewer rows")
-        data = path.read_bytes()
+        check_size(f"data file {path}", path.stat().st_size)
+        with open(path, "rb") as file:
+            data = file.read(max_bytes() + 1)  # a file may grow, and a device has no size
     except OSError as error:
         raise InputError(f"data file {path} cannot be read: {error.strerror}") from error
+    check_size(f"data file {path}", len(data))
     if not data:
         raise InputError(f"data file {path} is empty; a header and at least ten rows are expected")
     sha256 = hashlib.sha256(data).hexdigest()
@@ -247,14 +247,9 @@ def _check_names(where: str, names: Sequence[str]) -> None:
 
 def _arrays(path: Path, data: bytes) -> dict[str, np.ndarray]:
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            size = sum(info.file_size for info in archive.infolist())
+        return read_npz(f"data file {path}", data)
     except zipfile.BadZipFile as error:
         raise InputError(f"data file {path} is not an .npz archive; write it with numpy.savez") from error
-    if size > MAX_UNPACKED_BYTES:
-        raise InputError(f"data file {path} unpacks to {size} bytes, at most {MAX_UNPACKED_BYTES} are read")
-    with np.load(io.BytesIO(data), allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
 
 
 def _read_npz(path: Path, data: bytes, sha256: str) -> Table:
@@ -276,7 +271,7 @@ def _read_npz(path: Path, data: bytes, sha256: str) -> Table:
     sensors = _strings(arrays["sensor_names"])
     _check_length(path, "sensor_names", len(sensors), X.shape[1])
     names = tuple(f"{s}.{f}" for s in sensors for f in WINDOW_FEATURES)
-    rows = [[x for window in row for x in window_features(window)] for row in X.tolist()]
+    rows = [[x for window in row.tolist() for x in window_features(window)] for row in X]
     table = np.array(rows, dtype=np.float64).reshape(len(X), len(names))
     windows = {s: int(X.shape[2]) for s in sensors}
     return replace(_of_numbers(path, names, table, labels, sha256), windows=windows, samples=X)
