@@ -114,7 +114,7 @@ def _asked(task: Task, command: str) -> list[str]:
     config = task.config
     rows = [
         ("table", safe(config.file.name)),
-        ("target", safe(config.target)),
+        ("target", _target(task)),
         ("split, seed", f"{safe(config.split)}, {config.seed}"),
         *([("group", safe(config.group))] if config.group is not None else []),
         *([("weight", safe(config.weight))] if config.weight is not None else []),
@@ -133,6 +133,12 @@ def _asked(task: Task, command: str) -> list[str]:
     shown = [f"<pre><code>{safe(command, 2000)}</code></pre>"] if command else []
     shown.append(table(("key", "value"), rows, words=2))
     return [*shown, _folded(f"{len(sensors)} sensors and their costs", len(sensors), costs)]
+
+
+def _target(task: Task) -> str:
+    config, kind = task.config, {"class": "", "value": ", a number", "rank": ", a relevance within its group"}
+    unit = f" in {safe(config.target_unit)}" if config.target_unit else ""
+    return f"{safe(config.target)}{kind[config.task]}{unit}"
 
 
 def _f0_words(task: Task) -> str:

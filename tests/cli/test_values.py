@@ -54,7 +54,9 @@ def test_figures_are_in_the_targets_unit_and_the_same_everywhere(
     y = np.load(build / "test.npz")["y"]
     assert evaluated["quality"] == pytest.approx(1 - evaluated["rmse"] ** 2 / y.var())
     assert 0.5 < evaluated["quality"] < 1
-    rows = {r.texts[0]: r.values for r in read_page((build / "report.html").read_text()).rows["The picked policy"]}
+    page = read_page((build / "report.html").read_text())
+    assert "y, a number in litres" in page.text
+    rows = {r.texts[0]: r.values for r in page.rows["The picked policy"]}
     assert rows["R2"] == [evaluated["quality"]]
     assert rows["root mean square error litres"] == [evaluated["rmse"]]
 

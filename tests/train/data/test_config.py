@@ -96,7 +96,9 @@ def test_two_keys_are_enough(tmp_path):
         pytest.param(DATA + "[cost.uplnk]", "'uplnk'; did you mean 'uplink'", id="subsection-typo"),
         pytest.param(DATA + '[[sensor]]\nname = "a"\ncots = 1', "'cots'; did you mean 'cost'", id="sensor-typo"),
         pytest.param(
-            DATA + "zzzz = 1", "'zzzz'; known keys are file, target, task, target_unit, split, group, weight, seed", id="nothing-near"
+            DATA + "zzzz = 1",
+            "'zzzz'; known keys are file, target, task, target_unit, split, group, weight, seed",
+            id="nothing-near",
         ),
         pytest.param(DATA + "[hpc]\nestimater = 'x'", "did you mean 'estimator'", id="hpc-typo"),
         pytest.param(DATA + "[policy]\nsize = 'larg'", "the size 'larg'; use one of auto, small, large", id="no-size"),
