@@ -67,8 +67,8 @@ def train(
     task : "class"; "value", if y holds numbers to predict; or "rank", if it holds the relevance of each row within its
         group, whole numbers from 0
     target_unit : of values, for the device's records
-    quality : what policies are measured by; None: accuracy, R2 of values, NDCG@5 of ranks. "balanced" or "macro-f1";
-        {"f1": class}; {"recall": class, "precision": share}; or {"ndcg": ranks}
+    quality : what policies are measured by; None: accuracy, R2 of values, NDCG@5 of ranks. "balanced",
+        "macro-f1" or "log-loss"; {"f1": class}; {"recall": class, "precision": share}; or {"ndcg": ranks}
     errors : what errors cost, in the unit of all costs: {"miss": {class: cost}, "false_alarm": {class: cost},
         "other": cost}, or {"matrix": {class: {answer: cost}}}; ``quality`` is then ignored
     max_loss : pick the cheapest policy whose quality is at most this far below f0's, plus one standard error; None:

@@ -63,7 +63,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     max_loss : accuracy that may be lost against f0, from 0 to 1
     budget : largest mean cost of a decision, or None; if given, ``max_loss`` is ignored
     size : "small", "large" or "auto" (by the number of training rows): the size of boosted low-cost models
-    quality : the measure of answers: "accuracy", "balanced" or "macro-f1"; {"f1": class}; or
+    quality : the measure of answers: "accuracy", "balanced", "macro-f1" or "log-loss"; {"f1": class}; or
         {"recall": class, "precision": share}
     errors : costs of errors, in the same unit: {"miss": {class: cost}, "false_alarm": {class: cost}, "other": cost}, or
         {"matrix": {class: {answer: cost}}}. ``quality`` and ``max_loss`` are then ignored: without a ``budget``,
