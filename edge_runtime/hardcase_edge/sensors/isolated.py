@@ -63,7 +63,7 @@ class Isolated:
         Raises
         ------
         InputError
-            The module cannot be imported or has no such function.
+            The module cannot be imported or has no such function, or there are too many processes or open files.
         """
         for w in wanted:
             self._processes[w.name] = _Process([self._name, w.name, str(w.count)], self._timeout_s)
@@ -115,8 +115,10 @@ class _Process:
         Raises
         ------
         InputError
-            It is not; the message says why.
+            It is not, or there is no process; the message says why.
         """
+        if self._child is None:
+            raise InputError(f"{self._words[0]} gets no process: there are too many, or too many open files")
         try:
             self._be_ready()
         except SensorError as error:
@@ -125,7 +127,7 @@ class _Process:
     def read(self) -> object:
         """One reading; see ``Isolated.read``."""
         if self._child is None and not self._start():
-            raise SensorError("crashed", "the process has ended too often; it is started again in a few seconds")
+            raise SensorError("crashed", "the process has ended and cannot be started yet; it is tried again later")
         self._be_ready()
         self._ask()
         reply = self._receive(monotonic() + self._timeout_s)
@@ -160,21 +162,28 @@ class _Process:
             if self._is_closed or self._next_start > now + RESTARTS * RESTART_EVERY_S:
                 return False
             self._next_start = max(self._next_start, now) + RESTART_EVERY_S
-            requests, self._requests = os.pipe()
-            self._replies, replies = os.pipe()
-            command = [sys.executable, "-P", "-m", CHILD, str(requests), str(replies), *self._words]
-            try:
-                self._child = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=(requests, replies), start_new_session=True
-                )
-            except OSError:  # no memory, or too many processes: as if it had crashed at once
-                os.close(self._requests)
-                os.close(self._replies)
-            finally:
-                os.close(requests)
-                os.close(replies)
+            self._child = self._popen()
             self._began, self._is_ready = now, False
             return self._child is not None
+
+    def _popen(self) -> subprocess.Popen[bytes] | None:
+        """A process with its two pipes; None, and no pipe, if there are too many processes or open files."""
+        files: list[int] = []
+        try:
+            files += os.pipe()
+            files += os.pipe()
+            requests, self._requests, self._replies, replies = files
+            command = [sys.executable, "-P", "-m", CHILD, str(requests), str(replies), *self._words]
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=(requests, replies), start_new_session=True
+            )
+        except OSError:
+            for file in files:
+                os.close(file)
+            return None
+        os.close(requests)
+        os.close(replies)
+        return child
 
     def _be_ready(self) -> None:
         if not self._is_ready:
