@@ -344,7 +344,7 @@ _saying = threading.Lock()  # events come from several threads
 
 
 def _say(as_json: bool, event: str, fields: dict[str, Any]) -> None:
-    """Print one line to stdout; if its reader is gone, continue without output."""
+    """Print one line to stdout; if its reader is gone or its disk is full, continue without output."""
     if as_json:
         line = json.dumps({"event": event, **fields})
     else:
@@ -352,5 +352,7 @@ def _say(as_json: bool, event: str, fields: dict[str, Any]) -> None:
     with _saying:
         try:
             print(line, flush=True)
-        except BrokenPipeError:
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        except OSError:  # on a supervisor's thread too, which must go on
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, sys.stdout.fileno())
+            os.close(null)

@@ -252,12 +252,10 @@ class Service:
             return []
         self.counters.batches += 1
         answers = self._answer([waiting.readings for _, waiting in batch])
-        if len(batch) > 1 and answers[0] is HUNG:  # then all are
-            for key, waiting in batch:
-                self._waiting[key] = waiting
-                self._alone.append(key)
-            return []
-        pairs = zip(batch, answers, strict=True)
+        for key, waiting in batch[len(answers) :]:
+            self._waiting[key] = waiting
+            self._alone.append(key)
+        pairs = zip(batch, answers, strict=False)
         return [self._reply(key, waiting, a, now) for (key, waiting), a in pairs if a is not UNANSWERED]
 
     def _run_alone(self, now: float) -> list[Outgoing]:
@@ -275,7 +273,10 @@ class Service:
         return replies
 
     def _answer(self, rows: list[tuple[Reading, ...]]) -> list[_Answer]:
-        """An answer per row. If a batch fails, each of its rows is answered separately, unless it hangs."""
+        """An answer for each of the first rows; the others are to be asked alone, because one of them may hang.
+
+        If a batch fails, its rows are answered separately, up to the first that hangs.
+        """
         try:
             return list(self._hpc.answer(rows))
         except HpcStuckError as error:
@@ -285,10 +286,17 @@ class Service:
             return [UNANSWERED] * len(rows)
         except HpcTimeoutError as error:
             log.warning("%s", error)
-            return [HUNG] * len(rows)
+            return [HUNG] if len(rows) == 1 else []
         except InputError as error:
             log.warning("%s", error)
-            return [FAILED] if len(rows) == 1 else [self._answer([row])[0] for row in rows]
+            if len(rows) == 1:
+                return [FAILED]
+        answers: list[_Answer] = []
+        for row in rows:
+            answers += self._answer([row])
+            if answers[-1] is HUNG:
+                break
+        return answers
 
     def _reply(self, key: Key, waiting: _Waiting, answer: _Answer, now: float) -> Outgoing:
         """Pack a reply and remember it for requests that are sent again."""

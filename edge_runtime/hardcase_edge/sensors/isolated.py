@@ -29,7 +29,8 @@ from .plugin import checked_name
 __all__ = ["Isolated"]
 
 CHILD = "hardcase_edge.sensors.isolated_child"
-MAX_REPLY = 4 * 1024 * 1024  # bytes: a million samples; what claims more is not read
+MAX_REPLY = 4 * 1024 * 1024  # bytes; what claims more is not read ...
+MAX_VALUE = 32  # ... unless so many bytes for each of its values are more: a number in JSON has up to 26
 START_S = 120.0  # for Python to start and the module to be imported, by many processes at once on a small machine
 END_S = 1.0  # for the module's exit handlers, when the device ends
 RESTARTS, RESTART_EVERY_S = 5, 10.0  # so a function that crashes whenever it is called does not keep the machine busy
@@ -66,7 +67,7 @@ class Isolated:
             The module cannot be imported or has no such function, or there are too many processes or open files.
         """
         for w in wanted:
-            self._processes[w.name] = _Process([self._name, w.name, str(w.count)], self._timeout_s)
+            self._processes[w.name] = _Process(self._name, w, self._timeout_s)
         for process in self._processes.values():
             process.open()
 
@@ -100,8 +101,9 @@ class Isolated:
 class _Process:
     """One process, and the next one after it has ended."""
 
-    def __init__(self, words: list[str], timeout_s: float) -> None:
-        self._words = words
+    def __init__(self, name: str, wanted: Wanted, timeout_s: float) -> None:
+        self._words = [name, wanted.name, str(wanted.count)]
+        self._max_reply = max(MAX_REPLY, MAX_VALUE * wanted.count)
         self._timeout_s = timeout_s
         self._next_start = monotonic()  # runs ahead of the clock by RESTART_EVERY_S for each start
         self._lock = threading.Lock()  # of what follows: the device closes while a sensor's thread may still read
@@ -206,7 +208,7 @@ class _Process:
         """The next reply. The process is killed, and a new one started, if it gives none."""
         try:
             length = int.from_bytes(self._bytes(4, until), "little")
-            if length > MAX_REPLY:
+            if length > self._max_reply:
                 raise SensorError("wrong_shape", f"a reply of {length} bytes is refused")
             reply = json.loads(self._bytes(length, until))
             if not isinstance(reply, dict):
@@ -219,8 +221,8 @@ class _Process:
             raise SensorError("crashed", f"{self._words[0]} ended or wrote what it must not") from error
         return reply
 
-    def _bytes(self, n: int, until: float) -> bytes:
-        data = b""
+    def _bytes(self, n: int, until: float) -> bytearray:
+        data = bytearray()
         poll = select.poll()
         poll.register(self._replies, select.POLLIN)
         while len(data) < n:

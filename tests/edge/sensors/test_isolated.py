@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.program.window import window_features
+from hardcase_edge.program.window import WINDOW_FEATURES, window_features
 from hardcase_edge.sensors import isolated
-from hardcase_edge.sensors.bank import FAILURES, SensorBank
+from hardcase_edge.sensors.bank import FAILURES, SensorBank, Wanted
 from hardcase_edge.sensors.specs import open_bank
 from tests.helpers.cloud.brokers import until
 from tests.helpers.edge.device import make_bundle_bytes, make_manifest, make_program
@@ -104,6 +104,17 @@ def test_a_read_that_hangs_is_killed_at_the_time_limit_and_the_next_one_is_serve
     assert 0.49 < time.monotonic() - began < 5.0
     assert dict(bank.counters) == {"timed_out": 1}
     until(lambda: reads(bank, 1) == [7])  # as soon as another process has started
+
+
+def test_the_samples_of_a_long_window_arrive_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hardcase_long.py").write_text("def read(sensor):\n    return [-1 / 3e100] * 200_000\n")
+    source = isolated.Isolated("hardcase_long:read", 20.0)
+    try:
+        source.start([Wanted("x", WINDOW_FEATURES, (False,) * 4, window=200_000)])
+        assert source.read("x") == [-1 / 3e100] * 200_000
+    finally:
+        source.close()
 
 
 def test_what_it_started_is_killed_with_it(open_isolated: Open) -> None:
