@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hardcase cloud``: a broker and its worker (``up``), a worker alone, and brokers of yours (``rules``, ``acl``)."""
+"""``hardcase cloud``: a broker and its worker (``up``), a worker alone, and a broker of yours (``acl``)."""
 
 from __future__ import annotations
 
@@ -36,21 +36,12 @@ STUCK = 75  # exit status of a worker that another process must replace: EX_TEMP
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags of the commands ``up``, ``worker``, ``rules`` and ``acl``."""
+    """Declare the flags of the commands ``up``, ``worker`` and ``acl``."""
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _up_arguments(commands.add_parser("up", help="Start a broker (unless one is named) and workers."))
     _worker_arguments(commands.add_parser("worker", help="Answer the requests of devices at a broker."))
-    _rules_arguments(commands.add_parser("rules", help="Print access rules for your own broker."))
-    _acl_arguments(commands.add_parser("acl", help="Write passwords, access rules and limits for your own broker."))
-
-
-def _acl_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--broker", required=True, choices=("mosquitto",), help="type of the broker")
-    parser.add_argument("--devices", required=True, metavar="FILE", help="text file with a device id a line")
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the files go and mosquitto reads them")
-    parser.add_argument("--worker", default="worker", metavar="USER", help="user name of all workers (default worker)")
-    parser.add_argument("--watcher", metavar="USER", help="user that may read the devices' statuses (default: none)")
-    parser.set_defaults(act=_acl)
+    help_acl = "Print access rules for your own broker, or write them with passwords and limits."
+    _acl_arguments(commands.add_parser("acl", help=help_acl, description=help_acl))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -131,11 +122,17 @@ def _worker_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act=_worker)
 
 
-def _rules_arguments(parser: argparse.ArgumentParser) -> None:
+def _acl_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--broker", required=True, choices=("mosquitto", "emqx"), help="type of the broker")
+    parser.add_argument("--devices", metavar="FILE", help="with --out: text file with a device id a line")
+    parser.add_argument(
+        "--out",
+        metavar="FOLDER",
+        help="write the whole folder of mosquitto's settings, which it reads there (default: print the rules alone)",
+    )
     parser.add_argument("--worker", default="worker", metavar="USER", help="user name of all workers (default worker)")
     parser.add_argument("--watcher", metavar="USER", help="user that may read the devices' statuses (default: none)")
-    parser.set_defaults(act=_rules)
+    parser.set_defaults(act=_acl)
 
 
 def _positive(text: str) -> int:
@@ -313,19 +310,20 @@ def _relay(as_json: bool, event: dict[str, Any]) -> None:
     _say(as_json, name if name.startswith("worker") else f"worker-{name}", event)
 
 
-# ---------------------------------------------------------------- rules
-
-
-def _rules(args: argparse.Namespace) -> int:
-    from hardcase_cloud.broker.rules import rules_for
-
-    sys.stdout.write(rules_for(args.broker, worker=args.worker, watcher=args.watcher))
-    return 0
+# ---------------------------------------------------------------- acl
 
 
 def _acl(args: argparse.Namespace) -> int:
     from hardcase_cloud.broker.acl import read_devices, write_acl
+    from hardcase_cloud.broker.rules import rules_for
 
+    if (args.devices is None) != (args.out is None):
+        raise InputError("--devices and --out belong together; name both, or neither to print the rules alone")
+    if args.out is None:
+        sys.stdout.write(rules_for(args.broker, worker=args.worker, watcher=args.watcher))
+        return 0
+    if args.broker != "mosquitto":
+        raise InputError("--out writes settings of mosquitto only; leave --devices and --out away to print rules")
     written = write_acl(args.out, read_devices(args.devices), worker=args.worker, watcher=args.watcher)
     print(f"{args.out}: {len(written.new)} new users, {written.n_kept} as before, {written.n_removed} removed")
     print(f"hardcase.passwords has the passwords of new users; mosquitto -c {args.out}/hardcase.conf runs the broker")

@@ -192,6 +192,14 @@ def test_a_folder_whose_name_would_be_a_setting_of_its_own_is_refused(tmp_path):
         write_acl(tmp_path / "a\nallow_anonymous true", ["pi-1"])
 
 
+@pytest.mark.parametrize("flags", [["--out", "here"], ["--devices", "x"], ["--out", "here", "--devices", "x"]])
+def test_the_command_wants_both_flags_of_a_folder_and_mosquitto(tmp_path, monkeypatch, capsys, flags):
+    monkeypatch.chdir(tmp_path)
+    assert main(["cloud", "acl", "--broker", "emqx", *flags]) == 2
+    assert "--devices and --out" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_command_writes_the_folder_and_says_what_it_did(tmp_path, capsys):
     (tmp_path / "devices.txt").write_text("# the cellar\npi-1\npi-2\n")
     argv = ["cloud", "acl", "--broker", "mosquitto", "--devices", str(tmp_path / "devices.txt")]
