@@ -168,7 +168,7 @@ def _worker(args: argparse.Namespace) -> int:
     address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
     hpc = _open_hpc(args)
     service = Service(hpc, ServiceConfig(max_batch=args.max_batch, linger_ms=args.linger_ms))
-    watchdog = Watchdog(max(STANDSTILL_S, 12 * (args.limit_ms or 0) / 1000))
+    watchdog = Watchdog(_standstill_s(args))
     group = args.group or default_group(hpc.sha256, address.password)
     worker = Worker(service, address, group, on_step=watchdog.feed)
     _on_stop_signals(worker.stop)
@@ -191,12 +191,26 @@ def _worker(args: argparse.Namespace) -> int:
 def _open_hpc(args: argparse.Namespace) -> Answerer:
     _check_hpc(args)
     if args.bundle is not None:
-        from hardcase_cloud.answering.function import LIMIT_S, function_for
+        from hardcase_cloud.answering.function import function_for
 
-        return function_for(args.hpc, args.bundle, limit_s=(args.limit_ms or 1000 * LIMIT_S) / 1000)
+        return function_for(args.hpc, args.bundle, limit_s=_limit_s(args))
     from hardcase_cloud.answering.onnx_model import Hpc
 
     return Hpc(args.hpc, threads=args.threads)
+
+
+def _limit_s(args: argparse.Namespace) -> float:
+    """The longest time of one call of a function; 0 for a model, whose runs are not timed."""
+    if args.bundle is None:
+        return 0.0
+    from hardcase_cloud.answering.function import LIMIT_S
+
+    return LIMIT_S if args.limit_ms is None else float(args.limit_ms) / 1000
+
+
+def _standstill_s(args: argparse.Namespace) -> float:
+    """How long the loop may stand still: a batch that fails is asked again row by row."""
+    return max(STANDSTILL_S, (args.max_batch + 2) * _limit_s(args))
 
 
 def _check_hpc(args: argparse.Namespace) -> None:

@@ -13,7 +13,8 @@ import time
 import numpy as np
 import pytest
 
-from hardcase.cli import main
+from hardcase.cli import main, make_parser
+from hardcase.verbs import cloud
 from hardcase_cloud.answering.function import LIMIT_S, MAX_ABANDONED, FunctionHpc, function_for
 from hardcase_cloud.answering.service import Outgoing, Service
 from hardcase_edge.bundle.file import Bundle, pack_bundle
@@ -344,3 +345,17 @@ def test_a_worker_whose_loop_stands_still_ends_itself(tmp_path):
     assert ended.returncode == 1
     assert b"locked.py" in ended.stderr
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("flags", "seconds"),
+    [
+        (["f0.onnx", "--max-batch", "1000"], 30.0),
+        (["m:f", "--bundle", "m.hcb"], 30.0),
+        (["m:f", "--bundle", "m.hcb", "--max-batch", "98"], 70.0),
+        (["m:f", "--bundle", "m.hcb", "--limit-ms", "2000"], 68.0),
+    ],
+)
+def test_a_worker_may_ask_a_batch_that_fails_row_by_row_before_it_counts_as_standing_still(flags, seconds):
+    args = make_parser().parse_args(["cloud", "worker", "--broker", "mqtt://127.0.0.1", "--hpc", *flags])
+    assert cloud._standstill_s(args) == pytest.approx(seconds)
