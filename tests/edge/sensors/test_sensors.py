@@ -60,6 +60,12 @@ class DerivedOfNumpy(np.float64):
     """The same, of numpy."""
 
 
+class DerivedOfText(str):
+    """The same, of text, whose letters are no readings."""
+
+    __slots__ = ()
+
+
 def read_one(function, wanted=X, timeout_s=5.0):
     """What a bank makes of one sensor: its features, and the failure counted."""
     source: Source = Plain(function)
@@ -126,6 +132,9 @@ def test_a_reading_becomes_the_sensors_features(value, wanted, features):
         (range(10**12), VIB, "wrong_shape"),
         ("2.5", X, "wrong_shape"),
         (b"12", PAIR, "wrong_shape"),
+        (memoryview(b"12"), PAIR, "wrong_shape"),
+        (DerivedOfText("12"), PAIR, "wrong_shape"),
+        (DerivedOfText("1"), X, "wrong_shape"),
         ({"a": 1, "b": 2}, PAIR, "wrong_shape"),
         ({1, 2}, PAIR, "wrong_shape"),
     ],
@@ -172,9 +181,11 @@ def test_a_sensor_that_hangs_costs_its_time_limit_once_and_its_late_reading_is_d
     began = time.monotonic()
     assert bank.read([0]) == {0: None}
     assert 0.49 < time.monotonic() - began < 5.0
+    bank._timeout_s = 20.0
     began = time.monotonic()
     assert bank.read([0]) == {0: None}
-    assert time.monotonic() - began < 0.4, "a sensor known to hang is not waited for again"
+    assert time.monotonic() - began < 10.0, "a sensor known to hang is not waited for again"
+    bank._timeout_s = 0.5
     assert dict(bank.counters) == {"timed_out": 1, "still_busy": 1}
     release.set()
     until = time.monotonic() + 5
