@@ -25,7 +25,7 @@ from tests.helpers.edge.device import make_bundle_bytes, make_manifest, make_pro
 Open = Callable[..., SensorBank]
 VIB = list(window_features([1, 2, 3, 4, 5]))
 HEAD = """
-import ctypes, os, sys, threading, time
+import ctypes, os, subprocess, sys, threading, time
 from pathlib import Path
 
 def nth():  # how many reads of x there were, in all processes
@@ -79,9 +79,24 @@ def reads(bank: SensorBank, n: int) -> list[object]:
         ("if nth() == 2: os.write(int(sys.argv[2]), bytes(4))\nreturn 7", [7, None, 7], {"crashed": 1}),
         ("if nth() == 2: os.write(int(sys.argv[2]), b'?' * 8)\nreturn 7", [7, None, 7], {"wrong_shape": 1}),
         ("os.fork()\nreturn 7", [7, 7, 7], {}),
+        ("os.kill(os.getpid(), 15)\nreturn 7", [7, 7, 7], {}),
+        ("p = subprocess.Popen(['sleep', '60'])\np.terminate()\nreturn -p.wait(4)", [15, 15, 15], {}),
         ("print('a' * nth())\nos.write(1, b'b')\nos.close(1)\nreturn 7", [7, None, None], {"raised": 2}),
     ],
-    ids=["fine", "raises", "text", "shape", "segfault", "exit", "empty", "claims", "forks", "closes"],
+    ids=[
+        "fine",
+        "raises",
+        "text",
+        "shape",
+        "segfault",
+        "exit",
+        "empty",
+        "claims",
+        "forks",
+        "is told to end",
+        "starts",
+        "closes",
+    ],
 )
 def test_what_a_plug_in_does_to_its_process_costs_one_sensor(
     open_isolated: Open, body: str, seen: list[object], counters: dict[str, int]
