@@ -157,7 +157,9 @@ def test_a_hash_is_that_of_mosquitto_passwd(tmp_path):
 @pytest.mark.parametrize("name", ["hardcase.conf", "hardcase.acl", "hardcase.devices", "hardcase.passwords"])
 def test_a_file_of_somebody_else_stays(tmp_path, name):
     (tmp_path / name).write_text("mine\n")
-    with pytest.raises(InputError, match=f"{name} exists and is not a file of hardcase cloud acl; choose another folder"):
+    with pytest.raises(
+        InputError, match=f"{name} exists and is not a file of hardcase cloud acl; choose another folder"
+    ):
         write_acl(tmp_path, ["pi-1"])
     assert read_all(tmp_path) == {name: b"mine\n"}
 
