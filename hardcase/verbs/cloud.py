@@ -210,7 +210,7 @@ def _limit_s(args: argparse.Namespace) -> float:
 
 def _standstill_s(args: argparse.Namespace) -> float:
     """How long the loop may stand still: a batch that fails is asked again row by row."""
-    return max(STANDSTILL_S, (args.max_batch + 2) * _limit_s(args))
+    return max(STANDSTILL_S, (int(args.max_batch) + 2) * _limit_s(args))
 
 
 def _check_hpc(args: argparse.Namespace) -> None:
