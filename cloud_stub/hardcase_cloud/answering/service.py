@@ -252,11 +252,18 @@ class Service:
             return []
         self.counters.batches += 1
         answers = self._answer([waiting.readings for _, waiting in batch])
-        for key, waiting in batch[len(answers) :]:
-            self._waiting[key] = waiting
-            self._alone.append(key)
+        self._set_apart(batch[len(answers) :])
         pairs = zip(batch, answers, strict=False)
         return [self._reply(key, waiting, a, now) for (key, waiting), a in pairs if a is not UNANSWERED]
+
+    def _set_apart(self, batch: list[tuple[Key, _Waiting]]) -> None:
+        """Queue these requests to be asked alone, first those of devices with a record of answers and no hang."""
+        first: list[Key] = []
+        for key, waiting in batch:
+            self._waiting[key] = waiting
+            has_record = key[0] in self._replies and not self._suspects.is_known(key[0])
+            (first if has_record else self._alone).append(key)
+        self._alone.extendleft(reversed(first))
 
     def _run_alone(self, now: float) -> list[Outgoing]:
         """Answer one of the requests that are asked alone; refuse those before it whose devices are barred by now."""

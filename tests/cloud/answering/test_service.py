@@ -205,6 +205,19 @@ def test_after_a_batch_that_fails_one_row_that_hangs_ends_the_search_for_the_cul
     assert (service.counters.hung, service.counters.refused, len(service._waiting)) == (2, 31, 0)
 
 
+def test_a_device_that_has_been_answered_before_does_not_wait_for_strangers_that_hang():
+    service = Service(Hanging())
+    service.receive(request_topic("good"), ask(1, (1.0, 0.0), SHA), 0.0)
+    assert len(service.run(0.0)) == 1
+    for k in range(10):
+        service.receive(request_topic(f"bad-{k}"), ask(k, (13.0, 0.0), SHA), 0.0)
+    service.receive(request_topic("good"), ask(2, (1.0, 0.0), SHA), 0.0)
+    service.receive(request_topic("good"), ask(3, (1.0, 0.0), SHA), 0.0)
+    assert service.run(0.0) == []
+    replies = [reply for _ in range(2) for reply in service.run(0.0)]
+    assert [(out.device, max(reply_of(out).id)) for out in replies] == [("good", 2), ("good", 3)], "the older one first"
+
+
 def test_a_suspect_shares_no_batch():
     model = Hanging()
     service = Service(model)
