@@ -141,6 +141,18 @@ def test_a_call_that_hangs_is_abandoned_and_the_next_has_a_new_thread(made):
     module.free.set()
 
 
+def test_without_a_thread_a_batch_has_no_answer_until_there_is_one(made, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    hpc = made(HANGING, limit_s=20.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(InputError, match="gets no thread; the system has too many"):
+            hpc.answer(ROWS)
+    assert hpc.answer(ROWS) == [(0, 10_000)] * 2
+
+
 def test_abandoned_threads_are_bounded_and_those_that_return_make_room(made):
     hpc = made(HANGING, limit_s=0.02)
     module = sys.modules[hpc._name.partition(":")[0]]

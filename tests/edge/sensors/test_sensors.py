@@ -167,6 +167,19 @@ def test_no_value_gets_through_that_is_not_features(value, wanted):
         assert all(x is not None or may for x, may in zip(features, wanted.nullable, strict=True))
 
 
+def test_without_a_thread_a_sensor_has_failed_until_there_is_one(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with SensorBank([X], {"x": Plain(lambda sensor: 7.0)}, timeout_s=20.0) as bank:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            assert bank.read([0]) == {0: None}
+        assert bank.pause_s > 0, "so that a loop without an interval does not spin"
+        assert bank.read([0]) == {0: [7.0]}
+        assert dict(bank.counters) == {"still_busy": 1}
+
+
 def test_a_sensor_that_hangs_costs_its_time_limit_once_and_its_late_reading_is_dropped():
     release = threading.Event()
     values = iter([111.0, 222.0])
