@@ -68,7 +68,7 @@ class Cloud:
     @property
     def has_died(self) -> bool:
         """Whether the worker or the broker has ended."""
-        return self.worker.process.poll() is not None or not self.broker.pid
+        return self.worker.process.poll() is not None or not self.broker.is_running
 
 
 @contextmanager
