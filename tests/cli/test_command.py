@@ -167,3 +167,11 @@ def test_names_from_outside_do_not_steer_the_terminal(
     monkeypatch.setattr(import_module("hardcase.verbs.inspect"), "run", refused)
     assert main(["inspect", "x.hcb"]) == 2
     assert capsys.readouterr().err == "hardcase inspect: no column ?[2J of that name\n"
+
+
+def test_a_full_disk_behind_standard_output_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, "-m", "hardcase.cli", "cloud", "acl", "--broker", "emqx"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "hardcase cloud: standard output: No space left on device; make room, then run it again\n"
