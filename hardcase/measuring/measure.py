@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Measured",
+    "check_groups",
     "class_lines",
     "constant_warning",
     "flattery",
@@ -103,6 +104,20 @@ def steps_of(manifest: Manifest) -> int | None:
     return None if manifest.value is None else manifest.value.steps
 
 
+def check_groups(quality: Quality, group: object) -> None:
+    """Refuse to rank all rows as if they were one group; ``group``: of ``LabelledRows``.
+
+    Raises
+    ------
+    InputError
+        The measure orders the rows of a group, and there are no groups.
+    """
+    from hardcase_edge.errors import InputError
+
+    if quality.kind == "ndcg" and group is None:
+        raise InputError(f"{quality.name} orders rows within groups, which these rows lack; name the group of each row")
+
+
 def measure(
     program: Program,
     rows: LabelledRows,
@@ -124,7 +139,7 @@ def measure(
     Raises
     ------
     InputError
-        There are no rows, or they do not fit the program.
+        There are no rows, they do not fit the program, or they lack the groups that the measure needs.
     """
     import numpy as np
 
@@ -133,6 +148,7 @@ def measure(
     from hardcase_edge.session.session import CLOUD
     from hardcase_export.integers.decide import answers_of, decisions, figures
 
+    check_groups(quality, rows.group)
     hpc, confidence = zip(*rows.replies, strict=True) if rows.replies else (None, None)
     decided = decisions(program, rows.X, hpc, confidence, steps=steps, budget=budget, dead=dead)
     bought = [0] * len(program.sensors)

@@ -112,6 +112,17 @@ def test_ranks_are_measured_by_ndcg_within_groups(tmp_path: Path, capsys: pytest
     _, found, _ = run(capsys, "evaluate", tmp_path / "m.hcb", tmp_path / "build" / "test.npz")
     assert found["measure"] == "NDCG@5"
     assert 0.7 < found["quality"] <= 1
+    with np.load(tmp_path / "build" / "test.npz") as rows:
+        X, y, group, hpc = (rows[key] for key in ("X", "y", "group", "hpc"))
+    assert hardcase.evaluate(tmp_path / "m.hcb", X, y, hpc=hpc, groups=group)["quality"] == found["quality"]
+    with pytest.raises(InputError, match="NDCG@5 orders rows within groups, which these rows lack"):
+        hardcase.evaluate(tmp_path / "m.hcb", X, y)
+    with pytest.raises(InputError, match="groups has 1 rows, y has"):
+        hardcase.evaluate(tmp_path / "m.hcb", X, y, groups=[3])
+    write_csv(tmp_path / "build" / "other.csv", {key: values for key, values in ranked().items() if key != "q"})
+    status, _, err = run(capsys, "evaluate", tmp_path / "m.hcb", tmp_path / "build" / "other.csv")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "orders rows within groups" in err
 
 
 @pytest.mark.parametrize(
