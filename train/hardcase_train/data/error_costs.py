@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.batch.quality import R2, Quality
+from hardcase_edge.batch.quality import MAX_RANKS, R2, Quality
 from hardcase_edge.errors import InputError
 
 __all__ = ["chosen_quality", "cost_table", "error_losses", "measure_of", "named_quality", "soft_rows", "targets_of"]
@@ -21,6 +21,7 @@ RATIOS = np.geomspace(1 / 256, 256, 33)  # of a miss to a false alarm, tried for
 POWERS = np.linspace(0, 1, 9)  # of the inverse class shares, tried for macro F1
 NAMES = {"accuracy": "accuracy", "balanced": "balanced accuracy", "macro-f1": "macro F1", "log-loss": "log loss skill"}
 RANKS = 5  # that NDCG counts
+MAX_SHOWN = 60  # characters of a class in a measure's name, which is printed
 BESIDE = 0.1  # of the lesser error's loss: errors between classes that the measure does not look at
 
 
@@ -96,11 +97,12 @@ def named_quality(wish: str | Mapping[str, Any], classes: Sequence[Any], where: 
     name, precision = str(wish[kind]), wish.get("precision", 1.0)
     if name not in number:
         raise InputError(f"{where} quality names the class {name[:60]!r}; classes are {', '.join(number)[:200]}")
+    called = name[:MAX_SHOWN]
     if kind == "f1":
-        return Quality("f1", f"F1 of {name}", number[name])
+        return Quality("f1", f"F1 of {called}", number[name])
     if "precision" not in wish or type(precision) not in (int, float) or not 0 < precision <= 1:
         raise InputError(f"{where} quality: recall of {name} needs precision = a share above 0 and at most 1")
-    return Quality("recall", f"recall of {name} at precision {precision:g}", number[name], float(precision))
+    return Quality("recall", f"recall of {called} at precision {precision:g}", number[name], float(precision))
 
 
 def chosen_quality(
@@ -140,8 +142,10 @@ def chosen_quality(
         return R2
     at = wish.get("ndcg") if isinstance(wish, Mapping) else RANKS
     is_ndcg = wish in (None, "ndcg") or (isinstance(wish, Mapping) and set(wish) == {"ndcg"})
-    if not is_ndcg or type(at) is not int or at < 1:
-        raise InputError(f'{where} quality is {str(wish)[:60]!r}; task = "rank" is measured by "ndcg", or ndcg = RANKS')
+    if not is_ndcg or type(at) is not int or not 1 <= at <= MAX_RANKS:
+        raise InputError(
+            f'{where} quality is {str(wish)[:60]!r}; task = "rank" is measured by "ndcg", or ndcg = 1 to {MAX_RANKS}'
+        )
     return Quality("ndcg", f"NDCG@{at}", at=at)
 
 
