@@ -128,7 +128,7 @@ def train(
         estimator="" if hpc is None else type(hpc).__name__,
         model=Path(hpc) if isinstance(hpc, str | Path) else None,
         effort=effort_of("effort", effort).name,
-        quality=_plain(quality) if errors is None else None,
+        quality=None if errors else _plain(quality),
         errors=dict(errors or {}),
     )
     chosen = tuple(check_method("methods", name) for name in methods)

@@ -41,6 +41,12 @@ def test_the_narrower_word_wins() -> None:
         ({"miss": {"hole": 5}, "other": 1}, "miss names the class 'hole'; classes are crack, dirt, 3"),
         ({"matrix": {"dirt": {"dirt": 5}}, "other": 1}, "right answer 'dirt' a cost"),
         ({"other": 0}, "no cost above 0"),
+        ({"misses": {"crack": 5}, "other": 1}, r"\[cost.errors\] has the unknown key 'misses'; use miss, false_alarm"),
+        ({"other": {"crack": 5}}, "other is {'crack': 5}, a cost from 0 to 1e"),
+        ({"miss": 5, "other": 1}, "miss is '5', a table of costs by class is expected"),
+        ({"miss": {"crack": {"dirt": 5}}, "other": 1}, "miss.crack is {'dirt': 5}, a cost from 0"),
+        ({"matrix": {"crack": 5}, "other": 1}, "matrix.crack is '5', a table of costs by class is expected"),
+        ({"false_alarm": {"3": float("inf")}, "other": 1}, "false_alarm.3 is inf, a cost from 0 to 1e"),
     ],
 )
 def test_what_an_error_costs_must_be_said(said: dict, line: str) -> None:

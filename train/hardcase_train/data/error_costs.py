@@ -15,6 +15,8 @@ import numpy as np
 from hardcase_edge.batch.quality import MAX_RANKS, R2, Quality
 from hardcase_edge.errors import InputError
 
+from .config import KEYS, check_amount
+
 __all__ = ["chosen_quality", "cost_table", "error_losses", "measure_of", "named_quality", "soft_rows", "targets_of"]
 
 RATIOS = np.geomspace(1 / 256, 256, 33)  # of a miss to a false alarm, tried for F1 and recall
@@ -39,8 +41,11 @@ def cost_table(errors: Mapping[str, Any], classes: Sequence[Any], where: str) ->
     Raises
     ------
     InputError
-        A class does not exist, or an error has no cost or the cost 0.
+        A key or a class does not exist, a cost is not an amount, or an error has no cost or the cost 0.
     """
+    odd = sorted(set(map(str, errors)) - set(KEYS["cost.errors"]))
+    if odd:
+        raise InputError(f"{where} has the unknown key {odd[0][:60]!r}; use {', '.join(KEYS['cost.errors'])}")
     number = {str(c): k for k, c in enumerate(classes)}
 
     def place(name: str, key: str) -> int:
@@ -48,13 +53,14 @@ def cost_table(errors: Mapping[str, Any], classes: Sequence[Any], where: str) ->
             raise InputError(f"{where} {key} names the class {name[:60]!r}; classes are {', '.join(number)[:200]}")
         return number[name]
 
-    costs = np.full((len(classes),) * 2, float(errors.get("other", np.nan)))
-    for name, cost in errors.get("false_alarm", {}).items():
+    other = check_amount(f"{where} other", errors["other"]) if "other" in errors else np.nan
+    costs = np.full((len(classes),) * 2, other)
+    for name, cost in _amounts(f"{where} false_alarm", errors.get("false_alarm", {})):
         costs[:, place(name, "false_alarm")] = cost
-    for name, cost in errors.get("miss", {}).items():
+    for name, cost in _amounts(f"{where} miss", errors.get("miss", {})):
         costs[place(name, "miss")] = cost
-    for name, row in errors.get("matrix", {}).items():
-        for answer, cost in row.items():
+    for name, row in _items(f"{where} matrix", errors.get("matrix", {})):
+        for answer, cost in _amounts(f"{where} matrix.{name[:60]}", row):
             if name == answer and cost:
                 raise InputError(f"{where} matrix gives the right answer {name[:60]!r} a cost; remove it")
             costs[place(name, "matrix"), place(answer, "matrix")] = cost
@@ -67,6 +73,16 @@ def cost_table(errors: Mapping[str, Any], classes: Sequence[Any], where: str) ->
             "name it, or add other = ..."
         )
     return costs
+
+
+def _items(what: str, table: Any) -> list[tuple[str, Any]]:
+    if not isinstance(table, Mapping):
+        raise InputError(f"{what} is {str(table)[:60]!r}, a table of costs by class is expected")
+    return [(str(name), value) for name, value in table.items()]
+
+
+def _amounts(what: str, table: Any) -> list[tuple[str, float]]:
+    return [(name, check_amount(f"{what}.{name[:60]}", cost)) for name, cost in _items(what, table)]
 
 
 def named_quality(wish: str | Mapping[str, Any], classes: Sequence[Any], where: str) -> Quality:
