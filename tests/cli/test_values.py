@@ -94,6 +94,8 @@ def test_arrays_of_values_give_a_policy_of_values() -> None:
     assert policy.front.quality == "R2"
     with pytest.raises(InputError, match="hpc is KNeighborsClassifier, not a scikit-learn regressor"):
         hardcase.train(X, y, task="value", hpc=KNeighborsClassifier())
+    with pytest.raises(InputError, match="a value beyond 1e"):
+        hardcase.train(X, [10**400, *y.tolist()[1:]], task="value")
 
 
 def ranked(n: int = 240) -> dict[str, np.ndarray]:

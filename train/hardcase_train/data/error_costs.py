@@ -43,6 +43,8 @@ def cost_table(errors: Mapping[str, Any], classes: Sequence[Any], where: str) ->
     InputError
         A key or a class does not exist, a cost is not an amount, or an error has no cost or the cost 0.
     """
+    if not isinstance(errors, Mapping):
+        raise InputError(f"{where} is {str(errors)[:60]!r}, a table of costs is expected")
     odd = sorted(set(map(str, errors)) - set(KEYS["cost.errors"]))
     if odd:
         raise InputError(f"{where} has the unknown key {odd[0][:60]!r}; use {', '.join(KEYS['cost.errors'])}")
@@ -104,6 +106,8 @@ def named_quality(wish: str | Mapping[str, Any], classes: Sequence[Any], where: 
         if wish not in NAMES:
             raise InputError(f"{where} quality is {wish[:60]!r}; use {', '.join(NAMES)}, f1 or recall of a class")
         return Quality(wish, NAMES[wish], n_classes=len(classes) if wish == "log-loss" else 2)
+    if not isinstance(wish, Mapping):
+        raise InputError(f"{where} quality is {str(wish)[:60]}; name a measure, or f1 or recall of a class")
     kind = "recall" if "recall" in wish else "f1"
     if set(wish) - {"recall", "precision"} if kind == "recall" else set(wish) != {"f1"}:
         raise InputError(
