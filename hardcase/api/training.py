@@ -110,6 +110,9 @@ def train(
     from hardcase_train.data.effort import effort_of
     from hardcase_train.methods import BASELINES, check_method
 
+    for what, amount in (("max_loss", max_loss), ("budget", budget)):
+        if amount is not None:
+            check_amount(what, amount)  # before training: the pick comes after it
     table, called = _table(X, y, names, weight, groups)
     config = Config(
         file=Path("arrays"),

@@ -274,6 +274,8 @@ def test_c_sources_stand_beside_their_bundle(policy: hardcase.Policy, tmp_path: 
         pytest.param({"names": ["a"]}, "names has 1 distinct names for 4 columns", id="names"),
         pytest.param({"unit": "J" * 201}, "unit is 'JJ.*', a text of at most 200 characters", id="unit"),
         pytest.param({"target_unit": 5}, "target_unit is '5', a text of at most 200 characters", id="target unit"),
+        pytest.param({"max_loss": -1}, "max_loss is -1, a cost from 0", id="loss"),
+        pytest.param({"budget": "small"}, "budget is small, a cost from 0", id="budget"),
         pytest.param({"seed": -1}, "the seed is -1, a whole number from 0 to 4294967295", id="seed"),
         pytest.param({"drop": [5]}, r"drop is \[5\], column names are expected", id="drop"),
         pytest.param({"quality": 5}, "quality is 5; name a measure", id="quality"),
