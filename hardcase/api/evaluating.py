@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
-from ..measuring.labelled_rows import readings_of
+from ..measuring.labelled_rows import readings_of, truth_of
 from ..measuring.measure import check_groups, quality_of, steps_of
 from .loaded import load
 
@@ -67,7 +67,7 @@ def evaluate(
         table = table_of("X", frame_columns(X), "")
         X, y = readings_of("X", table, manifest), target_labels(table, y) if isinstance(y, str) else y
     quality, steps = quality_of(manifest), steps_of(manifest)
-    truth, answers = _numbers(y, loaded.classes), None if hpc is None else _numbers(hpc, loaded.classes)
+    truth, answers = truth_of("y", y, loaded.classes), None if hpc is None else truth_of("hpc", hpc, loaded.classes)
     sure = None if confidence is None else _basis_points(confidence)
     group = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     for what, values in (("X", X), ("hpc", answers), ("confidence", sure), ("groups", group)):
@@ -90,22 +90,3 @@ def _basis_points(confidence: Sequence[float]) -> NDArray[np.int64]:
     if not ((values >= 0) & (values <= 1)).all():  # refuses NaN, too
         raise InputError("a confidence is not a number from 0 to 1")
     return np.round(values * 10_000).astype(np.int64)
-
-
-def _numbers(labels: Sequence[Any], classes: Sequence[Any]) -> NDArray[Any]:
-    """Labels as class indices; values as they are."""
-    import numpy as np
-
-    if not classes:
-        try:
-            values = np.array(labels, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"a value is not a number: {error}") from error
-        if not np.isfinite(values).all():
-            raise InputError("a value is missing or infinite; leave such rows out")
-        return values
-    number = {label: k for k, label in enumerate(classes)}
-    strange = [label for label in labels if label not in number]
-    if strange:
-        raise InputError(f"the label {strange[0]!r} is not one of the bundle's classes")
-    return np.array([number[label] for label in labels], dtype=np.int64)

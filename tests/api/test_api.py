@@ -172,7 +172,7 @@ def test_evaluate_counts_what_the_device_decides(bundle: Path) -> None:
     assert figures["cost"] == pytest.approx(np.mean([end.cost for end in ends]))
     shuffled = Frame(X[:, ::-1], NAMES[::-1])
     assert hardcase.evaluate(bundle, shuffled, y) == figures
-    with pytest.raises(InputError, match="the label 'odd'"):
+    with pytest.raises(InputError, match="y contains 'odd', which is not a class of the bundle"):
         hardcase.evaluate(bundle, X[:1], ["odd"])
     with pytest.raises(InputError, match="X lacks 1 of the bundle's features, such as 'light'"):
         hardcase.evaluate(bundle, Frame(X[:, 1:], NAMES[1:]), y)

@@ -61,6 +61,21 @@ def test_figures_are_in_the_targets_unit_and_the_same_everywhere(
     assert rows["root mean square error litres"] == [evaluated["rmse"]]
 
 
+@pytest.mark.parametrize("odd", ["inf", "1e40", "high"])
+def test_a_truth_that_is_no_number_is_refused(
+    build: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], odd: str
+) -> None:
+    table = levels(20)
+    write_csv(tmp_path / "data.csv", {**table, "y": [odd, *table["y"][1:]]})
+    f0 = ("--hpc", build / "hpc.onnx")
+    status, _, err = run(capsys, "evaluate", build.parent / "m.hcb", tmp_path / "data.csv", *f0)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "data.csv: 'y' contains " in err
+    X, y = np.column_stack([table[k] for k in "abc"]), [np.inf, *table["y"][1:]]
+    with pytest.raises(InputError, match="y contains inf, which is not a number within"):
+        hardcase.evaluate(build.parent / "m.hcb", X, y)
+
+
 def test_a_device_answers_in_the_unit_with_an_interval(build: Path) -> None:
     """The truth of nine cases in ten lies within the interval, as the calibration rows promise."""
     loaded = hardcase.load(build.parent / "m.hcb")
