@@ -2,6 +2,7 @@
 """Tables of other people's making, from CSV through init, train, export and evaluate, by the commands that users type.
 
     HARDCASE_DATA=FOLDER python benchmarks/users.py [--only NAME ...] [--out benchmarks/results/users.json]
+    HARDCASE_DATA=FOLDER python benchmarks/users.py --only iris   # run one again; the others' figures stay
     python benchmarks/users.py --render        # only write docs/benchmarks/users.md again from the JSON
 
 Nobody touches a TOML but for costs, and for a line that ``init`` itself suggests. Each table runs in processes of its
@@ -399,11 +400,11 @@ def main() -> int:
     if args.render:
         PAGE.write_text(render(json.loads(args.out.read_text())["cases"]), encoding="utf-8")
         return 0
-    results, failed = [], 0
+    known = {r["case"]: r for r in json.loads(args.out.read_text())["cases"]} if args.only else {}
+    failed = 0
     for case in [c for c in CASES if not args.only or c.name in args.only]:
         try:
-            results.append(run(case))
-            r = results[-1]
+            r = known[case.name] = run(case)
             print(
                 f"{r['case']:<20} {r['measure']} f0 {r['f0']:.4f} policy {r['policy']:.4f} cost {r['cost']:.3f} of "
                 f"{r['f0_cost']:.3f}, {r['seconds']:.0f} s, {r['mb']:.0f} MB{', warned' * r['warned']}",
@@ -412,8 +413,9 @@ def main() -> int:
         except FailedError as error:
             failed += 1
             print(f"{case.name:<20} FAILED: {error}", flush=True)
-    if not args.only and not failed:
+        results = [known[c.name] for c in CASES if c.name in known]
         args.out.write_text(json.dumps({"cases": results}, indent=1, sort_keys=True) + "\n")
+    if not failed and len(known) == len(CASES):
         PAGE.write_text(render(results), encoding="utf-8")
     return int(failed > 0)
 

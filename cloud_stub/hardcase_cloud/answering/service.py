@@ -253,12 +253,19 @@ class Service:
         self.counters.batches += 1
         answers = self._answer([waiting.readings for _, waiting in batch])
         if len(batch) > 1 and answers[0] is HUNG:  # then all are
-            for key, waiting in batch:
-                self._waiting[key] = waiting
-                self._alone.append(key)
+            self._set_apart(batch)
             return []
         pairs = zip(batch, answers, strict=True)
         return [self._reply(key, waiting, a, now) for (key, waiting), a in pairs if a is not UNANSWERED]
+
+    def _set_apart(self, batch: list[tuple[Key, _Waiting]]) -> None:
+        """Queue these requests to be asked alone, first those of devices with a record of answers and no hang."""
+        for key, waiting in batch:
+            self._waiting[key] = waiting
+            if key[0] in self._replies and not self._suspects.is_known(key[0]):
+                self._alone.appendleft(key)
+            else:
+                self._alone.append(key)
 
     def _run_alone(self, now: float) -> list[Outgoing]:
         """Answer one of the requests that are asked alone; refuse those before it whose devices are barred by now."""

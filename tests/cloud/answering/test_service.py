@@ -185,6 +185,17 @@ def test_nobody_waits_for_more_than_two_calls_that_hang():
     assert (service.counters.hung, service.counters.served, len(service._waiting)) == (20, 10, 0)
 
 
+def test_a_device_that_has_been_answered_before_does_not_wait_for_strangers_that_hang():
+    service = Service(Hanging())
+    service.receive(request_topic("good"), ask(1, (1.0, 0.0), SHA), 0.0)
+    assert len(service.run(0.0)) == 1
+    for k in range(10):
+        service.receive(request_topic(f"bad-{k}"), ask(k, (13.0, 0.0), SHA), 0.0)
+    service.receive(request_topic("good"), ask(2, (1.0, 0.0), SHA), 0.0)
+    assert service.run(0.0) == []
+    assert [out.device for out in service.run(0.0)] == ["good"]
+
+
 def test_a_suspect_shares_no_batch():
     model = Hanging()
     service = Service(model)
