@@ -107,7 +107,8 @@ def main() -> None:
     results = json.loads(args.out.read_text()) if args.out.exists() else {}
     for name in [] if args.render else args.only or TABLES:
         command = [sys.executable, __file__, "--here", name]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        env = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}  # which hardcase sets if scikit-learn is imported after it
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=env)
         results[name] = json.loads(done.stdout.splitlines()[-1])
         print(name, results[name], flush=True)
         args.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")

@@ -9,6 +9,7 @@
 These names are imported on first use, so ``import hardcase`` is fast.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Decided", "Front", "Loaded", "Policy", "__version__", "evaluate", "export", "load", "train"]
 __version__ = "0.1.0"
+
+# Threads of scikit-learn that wait for each other sleep instead of spinning: where another program runs too, spinning
+# makes f0's boosting more than ten times slower (docs/training.md). It counts if scikit-learn is imported afterwards.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _HOMES = {
     "Decided": "loaded",
