@@ -29,7 +29,6 @@ class Rules:
     decisions: int = 10
     deadline_s: float = 3_600.0  # of each start, from which on the trial has failed
     memory_bytes: int = 256 * 1024 * 1024  # resident; what loading the largest bundle may take (docs/THREATS.md)
-    needs_cloud: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.decisions <= 1_000_000:
@@ -45,13 +44,14 @@ class Trial:
     ----------
     rules : Rules
     now : seconds of any clock that only rises
+    needs_cloud : whether it must have been connected to the cloud to pass
     """
 
-    def __init__(self, rules: Rules, now: float) -> None:
+    def __init__(self, rules: Rules, now: float, *, needs_cloud: bool = False) -> None:
         self._rules = rules
         self._end = now + rules.deadline_s
         self._n_decisions = 0
-        self._has_seen_cloud = not rules.needs_cloud
+        self._has_seen_cloud = not needs_cloud
 
     def decided(self, now: float, *, is_connected: bool, memory_bytes: int) -> str:
         """``PASSED``, a reason why the trial has failed, or "" while neither is known.

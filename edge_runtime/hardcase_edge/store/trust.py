@@ -74,7 +74,7 @@ def trust_from(data: bytes) -> Trust:
         raise TrustError("the store's trust file is not readable; write it again with store trust") from error
     for metadata in below.values():
         check_signatures(metadata, trust.root.signed)
-    return Trust(trust.root, *[below.get(role) for role in ("timestamp", "snapshot", "targets")], floor)
+    return Trust(trust.root, below.get("timestamp"), below.get("snapshot"), below.get("targets"), floor)
 
 
 def updated(
@@ -136,16 +136,16 @@ def _rotated(trust: Trust, root: Metadata) -> Trust:
         raise TrustError(f"root {root.version} does not follow root {trust.root.version}; give every root in between")
     check_signatures(root, trust.root.signed)
     check_signatures(root, root.signed)
-    below = [m if m and _is_signed(m, root) else None for m in (trust.timestamp, trust.snapshot, trust.targets)]
-    return Trust(root, *below, trust.floor)
 
+    def kept(metadata: Metadata | None) -> Metadata | None:
+        if metadata is not None:
+            try:
+                check_signatures(metadata, root.signed)
+            except TrustError:
+                return None
+        return metadata
 
-def _is_signed(metadata: Metadata, root: Metadata) -> bool:
-    try:
-        check_signatures(metadata, root.signed)
-    except TrustError:
-        return False
-    return True
+    return Trust(root, kept(trust.timestamp), kept(trust.snapshot), kept(trust.targets), trust.floor)
 
 
 def _newer_timestamp(trust: Trust, timestamp: Metadata) -> Metadata:
