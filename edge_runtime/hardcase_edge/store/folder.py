@@ -7,7 +7,7 @@
     FOLDER/lock               locked by whoever changes something
 
 One routine writes: a temporary file, flushed, renamed, its folder flushed, and then read back from the disk. A file of
-two sealed copies survives any one damaged byte: a copy is its SHA-256 in hex, a space, the text, and an empty line.
+two sealed copies survives any one damaged byte: each half is a SHA-256 in hex, a space, the text, and the line's end.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ __all__ = ["Started", "Store"]
 
 MAX_STATE_BYTES = 16_384
 MAX_TRUST_BYTES = 2 * 1024 * 1024  # two copies of four files of metadata, each quoted
+DIGEST_BYTES = 64  # in hex
 SPARE_BYTES = 262_144  # of the disk, besides the bundle: for the state, the trust and their temporary files
 LEFTOVERS = (".state.????????", ".trust.????????", "[ab]/.bundle.hcb.*????????")  # temporary files of ``write_whole``
 
@@ -225,17 +226,18 @@ class Store:
             )
 
     def _seal(self, name: str, data: bytes) -> None:
-        copy = sha256(data).hex().encode() + b" " + data + b"\n\n"
+        copy = sha256(data).hex().encode() + b" " + data + b"\n"
         _write(self.folder / name, copy + copy)
 
     def _sealed(self, name: str, limit: int) -> bytes | None:
         path = self.folder / name
         if not path.exists():
             return None
-        copies = read_bounded(path, limit, "file of the store", remedy="put a bundle into a new store").split(b"\n\n")
-        for copy in copies:
-            digest, _, data = copy.partition(b" ")
-            if digest == sha256(data).hex().encode():
+        copies = read_bounded(path, limit, "file of the store", remedy="put a bundle into a new store")
+        middle = len(copies) // 2
+        for copy in (copies[:middle], copies[middle:]):
+            data = copy[DIGEST_BYTES + 1 : -1]
+            if copy[:DIGEST_BYTES] == sha256(data).hex().encode():
                 return data
         raise StoreError(f"{path} is damaged, in both of its copies; put a bundle into a new store")
 

@@ -215,9 +215,9 @@ def test_a_file_that_is_too_long_too_deep_or_not_json_is_one_line() -> None:
 
 
 def test_mutated_files_are_accepted_only_if_python_tuf_accepts_them() -> None:
-    outcome, n_accepted = mutated_metadata(100, seed=3)
-    assert (outcome.inputs, outcome.crashes, outcome.wrong) == (100, 0, 0), outcome
-    assert 5 < n_accepted < 60
+    outcome, n_accepted = mutated_metadata(50, seed=3)
+    assert (outcome.inputs, outcome.crashes, outcome.wrong) == (50, 0, 0), outcome
+    assert 0 < n_accepted < 40
 
 
 def test_a_device_that_does_not_count_signatures_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
