@@ -215,6 +215,23 @@ def test_metadata_need_a_root_first_and_a_lost_trust_file_is_noticed(tmp_path, s
     assert "trusts no root" in edge(capfd, *put)[2]
 
 
+def test_older_metadata_put_back_beside_a_newer_state_are_refused(tmp_path, store, capfd):
+    repository = Repository()
+    first, second = write_bundle(tmp_path, "first"), write_bundle(tmp_path, "second")
+    (tmp_path / "root.json").write_bytes(repository.roots[0])
+    edge(capfd, "store", "trust", store.folder, tmp_path / "root.json")
+    old = write_metadata(tmp_path / "old", repository, first)
+    assert edge(capfd, "store", "put", store.folder, first, "--metadata", old)[0] == 0
+    trust = (store.folder / "trust").read_bytes()
+    new = write_metadata(tmp_path / "new", repository, second)
+    assert edge(capfd, "store", "put", store.folder, second, "--metadata", new)[0] == 0
+    (store.folder / "trust").write_bytes(trust)
+    before = store.slots()
+    message = "the bundle has release 1.1, and the store has had 1.2; sign it again in newer metadata"
+    assert edge(capfd, "store", "put", store.folder, first)[::2] == (2, f"hardcase-edge: {message}\n")
+    assert store.slots() == before
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
