@@ -40,9 +40,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="default: the clock's, which is printed")
     parser.add_argument("--only", default="", metavar="NAMES", help="attacks to run, with commas between them")
     args = parser.parse_args()
-    names = [name for name in attacks() if not args.only or name in args.only.split(",")]
-    if not names:
-        parser.error(f"there is no such attack; there are {', '.join(attacks())}")
+    names = args.only.split(",") if args.only else attacks()
+    if unknown := set(names) - set(attacks()):
+        parser.error(f"there is no attack {', '.join(sorted(unknown))}; there are {', '.join(attacks())}")
     seed = time.time_ns() % SEEDS if args.seed is None else args.seed
     print(f"seed {seed}, {args.seconds / len(names):g} s for each of {', '.join(names)}\n", flush=True)
     print("| what | inputs | crashes | wrong | slowest, CPU s |")

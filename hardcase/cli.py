@@ -63,6 +63,11 @@ def make_parser() -> VerbParser:
     return parser
 
 
+def _drop_output() -> None:
+    """What Python still holds for standard output goes nowhere, so that the end of the process does not fail on it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; 0 on success, 2 when the input cannot be used, 130 when interrupted."""
     for stream in (sys.stdout, sys.stderr):
@@ -77,8 +82,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"hardcase {args.verb}: {terminal(' '.join(str(error).split()))}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except OSError as error:  # such as a full disk behind standard output
+        _drop_output()
+        where = terminal(str(error.filename or "standard output"))
+        print(
+            f"hardcase {args.verb}: {where}: {error.strerror or error}; make room, then run it again", file=sys.stderr
+        )
+        return 2
     except KeyboardInterrupt:
         if args.interrupted:
             print(f"hardcase {args.verb}: interrupted; {args.interrupted}", file=sys.stderr)

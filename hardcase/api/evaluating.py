@@ -9,18 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
-from ..measuring.labelled_rows import readings_of
-from ..measuring.measure import quality_of, steps_of
+from ..measuring.labelled_rows import readings_of, truth_of
+from ..measuring.measure import check_groups, quality_of, steps_of
 from .loaded import load
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ["evaluate"]
 
 
 def evaluate(
-    bundle: str | Path, X: Any, y: Any, *, hpc: Sequence[Any] | None = None, budget: float | None = None
+    bundle: str | Path,
+    X: Any,
+    y: Any,
+    *,
+    hpc: Sequence[Any] | None = None,
+    confidence: Sequence[float] | None = None,
+    groups: Any = None,
+    budget: float | None = None,
 ) -> dict[str, float]:
     """Decide every row and measure.
 
@@ -31,6 +39,8 @@ def evaluate(
         and may hold text where the bundle has categories
     y : (n,) labels or values; or the name of the DataFrame's column that holds them
     hpc : (n,) the labels or values that f0 gives; without them there is no cloud
+    confidence : (n,) f0's confidence in these, from 0 to 1; log loss needs it
+    groups : (n,) the group of each row; NDCG needs it
     budget : the most that a decision may cost
 
     Returns
@@ -41,7 +51,7 @@ def evaluate(
     Raises
     ------
     InputError
-        The rows do not fit the bundle.
+        The rows do not fit the bundle, or lack what its measure needs.
     """
     import numpy as np
 
@@ -52,31 +62,31 @@ def evaluate(
     from hardcase_train.tasks.target import target_labels
 
     loaded = load(bundle)
-    program = loaded._loaded.bundle.program
+    manifest = loaded._loaded.manifest
     if frame_names(X) is not None:
         table = table_of("X", frame_columns(X), "")
-        X, y = readings_of("X", table, loaded._loaded.manifest), target_labels(table, y) if isinstance(y, str) else y
-    quality, steps = quality_of(loaded._loaded.manifest), steps_of(loaded._loaded.manifest)
-    truth, answers = _numbers(y, loaded.classes), None if hpc is None else _numbers(hpc, loaded.classes)
+        X, y = readings_of("X", table, manifest), target_labels(table, y) if isinstance(y, str) else y
+    quality, steps = quality_of(manifest), steps_of(manifest)
+    truth, answers = truth_of("y", y, loaded.classes), None if hpc is None else truth_of("hpc", hpc, loaded.classes)
+    sure = None if confidence is None else _basis_points(confidence)
+    group = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    for what, values in (("X", X), ("hpc", answers), ("confidence", sure), ("groups", group)):
+        if values is not None and len(values) != len(truth):
+            raise InputError(f"{what} has {len(values)} rows, y has {len(truth)}; give one for each")
+    if quality.reads_confidences and answers is not None and sure is None:
+        raise InputError(f"{quality.name} reads f0's confidence in each of its answers; give confidence with hpc")
+    check_groups(quality, group)
     micro = None if budget is None else to_micro(budget)
-    ends = decisions(program, np.asarray(X, dtype=np.float64), answers, steps=steps, budget=micro)
-    return figures(ends, truth, quality).to_json()
+    program = loaded._loaded.bundle.program
+    ends = decisions(program, np.asarray(X, dtype=np.float64), answers, sure, steps=steps, budget=micro)
+    return figures(ends, truth, quality, group).to_json()
 
 
-def _numbers(labels: Sequence[Any], classes: Sequence[Any]) -> NDArray[Any]:
-    """Labels as class indices; values as they are."""
+def _basis_points(confidence: Sequence[float]) -> NDArray[np.int64]:
+    """Confidences from 0 to 1 as replies carry them."""
     import numpy as np
 
-    if not classes:
-        try:
-            values = np.array(labels, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"a value is not a number: {error}") from error
-        if not np.isfinite(values).all():
-            raise InputError("a value is missing or infinite; leave such rows out")
-        return values
-    number = {label: k for k, label in enumerate(classes)}
-    strange = [label for label in labels if label not in number]
-    if strange:
-        raise InputError(f"the label {strange[0]!r} is not one of the bundle's classes")
-    return np.array([number[label] for label in labels], dtype=np.int64)
+    values = np.asarray(confidence, dtype=np.float64)
+    if not ((values >= 0) & (values <= 1)).all():  # refuses NaN, too
+        raise InputError("a confidence is not a number from 0 to 1")
+    return np.round(values * 10_000).astype(np.int64)

@@ -110,6 +110,9 @@ def train(
     from hardcase_train.data.effort import effort_of
     from hardcase_train.methods import BASELINES, check_method
 
+    for what, amount in (("max_loss", max_loss), ("budget", budget)):
+        if amount is not None:
+            check_amount(what, amount)  # before training: the pick comes after it
     table, called = _table(X, y, names, weight, groups)
     config = Config(
         file=Path("arrays"),
@@ -128,8 +131,8 @@ def train(
         estimator="" if hpc is None else type(hpc).__name__,
         model=Path(hpc) if isinstance(hpc, str | Path) else None,
         effort=effort_of("effort", effort).name,
-        quality=_plain(quality) if errors is None else None,
-        errors=dict(errors or {}),
+        quality=None if errors else _plain(quality),
+        errors=_plain(errors) or {},
     )
     chosen = tuple(check_method("methods", name) for name in methods)
     folder = Path(tempfile.mkdtemp(prefix="hardcase-"))
@@ -153,8 +156,9 @@ def train(
     return Policy(folder.with_name(f"{folder.name}-build"), max_loss=max_loss, budget=budget, is_temporary=True)
 
 
-def _plain(quality: str | Mapping[str, Any] | None) -> str | dict[str, Any] | None:
-    return dict(quality) if isinstance(quality, Mapping) else quality
+def _plain(said: Any) -> Any:
+    """A mapping as a dict; what else may be said stays as it is, and is checked where it is used."""
+    return dict(said) if isinstance(said, Mapping) else said
 
 
 def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]:
@@ -192,7 +196,7 @@ def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any, groups: Any
         if isinstance(given, str):
             called[name] = given
         elif given is not None:
-            values = np.asarray(given, dtype=np.float64 if name == "weight" else None)
+            values = np.asarray(given)
             what, n = "y" if name == "target" else name, len(table.X)
             if values.shape != (n,):
                 raise InputError(f"X has {n} rows, but {what} has the shape {values.shape}; {(n,)} is expected")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hardcase_export.integers.decide import Reply
     from hardcase_train.data.table import Table
 
-__all__ = ["LabelledRows", "groups_of", "labelled_rows", "readings_of", "replies_to", "rows_for"]
+__all__ = ["LabelledRows", "groups_of", "labelled_rows", "readings_of", "replies_to", "rows_for", "truth_of"]
 
 BATCH = 256  # rows per call of the HPC
 
@@ -90,24 +90,36 @@ def labelled_rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], 
 
 def _table(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """X and y of a user's table: columns are matched by name, labels by the bundle's classes."""
-    import numpy as np
-
     from hardcase_train.data.table import read_table
     from hardcase_train.tasks.target import target_labels
 
     table = read_table(path, as_text=manifest.categories)
     X = readings_of(str(path), table, manifest)
-    labels = target_labels(table, manifest.target)
-    if not manifest.classes:
-        texts = [label for label in labels if isinstance(label, str)]
-        if texts:
-            raise InputError(f"{path}: {manifest.target!r} contains {texts[0]!r}, which is not a number")
-        return X, np.array(labels, dtype=np.float64)
-    number = {label: k for k, label in enumerate(manifest.classes)}
-    strange = [label for label in labels if label not in number]
-    if strange:
-        raise InputError(f"{path}: {manifest.target!r} contains {strange[0]!r}, which is not a class of the bundle")
-    return X, np.array([number[label] for label in labels], dtype=np.int64)
+    return X, truth_of(f"{path}: {manifest.target!r}", target_labels(table, manifest.target), manifest.classes)
+
+
+def truth_of(what: str, labels: Sequence[Any], classes: Sequence[Any]) -> NDArray[Any]:
+    """Labels as class indices, (n,); values as they are, where there are no classes.
+
+    Raises
+    ------
+    InputError
+        A label is not a class, or not a finite number; ``what`` names the labels in the message.
+    """
+    import numpy as np
+
+    from hardcase_export.drafts.rows import MAX_VALUE
+
+    if classes:
+        number = {label: k for k, label in enumerate(classes)}
+        strange = next((label for label in labels if label not in number), None)
+        if strange is not None:
+            raise InputError(f"{what} contains {strange!r:.80}, which is not a class of the bundle")
+        return np.array([number[label] for label in labels], dtype=np.int64)
+    odd = next((v for v in labels if isinstance(v, str) or v is None or not abs(v) <= MAX_VALUE), None)
+    if odd is not None:
+        raise InputError(f"{what} contains {odd!r:.80}, which is not a number within {MAX_VALUE:g}")
+    return np.array(labels, dtype=np.float64)
 
 
 def readings_of(where: str, table: Table, manifest: Manifest) -> NDArray[np.float64]:

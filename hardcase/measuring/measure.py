@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Measured",
+    "check_groups",
     "class_lines",
     "constant_warning",
     "flattery",
@@ -90,17 +91,26 @@ def quality_of(manifest: Manifest) -> Quality:
     if not manifest.classes and manifest.value is None:
         raise InputError(f"{manifest.name!r} answers values on a scale that it does not state; export the bundle again")
     usual = ACCURACY if manifest.classes else R2
-    quality = quality_from_json(manifest.claims.get("measure", usual.to_json()), manifest.name, len(manifest.classes))
-    if quality.is_of_values == bool(manifest.classes):
-        raise InputError(
-            f"{manifest.name}: the quality measure {quality.kind} is not one of its answers; export it again"
-        )
-    return quality
+    return quality_from_json(manifest.claims.get("measure", usual.to_json()), manifest.name, len(manifest.classes))
 
 
 def steps_of(manifest: Manifest) -> int | None:
     """Of a bundle of values: a result is the value times 2^steps; None of classes."""
     return None if manifest.value is None else manifest.value.steps
+
+
+def check_groups(quality: Quality, group: object) -> None:
+    """Refuse to rank all rows as if they were one group; ``group``: of ``LabelledRows``.
+
+    Raises
+    ------
+    InputError
+        The measure orders the rows of a group, and there are no groups.
+    """
+    from hardcase_edge.errors import InputError
+
+    if quality.kind == "ndcg" and group is None:
+        raise InputError(f"{quality.name} orders rows within groups, which these rows lack; name the group of each row")
 
 
 def measure(
@@ -124,7 +134,7 @@ def measure(
     Raises
     ------
     InputError
-        There are no rows, or they do not fit the program.
+        There are no rows, they do not fit the program, or they lack the groups that the measure needs.
     """
     import numpy as np
 
@@ -133,6 +143,7 @@ def measure(
     from hardcase_edge.session.session import CLOUD
     from hardcase_export.integers.decide import answers_of, decisions, figures
 
+    check_groups(quality, rows.group)
     hpc, confidence = zip(*rows.replies, strict=True) if rows.replies else (None, None)
     decided = decisions(program, rows.X, hpc, confidence, steps=steps, budget=budget, dead=dead)
     bought = [0] * len(program.sensors)

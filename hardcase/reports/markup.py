@@ -8,6 +8,7 @@ from hardcase_edge.base.escape import markup as safe
 __all__ = ["STYLE", "amount", "dark", "data", "percent", "safe", "title"]
 
 PERCENT = "\u00a0%"
+LIGHTER = 0.45  # share of the way to white
 
 # one set of colours for pages and pictures; a picture that stands alone carries it too
 STYLE = """
@@ -62,11 +63,11 @@ def percent(share: float) -> str:
     return f"{'< 0.001' if share < 0.5 else '> 99.999'}{PERCENT}"
 
 
-def dark(colour: str, share: float = 0.45) -> str:
-    """The colour for a dark page: nearer to white by ``share``.
+def dark(colour: str) -> str:
+    """The colour for a dark page: nearer to white by ``LIGHTER``.
 
-    >>> dark("#000000", 0.5)
-    '#7f7f7f'
+    >>> dark("#000000")
+    '#727272'
     """
     parts = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
-    return "#" + "".join(f"{int(part + (255 - part) * share):02x}" for part in parts)
+    return "#" + "".join(f"{int(part + (255 - part) * LIGHTER):02x}" for part in parts)

@@ -64,6 +64,7 @@ def sections(picked: Picked, points: Front) -> list[str]:
 def _figures(picked: Picked, values: dict[str, Any], points: Front) -> list[str]:
     point, n = points.points[picked.number], values["n"]
     flags = "".join(f" --{key.replace('_', '-')} {value:g}" for key, value in picked.wish.items() if value is not None)
+    wishes = ("max-loss", "budget", *(("risk",) if values["classes"] else ()), "method")
     rows = [
         [safe(points.quality), data(values["quality"], f"{values['quality']:.4f}"), _interval(values["quality_95"])],
         ["loss against f0", data(picked.loss, f"{picked.loss:.4f}"), _interval(picked.loss_95)],
@@ -84,8 +85,7 @@ def _figures(picked: Picked, values: dict[str, Any], points: Front) -> list[str]
     out = [
         f"<p><code>hardcase export build{flags} --out model.hcb</code> writes this policy: "
         f"<strong>{'f0' if point.method == 'hpc' else safe(point.method)}</strong>, {_why(picked, points)}. "
-        "Another wish picks another point: <code>--max-loss</code>, <code>--budget</code>, <code>--risk</code>, "
-        "<code>--method</code>.</p>",
+        f"Another wish picks another point: {', '.join(f'<code>--{wish}</code>' for wish in wishes)}.</p>",
         "<p>The figures below are those of its integers, as they go to devices, on the test rows, each of which counts "
         "once: <code>hardcase evaluate model.hcb build/test.npz</code> prints the same.</p>",
         table(("figure", "on test rows", "95 %"), rows, caption=f"{n:,} test rows"),

@@ -64,15 +64,14 @@ class Flow:
     left_out: int
 
 
-def flow_of(program: Program, manifest: Manifest, figures: NodeFigures | None, limit: int | None = None) -> Flow:
+def flow_of(program: Program, manifest: Manifest, figures: NodeFigures | None) -> Flow:
     """The boxes of a program.
 
     Parameters
     ----------
     figures : of its nodes on some rows; None: the picture has no shares
-    limit : largest number of boxes, from 2; None: as many as can be read
     """
-    limit = limit or (MAX_BOXES_WITHOUT_ROWS if figures is None else MAX_BOXES)
+    limit = MAX_BOXES_WITHOUT_ROWS if figures is None else MAX_BOXES
     steps = _normal_steps(program) if figures is None else figures.steps
     runs = _runs(program, steps)
     run_of = {node: k for k, run in enumerate(runs) for node in run}

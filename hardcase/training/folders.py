@@ -112,6 +112,9 @@ def fill_folder(out: Path, kind: str, *, force: bool = False) -> Iterator[Path]:
             foreign = _files(out) - own if out.exists() else set()
             if foreign & names and not force:
                 raise InputError(f"{out} holds {min(foreign & names)}, which hardcase did not write; move it elsewhere")
+            blocking = foreign & {parent.as_posix() for name in names for parent in Path(name).parents}
+            if blocking:
+                raise InputError(f"{out} holds {min(blocking)}, where hardcase writes a folder; move it elsewhere")
             keep(foreign - names, own | names, out, folder)
             sync_files(folder, names)
             take_place(folder, out)

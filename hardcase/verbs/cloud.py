@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hardcase cloud``: a broker and its worker (``up``), a worker alone, and brokers of yours (``rules``, ``acl``)."""
+"""``hardcase cloud``: a broker and its worker (``up``), a worker alone, and a broker of yours (``acl``)."""
 
 from __future__ import annotations
 
@@ -36,21 +36,12 @@ STUCK = 75  # exit status of a worker that another process must replace: EX_TEMP
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags of the commands ``up``, ``worker``, ``rules`` and ``acl``."""
+    """Declare the flags of the commands ``up``, ``worker`` and ``acl``."""
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _up_arguments(commands.add_parser("up", help="Start a broker (unless one is named) and workers."))
     _worker_arguments(commands.add_parser("worker", help="Answer the requests of devices at a broker."))
-    _rules_arguments(commands.add_parser("rules", help="Print access rules for your own broker."))
-    _acl_arguments(commands.add_parser("acl", help="Write passwords, access rules and limits for your own broker."))
-
-
-def _acl_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--broker", required=True, choices=("mosquitto",), help="type of the broker")
-    parser.add_argument("--devices", required=True, metavar="FILE", help="text file with a device id a line")
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the files go and mosquitto reads them")
-    parser.add_argument("--worker", default="worker", metavar="USER", help="user name of all workers (default worker)")
-    parser.add_argument("--watcher", metavar="USER", help="user that may read the devices' statuses (default: none)")
-    parser.set_defaults(act=_acl)
+    help_acl = "Print access rules for your own broker, or write them with passwords and limits."
+    _acl_arguments(commands.add_parser("acl", help=help_acl, description=help_acl))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -131,11 +122,17 @@ def _worker_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act=_worker)
 
 
-def _rules_arguments(parser: argparse.ArgumentParser) -> None:
+def _acl_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--broker", required=True, choices=("mosquitto", "emqx"), help="type of the broker")
+    parser.add_argument("--devices", metavar="FILE", help="with --out: text file with a device id a line")
+    parser.add_argument(
+        "--out",
+        metavar="FOLDER",
+        help="write the whole folder of mosquitto's settings, which it reads there (default: print the rules alone)",
+    )
     parser.add_argument("--worker", default="worker", metavar="USER", help="user name of all workers (default worker)")
     parser.add_argument("--watcher", metavar="USER", help="user that may read the devices' statuses (default: none)")
-    parser.set_defaults(act=_rules)
+    parser.set_defaults(act=_acl)
 
 
 def _positive(text: str) -> int:
@@ -171,7 +168,7 @@ def _worker(args: argparse.Namespace) -> int:
     address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
     hpc = _open_hpc(args)
     service = Service(hpc, ServiceConfig(max_batch=args.max_batch, linger_ms=args.linger_ms))
-    watchdog = Watchdog(max(STANDSTILL_S, 12 * (args.limit_ms or 0) / 1000))
+    watchdog = Watchdog(_standstill_s(args))
     group = args.group or default_group(hpc.sha256, address.password)
     worker = Worker(service, address, group, on_step=watchdog.feed)
     _on_stop_signals(worker.stop)
@@ -194,12 +191,26 @@ def _worker(args: argparse.Namespace) -> int:
 def _open_hpc(args: argparse.Namespace) -> Answerer:
     _check_hpc(args)
     if args.bundle is not None:
-        from hardcase_cloud.answering.function import LIMIT_S, function_for
+        from hardcase_cloud.answering.function import function_for
 
-        return function_for(args.hpc, args.bundle, limit_s=(args.limit_ms or 1000 * LIMIT_S) / 1000)
+        return function_for(args.hpc, args.bundle, limit_s=_limit_s(args))
     from hardcase_cloud.answering.onnx_model import Hpc
 
     return Hpc(args.hpc, threads=args.threads)
+
+
+def _limit_s(args: argparse.Namespace) -> float:
+    """The longest time of one call of a function; 0 for a model, whose runs are not timed."""
+    if args.bundle is None:
+        return 0.0
+    from hardcase_cloud.answering.function import LIMIT_S
+
+    return LIMIT_S if args.limit_ms is None else float(args.limit_ms) / 1000
+
+
+def _standstill_s(args: argparse.Namespace) -> float:
+    """How long the loop may stand still: a batch that fails is asked again row by row."""
+    return max(STANDSTILL_S, (int(args.max_batch) + 2) * _limit_s(args))
 
 
 def _check_hpc(args: argparse.Namespace) -> None:
@@ -313,19 +324,20 @@ def _relay(as_json: bool, event: dict[str, Any]) -> None:
     _say(as_json, name if name.startswith("worker") else f"worker-{name}", event)
 
 
-# ---------------------------------------------------------------- rules
-
-
-def _rules(args: argparse.Namespace) -> int:
-    from hardcase_cloud.broker.rules import rules_for
-
-    sys.stdout.write(rules_for(args.broker, worker=args.worker, watcher=args.watcher))
-    return 0
+# ---------------------------------------------------------------- acl
 
 
 def _acl(args: argparse.Namespace) -> int:
     from hardcase_cloud.broker.acl import read_devices, write_acl
+    from hardcase_cloud.broker.rules import rules_for
 
+    if (args.devices is None) != (args.out is None):
+        raise InputError("--devices and --out belong together; name both, or neither to print the rules alone")
+    if args.out is None:
+        sys.stdout.write(rules_for(args.broker, worker=args.worker, watcher=args.watcher))
+        return 0
+    if args.broker != "mosquitto":
+        raise InputError("--out writes settings of mosquitto only; leave --devices and --out away to print rules")
     written = write_acl(args.out, read_devices(args.devices), worker=args.worker, watcher=args.watcher)
     print(f"{args.out}: {len(written.new)} new users, {written.n_kept} as before, {written.n_removed} removed")
     print(f"hardcase.passwords has the passwords of new users; mosquitto -c {args.out}/hardcase.conf runs the broker")
@@ -344,7 +356,7 @@ _saying = threading.Lock()  # events come from several threads
 
 
 def _say(as_json: bool, event: str, fields: dict[str, Any]) -> None:
-    """Print one line to stdout; if its reader is gone, continue without output."""
+    """Print one line to stdout; if its reader is gone or its disk is full, continue without output."""
     if as_json:
         line = json.dumps({"event": event, **fields})
     else:
@@ -352,5 +364,7 @@ def _say(as_json: bool, event: str, fields: dict[str, Any]) -> None:
     with _saying:
         try:
             print(line, flush=True)
-        except BrokenPipeError:
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        except OSError:  # on a supervisor's thread too, which must go on
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, sys.stdout.fileno())
+            os.close(null)

@@ -172,7 +172,7 @@ def test_evaluate_counts_what_the_device_decides(bundle: Path) -> None:
     assert figures["cost"] == pytest.approx(np.mean([end.cost for end in ends]))
     shuffled = Frame(X[:, ::-1], NAMES[::-1])
     assert hardcase.evaluate(bundle, shuffled, y) == figures
-    with pytest.raises(InputError, match="the label 'odd'"):
+    with pytest.raises(InputError, match="y contains 'odd', which is not a class of the bundle"):
         hardcase.evaluate(bundle, X[:1], ["odd"])
     with pytest.raises(InputError, match="X lacks 1 of the bundle's features, such as 'light'"):
         hardcase.evaluate(bundle, Frame(X[:, 1:], NAMES[1:]), y)
@@ -272,6 +272,15 @@ def test_c_sources_stand_beside_their_bundle(policy: hardcase.Policy, tmp_path: 
             {"effort": "much"}, "effort names the effort 'much'; use one of quick, normal, thorough", id="effort"
         ),
         pytest.param({"names": ["a"]}, "names has 1 distinct names for 4 columns", id="names"),
+        pytest.param({"unit": "J" * 201}, "unit is 'JJ.*', a text of at most 200 characters", id="unit"),
+        pytest.param({"target_unit": 5}, "target_unit is '5', a text of at most 200 characters", id="target unit"),
+        pytest.param({"max_loss": -1}, "max_loss is -1, a cost from 0", id="loss"),
+        pytest.param({"budget": "small"}, "budget is small, a cost from 0", id="budget"),
+        pytest.param({"seed": -1}, "the seed is -1, a whole number from 0 to 4294967295", id="seed"),
+        pytest.param({"drop": [5]}, r"drop is \[5\], column names are expected", id="drop"),
+        pytest.param({"quality": 5}, "quality is 5; name a measure", id="quality"),
+        pytest.param({"errors": [1]}, r"is '\[1\]', a table of costs is expected", id="errors"),
+        pytest.param({"weight": ["a"] * 60}, "the weight 'weight' is missing or not a number", id="weight"),
         pytest.param({"hpc": object()}, "hpc is object, not a scikit-learn classifier", id="hpc"),
     ],
 )

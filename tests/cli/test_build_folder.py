@@ -32,11 +32,22 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def fill(out: Path, text: str) -> None:
-    with whole_folder(out, BUILD) as folder:
+def fill(out: Path, text: str, *, force: bool = False) -> None:
+    with whole_folder(out, BUILD, force=force) as folder:
         (folder / "policies").mkdir()
         for name in ("front.json", "policies/a.safetensors"):
             (folder / name).write_text(text)
+
+
+def test_a_file_where_a_folder_would_stand_is_refused_even_by_force(tmp_path):
+    out = tmp_path / "build"
+    out.mkdir()
+    (out / "policies").write_text("mine")
+    with pytest.raises(InputError, match="holds policies, where hardcase writes a folder; move it elsewhere"):
+        fill(out, "ours", force=True)
+    assert names(out) == ["policies"]
+    assert (out / "policies").read_text() == "mine"
+    assert names(tmp_path) == ["build"]
 
 
 # ---------------------------------------------------------------- one run at a time

@@ -86,7 +86,7 @@ def test_bash_completes_verbs_flags_and_files(tmp_path: Path, capsys: pytest.Cap
     """
     made = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=20)
     assert (made.stdout.split("\n")[:4], made.stderr) == (
-        ["export", "--max-loss", "hardcase.toml", "up worker rules"],
+        ["export", "--max-loss", "hardcase.toml", "up worker acl"],
         "",
     )
 
@@ -167,3 +167,11 @@ def test_names_from_outside_do_not_steer_the_terminal(
     monkeypatch.setattr(import_module("hardcase.verbs.inspect"), "run", refused)
     assert main(["inspect", "x.hcb"]) == 2
     assert capsys.readouterr().err == "hardcase inspect: no column ?[2J of that name\n"
+
+
+def test_a_full_disk_behind_standard_output_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, "-m", "hardcase.cli", "cloud", "acl", "--broker", "emqx"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "hardcase cloud: standard output: No space left on device; make room, then run it again\n"

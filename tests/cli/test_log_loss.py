@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import hardcase
 from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.errors import InputError
 from tests.helpers.cli.pages import read_page
 from tests.helpers.train.problems import run, toml, write_csv
 
@@ -48,6 +50,14 @@ def test_a_policy_has_one_log_loss_in_front_export_and_evaluate(
     assert (said["measure"], said["quality"]) == ("log loss skill", exported["test"]["quality"])
     low, high = said["quality_95"]
     assert low < said["quality"] < high
+    with np.load(build / "test.npz") as rows:
+        X, y, hpc = rows["X"], *([f"state {k}" for k in rows[key]] for key in ("y", "hpc"))
+        sure = rows["hpc_confidence"] / 10_000
+    assert hardcase.evaluate(bundle, X, y, hpc=hpc, confidence=sure)["quality"] == said["quality"]
+    with pytest.raises(InputError, match="log loss skill reads f0's confidence in each of its answers"):
+        hardcase.evaluate(bundle, X, y, hpc=hpc)
+    with pytest.raises(InputError, match="a confidence is not a number from 0 to 1"):
+        hardcase.evaluate(bundle, X, y, hpc=hpc, confidence=sure * 2)
     of_front = [p["test"]["quality"] for p in front["points"] if p["method"] == method]
     assert min(abs(q - said["quality"]) for q in of_front) < 0.02  # integers may turn a row or two
 

@@ -56,9 +56,25 @@ def test_figures_are_in_the_targets_unit_and_the_same_everywhere(
     assert 0.5 < evaluated["quality"] < 1
     page = read_page((build / "report.html").read_text())
     assert "y, a number in litres" in page.text
+    assert "--budget, --method." in page.text  # --risk is for classes
     rows = {r.texts[0]: r.values for r in page.rows["The picked policy"]}
     assert rows["R2"] == [evaluated["quality"]]
     assert rows["root mean square error litres"] == [evaluated["rmse"]]
+
+
+@pytest.mark.parametrize("odd", ["inf", "1e40", "high"])
+def test_a_truth_that_is_no_number_is_refused(
+    build: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], odd: str
+) -> None:
+    table = levels(20)
+    write_csv(tmp_path / "data.csv", {**table, "y": [odd, *table["y"][1:]]})
+    f0 = ("--hpc", build / "hpc.onnx")
+    status, _, err = run(capsys, "evaluate", build.parent / "m.hcb", tmp_path / "data.csv", *f0)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "data.csv: 'y' contains " in err
+    X, y = np.column_stack([table[k] for k in "abc"]), [np.inf, *table["y"][1:]]
+    with pytest.raises(InputError, match="y contains inf, which is not a number within"):
+        hardcase.evaluate(build.parent / "m.hcb", X, y)
 
 
 def test_a_device_answers_in_the_unit_with_an_interval(build: Path) -> None:
@@ -94,6 +110,8 @@ def test_arrays_of_values_give_a_policy_of_values() -> None:
     assert policy.front.quality == "R2"
     with pytest.raises(InputError, match="hpc is KNeighborsClassifier, not a scikit-learn regressor"):
         hardcase.train(X, y, task="value", hpc=KNeighborsClassifier())
+    with pytest.raises(InputError, match="a value beyond 1e"):
+        hardcase.train(X, [10**400, *y.tolist()[1:]], task="value")
 
 
 def ranked(n: int = 240) -> dict[str, np.ndarray]:
@@ -112,6 +130,17 @@ def test_ranks_are_measured_by_ndcg_within_groups(tmp_path: Path, capsys: pytest
     _, found, _ = run(capsys, "evaluate", tmp_path / "m.hcb", tmp_path / "build" / "test.npz")
     assert found["measure"] == "NDCG@5"
     assert 0.7 < found["quality"] <= 1
+    with np.load(tmp_path / "build" / "test.npz") as rows:
+        X, y, group, hpc = (rows[key] for key in ("X", "y", "group", "hpc"))
+    assert hardcase.evaluate(tmp_path / "m.hcb", X, y, hpc=hpc, groups=group)["quality"] == found["quality"]
+    with pytest.raises(InputError, match="NDCG@5 orders rows within groups, which these rows lack"):
+        hardcase.evaluate(tmp_path / "m.hcb", X, y)
+    with pytest.raises(InputError, match="groups has 1 rows, y has"):
+        hardcase.evaluate(tmp_path / "m.hcb", X, y, groups=[3])
+    write_csv(tmp_path / "build" / "other.csv", {key: values for key, values in ranked().items() if key != "q"})
+    status, _, err = run(capsys, "evaluate", tmp_path / "m.hcb", tmp_path / "build" / "other.csv")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "orders rows within groups" in err
 
 
 @pytest.mark.parametrize(

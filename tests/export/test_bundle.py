@@ -266,10 +266,17 @@ def draft_of(manifest, program=None):
     return change
 
 
+def measured_by(kind, **more):
+    measure = {"kind": kind, "name": "x", **more}
+    return lambda build: change_front(build, lambda data: data.update(measure=measure))
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         pytest.param(lambda b: (b / "front.json").unlink(), "front.json cannot be read", id="no-front"),
+        pytest.param(measured_by("r2"), "measure 'x' is not one of its drafts", id="values-of-classes"),
+        pytest.param(measured_by("log-loss", n_classes=2), "measure 'x' is not one of", id="a-class-too-few"),
         pytest.param(lambda b: (b / "hpc.onnx").unlink(), "the program forwards to this f0", id="no-hpc"),
         pytest.param(lambda b: (b / "valid.npz").unlink(), "valid.npz cannot be read", id="no-rows"),
         pytest.param(lambda b: (b / "policies/cascade.safetensors").unlink(), "cannot be read", id="no-draft"),

@@ -87,7 +87,8 @@ class FunctionHpc:
         Raises
         ------
         InputError
-            The function raises an exception or returns something unusable; ``HpcTimeoutError`` if it takes too long.
+            The function raises an exception, returns something unusable or gets no thread; ``HpcTimeoutError`` if it
+            takes too long.
         HpcStuckError
             ``MAX_ABANDONED`` earlier calls have not returned.
         """
@@ -110,7 +111,8 @@ class FunctionHpc:
                 "function, or give it more time with --limit-ms"
             )
         ticket = self._call.begin(X)
-        assert ticket is not None, "the call before has returned, or its thread was abandoned"
+        if ticket is None:  # the call before has returned, or its thread was abandoned
+            raise self._wrong("gets no thread; the system has too many")
         try:
             output = ticket.result(monotonic() + self._limit_s)
         except SensorError as error:

@@ -38,6 +38,10 @@ class Replies:
         """How many replies are remembered."""
         return self._n
 
+    def __contains__(self, device: str) -> bool:
+        """Whether a reply to this device is remembered."""
+        return device in self._devices
+
     def find(self, device: str, id_: bytes) -> Remembered | None:
         """The reply to this request of this device; None if there is none, or no longer."""
         replies = self._devices.get(device)

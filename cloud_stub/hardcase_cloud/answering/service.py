@@ -252,13 +252,18 @@ class Service:
             return []
         self.counters.batches += 1
         answers = self._answer([waiting.readings for _, waiting in batch])
-        if len(batch) > 1 and answers[0] is HUNG:  # then all are
-            for key, waiting in batch:
-                self._waiting[key] = waiting
-                self._alone.append(key)
-            return []
-        pairs = zip(batch, answers, strict=True)
+        self._set_apart(batch[len(answers) :])
+        pairs = zip(batch, answers, strict=False)
         return [self._reply(key, waiting, a, now) for (key, waiting), a in pairs if a is not UNANSWERED]
+
+    def _set_apart(self, batch: list[tuple[Key, _Waiting]]) -> None:
+        """Queue these requests to be asked alone, first those of devices with a record of answers and no hang."""
+        first: list[Key] = []
+        for key, waiting in batch:
+            self._waiting[key] = waiting
+            has_record = key[0] in self._replies and not self._suspects.is_known(key[0])
+            (first if has_record else self._alone).append(key)
+        self._alone.extendleft(reversed(first))
 
     def _run_alone(self, now: float) -> list[Outgoing]:
         """Answer one of the requests that are asked alone; refuse those before it whose devices are barred by now."""
@@ -275,7 +280,10 @@ class Service:
         return replies
 
     def _answer(self, rows: list[tuple[Reading, ...]]) -> list[_Answer]:
-        """An answer per row. If a batch fails, each of its rows is answered separately, unless it hangs."""
+        """An answer for each of the first rows; the others are to be asked alone, because one of them may hang.
+
+        If a batch fails, its rows are answered separately, up to the first that hangs.
+        """
         try:
             return list(self._hpc.answer(rows))
         except HpcStuckError as error:
@@ -285,10 +293,17 @@ class Service:
             return [UNANSWERED] * len(rows)
         except HpcTimeoutError as error:
             log.warning("%s", error)
-            return [HUNG] * len(rows)
+            return [HUNG] if len(rows) == 1 else []
         except InputError as error:
             log.warning("%s", error)
-            return [FAILED] if len(rows) == 1 else [self._answer([row])[0] for row in rows]
+            if len(rows) == 1:
+                return [FAILED]
+        answers: list[_Answer] = []
+        for row in rows:
+            answers += self._answer([row])
+            if answers[-1] is HUNG:
+                break
+        return answers
 
     def _reply(self, key: Key, waiting: _Waiting, answer: _Answer, now: float) -> Outgoing:
         """Pack a reply and remember it for requests that are sent again."""

@@ -32,6 +32,7 @@ STOP_S = 10.0  # a worker that has not ended by then is killed
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0  # before a restart; the pause doubles from the first to the last
 STABLE_S = 10.0  # a worker that has run this long is restarted after the first pause
 MAX_LINE = 65_536  # bytes of an event
+NO_PROCESS = 71  # the status of a worker that the operating system did not start: EX_OSERR of sysexits.h
 
 
 class Supervisor:
@@ -129,13 +130,17 @@ class Supervisor:
 
     def _run(self) -> int:
         """Run one worker to its end; returns its exit status."""
-        self._process = process = subprocess.Popen(
-            self._command,
-            env=self._environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
+        try:
+            self._process = process = subprocess.Popen(
+                self._command,
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:  # too many processes or open files, which may pass
+            log.error("the worker cannot be started: %s", error.strerror)
+            return NO_PROCESS
         if self._stop.is_set():  # stop was called before the process existed, so it could not terminate it
             process.terminate()
         assert process.stdout is not None

@@ -134,7 +134,8 @@ def _read(path: Path, separator: str) -> dict[str, str]:
 
 
 def _check_own(path: Path) -> None:
-    check_replaceable(path, "a file of hardcase cloud acl", lambda head: head.startswith(MARK.encode()))
+    remedy = "choose another folder with --out, or move the file away"
+    check_replaceable(path, "a file of hardcase cloud acl", lambda head: head.startswith(MARK.encode()), remedy=remedy)
 
 
 @contextmanager

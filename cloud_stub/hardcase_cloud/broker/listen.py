@@ -41,6 +41,6 @@ def check_loopback(host: str) -> str:
     if not is_loopback:
         raise InputError(
             f"the embedded broker serves this machine alone and cannot listen on {host[:80]!r}; run mosquitto or EMQX "
-            "there and name it with --broker (hardcase cloud rules writes its access rules)"
+            "there and name it with --broker (hardcase cloud acl writes its access rules)"
         )
     return host

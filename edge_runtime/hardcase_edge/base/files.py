@@ -62,7 +62,12 @@ def check_private(path: str | Path, what: str) -> None:
 
 
 def check_replaceable(
-    path: str | Path, what: str = "", is_own: Callable[[bytes], bool] = lambda head: False, *, force: bool = False
+    path: str | Path,
+    what: str = "",
+    is_own: Callable[[bytes], bool] = lambda head: False,
+    *,
+    force: bool = False,
+    remedy: str = "name another file, or replace it with --force (force=True in Python)",
 ) -> None:
     """Refuse a path at which a file stands that hardcase did not write.
 
@@ -71,6 +76,7 @@ def check_replaceable(
     what : the file's role, such as "a bundle"
     is_own : whether the first ``HEAD_BYTES`` bytes, or all of a shorter file, are such a file as hardcase writes it
     force : whether any file may be replaced, at its user's own wish
+    remedy : what to do about a file that may not be replaced
 
     Raises
     ------
@@ -86,7 +92,7 @@ def check_replaceable(
         raise InputError(f"{path} cannot be written: {error.strerror}; name another file") from error
     if head and not force and not is_own(head):
         reason = f"exists and is not {what}" if what else "exists"
-        raise InputError(f"{path} {reason}; name another file, or replace it with --force (force=True in Python)")
+        raise InputError(f"{path} {reason}; {remedy}")
 
 
 def write_whole(path: str | Path, data: bytes, *, mode: int = 0o644) -> None:

@@ -18,7 +18,7 @@ from ..errors import InputError
 from .evaluate import Outcome
 from .ranking import group_ndcg
 
-__all__ = ["ACCURACY", "KINDS", "R2", "Quality", "figures_of", "quality_from_json"]
+__all__ = ["ACCURACY", "KINDS", "MAX_RANKS", "R2", "Quality", "figures_of", "quality_from_json"]
 
 Array = NDArray[Any]
 KINDS = ("accuracy", "balanced", "f1", "macro-f1", "recall", "errors", "log-loss", "r2", "ndcg")
@@ -74,6 +74,18 @@ class Quality:
     def is_of_values(self) -> bool:
         """Whether it measures values, not classes."""
         return self.kind in ("r2", "ndcg")
+
+    def fits(self, n_classes: int) -> bool:
+        """Whether it measures answers of so many classes; of values, if they are 0.
+
+        >>> ACCURACY.fits(2), ACCURACY.fits(0), R2.fits(0)
+        (True, False, True)
+        """
+        if self.is_of_values or n_classes == 0:
+            return self.is_of_values and n_classes == 0
+        if self.kind == "errors":
+            return len(self.costs) == n_classes
+        return self.n_classes == n_classes if self.kind == "log-loss" else self.positive < n_classes
 
     def answers(self, label: Array, confidence: Array | None = None) -> Array:
         """What it reads of answers: the labels (n,), or of "log-loss" each beside its confidence, (n, 2).
@@ -192,6 +204,14 @@ def quality_from_json(data: object, where: str, n_classes: int | None = None) ->
     """
     if not isinstance(data, Mapping) or data.get("kind") not in KINDS:
         raise InputError(f"{where}: the quality measure is {str(data)[:60]!r}; its kind is one of {', '.join(KINDS)}")
+    quality = _read(data, where, n_classes)
+    if n_classes is not None and not quality.fits(n_classes):
+        answers = f"{n_classes} classes" if n_classes else "values"
+        raise InputError(f"{where}: the quality measure {quality.name[:60]!r} is none of {answers}; train again")
+    return quality
+
+
+def _read(data: Mapping[Any, Any], where: str, n_classes: int | None) -> Quality:
     costs: Any = data.get("costs")
     scale: Any = data.get("scale")
     if n_classes is None:

@@ -162,12 +162,12 @@ def _categories(
     lists = data["categories"]
     if not isinstance(lists, dict) or not lists:
         raise BundleError("the manifest's categories do not map features to lists of texts; export it again")
-    in_windows = {f for s in windows for f in program.sensors[s].features}
+    taken = {f for s in windows for f in program.sensors[s].features}
+    free = {features[f]: program.features[f] for f in range(len(features)) if f not in taken}
     out = {}
     for name, texts in lists.items():
-        k = features.index(name) if name in features else -1
-        feature = program.features[k]
-        if k < 0 or k in in_windows or feature.dtype != "i32" or not feature.nullable:
+        feature = free.get(name)
+        if feature is None or feature.dtype != "i32" or not feature.nullable:
             raise BundleError(f"category {name[:40]!r} in the manifest is not a nullable feature of whole numbers")
         if not isinstance(texts, list) or len(texts) > MAX_CATEGORIES:
             raise BundleError(f"category {name[:40]!r} in the manifest is not a list of at most {MAX_CATEGORIES} texts")

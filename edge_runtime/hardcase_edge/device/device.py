@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from ..base.record import record
@@ -150,8 +151,10 @@ class Device:
         self._config = config or RuntimeConfig()
         self._now = now
         self._monotonic = monotonic
-        self._stopping = threading.Event()
-        self._wait = wait or self._stopping.wait
+        self._is_stopping = False
+        self._sleeping = threading.Lock()  # held until ``stop``; an Event's own lock would block a signal handler
+        self._sleeping.acquire()
+        self._wait = wait or self._sleep
         self._budget = None if self._config.budget is None else to_micro(self._config.budget)
         self._facts = facts
         self._next_status = float("-inf")
@@ -169,10 +172,10 @@ class Device:
         """
         n_decisions = 0
         start_at = self._monotonic()
-        while not self._stopping.is_set() and n_decisions != self._config.count:
+        while not self._is_stopping and n_decisions != self._config.count:
             self.is_idle = True
             self._wait(max(0.0, start_at - self._monotonic()))
-            has_item = not self._stopping.is_set() and self._bank.next_item()
+            has_item = not self._is_stopping and self._bank.next_item()
             self.is_idle = False
             if not has_item:
                 return
@@ -200,11 +203,17 @@ class Device:
 
     def stop(self) -> None:
         """End the run after the current decision, which stops waiting for the cloud. Safe in a signal handler."""
-        self._stopping.set()
+        self._is_stopping = True
+        with suppress(RuntimeError):  # it was called before
+            self._sleeping.release()
         if self._link is not None:
             self._link.cancel()
 
     # ------------------------------------------------------------ parts
+
+    def _sleep(self, seconds: float) -> None:
+        if not self._is_stopping:
+            self._sleeping.acquire(timeout=seconds)
 
     def _read(self, sensors: Sequence[int], outside: list[str]) -> Mapping[int, Sequence[Reading] | None]:
         """The bank's readings; adds the names of those outside their ranges, whose sensors fail if that is strict."""

@@ -38,7 +38,7 @@ LARGEST = int(sys.float_info.max)  # a larger integer is out of the range of eve
 FAILURES = {
     "raised": "the source raised an exception",
     "timed_out": "no reading within the time limit",
-    "still_busy": "an earlier read that timed out has not returned yet",
+    "still_busy": "an earlier read that timed out has not returned yet, or the system gives no thread",
     "crashed": "the process of an isolated plug-in has ended",
     "wrong_shape": "the number of values or samples differs from the bundle's",
     "not_a_number": "a value is not a finite number, or is missing although it must not be",

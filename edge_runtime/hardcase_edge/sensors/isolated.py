@@ -29,7 +29,8 @@ from .plugin import checked_name
 __all__ = ["Isolated"]
 
 CHILD = "hardcase_edge.sensors.isolated_child"
-MAX_REPLY = 4 * 1024 * 1024  # bytes: a million samples; what claims more is not read
+MAX_REPLY = 4 * 1024 * 1024  # bytes; what claims more is not read ...
+MAX_VALUE = 32  # ... unless so many bytes for each of its values are more: a number in JSON has up to 26
 START_S = 120.0  # for Python to start and the module to be imported, by many processes at once on a small machine
 END_S = 1.0  # for the module's exit handlers, when the device ends
 RESTARTS, RESTART_EVERY_S = 5, 10.0  # so a function that crashes whenever it is called does not keep the machine busy
@@ -63,10 +64,10 @@ class Isolated:
         Raises
         ------
         InputError
-            The module cannot be imported or has no such function.
+            The module cannot be imported or has no such function, or there are too many processes or open files.
         """
         for w in wanted:
-            self._processes[w.name] = _Process([self._name, w.name, str(w.count)], self._timeout_s)
+            self._processes[w.name] = _Process(self._name, w, self._timeout_s)
         for process in self._processes.values():
             process.open()
 
@@ -100,8 +101,9 @@ class Isolated:
 class _Process:
     """One process, and the next one after it has ended."""
 
-    def __init__(self, words: list[str], timeout_s: float) -> None:
-        self._words = words
+    def __init__(self, name: str, wanted: Wanted, timeout_s: float) -> None:
+        self._words = [name, wanted.name, str(wanted.count)]
+        self._max_reply = max(MAX_REPLY, MAX_VALUE * wanted.count)
         self._timeout_s = timeout_s
         self._next_start = monotonic()  # runs ahead of the clock by RESTART_EVERY_S for each start
         self._lock = threading.Lock()  # of what follows: the device closes while a sensor's thread may still read
@@ -115,8 +117,10 @@ class _Process:
         Raises
         ------
         InputError
-            It is not; the message says why.
+            It is not, or there is no process; the message says why.
         """
+        if self._child is None:
+            raise InputError(f"{self._words[0]} gets no process: there are too many, or too many open files")
         try:
             self._be_ready()
         except SensorError as error:
@@ -125,7 +129,7 @@ class _Process:
     def read(self) -> object:
         """One reading; see ``Isolated.read``."""
         if self._child is None and not self._start():
-            raise SensorError("crashed", "the process has ended too often; it is started again in a few seconds")
+            raise SensorError("crashed", "the process has ended and cannot be started yet; it is tried again later")
         self._be_ready()
         self._ask()
         reply = self._receive(monotonic() + self._timeout_s)
@@ -160,21 +164,28 @@ class _Process:
             if self._is_closed or self._next_start > now + RESTARTS * RESTART_EVERY_S:
                 return False
             self._next_start = max(self._next_start, now) + RESTART_EVERY_S
-            requests, self._requests = os.pipe()
-            self._replies, replies = os.pipe()
-            command = [sys.executable, "-P", "-m", CHILD, str(requests), str(replies), *self._words]
-            try:
-                self._child = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=(requests, replies), start_new_session=True
-                )
-            except OSError:  # no memory, or too many processes: as if it had crashed at once
-                os.close(self._requests)
-                os.close(self._replies)
-            finally:
-                os.close(requests)
-                os.close(replies)
+            self._child = self._popen()
             self._began, self._is_ready = now, False
             return self._child is not None
+
+    def _popen(self) -> subprocess.Popen[bytes] | None:
+        """A process with its two pipes; None, and no pipe, if there are too many processes or open files."""
+        files: list[int] = []
+        try:
+            files += os.pipe()
+            files += os.pipe()
+            requests, self._requests, self._replies, replies = files
+            command = [sys.executable, "-P", "-m", CHILD, str(requests), str(replies), *self._words]
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=(requests, replies), start_new_session=True
+            )
+        except OSError:
+            for file in files:
+                os.close(file)
+            return None
+        os.close(requests)
+        os.close(replies)
+        return child
 
     def _be_ready(self) -> None:
         if not self._is_ready:
@@ -197,7 +208,7 @@ class _Process:
         """The next reply. The process is killed, and a new one started, if it gives none."""
         try:
             length = int.from_bytes(self._bytes(4, until), "little")
-            if length > MAX_REPLY:
+            if length > self._max_reply:
                 raise SensorError("wrong_shape", f"a reply of {length} bytes is refused")
             reply = json.loads(self._bytes(length, until))
             if not isinstance(reply, dict):
@@ -210,8 +221,8 @@ class _Process:
             raise SensorError("crashed", f"{self._words[0]} ended or wrote what it must not") from error
         return reply
 
-    def _bytes(self, n: int, until: float) -> bytes:
-        data = b""
+    def _bytes(self, n: int, until: float) -> bytearray:
+        data = bytearray()
         poll = select.poll()
         poll.register(self._replies, select.POLLIN)
         while len(data) < n:

@@ -28,7 +28,7 @@ END_S = 1.0  # for exit handlers, as in isolated.py; longer after a device that 
 def main(requests: int, replies: int, name: str, sensor: str, count: int) -> None:
     """Serve one sensor until the device closes ``requests``."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the device ends first, in its own time
+        signal.signal(number, _ignore)  # the device ends first, in its own time
     for file in (requests, replies):
         os.set_inheritable(file, False)
     print_to_stderr()
@@ -42,6 +42,10 @@ def main(requests: int, replies: int, name: str, sensor: str, count: int) -> Non
         _serve(requests, replies, lambda: _read(function, sensor, count))
     except BrokenPipeError:  # the device was killed
         return
+
+
+def _ignore(number: int, frame: object) -> None:
+    """Do nothing, unlike SIG_IGN in this process alone: programs that the function starts can be terminated."""
 
 
 def _serve(requests: int, replies: int, read: Callable[[], dict[str, object]]) -> None:

@@ -55,12 +55,16 @@ class TimedCall:
         self._is_closed = False
 
     def begin(self, *arguments: object) -> Ticket | None:
-        """Start a call; None if an earlier call has not returned yet."""
+        """Start a call; None if an earlier call has not returned yet, or the system gives no thread."""
         if self._ticket is not None and not self._ticket.done.is_set():
             return None
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="hardcase-call", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="hardcase-call", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # too many threads, which may pass
+                return None
+            self._thread = thread
         self._ticket = Ticket(arguments)
         self._calls.release()
         return self._ticket

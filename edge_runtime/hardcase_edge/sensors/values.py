@@ -17,6 +17,7 @@ __all__ = ["NEITHER", "Plain", "as_plain"]
 
 Plain = int | float | str | None | tuple[()]
 
+NO_SEQUENCES = (str, bytes, bytearray, memoryview, Mapping, Set)  # though they have a length, and some have items
 NEITHER: tuple[()] = ()  # in the place of an object that is neither a number nor a text nor None
 
 
@@ -26,7 +27,8 @@ def as_plain(value: object, count: int) -> Plain | list[Plain]:
     Raises
     ------
     SensorError
-        The value is bytes, a mapping, a set, or a sequence of another length; no item of it is read then.
+        The value is bytes, a mapping, a set, an object of a class derived from text, or a sequence of another length;
+        no item of it is read then.
 
     Examples
     --------
@@ -36,7 +38,7 @@ def as_plain(value: object, count: int) -> Plain | list[Plain]:
     alone = _plain(value)
     if alone is not NEITHER:
         return alone
-    if isinstance(value, bytes | bytearray | Mapping | Set):
+    if isinstance(value, NO_SEQUENCES):
         raise SensorError("wrong_shape", f"a {type(value).__name__} is not a reading")
     try:
         n = len(value)  # type: ignore[arg-type]

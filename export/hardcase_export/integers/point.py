@@ -76,6 +76,8 @@ def make_integers(
         The program agrees with its draft on fewer rows, or the verifier cannot prove it safe.
     """
     draft, manifest = read_draft(build, point, legacy)
+    if not quality.fits(draft.n_classes):
+        raise InputError(f"{build / 'front.json'}: the quality measure {quality.name[:60]!r} is not one of its drafts")
     valid, test = (read_rows(build / f"{name}.npz", manifest) for name in ("valid", "test"))
     steps = None if draft.n_classes else _steps(manifest, valid)
     quantised, on_valid = to_integers(draft, valid, min_agreement, quality, steps)

@@ -53,6 +53,7 @@ def convert_hpc(estimator: Any, n_classes: int, dtypes: Sequence[str]) -> bytes:
         _count_votes(model, last_step(estimator))
         outside = [value.name for value in (*model.graph.input, *model.graph.output)]
         _spread(model, estimator.classes_, n_classes)
+        _label_boosted(model.graph)
         rename(model.graph, {fixed: fixed for fixed in ("", *outside)})
         if "f64" in dtypes:
             _take_double(model)
@@ -110,6 +111,22 @@ def _spread(model: Any, classes: Sequence[int], n_classes: int) -> None:
     model.graph.node.add(op_type="MatMul", input=["seen", "places"], output=["probabilities"])
     width = next(o for o in model.graph.output if o.name == "probabilities").type.tensor_type.shape.dim[1]
     width.dim_value = n_classes
+
+
+def _label_boosted(graph: Any) -> None:
+    """Take the label of boosted trees of two classes from the probabilities, where no leaf is negative.
+
+    onnxruntime takes such leaves for votes, and compares their sum with 1/2 in place of 0: trees that found no split in
+    few rows would be labelled otherwise than their probabilities say.
+    """
+    from onnx import helper
+
+    for node in list(graph.node):
+        of = {a.name: a for a in node.attribute if node.op_type == "TreeEnsembleClassifier"}
+        if "post_transform" in of and of["post_transform"].s == b"LOGISTIC" and min(of["class_weights"].floats) >= 0:
+            for maker in graph.node:
+                maker.output[:] = ["voted" if name == "label" else name for name in maker.output]
+            graph.node.append(helper.make_node("ArgMax", ["probabilities"], ["label"], axis=1, keepdims=0))
 
 
 def _take_double(model: Any) -> None:

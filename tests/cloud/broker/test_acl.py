@@ -157,7 +157,9 @@ def test_a_hash_is_that_of_mosquitto_passwd(tmp_path):
 @pytest.mark.parametrize("name", ["hardcase.conf", "hardcase.acl", "hardcase.devices", "hardcase.passwords"])
 def test_a_file_of_somebody_else_stays(tmp_path, name):
     (tmp_path / name).write_text("mine\n")
-    with pytest.raises(InputError, match=f"{name} exists and is not a file of hardcase cloud acl"):
+    with pytest.raises(
+        InputError, match=f"{name} exists and is not a file of hardcase cloud acl; choose another folder"
+    ):
         write_acl(tmp_path, ["pi-1"])
     assert read_all(tmp_path) == {name: b"mine\n"}
 
@@ -190,6 +192,14 @@ def test_a_device_cannot_have_another_role(tmp_path):
 def test_a_folder_whose_name_would_be_a_setting_of_its_own_is_refused(tmp_path):
     with pytest.raises(InputError, match="does not fit a line of settings"):
         write_acl(tmp_path / "a\nallow_anonymous true", ["pi-1"])
+
+
+@pytest.mark.parametrize("flags", [["--out", "here"], ["--devices", "x"], ["--out", "here", "--devices", "x"]])
+def test_the_command_wants_both_flags_of_a_folder_and_mosquitto(tmp_path, monkeypatch, capsys, flags):
+    monkeypatch.chdir(tmp_path)
+    assert main(["cloud", "acl", "--broker", "emqx", *flags]) == 2
+    assert "--devices and --out" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_writes_the_folder_and_says_what_it_did(tmp_path, capsys):

@@ -188,7 +188,7 @@ def test_emqx_denies_topics_that_its_wildcards_do_not_match():
 
 @pytest.mark.parametrize("broker", sorted(BROKERS))
 def test_the_command_prints_the_rules(capsys, broker):
-    assert main(["cloud", "rules", "--broker", broker, "--worker", "hpc", "--watcher", "eye"]) == 0
+    assert main(["cloud", "acl", "--broker", broker, "--worker", "hpc", "--watcher", "eye"]) == 0
     assert capsys.readouterr().out == rules_for(broker, worker="hpc", watcher="eye")
 
 

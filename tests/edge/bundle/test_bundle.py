@@ -505,6 +505,12 @@ def test_categories_survive_json_and_a_manifest_without_them_does_not_name_them(
     assert "categories" not in MANIFEST
 
 
+def test_categories_of_a_program_without_features_are_refused() -> None:
+    data = {**SKY_MANIFEST.to_json(), "features": [], "sensors": [], "windows": {}}
+    with pytest.raises(BundleError, match="'sky' in the manifest is not a nullable feature"):
+        Manifest.from_json(data, replace(SKY, features=(), sensors=()))
+
+
 @pytest.mark.parametrize(
     ("categories", "said"),
     [

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
 from collections import Counter
 
 import pytest
@@ -186,6 +188,29 @@ def test_a_decision_that_takes_longer_than_the_interval_delays_the_rest_without_
         times.append(record["t"])
         clock.at += 25.0 if len(times) == 1 else 1.0
     assert times == [1000.0, 1025.0, 1035.0, 1045.0]
+
+
+def test_a_signal_handler_may_stop_the_device_at_any_line_of_its_wait():
+    """A handler runs between two lines of the thread that waits, so it must not need a lock that the wait holds."""
+    device = Device(make_loaded(), FakeBank([EASY]), config=RuntimeConfig(interval_s=1000.0))
+    began = []
+
+    def handler(*_: object) -> None:
+        began.append(True)
+        device.stop()
+
+    def run() -> None:
+        assert next(device.run())["route"] == "local"
+        sys.settrace(handler)  # called wherever a function begins
+        device._wait(0.0)
+        device._wait(1000.0)
+        sys.settrace(None)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(20.0)
+    assert not thread.is_alive()
+    assert began
 
 
 def test_stopping_ends_the_run_after_the_decision_at_hand():

@@ -118,11 +118,11 @@ def test_with_no_broker_to_reach_it_decides_alone_and_keeps_trying(bundle, tmp_p
 def test_a_signal_ends_it_cleanly_with_whole_lines(bundle, tmp_path, number, interval):
     (tmp_path / "endless.py").write_text("def read(sensor):\n    return 3.0 if sensor == 'x' else [1] * 5\n")
     words = command("run", bundle, "--sensors", "endless:read", "--interval", interval)
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-    first = process.stdout.readline()
-    process.send_signal(number)
-    rest, errors = process.communicate(timeout=20)
-    assert (process.returncode, errors) == (0, "")
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        first = process.stdout.readline()
+        process.send_signal(number)
+        rest, errors = process.stdout.read(), process.stderr.read()  # communicate would lose what readline read ahead
+        assert (process.wait(20), errors) == (0, "")
     assert all(set(json.loads(line)) == KEYS for line in [first, *rest.splitlines()])
 
 

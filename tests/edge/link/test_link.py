@@ -226,7 +226,7 @@ def test_with_no_broker_a_question_ends_at_once_and_the_link_comes_up_later(tmp_
             assert "cannot be reached" in link.trouble
             began = time.monotonic()
             assert link.ask(READINGS, 30.0) is None
-            assert time.monotonic() - began < 1.0
+            assert time.monotonic() - began < 10.0
             assert link.counters == Counter()
             broker.start()
             until(lambda: link.is_connected)

@@ -114,6 +114,15 @@ def test_hist_boosting_takes_missing_values_by_itself(tmp_path):
     assert (report["apart"], report["apart_missing"]) == (0, 0)
 
 
+@pytest.mark.parametrize("seen", [(0, 1), (0, 2)])
+def test_boosted_trees_that_found_no_split_answer_the_likelier_class(seen, tmp_path):
+    """onnxruntime would take leaves that are all 0 for votes, and answer the rarer class below 62 %."""
+    model = HistGradientBoostingClassifier().fit(np.zeros((36, N_FEATURES)), np.repeat(seen, [16, 20]))
+    assert 0.5 < model.predict_proba(np.zeros((1, N_FEATURES)))[0, 1] < 0.6
+    report = export(model, 3 if 2 in seen else 2, tmp_path / "hpc.onnx")
+    assert (report["apart"], report["apart_missing"]) == (0, 0)
+
+
 def test_support_vectors_with_probabilities_convert_exactly(tmp_path):
     report = export(fit(CalibratedClassifierCV(SVC(random_state=0), cv=3, ensemble=False), 3), 3, tmp_path / "hpc.onnx")
     assert (report["apart"], report["apart_missing"]) == (0, 0)

@@ -68,7 +68,7 @@ class Cloud:
     @property
     def has_died(self) -> bool:
         """Whether the worker or the broker has ended."""
-        return self.worker.process.poll() is not None or not self.broker.pid
+        return self.worker.process.poll() is not None or not self.broker.is_running
 
 
 @contextmanager
@@ -154,7 +154,8 @@ def hang(folder: Path, *, seconds: float, n_asked: int, n_loud: int = 4) -> Outc
             up.wait_for("ready")
             cloud = Cloud(folder, broker, up, sha256)
             loud = [broker.client(name) for name in names]
-            right = n_sent = 0
+            right = cloud.answered(1) - 1  # the worker knows the victim
+            n_sent = 0
             for k in range(n_asked):
                 for name, client in zip(names, loud, strict=True):
                     poison = Request(os.urandom(16), bytes.fromhex(sha256), 60_000, (POISON, 0.0))

@@ -79,6 +79,11 @@ class Broker:
         assert self._process is not None, "the broker is not running"
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether there is such a process."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         """Start, and return once connections are accepted."""
         log = (self._folder / "mosquitto.log").open("ab")

@@ -126,6 +126,8 @@ def _records(rng: random.Random, parts: Parts) -> None:
     words = list(struct.unpack(f"<{len(parts.tensors['program']) // 4}i", parts.tensors["program"]))
     sizes, at = (2, 4, 4, 12, 10), 16
     kind = rng.randrange(5)
+    if len(words) < 2 + len(sizes):  # an earlier change has cut the header
+        return
     at += sum(size * max(words[2 + k], 0) for k, size in enumerate(sizes[:kind]))
     size, count = sizes[kind], words[2 + kind]
     if count > 0 and at + size * count <= len(words):

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardcase_edge.batch.quality import Quality
+from hardcase_edge.batch.quality import MAX_RANKS, Quality, quality_from_json
 from hardcase_edge.errors import InputError
 from hardcase_train.data.config import read_config
 from hardcase_train.data.error_costs import (
+    chosen_quality,
     cost_table,
     error_losses,
     measure_of,
@@ -40,6 +41,12 @@ def test_the_narrower_word_wins() -> None:
         ({"miss": {"hole": 5}, "other": 1}, "miss names the class 'hole'; classes are crack, dirt, 3"),
         ({"matrix": {"dirt": {"dirt": 5}}, "other": 1}, "right answer 'dirt' a cost"),
         ({"other": 0}, "no cost above 0"),
+        ({"misses": {"crack": 5}, "other": 1}, r"\[cost.errors\] has the unknown key 'misses'; use miss, false_alarm"),
+        ({"other": {"crack": 5}}, "other is {'crack': 5}, a cost from 0 to 1e"),
+        ({"miss": 5, "other": 1}, "miss is '5', a table of costs by class is expected"),
+        ({"miss": {"crack": {"dirt": 5}}, "other": 1}, "miss.crack is {'dirt': 5}, a cost from 0"),
+        ({"matrix": {"crack": 5}, "other": 1}, "matrix.crack is '5', a table of costs by class is expected"),
+        ({"false_alarm": {"3": float("inf")}, "other": 1}, "false_alarm.3 is inf, a cost from 0 to 1e"),
     ],
 )
 def test_what_an_error_costs_must_be_said(said: dict, line: str) -> None:
@@ -61,6 +68,22 @@ def test_what_an_error_costs_must_be_said(said: dict, line: str) -> None:
 def test_a_measure_that_is_none_is_one_line(wish, line) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InputError, match=line):
         named_quality(wish, CLASSES, "[policy]")
+
+
+@pytest.mark.parametrize("ranks", [0, MAX_RANKS + 1, 2.5, True, "5"])
+def test_ranks_that_no_build_could_hold_are_refused(ranks: object) -> None:
+    with pytest.raises(InputError, match='"rank" is measured by "ndcg", or ndcg = 1 to 1000000'):
+        chosen_quality("rank", {"ndcg": ranks}, None, (), np.zeros(1), np.ones(1), "[policy]", "")
+
+
+@pytest.mark.parametrize(
+    ("task", "wish"),
+    [("class", {"f1": "x" * 300}), ("class", {"recall": "x" * 300, "precision": 0.5}), ("rank", {"ndcg": MAX_RANKS})],
+)
+def test_what_training_measures_an_export_reads(task: str, wish: dict[str, object]) -> None:
+    classes = ("x" * 300, "y") if task == "class" else ()
+    quality = chosen_quality(task, wish, None, classes, np.zeros(1), np.ones(1), "[policy]", "")
+    assert quality_from_json(quality.to_json(), "front.json", len(classes)) == quality
 
 
 def test_a_class_may_be_a_number() -> None:

@@ -318,6 +318,11 @@ def test_a_damaged_feather_file_is_a_table_or_one_line(tmp_path, compression):
         ),
         pytest.param({"X": np.zeros((2, 1, 1)), "sensor_names": ["a"]}, "at least 2 are needed", id="short-windows"),
         pytest.param({"X": np.zeros((2, 2)), "feature_names": ["a"]}, "feature_names has 1 entries, 2", id="one-name"),
+        pytest.param(
+            {"X": np.zeros((2, 2)), "feature_names": [["a", "b"], ["c", "d"]]},
+            "feature_names has 4 entries, 2",
+            id="a-table-of-names",
+        ),
         pytest.param({"X": np.zeros((2, 2)), "feature_names": ["a", "a"]}, "'a' twice", id="a-name-twice"),
         pytest.param({"X": np.zeros((2, 2)), "y": [1]}, "y has 1 entries, 2", id="few-labels"),
         pytest.param({"X": np.zeros((1, 2)), "y": np.array([1j])}, "y is of type complex128", id="complex-labels"),

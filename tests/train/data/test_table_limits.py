@@ -19,6 +19,7 @@ import pytest
 
 from hardcase_edge.batch.tables import VARIABLE, max_bytes, read_npz
 from hardcase_edge.errors import InputError
+from hardcase_train.columns.kinds import plain
 from hardcase_train.data.table import read_table
 
 LIMIT = 1_000_000  # bytes, in these tests
@@ -47,6 +48,12 @@ def same_text(n: int = 100) -> pa.Table:
     return pa.table({"a": pa.array(["x" * 50_000] * n).dictionary_encode(), "y": np.zeros(n)})
 
 
+def same(value: Any, kind: Any, n: int = 100) -> pa.Table:
+    """Codes of one value of an arrow type."""
+    codes = pa.DictionaryArray.from_arrays(np.zeros(n, np.int8), pa.array([value], kind))
+    return pa.table({"a": codes, "y": np.zeros(n)})
+
+
 def refused(path: Path, said: str) -> None:
     with pytest.raises(InputError) as error:
         read_table(path)
@@ -72,6 +79,25 @@ def test_a_packed_table_is_refused_before_it_is_unpacked(
     assert pa.total_allocated_bytes() - allocated < LIMIT
     monkeypatch.delenv(VARIABLE)
     assert len(read_table(path).X) == make().num_rows
+
+
+@pytest.mark.parametrize("write", [parquet, feather])
+def test_codes_of_long_texts_are_refused_whatever_arrow_calls_them(
+    tmp_path: Path, write: Callable[[Path, pa.Table], None]
+) -> None:
+    path = tmp_path / f"t.{write.__name__}"
+    write(path, same("x" * 50_000, pa.large_string()))
+    refused(path, TOO_LARGE)
+
+
+@pytest.mark.parametrize(("value", "kind"), [(b"x" * 50_000, pa.binary()), ([1] * 5_000, pa.list_(pa.int64()))])
+def test_codes_of_what_no_model_reads_stay_codes(tmp_path: Path, value: Any, kind: Any) -> None:
+    codes = same(value, kind)
+    assert plain(codes["a"]).type == codes["a"].type
+    feather(tmp_path / "t.feather", codes)
+    table = read_table(tmp_path / "t.feather")
+    assert table.kinds == {"a": "other", "y": "number"}
+    assert table.without("a").as_features(np.ones(100, bool)).names == ("y",)
 
 
 def test_a_footer_that_claims_few_rows_is_not_believed(tmp_path: Path) -> None:

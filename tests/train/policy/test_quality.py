@@ -8,7 +8,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import (
     balanced_accuracy_score,
@@ -139,6 +139,7 @@ def ndcg_of_all_orders(y: list[int], score: list[int], at: int) -> float | None:
     return float(np.mean(gains) / best) if best else None
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=6), st.integers(1, 7))
 def test_ndcg_is_the_mean_over_all_orders_of_ties(rows: list[tuple[int, int]], at: int) -> None:
     y, score = ([row[k] for row in rows] for k in (0, 1))
@@ -173,7 +174,7 @@ def test_ndcg_is_the_mean_over_groups_that_have_a_relevant_row(rows: list[tuple[
 
 @pytest.mark.parametrize("measure", [*MEASURES, LOG_LOSS, R2, NDCG], ids=lambda m: m.kind)
 def test_a_measure_travels_as_plain_values(measure: Quality) -> None:
-    n_classes = 0 if measure.is_of_values else 4
+    n_classes = 0 if measure.is_of_values else 3 if measure.reads_confidences else 4
     assert quality_from_json(json.loads(json.dumps(measure.to_json())), "front.json", n_classes) == measure
 
 
@@ -188,12 +189,18 @@ def test_a_measure_travels_as_plain_values(measure: Quality) -> None:
         {"kind": "errors", "name": "x", "costs": [[0, 1, 1, 1]] * 4, "scale": 0},
         {"kind": "errors", "name": "x", "costs": [[0, 1, 1, float("nan")]] * 4, "scale": 1},
         {"kind": "log-loss", "name": "x", "n_classes": 1}, {"kind": "log-loss", "name": "x", "n_classes": 5},
-        {"kind": "ndcg", "name": "x", "at": 0}, {"kind": "ndcg", "name": "x", "at": 2.5},
+        {"kind": "ndcg", "name": "x", "at": 0}, {"kind": "ndcg", "name": "x", "at": 2.5}, {"kind": "r2", "name": "x"},
+        {"kind": "log-loss", "name": "x", "n_classes": 3}, {"kind": "ndcg", "name": "x"},
     ],
 )  # fmt: skip
 def test_a_measure_from_outside_is_checked(data: object) -> None:
     with pytest.raises(InputError, match=r"^front\.json: .*"):
         quality_from_json(data, "front.json", 4)
+
+
+def test_a_measure_of_classes_is_none_of_values() -> None:
+    with pytest.raises(InputError, match=r"^m: the quality measure 'accuracy' is none of values; train again$"):
+        quality_from_json(ACCURACY.to_json(), "m", 0)
 
 
 @given(STATED)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -43,6 +43,21 @@ def test_other_libraries_take_missing_readings_and_are_quiet(
     assert (p.argmax(axis=1) == y).mean() > 0.8
     assert out_of_fold(model, X, y, 3, 0).sum(axis=1) == pytest.approx(1, abs=1e-6)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_fold_whose_others_are_all_alike_has_their_answer() -> None:
+    """One row differs: the copies that have not seen it know one class or value, and answer that, not 0."""
+    X, y = np.arange(12.0)[:, None], np.ones(12, dtype=np.int64)
+    y[-1] = 0
+    p = out_of_fold(LogisticRegression(), X, y, 2, 0)
+    assert p.sum(axis=1) == pytest.approx(1)
+    assert p[-1].tolist() == [0, 1]
+    values = out_of_fold(LinearRegression(), X, 1000.0 + y, 0, 0)
+    assert np.abs(values - 1001).max() < 1
+
+
+def test_a_row_without_others_has_its_own_value() -> None:
+    assert out_of_fold(LinearRegression(), np.zeros((1, 1)), np.array([7.0]), 0, 0).tolist() == [[7.0]]
 
 
 def test_a_list_of_names_is_a_pipeline_behind_the_training_median() -> None:

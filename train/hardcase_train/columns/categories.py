@@ -38,7 +38,8 @@ def codes_in(values: Iterable[Any], texts: Sequence[str]) -> np.ndarray:
     array([ 1., nan, nan,  0.,  1., nan])
     """
     codes = {text: k for k, text in enumerate(texts)}
-    numbers = (v if v in range(len(texts)) else code_of(codes, v) for v in values)
+    own = frozenset(range(len(texts)))
+    numbers = (code_of(codes, v) if isinstance(v, str) else v if v in own else None for v in values)
     return np.array([np.nan if k is None else k for k in numbers], dtype=np.float64)
 
 

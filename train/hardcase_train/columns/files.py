@@ -76,7 +76,8 @@ def _text_bytes(table: Any) -> int:
 
     n_bytes = 0
     for column in table.columns:
-        if pa.types.is_dictionary(column.type) and pa.types.is_string(column.type.value_type):
+        values = column.type.value_type if pa.types.is_dictionary(column.type) else None
+        if values in (pa.string(), pa.large_string()):
             for chunk in column.chunks:
                 lengths = pa.compute.binary_length(chunk.dictionary).take(chunk.indices)
                 n_bytes += pa.compute.sum(lengths).as_py() or 0

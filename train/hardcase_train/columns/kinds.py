@@ -27,14 +27,20 @@ NUMERIC = (NUMBER, BOOLEAN)  # what is a number as it stands
 
 
 def plain(column: Any) -> Any:
-    """An arrow column with the values of a dictionary in place of its indices."""
-    import pyarrow as pa
+    """An arrow column with the values of a dictionary in place of its indices, unless nothing reads such values."""
+    from pyarrow import types
 
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    if not types.is_dictionary(column.type) or _kind(column.type.value_type) == OTHER:
+        return column
+    return column.cast(column.type.value_type)
 
 
 def kind_of(column: Any) -> str:
-    """The kind of an arrow column without dictionary; one of nothing but missing values holds numbers."""
+    """The kind of an arrow column that ``plain`` has made; one of nothing but missing values holds numbers."""
+    return _kind(column.type)
+
+
+def _kind(type_: Any) -> str:
     from pyarrow import types
 
     kinds = {
@@ -43,7 +49,7 @@ def kind_of(column: Any) -> str:
         TEXT: (types.is_string, types.is_large_string, types.is_string_view),
         DATE: (types.is_date, types.is_timestamp, types.is_time),
     }
-    return next((kind for kind, tests in kinds.items() if any(test(column.type) for test in tests)), OTHER)
+    return next((kind for kind, tests in kinds.items() if any(test(type_) for test in tests)), OTHER)
 
 
 def numbers_in(column: Any) -> np.ndarray:

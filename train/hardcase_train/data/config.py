@@ -100,6 +100,13 @@ class Config:
     def __post_init__(self) -> None:
         if not self.estimator:
             object.__setattr__(self, "estimator", default_hpc(self.task))
+        for key, unit, least in (("unit", self.unit, 1), ("target_unit", self.target_unit, 0)):
+            if not isinstance(unit, str) or not least <= len(unit) <= MAX_NAME:
+                raise InputError(f"{key} is {str(unit)[:60]!r}, a text of at most {MAX_NAME} characters is expected")
+        if not isinstance(self.seed, int | np.integer) or not 0 <= self.seed < 2**32:
+            raise InputError(f"the seed is {str(self.seed)[:60]}, a whole number from 0 to {2**32 - 1} is expected")
+        if not all(isinstance(name, str) and name for name in self.drop):
+            raise InputError(f"drop is {str(list(self.drop))[:80]}, column names are expected")
 
     @property
     def hpc_name(self) -> str:

@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.batch.quality import R2, Quality
+from hardcase_edge.batch.quality import MAX_RANKS, R2, Quality
 from hardcase_edge.errors import InputError
+
+from .config import KEYS, check_amount
 
 __all__ = ["chosen_quality", "cost_table", "error_losses", "measure_of", "named_quality", "soft_rows", "targets_of"]
 
@@ -21,6 +23,7 @@ RATIOS = np.geomspace(1 / 256, 256, 33)  # of a miss to a false alarm, tried for
 POWERS = np.linspace(0, 1, 9)  # of the inverse class shares, tried for macro F1
 NAMES = {"accuracy": "accuracy", "balanced": "balanced accuracy", "macro-f1": "macro F1", "log-loss": "log loss skill"}
 RANKS = 5  # that NDCG counts
+MAX_SHOWN = 60  # characters of a class in a measure's name, which is printed
 BESIDE = 0.1  # of the lesser error's loss: errors between classes that the measure does not look at
 
 
@@ -38,8 +41,13 @@ def cost_table(errors: Mapping[str, Any], classes: Sequence[Any], where: str) ->
     Raises
     ------
     InputError
-        A class does not exist, or an error has no cost or the cost 0.
+        A key or a class does not exist, a cost is not an amount, or an error has no cost or the cost 0.
     """
+    if not isinstance(errors, Mapping):
+        raise InputError(f"{where} is {str(errors)[:60]!r}, a table of costs is expected")
+    odd = sorted(set(map(str, errors)) - set(KEYS["cost.errors"]))
+    if odd:
+        raise InputError(f"{where} has the unknown key {odd[0][:60]!r}; use {', '.join(KEYS['cost.errors'])}")
     number = {str(c): k for k, c in enumerate(classes)}
 
     def place(name: str, key: str) -> int:
@@ -47,13 +55,14 @@ def cost_table(errors: Mapping[str, Any], classes: Sequence[Any], where: str) ->
             raise InputError(f"{where} {key} names the class {name[:60]!r}; classes are {', '.join(number)[:200]}")
         return number[name]
 
-    costs = np.full((len(classes),) * 2, float(errors.get("other", np.nan)))
-    for name, cost in errors.get("false_alarm", {}).items():
+    other = check_amount(f"{where} other", errors["other"]) if "other" in errors else np.nan
+    costs = np.full((len(classes),) * 2, other)
+    for name, cost in _amounts(f"{where} false_alarm", errors.get("false_alarm", {})):
         costs[:, place(name, "false_alarm")] = cost
-    for name, cost in errors.get("miss", {}).items():
+    for name, cost in _amounts(f"{where} miss", errors.get("miss", {})):
         costs[place(name, "miss")] = cost
-    for name, row in errors.get("matrix", {}).items():
-        for answer, cost in row.items():
+    for name, row in _items(f"{where} matrix", errors.get("matrix", {})):
+        for answer, cost in _amounts(f"{where} matrix.{name[:60]}", row):
             if name == answer and cost:
                 raise InputError(f"{where} matrix gives the right answer {name[:60]!r} a cost; remove it")
             costs[place(name, "matrix"), place(answer, "matrix")] = cost
@@ -66,6 +75,16 @@ def cost_table(errors: Mapping[str, Any], classes: Sequence[Any], where: str) ->
             "name it, or add other = ..."
         )
     return costs
+
+
+def _items(what: str, table: Any) -> list[tuple[str, Any]]:
+    if not isinstance(table, Mapping):
+        raise InputError(f"{what} is {str(table)[:60]!r}, a table of costs by class is expected")
+    return [(str(name), value) for name, value in table.items()]
+
+
+def _amounts(what: str, table: Any) -> list[tuple[str, float]]:
+    return [(name, check_amount(f"{what}.{name[:60]}", cost)) for name, cost in _items(what, table)]
 
 
 def named_quality(wish: str | Mapping[str, Any], classes: Sequence[Any], where: str) -> Quality:
@@ -87,6 +106,8 @@ def named_quality(wish: str | Mapping[str, Any], classes: Sequence[Any], where: 
         if wish not in NAMES:
             raise InputError(f"{where} quality is {wish[:60]!r}; use {', '.join(NAMES)}, f1 or recall of a class")
         return Quality(wish, NAMES[wish], n_classes=len(classes) if wish == "log-loss" else 2)
+    if not isinstance(wish, Mapping):
+        raise InputError(f"{where} quality is {str(wish)[:60]}; name a measure, or f1 or recall of a class")
     kind = "recall" if "recall" in wish else "f1"
     if set(wish) - {"recall", "precision"} if kind == "recall" else set(wish) != {"f1"}:
         raise InputError(
@@ -96,11 +117,12 @@ def named_quality(wish: str | Mapping[str, Any], classes: Sequence[Any], where: 
     name, precision = str(wish[kind]), wish.get("precision", 1.0)
     if name not in number:
         raise InputError(f"{where} quality names the class {name[:60]!r}; classes are {', '.join(number)[:200]}")
+    called = name[:MAX_SHOWN]
     if kind == "f1":
-        return Quality("f1", f"F1 of {name}", number[name])
+        return Quality("f1", f"F1 of {called}", number[name])
     if "precision" not in wish or type(precision) not in (int, float) or not 0 < precision <= 1:
         raise InputError(f"{where} quality: recall of {name} needs precision = a share above 0 and at most 1")
-    return Quality("recall", f"recall of {name} at precision {precision:g}", number[name], float(precision))
+    return Quality("recall", f"recall of {called} at precision {precision:g}", number[name], float(precision))
 
 
 def chosen_quality(
@@ -140,8 +162,10 @@ def chosen_quality(
         return R2
     at = wish.get("ndcg") if isinstance(wish, Mapping) else RANKS
     is_ndcg = wish in (None, "ndcg") or (isinstance(wish, Mapping) and set(wish) == {"ndcg"})
-    if not is_ndcg or type(at) is not int or at < 1:
-        raise InputError(f'{where} quality is {str(wish)[:60]!r}; task = "rank" is measured by "ndcg", or ndcg = RANKS')
+    if not is_ndcg or type(at) is not int or not 1 <= at <= MAX_RANKS:
+        raise InputError(
+            f'{where} quality is {str(wish)[:60]!r}; task = "rank" is measured by "ndcg", or ndcg = 1 to {MAX_RANKS}'
+        )
     return Quality("ndcg", f"NDCG@{at}", at=at)
 
 

@@ -263,9 +263,9 @@ def _read_npz(path: Path, data: bytes, sha256: str) -> Table:
         X = X * float(arrays["scale"])
     labels = _npz_labels(path, arrays, len(X))
     if X.ndim == 2:
-        feature_names = arrays.get("feature_names", np.array([f"x{k}" for k in range(X.shape[1])]))
+        feature_names = _strings(arrays.get("feature_names", np.array([f"x{k}" for k in range(X.shape[1])])))
         _check_length(path, "feature_names", len(feature_names), X.shape[1])
-        return _of_numbers(path, _strings(feature_names), X, labels, sha256)
+        return _of_numbers(path, feature_names, X, labels, sha256)
     if "sensor_names" not in arrays:
         raise InputError(f"data file {path} has windows in X, but no sensor_names; add the name of each sensor")
     sensors = _strings(arrays["sensor_names"])
@@ -293,9 +293,10 @@ def _npz_labels(path: Path, arrays: dict[str, np.ndarray], n: int) -> Labels:
             _check_length(path, name, len(arrays[name]), n)
             columns[name] = arrays[name]
     if "Y" in arrays and "target_names" in arrays and arrays["Y"].ndim == 2:
-        _check_length(path, "target_names", len(arrays["target_names"]), arrays["Y"].shape[1])
+        targets = _strings(arrays["target_names"])
+        _check_length(path, "target_names", len(targets), arrays["Y"].shape[1])
         _check_length(path, "Y", len(arrays["Y"]), n)
-        columns.update(zip(_strings(arrays["target_names"]), arrays["Y"].T, strict=True))
+        columns.update(zip(targets, arrays["Y"].T, strict=True))
     for name, column in columns.items():
         if column.dtype.kind not in "fiubUS":
             raise InputError(f"data file {path}: {name} is of type {column.dtype}, numbers or text are expected")

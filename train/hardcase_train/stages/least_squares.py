@@ -24,15 +24,12 @@ REACH = 4.0  # deviations at which readings are clipped: products of outliers wo
 RIDGE = 1e-2  # L2 penalty, relative to a standardised reading's mean square
 
 
-def quick_rewards(search: SubsetSearch, is_soft: bool = True) -> Callable[[Subset], np.ndarray]:
+def quick_rewards(search: SubsetSearch) -> Callable[[Subset], np.ndarray]:
     """A function of a sensor set that returns each probed row's reward by the set's classifier, (n,), from 0 to 1.
 
-    Parameters
-    ----------
-    is_soft : the reward is the rise of the true class's probability over its share, relative to the largest possible
-        rise. Otherwise it is 1.0 where the classifier is right, as in the paper; then, with two classes, one set that
-        always answers the first and one that always answers the second have together the full reward, although no
-        policy can tell which is right
+    It is the rise of the true class's probability over its share, relative to the largest possible rise. In the paper
+    it is 1 where the classifier is right; then, with two classes, one set that always answers the first and one that
+    always answers the second have together the full reward, although no policy can tell which is right.
     """
     problem, judge, rows = search.problem, search.judge, search.probe_train
     train = problem.train
@@ -45,8 +42,6 @@ def quick_rewards(search: SubsetSearch, is_soft: bool = True) -> Callable[[Subse
 
     def reward(subset: Subset) -> np.ndarray:
         proba = bank.chances(expanded, subset)
-        if not is_soft:
-            return np.asarray(proba.argmax(axis=1) == truth, dtype=np.float64)
         rise = proba[np.arange(len(truth)), truth] - share
         return np.asarray(np.clip(rise / np.maximum(1 - share, RIDGE), 0.0, 1.0))
 

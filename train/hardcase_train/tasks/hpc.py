@@ -221,17 +221,23 @@ def out_of_fold(
     """Out-of-fold answers to training rows, as ``answers_to``: 4 stratified folds, none of which divides a group.
 
     If a class has a single row, the copy that predicts that row has not seen the class and gives it probability zero.
+    Where all other folds have one class or value, that is the answer, as no estimator need take such rows.
     """
     stratum = strata(y, n_classes)
     fold = _row_folds(stratum, seed) if group is None else group_folds(group, stratum, seed)
     answers = np.zeros((len(y), n_classes or 1))
     for k in range(N_FOLDS):
         is_held_out = fold == k
-        if is_held_out.any() and len(np.unique(y[~is_held_out])) > 1:
+        known = np.unique(y[~is_held_out])
+        if is_held_out.any() and len(known) > 1:
             fold_weight = None if weight is None else weight[~is_held_out]
             answers[is_held_out] = answers_to(
                 fit_hpc(model, X[~is_held_out], y[~is_held_out], fold_weight), X[is_held_out], n_classes
             )
+        elif n_classes:
+            answers[np.ix_(is_held_out, known)] = 1.0
+        else:
+            answers[is_held_out] = known[0] if len(known) else y.mean()
         progress(1)
     return answers
 

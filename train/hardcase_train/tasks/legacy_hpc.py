@@ -81,15 +81,12 @@ class Legacy:
         costs = [to_unit(meter.total(np.flatnonzero(is_used).tolist(), 1)) for is_used in sets.T]
         return float(np.average(costs, weights=counts))
 
-    def declaration(
-        self, features: Sequence[str], dtypes: Sequence[str], classes: Sequence[Any], steps: int | None = None
-    ) -> dict[str, Any]:
+    def declaration(self, features: Sequence[str], dtypes: Sequence[str], classes: Sequence[Any]) -> dict[str, Any]:
         """Its name and the layout of a request, with their SHA-256: the system's identity in bundles.
 
         Parameters
         ----------
         features, dtypes : names and types of the features that a request carries, in its order
-        steps : of values: a reply is the value times 2^steps; None for classes
         """
         layout: dict[str, Any] = {
             "name": self.name,
@@ -97,8 +94,6 @@ class Legacy:
             "dtypes": list(dtypes),
             "classes": list(classes),
         }
-        if steps is not None:
-            layout["steps"] = steps
         canonical = json.dumps(layout, sort_keys=True, separators=(",", ":"))
         return {**layout, "sha256": hashlib.sha256(canonical.encode()).hexdigest()}
 

@@ -85,8 +85,8 @@ def target_values(table: Table, target: str) -> np.ndarray:
     texts = [v for v in values if isinstance(v, str)]
     if texts:
         raise InputError(f'the target {target!r} contains {texts[0][:60]!r}, not a number; use task = "class"')
-    y = np.array(values, dtype=np.float64)
-    if not np.isfinite(y).all() or np.abs(y).max() > MAX_VALUE:
+    y = np.array([v if abs(v) <= MAX_VALUE else np.inf for v in values], dtype=np.float64)
+    if not np.isfinite(y).all():
         raise InputError(f"the target {target!r} has a value beyond {MAX_VALUE:g}; state it in a larger unit")
     return y
 
