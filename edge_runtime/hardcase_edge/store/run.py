@@ -107,9 +107,11 @@ class Run:
     def _judge(self, verdict: str) -> None:
         if verdict == PASSED:
             self.is_trial = False
-            if self._apply(lambda slots: passed(slots, self.started.slot.sha256)) is not None:
+            sha256, name = self.started.slot.sha256, self.started.name
+            slots = self._apply(lambda slots: passed(slots, sha256))
+            if slots is not None and slots.current == name and slots[name].sha256 == sha256:  # no newer one came
                 self._state = "good"
-                self._note(f"the bundle in slot {self.started.name} has passed its trial")
+                self._note(f"the bundle in slot {name} has passed its trial")
         elif verdict:
             self.fail(verdict)
 

@@ -33,11 +33,7 @@ def describe(store: Store) -> dict[str, Any]:
         "runs": slots.ready or slots.runs or None,
         "current": slots.current or None,
         **texts,
-        "starts": max(slots[name].starts for name in NAMES if slots[name].state == "trial") if _on_trial(slots) else 0,
+        "starts": sum(slots[name].starts for name in NAMES if slots[name].state == "trial"),
         "root": trust.root.version if trust else None,
         "targets": trust.targets.version if trust and trust.targets else None,
     }
-
-
-def _on_trial(slots: Any) -> bool:
-    return any(slots[name].state == "trial" for name in NAMES)

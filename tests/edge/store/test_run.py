@@ -111,3 +111,19 @@ def test_a_devices_status_has_the_facts_of_its_run(store: Store) -> None:
         status = Device(loaded, bank, facts=lambda: {"store": {"slot": "b"}}).status()
         assert Device(loaded, bank).status() == {k: v for k, v in status.items() if k != "store"}
     assert status["store"] == {"slot": "b"}
+
+
+def test_a_bundle_that_a_newer_one_has_replaced_meanwhile_never_says_that_it_passed(store: Store) -> None:
+    notes: list[str] = []
+    store.put(b"one")
+    run = start(store, notes)
+    decide(run)
+    decide(run)
+    store.put(b"two")
+    run = start(store, notes)
+    store.put(b"three")
+    decide(run)
+    decide(run)
+    assert run.facts()["store"]["state"] == "trial"
+    assert notes == ["the bundle in slot a has passed its trial"]
+    assert store.slots().b.state == "ready"
