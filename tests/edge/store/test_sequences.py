@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random lives of a store in virtual time: offers, starts, crashes, full disks, lost clouds, damage, slow bundles."""
+"""Random lives of a store in virtual time: offers, starts, crashes, full disks, lost clouds, slow bundles."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
+from typing import ClassVar
 from unittest.mock import patch
 
 import pytest
@@ -32,6 +34,8 @@ RULES = Rules(decisions=3, deadline_s=100, memory_bytes=1_000)
 class Life(RuleBasedStateMachine):
     """One device and its store; ``run`` is what the device runs, None while it is off."""
 
+    ends: ClassVar = Counter[tuple[bool, str]]()  # of ``live``: whether it began as a trial, and the state after it
+
     @initialize()
     def begin(self) -> None:
         self.root = tempfile.mkdtemp()
@@ -39,7 +43,6 @@ class Life(RuleBasedStateMachine):
         self.now, self.n_bundles, self.release = 0.0, 0, (0, 0)
         self.run: Run | None = None
         self.is_full = False
-        self.damaged = set[str]()
         self.patches = [patch.object(folder, "_write", self.write), patch("os.fsync", lambda descriptor: None)]
         for each in self.patches:
             each.start()
@@ -79,7 +82,7 @@ class Life(RuleBasedStateMachine):
             try:
                 started = self.store.start()
             except StoreError:
-                whole = [m for m in NAMES if before[m].state in ("ready", "trial", "good") and m not in self.damaged]
+                whole = [m for m in NAMES if before[m].state in ("ready", "trial", "good")]
                 assert not whole
                 return
             self.run = Run(self.store, started, RULES, lambda line: None)
@@ -99,6 +102,16 @@ class Life(RuleBasedStateMachine):
             if not self.run.decided(self.now, is_connected=is_connected, memory_bytes=lambda: memory):
                 self.cycle(1)  # the device runs what it had before, at once
                 return
+
+    @rule(is_connected=st.booleans())
+    def live(self, is_connected: bool) -> None:
+        """The device starts and decides in peace."""
+        self.cycle(1)
+        if self.run is not None:
+            was_trial = self.run.is_trial
+            for _ in range(RULES.decisions):
+                self.run.decided(self.now, is_connected=is_connected, memory_bytes=lambda: 0)
+            Life.ends[was_trial, self.run.facts()["store"]["state"]] += 1
 
     @precondition(lambda self: self.run is not None)
     @rule(seconds=st.sampled_from([1, 150]))
@@ -123,7 +136,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def one_slot_runs(self) -> None:
-        """From the first bundle on, unless its file is damaged."""
+        """From the first bundle on."""
         known = self.store.slots()
         assert [known[n].state for n in NAMES].count("trial") <= 1
         assert not known.current or known[known.current].state == "good"
@@ -162,7 +175,7 @@ class Life(RuleBasedStateMachine):
 
 
 SETTINGS = settings(
-    max_examples=20,
+    max_examples=30,
     stateful_step_count=25,
     deadline=None,
     derandomize=True,
@@ -172,15 +185,21 @@ SETTINGS = settings(
 )
 
 
+UNTIL_WRONG = settings(SETTINGS, max_examples=300)  # ends at the first life that is wrong
+
+
 def test_whatever_happens_one_slot_runs_and_the_report_says_which() -> None:
+    Life.ends.clear()
     run_state_machine_as_test(Life, settings=SETTINGS)
+    assert min(Life.ends[True, "good"], Life.ends[False, "good"]) > 3, Life.ends
+    assert Life.ends[True, "trial"] > 0, Life.ends  # a full disk, or a cloud that it has to see
 
 
 def life_with(monkeypatch: pytest.MonkeyPatch, name: str, function) -> None:
     monkeypatch.setattr(slots, name, function)
     monkeypatch.setattr(folder, name, function, raising=False)
     monkeypatch.setattr("hardcase_edge.store.run." + name, function, raising=False)
-    run_state_machine_as_test(Life, settings=SETTINGS)
+    run_state_machine_as_test(Life, settings=UNTIL_WRONG)
 
 
 def test_a_store_that_takes_older_bundles_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,4 +222,4 @@ def test_a_trial_that_fails_with_nothing_behind_it_would_be_found(monkeypatch: p
 def test_a_device_that_writes_nothing_down_before_it_reports_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Run, "_apply", lambda self, change: change(self._store.slots()))
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(Life, settings=SETTINGS)
+        run_state_machine_as_test(Life, settings=UNTIL_WRONG)
