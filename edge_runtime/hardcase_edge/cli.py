@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``hardcase-edge`` with its verbs ``run``, ``verify`` and ``doctor``.
+"""The command ``hardcase-edge`` with its verbs ``run``, ``verify``, ``store`` and ``doctor``.
 
-``run`` makes decisions until it is stopped, ``verify`` checks a bundle and prints what was proved, ``doctor`` reports
-what the machine has installed. Decisions are JSON lines on stdout; everything else goes to stderr. The exit status is
-0 after a clean end, SIGTERM and Ctrl-C included, 2 after an error, which is printed on one line, and 141 if the reader
-of stdout has left. Neither a full disk nor a reader who has left ends a run that has a broker; without a broker, the
-run ends with its reader.
+``run`` (``running.py``) makes decisions until it is stopped, ``verify`` checks a bundle and prints what was proved,
+``store`` keeps the bundles that a device runs and tries, ``doctor`` reports what the machine has installed. Decisions
+are JSON lines on stdout; everything else goes to stderr. The exit status is 0 after a clean end, SIGTERM and Ctrl-C
+included, 2 after an error, which is printed on one line, and 141 if the reader of stdout has left. Neither a full disk
+nor a reader who has left ends a run that has a broker; without a broker, the run ends with its reader.
 """
 
 from __future__ import annotations
@@ -13,26 +13,23 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import __version__
 from .base.escape import json_line, terminal
-from .device.output import BLOCKED_S, Lines, hold_standard_files, note, print_text
+from .device.output import hold_standard_files, note, print_text
 from .errors import HardcaseError
+from .running import run
 
 if TYPE_CHECKING:
     from .bundle.load import Loaded
-    from .device.device import Device
-    from .link.link import Link
 
 __all__ = ["Parser", "main"]
 
 READER_LEFT = 141  # the exit status that shells give to a program that a broken pipe has ended (128 + SIGPIPE)
 END_S = 1.0  # how long threads and exit handlers of a plug-in may keep the process alive
-FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither accepts nor refuses
 
 
 class Parser(argparse.ArgumentParser):
@@ -62,13 +59,40 @@ def make_parser() -> argparse.ArgumentParser:
     doctor = verbs.add_parser("doctor", help="report what this machine has installed and how to install the rest")
     doctor.add_argument("--build", action="store_true", help="compile the kernel into the installed package")
     doctor.add_argument("--json", action="store_true", help="print one JSON object")
-    for verb in (verbs.choices["run"], verify):
-        verb.add_argument("bundle", help="the .hcb file; with --trust, its signature is read from BUNDLE.sig")
+    help_of_bundle = "the .hcb file; with --trust, its signature is read from BUNDLE.sig"
+    verbs.choices["run"].add_argument("bundle", nargs="?", help=f"{help_of_bundle}; none with --store")
+    verify.add_argument("bundle", help=help_of_bundle)
+    put = _store_arguments(verbs.add_parser("store", help="keep the bundles that a device runs, and try new ones"))
+    put.add_argument("bundle", help=help_of_bundle)
+    for verb in (verbs.choices["run"], verify, put):
         verb.add_argument("--trust", metavar="KEY", help="Ed25519 public key (PEM) that must have signed the bundle")
     return parser
 
 
+def _store_arguments(store: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    actions = store.add_subparsers(dest="action", required=True, metavar="ACTION", prog=store.prog)
+    show = actions.add_parser("show", help="print what runs, and what each slot holds")
+    show.add_argument("--json", action="store_true", help="print one JSON object")
+    put = actions.add_parser("put", help="check a bundle and keep it for a trial at the next start")
+    trust = actions.add_parser("trust", help="begin with a root of TUF metadata, which then decide what may be put")
+    for action in (show, put, trust):
+        action.add_argument("folder", help="the store's folder")
+    put.add_argument("--metadata", metavar="FOLDER", help="newer metadata: a TUF repository's JSON files")
+    trust.add_argument("root", help="the root's JSON file, which you vouch for")
+    return put
+
+
 def _run_arguments(run: argparse.ArgumentParser) -> None:
+    store = run.add_argument_group("the store")
+    store.add_argument("--store", metavar="FOLDER", help="run the store's good bundle, or the one on trial")
+    store.add_argument(
+        "--trial-decisions", type=int, default=10, help="after which a bundle on trial is good (default %(default)s)"
+    )
+    store.add_argument(
+        "--trial-s",
+        type=float,
+        help="seconds after which a trial has failed (default: 3600, or three times its decisions' intervals)",
+    )
     link = run.add_argument_group("the cloud")
     link.add_argument("--broker", metavar="URL", help="mqtt://host:port or mqtts://host:port (default: stay offline)")
     link.add_argument("--ca", help="PEM file of the authorities that may sign the broker's certificate")
@@ -121,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _status(args: argparse.Namespace) -> int:
     gc.disable()  # there is no garbage yet, and collections would take 3 % of the time to the first answer
     try:
-        return {"run": _run, "verify": _verify, "doctor": _doctor}[args.verb](args)
+        return {"run": run, "verify": _verify, "store": _store, "doctor": _doctor}[args.verb](args)
     except HardcaseError as error:
         note(" ".join(str(error).split()))
         return 2
@@ -143,111 +167,6 @@ def _end_within(seconds: float, status: int) -> None:
         os._exit(status)
 
     threading.Thread(target=end, daemon=True).start()
-
-
-# ---------------------------------------------------------------- run
-
-
-def _run(args: argparse.Namespace) -> int:
-    from .bundle.load import load_bundle
-    from .device.device import Device, RuntimeConfig
-    from .sensors.specs import open_bank
-
-    _on_signals(_interrupt)
-    config = RuntimeConfig(
-        budget=args.budget,
-        deadline_ms=args.deadline_ms,
-        interval_s=args.interval,
-        count=args.count,
-        item_size=args.item_size,
-        strict_range=args.strict_range,
-    )
-    loaded = load_bundle(args.bundle, trust=args.trust)
-    timeout_s = _timeout_s(args.sensor_timeout_ms)
-    with (
-        Lines(ends_with_reader=args.broker is None, is_last=args.is_process) as lines,
-        open_bank(
-            args.sensors, loaded.machine.program, loaded.manifest, timeout_s=timeout_s, isolate=args.isolate
-        ) as bank,
-    ):
-        for k in sorted(bank.dead):
-            note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
-        link = _connect(args, loaded)
-        device = Device(loaded, bank, link, config)
-        gc.freeze()
-        gc.enable()
-        try:
-            _decide(device, lines)
-        except KeyboardInterrupt:
-            pass  # stopped between two decisions
-        finally:
-            _on_signals(signal.SIG_IGN)
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            if link is not None:
-                link.stop(device.status())
-        if link is not None:
-            link.check()
-    return 0
-
-
-def _decide(device: Device, lines: Lines) -> None:
-    def stop(number: int, frame: object) -> None:
-        device.stop()
-        if device.is_idle:  # no decision is under way: do not wait for the interval or the next item
-            raise KeyboardInterrupt
-        signal.setitimer(signal.ITIMER_REAL, BLOCKED_S, BLOCKED_S)  # a reader who does not read must not keep it alive
-
-    _on_signals(stop)
-    signal.signal(signal.SIGALRM, lambda number, frame: lines.give_up())
-    for record in device.run():
-        device.counters["unwritten"] += not lines.write(json_line(record))
-
-
-def _connect(args: argparse.Namespace, loaded: Loaded) -> Link | None:
-    if args.broker is None:
-        return None
-    import logging
-
-    from .link.identity import MACHINE_ID, default_id
-    from .link.link import Link, LinkConfig
-
-    class Notes(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            note(self.format(record))
-
-    logging.basicConfig(handlers=[Notes()], format="%(message)s", level=logging.WARNING)
-    logging.getLogger(__package__).setLevel(logging.INFO)
-    device_id, is_lasting = (args.device_id, True) if args.device_id else default_id()
-    config = LinkConfig.to_broker(args.broker, device_id, ca=args.ca, cert=args.cert, key=args.key)
-    link = Link(config, loaded.machine.program, loaded.manifest, _interrupt_main_thread)
-    if not args.device_id:
-        why = "" if is_lasting else f", for this run only, because {MACHINE_ID} is missing; name one with --device-id"
-        note(f"the device id is {device_id}{why}")
-    link.start(FIRST_CONNECT_S)
-    return link
-
-
-def _interrupt_main_thread() -> None:
-    import threading
-
-    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-
-
-def _timeout_s(ms: int) -> float:
-    from .errors import InputError
-
-    if not 1 <= ms <= 3_600_000:
-        raise InputError(f"the sensor timeout is {ms} ms; use 1 to 3600000")
-    return ms / 1000
-
-
-def _on_signals(handler: Any) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 # ---------------------------------------------------------------- verify
@@ -292,6 +211,26 @@ def _report(loaded: Loaded, *, is_signed: bool) -> dict[str, Any]:
         "golden": len(loaded.bundle.golden),
         "evaluator": name_of(loaded.machine),
     }
+
+
+# ---------------------------------------------------------------- store
+
+
+def _store(args: argparse.Namespace) -> int:
+    from .store.folder import Store
+    from .store.receive import begin_trust, receive
+    from .store.show import describe
+
+    store = Store(args.folder)
+    if args.action == "show":
+        _print_report(describe(store), as_json=args.json)
+    elif args.action == "trust":
+        note(f"the store trusts root {begin_trust(store, args.root).root.version}")
+    else:
+        slot, digest = receive(store, args.bundle, key=args.trust, metadata=args.metadata)
+        told = f"is in slot {slot}, for a trial at the next start" if slot else "is in the store already"
+        note(f"the bundle {digest[:16]} {told}")
+    return 0
 
 
 # ---------------------------------------------------------------- doctor

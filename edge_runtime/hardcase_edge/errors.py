@@ -20,6 +20,8 @@ __all__ = [
     "SensorError",
     "SessionError",
     "SignatureError",
+    "StoreError",
+    "TrustError",
     "WireError",
     "one_line",
 ]
@@ -60,6 +62,14 @@ class BundleVersionError(BundleError):
 
 class SignatureError(BundleError):
     """The signature is missing, wrong, or cannot be checked on this machine: do not parse the bundle."""
+
+
+class TrustError(SignatureError):
+    """The signed metadata do not allow this: the trust file stays as it was, and the bundle is not received."""
+
+
+class StoreError(HardcaseError):
+    """The store cannot be used, or has nothing to run: put a bundle into it."""
 
 
 class ProgramError(BundleError):

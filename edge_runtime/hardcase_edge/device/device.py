@@ -117,6 +117,7 @@ class Device:
         ``now`` is wall time, which is only reported; all waiting goes by ``monotonic``.
     wait : function of seconds
         Sleeps that long, and returns early once ``stop`` has been called.
+    facts : function that gives further fields of the status
 
     Attributes
     ----------
@@ -142,6 +143,7 @@ class Device:
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] | None = None,
+        facts: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self._loaded = loaded
         self._bank = bank
@@ -154,6 +156,7 @@ class Device:
         self._sleeping.acquire()
         self._wait = wait or self._sleep
         self._budget = None if self._config.budget is None else to_micro(self._config.budget)
+        self._facts = facts
         self._next_status = float("-inf")
         self.is_idle = False
         self.counters: Counter[str] = Counter(asked=0, local=0, cloud=0, degraded=0, unwritten=0)
@@ -268,6 +271,7 @@ class Device:
         """The fields of the retained status: the bundle's SHA-256 and all counters of device, sensors and link."""
         return {
             "bundle": self._loaded.bundle.sha256,
+            **self._facts(),
             **self.counters,
             "sensors": dict(self._bank.counters),
             "link": dict(self._link.counters) if self._link is not None else {},

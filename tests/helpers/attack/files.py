@@ -82,7 +82,7 @@ def _run(which: str, seconds: float, seed: int) -> list[Outcome]:
 
 def sound() -> list[Routine]:
     """All routines of the project that write whole files and folders; imports what they need."""
-    return [*_files(), *_bundles(), _keys(), *_folders()]
+    return [*_files(), *_bundles(), _keys(), _store(), *_folders()]
 
 
 def unsound() -> list[Routine]:
@@ -192,6 +192,29 @@ def _keys() -> Routine:
         return ("a pair" if fits and private.stat().st_mode & 0o077 == 0 else "no pair",)
 
     return Routine("a pair of keys", void, make, read)
+
+
+def _store() -> Routine:
+    from hardcase_edge.bundle.sha256 import sha256
+    from hardcase_edge.store.folder import Store
+    from hardcase_edge.store.slots import passed
+
+    old, new = b"old" * 100, b"new" * 100
+
+    def prepare(folder: Path) -> None:
+        store = Store(folder / "store")
+        store.put(old)
+        store.start()
+        store.apply(lambda slots: passed(slots, sha256(old).hex()))
+
+    def read(folder: Path) -> tuple[Any, ...]:
+        """The bundle of the next start; damaged if its bytes are not those that the state names."""
+        slots = Store(folder / "store").slots()
+        name = slots.ready or slots.runs
+        data = (folder / "store" / name / "bundle.hcb").read_bytes()
+        return (data if sha256(data).hex() == slots[name].sha256 else "damaged",)
+
+    return Routine("a bundle into a store", prepare, lambda f: Store(f / "store").put(new, b"s" * 64), read)
 
 
 def _folders() -> list[Routine]:

@@ -77,16 +77,8 @@ def make_program() -> Program:
 
 def make_manifest(**more: Any) -> Manifest:
     """Names for it, and further keys."""
-    return Manifest(
-        name="toy",
-        unit="mJ",
-        features=FEATURES,
-        sensors=("x", "vib"),
-        classes=LABELS,
-        hpc=HPC.hex(),
-        windows={"vib": 5},
-        **more,
-    )
+    names = {"name": "toy", "unit": "mJ", "features": FEATURES, "sensors": ("x", "vib"), "classes": LABELS}
+    return Manifest(**{**names, "hpc": HPC.hex(), "windows": {"vib": 5}, **more})
 
 
 def make_bundle_bytes(**more: Any) -> bytes:

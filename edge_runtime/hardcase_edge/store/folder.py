@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store on the disk: the folders of two slots, the state and the trust, each of them whole after any power cut.
+
+    FOLDER/state              the state of the slots (``slots.py``), twice
+    FOLDER/trust              the trusted metadata (``trust.py``), twice; only where metadata are asked
+    FOLDER/a/bundle.hcb       the bundle of a slot, and its signature beside it where it has one
+    FOLDER/lock               locked by whoever changes something
+
+One routine writes: a temporary file, flushed, renamed, its folder flushed, and then read back from the disk. A file of
+two sealed copies survives any one damaged byte: each half is a SHA-256 in hex, a space, the text, and the line's end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ..base.files import read_bounded, sync_folder, write_whole
+from ..base.record import record
+from ..bundle.file import MAX_BUNDLE_BYTES
+from ..bundle.sha256 import sha256
+from ..bundle.signature import signature_path
+from ..errors import HardcaseError, StoreError, one_line
+from .slots import NAMES, Slot, Slots, broken, is_known, offered, received, slots_from, started
+
+__all__ = ["Started", "Store"]
+
+MAX_STATE_BYTES = 16_384
+MAX_TRUST_BYTES = 2 * 1024 * 1024  # two copies of four files of metadata, each quoted
+DIGEST_BYTES = 64  # in hex
+SPARE_BYTES = 262_144  # of the disk, besides the bundle: for the state, the trust and their temporary files
+LEFTOVERS = (".state.????????", ".trust.????????", "[ab]/.bundle.hcb.*????????")  # temporary files of ``write_whole``
+
+
+@record(frozen=True, slots=True)
+class Started:
+    """What runs."""
+
+    name: str
+    path: Path  # of the bundle, whose bytes have the slot's digest
+    slot: Slot
+
+
+class Store:
+    """The store in a folder, which ``put`` makes if it is not there.
+
+    Every method that changes something holds the store's lock, reads the state again and writes it before it returns.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder).absolute()
+
+    def slots(self) -> Slots:
+        """The state; that of an empty store where there is none.
+
+        Raises
+        ------
+        StoreError
+            Both copies of the state are damaged.
+        """
+        data = self._sealed("state", MAX_STATE_BYTES)
+        try:
+            return Slots() if data is None else slots_from(json.loads(data))
+        except (ValueError, RecursionError) as error:
+            raise StoreError(f"the state of the store {self.folder} is not readable: {one_line(error)}") from error
+
+    def trust(self) -> bytes | None:
+        """What the trust file holds; None where there is none.
+
+        Raises
+        ------
+        StoreError
+            Both copies of the trust are damaged.
+        """
+        return self._sealed("trust", MAX_TRUST_BYTES)
+
+    def apply(self, change: Callable[[Slots], Slots]) -> Slots:
+        """Change the state, and have the new one on the disk.
+
+        Raises
+        ------
+        StoreError
+            The change is refused, or the state is damaged.
+        InputError
+            The disk is full or cannot be written: the state is what it was.
+        """
+        with self._locked():
+            return self._apply(change)
+
+    def put(self, bundle: bytes, signature: bytes = b"", release: tuple[int, int] = (0, 0), trust: bytes = b"") -> str:
+        """Write a bundle that has been checked into the idle slot, for a trial at the next start.
+
+        Parameters
+        ----------
+        bundle : the file's bytes
+        signature : the bytes of its ``.sig`` file; empty if it has none
+        release : versions of root and targets that allow it
+        trust : new contents of the trust file; empty to leave it
+
+        Returns
+        -------
+        str
+            The slot; "" if the store has this bundle already, on trial or good.
+
+        Raises
+        ------
+        StoreError
+            The bundle is older than the store's, the disk has too little space, or it gives other bytes back.
+        InputError
+            The disk cannot be written.
+        """
+        digest = sha256(bundle).hex()
+        self._make()
+        with self._locked():
+            slots = self.slots()
+            after = offered(slots, digest, release)
+            if trust:
+                self._seal("trust", trust)
+            if is_known(slots, digest):
+                return ""
+            self._check_space(len(bundle))
+            self._apply(lambda _: after)
+            path = self._bundle(slots.idle)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(signature_path(path))
+            if signature:
+                _write(signature_path(path), signature)
+            _write(path, bundle)
+            self._apply(lambda slots: received(slots, digest))
+            return slots.idle
+
+    def write_trust(self, trust: bytes) -> None:
+        """Replace the trust file.
+
+        Raises
+        ------
+        InputError
+            The disk cannot be written.
+        """
+        self._make()
+        with self._locked():
+            self._seal("trust", trust)
+
+    def start(self) -> Started:
+        """Choose the slot to run, count the start of a trial, and see that its bundle is what was received.
+
+        If the state cannot be written, the current slot runs, because no start of a trial can be counted.
+
+        Raises
+        ------
+        StoreError
+            No slot has a bundle that may run, or the state is damaged.
+        """
+        with self._locked(must=False):
+            while True:
+                old = self.slots()
+                new = started(old)
+                name = new.runs
+                try:
+                    self._apply(lambda _, new=new: new)  # type: ignore[misc]
+                except HardcaseError:
+                    name = old.current or name
+                slot, path = new[name], self._bundle(name)
+                if _digest(path) == slot.sha256:
+                    return Started(name, path, slot)
+                self._apply(lambda slots, name=name: broken(slots, name, "its file is damaged"))  # type: ignore[misc]
+
+    # ------------------------------------------------------------ parts
+
+    def _bundle(self, name: str) -> Path:
+        return self.folder / name / "bundle.hcb"
+
+    def _apply(self, change: Callable[[Slots], Slots]) -> Slots:
+        old = self.slots()
+        new = change(old)
+        if new != old:
+            self._seal("state", json.dumps(new.to_json(), sort_keys=True).encode())
+        return new
+
+    def _make(self) -> None:
+        """Make the folders that are missing, and have their names on the disk."""
+        folders = [*reversed(self.folder.parents), self.folder, *[self.folder / name for name in NAMES]]
+        try:
+            for folder in folders:
+                if not folder.exists():
+                    folder.mkdir(exist_ok=True)
+                    sync_folder(folder.parent)
+        except OSError as error:
+            raise StoreError(
+                f"the store {self.folder} cannot be made: {error.strerror}; name another folder"
+            ) from error
+
+    @contextlib.contextmanager
+    def _locked(self, *, must: bool = True) -> Iterator[None]:
+        """Hold the store's lock, and remove what a power cut has left of a write.
+
+        ``must``: whether it is an error that the store cannot be written, as on a disk that has become read-only.
+        """
+        file = -1
+        try:
+            file = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            _lock(file)
+            for pattern in LEFTOVERS:
+                for path in self.folder.glob(pattern):
+                    path.unlink()
+        except OSError as error:
+            if must:
+                raise StoreError(
+                    f"the store {self.folder} cannot be written: {error.strerror}; put a bundle into it, or free it"
+                ) from error
+        try:
+            yield
+        finally:
+            if file >= 0:
+                os.close(file)
+
+    def _check_space(self, n_bytes: int) -> None:
+        free = os.statvfs(self.folder).f_bavail * os.statvfs(self.folder).f_frsize
+        if free < n_bytes + SPARE_BYTES:
+            raise StoreError(
+                f"the disk of the store {self.folder} has {free} bytes free, and the bundle needs "
+                f"{n_bytes + SPARE_BYTES}; free some space"
+            )
+
+    def _seal(self, name: str, data: bytes) -> None:
+        copy = sha256(data).hex().encode() + b" " + data + b"\n"
+        _write(self.folder / name, copy + copy)
+
+    def _sealed(self, name: str, limit: int) -> bytes | None:
+        path = self.folder / name
+        if not path.exists():
+            return None
+        copies = read_bounded(path, limit, "file of the store", remedy="put a bundle into a new store")
+        middle = len(copies) // 2
+        for copy in (copies[:middle], copies[middle:]):
+            data = copy[DIGEST_BYTES + 1 : -1]
+            if copy[:DIGEST_BYTES] == sha256(data).hex().encode():
+                return data
+        raise StoreError(f"{path} is damaged, in both of its copies; put a bundle into a new store")
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file whole, and read it back from the disk."""
+    write_whole(path, data)
+    with open(path, "rb", buffering=0) as file:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # not from memory
+        if file.read(len(data) + 1) != data:
+            raise StoreError(f"{path} reads back otherwise than it was written; replace the disk or card")
+
+
+def _digest(path: Path) -> str:
+    """The SHA-256 of a file, in hex; "" if it cannot be read."""
+    try:
+        return sha256(read_bounded(path, MAX_BUNDLE_BYTES, "bundle", remedy="put it again")).hex()
+    except HardcaseError:
+        return ""
+
+
+def _lock(file: int) -> None:
+    """Wait for the lock of an open file, where the system has locks; closing the file gives it back."""
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX)

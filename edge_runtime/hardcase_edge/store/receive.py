@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Receives a bundle by hand: signature, metadata, damage, verifier and golden cases, and only then the store.
+
+The folder of metadata is that of a TUF repository: ``2.root.json`` and on, ``timestamp.json``, ``snapshot.json`` and
+``targets.json``, the last two with their version in front where the root says ``consistent_snapshot``.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from ..base.files import read_bounded
+from ..bundle.file import read_bundle_bytes
+from ..bundle.load import load_bundle, load_bytes
+from ..bundle.sha256 import sha256
+from ..bundle.signature import MAX_SIGNATURES, SIGNATURE_BYTES, are_signatures, signature_path
+from ..errors import InputError, SignatureError, StoreError, TrustError
+from .folder import Store
+from .metadata import MAX_METADATA_BYTES, parse
+from .trust import MAX_ROOTS, Trust, first_trust, release_of, trust_from, updated
+
+__all__ = ["begin_trust", "receive"]
+
+
+def receive(
+    store: Store,
+    bundle: str | Path,
+    *,
+    key: str | Path | None = None,
+    metadata: str | Path | None = None,
+    now: float | None = None,
+) -> tuple[str, str]:
+    """Check a bundle and put it into the store's idle slot.
+
+    Parameters
+    ----------
+    key : a public key in PEM that must have signed the bundle, or None
+    metadata : a folder of newer metadata; None: those that the store has
+    now : seconds since 1970; None: the clock's
+
+    Returns
+    -------
+    tuple of str
+        The slot, or "" if the store has the bundle already, and its SHA-256 in hex.
+
+    Raises
+    ------
+    InputError, BundleError, StoreError
+        The bundle is not received, and the store runs what it ran.
+    """
+    now = time.time() if now is None else now
+    data = read_bundle_bytes(bundle)
+    trust, release = _trusted(store, metadata, now), (0, 0)
+    if trust is not None:
+        release = release_of(trust, data, now=now)
+    if key is not None:
+        if load_bundle(bundle, trust=key).bundle.sha256 != sha256(data).hex():
+            raise InputError(f"{bundle} was changed while it was read; put it again")
+    else:
+        load_bytes(data)
+    slot = store.put(data, _signature(bundle), release, trust.to_bytes() if trust is not None else b"")
+    return slot, sha256(data).hex()
+
+
+def begin_trust(store: Store, root: str | Path) -> Trust:
+    """Make a root the beginning of what the store trusts.
+
+    Raises
+    ------
+    StoreError
+        The store trusts a root already.
+    InputError, TrustError
+        The file is not a root that enough of its own keys have signed.
+    """
+    trust = first_trust(_read(Path(root)))
+    if store.trust() is not None:
+        raise StoreError(f"the store {store.folder} trusts a root already; a newer one comes with --metadata")
+    store.write_trust(trust.to_bytes())
+    return trust
+
+
+def _trusted(store: Store, metadata: str | Path | None, now: float) -> Trust | None:
+    data = store.trust()
+    if data is None:
+        if metadata is not None or store.slots().newest > (0, 0):
+            raise TrustError(f"the store {store.folder} trusts no root; give it one with hardcase-edge store trust")
+        return None
+    trust = trust_from(data)
+    return trust if metadata is None else _updated(trust, Path(metadata), now)
+
+
+def _updated(trust: Trust, folder: Path, now: float) -> Trust:
+    roots: list[bytes] = []
+    while len(roots) < MAX_ROOTS and (path := folder / f"{trust.root.version + 1 + len(roots)}.root.json").exists():
+        roots.append(_read(path))
+    newest = parse(roots[-1], "root") if roots else trust.root
+    is_numbered = newest.signed.get("consistent_snapshot", False)
+    timestamp = _read(folder / "timestamp.json")
+    snapshot = _named(folder, parse(timestamp, "timestamp").signed, "snapshot.json", is_numbered)
+    targets = _named(folder, parse(snapshot, "snapshot").signed, "targets.json", is_numbered)
+    return updated(trust, roots, timestamp, snapshot, targets, now=now)
+
+
+def _named(folder: Path, above: dict[str, dict[str, dict[str, int]]], name: str, is_numbered: bool) -> bytes:
+    number = f"{above['meta'][name]['version']}." if is_numbered else ""
+    return _read(folder / f"{number}{name}")
+
+
+def _read(path: Path) -> bytes:
+    remedy = "copy the repository's metadata again"
+    return read_bounded(path, MAX_METADATA_BYTES, "metadata", remedy=remedy, refusal=TrustError)
+
+
+def _signature(bundle: str | Path) -> bytes:
+    path = signature_path(bundle)
+    if not path.exists():
+        return b""
+    limit = MAX_SIGNATURES * SIGNATURE_BYTES
+    data = read_bounded(path, limit, "signature", remedy="copy the .sig file again", refusal=SignatureError)
+    if not are_signatures(data):
+        raise SignatureError(f"the signature {path} has {len(data)} bytes, which is no multiple of 64; copy it again")
+    return data

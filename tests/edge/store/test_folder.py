@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store's files: damage, full disks, disks that cannot be written, leftovers, and two processes at once."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from hardcase_edge.base.files import write_whole
+from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.errors import HardcaseError, InputError, StoreError
+from hardcase_edge.store import folder
+from hardcase_edge.store.folder import Store
+from hardcase_edge.store.slots import Slots, passed, slots_from
+
+OLD, NEW, NEXT = b"old" * 50, b"new" * 60, b"next" * 70
+
+
+@pytest.fixture(autouse=True)
+def _no_real_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test's files need not outlive its machine."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store whose slots a and b have both passed; b is current."""
+    store = Store(tmp_path / "store")
+    for bundle in (OLD, NEW):
+        store.put(bundle)
+        store.start()
+        store.apply(lambda slots, bundle=bundle: passed(slots, sha256(bundle).hex()))
+    return store
+
+
+def runs(store: Store) -> bytes:
+    return store.start().path.read_bytes()
+
+
+def test_any_one_damaged_byte_leaves_something_to_run_or_a_line_that_says_why(store: Store) -> None:
+    rng = random.Random(1)
+    store.write_trust(b"{}")
+    for name in ("state", "trust", "a/bundle.hcb", "b/bundle.hcb"):
+        path = store.folder / name
+        good = path.read_bytes()
+        for at in range(0, len(good), 5 if name == "state" else 11):
+            damaged = bytearray(good)
+            damaged[at] ^= 1 << rng.randrange(8)
+            path.write_bytes(damaged)
+            assert runs(store) == (OLD if name == "b/bundle.hcb" else NEW)
+            assert store.trust() == b"{}"
+            if name == "b/bundle.hcb":
+                break  # the slot is bad from here on
+            path.write_bytes(good)
+
+
+def test_a_byte_that_becomes_the_end_of_a_copy_damages_that_copy_alone(store: Store) -> None:
+    path = store.folder / "state"
+    good = path.read_bytes()
+    for at in (0, 1, 70, len(good) // 2 - 2, len(good) // 2 - 1, len(good) // 2, len(good) - 2, len(good) - 1):
+        for byte in (b"\n", b" ", b"\0", b"\xff"):
+            path.write_bytes(good[:at] + byte + good[at + 1 :])
+            assert runs(store) == NEW
+    path.write_bytes(good[: len(good) // 2 - 5])
+    with pytest.raises(StoreError, match="is damaged, in both of its copies"):
+        store.start()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        [],
+        {"format": 2},
+        Slots().to_json() | {"current": "a"},
+        Slots().to_json() | {"current": "c"},
+        Slots().to_json() | {"newest": [1]},
+        Slots().to_json() | {"a": {"state": "odd"}},
+        Slots().to_json() | {"b": Slots().to_json()["b"] | {"state": "good", "sha256": "ab"}},
+    ],
+)
+def test_a_state_that_no_store_writes_is_refused(value: object) -> None:
+    with pytest.raises(StoreError, match="the store's state cannot be used"):
+        slots_from(value)  # type: ignore[arg-type]
+
+
+def test_a_state_is_read_as_it_was_written(store: Store) -> None:
+    assert slots_from(store.slots().to_json()) == store.slots()
+
+
+def test_a_full_disk_leaves_the_store_as_it_was(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = store.slots()
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=10, f_frsize=4096))
+    with pytest.raises(StoreError, match="has 40960 bytes free, and the bundle needs"):
+        store.put(NEXT)
+    assert (store.slots(), runs(store)) == (before, NEW)
+
+
+def test_a_disk_that_fills_at_any_write_leaves_the_good_bundle_running(store: Store, monkeypatch) -> None:
+    for n_writes in range(4):
+        left = iter(range(n_writes))
+
+        def write(path, data, left=left):
+            if next(left, None) is None:
+                raise InputError("no space left")
+            write_whole(path, data)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(folder, "write_whole", write)
+            with pytest.raises(InputError):
+                store.put(NEXT + bytes([n_writes]), b"s" * 64)
+        assert runs(store) == NEW
+    store.put(NEXT, b"s" * 64)
+    with monkeypatch.context() as patch:  # a trial whose start cannot be counted is not tried
+        patch.setattr(folder, "write_whole", write)
+        assert runs(store) == NEW
+    assert runs(store) == NEXT
+
+
+def test_a_store_on_a_disk_that_has_become_read_only_still_runs(store: Store, monkeypatch) -> None:
+    real = os.open
+
+    def read_only(path, flags, *rest, **named):
+        if flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(30, "Read-only file system")
+        return real(path, flags, *rest, **named)
+
+    monkeypatch.setattr(os, "open", read_only)
+    assert runs(store) == NEW
+    with pytest.raises(HardcaseError, match="Read-only file system"):
+        store.put(NEXT)
+
+
+def test_a_disk_that_gives_other_bytes_back_is_noticed(store: Store, monkeypatch) -> None:
+    monkeypatch.setattr(folder, "write_whole", lambda path, data: write_whole(path, data[:-1] + b"?"))
+    with pytest.raises(StoreError, match="reads back otherwise than it was written; replace the disk"):
+        store.put(NEXT)
+
+
+def test_what_a_cut_has_left_of_a_write_goes_and_nothing_else_does(store: Store) -> None:
+    ours = [".state.abcd1234", "a/.bundle.hcb.abcd1234", "b/.bundle.hcb.sig.abcd1234", ".trust.__34abcd"]
+    theirs = [".profile", ".state", "a/.hidden", "notes.txt"]
+    for name in (*ours, *theirs):
+        (store.folder / name).write_bytes(b"x")
+    store.start()
+    assert [(store.folder / name).exists() for name in (*ours, *theirs)] == [False] * 4 + [True] * 4
+
+
+def test_puts_at_once_follow_one_another(store: Store) -> None:
+    bundles = [bytes([k]) * 200 for k in range(8)]
+    threads = [threading.Thread(target=store.put, args=(bundle,)) for bundle in bundles]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert runs(store) in bundles
+    assert store.slots()["b"].state == "good"
+
+
+def test_a_trial_that_a_newer_bundle_replaces_cannot_pass_or_fail_any_more(store: Store) -> None:
+    store.put(OLD + NEW)
+    store.start()
+    store.put(NEXT)
+    before = store.slots()
+    assert store.apply(lambda slots: passed(slots, sha256(OLD + NEW).hex())) == before
+    assert runs(store) == NEXT

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run of a slot: the cloud that was seen, states that cannot be written, and what the status says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hardcase_edge.bundle.load import load_bytes
+from hardcase_edge.device.device import Device
+from hardcase_edge.errors import InputError
+from hardcase_edge.sensors.specs import open_bank
+from hardcase_edge.store import folder
+from hardcase_edge.store.folder import Store
+from hardcase_edge.store.run import Run
+from hardcase_edge.store.trial import Rules
+from tests.helpers.edge.device import make_bundle_bytes
+
+RULES = Rules(decisions=2, deadline_s=100)
+
+
+@pytest.fixture(autouse=True)
+def _no_real_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test's files need not outlive its machine."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def start(store: Store, notes: list[str], *, has_broker: bool = True) -> Run:
+    run = Run(store, store.start(), RULES, notes.append)
+    run.begin(0, has_broker=has_broker)
+    return run
+
+
+def decide(run: Run, now: float = 1, *, is_connected: bool = False) -> bool:
+    return run.decided(now, is_connected=is_connected, memory_bytes=lambda: 0)
+
+
+def test_a_cloud_that_was_seen_once_must_be_seen_in_every_later_trial_with_a_broker(store: Store) -> None:
+    notes: list[str] = []
+    store.put(b"one")
+    run = start(store, notes)
+    assert decide(run)
+    assert decide(run)
+    assert decide(run, is_connected=True)  # the good one sees it
+    assert store.slots().has_seen_cloud
+    store.put(b"two")
+    run = start(store, notes)
+    assert all(decide(run) for _ in range(5))
+    assert not run.waited(100)
+    assert (run.has_failed, store.slots().runs, store.slots().b.state) == (True, "a", "bad")
+    store.put(b"three")
+    run = start(store, notes)
+    assert decide(run)
+    assert decide(run, is_connected=True)
+    assert not run.is_trial
+    store.put(b"four")
+    run = start(store, notes, has_broker=False)
+    assert decide(run)
+    assert decide(run)
+    assert not run.is_trial
+    assert notes == [
+        "the bundle in slot a has passed its trial",
+        "the trial of slot b has failed: after 100 s it had made 5 decisions and no connection to the cloud; "
+        "slot a runs again",
+        "the bundle in slot b has passed its trial",
+        "the bundle in slot a has passed its trial",
+    ]
+
+
+def test_the_status_says_what_runs_and_not_what_was_put(store: Store) -> None:
+    store.put(b"one", b"", (1, 4))
+    run = start(store, [])
+    assert run.facts() == {"store": {"slot": "a", "state": "trial", "release": "1.4"}}
+    assert decide(run)
+    assert decide(run)
+    good = {"store": {"slot": "a", "state": "good", "release": "1.4"}}
+    assert run.facts() == good
+    store.put(b"two", b"", (1, 5))
+    assert run.facts() == good
+
+
+def test_a_state_that_cannot_be_written_leaves_a_trial_a_trial_and_the_device_decides_on(store, monkeypatch) -> None:
+    notes: list[str] = []
+    store.put(b"one")
+    run = start(store, notes)
+
+    def full(path: Path, data: bytes) -> None:
+        raise InputError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "_write", full)
+        assert all(decide(run) for _ in range(4))
+    assert notes == ["no space left; decisions go on"]
+    assert run.facts()["store"]["state"] == store.slots().a.state == "trial"
+    run = start(store, notes)
+    assert decide(run)
+    assert decide(run)
+    assert store.slots().a.state == "good"
+
+
+def test_a_devices_status_has_the_facts_of_its_run(store: Store) -> None:
+    loaded = load_bytes(make_bundle_bytes())
+    with open_bank(["x=none", "vib=none"], loaded.machine.program, loaded.manifest, timeout_s=1) as bank:
+        status = Device(loaded, bank, facts=lambda: {"store": {"slot": "b"}}).status()
+        assert Device(loaded, bank).status() == {k: v for k, v in status.items() if k != "store"}
+    assert status["store"] == {"slot": "b"}
+
+
+def test_a_bundle_that_a_newer_one_has_replaced_meanwhile_never_says_that_it_passed(store: Store) -> None:
+    notes: list[str] = []
+    store.put(b"one")
+    run = start(store, notes)
+    decide(run)
+    decide(run)
+    store.put(b"two")
+    run = start(store, notes)
+    store.put(b"three")
+    decide(run)
+    decide(run)
+    assert run.facts()["store"]["state"] == "trial"
+    assert notes == ["the bundle in slot a has passed its trial"]
+    assert store.slots().b.state == "ready"

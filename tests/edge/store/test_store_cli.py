@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hardcase-edge with a store, as a user meets it: put, run, trial, roll-back, metadata."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.bundle.signature import make_keys, sign
+from hardcase_edge.cli import main
+from hardcase_edge.store.folder import Store
+from tests.helpers.edge.device import EASY, FEATURES, make_bundle_bytes, write_replay
+from tests.helpers.edge.repository import Repository
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def replay(tmp_path: Path) -> str:
+    return f"replay:{write_replay(tmp_path / 'r.csv', [EASY] * 6)}"
+
+
+def write_bundle(tmp_path: Path, name: str) -> Path:
+    """A bundle that differs from others by its name."""
+    path = tmp_path / f"{name}.hcb"
+    path.write_bytes(make_bundle_bytes(name=name))
+    return path
+
+
+def edge(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, list[dict[str, object]], str]:
+    """One command in this process: (status, records, stderr)."""
+    old = [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)]
+    try:
+        status = main([str(word) for word in words])
+    finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT, signal.SIGALRM), old, strict=True):
+            signal.signal(number, handler)
+    out, errors = capfd.readouterr()
+    return status, [json.loads(line) for line in out.splitlines() if line[:1] == "{"], errors
+
+
+def states(store: Store) -> tuple[str, str, str]:
+    slots = store.slots()
+    return slots.a.state, slots.b.state, slots.current
+
+
+def test_a_bundle_is_put_tried_and_stays(tmp_path, store, replay, capfd):
+    first = write_bundle(tmp_path, "first")
+    status, _, errors = edge(capfd, "store", "put", store.folder, first)
+    digest = sha256(first.read_bytes()).hex()
+    assert (status, errors) == (
+        0, f"hardcase-edge: the bundle {digest[:16]} is in slot a, for a trial at the next start\n",
+    )  # fmt: skip
+    assert states(store) == ("ready", "empty", "")
+    status, records, errors = edge(capfd, "run", "--store", store.folder, "--sensors", replay, "--trial-decisions", 4)
+    assert (status, len(records), errors) == (0, 6, "hardcase-edge: the bundle in slot a has passed its trial\n")
+    assert states(store) == ("good", "empty", "a")
+    assert edge(capfd, "run", "--store", store.folder, "--sensors", replay)[::2] == (0, "")
+    assert edge(capfd, "store", "put", store.folder, first)[2].endswith("is in the store already\n")
+
+
+def test_a_run_that_ends_early_leaves_the_trial_for_the_next(tmp_path, store, replay, capfd):
+    edge(capfd, "store", "put", store.folder, write_bundle(tmp_path, "first"))
+    for _ in range(5):
+        status, records, errors = edge(capfd, "run", "--store", store.folder, "--sensors", replay, "--count", 2)
+        assert (status, len(records), errors) == (0, 2, "")
+    assert (states(store), store.slots().a.starts) == (("trial", "empty", ""), 0)
+
+
+def test_a_bundle_whose_sensors_are_not_here_makes_way_for_the_good_one(tmp_path, store, replay, capfd):
+    edge(capfd, "store", "put", store.folder, write_bundle(tmp_path, "first"))
+    run = ("run", "--store", store.folder, "--sensors", replay, "--trial-decisions", 4)
+    edge(capfd, *run)
+    other = tmp_path / "other.hcb"
+    other.write_bytes(make_bundle_bytes(name="other", features=("elsewhere", *FEATURES[1:])))
+    edge(capfd, "store", "put", store.folder, other)
+    status, records, errors = edge(capfd, *run)
+    assert (status, len(records)) == (0, 6)
+    assert errors.startswith("hardcase-edge: the trial of slot b has failed: ")
+    assert errors.endswith("; slot a runs again\n")
+    assert states(store) == ("good", "bad", "a")
+
+
+def test_a_damaged_file_makes_way_for_the_other_slot(tmp_path, store, replay, capfd):
+    run = ("run", "--store", store.folder, "--sensors", replay, "--trial-decisions", 4)
+    for name in ("first", "second"):
+        edge(capfd, "store", "put", store.folder, write_bundle(tmp_path, name))
+        edge(capfd, *run)
+    assert states(store) == ("good", "good", "b")
+    path = store.folder / "b" / "bundle.hcb"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert edge(capfd, *run)[0] == 0
+    assert states(store) == ("good", "bad", "a")
+    os.unlink(store.folder / "a" / "bundle.hcb")
+    status, records, errors = edge(capfd, *run)
+    assert (status, records) == (2, [])
+    assert "the store has no bundle to run (slot a is bad its file is damaged; slot b is bad" in errors
+
+
+def test_a_bundle_that_is_killed_three_times_makes_way(tmp_path, store, replay, capfd):
+    run = ("run", "--store", store.folder, "--sensors", replay, "--trial-decisions", 4)
+    edge(capfd, "store", "put", store.folder, write_bundle(tmp_path, "first"))
+    edge(capfd, *run)
+    edge(capfd, "store", "put", store.folder, write_bundle(tmp_path, "second"))
+    code = "import os, hardcase_edge.device.device as d; d.Device.decide = lambda s: os._exit(9); "
+    code += "import sys; from hardcase_edge.cli import main; main(sys.argv[1:])"
+    for starts in (1, 2, 3):
+        killed = subprocess.run([sys.executable, "-c", code, *map(str, run)], check=False)
+        assert (killed.returncode, states(store), store.slots().b.starts) == (9, ("good", "trial", "a"), starts)
+    assert edge(capfd, *run)[::2] == (0, "")
+    assert (states(store), store.slots().b.reason) == (("good", "bad", "a"), "3 starts did not end well")
+
+
+def test_a_trial_that_hangs_fails_at_its_deadline_and_the_good_one_runs(tmp_path, store, replay, capfd):
+    run = ("run", "--store", store.folder, "--sensors", replay, "--trial-decisions")
+    edge(capfd, "store", "put", store.folder, write_bundle(tmp_path, "first"))
+    edge(capfd, *run, 4)
+    edge(capfd, "store", "put", store.folder, write_bundle(tmp_path, "second"))
+    command = [sys.executable, "-m", "hardcase_edge.cli", *map(str, run), "4", "--trial-s", "1", "--interval", "0.6"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    began = time.monotonic()
+    assert "after 1 s it had made 2 decisions; slot a runs again" in process.stderr.readline()
+    assert time.monotonic() - began < 20
+    process.terminate()
+    out, errors = process.communicate()
+    assert (errors, process.returncode) == ("", 0)
+    assert out.count("\n") < 2 + 6  # it was told to end while one bundle followed the other, and did
+    assert states(store) == ("good", "bad", "a")
+
+
+def test_a_wrong_key_on_the_command_line_turns_no_bundle_bad(tmp_path, store, replay, capfd):
+    path = write_bundle(tmp_path, "first")
+    private, public = make_keys()
+    (tmp_path / "ours.pub").write_bytes(public)
+    (tmp_path / "other.pub").write_bytes(make_keys()[1])
+    put = ("store", "put", store.folder, path, "--trust")
+    assert edge(capfd, *put, tmp_path / "ours.pub")[0] == 2
+    Path(f"{path}.sig").write_bytes(sign(path.read_bytes(), private))
+    assert edge(capfd, *put, tmp_path / "other.pub")[0] == 2
+    assert not store.folder.exists()
+    assert edge(capfd, *put, tmp_path / "ours.pub")[0] == 0
+    run = ("run", "--store", store.folder, "--sensors", replay, "--trial-decisions", 4, "--trust")
+    for _ in range(4):
+        status, _, errors = edge(capfd, *run, tmp_path / "other.pub")
+        assert (status, errors) == (2, "hardcase-edge: the bundle is not signed by the trusted key; do not use it\n")
+    assert states(store) == ("trial", "empty", "")
+    assert edge(capfd, *run, tmp_path / "ours.pub")[0] == 0
+    assert states(store) == ("good", "empty", "a")
+
+
+def test_a_damaged_bundle_leaves_the_store_as_it_was(tmp_path, store, capfd):
+    edge(capfd, "store", "put", store.folder, write_bundle(tmp_path, "first"))
+    before = store.slots()
+    bad = write_bundle(tmp_path, "second")
+    bad.write_bytes(bad.read_bytes()[:-1])
+    assert edge(capfd, "store", "put", store.folder, bad)[0] == 2
+    assert store.slots() == before
+
+
+def write_metadata(folder: Path, repository: Repository, *bundles: Path) -> Path:
+    files = repository.publish(*[path.read_bytes() for path in bundles])
+    folder.mkdir(exist_ok=True)
+    for version, root in enumerate(files.roots, start=2):
+        (folder / f"{version}.root.json").write_bytes(root)
+    for role in ("timestamp", "snapshot", "targets"):
+        (folder / f"{role}.json").write_bytes(getattr(files, role))
+    return folder
+
+
+def test_a_store_with_a_root_takes_only_what_signed_targets_list(tmp_path, store, capfd):
+    repository = Repository()
+    first, second = write_bundle(tmp_path, "first"), write_bundle(tmp_path, "second")
+    (tmp_path / "root.json").write_bytes(repository.roots[0])
+    trust = ("store", "trust", store.folder, tmp_path / "root.json")
+    assert edge(capfd, *trust)[::2] == (0, "hardcase-edge: the store trusts root 1\n")
+    assert "trusts a root already" in edge(capfd, *trust)[2]
+    put = ("store", "put", store.folder)
+    assert "has a root and no targets yet" in edge(capfd, *put, first)[2]
+    metadata = write_metadata(tmp_path / "tuf", repository, first)
+    assert edge(capfd, *put, first, "--metadata", metadata)[0] == 0
+    assert "do not list the bundle" in edge(capfd, *put, second)[2]
+    repository.rotate("targets")
+    write_metadata(tmp_path / "tuf", repository, second)
+    assert edge(capfd, *put, second, "--metadata", metadata)[0] == 0
+    status, (report,), _ = edge(capfd, "store", "show", store.folder, "--json")
+    digest = sha256(second.read_bytes()).hex()
+    assert (status, report) == (0, {
+        "runs": "b", "current": None, "slot_a": "empty", "slot_b": f"ready {digest}", "starts": 0, "root": 2,
+        "targets": 2,
+    })  # fmt: skip
+
+
+def test_metadata_need_a_root_first_and_a_lost_trust_file_is_noticed(tmp_path, store, capfd):
+    repository, first = Repository(), write_bundle(tmp_path, "first")
+    metadata = write_metadata(tmp_path / "tuf", repository, first)
+    put = ("store", "put", store.folder, first)
+    assert "trusts no root" in edge(capfd, *put, "--metadata", metadata)[2]
+    (tmp_path / "root.json").write_bytes(repository.roots[0])
+    edge(capfd, "store", "trust", store.folder, tmp_path / "root.json")
+    assert edge(capfd, *put, "--metadata", metadata)[0] == 0
+    os.unlink(store.folder / "trust")
+    assert "trusts no root" in edge(capfd, *put)[2]
+
+
+def test_older_metadata_put_back_beside_a_newer_state_are_refused(tmp_path, store, capfd):
+    repository = Repository()
+    first, second = write_bundle(tmp_path, "first"), write_bundle(tmp_path, "second")
+    (tmp_path / "root.json").write_bytes(repository.roots[0])
+    edge(capfd, "store", "trust", store.folder, tmp_path / "root.json")
+    old = write_metadata(tmp_path / "old", repository, first)
+    assert edge(capfd, "store", "put", store.folder, first, "--metadata", old)[0] == 0
+    trust = (store.folder / "trust").read_bytes()
+    new = write_metadata(tmp_path / "new", repository, second)
+    assert edge(capfd, "store", "put", store.folder, second, "--metadata", new)[0] == 0
+    (store.folder / "trust").write_bytes(trust)
+    before = store.slots()
+    message = "the bundle has release 1.1, and the store has had 1.2; sign it again in newer metadata"
+    assert edge(capfd, "store", "put", store.folder, first)[::2] == (2, f"hardcase-edge: {message}\n")
+    assert store.slots() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "--sensors", "none"), "name either a bundle or a store with --store"),
+        (("run", "x.hcb", "--store", "y", "--sensors", "none"), "name either a bundle or a store with --store"),
+        (("run", "--store", "nowhere", "--sensors", "none"), "the store has no bundle to run (slot a is empty; slot b"),
+        (("run", "--store", "x", "--sensors", "none", "--trial-decisions", "0"), "a trial has 0 decisions; use 1 to"),
+        (("run", "--store", "x", "--sensors", "none", "--trial-s", "1e9"), "the trial's deadline is 1000000000.0 s"),
+        (("store", "put", "/proc/store", "toy.hcb"), "cannot be made"),
+        (("store", "trust", "s", "toy.hcb"), "the root metadata cannot be used"),
+    ],
+)
+def test_a_mistake_is_one_line(words, message, tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes())
+    status, records, errors = edge(capfd, *words)
+    assert (status, records, errors.count("\n")) == (2, [], 1)
+    assert message in errors
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["toy.hcb"]

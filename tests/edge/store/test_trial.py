@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of a trial, one by one, in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from hardcase_edge.errors import InputError
+from hardcase_edge.store.trial import PASSED, Rules, Trial
+
+RULES = Rules(decisions=3, deadline_s=100, memory_bytes=1_000)
+
+
+def verdicts(trial: Trial, *decisions: tuple[float, bool, int]) -> list[str]:
+    return [trial.decided(now, is_connected=up, memory_bytes=memory) for now, up, memory in decisions]
+
+
+def test_it_passes_with_its_last_decision() -> None:
+    assert verdicts(Trial(RULES, 5), (6, False, 10), (7, False, 10), (104, False, 1_000)) == ["", "", PASSED]
+
+
+def test_it_fails_by_memory() -> None:
+    assert verdicts(Trial(RULES, 5), (6, False, 1_001)) == ["it took 1001 bytes of memory, more than 1000"]
+
+
+def test_it_fails_at_its_deadline() -> None:
+    trial = Trial(RULES, 5)
+    assert (trial.waited(104.9), trial.waited(105)) == ("", "after 100 s it had made 0 decisions")
+    assert verdicts(trial, (105, True, 0)) == ["after 100 s it had made 1 decisions"]
+
+
+def test_where_the_cloud_was_seen_it_must_be_seen_again() -> None:
+    trial = Trial(RULES, 0, needs_cloud=True)
+    assert verdicts(trial, *[(k, False, 0) for k in range(5)]) == [""] * 5
+    assert trial.waited(100) == "after 100 s it had made 5 decisions and no connection to the cloud"
+    assert verdicts(trial, (50, True, 0)) == [PASSED]
+    once = Trial(RULES, 0, needs_cloud=True)
+    assert verdicts(once, (1, True, 0), (2, False, 0), (3, False, 0))[-1] == PASSED
+
+
+def test_rules_out_of_range_are_refused() -> None:
+    for wrong in ({"decisions": 0}, {"decisions": 2_000_000}, {"deadline_s": 0.5}, {"deadline_s": float("nan")}):
+        with pytest.raises(InputError):
+            Rules(**wrong)

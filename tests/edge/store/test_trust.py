@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trust: the device takes what python-tuf makes, and refuses what python-tuf's own client refuses."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from securesystemslib.signer import CryptoSigner
+
+from hardcase_edge.errors import TrustError
+from hardcase_edge.store.metadata import MAX_METADATA_BYTES, canonical, parse, seconds_of
+from hardcase_edge.store.trust import MAX_ROOTS, Trust, first_trust, release_of, trust_from, updated
+from tests.helpers.attack.metadata import mutated_metadata
+from tests.helpers.edge.repository import NOW, Files, Repository, signed_again, time_of, tuf_accepts
+
+
+@pytest.fixture
+def repository() -> Repository:
+    return Repository()
+
+
+def trusted(repository: Repository) -> Trust:
+    return first_trust(repository.roots[0])
+
+
+def take(trust: Trust, files: Files, now: float = NOW) -> Trust:
+    """The updated trust, if python-tuf takes the same update; else the refusal that both agree in."""
+    if tuf_accepts(trust, files, now):
+        return updated(trust, *files, now=now)
+    with pytest.raises(TrustError) as refusal:
+        updated(trust, *files, now=now)
+    raise refusal.value
+
+
+def test_an_update_allows_the_bundles_that_it_lists_and_no_other(repository: Repository) -> None:
+    trust = take(trusted(repository), repository.publish(b"one", b"two"))
+    assert release_of(trust, b"one", now=NOW) == release_of(trust, b"two", now=NOW) == (1, 1)
+    with pytest.raises(TrustError, match="targets 1 do not list the bundle"):
+        release_of(trust, b"three", now=NOW)
+    trust = take(trust, repository.publish(b"three"))
+    assert release_of(trust, b"three", now=NOW) == (1, 2)
+    with pytest.raises(TrustError, match="targets 2 do not list"):
+        release_of(trust, b"one", now=NOW)
+
+
+def test_a_root_alone_allows_nothing(repository: Repository) -> None:
+    with pytest.raises(TrustError, match="no targets yet"):
+        release_of(trusted(repository), b"one", now=NOW)
+
+
+def test_versions_never_go_down(repository: Repository) -> None:
+    old, new = repository.publish(b"old"), repository.publish(b"new")
+    trust = take(trusted(repository), new)
+    with pytest.raises(TrustError, match="timestamp 1 is older than 2"):
+        take(trust, old)
+    assert take(trust, new) == trust  # the same update once more changes nothing
+    newest = repository.publish(b"newest")
+    with pytest.raises(TrustError, match="snapshot metadata are not those"):
+        take(trust, newest._replace(snapshot=old.snapshot, targets=old.targets))
+    with pytest.raises(TrustError, match="targets metadata are not those"):
+        take(trust, newest._replace(targets=new.targets))
+    lower = repository.files(2, b"old")
+    timestamp = signed_again(lower.timestamp, repository.keys["timestamp"], version=9)
+    snapshot = json.loads(timestamp)["signed"]["meta"]["snapshot.json"] | {"version": 1}
+    timestamp = signed_again(timestamp, repository.keys["timestamp"], meta={"snapshot.json": snapshot})
+    with pytest.raises(TrustError, match="snapshot 1 is older than 2"):
+        take(trust, lower._replace(timestamp=timestamp))
+
+
+def test_two_of_three_root_keys_must_sign(repository: Repository) -> None:
+    one, two, three = repository.root_keys
+    for signers in ((one, two), (three, one), (one, two, three)):
+        first_trust(repository.sign(repository.root, *signers))
+    for signers in ((one,), (three,), ()):
+        with pytest.raises(TrustError, match=f"{len(signers)} trusted keys have signed the root metadata, 2 must"):
+            first_trust(repository.sign(repository.root, *signers))
+    with pytest.raises(TrustError, match="0 trusted keys"):
+        first_trust(repository.sign(repository.root, *[CryptoSigner.generate_ed25519() for _ in range(3)]))
+
+
+def test_a_key_under_two_names_counts_once(repository: Repository) -> None:
+    root = json.loads(repository.roots[0])
+    first = root["signatures"][0]
+    name = first["keyid"]
+    root["signed"]["keys"]["twin"] = root["signed"]["keys"][name]
+    root["signed"]["roles"]["root"]["keyids"] = [name, "twin"]
+    signature = repository.root_keys[0].sign(canonical(root["signed"])).signature
+    root["signatures"] = [{"keyid": k, "sig": signature} for k in (name, "twin")]
+    with pytest.raises(TrustError, match="1 trusted keys have signed"):
+        first_trust(json.dumps(root).encode())
+
+
+def test_the_key_of_another_role_signs_nothing(repository: Repository) -> None:
+    files = repository.publish(b"one")
+    forged = signed_again(files.timestamp, repository.keys["targets"])
+    with pytest.raises(TrustError, match="0 trusted keys have signed the timestamp"):
+        take(trusted(repository), files._replace(timestamp=forged))
+
+
+def test_keys_rotate_and_what_the_old_ones_sign_is_refused(repository: Repository) -> None:
+    trust = take(trusted(repository), repository.publish(b"one"))
+    stolen = repository.keys["targets"]
+    repository.rotate("root")
+    repository.rotate("targets")
+    files = repository.publish(b"two")
+    trust = take(trust, files)
+    assert release_of(trust, b"two", now=NOW) == (3, 2)
+    repository.keys["targets"] = stolen
+    with pytest.raises(TrustError, match="0 trusted keys have signed the targets"):
+        take(trust, repository.publish(b"three")._replace(roots=[]))
+
+
+def test_a_root_that_the_old_keys_or_the_new_have_not_signed_is_refused(repository: Repository) -> None:
+    trust = trusted(repository)
+    gone = repository.root_keys[0]
+    repository.rotate("root")
+    files = repository.publish(b"one")
+    new, two, three = repository.root_keys
+    for signers in ((new, two, three), (gone, two, new)):
+        take(trust, files._replace(roots=[repository.sign(repository.root, *signers)]))
+    for signers in ((gone, two), (new, three), (new,)):
+        with pytest.raises(TrustError, match=r"[01] trusted keys"):
+            take(trust, files._replace(roots=[repository.sign(repository.root, *signers)]))
+
+
+def test_roots_follow_one_another_without_a_gap(repository: Repository) -> None:
+    trust = trusted(repository)
+    repository.rotate()
+    repository.rotate()
+    files = repository.publish(b"one")
+    for roots in (files.roots[1:], files.roots[::-1], [*repository.roots]):
+        with pytest.raises(TrustError, match=r"root \d does not follow root 1"):
+            take(trust, files._replace(roots=roots))
+    assert take(take(trust, files), files._replace(roots=[])).root.version == 3
+    with pytest.raises(TrustError, match="65 roots, more than 64"):
+        updated(trust, *files._replace(roots=files.roots * 33)._replace(roots=[b""] * (MAX_ROOTS + 1)), now=NOW)
+
+
+def test_new_keys_end_what_a_thief_has_signed_with_a_huge_version(repository: Repository) -> None:
+    huge = repository.files(2**40, b"theirs")
+    trust = take(trusted(repository), huge)
+    with pytest.raises(TrustError, match="older than"):
+        take(trust, repository.publish(b"ours"))
+    for role in ("timestamp", "snapshot", "targets"):
+        repository.rotate(role)
+    trust = take(trust, repository.publish(b"ours"))
+    assert release_of(trust, b"ours", now=NOW) == (4, 2)
+
+
+def test_what_has_expired_is_refused_by_the_clock_or_by_the_newest_signed_time(repository: Repository) -> None:
+    trust, files = trusted(repository), repository.publish(b"one")
+    end = repository.timestamp_expires
+    assert take(trust, files, now=end - 1)
+    with pytest.raises(TrustError, match=r"timestamp 1 expired at 2030-01-12"):
+        take(trust, files, now=end)
+    assert release_of(take(trust, files, now=0), b"one", now=0) == (1, 1)  # a device without a clock
+    repository.issued, repository.timestamp_expires = end, end + 1e6
+    later = take(trust, repository.publish(b"two"), now=0)
+    assert later.floor == end
+    repository.timestamp_expires = end - 1
+    repository.issued = None
+    with pytest.raises(TrustError, match="timestamp 3 expired"):
+        take(later, repository.publish(b"three"), now=0)
+    with pytest.raises(TrustError, match="root 1 expired"):
+        take(trust, files, now=NOW + 1e9)
+    with pytest.raises(TrustError, match="expired"):
+        release_of(later, b"two", now=NOW + 1e9)
+
+
+def test_a_snapshot_that_drops_a_file_or_names_an_older_one_is_refused(repository: Repository) -> None:
+    trust = take(trusted(repository), repository.publish(b"one"))
+    files = repository.publish(b"two")
+    entry = json.loads(files.snapshot)["signed"]["meta"]
+    more = signed_again(files.snapshot, repository.keys["snapshot"], meta=entry | {"more.json": {"version": 3}})
+    named = {"snapshot.json": {"version": 2}}
+    timestamp = signed_again(files.timestamp, repository.keys["timestamp"], meta=named)
+    trust = take(trust, files._replace(snapshot=more, timestamp=timestamp))
+    files = repository.publish(b"three")
+    with pytest.raises(TrustError, match=r"snapshot 3 no longer names 'more.json'"):
+        take(trust, files)
+
+
+def test_the_trust_file_holds_all_of_it(repository: Repository) -> None:
+    repository.issued = NOW - 5
+    trust = take(trusted(repository), repository.publish(b"one"))
+    for each in (trusted(repository), trust):
+        assert trust_from(each.to_bytes()) == each
+    data = trust.to_bytes()
+    for wrong in (b"", b"[]", b"{}", data[:-1], data.replace(b'"floor": ', b'"flaw": '), b"[" * 100_000):
+        with pytest.raises(TrustError):
+            trust_from(wrong)
+
+
+def test_a_trust_file_with_somebody_elses_targets_is_refused(repository: Repository) -> None:
+    trust, other = (take(trusted(r), r.publish(b"one")) for r in (repository, Repository()))
+    mixed = Trust(trust.root, trust.timestamp, trust.snapshot, other.targets)
+    with pytest.raises(TrustError, match="0 trusted keys have signed the targets"):
+        trust_from(mixed.to_bytes())
+
+
+# ---------------------------------------------------------------- hostile files
+
+
+def test_a_file_that_is_too_long_too_deep_or_not_json_is_one_line() -> None:
+    deep = b'{"signatures":[],"signed":' + b'{"a":' * 50_000
+    lone = b'{"signatures":[],"signed":{"_type":"root","x":"\\ud800"}}'
+    for data in (b"", b"\xff", b"null", b"[]", b"{}", b" " * (MAX_METADATA_BYTES + 1), deep[:MAX_METADATA_BYTES], lone):
+        with pytest.raises(TrustError) as refusal:
+            parse(data, "root")
+        assert "\n" not in str(refusal.value)
+        assert len(str(refusal.value)) < 400
+
+
+def test_mutated_files_are_accepted_only_if_python_tuf_accepts_them() -> None:
+    outcome, n_accepted = mutated_metadata(50, seed=3)
+    assert (outcome.inputs, outcome.crashes, outcome.wrong) == (50, 0, 0), outcome
+    assert 0 < n_accepted < 40
+
+
+def test_a_device_that_does_not_count_signatures_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hardcase_edge.store.trust.check_signatures", lambda metadata, root: None)
+    assert mutated_metadata(40, seed=3)[0].wrong > 0
+
+
+# ---------------------------------------------------------------- canonical JSON and time
+
+
+@pytest.mark.parametrize(
+    "value", [{}, [], "", '"\\\n\x00é', {"é": 1, "e": 2, "z": [None, False, -3]}, [[{"a": "\x7f"}]]]
+)
+def test_canonical_json_is_securesystemslibs(value: Any) -> None:
+    from securesystemslib.formats import encode_canonical
+
+    assert canonical(value).decode() == encode_canonical(value)
+
+
+def test_times_are_the_librarys() -> None:
+    rng = random.Random(2)
+    for seconds in [0, *(rng.randrange(2**37) for _ in range(300))]:
+        assert seconds_of(time_of(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")) == seconds
+    for text in ("2030-02-29T00:00:00Z", "2030-13-01T00:00:00Z", "2030-01-01T24:00:00Z", "2030-01-01", "", None, 5,
+                 "1969-12-31T23:59:59Z", "2030-01-01T00:00:00Z\n", "2030-00-01T00:00:00Z",
+                 "٢٠٣٠-01-01T00:00:00Z"):  # fmt: skip
+        with pytest.raises(ValueError):
+            seconds_of(text)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model of what a power cut leaves of a folder, from the calls that a real run made to change it.
+
+``Recorder`` notes the calls; ``cuts`` gives every folder that a cut may leave behind any prefix of them. The model is
+weaker than file systems are: a name that was made, removed or renamed since its folder was last flushed may be there or
+not, each by itself, in any combination; of the bytes of a file since it was last flushed any part may be there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+__all__ = ["Operation", "Recorder", "Tree", "cuts", "cuts_behind", "materialise", "read_tree", "without_leftovers"]
+
+PARTS = 16  # lengths at which a write is cut off
+Operation = tuple[str, ...]  # what, path, and a second path
+Tree = dict[str, bytes | None]  # path below the root to a file's bytes; None: a folder
+
+
+@dataclass
+class Recorder:
+    """Notes the calls that change names and bytes below a folder, except those that it is to leave out."""
+
+    root: Path
+    is_left_out: Callable[[Operation], bool] = lambda operation: False
+    log: list[tuple[Operation, bytes]] = field(default_factory=list)
+    _open: dict[int, Path] = field(default_factory=dict)
+    _content: dict[Path, bytes] = field(default_factory=dict)
+
+    def note(self, what: str, *paths: Path, data: bytes = b"") -> None:
+        operation = (what, *(path.relative_to(self.root).as_posix() for path in paths))
+        if not self.is_left_out(operation):
+            self.log.append((operation, data))
+
+    def _note_bytes(self, path: Path) -> None:
+        data = path.read_bytes()
+        if data != self._content.get(path, b""):
+            self._content[path] = data
+            self.note("write", path, data=data)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Every call is made, and noted."""
+        real = {name: getattr(os, name) for name in ("open", "fsync", "replace", "unlink", "mkdir")}
+
+        def is_ours(path: object) -> bool:
+            return Path(os.fspath(path)).is_relative_to(self.root)  # type: ignore[arg-type]
+
+        def open_(path, flags, *rest, **named):
+            is_new = is_ours(path) and flags & os.O_CREAT and not os.path.exists(path)
+            descriptor = real["open"](path, flags, *rest, **named)
+            if is_ours(path):
+                self._open[descriptor] = Path(path)
+            if is_new:
+                self._content.pop(Path(path), None)
+                self.note("create", Path(path))
+            return descriptor
+
+        def fsync(descriptor):
+            path = self._open[descriptor]
+            if not path.is_dir():
+                self._note_bytes(path)
+            self.note("sync", path)
+
+        def replace(old, new):
+            self._note_bytes(Path(old))
+            real["replace"](old, new)
+            self._content[Path(new)] = self._content.pop(Path(old))
+            self.note("rename", Path(old), Path(new))
+
+        def unlink(path, *rest, **named):
+            real["unlink"](path, *rest, **named)
+            self.note("unlink", Path(path))
+
+        def mkdir(path, *rest, **named):
+            real["mkdir"](path, *rest, **named)
+            self.note("mkdir", Path(path))
+
+        with pytest.MonkeyPatch.context() as patch:
+            for name, function in zip(real, (open_, fsync, replace, unlink, mkdir), strict=True):
+                patch.setattr(os, name, function)
+            yield
+
+
+class Disk:
+    """Names and bytes that are on the disk for certain, and changes that may be."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.bytes: list[list[bytes]] = []  # of each file: what is on the disk, and what was written since
+        self.names: dict[str, int | None] = {}  # as the running system sees them; None: a folder
+        for path, data in tree.items():
+            self.names[path] = None if data is None else self._file(data)
+        self.durable = dict(self.names)
+        self.pending: list[tuple[str, str, str, int | None]] = []  # folder, name that goes, name that comes, file
+
+    def _file(self, data: bytes) -> int:
+        self.bytes.append([data])
+        return len(self.bytes) - 1
+
+    def do(self, operation: Operation, data: bytes) -> None:
+        """One call."""
+        what, path = operation[:2]
+        if what == "sync" and self.names.get(path) is not None:
+            versions = self.bytes[self.names[path]]  # type: ignore[index]
+            del versions[:-1]
+        elif what == "sync":
+            for change in [c for c in self.pending if c[0] == path]:
+                apply(self.durable, change)
+                self.pending.remove(change)
+        elif what == "write":
+            self.bytes[self.names[path]].append(data)  # type: ignore[index]
+        else:
+            gone = path if what in ("rename", "unlink") else ""
+            comes = {"rename": operation[-1], "unlink": ""}.get(what, path)
+            file = self.names[path] if gone else None if what == "mkdir" else self._file(b"")
+            change = (str(Path(path).parent), gone, comes, file)
+            apply(self.names, change)
+            self.pending.append(change)
+
+    def cuts(self) -> Iterator[Tree]:
+        """Every folder that a cut may leave now."""
+        for chosen in product((False, True), repeat=len(self.pending)):
+            names = dict(self.durable)
+            for change, is_done in zip(self.pending, chosen, strict=True):
+                if is_done:
+                    apply(names, change)
+            there = {p: f for p, f in names.items() if all(str(q) in names for q in Path(p).parents if str(q) != ".")}
+            files = [(path, file) for path, file in there.items() if file is not None]
+            for contents in product(*[self._versions(file) for _, file in files]):
+                yield {path: None for path, file in there.items() if file is None} | {
+                    path: data for (path, _), data in zip(files, contents, strict=True)
+                }
+
+    def _versions(self, file: int) -> list[bytes]:
+        versions = self.bytes[file]
+        last = versions[-1]
+        return [*versions, *[last[: len(last) * k // PARTS] for k in range(PARTS)]] if len(versions) > 1 else versions
+
+
+def apply(names: dict[str, int | None], change: tuple[str, str, str, int | None]) -> None:
+    _, gone, comes, file = change
+    names.pop(gone, None)
+    if comes:
+        names[comes] = file
+
+
+def cuts(tree: Tree, log: list[tuple[Operation, bytes]]) -> Iterator[Tree]:
+    """Every folder that a cut may leave before, between and behind these calls."""
+    disk = Disk(tree)
+    yield from disk.cuts()
+    for operation, data in log:
+        disk.do(operation, data)
+        yield from disk.cuts()
+
+
+def cuts_behind(tree: Tree, log: list[tuple[Operation, bytes]]) -> Iterator[Tree]:
+    """Every folder that a cut may leave behind the last of these calls."""
+    disk = Disk(tree)
+    for operation, data in log:
+        disk.do(operation, data)
+    return disk.cuts()
+
+
+def without_leftovers(tree: Tree) -> frozenset[tuple[str, bytes | None]]:
+    """What counts of a folder: all but temporary files."""
+    return frozenset((path, data) for path, data in tree.items() if Path(path).name[0] != ".")
+
+
+def read_tree(root: Path) -> Tree:
+    """What is below a folder."""
+    paths = sorted(root.rglob("*"))
+    return {p.relative_to(root).as_posix(): None if p.is_dir() else p.read_bytes() for p in paths}
+
+
+def materialise(tree: Tree, root: Path) -> None:
+    """Make a folder of a tree."""
+    root.mkdir(parents=True)
+    for path, data in sorted(tree.items()):
+        if data is None:
+            (root / path).mkdir()
+        else:
+            (root / path).write_bytes(data)
