@@ -150,6 +150,8 @@ class FatVolume:
 
     def _find(self, path: str) -> _Entry | None:
         folder, _, name = path.rpartition("/")
+        if folder and self._find(folder) is None:
+            return None
         return next((e for e in self._entries(folder) if name.lower() in e.names), None)
 
     def _extents(self, folder: str) -> list[tuple[int, int]]:
