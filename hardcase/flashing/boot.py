@@ -79,7 +79,9 @@ def find(read: Reader, name: str) -> Hook:
     if is_pi and command is not None:
         issue = re.search(r"Raspberry Pi reference (\d{4}-\d\d)", _text(read, "issue.txt") or "")
         if issue and issue[1] < PYTHON_SINCE:
-            raise InputError(f"{name} has Raspberry Pi OS of {issue[1]}, with a Python older than 3.11; flash a newer one")
+            raise InputError(
+                f"{name} has Raspberry Pi OS of {issue[1]}, with a Python older than 3.11; flash a newer one"
+            )
         notes = ("custom.toml stays as it is; firstrun.sh starts what was flashed",) if read("custom.toml") else ()
         first = _text(read, "firstrun.sh")
         return Hook(
@@ -124,7 +126,9 @@ def _with_command(text: str, name: str) -> str:
         return "\n".join([*lines, "bootcmd:", f"  - {call}", ""])
     if not re.fullmatch(r"bootcmd\s*:\s*(#.*)?", lines[at]):
         raise InputError(f"user-data on {name} has bootcmd on one line; write it as a list, one command per line")
-    item = next((re.match(r"(\s*)- ", line) for line in lines[at + 1 :] if line.strip() and line.strip()[0] != "#"), None)
+    item = next(
+        (re.match(r"(\s*)- ", line) for line in lines[at + 1 :] if line.strip() and line.strip()[0] != "#"), None
+    )
     indent = item[1] if item else "  "
     return "\n".join([*lines[: at + 1], f"{indent}- {call}", *lines[at + 1 :], ""])
 

@@ -194,7 +194,9 @@ def _metadata(root: str | Path | None, folder: str | Path | None) -> dict[str, b
     files = {"card/root.json": read_bounded(root, MAX_METADATA_BYTES, "metadata", remedy=remedy)}
     paths = sorted(Path(folder).glob("*.json")) if folder is not None else []
     if folder is not None and not 1 <= len(paths) <= MAX_METADATA_FILES:
-        raise InputError(f"{folder} has {len(paths)} files of metadata, not 1 to {MAX_METADATA_FILES}; name another folder")
+        raise InputError(
+            f"{folder} has {len(paths)} files of metadata, not 1 to {MAX_METADATA_FILES}; name another folder"
+        )
     for path in paths:
         files[f"card/metadata/{path.name}"] = read_bounded(path, MAX_METADATA_BYTES, "metadata", remedy=remedy)
     return files

@@ -62,7 +62,9 @@ def _refusal(sys: Path, proc: Path, name: str) -> str:
         return f"the running system is on it ({system[0]})"
     if places:
         return f"it is mounted at {places[0]}; unmount it"
-    if any(line.split()[0].rpartition("/")[2] in parts for line in _text(proc / "swaps").splitlines()[1:] if line.split()):
+    if any(
+        line.split()[0].rpartition("/")[2] in parts for line in _text(proc / "swaps").splitlines()[1:] if line.split()
+    ):
         return "the running system swaps to it"
     if any(_list(folder / p / "holders") for p in ("", *parts[1:])):
         return "something is built on it (RAID, LVM or encryption)"

@@ -66,14 +66,14 @@ class FatVolume:
         self._sector, per_cluster, reserved, self._n_fats, n_root, small = struct.unpack_from("<HBHBHH", b, 11)
         (fat16,), (large, fat32) = struct.unpack_from("<H", b, 22), struct.unpack_from("<II", b, 32)
         n_sectors, fat_sectors = small or large, fat16 or fat32
-        self._cluster = per_cluster * self._sector
+        self._cluster: int = per_cluster * self._sector
         is_sane = self._sector in (512, 1024, 2048, 4096) and per_cluster and per_cluster & (per_cluster - 1) == 0
         if not is_sane or not 1 <= self._n_fats <= 2 or not reserved or n_sectors * self._sector > size:
             raise self._damaged("its first sector makes no sense, or it is longer than its partition")
         self._fat_bytes, self._fat_at = fat_sectors * self._sector, reserved * self._sector
         self._root_at = self._fat_at + self._n_fats * self._fat_bytes
         self._root_bytes = n_root * ENTRY
-        self._data_at = self._root_at + -(-self._root_bytes // self._sector) * self._sector
+        self._data_at: int = self._root_at + -(-self._root_bytes // self._sector) * self._sector
         self._n_clusters = (n_sectors * self._sector - self._data_at) // self._cluster
         self._is_32 = self._n_clusters >= 65_525
         self._width = 4 if self._is_32 else 2
@@ -265,7 +265,9 @@ class FatVolume:
     def _store(self, data: bytes) -> list[int]:
         chain = self._take(-(-len(data) // self._cluster))
         for k, cluster in enumerate(chain):
-            self._write(self._at(cluster), data[k * self._cluster : (k + 1) * self._cluster].ljust(self._cluster, b"\0"))
+            self._write(
+                self._at(cluster), data[k * self._cluster : (k + 1) * self._cluster].ljust(self._cluster, b"\0")
+            )
         self._sync()
         self._write_fat()
         return chain
@@ -322,7 +324,9 @@ class FatVolume:
         )
 
     def _damaged(self, what: str) -> InputError:
-        return InputError(f"the file system on {self._name} is damaged: {what}; repair it with fsck.vfat, or copy it again")
+        return InputError(
+            f"the file system on {self._name} is damaged: {what}; repair it with fsck.vfat, or copy it again"
+        )
 
 
 def _raw_entry(name: str, cluster: int, size: int, kind: int) -> bytes:

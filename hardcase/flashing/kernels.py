@@ -122,4 +122,6 @@ def check_kernel(data: bytes, name: str) -> None:
     newest = max(versions, default=GLIBC)
     if newest > GLIBC:
         text = ".".join(map(str, newest))
-        raise InputError(f"the kernel for {name} needs glibc {text}, newer than {GLIBC[0]}.{GLIBC[1]}; compile it again")
+        raise InputError(
+            f"the kernel for {name} needs glibc {text}, newer than {GLIBC[0]}.{GLIBC[1]}; compile it again"
+        )

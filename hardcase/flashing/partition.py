@@ -44,7 +44,9 @@ def flash_partition(open_volume: Opener, name: str, card: Card) -> dict[str, Any
             files[IDENTITY] = card.identity
         needed, free = sum(map(len, files.values())) + SPARE_BYTES, volume.free_bytes()
         if free < needed:
-            raise InputError(f"{name} has {free} bytes free, and {needed} are needed; remove files, or take another card")
+            raise InputError(
+                f"{name} has {free} bytes free, and {needed} are needed; remove files, or take another card"
+            )
         files |= hook.files  # these last: they start the script
         for path, data in files.items():
             if volume.read(path, MAX_ARCHIVE_BYTES) != data:
@@ -57,8 +59,12 @@ def flash_partition(open_volume: Opener, name: str, card: Card) -> dict[str, Any
         for path, data in files.items():
             back = volume.read(path, MAX_ARCHIVE_BYTES)
             if back != data:
-                at = next((k for k, (a, b) in enumerate(zip(back or b"", data, strict=False)) if a != b), len(back or b""))
-                raise InputError(f"{path} on {name} reads back otherwise from byte {at} on; repeat, or replace the card")
+                at = next(
+                    (k for k, (a, b) in enumerate(zip(back or b"", data, strict=False)) if a != b), len(back or b"")
+                )
+                raise InputError(
+                    f"{path} on {name} reads back otherwise from byte {at} on; repeat, or replace the card"
+                )
     return {"system": hook.kind, "notes": list(hook.notes)}
 
 
@@ -83,7 +89,9 @@ def verify_partition(open_volume: Opener, name: str) -> dict[str, Any]:
         identity = volume.read(IDENTITY, MAX_ARCHIVE_BYTES)
         digest = hashlib.sha256(identity).hexdigest() if identity else ""
         if not is_done and digest != archive.manifest["identity"]:
-            raise InputError(f"the identity on {name} is not the one of its archive; the flash was interrupted: repeat it")
+            raise InputError(
+                f"the identity on {name} is not the one of its archive; the flash was interrupted: repeat it"
+            )
         if not is_done and (done or not hook):
             raise InputError(f"nothing on {name} starts what was flashed; the flash was interrupted: repeat it")
         log = (volume.read(LOG, MAX_TEXT_BYTES) or b"").decode(errors="replace").strip()
@@ -105,4 +113,3 @@ def _done(data: bytes | None) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return report if isinstance(report, dict) else {}
-

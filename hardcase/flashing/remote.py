@@ -34,7 +34,8 @@ _RECEIVE = f'umask 077 && rm -rf "{_PLACE}" && mkdir "{_PLACE}" && cd "{_PLACE}"
 _END = f'rm -rf "{_PLACE}"'
 _PROBE = """python3 -c '
 import json, os, platform, sys
-print(json.dumps([list(sys.version_info[:2]), platform.machine(), os.getuid(), os.path.isdir("/run/systemd/system")]))'"""
+has_systemd = os.path.isdir("/run/systemd/system")
+print(json.dumps([list(sys.version_info[:2]), platform.machine(), os.getuid(), has_systemd]))'"""
 
 
 class Host(NamedTuple):
@@ -65,7 +66,7 @@ def flash_host(host: Host, card: Card, options: tuple[str, ...] = ()) -> dict[st
 
     Parameters
     ----------
-    options : further ones of ssh, such as ``-i FILE``
+    options : further ones of ssh, such as ``-F FILE``
 
     Raises
     ------
@@ -83,7 +84,9 @@ def flash_host(host: Host, card: Card, options: tuple[str, ...] = ()) -> dict[st
     digests = dict(zip(told[1::2], told[::2], strict=False))
     wrong = [n for n, data in files.items() if digests.get(n) != hashlib.sha256(data).hexdigest()]
     if wrong:
-        raise InputError(f"{wrong[0]} arrived at {host.address} otherwise than it was sent; make room there, and repeat")
+        raise InputError(
+            f"{wrong[0]} arrived at {host.address} otherwise than it was sent; make room there, and repeat"
+        )
     sudo = "" if user == 0 else "sudo -n "
     root = "" if host.root == "/" else f" {shlex.quote(host.root)}"
     run = f'{sudo}sh "{_PLACE}/first.sh" ssh{root}; status=$?; {sudo}cat "{_PLACE}/log.txt"; {sudo}{_END}; exit $status'

@@ -101,12 +101,23 @@ def offer(bundle: str, target: str, metadata: str | None) -> int:
         raise InputError(f"{target} is not mqtts://broker/device; correct it")
     if importlib.util.find_spec("hardcase_cloud.updates") is None:
         raise InputError("this version of hardcase-cloud offers nothing over the air; flash over ssh://, or update it")
-    command = [sys.executable, "-m", "hardcase.cli", "cloud", "offer", bundle, "--broker", match[1], "--device", match[2]]
+    command = [
+        sys.executable,
+        "-m",
+        "hardcase.cli",
+        "cloud",
+        "offer",
+        bundle,
+        "--broker",
+        match[1],
+        "--device",
+        match[2],
+    ]
     return subprocess.run([*command, *(["--metadata", metadata] if metadata else [])], check=False).returncode
 
 
 def _kind(target: str) -> str:
-    """"root" or "boot" for a folder, "image" or "device" for a file."""
+    """ "root" or "boot" for a folder, "image" or "device" for a file."""
     try:
         mode = os.stat(target).st_mode
     except OSError as error:
@@ -157,5 +168,7 @@ def _kernels(processors: tuple[str, ...], wheels: str | None) -> tuple[dict[str,
         kernels = {}
     absent = [name for name in processors if name not in kernels]
     remedy = "make wheels, and --wheels dist" if wheels is None else "make wheels"
-    note = f"no kernel for {', '.join(absent)}: there the device decides in Python, more slowly; for the kernel: {remedy}"
+    note = (
+        f"no kernel for {', '.join(absent)}: there the device decides in Python, more slowly; for the kernel: {remedy}"
+    )
     return kernels, [note] if absent else []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The systemd unit that a card gets: the command that was flashed, in a user of its own, started again when it fails."""
+"""The systemd unit of a card: the flashed command, as a user of its own, started again when it fails."""
 
 from __future__ import annotations
 

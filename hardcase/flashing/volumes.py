@@ -116,7 +116,9 @@ def _boot_partition(file: int, size: int, name: str) -> tuple[int, int]:
         raise InputError(f"{name} has a GPT, which is not read here; mount its boot partition and name that folder")
     short = [end for _, start, n in parts if (end := start + n) > size]
     if short:
-        raise InputError(f"{name} is cut short: its partitions end at {max(short)} bytes, and it has {size}; copy it again")
+        raise InputError(
+            f"{name} is cut short: its partitions end at {max(short)} bytes, and it has {size}; copy it again"
+        )
     for kind, start, n in parts:
         if kind in _FAT_TYPES and is_fat(os.pread(file, 512, start).ljust(512, b"\0")):
             return start, n

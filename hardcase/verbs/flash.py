@@ -36,11 +36,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="arguments of hardcase-edge run on the device, as one word (default: '%(default)s')",
     )  # fmt: skip
     parser.add_argument("--identity", metavar="DIR", help="the device's identity: certificates and key")
-    parser.add_argument("--trust", metavar="KEY", help="public key (PEM) that must have signed the bundle, here and there")
-    parser.add_argument("--root", dest="first_root", metavar="JSON", help="first root of TUF metadata, which the device begins to trust")
+    parser.add_argument(
+        "--trust", metavar="KEY", help="public key (PEM) that must have signed the bundle, here and there"
+    )
+    parser.add_argument(
+        "--root", dest="first_root", metavar="JSON", help="first root of TUF metadata, which the device begins to trust"
+    )
     parser.add_argument("--metadata", metavar="DIR", help="the other metadata: a TUF repository's JSON files")
     parser.add_argument("--wheels", metavar="DIR", help="take kernels from the wheels of make wheels, and compile none")
-    parser.add_argument("--ssh-key", metavar="FILE", help="ssh's -i, for an ssh:// target")
+    parser.add_argument("--ssh-config", metavar="FILE", help="ssh's -F, for an ssh:// target")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -49,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     from ..flashing.devices import candidates
     from ..flashing.target import Wishes, flash, offer, verify
 
-    ssh = ("-i", args.ssh_key, "-o", "IdentitiesOnly=yes") if args.ssh_key else ()
+    ssh = ("-F", args.ssh_config) if args.ssh_config else ()
     n_jobs = args.list + (args.verify is not None) + (args.bundle is not None)
     if n_jobs != 1 or (args.bundle is not None and args.target is None):
         raise InputError("name a bundle and a target, or --verify TARGET, or --list")

@@ -21,12 +21,11 @@ from typing import Any
 
 from ..base.files import read_bounded
 from ..errors import HardcaseError, InputError
+from ..store.first_boot import MAX_REPORT_BYTES, REPORT
 from .places import KERNEL, RUNTIME, STORE, put
 
-__all__ = ["REPORT", "finish", "main", "processor", "try_kernel"]
+__all__ = ["finish", "main", "processor", "try_kernel"]
 
-REPORT = "first-boot.json"
-MAX_REPORT_BYTES = 4_096
 TRY_S = 300  # golden cases take a second on the slowest Pi
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.files import read_bounded, sync_folder, write_whole
 from ..bundle.sha256 import sha256
 from ..errors import HardcaseError, InputError
+from ..store.first_boot import REPORT
 from ..store.folder import Store
 from ..store.receive import begin_trust, receive
 from . import first_boot
@@ -83,7 +84,7 @@ def install(
         report = first_boot.finish(root, report)
     else:
         write_whole(runtime / "card" / "put.json", json.dumps(report, sort_keys=True).encode())
-        (root / STORE / first_boot.REPORT).unlink(missing_ok=True)
+        (root / STORE / REPORT).unlink(missing_ok=True)
         put(root, f"{UNITS}/hardcase-first-boot.service", FIRST_BOOT.encode())
         link(root, f"{_WANTS}/hardcase-first-boot.service", "../hardcase-first-boot.service")
     link(root, f"{_WANTS}/hardcase-edge.service", "../hardcase-edge.service")
