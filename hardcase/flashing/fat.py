@@ -121,7 +121,11 @@ class FatVolume:
         chain = self._store(data)
         first = chain[0] if chain else 0
         if old is None:
-            self._add(folder, name, first, len(data), 0x20)
+            try:
+                self._add(folder, name, first, len(data), 0x20)
+            except InputError:
+                self._free_chain(first)
+                raise
             return
         raw = bytearray(self._read(old.at, ENTRY))
         struct.pack_into("<H", raw, 20, first >> 16)

@@ -59,6 +59,9 @@ class FolderVolume:
                 sync_folder(place.parent.parent)
         except OSError as error:
             raise InputError(f"{place.parent} cannot be made: {error.strerror}; unlock the card, and repeat") from error
+        with contextlib.suppress(OSError):
+            for left in place.parent.glob(f".{place.name}.????????"):  # of a flash that was interrupted
+                left.unlink()
         write_whole(place, data)
 
     def remove(self, path: str) -> None:
