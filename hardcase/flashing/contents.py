@@ -118,6 +118,8 @@ def check_arguments(arguments: Sequence[str]) -> None:
     """
     from hardcase_edge.cli import make_parser
 
+    if not arguments:
+        raise InputError("name how the device runs, such as --run '--sensors thermal: --interval 60'")
     errors = io.StringIO()
     with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
         try:

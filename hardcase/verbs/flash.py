@@ -19,7 +19,7 @@ EXAMPLES = """\
 hardcase flash --list
 hardcase flash model.hcb /dev/sdb --run '--sensors thermal: --interval 60'
 hardcase flash model.hcb /media/bootfs --identity pi-1 --run '--sensors my_sensors:read --broker mqtts://broker'
-hardcase flash model.hcb ssh://pi@raspberrypi --trust fleet.pub
+hardcase flash model.hcb ssh://pi@raspberrypi --trust fleet.pub --run '--sensors thermal:'
 hardcase flash --verify /dev/sdb"""
 
 
@@ -32,8 +32,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="print the block devices, and why one is not flashed")
     parser.add_argument("--verify", metavar="TARGET", help="print what is on a target")
     parser.add_argument(
-        "--run", dest="words", metavar="ARGS", default="--sensors thermal:",
-        help="arguments of hardcase-edge run on the device, as one word (default: '%(default)s')",
+        "--run", dest="words", metavar="ARGS", default="",
+        help="arguments of hardcase-edge run on the device, as one word, such as '--sensors thermal: --interval 60'",
     )  # fmt: skip
     parser.add_argument("--identity", metavar="DIR", help="the device's identity: certificates and key")
     parser.add_argument(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -16,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from hardcase import cli
-from hardcase.flashing import kernels, target
+from hardcase.flashing import contents, kernels, target
 from hardcase.flashing.partition import flash_partition, verify_partition
 from hardcase.flashing.volumes import FolderVolume, open_image
 from hardcase_edge.base import files as base_files
+from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.sha256 import sha256
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.store.folder import Store
@@ -41,16 +43,27 @@ BUNDLE = GOLDEN / "v1.hcb"
 SHA = sha256(BUNDLE.read_bytes()).hex()
 
 
+@pytest.fixture
+def whole_runtime() -> None:
+    """The test needs the device's program and paho on the card."""
+
+
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test's files need not outlive its machine, and no compiler is needed to carry bytes."""
+def _quick(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """A test's files need not outlive its machine, and only a test of the runtime needs a runtime and kernels."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(os, "sync", lambda: None)
     monkeypatch.setattr(target, "can_compile", lambda: True)
     monkeypatch.setattr(target, "compile_kernel", lambda name: MADE_KERNEL)
+    if "whole_runtime" not in request.fixturenames:
+        few = {"hardcase_edge/errors.py": b"# errors", "hardcase_edge/cli.py": b"# cli"}
+        monkeypatch.setattr(contents, "_runtime", lambda: few)
+        monkeypatch.setattr(contents, "_paho", dict)
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
-    status = cli.main(["flash", *map(str, words)])
+    is_flash = words and isinstance(words[0], Path) and not any(str(w).startswith("--run") for w in words)
+    status = cli.main(["flash", *map(str, words), *(["--run", "--sensors thermal:"] if is_flash else [])])
     printed = capsys.readouterr()
     return status, printed.out, printed.err
 
@@ -74,12 +87,13 @@ def folder_of(path: Path, files: dict[str, bytes]) -> Path:
 # ---------------------------------------------------------------- images and boot folders
 
 
+@pytest.mark.usefixtures("whole_runtime")
 def test_an_image_is_flashed_verified_and_put_down_at_the_first_boot(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mcopy, fsck = need_tool("mcopy", "fsck.vfat")
     image = boot_image(tmp_path / "pi.img", RASPBERRY_PI)
-    status, out, _ = run(capsys, BUNDLE, image, "--run", "--sensors none --interval 60", "--json")
+    status, out, _ = run(capsys, BUNDLE, image, "--run", "--sensors thermal: --interval 60", "--json")
     flashed = json.loads(out)
     assert status == 0
     assert (flashed["bundle"], flashed["system"], flashed["notes"]) == (SHA, "firstrun", [])
@@ -89,7 +103,7 @@ def test_an_image_is_flashed_verified_and_put_down_at_the_first_boot(
     subprocess.run([fsck, "-n", str(tmp_path / "part.img")], check=True, capture_output=True, timeout=60)
     told = json.loads(run(capsys, "--verify", image, "--json")[1])
     assert (told["bundle"], told["first_boot"], told["identity"]) == (SHA, "has not been yet", False)
-    assert told["run"] == ["--sensors", "none", "--interval", "60"]
+    assert told["run"] == ["--sensors", "thermal:", "--interval", "60"]
     assert image.read_bytes() == whole  # looking changes nothing
 
     # the first boot, as the card's own script does it, below a folder instead of "/"
@@ -101,18 +115,19 @@ def test_an_image_is_flashed_verified_and_put_down_at_the_first_boot(
     report = json.loads((root / "var/lib/hardcase/first-boot.json").read_text())
     assert (report["how"], report["store"]) == ("firstrun", "the bundle is in slot a")
     assert (report["evaluator"], report["identity"]) == ("python", "none was given")  # the kernel's bytes are no kernel
-    assert "it failed" in report["reason"] or "signal" in report["reason"] or "none for" in report["reason"]
+    assert "was not loaded" in report["reason"]
     assert Store(root / "var/lib/hardcase").slots().a.state == "ready"
     unit = (root / "etc/systemd/system/multi-user.target.wants/hardcase-edge.service").resolve().read_text()
-    assert '"--store" "/var/lib/hardcase" "--sensors" "none"' in unit or "--interval" in unit
+    assert re.search(r'hardcase-edge"? "?run"? "?--store"? "?/var/lib/hardcase"? "?--sensors"? "?thermal:', unit)
     assert json.loads((tmp_path / "hardcase" / "done.txt").read_text()) == report
     subprocess.run(script, check=True, timeout=60)  # a second boot does nothing
     assert not any((tmp_path / "hardcase").glob("identity*"))
 
     runtime = {"PYTHONPATH": str(root / "usr/local/lib/hardcase"), "PATH": os.environ["PATH"]}
     command = [sys.executable, "-P", "-m", "hardcase_edge.cli", "run", "--store", str(root / "var/lib/hardcase")]
+    sensors = [word for name in load_bundle(BUNDLE).manifest.sensors for word in ("--sensors", f"{name}=none")]
     done = subprocess.run(
-        [*command, "--sensors", "none", "--count", "2"], env=runtime, capture_output=True, text=True, timeout=60, check=True
+        [*command, *sensors, "--count", "2"], env=runtime, capture_output=True, text=True, timeout=60, check=True
     )
     assert len(done.stdout.splitlines()) == 2
 
@@ -138,7 +153,7 @@ def test_a_second_flash_of_the_same_changes_nothing_and_one_of_another_runs_at_t
     with open_image(image, can_write=True) as volume:
         volume.write("hardcase/done.txt", json.dumps({"archive": sha256(archive_of(image)).hex()}).encode())
     assert json.loads(run(capsys, "--verify", image, "--json")[1])["first_boot"]["archive"]
-    run(capsys, BUNDLE, image, "--run", "--sensors none")
+    run(capsys, BUNDLE, image, "--run", "--sensors x=none")
     assert json.loads(run(capsys, "--verify", image, "--json")[1])["first_boot"] == "has not been yet"
 
 
@@ -159,7 +174,7 @@ def test_what_failed_at_the_first_boot_is_told(tmp_path: Path, capsys: pytest.Ca
 
 
 def states_of_image(tmp: Path, patch: pytest.MonkeyPatch, n: int) -> tuple[int, list[str]]:
-    """Cuts of a flash over an older one; how many states, and what is wrong."""
+    """Cuts of a flash and of another one over it; how many states, and what is wrong."""
     image = boot_image(tmp / "pi.img", RASPBERRY_PI, n_bytes=2_300_000)
 
     def opener(path: Path) -> Callable[[bool], object]:
@@ -167,10 +182,10 @@ def states_of_image(tmp: Path, patch: pytest.MonkeyPatch, n: int) -> tuple[int, 
 
     small = plain_card()._replace(archive=_small_archive("one"), identity=b"")
     newer = small._replace(archive=_small_archive("two"))
-    flash_partition(opener(image), "card", small)  # type: ignore[arg-type]
     disk = Disk(image)
     with patch.context() as context:
         disk.record(context)
+        flash_partition(opener(image), "card", small)  # type: ignore[arg-type]
         flash_partition(opener(image), "card", newer)  # type: ignore[arg-type]
     rng, wrong, cut = random.Random(3), [], tmp / "cut.img"
     for at in range(len(disk.log) + 1):
@@ -179,7 +194,8 @@ def states_of_image(tmp: Path, patch: pytest.MonkeyPatch, n: int) -> tuple[int, 
             with open_image(cut, can_write=False) as volume:
                 line = volume.read("cmdline.txt", 999) or b""
                 archive = volume.read("hardcase/card.pyz", 10**6)
-            if b"root=PARTUUID=1-02" not in line or archive not in (small.archive, newer.archive):
+            right = (small.archive, newer.archive, *([] if b"systemd.run=" in line else [None]))
+            if b"root=PARTUUID=1-02" not in line or archive not in right:
                 wrong.append(f"{at}: half of a file")
             flash_partition(opener(cut), "card", newer)  # type: ignore[arg-type]
             if verify_partition(opener(cut), "card")["name"] != "two":  # type: ignore[arg-type]
@@ -227,12 +243,14 @@ def test_a_cut_at_any_call_on_a_mounted_partition_is_mended_by_a_repeat(tmp_path
             assert (folder / "hardcase" / "card.pyz").read_bytes() == card.archive
         flash(folder)
         assert read_tree(folder) == read_tree(boot)
-    assert len(seen) > 5
+    assert len(seen) >= 5
 
 
 def fail_at(patch: pytest.MonkeyPatch, n: int) -> None:
-    """The disk is full at the n-th file that is written whole."""
+    """The disk is full at the n-th file that is written whole; at 0, while the runtime is written."""
     real, left = base_files._write, [n]
+    if n == 0:
+        patch.setattr(os, "sync", lambda: (_ for _ in ()).throw(OSError(28, "No space left on device")))
 
     def write(path: Path, data: bytes, *rest: object) -> None:
         left[0] -= 1
@@ -254,7 +272,7 @@ def test_a_root_whose_disk_is_full_at_any_write_is_mended_by_a_repeat(
         patch.setattr(base_files, "_write", lambda *a: (n_writes.__setitem__(0, n_writes[0] + 1), real(*a)))
         run(capsys, BUNDLE, root)
     whole = n_writes[0]
-    for n in (1, 2, whole // 2, *range(whole - 12, whole + 1)):
+    for n in range(whole + 1):
         shutil.rmtree(root)
         system_tree(root)
         with monkeypatch.context() as patch:
@@ -262,9 +280,8 @@ def test_a_root_whose_disk_is_full_at_any_write_is_mended_by_a_repeat(
             message = refused(capsys, BUNDLE, root)
         assert "No space left" in message
         if n < whole:
-            assert cli.main(["flash", "--verify", str(root)]) == 2
+            refused(capsys, "--verify", root)
             assert not (root / "etc/systemd/system/multi-user.target.wants/hardcase-edge.service").is_symlink()
-    capsys.readouterr()
     assert run(capsys, BUNDLE, root)[0] == 0
     assert run(capsys, "--verify", root)[0] == 0
 
@@ -296,7 +313,7 @@ def test_a_card_that_keeps_other_bytes_is_noticed(
     real = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda f, d, at: real(f, d.replace(b"PARTUUID", b"PARTUUIE"), at))
     assert "cmdline.txt on" in (message := refused(capsys, BUNDLE, image))
-    assert "reads back otherwise from byte 18 on" in message
+    assert "reads back otherwise from byte 25 on" in message
 
 
 # ---------------------------------------------------------------- root folders
@@ -381,7 +398,7 @@ def test_an_image_that_is_not_a_cards_stays_as_it_is(
 
 
 def test_a_card_that_is_too_small_stays_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    image = boot_image(tmp_path / "pi.img", {**RASPBERRY_PI, "kernel8.img": bytes(2_500_000)})
+    image = boot_image(tmp_path / "pi.img", {**RASPBERRY_PI, "kernel8.img": bytes(2_700_000)})
     before = image.read_bytes()
     assert "bytes free, and" in refused(capsys, BUNDLE, image)
     assert image.read_bytes() == before
@@ -415,7 +432,7 @@ def test_what_is_given_is_checked_before_the_card(tmp_path: Path, capsys: pytest
         (BUNDLE, "--identity", identity): "can be read by other users; keep it to yourself: chmod 600",
         (BUNDLE, "--identity", tmp_path / "none"): "cannot be read: No such file or directory",
         (BUNDLE, "--identity", tmp_path): "is not a folder of 1 to 16 files",
-        (BUNDLE, "--run", "--sensors"): "--run: argument --sensors: expected one argument",
+        (BUNDLE, "--run=--sensors"): "--run: argument --sensors: expected one argument",
         (BUNDLE, "--run", "--sensors 'a"): "--run: no closing quotation",
         (BUNDLE, "--run", "other.hcb --sensors none"): "--run names a bundle, a store or a key",
         (BUNDLE, "--run", "--sensors 'a\nb'"): "--run has a control character in it",
@@ -431,6 +448,7 @@ def test_what_is_given_is_checked_before_the_card(tmp_path: Path, capsys: pytest
     [
         ((), "name a bundle and a target, or --verify TARGET, or --list"),
         ((BUNDLE,), "name a bundle and a target"),
+        ((BUNDLE, "card.img", "--run="), "name how the device runs, such as --run '--sensors thermal: --interval 60'"),
         ((BUNDLE, "no-such-card.img"), "no-such-card.img: No such file or directory; name a folder"),
         ((BUNDLE, "/dev/null"), "is neither a folder, an image file nor a card"),
         ((BUNDLE, "mqtts://broker"), "is not mqtts://broker/device"),
@@ -488,6 +506,7 @@ def test_a_kernel_for_another_processor_or_a_newer_glibc_is_refused() -> None:
             kernels.check_kernel(data, name)
 
 
+@pytest.mark.usefixtures("whole_runtime")
 def test_the_same_flash_gives_the_same_bytes_and_nothing_of_this_machine() -> None:
     card = plain_card()
     assert card.archive == plain_card().archive

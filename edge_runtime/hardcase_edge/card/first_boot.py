@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.files import read_bounded
-from ..errors import HardcaseError, InputError
+from ..errors import HardcaseError, InputError, one_line
 from ..store.first_boot import MAX_REPORT_BYTES, REPORT
 from .places import KERNEL, RUNTIME, STORE, put
 
@@ -53,13 +53,13 @@ def try_kernel(runtime: Path, bundle: Path) -> str:
     kernel = runtime / KERNEL
     reason = "there is none for this processor"
     if kernel.exists():
-        reason = _failure(runtime, bundle)
-        if not reason:
-            return ""
+        evaluator, reason = _try(runtime, bundle)
+        if evaluator:
+            return "" if evaluator == "kernel" else "it was not loaded here, or the bundle needs Python"
         kernel.unlink()
-    without = _failure(runtime, bundle)
-    if without:
-        raise InputError(f"the bundle cannot be used here: {without}; export it again, and flash it")
+    evaluator, failure = _try(runtime, bundle)
+    if not evaluator:
+        raise InputError(f"the bundle cannot be used here: {failure}; export it again, and flash it")
     return reason
 
 
@@ -86,20 +86,23 @@ def finish(root: Path, report: dict[str, Any]) -> dict[str, Any]:
     return report
 
 
-def _failure(runtime: Path, bundle: Path) -> str:
+def _try(runtime: Path, bundle: Path) -> tuple[str, str]:
+    """The evaluator with which the bundle passed its golden cases, or "" and why it did not."""
     environment = {**os.environ, "PYTHONPATH": str(runtime), "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("HARDCASE_EVALUATOR", None)
-    command = [sys.executable, "-m", "hardcase_edge.cli", "verify", str(bundle)]
+    command = [sys.executable, "-m", "hardcase_edge.cli", "verify", str(bundle), "--json"]
     try:
         done = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRY_S, check=False
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"it could not be tried: {error}"
+        if done.returncode == 0:
+            return str(json.loads(done.stdout)["evaluator"]), ""
+    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
+        return "", f"it could not be tried: {one_line(error)}"
     if done.returncode < 0:
-        return f"signal {-done.returncode} ended it on this {platform.machine()}"
+        return "", f"signal {-done.returncode} ended it on this {platform.machine()}"
     text = " ".join(done.stderr.decode(errors="replace").split())
-    return f"it failed: {text[-160:]}" if done.returncode else ""
+    return "", f"it failed: {text[-160:]}"
 
 
 def main(argv: list[str]) -> int:

@@ -9,6 +9,7 @@ what it has done before. No network, pip or compiler is needed.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -111,26 +112,23 @@ def read_identity(data: bytes, archive: Archive) -> dict[str, bytes]:
 
 
 def _put_runtime(archive: Archive, root: Path, processor: str) -> Path:
-    """The folder of this archive, with all its files on the disk."""
+    """The folder of this archive, with all its files on the disk: nothing names it yet, so one flush is enough."""
     path = Path(RUNTIME)
     folder = safe_folder(root, str(path.parent)) / f"{path.name}-{archive.sha256[:12]}"
-    files = dict(archive.files)
-    files[MANIFEST] = json.dumps(archive.manifest, sort_keys=True).encode()
+    files = {**archive.files, MANIFEST: json.dumps(archive.manifest, sort_keys=True).encode()}
     kernel = files.get(f"card/kernels/{processor}.so")
     if kernel is not None:
         files[KERNEL] = kernel
-    for name, data in files.items():
-        place = folder / name
-        try:
-            for parent in reversed(place.relative_to(root).parents):
-                if not (root / parent).is_dir():
-                    (root / parent).mkdir()
-                    sync_folder((root / parent).parent)
-            is_there = not place.is_symlink() and place.is_file() and place.read_bytes() == data
-        except OSError as error:
-            raise InputError(f"{place} cannot be written: {error.strerror}; make room, and repeat") from error
-        if not is_there:
-            write_whole(place, data)
+    try:
+        if folder.is_symlink():
+            folder.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+        for name, data in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+        os.sync()
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror}; make room, and repeat") from error
     return folder
 
 
