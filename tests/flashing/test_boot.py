@@ -12,9 +12,7 @@ from hardcase.flashing.boot import FIRST, find, is_hooked
 from hardcase_edge.errors import InputError
 from tests.helpers.cards import CLOUD_INIT, RASPBERRY_PI
 
-CALL = (
-    "for d in /boot/firmware /boot; do [ -f $d/hardcase/first.sh ] && { sh $d/hardcase/first.sh %s; break; }; done"
-)
+CALL = "for d in /boot/firmware /boot; do [ -f $d/hardcase/first.sh ] && { sh $d/hardcase/first.sh %s; break; }; done"
 
 
 def after(files: dict[str, bytes]) -> dict[str, bytes]:
@@ -52,13 +50,14 @@ def test_raspberry_pi_os_runs_the_script_and_its_own_first_boot_before() -> None
     files = after(RASPBERRY_PI)
     assert files["cmdline.txt"] == (
         b"console=tty1 root=PARTUUID=1-02 rootwait quiet init=/usr/lib/raspberrypi-sys-mods/firstboot "
-        b"systemd.run=/boot/firmware/firstrun.sh systemd.run_success_action=reboot systemd.unit=kernel-command-line.target\n"
+        b"systemd.run=/boot/firmware/firstrun.sh systemd.run_success_action=reboot "
+        b"systemd.unit=kernel-command-line.target\n"
     )
     assert files["firstrun.sh"].startswith(f"#!/bin/sh\n{CALL % 'firstrun'}\n".encode())
 
 
 def test_the_imagers_own_firstrun_stays_and_ours_comes_first() -> None:
-    line = b"quiet systemd.run=/boot/firstrun.sh systemd.run_success_action=reboot systemd.unit=kernel-command-line.target\n"
+    line = b"quiet systemd.run=/boot/firstrun.sh systemd.unit=kernel-command-line.target\n"
     files = after({**RASPBERRY_PI, "cmdline.txt": line, "firstrun.sh": b"#!/bin/bash\nset +e\nhostname pi\n"})
     assert files["cmdline.txt"] == line
     assert files["firstrun.sh"] == f"#!/bin/bash\n{CALL % 'firstrun'}\nset +e\nhostname pi\n".encode()

@@ -40,7 +40,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]
     (folder / "known").write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
     path = f"{Path(sys.executable).parent}:{with_sbin()}"
     settings = {
-        "Port": port, "ListenAddress": "127.0.0.1", "HostKey": folder / "host", "AuthorizedKeysFile": folder / "allowed",
+        "Port": port, "ListenAddress": "127.0.0.1",
+        "HostKey": folder / "host", "AuthorizedKeysFile": folder / "allowed",
         "PidFile": "none", "StrictModes": "no", "UsePAM": "no", "SetEnv": f"HOME={folder} PATH={path}",
     }  # fmt: skip
     (folder / "sshd_config").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))

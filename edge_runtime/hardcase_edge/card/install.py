@@ -112,14 +112,22 @@ def read_identity(data: bytes, archive: Archive) -> dict[str, bytes]:
 
 
 def _put_runtime(archive: Archive, root: Path, processor: str) -> Path:
-    """The folder of this archive, with all its files on the disk: nothing names it yet, so one flush is enough."""
-    path = Path(RUNTIME)
-    folder = safe_folder(root, str(path.parent)) / f"{path.name}-{archive.sha256[:12]}"
+    """A folder with all files of this archive, on the disk.
+
+    It is never the one that the link names, unless that is whole already: so nothing runs what is being written.
+    """
+    link = root / RUNTIME
+    safe_folder(root, str(Path(RUNTIME).parent))
+    names = [f"{link.name}-{archive.sha256[:12]}", f"{link.name}-{archive.sha256[:12]}-again"]
     files = {**archive.files, MANIFEST: json.dumps(archive.manifest, sort_keys=True).encode()}
     kernel = files.get(f"card/kernels/{processor}.so")
     if kernel is not None:
         files[KERNEL] = kernel
     try:
+        current = os.readlink(link) if link.is_symlink() else ""
+        if current in names and _is_whole(link.parent / current, files):
+            return link.parent / current
+        folder = link.parent / next(name for name in names if name != current)
         if folder.is_symlink():
             folder.unlink()
         shutil.rmtree(folder, ignore_errors=True)
@@ -128,8 +136,12 @@ def _put_runtime(archive: Archive, root: Path, processor: str) -> Path:
             (folder / name).write_bytes(data)
         os.sync()
     except OSError as error:
-        raise InputError(f"{folder} cannot be written: {error.strerror}; make room, and repeat") from error
+        raise InputError(f"{link} cannot be written: {error.strerror}; make room, and repeat") from error
     return folder
+
+
+def _is_whole(folder: Path, files: Mapping[str, bytes]) -> bool:
+    return all((folder / n).is_file() and (folder / n).read_bytes() == data for n, data in files.items())
 
 
 def _fill_store(store: Store, runtime: Path, files: Mapping[str, bytes]) -> str:
