@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -32,6 +33,8 @@ __all__ = ["Card", "check_arguments", "identity_files", "make_card"]
 COMMAND = ("/usr/local/bin/hardcase-edge", "run", "--store", "/var/lib/hardcase")
 RUNTIME_FILES = (".py", ".typed", ".c", ".h", ".service")
 MAX_IDENTITY_FILES, MAX_IDENTITY_BYTES = 16, 65_536  # a certificate chain, a key, an authority
+MAX_EXTRA_BYTES = 16 * 1024 * 1024
+_EXTRA = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", re.ASCII)
 MAX_METADATA_FILES = 80  # 64 roots and the rest
 MAIN = """\
 import sys
@@ -61,6 +64,7 @@ def make_card(
     trust: str | Path | None = None,
     root: str | Path | None = None,
     metadata_folder: str | Path | None = None,
+    extra: Sequence[str | Path] = (),
 ) -> Card:
     """Check what a user gives, and make a card's files.
 
@@ -71,6 +75,7 @@ def make_card(
     identity : files of the device's identity by name
     trust : public key in PEM that must have signed the bundle
     root, metadata_folder : the first root of TUF metadata, and the folder with the rest
+    extra : files that the arguments name, such as a sensor's module, which go beside the runtime
 
     Raises
     ------
@@ -91,7 +96,7 @@ def make_card(
     if trust is not None:
         files["card/trust.pub"] = read_bounded(trust, MAX_KEY_BYTES, "public key", remedy="name the fleet's .pub file")
         arguments = [*arguments, "--trust", "/etc/hardcase/trust.pub"]
-    files |= _metadata(root, metadata_folder)
+    files |= _metadata(root, metadata_folder) | _extra(extra, files)
     files |= {f"card/kernels/{name}.so": kernel for name, kernel in sorted(kernels.items())}
     files["card/hardcase-edge.service"] = unit([*COMMAND, *arguments]).encode()
     zipped = zip_of(dict(sorted(identity.items()))) if identity else b""
@@ -185,6 +190,21 @@ def _paho() -> dict[str, bytes]:
         raise InputError("paho-mqtt is not installed here as a package, so its files cannot be put on a card: "
                          "pip install paho-mqtt")  # fmt: skip
     return {name: Path(str(path)).read_bytes() for name, path in files.items()}
+
+
+def _extra(paths: Sequence[str | Path], taken: Mapping[str, bytes]) -> dict[str, bytes]:
+    remedy, files = "name a small file", {}
+    for path in map(Path, paths):
+        if not _EXTRA.fullmatch(path.name):
+            raise InputError(f"{path} has a name that cannot be put beside the runtime; rename it")
+        if path.name in files or path.stem in {name.partition("/")[0].removesuffix(".py") for name in taken}:
+            raise InputError(f"{path} has the name of another file beside the runtime; rename it")
+        files[path.name] = read_bounded(path, MAX_EXTRA_BYTES, "file", remedy=remedy)
+        if b"PRIVATE KEY" in files[path.name]:
+            raise InputError(f"{path} is a private key; put it into the identity's folder (--identity)")
+    if sum(map(len, files.values())) > MAX_EXTRA_BYTES:
+        raise InputError(f"the files besides the runtime have more than {MAX_EXTRA_BYTES} bytes; leave some out")
+    return files
 
 
 def _metadata(root: str | Path | None, folder: str | Path | None) -> dict[str, bytes]:

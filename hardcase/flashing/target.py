@@ -44,6 +44,7 @@ class Wishes(NamedTuple):
     root: str | None = None
     metadata: str | None = None
     wheels: str | None = None
+    extra: Sequence[str] = ()
     ssh: tuple[str, ...] = ()
 
 
@@ -152,7 +153,7 @@ def _card(
     kernels, notes = _kernels(processors, wishes.wheels)
     card = make_card(
         bundle, wishes.arguments, kernels, identity,
-        trust=wishes.trust, root=wishes.root, metadata_folder=wishes.metadata,
+        trust=wishes.trust, root=wishes.root, metadata_folder=wishes.metadata, extra=wishes.extra,
     )  # fmt: skip
     return card, notes
 

@@ -18,7 +18,7 @@ INTERRUPTED = "the card boots as it did, or as it will; the same command again f
 EXAMPLES = """\
 hardcase flash --list
 hardcase flash model.hcb /dev/sdb --run '--sensors thermal: --interval 60'
-hardcase flash model.hcb /media/bootfs --identity pi-1 --run '--sensors my_sensors:read --broker mqtts://broker'
+hardcase flash model.hcb /media/bootfs --file my_sensors.py --run '--sensors my_sensors:read --interval 60'
 hardcase flash model.hcb ssh://pi@raspberrypi --trust fleet.pub --run '--sensors thermal:'
 hardcase flash --verify /dev/sdb"""
 
@@ -34,6 +34,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run", dest="words", metavar="ARGS", default="",
         help="arguments of hardcase-edge run on the device, as one word, such as '--sensors thermal: --interval 60'",
+    )  # fmt: skip
+    parser.add_argument(
+        "--file", metavar="FILE", action="append", default=[],
+        help="a file that --run names, such as a sensor's module; on the device in /usr/local/lib/hardcase; repeatable",
     )  # fmt: skip
     parser.add_argument("--identity", metavar="DIR", help="the device's identity: certificates and key")
     parser.add_argument(
@@ -73,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         words = tuple(shlex.split(args.words))
     except ValueError as error:
         raise InputError(f"--run: {str(error).lower()}; quote it as for a shell") from error
-    wishes = Wishes(words, args.identity, args.trust, args.first_root, args.metadata, args.wheels, ssh)
+    wishes = Wishes(words, args.identity, args.trust, args.first_root, args.metadata, args.wheels, args.file, ssh)
     return _print(flash(args.bundle, args.target, wishes), as_json=args.json)
 
 

@@ -350,8 +350,11 @@ def test_a_root_is_flashed_for_its_own_processor(tmp_path: Path, capsys: pytest.
 def test_a_damaged_runtime_is_written_anew_beside_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the link names may run meanwhile, and a cut must leave it whole or another one whole."""
     root = system_tree(tmp_path / "root")
-    run(capsys, BUNDLE, root)
+    (tmp_path / "my_sensors.py").write_text("def read(sensor): return 1.0\n")
+    run(capsys, BUNDLE, root, "--file", tmp_path / "my_sensors.py")
     link = root / "usr/local/lib/hardcase"
+    assert (link / "my_sensors.py").read_text() == "def read(sensor): return 1.0\n"
+    run(capsys, BUNDLE, root)
     first = link.readlink()
     run(capsys, BUNDLE, root)
     assert link.readlink() == first
@@ -457,6 +460,10 @@ def test_what_is_given_is_checked_before_the_card(tmp_path: Path, capsys: pytest
         (BUNDLE, "--run", "other.hcb --sensors none"): "--run names a bundle, a store or a key",
         (BUNDLE, "--run", "--sensors 'a\nb'"): "--run has a control character in it",
         (BUNDLE, "--metadata", tmp_path): "--metadata needs the first root",
+        (BUNDLE, "--file", tmp_path / "none.py"): "none.py cannot be read: No such file or directory",
+        (BUNDLE, "--file", tmp_path / "hardcase_edge.py"): "has the name of another file beside the runtime",
+        (BUNDLE, "--file", f"{key}.key"): "is a private key; put it into the identity's folder",
+        (BUNDLE, "--file", tmp_path / "a b.py"): "has a name that cannot be put beside the runtime",
     }
     for (bundle, *words), message in cases.items():
         assert message in refused(capsys, bundle, boot, *words)
