@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A FAT16 or FAT32 file system in a file or on a device: files read, replaced, added and removed, no tool and no mount.
+"""A FAT16 or FAT32 file system in a file or on a device: files read, replaced, added and removed without a mount.
 
 A replaced file's new bytes and their chain are on the disk before one sector with its directory entry is written, so a
 power cut leaves the old file or the new one; what it may leave besides are clusters that nobody uses. New names are

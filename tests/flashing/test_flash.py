@@ -95,7 +95,10 @@ def test_an_image_is_flashed_verified_and_put_down_at_the_first_boot(
 ) -> None:
     mcopy, fsck = need_tool("mcopy", "fsck.vfat")
     image = boot_image(tmp_path / "pi.img", RASPBERRY_PI)
-    status, out, _ = run(capsys, BUNDLE, image, "--run", "--sensors thermal: --interval 60", "--json")
+    identity = folder_of(tmp_path / "id", {"device.key": b"-----BEGIN PRIVATE KEY-----\n"})
+    (identity / "device.key").chmod(0o600)
+    arguments = "--sensors thermal: --interval 60"
+    status, out, _ = run(capsys, BUNDLE, image, "--run", arguments, "--identity", identity, "--json")
     flashed = json.loads(out)
     assert status == 0
     assert (flashed["bundle"], flashed["system"], flashed["notes"]) == (SHA, "firstrun", [])
@@ -104,7 +107,7 @@ def test_an_image_is_flashed_verified_and_put_down_at_the_first_boot(
     (tmp_path / "part.img").write_bytes(whole[START:])
     subprocess.run([fsck, "-n", str(tmp_path / "part.img")], check=True, capture_output=True, timeout=60)
     told = json.loads(run(capsys, "--verify", image, "--json")[1])
-    assert (told["bundle"], told["first_boot"], told["identity"]) == (SHA, "has not been yet", False)
+    assert (told["bundle"], told["first_boot"], told["identity"]) == (SHA, "has not been yet", True)
     assert told["run"] == ["--sensors", "thermal:", "--interval", "60"]
     assert image.read_bytes() == whole  # looking changes nothing
 
@@ -116,14 +119,15 @@ def test_an_image_is_flashed_verified_and_put_down_at_the_first_boot(
     subprocess.run(script, check=True, timeout=60, env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"})
     report = json.loads((root / "var/lib/hardcase/first-boot.json").read_text())
     assert (report["how"], report["store"]) == ("firstrun", "the bundle is in slot a")
-    assert (report["evaluator"], report["identity"]) == ("python", "none was given")  # the kernel's bytes are no kernel
+    assert (report["evaluator"], report["identity"]) == ("python", "put down")  # the kernel's bytes are no kernel
     assert "was not loaded" in report["reason"]
     assert Store(root / "var/lib/hardcase").slots().a.state == "ready"
     unit = (root / "etc/systemd/system/multi-user.target.wants/hardcase-edge.service").resolve().read_text()
     assert re.search(r'hardcase-edge"? "?run"? "?--store"? "?/var/lib/hardcase"? "?--sensors"? "?thermal:', unit)
     assert json.loads((tmp_path / "hardcase" / "done.txt").read_text()) == report
     subprocess.run(script, check=True, timeout=60)  # a second boot does nothing
-    assert not any((tmp_path / "hardcase").glob("identity*"))
+    assert (root / "var/lib/hardcase/identity/device.key").read_bytes() == (identity / "device.key").read_bytes()
+    assert not (tmp_path / "hardcase" / "identity.zip").exists()
 
     runtime = {"PYTHONPATH": str(root / "usr/local/lib/hardcase"), "PATH": os.environ["PATH"]}
     command = [sys.executable, "-P", "-m", "hardcase_edge.cli", "run", "--store", str(root / "var/lib/hardcase")]
