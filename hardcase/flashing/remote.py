@@ -141,7 +141,10 @@ def _ssh(host: Host, options: tuple[str, ...], command: str, seconds: float, dat
     if done.returncode != 0:
         lines = (done.stdout + b"\n" + done.stderr).decode(errors="replace").strip().splitlines() or ["no reason given"]
         reason = " ".join(lines[-1].split())[:200]
-        raise InputError(f"{host.address}: {reason}; see that ssh {host.address} works without a password, and repeat")
+        remedy = (
+            f"see that ssh {host.address} works without a password" if done.returncode == 255 else "mend that there"
+        )
+        raise InputError(f"{host.address}: {reason}; {remedy}, and repeat")
     return done.stdout[:1_048_576].decode(errors="replace")
 
 

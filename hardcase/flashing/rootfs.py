@@ -50,7 +50,7 @@ def processor_of(folder: Path) -> str:
         has = f"Python 3.{newest}" if newest else "no Python"
         raise InputError(f"the system in {folder} has {has}, and 3.11 or later is needed; prepare a newer system")
     python = folder / "usr" / "bin" / f"python3.{newest}"
-    if not os.path.realpath(python).startswith(os.path.realpath(folder) + os.sep):
+    if not os.path.realpath(python).startswith(os.path.realpath(folder) + os.sep) or not python.is_file():
         raise InputError(f"{python} leads out of {folder}; name the root of a whole system")
     with open(python, "rb") as file:
         head = file.read(20)
@@ -83,7 +83,7 @@ def verify_root(folder: Path) -> dict[str, Any]:
         Nothing was flashed, or what was is not whole.
     """
     runtime = folder / RUNTIME
-    if not runtime.is_symlink():
+    if not runtime.is_symlink() or "/" in os.readlink(runtime):
         raise InputError(f"{folder} has nothing of hardcase on it, or a flash was interrupted; flash it")
     try:
         manifest = json.loads(_read(runtime / MANIFEST))
@@ -114,7 +114,9 @@ def verify_root(folder: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> bytes:
     """A file's bytes, from the disk where the system lets us."""
-    if hasattr(os, "posix_fadvise") and path.is_file():
+    if not path.is_file():
+        raise InputError(f"{path} is missing; flash again")
+    if hasattr(os, "posix_fadvise"):
         with open(path, "rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return read_bounded(path, MAX_ARCHIVE_BYTES, "file", remedy="flash again")

@@ -62,7 +62,7 @@ def flash(bundle: str, target: str, wishes: Wishes) -> dict[str, Any]:
         host = host_of(target)
         card, notes = _card(bundle, wishes, identity, tuple(PROCESSORS))
         report = flash_host(host, card, wishes.ssh)
-    elif _kind(target) == "root":
+    elif _kind(target, is_written=True) == "root":
         processor = processor_of(Path(target))
         card, notes = _card(bundle, wishes, identity, (processor,) if processor else ())
         report = flash_root(Path(target), card, identity, processor)
@@ -117,18 +117,19 @@ def offer(bundle: str, target: str, metadata: str | None) -> int:
     return subprocess.run([*command, *(["--metadata", metadata] if metadata else [])], check=False).returncode
 
 
-def _kind(target: str) -> str:
+def _kind(target: str, *, is_written: bool = False) -> str:
     """ "root" or "boot" for a folder, "image" or "device" for a file."""
     try:
         mode = os.stat(target).st_mode
     except OSError as error:
         raise InputError(f"{target}: {error.strerror}; name a folder, an image, a device or ssh://user@host") from error
     if stat.S_ISDIR(mode):
-        if os.path.realpath(target) in RUNNING:
+        if is_written and os.path.realpath(target) in RUNNING:
             raise InputError(f"{target} is the running system's own; name the folder where a card is mounted")
         return "root" if is_root(Path(target)) else "boot"
     if stat.S_ISBLK(mode):
-        check_card(Path(target))
+        if is_written:
+            check_card(Path(target))
         return "device"
     if not stat.S_ISREG(mode):
         raise InputError(f"{target} is neither a folder, an image file nor a card; name one of these")

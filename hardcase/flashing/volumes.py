@@ -53,6 +53,8 @@ class FolderVolume:
     def write(self, path: str, data: bytes) -> None:
         """Write a file, and make its folder if it is missing."""
         place = self._folder / path
+        if place.parent.is_symlink():
+            raise InputError(f"{place.parent} is a link, which no boot partition has; remove it")
         try:
             if not place.parent.is_dir():
                 place.parent.mkdir()
@@ -89,8 +91,9 @@ def open_image(path: Path, *, can_write: bool) -> Iterator[FatVolume]:
         It cannot be opened, is cut short, or has no such partition.
     """
     # an exclusive open of a block device fails while anything of it is mounted
-    flags = (os.O_RDWR if can_write else os.O_RDONLY) | (os.O_EXCL if stat.S_ISBLK(os.stat(path).st_mode) else 0)
     try:
+        is_device = stat.S_ISBLK(os.stat(path).st_mode)
+        flags = (os.O_RDWR if can_write else os.O_RDONLY) | (os.O_EXCL if is_device else 0)
         file = os.open(path, flags | getattr(os, "O_BINARY", 0))
     except OSError as error:
         raise InputError(f"{path} cannot be opened: {error.strerror}; unmount or unlock it, or use sudo") from error

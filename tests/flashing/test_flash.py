@@ -369,6 +369,44 @@ def test_a_damaged_runtime_is_written_anew_beside_itself(tmp_path: Path, capsys:
     assert len(list(link.parent.glob("hardcase-*"))) == 1
 
 
+def test_the_devices_own_user_reads_what_a_private_user_has_put_down(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = system_tree(tmp_path / "root")
+    umask = os.umask(0o077)
+    try:
+        run(capsys, BUNDLE, root)
+    finally:
+        os.umask(umask)
+    closed = [p for p in (root / "usr/local").rglob("*") if p.stat().st_mode & 0o444 != 0o444]
+    assert closed == []
+
+
+def test_a_root_that_somebody_has_prepared_holds_nothing_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = system_tree(tmp_path / "root")
+    run(capsys, BUNDLE, root)
+    link = root / "usr/local/lib/hardcase"
+    (link / "card" / "model.hcb").unlink()
+    os.mkfifo(link / "card" / "model.hcb")  # opening it would wait for ever
+    assert "model.hcb is missing" in refused(capsys, "--verify", root)
+    link.unlink()
+    link.symlink_to("/etc")
+    assert "has nothing of hardcase on it" in refused(capsys, "--verify", root)
+    (root / "usr/bin/python3.11").unlink()
+    os.mkfifo(root / "usr/bin/python3.11")
+    assert "leads out of" in refused(capsys, BUNDLE, root)
+
+
+def test_a_folder_that_leads_elsewhere_is_not_written_through(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    boot = folder_of(tmp_path / "bootfs", CLOUD_INIT)
+    (tmp_path / "elsewhere").mkdir()
+    (boot / "hardcase").symlink_to(tmp_path / "elsewhere")
+    assert "is a link, which no boot partition has" in refused(capsys, BUNDLE, boot)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_a_changed_file_on_a_card_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = system_tree(tmp_path / "root")
     run(capsys, BUNDLE, root)

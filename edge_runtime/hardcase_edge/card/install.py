@@ -71,6 +71,16 @@ def install(
     HardcaseError
         Something cannot be written, or the store refuses the bundle.
     """
+    umask = os.umask(0o022)  # the device's user reads what is put down, however private whoever flashes is
+    try:
+        return _install(archive, root, how, processor, identity, is_here=is_here)
+    finally:
+        os.umask(umask)
+
+
+def _install(
+    archive: Archive, root: Path, how: str, processor: str, identity: Mapping[str, bytes], *, is_here: bool
+) -> dict[str, Any]:
     files, manifest = archive.files, archive.manifest
     runtime = _put_runtime(archive, root, processor)
     link(root, RUNTIME, runtime.name)
