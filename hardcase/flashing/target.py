@@ -118,7 +118,7 @@ def offer(bundle: str, target: str, metadata: str | None) -> int:
 
 
 def _kind(target: str, *, is_written: bool = False) -> str:
-    """ "root" or "boot" for a folder, "image" or "device" for a file."""
+    """What a target is: ``root`` or ``boot`` for a folder, ``image`` or ``device`` for a file."""
     try:
         mode = os.stat(target).st_mode
     except OSError as error:

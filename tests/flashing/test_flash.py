@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import random
 import re
 import shutil
 import subprocess
@@ -20,19 +19,20 @@ import pytest
 
 from hardcase import cli
 from hardcase.flashing import contents, kernels, target
-from hardcase.flashing.partition import flash_partition, verify_partition
+from hardcase.flashing.partition import flash_partition
 from hardcase.flashing.volumes import FolderVolume, open_image
 from hardcase_edge.base import files as base_files
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.sha256 import sha256
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.store.folder import Store
+from tests.helpers.attack.flashing import cuts as cuts_of_image
+from tests.helpers.attack.flashing import damage, small_card
 from tests.helpers.cards import (
     CLOUD_INIT,
     MADE_KERNEL,
     RASPBERRY_PI,
     START,
-    Disk,
     boot_image,
     need_tool,
     plain_card,
@@ -179,53 +179,19 @@ def test_what_failed_at_the_first_boot_is_told(tmp_path: Path, capsys: pytest.Ca
 # ---------------------------------------------------------------- power cuts and failures
 
 
-def states_of_image(tmp: Path, patch: pytest.MonkeyPatch, n: int) -> tuple[int, list[str]]:
-    """Cuts of a flash and of another one over it; how many states, and what is wrong."""
-    image = boot_image(tmp / "pi.img", RASPBERRY_PI, n_bytes=2_300_000)
-
-    def opener(path: Path) -> Callable[[bool], object]:
-        return lambda can_write: open_image(path, can_write=can_write)
-
-    small = plain_card()._replace(archive=_small_archive("one"), identity=b"")
-    newer = small._replace(archive=_small_archive("two"))
-    disk = Disk(image)
-    with patch.context() as context:
-        disk.record(context)
-        flash_partition(opener(image), "card", small)  # type: ignore[arg-type]
-        flash_partition(opener(image), "card", newer)  # type: ignore[arg-type]
-    rng, wrong, cut = random.Random(3), [], tmp / "cut.img"
-    for at in range(len(disk.log) + 1):
-        for _ in range(n):
-            cut.write_bytes(disk.cut(at, rng))
-            with open_image(cut, can_write=False) as volume:
-                line = volume.read("cmdline.txt", 999) or b""
-                archive = volume.read("hardcase/card.pyz", 10**6)
-            right = (small.archive, newer.archive, *([] if b"systemd.run=" in line else [None]))
-            if b"root=PARTUUID=1-02" not in line or archive not in right:
-                wrong.append(f"{at}: half of a file")
-            flash_partition(opener(cut), "card", newer)  # type: ignore[arg-type]
-            if verify_partition(opener(cut), "card")["name"] != "two":  # type: ignore[arg-type]
-                wrong.append(f"{at}: a repeat does not mend it")
-    return n * (len(disk.log) + 1), wrong
-
-
-def _small_archive(name: str) -> bytes:
-    from hardcase.flashing.wheels import zip_of
-
-    data = name.encode() * 900
-    manifest = {"format": 1, "name": name, "bundle": "", "runtime": "", "run": [], "identity": "",
-                "files": {"card/model.hcb": sha256(data).hex()}}  # fmt: skip
-    return zip_of({"card/model.hcb": data, "card/manifest.json": json.dumps(manifest).encode()})
-
-
 def test_a_cut_at_any_write_to_an_image_is_mended_by_a_repeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    n, wrong = states_of_image(tmp_path, monkeypatch, 1)
-    assert (n > 20, wrong) == (True, [])
+    done = cuts_of_image(tmp_path, monkeypatch, 0, 3)
+    assert (done.inputs > 30, done.crashes, done.wrong) == (True, 0, 0)
+
+
+def test_a_card_with_a_damaged_file_system_is_one_line_or_flashed(tmp_path: Path) -> None:
+    done = damage(tmp_path, 0.2, 1)
+    assert (done.inputs > 3, done.crashes, done.wrong) == (True, 0, 0)
 
 
 def test_a_cut_at_any_call_on_a_mounted_partition_is_mended_by_a_repeat(tmp_path: Path) -> None:
     boot = folder_of(tmp_path / "bootfs", CLOUD_INIT)
-    card = plain_card()._replace(archive=_small_archive("one"), identity=b"")
+    card = small_card("one")
 
     def flash(folder: Path) -> None:
         from contextlib import nullcontext
