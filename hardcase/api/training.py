@@ -106,7 +106,8 @@ def train(
     >>> policy.front.quality
     'accuracy'
     """
-    from hardcase_train.data.config import Config, check_amount, check_dates, check_task
+    from hardcase_train.columns.dates import DATES
+    from hardcase_train.data.config import TASKS, Config, check_amount, check_choice
     from hardcase_train.data.effort import effort_of
     from hardcase_train.methods import BASELINES, check_method
 
@@ -117,13 +118,13 @@ def train(
     config = Config(
         file=Path("arrays"),
         target=called["target"],
-        task=check_task("the argument", task),
+        task=check_choice("task", task, TASKS),
         target_unit=target_unit,
         group=called.get("group"),
         weight=called.get("weight"),
         seed=seed,
         drop=tuple(drop),
-        dates=check_dates("the argument", dates),
+        dates=check_choice("dates", dates, DATES),
         unit=unit,
         default_sensor=1.0 if isinstance(costs, Mapping) else check_amount("costs", costs),
         per_request=check_amount("forward_cost", forward_cost),
