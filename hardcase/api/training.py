@@ -94,7 +94,7 @@ def train(
     Raises
     ------
     InputError
-        The data, a name or a cost is invalid.
+        The data, a name or a cost is invalid; or no policy meets the wish, and the message says where the build is.
 
     Examples
     --------
@@ -154,7 +154,13 @@ def train(
         shutil.rmtree(folder, ignore_errors=True)
     for line in flattery(front["hpc"]):
         warnings.warn(line, stacklevel=2)
-    return Policy(folder.with_name(f"{folder.name}-build"), max_loss=max_loss, budget=budget, is_temporary=True)
+    built = folder.with_name(f"{folder.name}-build")
+    try:
+        return Policy(built, max_loss=max_loss, budget=budget, is_temporary=True)
+    except InputError as error:
+        raise InputError(
+            f"{error}; what was trained is in {built}: hardcase.Policy opens it with another wish"
+        ) from error
 
 
 def _plain(said: Any) -> Any:
