@@ -7,6 +7,7 @@ written without buffers, so nothing is left over that Python would try to write 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
@@ -17,6 +18,7 @@ from ..errors import InputError, one_line
 
 __all__ = ["BLOCKED_S", "Lines", "hold_standard_files", "note", "print_text"]
 
+PIPE_BYTES = 4_096  # what a pipe that can be written takes at once, on Linux and by POSIX at least 512
 BLOCKED_S = 1.0  # after this time, a write that has not come to its end waits for a reader who does not read
 
 
@@ -98,11 +100,22 @@ class Lines:
 
 
 def note(line: str) -> None:
-    """Write one line to standard error; it is lost if that cannot be written."""
-    try:
-        os.write(2, f"hardcase-edge: {terminal(line)}\n".encode(errors="replace"))
-    except OSError:
-        return
+    """Write one line to standard error; it is lost if that cannot be written now, because a log must hold nobody up."""
+    data = f"hardcase-edge: {terminal(line)}\n".encode(errors="replace")
+    with contextlib.suppress(OSError):
+        if _takes_now(2):
+            os.write(2, data if len(data) <= PIPE_BYTES else data[: PIPE_BYTES - 1] + b"\n")
+
+
+def _takes_now(file: int) -> bool:
+    """Whether a write of at most ``PIPE_BYTES`` does not wait for a reader."""
+    import select
+
+    if not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    poll.register(file, select.POLLOUT)
+    return bool(poll.poll(0))
 
 
 def print_text(text: str) -> None:
