@@ -57,9 +57,10 @@ def make_parser() -> argparse.ArgumentParser:
     _run_arguments(verbs.add_parser("run", help="decide, one JSON line per decision, until stopped"))
     verify = verbs.add_parser("verify", help="check a bundle and print what was proved")
     verify.add_argument("--json", action="store_true", help="print one JSON object")
-    doctor = verbs.add_parser("doctor", help="report what this machine has installed and how to install the rest")
+    doctor = verbs.add_parser("doctor", help="report what this machine has installed, and what is wrong, in order")
     doctor.add_argument("--build", action="store_true", help="compile the kernel into the installed package")
     doctor.add_argument("--json", action="store_true", help="print one JSON object")
+    doctor.add_argument("run", nargs=argparse.REMAINDER, metavar="run ...", help="a command to examine, unchanged")
     _service_arguments(verbs.add_parser("service", help="print the systemd unit of a run"))
     help_of_bundle = "the .hcb file; with --trust, its signature is read from BUNDLE.sig"
     verbs.choices["run"].add_argument("bundle", nargs="?", help=f"{help_of_bundle}; none with --store")
@@ -259,11 +260,18 @@ def _store(args: argparse.Namespace) -> int:
 def _service(args: argparse.Namespace) -> int:
     from .operations.unit import program, unit
 
-    if args.run[:1] != ["run"]:
-        raise InputError("name the command that the unit starts: hardcase-edge service run --store FOLDER ...")
-    make_parser().parse_args(args.run)  # ends the process if it is wrong
+    _parsed_run(args.run)
     print_text(unit([args.program or program(sys.argv[0]), *args.run], devices=args.device, groups=args.group))
     return 0
+
+
+def _parsed_run(words: list[str]) -> argparse.Namespace:
+    """The arguments of a command ``run``; ends the process if they are wrong."""
+    if words[:1] != ["run"]:
+        raise InputError(
+            f"{' '.join(words[:1])!r} is not the command run; name the whole command: run --store FOLDER ..."
+        )
+    return make_parser().parse_args(words)
 
 
 # ---------------------------------------------------------------- doctor
@@ -271,11 +279,17 @@ def _service(args: argparse.Namespace) -> int:
 
 def _doctor(args: argparse.Namespace) -> int:
     from .device.doctor import build_kernel, examine
+    from .diagnosis.examine import problems
 
     if args.build:
         note(f"built {build_kernel()}")
-    _print_report(examine(), as_json=args.json)
-    return 0
+    wrong = list(problems(_parsed_run(args.run) if args.run else None))
+    if args.json:
+        print_text(json_line({**examine(), "problems": [problem.to_json() for problem in wrong]}) + "\n")
+        return int(bool(wrong))
+    _print_report(examine(), as_json=False)
+    print_text("".join(terminal(f"{k}. {problem}") + "\n" for k, problem in enumerate(wrong, 1)))
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":
