@@ -123,17 +123,10 @@ class Beside:
     def decided(self, record: Mapping[str, Any]) -> None:
         """A decision was made: the loop is alive."""
         self.systemd.feed(self._status)
-        if self._metrics is None:
-            return
-        self._metrics.decided(record)
-        if self._file is not None and monotonic() >= self._write_at:
-            from .scrape import write_file
-
-            self._write_at = monotonic() + FILE_EVERY_S
-            trouble = write_file(self._file, self.text())
-            if trouble and trouble != self._trouble:
-                self.note(f"{trouble}; decisions go on")
-            self._trouble = trouble
+        if self._metrics is not None:
+            self._metrics.decided(record)
+            if monotonic() >= self._write_at:
+                self._write()
 
     def watch(self) -> None:
         """Have ``alarm`` called every half period, if there is a watchdog."""
@@ -147,6 +140,8 @@ class Beside:
 
     def end(self) -> None:
         """The run has ended, and perhaps another is loaded."""
+        if self._metrics is not None:
+            self._write()
         self._device = self._link = None
         self.watch()
         if self.reload.is_due and not self.reload.is_told:
@@ -161,6 +156,18 @@ class Beside:
         if link is not None:
             status["connected"] = int(link.is_connected)
         return metrics.text(status, memory_bytes=resident_bytes(), suppressed=self.note.suppressed)
+
+    def _write(self) -> None:
+        """Replace the metrics file, if there is one."""
+        if self._file is None:
+            return
+        from .scrape import write_file
+
+        self._write_at = monotonic() + FILE_EVERY_S
+        trouble = write_file(self._file, self.text())
+        if trouble and trouble != self._trouble:
+            self.note(f"{trouble}; decisions go on")
+        self._trouble = trouble
 
     def _status(self) -> str:
         """What ``systemctl status`` shows."""
