@@ -279,16 +279,16 @@ def _parsed_run(words: list[str]) -> argparse.Namespace:
 
 def _doctor(args: argparse.Namespace) -> int:
     from .device.doctor import build_kernel, examine
-    from .diagnosis.examine import problems
+    from .diagnosis.examine import faults
 
     if args.build:
         note(f"built {build_kernel()}")
-    wrong = list(problems(_parsed_run(args.run) if args.run else None))
+    wrong = list(faults(_parsed_run(args.run) if args.run else None))
     if args.json:
-        print_text(json_line({**examine(), "problems": [problem.to_json() for problem in wrong]}) + "\n")
+        print_text(json_line({**examine(), "faults": [fault.to_json() for fault in wrong]}) + "\n")
         return int(bool(wrong))
     _print_report(examine(), as_json=False)
-    print_text("".join(terminal(f"{k}. {problem}") + "\n" for k, problem in enumerate(wrong, 1)))
+    print_text("".join(terminal(f"{k}. {fault}") + "\n" for k, fault in enumerate(wrong, 1)))
     return int(bool(wrong))
 
 

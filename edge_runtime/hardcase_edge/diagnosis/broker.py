@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong between a device and its broker: name, port, TLS, certificates, user and password, told apart.
 
-Each step needs the one before it, and the first that fails is the problem. The client has an id of its own, so that it
+Each step needs the one before it, and the first that fails is the fault. The client has an id of its own, so that it
 does not throw off the device that it examines.
 """
 
@@ -17,7 +17,7 @@ from ..base.files import check_private
 from ..errors import HardcaseError
 from ..link.address import Address, tls_context
 from .certificates import end_of, files_of
-from .problem import Problem
+from .fault import Fault
 
 if TYPE_CHECKING:
     import ssl
@@ -27,54 +27,54 @@ __all__ = ["broker"]
 STEP_S = 5.0
 SOON_S = 14 * 86_400
 EXPIRED, TOO_EARLY, OTHER_NAME = 10, 9, (62, 64)  # X509_V_ERR_*
-UNKNOWN = (18, 19, 20, 21)  # self-signed, or no authority that the device trusts
+UNKNOWN = (7, 18, 19, 20, 21)  # self-signed, or no authority that the device trusts, or another of the same name
 REFUSED = {134: "user or password are wrong", 135: "the user may not connect", 133: "the id is not allowed"}
 
 
-def broker(address: Address) -> Iterator[Problem]:
+def broker(address: Address) -> Iterator[Fault]:
     """The first thing that keeps a device from its broker, and certificates that end soon."""
     try:
         context = tls_context(address)
         if address.key is not None:
             check_private(address.key, "private key")
     except HardcaseError as error:
-        yield Problem.of(error, address.key or address.cert or address.ca or address.url)
+        yield Fault.of(error, address.key or address.cert or address.ca or address.url)
         return
     own = list(_files(address))
     yield from own
-    problem = _network(address, context)
-    if problem is None:
-        problem = _login(address)
-    if problem is not None:
-        yield problem
+    fault = _network(address, context)
+    if fault is None:
+        fault = _login(address)
+    if fault is not None:
+        yield fault
 
 
-def _files(address: Address) -> Iterator[Problem]:
+def _files(address: Address) -> Iterator[Fault]:
     """Certificates of this device's own files that have ended, or will."""
     for path in files_of(address):
         end = end_of(path)
         if end is not None and end < time() + SOON_S:
             word = "has ended" if end < time() else "ends within 14 days"
-            yield Problem(f"the certificate {word}", str(path), "put down a new one")
+            yield Fault(f"the certificate {word}", str(path), "put down a new one")
 
 
-def _network(address: Address, context: ssl.SSLContext | None) -> Problem | None:
+def _network(address: Address, context: ssl.SSLContext | None) -> Fault | None:
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         what = f"the name {address.host} is not known: {getattr(error, 'strerror', None) or error}"
-        return Problem(what, address.url, "correct the URL, or the name server: cat /etc/resolv.conf")
+        return Fault(what, address.url, "correct the URL, or the name server: cat /etc/resolv.conf")
     try:
         sock = socket.create_connection((address.host, address.port), timeout=STEP_S)
     except OSError as error:
         why = "nobody answers" if isinstance(error, TimeoutError) else error.strerror or str(error)
         what = f"{found[0][4][0]} port {address.port} cannot be reached: {why}"
-        return Problem(what, address.url, "start the broker, correct the port, or open the firewall")
+        return Fault(what, address.url, "start the broker, correct the port, or open the firewall")
     with sock:
         return None if context is None else _handshake(address, sock, context)
 
 
-def _handshake(address: Address, sock: socket.socket, context: ssl.SSLContext) -> Problem | None:
+def _handshake(address: Address, sock: socket.socket, context: ssl.SSLContext) -> Fault | None:
     import ssl
 
     try:
@@ -87,9 +87,9 @@ def _handshake(address: Address, sock: socket.socket, context: ssl.SSLContext) -
         reason = str(getattr(error, "reason", None) or getattr(error, "strerror", None) or error)
         if "CERTIFICATE" in reason.upper():
             what = f"the broker refuses this device's certificate: {reason.lower().replace('_', ' ')}"
-            return Problem(what, str(address.cert or "no --cert"), "name one that the broker's authority has signed")
+            return Fault(what, str(address.cert or "no --cert"), "name one that the broker's authority has signed")
         what = f"no TLS connection: {reason.lower().replace('_', ' ')}"
-        return Problem(what, address.url, "use the broker's TLS port, or mqtt:// if it has none")
+        return Fault(what, address.url, "use the broker's TLS port, or mqtt:// if it has none")
     return None
 
 
@@ -100,30 +100,28 @@ def _hear(tls: ssl.SSLSocket) -> None:
         return
 
 
-def _certificate(address: Address, code: int, message: str) -> Problem:
+def _certificate(address: Address, code: int, message: str) -> Fault:
     if code == EXPIRED:
-        return Problem(
-            "the broker's certificate has ended", address.url, "renew it on the broker; check the clock first"
-        )
+        return Fault("the broker's certificate has ended", address.url, "renew it on the broker; check the clock first")
     if code == TOO_EARLY:
-        return Problem("the broker's certificate is not valid yet", address.url, "set this machine's clock")
+        return Fault("the broker's certificate is not valid yet", address.url, "set this machine's clock")
     if code in OTHER_NAME:
         what = f"the broker's certificate is not for {address.host}"
-        return Problem(what, address.url, "use the name in the certificate")
+        return Fault(what, address.url, "use the name in the certificate")
     if code in UNKNOWN:
         what = "this device does not trust who signed the broker's certificate"
-        return Problem(what, str(address.ca or "the system's authorities"), "name the authority's file with --ca")
-    return Problem(f"the broker's certificate is refused: {message}", address.url, "renew it on the broker")
+        return Fault(what, str(address.ca or "the system's authorities"), "name the authority's file with --ca")
+    return Fault(f"the broker's certificate is refused: {message}", address.url, "renew it on the broker")
 
 
-def _login(address: Address) -> Problem | None:
+def _login(address: Address) -> Fault | None:
     """What the broker says to a CONNECT."""
     try:
         from paho.mqtt.enums import MQTTErrorCode
 
         from ..link.paho_client import V5, V311, Client, ConnectionConfig
     except ImportError:
-        return Problem("paho-mqtt is not installed", address.url, "pip install paho-mqtt")
+        return Fault("paho-mqtt is not installed", address.url, "pip install paho-mqtt")
     config = ConnectionConfig(address=address, client_id=f"doctor-{os.urandom(4).hex()}", connect_timeout_s=STEP_S)
     told: list[int] = []
     for version in (V5, V311):
@@ -137,15 +135,15 @@ def _login(address: Address) -> Problem | None:
             client.disconnect()
         except (OSError, ValueError) as error:
             what = f"no MQTT connection: {' '.join(str(error).split())[:200]}"
-            return Problem(
+            return Fault(
                 what, address.url, "use the port, and for WebSockets the path, on which the broker speaks MQTT"
             )
         if told and told[-1] != 132:  # 132: it refuses this version
             break
     if not told:
-        return Problem("the server answers, but not MQTT", address.url, "use the broker's port for MQTT")
+        return Fault("the server answers, but not MQTT", address.url, "use the broker's port for MQTT")
     if told[-1]:
         user = f"user {address.user!r}" if address.user else "no user"
         what = f"the broker refuses the connection of {user}: {REFUSED.get(told[-1], f'reason {told[-1]}')}"
-        return Problem(what, address.url, "set HARDCASE_MQTT_USER and HARDCASE_MQTT_PASSWORD, or the broker's rules")
+        return Fault(what, address.url, "set HARDCASE_MQTT_USER and HARDCASE_MQTT_PASSWORD, or the broker's rules")
     return None

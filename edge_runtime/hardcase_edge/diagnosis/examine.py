@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 from ..errors import HardcaseError
 from . import machine, storage
-from .problem import Problem
+from .fault import Fault
 
 if TYPE_CHECKING:
     import argparse
 
     from ..bundle.load import Loaded
 
-__all__ = ["problems"]
+__all__ = ["faults"]
 
 
-def problems(run: argparse.Namespace | None = None) -> Iterator[Problem]:
+def faults(run: argparse.Namespace | None = None) -> Iterator[Fault]:
     """What is wrong.
 
     Parameters
@@ -45,18 +45,18 @@ def problems(run: argparse.Namespace | None = None) -> Iterator[Problem]:
     yield from machine.service()
 
 
-def _bundle(path: Path, run: argparse.Namespace) -> Iterator[Problem]:
+def _bundle(path: Path, run: argparse.Namespace) -> Iterator[Fault]:
     from ..bundle.load import load_bundle
 
     try:
         loaded = load_bundle(path, trust=run.trust)
     except HardcaseError as error:
-        yield Problem.of(error, path)
+        yield Fault.of(error, path)
         return
     yield from _sensors(loaded, run)
 
 
-def _sensors(loaded: Loaded, run: argparse.Namespace) -> Iterator[Problem]:
+def _sensors(loaded: Loaded, run: argparse.Namespace) -> Iterator[Fault]:
     """Sensors without a source, and those whose first reading fails; files to replay are not read."""
     from ..sensors.specs import open_bank
 
@@ -64,7 +64,7 @@ def _sensors(loaded: Loaded, run: argparse.Namespace) -> Iterator[Problem]:
     try:
         bank = open_bank(run.sensors, program, manifest, timeout_s=run.sensor_timeout_ms / 1000, isolate=run.isolate)
     except HardcaseError as error:
-        yield Problem.of(error, "--sensors")
+        yield Fault.of(error, "--sensors")
         return
     with bank:
         if any("replay:" in spec for spec in run.sensors) or not bank.next_item():
@@ -75,16 +75,16 @@ def _sensors(loaded: Loaded, run: argparse.Namespace) -> Iterator[Problem]:
                 continue
             kinds = [kind for kind, n in bank.counters.items() if n > before.get(kind, 0)]
             what = f"sensor {name} gives no reading: {', '.join(kinds).replace('_', ' ')}"
-            yield Problem(what, "--sensors", "check its wiring, its driver, or its function")
+            yield Fault(what, "--sensors", "check its wiring, its driver, or its function")
 
 
-def _broker(run: argparse.Namespace) -> Iterator[Problem]:
+def _broker(run: argparse.Namespace) -> Iterator[Fault]:
     from ..link.address import parse_address
     from .broker import broker
 
     try:
         address = parse_address(run.broker, ca=run.ca, cert=run.cert, key=run.key)
     except HardcaseError as error:
-        yield Problem.of(error, "--broker")
+        yield Fault.of(error, "--broker")
         return
     yield from broker(address)

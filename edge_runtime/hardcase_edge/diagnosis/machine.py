@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from .problem import Problem
+from .fault import Fault
 
 __all__ = ["clock", "memory", "service"]
 
@@ -27,16 +27,16 @@ RESULTS = {
 }
 
 
-def clock(now: float | None = None) -> Iterator[Problem]:
+def clock(now: float | None = None) -> Iterator[Fault]:
     """A clock that was never set, as after a start without a network."""
     seconds = time.time() if now is None else now
     if seconds < BUILT_S:
         date = time.strftime("%Y-%m-%d", time.gmtime(seconds))
         what = f"the clock says {date}, before this version was made; certificates seem not to be valid yet"
-        yield Problem(what, "the clock", "let it be set: systemctl enable --now systemd-timesyncd, or date -s")
+        yield Fault(what, "the clock", "let it be set: systemctl enable --now systemd-timesyncd, or date -s")
 
 
-def memory(path: Path = Path("/proc/meminfo")) -> Iterator[Problem]:
+def memory(path: Path = Path("/proc/meminfo")) -> Iterator[Fault]:
     """Too little memory to start."""
     try:
         lines = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
@@ -45,10 +45,10 @@ def memory(path: Path = Path("/proc/meminfo")) -> Iterator[Problem]:
         return  # a system that does not say
     if free < MEMORY_BYTES:
         what = f"{free // 1_048_576} MB of memory are free, and a start may need {MEMORY_BYTES // 1_048_576}"
-        yield Problem(what, str(path), "stop other programs: ps aux --sort=-rss")
+        yield Fault(what, str(path), "stop other programs: ps aux --sort=-rss")
 
 
-def service(booted: Path = Path("/run/systemd/system"), unit: str = UNIT) -> Iterator[Problem]:
+def service(booted: Path = Path("/run/systemd/system"), unit: str = UNIT) -> Iterator[Fault]:
     """A unit without a watchdog, and one that has failed."""
     systemctl = shutil.which("systemctl")
     if systemctl is None or not booted.is_dir():
@@ -63,12 +63,12 @@ def service(booted: Path = Path("/run/systemd/system"), unit: str = UNIT) -> Ite
         return
     if state.get("WatchdogUSec") in ("0", "infinity"):
         what = "the unit has no watchdog, so a sensor that holds the device up holds it up for ever"
-        yield Problem(what, unit, "print it anew: hardcase-edge service run ...")
+        yield Fault(what, unit, "print it anew: hardcase-edge service run ...")
     result, log = state.get("Result", "success"), f"journalctl -u {unit} -n 50"
     if result != "success":
-        yield Problem(f"the service has failed: {RESULTS.get(result, result)}", unit, f"read why: {log}")
+        yield Fault(f"the service has failed: {RESULTS.get(result, result)}", unit, f"read why: {log}")
     elif state.get("NRestarts", "0") not in ("", "0"):
-        yield Problem(f"the service was started again {state['NRestarts']} times", unit, f"read why: {log}")
+        yield Fault(f"the service was started again {state['NRestarts']} times", unit, f"read why: {log}")
 
 
 def _environment() -> dict[str, str]:

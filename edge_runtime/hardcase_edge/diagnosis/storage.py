@@ -17,57 +17,57 @@ from ..errors import HardcaseError
 from ..store.folder import SPARE_BYTES, Store
 from ..store.slots import NAMES, Slots
 from ..store.trust import trust_from
-from .problem import Problem
+from .fault import Fault
 
 __all__ = ["bundle_of", "disk", "store"]
 
 
-def disk(folder: Path, needed: int = SPARE_BYTES) -> Iterator[Problem]:
+def disk(folder: Path, needed: int = SPARE_BYTES) -> Iterator[Fault]:
     """A folder that is missing, a disk that is read-only or full, and a folder of somebody else's."""
     if not folder.is_dir():
         what = "is not a folder" if folder.exists() else "does not exist"
-        yield Problem(f"the store {what}", str(folder), "put a bundle into one: hardcase-edge store put FOLDER BUNDLE")
+        yield Fault(f"the store {what}", str(folder), "put a bundle into one: hardcase-edge store put FOLDER BUNDLE")
         return
     system = os.statvfs(folder)
     if system.f_flag & os.ST_RDONLY:
         what = "the disk is read-only; a card that fails often becomes so"
-        yield Problem(what, str(folder), "read why: dmesg; then mount -o remount,rw, or replace the card")
+        yield Fault(what, str(folder), "read why: dmesg; then mount -o remount,rw, or replace the card")
         return
     wrong = [
         str(p) for p in (folder, *(folder / n for n in NAMES)) if p.exists() and not os.access(p, os.W_OK | os.X_OK)
     ]
     if wrong:
         user = f"user {os.geteuid()}"
-        yield Problem(f"{user} cannot write here", wrong[0], "run as the device's user, or change its owner: chown -R")
+        yield Fault(f"{user} cannot write here", wrong[0], "run as the device's user, or change its owner: chown -R")
     free = system.f_bavail * system.f_frsize
     if free < needed:
         what = f"{free} bytes of the disk are free, and the next bundle needs {needed}"
-        yield Problem(what, str(folder), "free some space: journalctl --vacuum-size=50M")
+        yield Fault(what, str(folder), "free some space: journalctl --vacuum-size=50M")
 
 
-def store(folder: Path) -> Iterator[Problem]:
+def store(folder: Path) -> Iterator[Fault]:
     """All that is wrong with a store and its disk."""
     sizes = [p.stat().st_size for p in folder.glob("[ab]/bundle.hcb")] if os.access(folder, os.R_OK) else []
-    problems = list(disk(folder, SPARE_BYTES + max(sizes, default=0)))
-    yield from problems
+    faults = list(disk(folder, SPARE_BYTES + max(sizes, default=0)))
+    yield from faults
     if not folder.is_dir():
         return
     kept = Store(folder)
     try:
         slots = kept.slots()
     except HardcaseError as error:
-        yield Problem.of(error, folder / "state")
+        yield Fault.of(error, folder / "state")
         return
     try:
         data = kept.trust()
         if data is not None:
             trust_from(data)
     except HardcaseError as error:
-        yield Problem.of(error, folder / "trust")
+        yield Fault.of(error, folder / "trust")
     for name in NAMES:
         yield from _slot(folder, slots, name)
     if not slots.ready and not slots.runs:
-        yield Problem("the store has no bundle to run", str(folder), "put one into it: hardcase-edge store put")
+        yield Fault("the store has no bundle to run", str(folder), "put one into it: hardcase-edge store put")
 
 
 def bundle_of(folder: Path) -> Path | None:
@@ -80,16 +80,16 @@ def bundle_of(folder: Path) -> Path | None:
     return folder / name / "bundle.hcb" if name else None
 
 
-def _slot(folder: Path, slots: Slots, name: str) -> Iterator[Problem]:
+def _slot(folder: Path, slots: Slots, name: str) -> Iterator[Fault]:
     slot, path = slots[name], folder / name / "bundle.hcb"
     if slot.state == "bad":
-        yield Problem(f"the bundle of slot {name} is bad: {slot.reason}", str(path), "put one that mends this")
+        yield Fault(f"the bundle of slot {name} is bad: {slot.reason}", str(path), "put one that mends this")
     if slot.state not in ("ready", "trial", "good"):
         return
     try:
         digest = sha256(read_bounded(path, MAX_BUNDLE_BYTES, "bundle", remedy="put it again")).hex()
     except HardcaseError as error:
-        yield Problem.of(error, path)
+        yield Fault.of(error, path)
         return
     if digest != slot.sha256:
-        yield Problem(f"the bundle of slot {name} is damaged", str(path), "put it again, and doubt the card")
+        yield Fault(f"the bundle of slot {name} is damaged", str(path), "put it again, and doubt the card")

@@ -25,7 +25,7 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(name)
         now = datetime.now(UTC)
-        builder = _builder(self._name, self._name, self._key.public_key(), now, 1).add_extension(
+        builder = _builder(self._name, self._name, self._key.public_key(), now, 365).add_extension(
             x509.BasicConstraints(ca=True, path_length=None), critical=True
         )
         self.ca.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from ..base.record import record
 
-__all__ = ["Problem"]
+__all__ = ["Fault"]
 
 
 @record(frozen=True, slots=True)
-class Problem:
+class Fault:
     """A line of ``doctor``."""
 
     what: str
@@ -17,11 +17,11 @@ class Problem:
     todo: str
 
     @classmethod
-    def of(cls, error: Exception, where: object) -> Problem:
-        """The problem that an error of hardcase names: its line ends with what to do.
+    def of(cls, error: Exception, where: object) -> Fault:
+        """The fault that an error of hardcase names: its line ends with what to do.
 
-        >>> Problem.of(ValueError("the state is damaged; put a bundle into it"), "/store")
-        Problem(what='the state is damaged', where='/store', todo='put a bundle into it')
+        >>> Fault.of(ValueError("the state is damaged; put a bundle into it"), "/store")
+        Fault(what='the state is damaged', where='/store', todo='put a bundle into it')
         """
         what, _, todo = " ".join(str(error).split()).rpartition("; ")
         return cls(what or todo, str(where), todo if what else "see the page of devices")
