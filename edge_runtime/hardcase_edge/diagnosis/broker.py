@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong between a device and its broker: name, port, TLS, certificates, user and password, told apart.
 
-Each step needs the one before it, and the first that fails is the fault. The client has an id of its own, so that it
-does not throw off the device that it examines.
+Each step needs the one before it, and the first that fails is the fault.
 """
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterator
 from time import time
@@ -117,33 +115,18 @@ def _certificate(address: Address, code: int, message: str) -> Fault:
 def _login(address: Address) -> Fault | None:
     """What the broker says to a CONNECT."""
     try:
-        from paho.mqtt.enums import MQTTErrorCode
-
-        from ..link.paho_client import V5, V311, Client, ConnectionConfig
+        from ..link.probe import connect_reason
     except ImportError:
         return Fault("paho-mqtt is not installed", address.url, "pip install paho-mqtt")
-    config = ConnectionConfig(address=address, client_id=f"doctor-{os.urandom(4).hex()}", connect_timeout_s=STEP_S)
-    told: list[int] = []
-    for version in (V5, V311):
-        client = Client(config, version, tls_context(address), None)
-        client.on_connect = lambda _c, _d, _f, reason, _p: told.append(reason.value)
-        try:
-            client.connect(address.host, address.port, 30)
-            for _ in range(20):
-                if told or client.loop(STEP_S / 20) != MQTTErrorCode.MQTT_ERR_SUCCESS:
-                    break
-            client.disconnect()
-        except (OSError, ValueError) as error:
-            what = f"no MQTT connection: {' '.join(str(error).split())[:200]}"
-            return Fault(
-                what, address.url, "use the port, and for WebSockets the path, on which the broker speaks MQTT"
-            )
-        if told and told[-1] != 132:  # 132: it refuses this version
-            break
-    if not told:
+    try:
+        reason = connect_reason(address, STEP_S)
+    except (OSError, ValueError) as error:
+        what = f"no MQTT connection: {' '.join(str(error).split())[:200]}"
+        return Fault(what, address.url, "use the port, and for WebSockets the path, on which the broker speaks MQTT")
+    if reason is None:
         return Fault("the server answers, but not MQTT", address.url, "use the broker's port for MQTT")
-    if told[-1]:
+    if reason:
         user = f"user {address.user!r}" if address.user else "no user"
-        what = f"the broker refuses the connection of {user}: {REFUSED.get(told[-1], f'reason {told[-1]}')}"
+        what = f"the broker refuses the connection of {user}: {REFUSED.get(reason, f'reason {reason}')}"
         return Fault(what, address.url, "set HARDCASE_MQTT_USER and HARDCASE_MQTT_PASSWORD, or the broker's rules")
     return None

@@ -243,7 +243,7 @@ def test_a_sensor_s_device_file_is_let_in_and_no_other_file_is():
     text = unit(COMMAND, devices=["/dev/i2c-1"], groups=["i2c", "gpio"])
     assert "DeviceAllow=/dev/i2c-1 rw\nSupplementaryGroups=i2c gpio\nPrivateUsers=no\n\n[Install]" in text
     assert "PrivateUsers=no" not in unit(COMMAND)
-    assert "ProtectHome=read-only" in unit(["/home/pi/edge/bin/hardcase-edge", "run"])
+    assert "ProtectHome=read-only" in unit(["/run/user/7/bin/hardcase-edge", "run"])
     for device in ("/etc/shadow", "/dev/../etc/shadow", "/dev/a b", "/dev/x\nUser=root"):
         with pytest.raises(InputError, match="not a file below /dev"):
             unit(COMMAND, devices=[device])
