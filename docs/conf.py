@@ -20,6 +20,7 @@ NAV = {
         "docs/configuration",
         "docs/reports",
         "docs/devices",
+        "docs/operations",
         "docs/microcontrollers",
         "docs/exports",
         "docs/import",
