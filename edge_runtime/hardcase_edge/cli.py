@@ -114,7 +114,9 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
         help="seconds after which a trial has failed (default: 3600, or three times its decisions' intervals)",
     )
     link = run.add_argument_group("the cloud")
-    link.add_argument("--broker", metavar="URL", help="mqtt://host:port or mqtts://host:port (default: stay offline)")
+    link.add_argument(
+        "--broker", metavar="URL", help="mqtt://, mqtts://, ws:// or wss:// and host:port (default: alone)"
+    )
     link.add_argument("--ca", help="PEM file of the authorities that may sign the broker's certificate")
     link.add_argument("--cert", help="PEM file of this device's certificate")
     link.add_argument("--key", help="PEM file of the certificate's private key")

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import socket
+import subprocess
 import threading
 import time
 import urllib.request
@@ -62,7 +64,13 @@ def test_the_page_says_what_was_decided():
         "bundle": "ab" * 32, "asked": 3, "unwritten": 2, "sensors": {"raised": 4}, "link": {"sent": 5}, "connected": 1,
         "store": {"slot": "a", "state": "good", "release": None}, "boot": 9, "outbox": {"waiting": 8, "bytes": 4096},
     }  # fmt: skip
-    page = read(metrics.text(status, memory_bytes=1 << 24, suppressed=6))
+    text = metrics.text(status, memory_bytes=1 << 24, suppressed=6)
+    if shutil.which("promtool"):  # Debian: prometheus
+        linted = subprocess.run(
+            ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False
+        )
+        assert (linted.returncode, linted.stdout, linted.stderr) == (0, "", "")
+    page = read(text)
     assert page["hardcase_bundle_info", rf'name="a\"b\\c\nd",sha256="{"ab" * 32}",unit="mJ"'] == 1
     expected = {
         ("hardcase_uptime_seconds", None): 7,
