@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
         strict_range=args.strict_range,
     )
     loaded = load_bundle(args.bundle, trust=args.trust) if args.store is None else None
-    with Lines(ends_with_reader=args.broker is None, is_last=args.is_process) as lines, beside:
+    output = Lines(ends_with_reader=args.broker is None, is_last=args.is_process, tell=beside.note)
+    with output as lines, beside:
         if loaded is not None:
             _run_file(args, config, loaded, lines, beside)
         else:

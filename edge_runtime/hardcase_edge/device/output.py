@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import sys
+from collections.abc import Callable
 from time import monotonic
 
 from ..base.escape import terminal
@@ -30,9 +31,13 @@ class Lines:
     ends_with_reader : whether ``write`` raises an error when the reader has left for good
     is_last : whether standard output stays where it is behind the block, because the process ends there: what a plug-in
         has printed into a buffer, and what it prints when it ends, is not among the decisions either
+    tell : called with each line for the log; None: ``note``
     """
 
-    def __init__(self, *, ends_with_reader: bool, is_last: bool = False) -> None:
+    def __init__(
+        self, *, ends_with_reader: bool, is_last: bool = False, tell: Callable[[str], None] | None = None
+    ) -> None:
+        self._tell = tell or note
         self._ends_with_reader = ends_with_reader
         self._is_last = is_last
         self._lost = 0  # lines in a row
@@ -50,7 +55,7 @@ class Lines:
 
     def __exit__(self, *_: object) -> None:
         if self._lost:
-            note(f"the last {self._lost} decisions were not written")
+            self._tell(f"the last {self._lost} decisions were not written")
         if not self._is_last:
             sys.stdout, sys.stderr = self._streams
             os.dup2(self._file, 1)
@@ -81,7 +86,7 @@ class Lines:
             self._since = None
         self._is_cut = False
         if self._lost:
-            note(f"standard output is written again; {self._lost} decisions were not written")
+            self._tell(f"standard output is written again; {self._lost} decisions were not written")
             self._lost = 0
         return True
 
@@ -95,7 +100,7 @@ class Lines:
         if self._ends_with_reader:
             _raise_if_nobody_reads(error)
         if not self._lost:
-            note(f"standard output cannot be written: {error.strerror}; decisions go on")
+            self._tell(f"standard output cannot be written: {error.strerror}; decisions go on")
         self._lost += 1
 
 

@@ -13,6 +13,7 @@ import signal
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from ..errors import InputError
 from .reload import Reload
 from .repeats import Repeats
 from .systemd import Systemd
@@ -50,7 +51,7 @@ class Beside:
     Raises
     ------
     InputError
-        A metrics file or address, or a discovery prefix, cannot be used.
+        A metrics file or address, or a discovery prefix, cannot be used, or there is no broker for it.
     """
 
     def __init__(self, args: argparse.Namespace, note: Callable[[str], None], version: str) -> None:
@@ -68,6 +69,8 @@ class Beside:
         if args.home_assistant is not None or args.home_assistant_remove is not None:
             from .discovery import checked_prefix
 
+            if args.broker is None:
+                raise InputError("Home Assistant hears of a device from its broker; name it with --broker")
             checked_prefix(args.home_assistant or args.home_assistant_remove)
         if args.metrics_file is not None:
             from .scrape import checked_file

@@ -99,3 +99,4 @@ def test_a_run_shows_the_device_and_removes_it(tmp_path):
         assert main([*words, broker.url, "--device-id", "dev-2", "--home-assistant", "ha"]) == 0
         assert retained(broker, "+/device/+/config")["device"]["name"] == "dev-2", "nothing is left of the first"
         assert main([*words, broker.url, "--home-assistant", "#"]) == 2
+    assert main([*words[:-1], "--home-assistant"]) == 2, "there is no broker"

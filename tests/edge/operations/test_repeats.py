@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import subprocess
 import sys
 import threading
 
-from hardcase_edge.device.output import note
+from hardcase_edge.device.output import Lines, note
 from hardcase_edge.link.link import Link, LinkConfig
 from hardcase_edge.operations.repeats import KINDS, MOST, MOST_ALIKE, WINDOW_S, Repeats
 from tests.helpers.cloud.brokers import running_mosquitto, until
@@ -59,6 +60,21 @@ def test_a_log_that_nobody_reads_holds_nobody_up():
         os.close(reader)
         os.close(writer)
     assert note("") is None
+
+
+def test_a_disk_that_is_full_every_other_moment_fills_no_log(monkeypatch):
+    told = []
+    with Lines(ends_with_reader=False, tell=Repeats(told.append)) as lines:
+        write = os.write
+        for k in range(1_000):
+            monkeypatch.setattr(os, "write", write if k % 2 else _full)
+            lines.write("")
+        monkeypatch.undo()
+    assert len(told) == 2 * MOST_ALIKE
+
+
+def _full(_file, _data):
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 class Blocked(logging.Handler):
