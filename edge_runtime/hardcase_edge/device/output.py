@@ -107,13 +107,36 @@ class Lines:
 def note(line: str) -> None:
     """Write one line to standard error; it is lost if that cannot be written now, because a log must hold nobody up."""
     data = f"hardcase-edge: {terminal(line)}\n".encode(errors="replace")
+    if len(data) > PIPE_BYTES:
+        data = data[: PIPE_BYTES - 1] + b"\n"
     with contextlib.suppress(OSError):
-        if _takes_now(2):
-            os.write(2, data if len(data) <= PIPE_BYTES else data[: PIPE_BYTES - 1] + b"\n")
+        _write_now(2, data)
+
+
+def _write_now(file: int, data: bytes) -> None:
+    """Write at most ``PIPE_BYTES`` without waiting for a reader; nothing is written if one would have to be waited for.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written, or not now.
+    """
+    import stat
+
+    if stat.S_ISFIFO(os.fstat(file).st_mode):
+        with contextlib.suppress(PermissionError, FileNotFoundError):  # a pipe of another user's, or no /dev/fd
+            own = os.open(f"/dev/fd/{file}", os.O_WRONLY | os.O_NONBLOCK)  # for nobody else that writes to this pipe
+            try:
+                os.write(own, data)
+            finally:
+                os.close(own)
+            return
+    if _takes_now(file):
+        os.write(file, data)
 
 
 def _takes_now(file: int) -> bool:
-    """Whether a write of at most ``PIPE_BYTES`` does not wait for a reader."""
+    """Whether a short write does not wait for a reader; of a pipe, whether a page of it is free."""
     import select
 
     if not hasattr(select, "poll"):

@@ -276,15 +276,15 @@ class Link:
         with self._changed:
             if self._reply is None and self._packet not in self._refused and not self._is_cancelled:
                 self._changed.wait(seconds)
-            reply = self._reply
+            reply, level = self._reply, logging.WARNING
             if reply is not None:
-                line = self._circuit.answered()
+                line, level = self._circuit.answered(), logging.INFO
             elif self._packet in self._refused:
                 line = self._circuit.refused(self._refused[self._packet])
                 self.counters["rejected"] += 1
             else:
                 return False, None
-        _log(line)
+        _log(line, level)
         return True, reply
 
     def _send(self, request: Request, *, is_again: bool) -> bool:
@@ -344,7 +344,7 @@ class Link:
         return self._connection.publish(status_topic(self._device), payload, retain=True, wait_s=wait_s) != 0
 
 
-def _log(line: str) -> None:
+def _log(line: str, level: int = logging.WARNING) -> None:
     """Log a line, if there is one; never while a lock is held, because a log that is not read may block."""
     if line:
-        logger.info(line)
+        logger.log(level, line)
