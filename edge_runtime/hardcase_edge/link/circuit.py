@@ -12,9 +12,12 @@ because the caller holds a lock: what a user should read is returned.
 
 from __future__ import annotations
 
+import logging
 from time import monotonic
 
-__all__ = ["Circuit"]
+__all__ = ["Circuit", "log"]
+
+logger = logging.getLogger(__name__)
 
 MOST_SILENT = 3  # requests in a row without a reply that open the circuit
 PAUSE_LEAST_S, PAUSE_MOST_S = 0.5, 30.0
@@ -66,3 +69,9 @@ class Circuit:
             self._opened_at = now
         self._test_at = now + min(PAUSE_MOST_S, max(PAUSE_LEAST_S, (now - self._opened_at) / 2))
         return line
+
+
+def log(line: str, level: int = logging.WARNING) -> None:
+    """Log a line that a circuit returned, if it is one; for callers that hold no lock any more."""
+    if line:
+        logger.log(level, line)

@@ -46,7 +46,7 @@ from ..errors import LinkError, WireError
 from ..program.definition import Program
 from ..program.readings import Reading
 from .address import parse_address
-from .circuit import Circuit
+from .circuit import Circuit, log
 from .connection import Connection, ConnectionConfig, Message, Will
 from .wire import (
     ID_BYTES,
@@ -61,8 +61,6 @@ from .wire import (
 )
 
 __all__ = ["Link", "LinkConfig"]
-
-logger = logging.getLogger(__name__)
 
 OLD_IDS = 64  # ids of finished requests, remembered to tell a late reply from an unknown one
 WORTHWHILE_S = 0.05  # with less time left, a reply to another transmission would come too late
@@ -265,7 +263,7 @@ class Link:
         with self._changed:
             if n_sent and self.is_connected and not self._is_cancelled:
                 line = self._circuit.silent()
-        _log(line)
+        log(line)
         return None
 
     def _wait(self, seconds: float) -> tuple[bool, Reply | None]:
@@ -284,7 +282,7 @@ class Link:
                 self.counters["rejected"] += 1
             else:
                 return False, None
-        _log(line, level)
+        log(line, level)
         return True, reply
 
     def _send(self, request: Request, *, is_again: bool) -> bool:
@@ -342,9 +340,3 @@ class Link:
     def _publish_state(self, state: str, wait_s: float = 0.0) -> bool:
         payload = json.dumps({"state": state, **self._status}, separators=(",", ":")).encode()
         return self._connection.publish(status_topic(self._device), payload, retain=True, wait_s=wait_s) != 0
-
-
-def _log(line: str, level: int = logging.WARNING) -> None:
-    """Log a line, if there is one; never while a lock is held, because a log that is not read may block."""
-    if line:
-        logger.log(level, line)
