@@ -20,6 +20,7 @@ from hardcase_edge.operations.beside import Beside
 from hardcase_edge.operations.systemd import Systemd
 from hardcase_edge.operations.unit import NAME, unit
 from hardcase_edge.store.folder import Store
+from tests.helpers.attack.operations import attack
 from tests.helpers.edge.device import make_bundle_bytes, make_loaded
 from tests.helpers.edge.supervisor import Supervisor
 
@@ -272,3 +273,11 @@ def test_a_unit_of_a_wrong_command_is_not_made(capfd):
         main(["service", "run", "--sensors", "x:y", "--nonsense"])
     assert main(["service", "store", "show"]) == 2
     assert "'store' is not the command run" in capfd.readouterr().err
+
+
+def test_an_attack_finds_no_request_and_no_argument_that_does_harm(monkeypatch):
+    for outcome in attack(0.2, 1):
+        assert (outcome.crashes, outcome.wrong) == (0, 0), outcome
+        assert outcome.inputs > 10
+    monkeypatch.setattr("hardcase_edge.operations.unit._quoted", lambda word: f'"{word}"')
+    assert attack(0.1, 1)[1].wrong > 0, "the attack sees what is not quoted"
