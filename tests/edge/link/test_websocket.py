@@ -93,7 +93,7 @@ class Hostile:
 )
 def test_what_has_no_end_is_not_kept(answers, flood):
     server = Hostile(answers=answers, flood=flood)
-    with linked(server.url, wait_s=3.0, max_packet_bytes=8_192) as link:
+    with linked(server.url, wait_s=3.0, max_packet_bytes=8_192):
         until(lambda: server.sent and server._server.fileno() == -1, 5.0)  # before it gives up for want of an answer
     assert server.sent < 1 << 24, "the device hangs up after at most a few buffers"
 
