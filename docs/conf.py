@@ -21,6 +21,7 @@ NAV = {
         "docs/reports",
         "docs/devices",
         "docs/flashing",
+        "docs/operations",
         "docs/microcontrollers",
         "docs/exports",
         "docs/import",

@@ -23,9 +23,9 @@ from hardcase_edge.bundle.load import load_bundle, load_bytes
 from hardcase_edge.bundle.signature import MAX_KEY_BYTES, MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
 from hardcase_edge.card.archive import MANIFEST
 from hardcase_edge.errors import InputError
+from hardcase_edge.operations.unit import unit
 from hardcase_edge.store.metadata import MAX_METADATA_BYTES
 
-from .unit import unit
 from .wheels import zip_of
 
 __all__ = ["Card", "check_arguments", "identity_files", "make_card"]

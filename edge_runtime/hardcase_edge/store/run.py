@@ -98,6 +98,7 @@ class Run:
     def stop(self) -> None:
         """The run ends, and not by a fault of the bundle."""
         if self.is_trial:
+            self.is_trial = False  # its deadline is nobody's any more
             self._apply(lambda slots: stopped(slots, self.started.slot.sha256))
 
     def facts(self) -> dict[str, Any]:
