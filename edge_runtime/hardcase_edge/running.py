@@ -126,7 +126,7 @@ def _run_loaded(
             _on_signals(signal.SIG_IGN if run is None else run.tell)
             signal.setitimer(signal.ITIMER_REAL, 0)
             if link is not None:
-                link.stop(device.status())
+                link.stop(device.facts())
         if run is not None and not run.is_told:
             run.waited(time.monotonic())
         if link is not None:

@@ -131,7 +131,10 @@ def _acl_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the whole folder of mosquitto's settings, which it reads there (default: print the rules alone)",
     )
     parser.add_argument("--worker", default="worker", metavar="USER", help="user name of all workers (default worker)")
-    parser.add_argument("--watcher", metavar="USER", help="user that may read the devices' statuses (default: none)")
+    parser.add_argument(
+        "--watcher", metavar="USER", help="user that may read the devices' states, facts and decisions (default: none)"
+    )
+    parser.add_argument("--store", metavar="USER", help="user name of hardcase cloud store (default: none)")
     parser.set_defaults(act=_acl)
 
 
@@ -334,11 +337,12 @@ def _acl(args: argparse.Namespace) -> int:
     if (args.devices is None) != (args.out is None):
         raise InputError("--devices and --out belong together; name both, or neither to print the rules alone")
     if args.out is None:
-        sys.stdout.write(rules_for(args.broker, worker=args.worker, watcher=args.watcher))
+        sys.stdout.write(rules_for(args.broker, worker=args.worker, watcher=args.watcher, store=args.store))
         return 0
     if args.broker != "mosquitto":
         raise InputError("--out writes settings of mosquitto only; leave --devices and --out away to print rules")
-    written = write_acl(args.out, read_devices(args.devices), worker=args.worker, watcher=args.watcher)
+    names = {"worker": args.worker, "watcher": args.watcher, "store": args.store}
+    written = write_acl(args.out, read_devices(args.devices), **names)
     print(f"{args.out}: {len(written.new)} new users, {written.n_kept} as before, {written.n_removed} removed")
     print(f"hardcase.passwords has the passwords of new users; mosquitto -c {args.out}/hardcase.conf runs the broker")
     return 0
