@@ -26,7 +26,7 @@ FOLDERS = {
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
         ("errors",), ("base",), ("program",), ("verifier", "session", "batch"), ("kernel",), ("bundle",),
-        ("sensors", "link", "store"), ("device",), ("running",), ("cli",),
+        ("sensors", "link", "store"), ("device", "outbox"), ("running",), ("cli",),
     ),
     "hardcase_train": (
         ("columns",), ("data", "method"), ("policy", "tasks"), ("trees", "linear"), ("stages",), ("estimator",),

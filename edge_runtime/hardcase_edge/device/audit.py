@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..program.cost import Meter, to_unit
+from ..program.readings import normalise
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Mapping, Sequence
 
     from ..program.definition import Program
@@ -33,14 +33,10 @@ class AuditedBank:
     """
 
     def __init__(self, bank: Bank, program: Program, item_size: int) -> None:
+        self.counters = bank.counters
         self._bank, self._program = bank, program
         self._costs = Meter(program, item_size).sensor_costs
         self._read: dict[int, Sequence[Reading] | None] = {}
-
-    @property
-    def counters(self) -> Counter[str]:
-        """The bank's."""
-        return self._bank.counters
 
     @property
     def pause_s(self) -> float:
@@ -71,7 +67,8 @@ class AuditedBank:
         rest = sorted(needed - set(self._read) - self.dead)
         if rest:
             self.read(rest)
-        pairs = [(self._read.get(places[f][0]), places[f][1]) for f in wanted]
-        return [None if values is None else values[k] for values, k in pairs], to_unit(
-            sum(self._costs[s] for s in rest)
-        )
+        return [self._reading(f, *places[f]) for f in wanted], to_unit(sum(self._costs[s] for s in rest))
+
+    def _reading(self, feature: int, sensor: int, k: int) -> Reading:
+        values = self._read.get(sensor)
+        return None if values is None else normalise([values[k]], [self._program.features[feature].dtype])[0]

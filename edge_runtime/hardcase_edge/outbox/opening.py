@@ -103,13 +103,13 @@ class Publisher:
         self._recorder = Recorder(device, bundle, self._boot, floor=self._floor)
         self._way.start(channel)
 
-    def decided(self, decision: Mapping[str, Any], readings: Callable[[], tuple[list[Reading], float]]) -> None:
-        """A decision was made; ``readings`` gives those of a request, and what had to be spent on them."""
+    def decided(self, decision: Mapping[str, Any], readings: Callable[[], tuple[list[Reading], float]] | None) -> None:
+        """A decision was made; ``readings`` gives those of a request, and what was spent on them, for an audit."""
         assert self._recorder is not None
         made = []
         if self._rule is not None and self._rule.takes(decision):
             made.append(self._recorder.decision(decision))
-        if self._audit and decision["route"] == "local" and random.random() < self._audit:
+        if readings is not None and decision["route"] == "local" and random.random() < self._audit:
             made.append(self._recorder.audit(decision, *readings()))
         for one in made:
             if one is None:

@@ -79,7 +79,7 @@ class Rule:
         answer = [decision.get(key) for key in ANSWER]
         is_change = answer != self._last
         self._last = answer
-        return is_change
+        return bool(is_change)
 
 
 class Recorder:
