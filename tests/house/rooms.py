@@ -36,7 +36,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("drafts", "sources", "publish", "summary", "to_c"), ("integers", "importing"),
         ("picking", "scorers"), ("bundle", "to_onnx", "to_tflite"), ("runtimes", "foreign_model"),
     ),
-    "hardcase_cloud": (("broker", "answering", "fleet"),),
+    "hardcase_cloud": (("broker", "answering", "fleet", "records"),),
     "hardcase": (
         ("options",), ("measuring",), ("reports",), ("demo", "training"), ("exports",), ("verbs", "api"), ("cli",),
     ),

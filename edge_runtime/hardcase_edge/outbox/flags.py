@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def parse_bytes(text: str) -> int:
+def parse_bytes(text: str, flag: str) -> int:
     """A number of bytes with K, M or G behind it, or nothing.
 
     Raises
@@ -59,15 +59,15 @@ def parse_bytes(text: str) -> int:
 
     Examples
     --------
-    >>> parse_bytes("64M")
+    >>> parse_bytes("64M", "--outbox")
     67108864
     """
     number, unit = (text[:-1], text[-1].upper()) if text[-1:].upper() in ("K", "M", "G") else (text, "")
     if not (number.isascii() and number.isdigit() and len(number) <= 16):
-        raise InputError(f"--outbox is {text[:40]!r}; give a number of bytes such as 500000 or 64M")
+        raise InputError(f"{flag} is {text[:40]!r}; give a number of bytes such as 500000 or 64M")
     size = int(number) * UNITS[unit]
     if not LEAST_BYTES <= size <= MOST_BYTES:
-        raise InputError(f"--outbox is {text[:40]}; use 64K to 1024G")
+        raise InputError(f"{flag} is {text[:40]}; use 64K to 1024G")
     return size
 
 

@@ -87,7 +87,7 @@ class Publisher:
         if not 0 < args.outbox_days <= 36_500:
             raise InputError(f"--outbox-days is {args.outbox_days}; use more than 0 and up to 36500")
         config = QueueConfig(
-            limit=parse_bytes(args.outbox),
+            limit=parse_bytes(args.outbox, "--outbox"),
             drop=args.outbox_drop,
             most_age_s=args.outbox_days * 86_400,
             drain=DrainConfig(rate=args.outbox_rate),
