@@ -75,7 +75,7 @@ class RecordFile:
         self.level = 0
         self._limit, self._drop = limit, drop
         self.waiting = self.bytes = self.last_id = 0
-        self._db = self._call(lambda: sqlite3.connect(path, isolation_level=None, check_same_thread=False))
+        self._db = self._call(lambda: sqlite3.connect(path, 0.0, isolation_level=None, check_same_thread=False))
         try:
             self._call(self._open)
         except BaseException:

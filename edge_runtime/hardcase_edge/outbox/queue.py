@@ -254,7 +254,8 @@ class Queue:
 
     def close(self, now: float) -> None:
         """Write what is not written, and close the file."""
-        self.commit(now)
+        if self._unwritten or self._remove:
+            self.commit(now)
         if self._file is not None:
             self._file.close()
             self._file = None
