@@ -54,7 +54,7 @@ class Database:
     def __init__(self, path: str | Path, max_bytes: int = 1 << 40) -> None:
         self._path = path
         try:
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.0)
         except sqlite3.Error as error:
             raise InputError(f"the store {path} cannot be opened: {one_line(error)}; name another file") from error
         try:

@@ -94,6 +94,7 @@ class Queue:
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._drain = Drain(config.drain)
         self._file: RecordFile | None = None
+        self._left = 0  # records in the file when it was closed
         self._open_at = -inf  # when to open the file, again
         self._unwritten: dict[Key, Made] = {}
         self._read: deque[Row] = deque()  # rows of the file to be sent next
@@ -109,7 +110,8 @@ class Queue:
     @property
     def waiting(self) -> int:
         """Records that are not stored yet."""
-        return (self._file.waiting if self._file is not None else 0) + len(self._unwritten) - len(self._remove)
+        on_disk = self._left if self._file is None else self._file.waiting
+        return on_disk + len(self._unwritten) - len(self._remove)
 
     # ------------------------------------------------------------ what comes in
 
@@ -257,5 +259,6 @@ class Queue:
         if self._unwritten or self._remove:
             self.commit(now)
         if self._file is not None:
+            self._left = self._file.waiting
             self._file.close()
             self._file = None

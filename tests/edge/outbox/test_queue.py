@@ -206,7 +206,7 @@ def test_what_cannot_be_sent_now_is_sent_later(make_queue):
 def test_whatever_breaks_nothing_that_was_on_the_disk_is_lost_and_nothing_is_there_twice(tmp_path, seed):
     drain = DrainConfig(window=40, burst=40, rate=1e5)
     world = World(tmp_path, random.Random(seed), make_config(group=30, drain=drain), loss=0.2, cut=0.1)
-    while len(world.made) < 200 or len(world.events) < 4:
+    while len(world.made) < 150 or len(world.events) < 4:
         world.decide(world.rng.randrange(80))
         world.step(world.rng.random() * 3)
     world.drain()

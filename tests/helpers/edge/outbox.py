@@ -36,7 +36,7 @@ def make_config(**more: object) -> QueueConfig:
     return QueueConfig(**settings)  # type: ignore[arg-type]
 
 
-def make_made(sequence: int, boot: int = 1, made: float | None = 0.0, payload: bytes = b"{}") -> Made:
+def make_made(sequence: int, boot: int = 1, made: float | None = 2e9, payload: bytes = b"{}") -> Made:
     """A record of that number."""
     return Made(boot, sequence, made, False, payload)
 
