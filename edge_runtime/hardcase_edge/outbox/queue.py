@@ -2,7 +2,7 @@
 """The outbox without threads: records come in, are committed in groups, go out, and are removed once they are stored.
 
 A record that the store acknowledges before its group is due never reaches the disk, so a device that is connected
-hardly writes. What cannot be written, as on a full disk, waits in memory up to ``MOST_UNWRITTEN`` records, and is sent
+hardly writes. What cannot be written, as on a full disk, waits in memory up to ``most_unwritten`` records, and is sent
 from there. Neither that nor a damaged file ends anything: both are counted.
 """
 
@@ -32,7 +32,6 @@ Key = tuple[int, int]  # boot and sequence
 COUNTERS = (
     "written", "sent", "resent", "stored", "dropped", "damaged", "unwritable", "malformed_acks",
 )  # fmt: skip
-MOST_UNWRITTEN = 1024  # records that wait for a disk that cannot be written
 READ_AHEAD = 64  # rows read from the file at once
 EXPIRE_EVERY_S = 600.0
 FULL_PAUSE_S = 0.05  # until the connection has room again
@@ -66,6 +65,7 @@ class QueueConfig:
     most_age_s: float = 30 * 86_400.0  # by wall time, where the clock is known
     group: int = 64  # records after which a group is committed
     group_s: float = 1.0  # seconds after which it is committed, however small
+    most_unwritten: int = 1024  # records in memory that wait for a disk that cannot be written
     retry_s: float = 5.0  # pause after a commit that failed
     drain: DrainConfig = DrainConfig()
 
@@ -119,7 +119,7 @@ class Queue:
         """A record; ``now`` is seconds that only rise, here and below."""
         self._unwritten[made.boot, made.sequence] = made
         self._since = min(self._since, now)
-        if len(self._unwritten) > MOST_UNWRITTEN:
+        if len(self._unwritten) > self._config.most_unwritten:
             del self._unwritten[next(iter(self._unwritten))]
             self.counters["dropped"] += 1
 

@@ -151,11 +151,9 @@ class World:
     def _stored(self) -> set[tuple[int, int]]:
         return {(boot, s) for boot, s in self.database._db.execute("SELECT boot, sequence FROM records")}
 
-    def problems(self) -> list[str]:
-        """What is lost although it was on the disk, and what is there twice; empty if all is well."""
+    def wrong(self) -> int:
+        """How many records are lost although they were on the disk, there twice, or were never made."""
         stored = self._stored()
         n_rows = self.database._db.execute("SELECT count(*) FROM records").fetchone()[0]
         missing = self.made - self.lost - stored
-        told = [f"{len(missing)} records are lost, such as {min(missing)}"] if missing else []
-        told += [f"{n_rows - len(stored)} records are there twice"] if n_rows != len(stored) else []
-        return told + ([f"{len(stored - self.made)} records were never made"] if stored - self.made else [])
+        return len(missing) + n_rows - len(stored) + len(stored - self.made)
