@@ -4,20 +4,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
 from . import cloud_store
+from .events import log_lines, on_stop_signals, say
 
 if TYPE_CHECKING:
     from hardcase_cloud.answering.service import Answerer
@@ -313,20 +311,6 @@ def _stop_all(workers: list[Supervisor]) -> None:
         thread.join()
 
 
-class _Lines(logging.Formatter):
-    """Each message on one line, whatever is in it."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return terminal(super().format(record))
-
-
-def log_lines() -> None:
-    """Have log messages on standard error, one line each."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Lines("hardcase cloud: %(message)s"))
-    logging.basicConfig(handlers=[handler])
-
-
 def _relay(as_json: bool, event: dict[str, Any]) -> None:
     name = event.pop("event")
     say(as_json, name if name.startswith("worker") else f"worker-{name}", event)
@@ -351,30 +335,3 @@ def _acl(args: argparse.Namespace) -> int:
     print(f"{args.out}: {len(written.new)} new users, {written.n_kept} as before, {written.n_removed} removed")
     print(f"hardcase.passwords has the passwords of new users; mosquitto -c {args.out}/hardcase.conf runs the broker")
     return 0
-
-
-# ---------------------------------------------------------------- both
-
-
-def on_stop_signals(stop: Callable[[], None]) -> None:
-    """Call this at SIGTERM and Ctrl-C."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop())
-
-
-saying = threading.Lock()  # events come from several threads
-
-
-def say(as_json: bool, event: str, fields: dict[str, Any]) -> None:
-    """Print one line to stdout; if its reader is gone or its disk is full, continue without output."""
-    if as_json:
-        line = json.dumps({"event": event, **fields})
-    else:
-        line = terminal(f"{event}: " + ", ".join(f"{key} {value}" for key, value in fields.items()))
-    with saying:
-        try:
-            print(line, flush=True)
-        except OSError:  # on a supervisor's thread too, which must go on
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, sys.stdout.fileno())
-            os.close(null)

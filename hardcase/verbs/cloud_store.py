@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
+from .events import log_lines, on_stop_signals, say
+
 if TYPE_CHECKING:
     from hardcase_cloud.records.database import Database
 
@@ -58,8 +60,6 @@ def run(args: argparse.Namespace) -> int:
 def _keep(database: Database, args: argparse.Namespace) -> int:
     from hardcase_cloud.records.keeper import Keeper
     from hardcase_edge.link.address import parse_address
-
-    from .cloud import log_lines, on_stop_signals, say
 
     def note(line: str) -> None:
         print(f"hardcase cloud: {terminal(line)}", file=sys.stderr, flush=True)
