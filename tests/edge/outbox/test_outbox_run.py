@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from argparse import Namespace
@@ -188,3 +190,16 @@ def test_a_disk_that_hangs_delays_one_decision_and_then_none(tmp_path, monkeypat
     outbox.stop()
     facts = outbox.facts()
     assert (facts["dropped"], facts["written"]) == (18, MOST_NEW + 2)
+
+
+def test_without_its_flags_nothing_of_it_is_imported(tmp_path):
+    (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes())
+    (tmp_path / "r.csv").write_text("x\n3\n")
+    argv = ["run", "toy.hcb", "--sensors", "x=replay:r.csv", "--sensors", "vib=none"]
+    code = f"import sys\nfrom hardcase_edge.cli import main\nmain({argv})\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    modules = set(done.stdout.splitlines()[-1].split())
+    assert "hardcase_edge.device.device" in modules
+    assert {m for m in modules if "sqlite3" in m or "outbox" in m} == {
+        "hardcase_edge.outbox", "hardcase_edge.outbox.flags",
+    }  # fmt: skip
