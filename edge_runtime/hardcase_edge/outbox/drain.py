@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from ..base.record import record
+from .bucket import Bucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,17 +55,14 @@ class Drain:
         self._heard_at = -inf
         self._pause_s = config.again_s
         self._probe_at = -inf  # when the only record may be sent, again
-        self._tokens, self._filled_at = float(config.burst), -inf
+        self._bucket = Bucket(config.rate, config.burst)
         self._last_at = -inf
 
     def may_send(self, now: float, *, is_asking: bool) -> bool:
         """Whether a record may go out now; ``now`` is seconds that only rise."""
-        config = self._config
-        if is_asking and now - self._last_at < config.behind_request_s:
+        if is_asking and now - self._last_at < self._config.behind_request_s:
             return False
-        self._tokens = min(config.burst, self._tokens + (now - self._filled_at) * config.rate)
-        self._filled_at = now
-        return self._tokens >= 1
+        return self._bucket.has_one(now)
 
     def next(self, now: float) -> tuple[Made | None, bool]:
         """The record in flight to send again now, or None; and whether a new one may go in its place."""
@@ -74,7 +72,7 @@ class Drain:
         if not self._is_open:
             if now < self._probe_at:
                 return None, False
-            return (next(iter(self.flights.values())), False) if self.flights else (None, True)
+            return (self.flights[next(iter(self._sent_at))], False) if self.flights else (None, True)
         if self._sent_at:
             key, at = next(iter(self._sent_at.items()))
             if now - at >= config.again_s:
@@ -87,7 +85,7 @@ class Drain:
         self.flights[key] = made
         self._sent_at.pop(key, None)
         self._sent_at[key] = now  # last in order
-        self._tokens -= 1
+        self._bucket.take()
         self._last_at = now
         if not self._is_open:
             self._probe_at = now + self._pause_s
@@ -113,8 +111,8 @@ class Drain:
         """When something may go that no record, acknowledgement or connection brings about; seconds as of ``now``."""
         if is_asking:
             return now + LOOK_S
-        if self._tokens < 1:
-            return now + (1 - self._tokens) / self._config.rate
+        if (token_at := self._bucket.next_at(now)) > now:
+            return token_at
         if not self._is_open:
             return self._probe_at
         return self._oldest_at() + self._config.again_s if self.flights else inf

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import struct
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zlib import crc32
 
 from .flags import SAMPLE
@@ -37,6 +37,8 @@ SETTINGS = (
 )  # fmt: skip
 COUNTED = "count(*), coalesce(sum(length(payload)), 0)"
 OVERHEAD = 64  # bytes that a row takes in the file besides its payload
+PAYLOAD: Final = 5  # places in a row
+CRC: Final = 6
 ROOM = 0.95  # how full the outbox is when something had to go
 _SEAL = struct.Struct("<qq?")
 
@@ -61,7 +63,7 @@ class RecordFile:
     last_id : int
         The highest id that a row has had.
     level : int
-        With ``SAMPLE``, only one in ``2**level`` records is kept, until the file is empty again.
+        With ``SAMPLE``, one in ``2**level`` records is kept, by its checksum, until the file is empty again.
 
     Raises
     ------
@@ -131,10 +133,11 @@ class RecordFile:
     def _commit(self, add: Sequence[Made], remove: list[int], expire: float | None) -> int:
         db = self._db
         db.execute("BEGIN IMMEDIATE")
-        rows = [Row(id_, made) for id_, made in enumerate(add, self.last_id + 1) if made.sequence % 2**self.level == 0]
-        db.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", map(_values, rows))
+        values = [_values(Row(id_, made)) for id_, made in enumerate(add, self.last_id + 1)]
+        rows = [row for row in values if not row[CRC] & (1 << self.level) - 1]
+        db.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         self.waiting += len(rows)
-        self.bytes += sum(len(row.record.payload) + OVERHEAD for row in rows)
+        self.bytes += sum(len(row[PAYLOAD]) + OVERHEAD for row in rows)
         for k in range(0, len(remove), 500):
             self._delete(f"id IN ({','.join(map(str, remove[k : k + 500]))})")
         gone = len(add) - len(rows)
@@ -158,9 +161,9 @@ class RecordFile:
     def _make_room(self) -> int:
         gone = 0
         if self._drop == SAMPLE:
-            while self.bytes > self._limit and self.level < 62:
+            while self.bytes > self._limit and self.level < 32:
                 self.level += 1
-                gone += self._delete(f"sequence % {2**self.level} != 0")
+                gone += self._delete(f"crc & {(1 << self.level) - 1}")
         if self.bytes <= self._limit:
             return gone
         left, last = self.bytes - ROOM * self._limit, 0
@@ -194,7 +197,7 @@ def move_aside(path: Path) -> None:
         os.replace(path, path.with_suffix(".bad"))
 
 
-def _values(row: Row) -> tuple[int | float | bytes | None, ...]:
+def _values(row: Row) -> tuple[int, int, int, float | None, bool, bytes, int]:
     r = row.record
     return (row.id, r.boot, r.sequence, r.made, r.is_audit, r.payload, _seal(r.boot, r.sequence, r.is_audit, r.payload))
 

@@ -51,6 +51,8 @@ class Publisher:
     def __init__(self, args: argparse.Namespace, note: Callable[[str], None]) -> None:
         if args.broker is None:
             raise InputError("--publish, --audit and --outbox need a broker; name one with --broker")
+        if not 0.1 <= args.outbox_rate <= 100_000:
+            raise InputError(f"--outbox-rate is {args.outbox_rate}; use 0.1 to 100000 records a second")
         self._rule = Rule(args.publish or ALL) if args.publish or args.outbox else None
         self._audit = 0.0 if args.audit is None else parse_share(args.audit, "--audit")
         self._floor = FLOOR
@@ -58,7 +60,7 @@ class Publisher:
         self._recorder: Recorder | None = None
         self._too_long = 0
         self._boot = self._start(args, note)
-        self._way: Outbox | Direct = self._open(args, note) if args.outbox else Direct()
+        self._way: Outbox | Direct = self._open(args, note) if args.outbox else Direct(args.outbox_rate)
         self.on_ack = self._way.on_ack if isinstance(self._way, Outbox) else None
 
     def _start(self, args: argparse.Namespace, note: Callable[[str], None]) -> int:
@@ -82,8 +84,6 @@ class Publisher:
         from .drain import DrainConfig
         from .queue import Queue, QueueConfig
 
-        if not 0.1 <= args.outbox_rate <= 100_000:
-            raise InputError(f"--outbox-rate is {args.outbox_rate}; use 0.1 to 100000 records a second")
         if not 0 < args.outbox_days <= 36_500:
             raise InputError(f"--outbox-days is {args.outbox_days}; use more than 0 and up to 36500")
         config = QueueConfig(

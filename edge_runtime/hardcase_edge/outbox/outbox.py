@@ -12,6 +12,8 @@ from collections import Counter, deque
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from .bucket import Bucket
+
 if TYPE_CHECKING:
     from .queue import Channel, Queue
     from .records import Made
@@ -23,6 +25,7 @@ BLOCKED_S = 1.0  # how long ``add`` waits for a disk that hangs; then records ar
 MOST_ACKS = 64  # messages; the store repeats what it acknowledges when a record comes again
 LAST_S = 0.5  # how long ``stop`` waits for acknowledgements of what was sent last
 END_S = 5.0  # how long ``stop`` waits for the disk
+BURST = 12  # records that ``Direct`` sends at once; the connection has 16 places and 16 behind them
 IDLE_S = 1.0  # how often to look for a new connection
 
 
@@ -110,10 +113,16 @@ class Outbox:
 
 
 class Direct:
-    """Sends each record at once, over the connection that is there, and keeps none."""
+    """Sends each record at once, over the connection that is there, and keeps none.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    rate : most records in a second; those beyond it would take a request's place in the connection
+    """
+
+    def __init__(self, rate: float) -> None:
         self._counters = Counter(sent=0, unsent=0)
+        self._bucket = Bucket(rate, BURST)
         self._channel: Channel | None = None
 
     def start(self, channel: Channel) -> None:
@@ -122,7 +131,13 @@ class Direct:
 
     def add(self, made: Made) -> None:
         """Send a record."""
-        is_sent = self._channel is not None and self._channel.publish_record(made.payload, is_audit=made.is_audit)
+        is_sent = (
+            self._channel is not None
+            and self._bucket.has_one(monotonic())
+            and self._channel.publish_record(made.payload, is_audit=made.is_audit)
+        )
+        if is_sent:
+            self._bucket.take()
         self._counters["sent" if is_sent else "unsent"] += 1
 
     def stop(self) -> None:

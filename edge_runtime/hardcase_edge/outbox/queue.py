@@ -110,7 +110,8 @@ class Queue:
     @property
     def waiting(self) -> int:
         """Records that are not stored yet."""
-        on_disk = self._left if self._file is None else self._file.waiting
+        file = self._file  # the owner's thread may close it
+        on_disk = self._left if file is None else file.waiting
         return on_disk + len(self._unwritten) - len(self._remove)
 
     # ------------------------------------------------------------ what comes in
@@ -228,7 +229,8 @@ class Queue:
                 result = act(self._file)
             except DamagedError as error:
                 self.counters["damaged"] += 1
-                self._note(f"the outbox {self._path} is damaged: {error}; it is moved aside, and a new one begins")
+                if not self._is_ill:  # it was not to be moved before
+                    self._note(f"the outbox {self._path} is damaged: {error}; it is moved aside, and a new one begins")
                 self._begin_anew()
                 move_aside(self._path)
                 return None

@@ -89,5 +89,15 @@ def test_while_a_request_waits_one_record_goes_in_a_second():
     assert drain.next_at(5.0, is_asking=True) <= 5.1
 
 
+def test_a_record_that_no_store_acknowledges_does_not_hold_up_the_others():
+    drain = opened(window=3, burst=100, again_s=10.0)
+    assert sending(drain, 0.0, 50, first=2) == [2, 3, 4]
+    drain.reconnected(1.0)
+    assert sending(drain, 1.0, 50, first=5) == [2]
+    assert sending(drain, 11.0, 50, first=5) == [3]
+    drain.acknowledged([(1, 3, 3)], 11.1)
+    assert sending(drain, 11.1, 50, first=5) == [4, 2, 5]
+
+
 def test_nothing_is_due_when_nothing_is_in_flight():
     assert opened().next_at(50.0, is_asking=False) == inf
