@@ -35,7 +35,6 @@ class Publisher:
     Parameters
     ----------
     args : the command's
-    device : the device's id
     note : called with each line that a user should read
 
     Attributes
@@ -55,7 +54,6 @@ class Publisher:
             raise InputError(f"--outbox-rate is {args.outbox_rate}; use 0.1 to 100000 records a second")
         self._rule = Rule(args.publish or ALL) if args.publish or args.outbox else None
         self._audit = 0.0 if args.audit is None else parse_share(args.audit, "--audit")
-        self._floor = FLOOR
         self._lock = -1
         self._recorder: Recorder | None = None
         self._too_long = 0
@@ -96,11 +94,11 @@ class Publisher:
 
     def _wall(self) -> float | None:
         now = time.time()
-        return now if now >= self._floor else None
+        return now if now >= FLOOR else None
 
     def start(self, device: str, bundle: str, channel: Channel) -> None:
         """Begin to send this device's decisions by this bundle."""
-        self._recorder = Recorder(device, bundle, self._boot, floor=self._floor)
+        self._recorder = Recorder(device, bundle, self._boot, floor=FLOOR)
         self._way.start(channel)
 
     def decided(self, decision: Mapping[str, Any], readings: Callable[[], tuple[list[Reading], float]] | None) -> None:

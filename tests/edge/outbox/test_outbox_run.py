@@ -21,7 +21,7 @@ from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import decision_topic
 from hardcase_edge.outbox.opening import Publisher
-from hardcase_edge.outbox.outbox import MOST_NEW, Outbox
+from hardcase_edge.outbox.outbox import BURST, MOST_NEW, Direct, Outbox
 from hardcase_edge.outbox.queue import Queue
 from tests.helpers.cloud.brokers import retained, running_mosquitto, until
 from tests.helpers.edge.device import EASY, HARD, Cloud, make_bundle_bytes, make_program
@@ -101,6 +101,15 @@ def test_without_an_outbox_decisions_go_at_once_over_the_connection_that_is_ther
     ]  # fmt: skip
     assert {message.topic for message in heard} == {decision_topic("pi-2")}
     assert not (tmp_path / "outbox").exists()
+
+
+def test_without_an_outbox_a_flood_of_decisions_leaves_places_for_requests():
+    direct, channel = Direct(0.1), FakeChannel()
+    direct.start(channel)
+    for k in range(50):
+        direct.add(make_made(k))
+    assert len(channel.sent) == BURST < 16
+    assert direct.facts() == {"sent": BURST, "unsent": 50 - BURST}
 
 
 def test_an_audit_reads_what_the_decision_did_not_buy_and_tells_its_cost():
