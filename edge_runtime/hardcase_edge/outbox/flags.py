@@ -42,10 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what goes when it is full: the oldest, or all but an even sample (default %(default)s)",
     )
     group.add_argument(
-        "--outbox-days", type=float, default=30.0, help="days after which a record goes unsent (default %(default)s)"
+        "--outbox-days",
+        type=float,
+        default=30.0,
+        metavar="DAYS",
+        help="after which a record goes unsent (default %(default)s)",
     )
     group.add_argument(
-        "--outbox-rate", type=float, default=100.0, help="most records sent in a second (default %(default)s)"
+        "--outbox-rate",
+        type=float,
+        default=100.0,
+        metavar="N",
+        help="most records sent in a second (default %(default)s)",
     )
 
 
