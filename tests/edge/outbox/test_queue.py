@@ -9,7 +9,9 @@ import random
 
 import pytest
 
+from hardcase_cloud.records import database
 from hardcase_edge.link.acks import MAX_RANGES, pack_acks
+from hardcase_edge.outbox import file as outbox_file
 from hardcase_edge.outbox.drain import DrainConfig
 from hardcase_edge.outbox.queue import Queue
 from tests.helpers.edge.outbox import FakeChannel, World, make_config, make_made, seconds
@@ -204,7 +206,9 @@ def test_what_cannot_be_sent_now_is_sent_later(make_queue):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_whatever_breaks_nothing_that_was_on_the_disk_is_lost_and_nothing_is_there_twice(tmp_path, seed):
+def test_whatever_breaks_nothing_that_was_on_the_disk_is_lost_and_nothing_is_there_twice(tmp_path, monkeypatch, seed):
+    for module in (outbox_file, database):  # nobody cuts the power here
+        monkeypatch.setattr(module, "SETTINGS", [s.replace("FULL", "OFF") for s in module.SETTINGS])
     drain = DrainConfig(window=40, burst=40, rate=1e5)
     world = World(tmp_path, random.Random(seed), make_config(group=30, drain=drain), loss=0.2, cut=0.1)
     while len(world.made) < 150 or len(world.events) < 4:
