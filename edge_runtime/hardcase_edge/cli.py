@@ -22,6 +22,7 @@ from . import __version__
 from .base.escape import json_line, terminal
 from .device.output import hold_standard_files, note, print_text
 from .errors import HardcaseError, InputError
+from .outbox.flags import add_arguments
 from .running import run
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     link.add_argument(
         "--deadline-ms", type=int, default=2_000, help="how long to wait for the cloud (default %(default)s)"
     )
+    add_arguments(run)
     item = run.add_argument_group("the decisions")
     item.add_argument(
         "--sensors",

@@ -19,12 +19,13 @@ from .errors import HardcaseError, InputError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .bundle.load import Loaded
     from .device.device import Device, RuntimeConfig
     from .link.link import Link
     from .operations.beside import Beside
+    from .outbox.opening import Publisher
     from .store.run import Run
 
 __all__ = ["run"]
@@ -135,6 +136,7 @@ def _run_loaded(
     has_news: Callable[[], bool],
     run: Run | None = None,
 ) -> None:
+    from .device.audit import AuditedBank
     from .device.device import Device
     from .sensors.specs import open_bank
 
@@ -150,20 +152,29 @@ def _run_loaded(
     with bank:
         for k in sorted(bank.dead):
             note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
-        link = _connect(args, loaded, beside)
-        device = Device(loaded, bank, link, config, facts=run.facts if run is not None else dict)
+        publisher = _open_publisher(args)
+        link = _connect(args, loaded, beside, publisher)
+        audited = AuditedBank(bank, loaded.machine.program, config.item_size) if args.audit else None
+        sources = [s.facts for s in (run, publisher) if s is not None]
+        device = Device(
+            loaded, audited or bank, link, config, facts=lambda: {k: v for facts in sources for k, v in facts().items()}
+        )
         gc.freeze()
         gc.enable()
         beside.begin(device, loaded, len(loaded.manifest.sensors) * timeout_s + config.deadline_ms / 1000)
         try:
-            _decide(device, lines, link, run, beside, has_news)
+            for record in _decide(device, lines, link, run, beside, has_news):
+                if publisher is not None:
+                    publisher.decided(record, audited.request_readings if audited is not None else None)
         except KeyboardInterrupt:
             pass  # stopped between two decisions
         finally:
             _on_signals(beside.reload.tell if run is None else run.tell)
             beside.end()
+            if publisher is not None:
+                publisher.stop()
             if link is not None:
-                link.stop(device.status())
+                link.stop(device.facts())
         if run is not None and not run.is_told:
             run.waited(time.monotonic())
         if link is not None:
@@ -172,7 +183,9 @@ def _run_loaded(
 
 def _decide(
     device: Device, lines: Lines, link: Link | None, run: Run | None, beside: Beside, has_news: Callable[[], bool]
-) -> None:
+) -> Iterator[dict[str, Any]]:
+    """Make decisions, write their lines, and yield each."""
+
     def stop(number: int, frame: object) -> None:
         if run is None or not run.is_late:
             beside.reload.tell()
@@ -204,6 +217,7 @@ def _decide(
     for record in device.run():
         device.counters["unwritten"] += not lines.write(json_line(record))
         beside.decided(record)
+        yield record
         is_connected = link is not None and link.can_ask
         if run is not None and not run.decided(
             time.monotonic(), is_connected=is_connected, memory_bytes=resident_bytes
@@ -225,7 +239,15 @@ def _at_deadline(run: Run) -> None:
     timer.start()
 
 
-def _connect(args: argparse.Namespace, loaded: Loaded, beside: Beside) -> Link | None:
+def _open_publisher(args: argparse.Namespace) -> Publisher | None:
+    if not (args.publish or args.outbox or args.audit):
+        return None
+    from .outbox.opening import Publisher
+
+    return Publisher(args, note)
+
+
+def _connect(args: argparse.Namespace, loaded: Loaded, beside: Beside, publisher: Publisher | None) -> Link | None:
     if args.broker is None:
         return None
     import logging
@@ -241,7 +263,10 @@ def _connect(args: argparse.Namespace, loaded: Loaded, beside: Beside) -> Link |
     logging.getLogger(__package__).setLevel(logging.INFO)
     device_id, is_lasting = (args.device_id, True) if args.device_id else default_id()
     config = LinkConfig.to_broker(args.broker, device_id, ca=args.ca, cert=args.cert, key=args.key)
-    link = Link(config, loaded.machine.program, loaded.manifest, _interrupt_main_thread)
+    on_ack = None if publisher is None else publisher.on_ack
+    link = Link(config, loaded.machine.program, loaded.manifest, _interrupt_main_thread, on_ack)
+    if publisher is not None:
+        publisher.start(device_id, loaded.bundle.sha256, link)
     if not args.device_id:
         why = "" if is_lasting else f", for this run only, because {MACHINE_ID} is missing; name one with --device-id"
         note(f"the device id is {device_id}{why}")

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hardcase cloud``: a broker and its worker (``up``), a worker alone, and a broker of yours (``acl``)."""
+"""``hardcase cloud``: a broker and its worker (``up``), a worker alone, a ``store``, a broker of yours (``acl``)."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
+
+from . import cloud_store
+from .events import log_lines, on_stop_signals, say
 
 if TYPE_CHECKING:
     from hardcase_cloud.answering.service import Answerer
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "HELP", "TERMS", "arguments", "run"]
 
-HELP = "Answer forwarded cases: start a broker and a worker, or a worker for your own broker."
+HELP = "Answer forwarded cases and keep decisions: start a broker, a worker or a store, or set up your own broker."
 EXAMPLES = """\
 hardcase cloud up --hpc build/hpc.onnx              # on this machine, to try it
 hardcase cloud worker --hpc build/hpc.onnx --broker mqtts://broker.example:8883 --ca ca.pem
+hardcase cloud store --out decisions.sqlite --broker mqtts://broker.example:8884 --ca ca.pem
 hardcase cloud acl --broker mosquitto --devices devices.txt --out /etc/mosquitto/hardcase   # for a broker of yours"""
 TERMS = "broker: the MQTT server between devices and workers; worker: a process that runs f0, the large model"
 MAX_WORKERS = 64
@@ -36,10 +37,11 @@ STUCK = 75  # exit status of a worker that another process must replace: EX_TEMP
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags of the commands ``up``, ``worker`` and ``acl``."""
+    """Declare the flags of the commands ``up``, ``worker``, ``store`` and ``acl``."""
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _up_arguments(commands.add_parser("up", help="Start a broker (unless one is named) and workers."))
     _worker_arguments(commands.add_parser("worker", help="Answer the requests of devices at a broker."))
+    cloud_store.arguments(commands.add_parser("store", help=cloud_store.HELP, description=cloud_store.HELP))
     help_acl = "Print access rules for your own broker, or write them with passwords and limits."
     _acl_arguments(commands.add_parser("acl", help=help_acl, description=help_acl))
 
@@ -131,7 +133,10 @@ def _acl_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the whole folder of mosquitto's settings, which it reads there (default: print the rules alone)",
     )
     parser.add_argument("--worker", default="worker", metavar="USER", help="user name of all workers (default worker)")
-    parser.add_argument("--watcher", metavar="USER", help="user that may read the devices' statuses (default: none)")
+    parser.add_argument(
+        "--watcher", metavar="USER", help="user that may read the devices' states, facts and decisions (default: none)"
+    )
+    parser.add_argument("--store", metavar="USER", help="user name of hardcase cloud store (default: none)")
     parser.set_defaults(act=_acl)
 
 
@@ -171,18 +176,18 @@ def _worker(args: argparse.Namespace) -> int:
     watchdog = Watchdog(_standstill_s(args))
     group = args.group or default_group(hpc.sha256, address.password)
     worker = Worker(service, address, group, on_step=watchdog.feed)
-    _on_stop_signals(worker.stop)
+    on_stop_signals(worker.stop)
     if args.until_stdin_closes:
         threading.Thread(target=_when_stdin_closes, args=(worker.stop,), daemon=True).start()
     connection_log = logging.getLogger("hardcase_edge.link.connection")
     connection_log.addHandler(logging.NullHandler())  # connection errors at start are raised; do not log them too
     worker.start()
-    _log_lines()
+    log_lines()
     ready = {"broker": address.url, "mqtt": worker.protocol, "hpc": hpc.sha256, "pid": os.getpid()}
-    _say(args.json, "ready", ready)
+    say(args.json, "ready", ready)
     worker.run(args.count)
     watchdog.close()
-    _say(args.json, "stopped", worker.counters())
+    say(args.json, "stopped", worker.counters())
     if service.is_stuck:
         os._exit(STUCK)  # a thread that hangs must not hold the process
     return 0
@@ -244,7 +249,7 @@ def _up(args: argparse.Namespace) -> int:
         raise InputError(f"--workers is {args.workers}; expected 0 to {MAX_WORKERS}")
     _check_hpc(args)
     stop = threading.Event()
-    _on_stop_signals(stop.set)
+    on_stop_signals(stop.set)
     if args.broker is not None:
         address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
         return _supervise(args, address.url, _secret(address.user, address.password), stop)
@@ -280,12 +285,12 @@ def _supervise(args: argparse.Namespace, url: str, environment: dict[str, str], 
         for worker in workers:
             worker.start(stop.is_set)
         if not stop.is_set():
-            _say(args.json, "ready", {"broker": url, "workers": [w.pid for w in workers]})
+            say(args.json, "ready", {"broker": url, "workers": [w.pid for w in workers]})
         while not stop.is_set():  # not wait(): the signal handler that sets it runs on this thread
             time.sleep(POLL_S)
     finally:
         _stop_all(workers)
-    _say(args.json, "stopped", {"restarts": sum(w.restarts for w in workers)})
+    say(args.json, "stopped", {"restarts": sum(w.restarts for w in workers)})
     return 0
 
 
@@ -306,22 +311,9 @@ def _stop_all(workers: list[Supervisor]) -> None:
         thread.join()
 
 
-class _Lines(logging.Formatter):
-    """Each message on one line, whatever is in it."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return terminal(super().format(record))
-
-
-def _log_lines() -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Lines("hardcase cloud: %(message)s"))
-    logging.basicConfig(handlers=[handler])
-
-
 def _relay(as_json: bool, event: dict[str, Any]) -> None:
     name = event.pop("event")
-    _say(as_json, name if name.startswith("worker") else f"worker-{name}", event)
+    say(as_json, name if name.startswith("worker") else f"worker-{name}", event)
 
 
 # ---------------------------------------------------------------- acl
@@ -334,37 +326,12 @@ def _acl(args: argparse.Namespace) -> int:
     if (args.devices is None) != (args.out is None):
         raise InputError("--devices and --out belong together; name both, or neither to print the rules alone")
     if args.out is None:
-        sys.stdout.write(rules_for(args.broker, worker=args.worker, watcher=args.watcher))
+        sys.stdout.write(rules_for(args.broker, worker=args.worker, watcher=args.watcher, store=args.store))
         return 0
     if args.broker != "mosquitto":
         raise InputError("--out writes settings of mosquitto only; leave --devices and --out away to print rules")
-    written = write_acl(args.out, read_devices(args.devices), worker=args.worker, watcher=args.watcher)
+    names = {"worker": args.worker, "watcher": args.watcher, "store": args.store}
+    written = write_acl(args.out, read_devices(args.devices), **names)
     print(f"{args.out}: {len(written.new)} new users, {written.n_kept} as before, {written.n_removed} removed")
     print(f"hardcase.passwords has the passwords of new users; mosquitto -c {args.out}/hardcase.conf runs the broker")
     return 0
-
-
-# ---------------------------------------------------------------- both
-
-
-def _on_stop_signals(stop: Callable[[], None]) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop())
-
-
-_saying = threading.Lock()  # events come from several threads
-
-
-def _say(as_json: bool, event: str, fields: dict[str, Any]) -> None:
-    """Print one line to stdout; if its reader is gone or its disk is full, continue without output."""
-    if as_json:
-        line = json.dumps({"event": event, **fields})
-    else:
-        line = terminal(f"{event}: " + ", ".join(f"{key} {value}" for key, value in fields.items()))
-    with _saying:
-        try:
-            print(line, flush=True)
-        except OSError:  # on a supervisor's thread too, which must go on
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, sys.stdout.fileno())
-            os.close(null)

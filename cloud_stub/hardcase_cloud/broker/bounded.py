@@ -18,14 +18,22 @@ from amqtt.broker import Broker
 from amqtt.contexts import BrokerConfig
 from amqtt.session import Session
 
-from hardcase_edge.link.wire import reply_topic, request_topic, status_topic
+from hardcase_edge.link.wire import (
+    ack_topic,
+    audit_topic,
+    decision_topic,
+    facts_topic,
+    reply_topic,
+    request_topic,
+    status_topic,
+)
 
 __all__ = ["BoundedBroker"]
 
 log = logging.getLogger(__name__)
 
-MAX_RETAINED = 1024  # topics, each the status of a device
-MAX_STATUS_BYTES = 4096  # a device's has about 500
+MAX_RETAINED = 2048  # topics: the state and the facts of 1,024 devices
+MAX_STATUS_BYTES = 4096  # a device's facts have about 700
 MAX_WAITING = 16  # messages of one client that are not sent on, or requests not acknowledged; then the client waits
 MAX_BACKLOG = 1024  # messages of all clients that are not sent on
 MAX_OWED = 2 * 1024 * 1024  # bytes on their way to one client; what comes beyond is lost, as in other brokers
@@ -35,12 +43,17 @@ STALL_S = 10.0  # a client that has not taken a message in this time is closed
 REFUSED = 0x80  # return code of a subscription
 
 _ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-_TOPIC, _STATUS = (
+_OF_ONE = (request_topic, reply_topic, status_topic, facts_topic, decision_topic, audit_topic, ack_topic)
+_OF_ALL = (status_topic, facts_topic, decision_topic, audit_topic)  # which a client may read of one device or of all
+_TOPIC, _STATUS, _FILTER = (
     re.compile(f"(?:{'|'.join(kinds)})")
-    for kinds in ([topic(_ID) for topic in (request_topic, reply_topic, status_topic)], [status_topic(_ID)])
+    for kinds in (
+        [topic(_ID) for topic in _OF_ONE],
+        [topic(_ID) for topic in (status_topic, facts_topic)],
+        [re.escape(request_topic("+")), reply_topic(_ID), ack_topic(_ID), *[t(f"(?:[+]|{_ID})") for t in _OF_ALL]],
+    )
 )
 _REQUEST = request_topic("").rpartition("/")[2]
-_FILTER = re.compile(f"{re.escape(request_topic('+'))}|{status_topic(f'(?:[+]|{_ID})')}|{reply_topic(_ID)}")
 
 
 class BoundedBroker(Broker):  # type: ignore[misc]  # amqtt ships no types
@@ -67,14 +80,14 @@ class BoundedBroker(Broker):  # type: ignore[misc]  # amqtt ships no types
         await super()._handle_client_session(reader, writer, client_session, *rest)
 
     async def add_subscription(self, subscription: tuple[str, int], session: Session) -> int:
-        """Subscribe to what a device, a worker or a watcher needs: its replies, all requests, or statuses."""
+        """Subscribe to what a device, a worker, a watcher or a store needs."""
         wanted, qos = subscription
         if not _FILTER.fullmatch(wanted):
             return REFUSED
         return int(await super().add_subscription((wanted, min(qos, 1)), session))
 
     async def retain_message(self, source_session: Session | None, topic_name: str, data: Any, qos: Any = None) -> None:
-        """Keep a status, unless it is too long or there are too many."""
+        """Keep a state or facts, unless they are too long or there are too many."""
         has_place = not data or topic_name in self._retained_messages or len(self._retained_messages) < MAX_RETAINED
         if has_place and len(data or b"") <= MAX_STATUS_BYTES and _STATUS.fullmatch(topic_name or ""):
             await super().retain_message(source_session, topic_name, data, qos)

@@ -1,57 +1,75 @@
 # SPDX-License-Identifier: Apache-2.0
 """Access rules for a real broker: which user may publish and read which topic, as the broker's own rule file.
 
-A device logs in with its device id as user name. It may publish its own requests and status, and read its own replies.
-A worker may read all requests and publish all replies; a watcher may read all statuses. All else is refused.
+A device logs in with its device id as user name. It may publish its own requests, state, facts, decisions and audits,
+and read its own replies and acknowledgements. A worker may read all requests and publish all replies. A watcher may
+read all states, facts and decisions, but no readings. A store may read all decisions and audits and acknowledge them.
+All else is refused.
 """
 
 from __future__ import annotations
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.link.wire import check_device_id, reply_topic, request_topic, status_topic
+from hardcase_edge.link.wire import (
+    ack_topic,
+    audit_topic,
+    check_device_id,
+    decision_topic,
+    facts_topic,
+    reply_topic,
+    request_topic,
+    status_topic,
+)
 
 __all__ = ["BROKERS", "rules_for"]
 
 Grants = list[tuple[str, str]]  # "read" or "write", and a topic
 
 
-def rules_for(broker: str, *, worker: str = "worker", watcher: str | None = None) -> str:
+def rules_for(broker: str, *, worker: str = "worker", watcher: str | None = None, store: str | None = None) -> str:
     """A rule file; comments at its top give the other settings that the broker needs.
 
     Parameters
     ----------
     broker : a key of ``BROKERS``
     worker : user name of all workers
-    watcher : user name that may read the devices' statuses; None: no user may
+    watcher : user name that may read the devices' states, facts and decisions; None: no user may
+    store : user name of ``hardcase cloud store``; None: no user may read audits or acknowledge anything
 
     Raises
     ------
     InputError
-        A user name is not a valid device id, or worker and watcher have the same name.
+        A user name is not a valid device id, or two of them are the same.
     """
-    _check_names([name for name in (worker, watcher) if name is not None])
+    roles = {"worker": worker, "watcher": watcher, "store": store}
+    _check_names({role: name for role, name in roles.items() if name is not None})
     users = {worker: [("read", request_topic("+")), ("write", reply_topic("+"))]}
     if watcher is not None:
-        users[watcher] = [("read", status_topic("+"))]
+        users[watcher] = [("read", topic("+")) for topic in (status_topic, facts_topic, decision_topic)]
+    if store is not None:
+        users[store] = [("read", decision_topic("+")), ("read", audit_topic("+")), ("write", ack_topic("+"))]
     return BROKERS[broker](users)
 
 
-def _check_names(names: list[str]) -> None:
-    """Refuse a name that would end its line early or match other users."""
-    for name in names:
+def _check_names(roles: dict[str, str]) -> None:
+    """Refuse a name that would end its line early or match other users, and one that two roles have."""
+    by_name: dict[str, str] = {}
+    for role, name in roles.items():
         try:
             check_device_id(name)
         except InputError as error:
             raise InputError(
                 f"user name {name[:80]!r} is not 1 to 64 letters, digits, '.', '_' or '-'; choose another"
             ) from error
-    if len(set(names)) < len(names):
-        raise InputError(f"worker and watcher are both called {names[0]!r}; choose two names")
+        if name in by_name:
+            raise InputError(f"{by_name[name]} and {role} are both called {name!r}; choose two names")
+        by_name[name] = role
 
 
 def _of_device(device: str) -> Grants:
     """What a device may publish and read."""
-    return [("write", request_topic(device)), ("write", status_topic(device)), ("read", reply_topic(device))]
+    written = (request_topic, status_topic, facts_topic, decision_topic, audit_topic)
+    return [("write", topic(device)) for topic in written] + [("read", t(device)) for t in (reply_topic, ack_topic)]
 
 
 def _mosquitto(users: dict[str, Grants]) -> str:

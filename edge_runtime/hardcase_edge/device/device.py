@@ -65,8 +65,8 @@ class Cloud(Protocol):
     def ask(self, readings: Sequence[Reading], deadline_s: float, may_resend: Callable[[], bool]) -> Reply | None:
         """The HPC's reply; None if none came within ``deadline_s`` seconds."""
 
-    def publish_status(self, fields: Mapping[str, Any]) -> bool:
-        """Replace the device's retained status."""
+    def publish_facts(self, fields: Mapping[str, Any]) -> bool:
+        """Replace the device's retained facts."""
 
     def cancel(self) -> None:
         """End a wait for a reply at once."""
@@ -88,14 +88,14 @@ class RuntimeConfig:
     count: int | None = None  # decisions before the run ends; None: run until the items end
     item_size: int = 1  # size of every item, for sensors whose cost depends on it
     strict_range: bool = False  # True: a sensor with a reading outside the range of training has failed
-    status_every_s: float = 60.0  # least time between two status messages, because each costs radio energy
+    facts_every_s: float = 60.0  # least time between two messages of facts, because each costs radio energy
 
     def __post_init__(self) -> None:
         if self.budget is not None and not 0 <= self.budget <= 1e12:
             raise InputError(f"the budget is {self.budget}; use 0 to 1e12")
         if not 1 <= self.deadline_ms <= MAX_DEADLINE_MS:
             raise InputError(f"the deadline is {self.deadline_ms} ms; use 1 to {MAX_DEADLINE_MS}")
-        if not 0 <= self.interval_s <= 1e6 or not 0 <= self.status_every_s <= 1e6:
+        if not 0 <= self.interval_s <= 1e6 or not 0 <= self.facts_every_s <= 1e6:
             raise InputError("an interval is negative or longer than a million seconds; use 0 to 1e6 seconds")
         if self.count is not None and self.count < 1:
             raise InputError(f"the count is {self.count}; use 1 or more")
@@ -117,7 +117,7 @@ class Device:
         ``now`` is wall time, which is only reported; all waiting goes by ``monotonic``.
     wait : function of seconds
         Sleeps that long, and returns early once ``stop`` has been called.
-    facts : function that gives further fields of the status
+    facts : function that gives further facts
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class Device:
         self._wait = wait or self._sleep
         self._budget = None if self._config.budget is None else to_micro(self._config.budget)
         self._facts = facts
-        self._next_status = float("-inf")
+        self._next_facts = float("-inf")
         self.is_idle = False
         self.counters: Counter[str] = Counter(asked=0, local=0, cloud=0, degraded=0, unwritten=0)
         self._ranges = _ranges_by_sensor(loaded)
@@ -262,13 +262,13 @@ class Device:
         return {"label": manifest.classes[int(decision.result)] if manifest.classes else decision.result}
 
     def _report(self) -> None:
-        if self._link is None or self._monotonic() < self._next_status:
+        if self._link is None or self._monotonic() < self._next_facts:
             return
-        self._next_status = self._monotonic() + self._config.status_every_s
-        self._link.publish_status(self.status())
+        self._next_facts = self._monotonic() + self._config.facts_every_s
+        self._link.publish_facts(self.facts())
 
-    def status(self) -> dict[str, Any]:
-        """The fields of the retained status: the bundle's SHA-256 and all counters of device, sensors and link."""
+    def facts(self) -> dict[str, Any]:
+        """The retained facts: the bundle's SHA-256 and all counters of device, sensors and link."""
         return {
             "bundle": self._loaded.bundle.sha256,
             **self._facts(),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One MQTT connection with one subscription, kept up by a thread of its own that reconnects for ever.
+"""One MQTT connection with its subscriptions, kept up by a thread of its own that reconnects for ever.
 
 The thread makes a new paho client for each attempt. paho's queue would send messages again after a reconnect, and a
 request that nobody waits for any more costs energy that no budget allowed; with a new client, only the caller decides
@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
@@ -50,13 +50,14 @@ class Message:
 
 
 class Connection:
-    """Keeps one MQTT connection, and one subscription on it, up.
+    """Keeps one MQTT connection, and its subscriptions, up.
 
     Parameters
     ----------
     config : ConnectionConfig
-    subscribe : topic filter; the connection counts as up once the broker has granted it
+    subscribe : topic filter; the connection counts as up once the broker has granted it, and those of ``also``
     subscribe_v5 : another filter for MQTT 5, such as a shared subscription; empty: the same filter
+    also : further topic filters
     on_up : called on the connection's thread each time the connection comes up
     on_message : called on the connection's thread with each message; its exceptions are logged and dropped
     admits : called on the connection's thread with the topic of each message before it is parsed; False drops it.
@@ -84,6 +85,7 @@ class Connection:
         *,
         subscribe: str,
         subscribe_v5: str = "",
+        also: Sequence[str] = (),
         on_message: Callable[[Message], None],
         on_up: Callable[[], None] = lambda: None,
         admits: Callable[[str], bool] | None = None,
@@ -92,7 +94,7 @@ class Connection:
         will: Will | None = None,
     ) -> None:
         self._config = config
-        self._filters = {V311: subscribe, V5: subscribe_v5 or subscribe}
+        self._filters = {V311: [subscribe, *also], V5: [subscribe_v5 or subscribe, *also]}
         self._on_up = on_up
         self._on_message = on_message
         self._admits = admits
@@ -298,16 +300,15 @@ class Connection:
         if client.looks_for_session and flags.session_present:
             self._rivals.prove()
             self._give_up_if_sure()
-        topic = self._filters[client.protocol]
-        if client.protocol == V5:
-            client.subscribe(topic, options=SubscribeOptions(qos=1, retainHandling=2))  # 2: send no retained messages
-        else:
-            client.subscribe(topic, qos=1)
+        # 2: send no retained messages
+        how = SubscribeOptions(qos=1, retainHandling=2) if client.protocol == V5 else 1
+        client.subscribe([(topic, how) for topic in self._filters[client.protocol]])
 
     def _subscribed(self, client: Any, _data: Any, _mid: int, reasons: list[ReasonCode], _properties: Any) -> None:
-        if any(reason.is_failure for reason in reasons):
-            self._refuse(client, f"refused the subscription to {self._filters[client.protocol]}")
-            return
+        for topic, reason in zip(self._filters[client.protocol], reasons, strict=False):  # as many as the broker gave
+            if reason.is_failure:
+                self._refuse(client, f"refused the subscription to {topic}")
+                return
         client.up_since = monotonic()
         self._rivals.came_up()
         self.connects += 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The link: sends a hard case to the HPC over MQTT, waits for its reply, and publishes the device's status.
+"""The link: sends a hard case to the HPC over MQTT, waits for its reply, and publishes the device's state and facts.
 
 The device's loop calls ``ask`` on its own thread, for one request at a time, and ``ask`` blocks until one of these:
 
@@ -21,8 +21,9 @@ Each transmission carries the time that is left as its deadline. A worker answer
 Two threads meet here. ``Connection`` runs a thread that keeps the connection up and calls ``_received`` for each
 message, ``_was_refused`` for each refused one and ``_came_up`` for each new connection. Under the lock of ``_changed``,
 ``_received`` hands the reply to the waiting ``ask`` if it bears the id that is waited for; it counts and drops all
-other messages. ``_came_up`` publishes the retained status, closes the circuit and wakes ``ask``. ``cancel`` may be
-called on any thread and in a signal handler.
+other messages. ``_came_up`` publishes the retained state and facts, closes the circuit and wakes ``ask``. ``cancel``
+may be called on any thread and in a signal handler. Decisions and audits go out through ``publish_record``; what the
+cloud acknowledges of them is for ``on_ack``, on the connection's thread.
 
 docs/SPEC-wire-v1.md defines the bytes and the topics.
 """
@@ -52,7 +53,11 @@ from .wire import (
     ID_BYTES,
     Reply,
     Request,
+    ack_topic,
+    audit_topic,
     check_device_id,
+    decision_topic,
+    facts_topic,
     pack_request,
     reply_topic,
     request_topic,
@@ -111,6 +116,8 @@ class Link:
         Names the HPC that must answer.
     on_taken_over : called on the connection's thread when the link has given up, because other clients use its id
         None: it never gives up
+    on_ack : called on the connection's thread with each message on the device's ack topic
+        None: the link does not subscribe to that topic
 
     Attributes
     ----------
@@ -127,6 +134,7 @@ class Link:
         program: Program,
         manifest: Manifest,
         on_taken_over: Callable[[], None] | None = None,
+        on_ack: Callable[[bytes], None] | None = None,
     ) -> None:
         self._config = config
         self._dtypes = tuple(program.features[f].dtype for f in program.uplink.features)
@@ -137,7 +145,6 @@ class Link:
         self._waiting: bytes | None = None
         self._reply: Reply | None = None
         self._old: deque[bytes] = deque(maxlen=OLD_IDS)
-        self._status: dict[str, Any] = {}
         self._retained: dict[str, bytes] = {}  # by topic
         self._is_cancelled = False
         self._circuit = Circuit()
@@ -145,10 +152,13 @@ class Link:
         self._refused: dict[int, str] = {}  # ids of packets that the broker refused since then, and why
         self._gave_up = False
         self._on_taken_over = on_taken_over
+        self._on_ack = on_ack
+        self._ack_topic = ack_topic(self._device)
         self.counters: Counter[str] = Counter()
         self._connection = Connection(
             config.connection,
             subscribe=reply_topic(self._device),
+            also=() if on_ack is None else (self._ack_topic,),
             on_up=self._came_up,
             on_message=self._received,
             on_refused=self._was_refused,
@@ -190,10 +200,10 @@ class Link:
         return self._connection.start(wait_s)
 
     def stop(self, fields: Mapping[str, Any] | None = None) -> None:
-        """Publish the status "offline" with these last fields and disconnect; a waiting ``ask`` returns None."""
+        """Publish these last facts and the state "offline", and disconnect; a waiting ``ask`` returns None."""
         self.cancel()
         if fields is not None:
-            self._status = dict(fields)
+            self.publish_facts(fields)
         self._publish_state("offline", wait_s=self._config.stop_wait_s)
         self._connection.stop()
 
@@ -203,13 +213,24 @@ class Link:
         with self._changed:
             self._changed.notify_all()
 
-    def publish_status(self, fields: Mapping[str, Any]) -> bool:
-        """Publish the retained status ``{"state": "online", **fields}``, now and on every new connection.
+    def publish_facts(self, fields: Mapping[str, Any]) -> bool:
+        """Publish the retained facts, now and on every new connection; returns whether they were sent now."""
+        return self.retain(facts_topic(self._device), json.dumps(fields, separators=(",", ":")).encode())
 
-        Returns whether it was sent now.
-        """
-        self._status = dict(fields)
-        return self._publish_state("online")
+    @property
+    def connects(self) -> int:
+        """How many times the connection has come up."""
+        return self._connection.connects
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a request waits for its reply."""
+        return self._waiting is not None
+
+    def publish_record(self, payload: bytes, *, is_audit: bool) -> bool:
+        """Publish a decision, or an audit, over the present connection; returns whether it was sent."""
+        topic = (audit_topic if is_audit else decision_topic)(self._device)
+        return self._connection.publish(topic, payload) != 0
 
     def retain(self, topic: str, payload: bytes) -> bool:
         """Publish a retained message, now and on every new connection; returns whether it was sent now."""
@@ -303,6 +324,9 @@ class Link:
     # ------------------------------------------------------------ on the connection's thread
 
     def _received(self, message: Message) -> None:
+        if self._on_ack is not None and message.topic == self._ack_topic:
+            self._on_ack(message.payload)
+            return
         try:
             reply = unpack_reply(message.payload, self._hpc, self._n_classes)
             if message.correlation not in (None, reply.id):
@@ -338,5 +362,5 @@ class Link:
             self._on_taken_over()
 
     def _publish_state(self, state: str, wait_s: float = 0.0) -> bool:
-        payload = json.dumps({"state": state, **self._status}, separators=(",", ":")).encode()
+        payload = b'{"state":"%s"}' % state.encode()
         return self._connection.publish(status_topic(self._device), payload, retain=True, wait_s=wait_s) != 0

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite
 
 from ..base.record import record
@@ -28,6 +28,8 @@ __all__ = [
     "WIRE_VERSION",
     "Reply",
     "Request",
+    "ack_topic",
+    "audit_topic",
     "check_device_id",
     "decision_topic",
     "device_of_topic",
@@ -208,29 +210,44 @@ def reply_topic(device: str) -> str:
 
 
 def status_topic(device: str) -> str:
-    """The topic of a device's retained status and of its last will."""
+    """The topic of a device's retained state and of its last will."""
     return f"{ROOT}/{device}/status"
 
 
-def decision_topic(device: str) -> str:
-    """The topic of a device's decisions, one JSON object each."""
-    return f"{ROOT}/{device}/decision"
-
-
 def facts_topic(device: str) -> str:
-    """The topic of what a device retains about itself: its bundle and its counters, as JSON."""
+    """The topic of a device's retained facts, which its last will leaves alone."""
     return f"{ROOT}/{device}/facts"
 
 
-def device_of_topic(topic: str) -> str:
-    """The device that a request topic names.
+def decision_topic(device: str) -> str:
+    """The topic of a device's decisions."""
+    return f"{ROOT}/{device}/decision"
+
+
+def audit_topic(device: str) -> str:
+    """The topic of a device's audits, which carry readings."""
+    return f"{ROOT}/{device}/audit"
+
+
+def ack_topic(device: str) -> str:
+    """The topic on which a device hears which of its decisions and audits are stored."""
+    return f"{ROOT}/{device}/ack"
+
+
+def device_of_topic(topic: str, of: Callable[[str], str] = request_topic) -> str:
+    """The device that a topic names.
+
+    Parameters
+    ----------
+    of : which kind of topic it is: ``request_topic``, or another function of this module
 
     Raises
     ------
     WireError
-        The topic is not a request topic; ``reason`` is ``malformed``.
+        The topic is not of this kind; ``reason`` is ``malformed``.
     """
     parts = topic.split("/")
-    if len(parts) != 4 or "/".join(parts[:2]) != ROOT or parts[3] != "request" or not _DEVICE.fullmatch(parts[2]):
-        raise WireError("malformed", f"topic {topic[:120]!r} is not {request_topic('<device>')}")
-    return parts[2]
+    device = parts[2] if len(parts) == 4 else ""
+    if not _DEVICE.fullmatch(device) or topic != of(device):
+        raise WireError("malformed", f"topic {topic[:120]!r} is not {of('<device>')}")
+    return device

@@ -155,10 +155,10 @@ class Beside:
         device, link, metrics = self._device, self._link, self._metrics
         if device is None or metrics is None:
             return ""
-        status = device.status()
+        facts = device.facts()
         if link is not None:
-            status["connected"] = int(link.is_connected)
-        return metrics.text(status, memory_bytes=resident_bytes(), suppressed=self.note.suppressed)
+            facts["connected"] = int(link.is_connected)
+        return metrics.text(facts, memory_bytes=resident_bytes(), suppressed=self.note.suppressed)
 
     def _write(self) -> None:
         """Replace the metrics file, if there is one."""

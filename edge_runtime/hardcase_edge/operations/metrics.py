@@ -3,7 +3,7 @@
 
     metrics = Metrics("toy", sha256, "mJ", "0.1.0")
     metrics.decided(record)               for each decision
-    text = metrics.text(device.status())  when somebody asks
+    text = metrics.text(device.facts())  when somebody asks
 
 Names carry their unit, and end with ``_total`` where they only rise. They rise from the start of the process; a
 Prometheus server sees a restart by the fall.
@@ -63,18 +63,18 @@ class Metrics:
         self._latency_s += seconds
         self._cost += record["cost"]
 
-    def text(self, status: Mapping[str, Any], *, memory_bytes: int = 0, suppressed: int = 0) -> str:
+    def text(self, facts: Mapping[str, Any], *, memory_bytes: int = 0, suppressed: int = 0) -> str:
         """The whole page.
 
         Parameters
         ----------
-        status : what ``Device.status`` gives
+        facts : what ``Device.facts`` gives
         memory_bytes : resident memory of the process; 0 if nobody can tell
         suppressed : lines of the log that were not written, because they repeated others
         """
-        return "".join(line for family in self._families(status, memory_bytes, suppressed) for line in _lines(*family))
+        return "".join(line for family in self._families(facts, memory_bytes, suppressed) for line in _lines(*family))
 
-    def _families(self, status: Mapping[str, Any], memory_bytes: int, suppressed: int) -> Iterable[Family]:
+    def _families(self, facts: Mapping[str, Any], memory_bytes: int, suppressed: int) -> Iterable[Family]:
         yield "hardcase_build_info", "gauge", "The version that runs.", [({"version": self._version}, 1)]
         yield "hardcase_bundle_info", "gauge", "The bundle that runs.", [(self._bundle, 1)]
         yield "hardcase_uptime_seconds", "gauge", "Since the process started.", [({}, self._now() - self._began)]
@@ -92,7 +92,7 @@ class Metrics:
             "Decisions that wanted a sensor and could not have it.",
             failed,
         )
-        yield from _of_status(status)
+        yield from _of_facts(facts)
         yield "hardcase_log_lines_suppressed_total", "counter", "Lines that repeated others.", [({}, suppressed)]
 
     def _histogram(self) -> list[Sample]:
@@ -104,28 +104,25 @@ class Metrics:
         return [*samples, ({"": "_sum"}, self._latency_s), ({"": "_count"}, total)]
 
 
-def _of_status(status: Mapping[str, Any]) -> Iterable[Family]:
-    """The families of what a device's status has: sensors, link, store, outbox and boot, where there are such."""
-    unwritten: list[Sample] = [({}, status.get("unwritten", 0))]
+def _of_facts(facts: Mapping[str, Any]) -> Iterable[Family]:
+    """The families of a device's facts: sensors, link, store, outbox and boot, where there are such."""
+    unwritten: list[Sample] = [({}, facts.get("unwritten", 0))]
     yield "hardcase_records_unwritten_total", "counter", "Decision lines that standard output did not take.", unwritten
-    errors = [({"kind": kind}, n) for kind, n in sorted(status.get("sensors", {}).items())]
+    errors = [({"kind": kind}, n) for kind, n in sorted(facts.get("sensors", {}).items())]
     yield "hardcase_sensor_errors_total", "counter", "Failed reads by kind.", errors
-    if "connected" in status:
-        yield "hardcase_link_connected", "gauge", "1 while the broker is there.", [({}, status["connected"])]
-        events = [({"event": name}, n) for name, n in sorted(status.get("link", {}).items())]
+    if "connected" in facts:
+        yield "hardcase_link_connected", "gauge", "1 while the broker is there.", [({}, facts["connected"])]
+        events = [({"event": name}, n) for name, n in sorted(facts.get("link", {}).items())]
         yield "hardcase_link_events_total", "counter", "Requests, replies and messages dropped.", events
-    store = status.get("store")
+    store = facts.get("store")
     if store:
         labels = {"slot": store["slot"], "state": store["state"], "release": store["release"] or ""}
         yield "hardcase_store_slot_info", "gauge", "The slot that runs, and its state.", [(labels, 1)]
-    for key, name, text in (
-        ("waiting", "hardcase_outbox_waiting_records", "Records that the broker has not acknowledged."),
-        ("bytes", "hardcase_outbox_size_bytes", "What the outbox takes on the disk."),
-    ):
-        if key in status.get("outbox", {}):
-            yield name, "gauge", text, [({}, status["outbox"][key])]
-    if isinstance(status.get("boot"), int):
-        yield "hardcase_boot_number", "gauge", "Which start of the device this is.", [({}, status["boot"])]
+    if "outbox" in facts:
+        waiting: list[Sample] = [({}, facts["outbox"]["waiting"])]
+        yield "hardcase_outbox_waiting_records", "gauge", "Records that the store has not acknowledged.", waiting
+    if isinstance(facts.get("boot"), int):
+        yield "hardcase_boot_number", "gauge", "Which start of the device this is.", [({}, facts["boot"])]
 
 
 def _lines(name: str, kind: str, text: str, samples: Iterable[Sample]) -> Iterable[str]:

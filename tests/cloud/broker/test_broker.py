@@ -22,7 +22,15 @@ from hardcase_cloud.broker.listen import parse_bind
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Will
-from hardcase_edge.link.wire import reply_topic, request_topic, status_topic
+from hardcase_edge.link.wire import (
+    ack_topic,
+    audit_topic,
+    decision_topic,
+    facts_topic,
+    reply_topic,
+    request_topic,
+    status_topic,
+)
 from hardcase_edge.program.readings import MAX_REQUEST_BYTES
 
 from ...helpers.cloud.raw_mqtt import Raw, connect, publish, subscribe
@@ -284,13 +292,26 @@ def test_more_connections_than_allowed_are_closed_at_once(monkeypatch):
 
 @pytest.mark.parametrize(
     "wanted",
-    ["#", "hardcase/v1/#", "+/+/+/+", "$SYS/#", request_topic("pi-1"), reply_topic("+"), "hardcase/v1/-a/reply", "a"],
+    [
+        "#",
+        "hardcase/v1/#",
+        "+/+/+/+",
+        "$SYS/#",
+        request_topic("pi-1"),
+        reply_topic("+"),
+        "hardcase/v1/-a/reply",
+        "a",
+        ack_topic("+"),
+    ],
 )
-def test_nothing_is_subscribed_to_but_own_replies_all_requests_and_statuses(broker, wanted):
+def test_nothing_is_subscribed_to_but_what_a_role_needs(broker, wanted):
     with Client(broker) as client:
         client.connect()
         assert client.subscribe(wanted) == [True]
-        for granted in (reply_topic("pi-1"), request_topic("+"), status_topic("+"), status_topic("pi-1")):
+        for granted in (
+            reply_topic("pi-1"), request_topic("+"), status_topic("+"), status_topic("pi-1"), facts_topic("+"),
+            decision_topic("+"), audit_topic("+"), ack_topic("pi-1"),
+        ):  # fmt: skip
             assert client.subscribe(granted) == [False]
 
 
@@ -302,7 +323,7 @@ def test_subscriptions_of_a_connection_are_counted(broker, raw_client):
     assert not client.settle()
 
 
-def test_only_statuses_are_retained_and_their_number_and_length_are_bounded(broker, monkeypatch, raw_client):
+def test_only_states_and_facts_are_retained_and_their_number_and_length_are_bounded(broker, monkeypatch, raw_client):
     monkeypatch.setattr(bounded, "MAX_RETAINED", 5)
     kept = broker._broker.retained_messages
     kept.clear()
@@ -311,11 +332,14 @@ def test_only_statuses_are_retained_and_their_number_and_length_are_bounded(brok
     client.send(publish(status_topic("s-0"), b"off", retain=True), publish(status_topic("s-1"), b"", retain=True))
     client.send(publish(status_topic("s-2"), b"x" * (bounded.MAX_STATUS_BYTES + 1), retain=True))
     client.send(publish(reply_topic("s-0"), b"on", retain=True), publish("a/b", b"on", retain=True))
+    client.send(publish(decision_topic("s-0"), b"on", retain=True), publish(facts_topic("s-0"), b"on", retain=True))
     client.settle()
     wait_until(lambda: status_topic("s-1") not in kept, "the empty status has removed its topic")
     assert is_alive(broker)
+    wait_until(lambda: facts_topic("s-0") in kept, "the facts have taken its place")
     assert {t: bytes(m.data) for t, m in kept.items()} == {
-        status_topic(f"s-{k}"): b"off" if k == 0 else b"on" for k in (0, 2, 3, 4)
+        **{status_topic(f"s-{k}"): b"off" if k == 0 else b"on" for k in (0, 2, 3, 4)},
+        facts_topic("s-0"): b"on",
     }
 
 

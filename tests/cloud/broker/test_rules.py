@@ -6,6 +6,7 @@ from __future__ import annotations
 import queue
 import re
 import subprocess
+import time
 
 import pytest
 
@@ -17,12 +18,22 @@ from hardcase_cloud.broker.rules import BROKERS, rules_for
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
-from hardcase_edge.link.wire import OK, reply_topic, request_topic, status_topic, unpack_reply
+from hardcase_edge.link.wire import (
+    OK,
+    ack_topic,
+    audit_topic,
+    decision_topic,
+    facts_topic,
+    reply_topic,
+    request_topic,
+    status_topic,
+    unpack_reply,
+)
 
 from ...helpers.cloud.brokers import running_mosquitto
 from ...helpers.cloud.requests import N_CLASSES, ask, write_model
 
-USERS = ("pi-1", "pi-2", "worker", "eye")
+USERS = ("pi-1", "pi-2", "worker", "eye", "shelf")
 SILENCE_S = 0.3
 
 # who publishes where, who listens to what, whether it arrives
@@ -49,6 +60,25 @@ CASES = [
     pytest.param("pi-1", status_topic("pi-1"), "worker", "hardcase/v1/#", False, id="worker-reads-statuses"),
 ]
 
+# as above, of decisions; one crowd at mosquitto tries all of them at once
+RECORDS = [
+    pytest.param("pi-1", facts_topic("pi-1"), "eye", facts_topic("+"), True, id="own-facts"),
+    pytest.param("pi-1", decision_topic("pi-1"), "eye", decision_topic("+"), True, id="decision-to-the-watcher"),
+    pytest.param("pi-1", decision_topic("pi-1"), "shelf", decision_topic("+"), True, id="decision-to-the-store"),
+    pytest.param("pi-1", audit_topic("pi-1"), "shelf", audit_topic("+"), True, id="audit-to-the-store"),
+    pytest.param("shelf", ack_topic("pi-1"), "pi-1", ack_topic("pi-1"), True, id="store-acknowledges"),
+    pytest.param("pi-1", audit_topic("pi-1"), "eye", audit_topic("+"), False, id="watcher-reads-audits"),
+    pytest.param("pi-1", audit_topic("pi-1"), "worker", audit_topic("+"), False, id="worker-reads-audits"),
+    pytest.param("pi-1", decision_topic("pi-2"), "shelf", decision_topic("+"), False, id="decision-of-another"),
+    pytest.param("pi-1", decision_topic("pi-1"), "pi-2", decision_topic("pi-1"), False, id="device-reads-decisions"),
+    pytest.param("pi-2", ack_topic("pi-1"), "pi-1", ack_topic("pi-1"), False, id="device-acknowledges-another"),
+    pytest.param("eye", ack_topic("pi-1"), "pi-1", ack_topic("pi-1"), False, id="watcher-acknowledges"),
+    pytest.param("worker", ack_topic("pi-1"), "pi-1", ack_topic("pi-1"), False, id="worker-acknowledges"),
+    pytest.param("shelf", ack_topic("pi-1"), "pi-2", ack_topic("pi-1"), False, id="device-reads-foreign-acks"),
+    pytest.param("pi-1", request_topic("pi-1"), "shelf", request_topic("+"), False, id="store-reads-requests"),
+    pytest.param("shelf", decision_topic("shelf"), "eye", decision_topic("+"), False, id="store-as-a-device"),
+]
+
 # ---------------------------------------------------------------- mosquitto
 
 
@@ -68,7 +98,7 @@ def guarded(tmp_path_factory):
     for user in USERS:
         command = ["mosquitto_passwd", "-b", "hardcase.users", user, f"secret of {user}"]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    rules = rules_for("mosquitto", watcher="eye")
+    rules = rules_for("mosquitto", watcher="eye", store="shelf")
     (folder / "hardcase.acl").write_text(rules)
     settings = settings_in(rules)
     assert settings.pop("listener") == "8883"
@@ -83,9 +113,10 @@ def address_of(guarded, user: str, password: str | None = None):
     return parse_address(f"mqtts://{user}:{secret}@localhost:{broker.port}", ca=ca)
 
 
-def connection(guarded, user: str, client_id: str, subscribe: str, heard: queue.SimpleQueue[Message]) -> Connection:
+def connection(guarded, user: str, client_id: str, *wanted: str, heard: queue.SimpleQueue[Message]) -> Connection:
     config = ConnectionConfig(address=address_of(guarded, user), client_id=client_id)
-    opened = Connection(config, subscribe=subscribe, on_message=heard.put)
+    filters = wanted or (reply_topic(user),)
+    opened = Connection(config, subscribe=filters[0], also=filters[1:], on_message=heard.put)
     assert opened.start(5), opened.trouble
     return opened
 
@@ -93,8 +124,8 @@ def connection(guarded, user: str, client_id: str, subscribe: str, heard: queue.
 @pytest.mark.parametrize(("publisher", "topic", "listener", "wanted", "arrives"), CASES)
 def test_mosquitto_delivers_what_the_rules_grant_and_nothing_else(guarded, publisher, topic, listener, wanted, arrives):
     heard: queue.SimpleQueue[Message] = queue.SimpleQueue()
-    ears = connection(guarded, listener, "ears", wanted, heard)
-    mouth = connection(guarded, publisher, "mouth", reply_topic(publisher), queue.SimpleQueue())
+    ears = connection(guarded, listener, "ears", wanted, heard=heard)
+    mouth = connection(guarded, publisher, "mouth", heard=queue.SimpleQueue())
     try:
         assert mouth.publish(topic, b"x", wait_s=5)  # acknowledged, delivered or not
         if arrives:
@@ -105,6 +136,36 @@ def test_mosquitto_delivers_what_the_rules_grant_and_nothing_else(guarded, publi
     finally:
         mouth.stop()
         ears.stop()
+
+
+def test_mosquitto_delivers_decisions_to_whom_the_rules_grant_them(guarded):
+    cases = [(case.id, *case.values) for case in RECORDS]
+    heard = {user: queue.SimpleQueue() for user in USERS}
+    crowd = {
+        user: connection(
+            guarded,
+            user,
+            f"crowd-{user}",
+            *{wanted for _, _, _, who, wanted, _ in cases if who == user},
+            heard=heard[user],
+        )
+        for user in USERS
+    }
+    try:
+        for name, publisher, topic, *_ in cases:
+            assert crowd[publisher].publish(topic, name.encode(), wait_s=5)
+        time.sleep(SILENCE_S)
+        delivered = {(user, message.payload.decode()) for user in USERS for message in drained(heard[user])}
+        assert delivered >= {(listener, name) for name, _, _, listener, _, arrives in cases if arrives}
+        assert not delivered & {(listener, name) for name, _, _, listener, _, arrives in cases if not arrives}
+    finally:
+        for member in crowd.values():
+            member.stop()
+
+
+def drained(heard):
+    while not heard.empty():
+        yield heard.get()
 
 
 @pytest.mark.parametrize(("user", "password"), [("pi-1", "secret of pi-2"), ("nobody", "secret of pi-1")])
@@ -122,7 +183,7 @@ def test_a_worker_answers_a_device_under_the_rules(guarded, tmp_path):
     worker.start()
     assert worker.protocol == "5"  # the subscription is a shared one
     heard: queue.SimpleQueue[Message] = queue.SimpleQueue()
-    device = connection(guarded, "pi-1", "pi-1", reply_topic("pi-1"), heard)
+    device = connection(guarded, "pi-1", "pi-1", heard=heard)
     try:
         assert device.publish(request_topic("pi-1"), ask(1, (1.0, 4.0), hpc.sha256))
         worker.run(count=1)
@@ -162,9 +223,9 @@ def emqx_allows(rules: str, user: str, action: str, topic: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("publisher", "topic", "listener", "wanted", "arrives"), CASES)
+@pytest.mark.parametrize(("publisher", "topic", "listener", "wanted", "arrives"), CASES + RECORDS)
 def test_emqx_delivers_what_the_rules_grant_and_nothing_else(publisher, topic, listener, wanted, arrives):
-    rules = rules_for("emqx", watcher="eye")
+    rules = rules_for("emqx", watcher="eye", store="shelf")
     may_publish = emqx_allows(rules, publisher, "publish", topic)
     assert (may_publish and emqx_allows(rules, listener, "subscribe", wanted)) == arrives
 
@@ -188,8 +249,8 @@ def test_emqx_denies_topics_that_its_wildcards_do_not_match():
 
 @pytest.mark.parametrize("broker", sorted(BROKERS))
 def test_the_command_prints_the_rules(capsys, broker):
-    assert main(["cloud", "acl", "--broker", broker, "--worker", "hpc", "--watcher", "eye"]) == 0
-    assert capsys.readouterr().out == rules_for(broker, worker="hpc", watcher="eye")
+    assert main(["cloud", "acl", "--broker", broker, "--worker", "hpc", "--watcher", "eye", "--store", "shelf"]) == 0
+    assert capsys.readouterr().out == rules_for(broker, worker="hpc", watcher="eye", store="shelf")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a\ntopic write #", '"}', "+", "a/b", "x" * 65])
@@ -204,3 +265,5 @@ def test_a_name_that_could_change_the_rules_is_refused(broker, name):
 def test_two_roles_cannot_share_a_name():
     with pytest.raises(InputError, match="both called 'worker'"):
         rules_for("emqx", watcher="worker")
+    with pytest.raises(InputError, match="watcher and store are both called 'eye'"):
+        rules_for("emqx", watcher="eye", store="eye")

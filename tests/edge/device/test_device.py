@@ -262,13 +262,13 @@ def test_a_device_without_an_interval_does_not_spin_while_a_sensor_hangs():
     assert sum(clock.waits) == pytest.approx(0.3), "an interval is kept, whatever the sensors do"
 
 
-def test_the_status_is_sent_with_the_first_decision_and_then_at_a_bounded_rate():
+def test_the_facts_are_sent_with_the_first_decision_and_then_at_a_bounded_rate():
     clock = Clock()
     link = FakeLink()
-    device = make_device([EASY] * 100, link, clock, interval_s=1.0, status_every_s=30.0)
+    device = make_device([EASY] * 100, link, clock, interval_s=1.0, facts_every_s=30.0)
     list(device.run())
-    assert [s["asked"] for s in link.statuses] == [1, 31, 61, 91]
-    last = device.status()
+    assert [s["asked"] for s in link.facts] == [1, 31, 61, 91]
+    last = device.facts()
     assert (last["asked"], last["local"], last["cloud"], last["degraded"]) == (100, 100, 0, 0)
     assert last["bundle"] == make_loaded().bundle.sha256
     assert json.loads(json.dumps(last)) == last

@@ -15,7 +15,15 @@ import pytest
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address, tls_context
 from hardcase_edge.link.link import Link, LinkConfig
-from hardcase_edge.link.wire import REFUSED, reply_topic, request_topic, status_topic, unpack_request
+from hardcase_edge.link.wire import (
+    REFUSED,
+    ack_topic,
+    facts_topic,
+    reply_topic,
+    request_topic,
+    status_topic,
+    unpack_request,
+)
 from tests.helpers.cloud.brokers import free_port, retained, running_mosquitto, until
 from tests.helpers.edge.device import HPC, REQUEST_BYTES, Cloud, make_manifest, make_program, usual_reply
 
@@ -31,10 +39,10 @@ def broker(tmp_path_factory):
 
 
 @contextmanager
-def linked(url, device="dev-1", *, wait_s=5.0, on_taken_over=None, **knobs):
+def linked(url, device="dev-1", *, wait_s=5.0, on_taken_over=None, on_ack=None, **knobs):
     """A link, started; fast retries."""
     config = LinkConfig.to_broker(url, device, **{"retry_first_s": 0.1, **knobs})
-    link = Link(config, make_program(), make_manifest(), on_taken_over)
+    link = Link(config, make_program(), make_manifest(), on_taken_over, on_ack)
     link.start(wait_s)
     try:
         yield link
@@ -197,22 +205,38 @@ def test_replies_to_another_device_are_not_heard(broker):
 
 
 @PROTOCOLS
-def test_the_status_is_retained_and_says_offline_in_the_end(broker, protocol):
+def test_the_state_is_retained_and_offline_in_the_end_and_the_facts_stay(broker, protocol):
     topic = status_topic("dev-9")
     with linked(broker.url, "dev-9", protocol=protocol) as link:
         until(lambda: retained(broker, topic) == {"state": "online"})
-        link.publish_status({"asked": 7})
-        until(lambda: retained(broker, topic) == {"state": "online", "asked": 7})
-    until(lambda: retained(broker, topic) == {"state": "offline", "asked": 7})
+        link.publish_facts({"asked": 7})
+        until(lambda: retained(broker, facts_topic("dev-9")) == {"asked": 7})
+    until(lambda: retained(broker, topic) == {"state": "offline"})
+    assert retained(broker, facts_topic("dev-9")) == {"asked": 7}
 
 
-def test_the_broker_says_offline_for_a_device_that_vanishes(broker):
+def test_the_broker_says_offline_for_a_device_that_vanishes_and_keeps_its_facts(broker):
     topic = status_topic("dev-8")
     with linked(broker.url, "dev-8", retry_first_s=30.0) as link:
         until(lambda: retained(broker, topic) == {"state": "online"})
+        link.publish_facts({"bundle": "ab", "asked": 7})
+        until(lambda: retained(broker, facts_topic("dev-8")) == {"bundle": "ab", "asked": 7})
         client = link._connection._client
         client.socket().shutdown(socket.SHUT_RDWR)  # no DISCONNECT: the will is due
         until(lambda: retained(broker, topic) == {"state": "offline"})
+        assert retained(broker, facts_topic("dev-8")) == {"bundle": "ab", "asked": 7}
+
+
+@PROTOCOLS
+def test_what_the_cloud_acknowledges_reaches_the_owner_and_not_the_replies(broker, protocol):
+    acks = []
+    with Cloud(broker.url) as cloud, linked(broker.url, "dev-7", protocol=protocol, on_ack=acks.append) as link:
+        cloud.publish(ack_topic("dev-7"), b"[[1,2,3]]")
+        cloud.publish(ack_topic("dev-6"), b"[[1,2,4]]")
+        assert link.ask(READINGS, 5.0) is not None
+        until(lambda: acks)
+        assert acks == [b"[[1,2,3]]"]
+        assert link.counters == Counter(sent=1, replies=1, sent_bytes=REQUEST_BYTES)
 
 
 # ---------------------------------------------------------------- brokers that are not there

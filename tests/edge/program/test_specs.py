@@ -214,7 +214,9 @@ def test_a_messages_table_has_its_offsets_and_sizes(heading: str, layout_: struc
 
 def test_the_topics_are_the_codes() -> None:
     shown = [row[0] for row in rows(section(WIRE, "## 1. Topics"))]
-    assert shown == [make("DEVICE") for make in (wire.request_topic, wire.reply_topic, wire.status_topic)]
+    topics = (wire.request_topic, wire.reply_topic, wire.status_topic, wire.facts_topic)
+    of_records = (wire.decision_topic, wire.audit_topic, wire.ack_topic)
+    assert shown == [make("DEVICE") for make in topics + of_records]
 
 
 # ---------------------------------------------------------------- the threats

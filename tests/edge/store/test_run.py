@@ -105,12 +105,12 @@ def test_a_state_that_cannot_be_written_leaves_a_trial_a_trial_and_the_device_de
     assert store.slots().a.state == "good"
 
 
-def test_a_devices_status_has_the_facts_of_its_run(store: Store) -> None:
+def test_a_devices_facts_have_those_of_its_run(store: Store) -> None:
     loaded = load_bytes(make_bundle_bytes())
     with open_bank(["x=none", "vib=none"], loaded.machine.program, loaded.manifest, timeout_s=1) as bank:
-        status = Device(loaded, bank, facts=lambda: {"store": {"slot": "b"}}).status()
-        assert Device(loaded, bank).status() == {k: v for k, v in status.items() if k != "store"}
-    assert status["store"] == {"slot": "b"}
+        facts = Device(loaded, bank, facts=lambda: {"store": {"slot": "b"}}).facts()
+        assert Device(loaded, bank).facts() == {k: v for k, v in facts.items() if k != "store"}
+    assert facts["store"] == {"slot": "b"}
 
 
 def test_a_bundle_that_a_newer_one_has_replaced_meanwhile_never_says_that_it_passed(store: Store) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from hardcase_edge import running
 from hardcase_edge.bundle.sha256 import sha256
 from hardcase_edge.bundle.signature import make_keys, sign
 from hardcase_edge.cli import main
+from hardcase_edge.operations import beside
 from hardcase_edge.store.folder import Store
 from tests.helpers.edge.device import EASY, FEATURES, make_bundle_bytes, write_replay
 from tests.helpers.edge.repository import Repository
@@ -25,7 +25,7 @@ from tests.helpers.edge.repository import Repository
 @pytest.fixture(autouse=True)
 def _a_device_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command runs in the tests' own process, whose memory the tests before have filled; a device's is its own."""
-    monkeypatch.setattr(running, "_resident_bytes", lambda: 16_000_000)
+    monkeypatch.setattr(beside, "resident_bytes", lambda: 16_000_000)
 
 
 @pytest.fixture
@@ -267,7 +267,7 @@ def test_a_trial_that_takes_too_much_memory_fails(
     run = ("run", "--store", store.folder, "--sensors", replay, "--trial-decisions", 4)
     edge(capfd, *run)
     edge(capfd, "store", "put", store.folder, write_bundle(tmp_path, "second"))
-    monkeypatch.setattr(running, "_resident_bytes", lambda: 300_000_000)
+    monkeypatch.setattr(beside, "resident_bytes", lambda: 300_000_000)
     _, _, errors = edge(capfd, *run)
     assert "it took 300000000 bytes of memory" in errors
     assert states(store)[2] == "a"

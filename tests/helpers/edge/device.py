@@ -144,7 +144,7 @@ class FakeLink:
         self.can_ask = can_ask
         self.counters: Counter[str] = Counter()
         self.asked: list[tuple[Sequence[Reading], float]] = []
-        self.statuses: list[dict[str, Any]] = []
+        self.facts: list[dict[str, Any]] = []
         self.cancelled = threading.Event()
         self._replies = list(replies)
         self._resends = resends
@@ -155,8 +155,8 @@ class FakeLink:
             self.counters["resent"] += may_resend()
         return self._replies.pop(0)
 
-    def publish_status(self, fields: Mapping[str, Any]) -> bool:
-        self.statuses.append(dict(fields))
+    def publish_facts(self, fields: Mapping[str, Any]) -> bool:
+        self.facts.append(dict(fields))
         return True
 
     def cancel(self) -> None:

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the flags ask for: the recorder of decisions and audits, and the outbox, or none, that they go through."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from .boot import next_boot, random_boot
+from .flags import parse_bytes, parse_share
+from .outbox import Direct, Outbox
+from .records import ALL, Recorder, Rule
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Mapping
+
+    from ..program.readings import Reading
+    from .queue import Channel
+
+__all__ = ["Publisher"]
+
+FOLDER = "hardcase-outbox"
+FLOOR = 1_767_225_600.0  # 2026-01-01: a clock that shows an earlier time is not known
+
+
+class Publisher:
+    """Makes records of the decisions that are to reach people, and hands them on.
+
+    Parameters
+    ----------
+    args : the command's
+    note : called with each line that a user should read
+
+    Attributes
+    ----------
+    on_ack : called with each message on the device's ack topic; None without an outbox
+
+    Raises
+    ------
+    InputError
+        A flag is wrong, there is no broker, or the outbox's folder cannot be used or is in use.
+    """
+
+    def __init__(self, args: argparse.Namespace, note: Callable[[str], None]) -> None:
+        if args.broker is None:
+            raise InputError("--publish, --audit and --outbox need a broker; name one with --broker")
+        if not 0.1 <= args.outbox_rate <= 100_000:
+            raise InputError(f"--outbox-rate is {args.outbox_rate}; use 0.1 to 100000 records a second")
+        self._rule = Rule(args.publish or ALL) if args.publish or args.outbox else None
+        self._audit = 0.0 if args.audit is None else parse_share(args.audit, "--audit")
+        self._lock = -1
+        self._recorder: Recorder | None = None
+        self._too_long = 0
+        self._boot = self._start(args, note)
+        self._way: Outbox | Direct = self._open(args, note) if args.outbox else Direct(args.outbox_rate)
+        self.on_ack = self._way.on_ack if isinstance(self._way, Outbox) else None
+
+    def _start(self, args: argparse.Namespace, note: Callable[[str], None]) -> int:
+        if args.outbox is None and args.store is None:
+            return random_boot()
+        self._folder = Path(args.outbox_folder or (Path(args.store) / "outbox" if args.store else FOLDER))
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"the outbox {self._folder} is used by another device; name another folder") from error
+        except OSError as error:
+            raise InputError(f"the outbox {self._folder} cannot be used: {error.strerror}; name another") from error
+        boot, is_written = next_boot(self._folder)
+        if not is_written:
+            note(f"{self._folder / 'boot'} cannot be written; this start has a random number")
+        return boot
+
+    def _open(self, args: argparse.Namespace, note: Callable[[str], None]) -> Outbox:
+        from .drain import DrainConfig
+        from .queue import Queue, QueueConfig
+
+        if not 0 < args.outbox_days <= 36_500:
+            raise InputError(f"--outbox-days is {args.outbox_days}; use more than 0 and up to 36500")
+        config = QueueConfig(
+            limit=parse_bytes(args.outbox, "--outbox"),
+            drop=args.outbox_drop,
+            most_age_s=args.outbox_days * 86_400,
+            drain=DrainConfig(rate=args.outbox_rate),
+        )
+        return Outbox(Queue(self._folder / "outbox.sqlite", config, now=self._wall, note=note))
+
+    def _wall(self) -> float | None:
+        now = time.time()
+        return now if now >= FLOOR else None
+
+    def start(self, device: str, bundle: str, channel: Channel) -> None:
+        """Begin to send this device's decisions by this bundle."""
+        self._recorder = Recorder(device, bundle, self._boot, floor=FLOOR)
+        self._way.start(channel)
+
+    def decided(self, decision: Mapping[str, Any], readings: Callable[[], tuple[list[Reading], float]] | None) -> None:
+        """A decision was made; ``readings`` gives those of a request, and what was spent on them, for an audit."""
+        assert self._recorder is not None
+        made = []
+        if self._rule is not None and self._rule.takes(decision):
+            made.append(self._recorder.decision(decision))
+        if readings is not None and decision["route"] == "local" and random.random() < self._audit:
+            made.append(self._recorder.audit(decision, *readings()))
+        for one in made:
+            if one is None:
+                self._too_long += 1
+            else:
+                self._way.add(one)
+
+    def stop(self) -> None:
+        """Send and write what is left."""
+        self._way.stop()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def facts(self) -> dict[str, Any]:
+        """The number of this start, and the counters."""
+        return {"boot": self._boot, "outbox": {**self._way.facts(), "too_long": self._too_long}}

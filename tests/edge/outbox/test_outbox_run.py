@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hardcase-edge run`` with decisions for the cloud, at a real broker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from argparse import Namespace
+
+import pytest
+
+from hardcase_cloud.records.database import Database
+from hardcase_cloud.records.keeper import Keeper
+from hardcase_edge.cli import main, make_parser
+from hardcase_edge.device.audit import AuditedBank
+from hardcase_edge.errors import InputError
+from hardcase_edge.link.address import parse_address
+from hardcase_edge.link.connection import Connection, ConnectionConfig
+from hardcase_edge.link.wire import decision_topic
+from hardcase_edge.outbox.opening import Publisher
+from hardcase_edge.outbox.outbox import BURST, MOST_NEW, Direct, Outbox
+from hardcase_edge.outbox.queue import Queue
+from tests.helpers.cloud.brokers import retained, running_mosquitto, until
+from tests.helpers.edge.device import EASY, HARD, Cloud, make_bundle_bytes, make_program
+from tests.helpers.edge.outbox import FakeChannel, make_config, make_made, seconds
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with running_mosquitto(tmp_path_factory.mktemp("outbox")) as running:
+        yield running
+
+
+@pytest.fixture
+def edge(tmp_path, broker):
+    """Runs the command; its decision lines."""
+    (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes())
+
+    def run(values, *words: str, device: str = "pi-1") -> None:
+        rows = "".join(f"{x},1,2,3,4,5\n" for x in values)
+        (tmp_path / "r.csv").write_text("x," + ",".join(f"vib[{k}]" for k in range(5)) + "\n" + rows)
+        argv = ["run", str(tmp_path / "toy.hcb"), "--sensors", f"replay:{tmp_path / 'r.csv'}", "--broker", broker.url]
+        assert main([*argv, "--device-id", device, "--outbox-folder", str(tmp_path / "outbox"), *words]) == 0
+
+    return run
+
+
+def kept_by_a_store(broker, path, n: int) -> list[dict]:
+    """What a store has when so many records have arrived."""
+    database = Database(path)
+    keeper = Keeper(database, parse_address(broker.url), note=print)
+    keeper.start()
+    thread = threading.Thread(target=keeper.run)
+    thread.start()
+    try:
+        yield
+        until(lambda: keeper.counters["kept"] >= n)
+    finally:
+        keeper.stop()
+        thread.join()
+    yield list(database.rows())
+    database.close()
+
+
+def test_decisions_wait_for_the_store_and_are_there_once(edge, broker, tmp_path, capfd):
+    edge([EASY, -EASY, EASY], "--outbox", "1M", "--audit", "100%")
+    facts = retained(broker, "hardcase/v1/pi-1/facts")
+    assert facts["outbox"]["waiting"] == 6
+    first_boot = facts["boot"]
+    store = kept_by_a_store(broker, tmp_path / "store.sqlite", 8)
+    next(store)
+    edge([-EASY], "--outbox", "1M", "--audit", "100%", "--interval", "0.01")
+    rows = next(store)
+    store.close()
+    assert [(r["boot"], r["sequence"], r["kind"], r["label"]) for r in rows] == [
+        (first_boot, 1, "decision", "high"), (first_boot, 2, "audit", "high"),
+        (first_boot, 3, "decision", "low"), (first_boot, 4, "audit", "low"),
+        (first_boot, 5, "decision", "high"), (first_boot, 6, "audit", "high"),
+        (first_boot + 1, 1, "decision", "low"), (first_boot + 1, 2, "audit", "low"),
+    ]  # fmt: skip
+    assert retained(broker, "hardcase/v1/pi-1/facts")["outbox"]["waiting"] == 0
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [line["label"] for line in lines] == ["high", "low", "high", "low"]
+
+
+def test_without_an_outbox_decisions_go_at_once_over_the_connection_that_is_there(edge, broker, tmp_path):
+    heard = []
+    config = ConnectionConfig(address=parse_address(broker.url), client_id="people")
+    people = Connection(config, subscribe=decision_topic("+"), on_message=heard.append)
+    assert people.start(5)
+    with Cloud(broker.url):
+        edge([EASY, EASY, -EASY, HARD, EASY], "--publish", "changes", device="pi-2")
+    until(lambda: len(heard) == 3)
+    people.stop()
+    told = [json.loads(message.payload) for message in heard]
+    assert [(t["label"], t["route"], t["sequence"]) for t in told] == [
+        ("high", "local", 1), ("low", "local", 2), ("high", "cloud", 3),
+    ]  # fmt: skip
+    assert {message.topic for message in heard} == {decision_topic("pi-2")}
+    assert not (tmp_path / "outbox").exists()
+
+
+def test_without_an_outbox_a_flood_of_decisions_leaves_places_for_requests():
+    direct, channel = Direct(0.1), FakeChannel()
+    direct.start(channel)
+    for k in range(50):
+        direct.add(make_made(k))
+    assert len(channel.sent) == BURST < 16
+    assert direct.facts() == {"sent": BURST, "unsent": 50 - BURST}
+
+
+def test_an_audit_reads_what_the_decision_did_not_buy_and_tells_its_cost():
+    class Bank:
+        counters, dead, pause_s = {}, frozenset(), 0.0
+
+        def __init__(self):
+            self.asked = []
+
+        def next_item(self):
+            return True
+
+        def read(self, sensors):
+            self.asked.append(list(sensors))
+            return {s: [0.1] if s == 0 else [1.0, 2.0, float("inf"), None] for s in sensors}
+
+    bank = Bank()
+    audited = AuditedBank(bank, make_program(), 1)
+    audited.next_item()
+    audited.read([0])
+    readings, cost = audited.request_readings()
+    assert readings == [0.10000000149011612, 1.0, 2.0, None, None], "as a request would carry them, in 32 bits"
+    assert (cost, bank.asked) == (10.0, [[0], [1]])
+    audited.next_item()
+    audited.read([0, 1])
+    assert audited.request_readings()[1] == 0
+    bank.dead = frozenset([1])
+    audited.next_item()
+    assert audited.request_readings() == ([0.10000000149011612, None, None, None, None], 1.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--publish", "all"], "need a broker"),
+        (["--publish", "some", "--broker", "mqtt://h"], "--publish is 'some'; give a percentage"),
+        (["--audit", "1", "--broker", "mqtt://h"], "--audit is '1'; give a percentage"),
+        (["--outbox", "1", "--broker", "mqtt://h"], "--outbox is 1; use 64K to 1024G"),
+        (["--outbox", "1M", "--outbox-rate", "nan", "--broker", "mqtt://h"], "--outbox-rate is nan"),
+        (["--outbox", "1M", "--outbox-days", "0", "--broker", "mqtt://h"], "--outbox-days is 0.0"),
+    ],
+)
+def test_a_wrong_flag_is_told_in_one_line(tmp_path, words, line):
+    with pytest.raises(InputError, match=line):
+        Publisher(arguments(tmp_path, *words), print)
+
+
+def arguments(tmp_path, *words: str) -> Namespace:
+    return make_parser().parse_args(
+        ["run", "b.hcb", "--sensors", "replay:-", "--outbox-folder", str(tmp_path / "o"), *words]
+    )
+
+
+def test_two_devices_cannot_share_an_outbox(tmp_path):
+    args = arguments(tmp_path, "--outbox", "1M", "--broker", "mqtt://h")
+    first = Publisher(args, print)
+    with pytest.raises(InputError, match="is used by another device"):
+        Publisher(args, print)
+    first.stop()
+    Publisher(args, print).stop()
+
+
+def test_a_disk_that_hangs_delays_one_decision_and_then_none(tmp_path, monkeypatch):
+    monkeypatch.setattr("hardcase_edge.outbox.outbox.BLOCKED_S", 0.05)
+    queue = Queue(tmp_path / "outbox.sqlite", make_config(), now=seconds, note=print)
+    goes_on, is_hung, channel = threading.Event(), threading.Event(), FakeChannel()
+    step = queue.step
+
+    def hang(*args):
+        if queue._unwritten:
+            is_hung.set()
+            goes_on.wait(5)
+        return step(*args)
+
+    monkeypatch.setattr(queue, "step", hang)
+    outbox = Outbox(queue)
+    outbox.start(channel)
+    outbox.add(make_made(1))
+    assert is_hung.wait(5)
+    began = time.monotonic()
+    for k in range(2, MOST_NEW + 20):
+        outbox.add(make_made(k))
+    assert 0.05 <= time.monotonic() - began < 0.5
+    goes_on.set()
+    until(lambda: queue.waiting == MOST_NEW + 1)
+    outbox.add(make_made(1000))
+    outbox.stop()
+    facts = outbox.facts()
+    assert (facts["dropped"], facts["written"]) == (18, MOST_NEW + 2)
+
+
+def test_without_its_flags_nothing_of_it_is_imported(tmp_path):
+    (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes())
+    (tmp_path / "r.csv").write_text("x\n3\n")
+    argv = ["run", "toy.hcb", "--sensors", "x=replay:r.csv", "--sensors", "vib=none"]
+    code = f"import sys\nfrom hardcase_edge.cli import main\nmain({argv})\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    modules = set(done.stdout.splitlines()[-1].split())
+    assert "hardcase_edge.device.device" in modules
+    assert {m for m in modules if "sqlite3" in m or "outbox" in m} == {
+        "hardcase_edge.outbox", "hardcase_edge.outbox.flags",
+    }  # fmt: skip
