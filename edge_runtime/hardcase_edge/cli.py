@@ -108,7 +108,8 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
         metavar="SPEC",
         action="append",
         required=True,
-        help="[NAME=]replay:FILE.csv, [NAME=]thermal:ZONE, [NAME=]MODULE:FUNCTION or NAME=none; repeatable",
+        help="[NAME=]replay:FILE.csv, senml:FILE, MODULE:FUNCTION, KIND:DEVICE (iio, hwmon, w1, thermal, alsa) or "
+        "NAME=none; repeatable",
     )
     item.add_argument(
         "--sensor-timeout-ms", type=int, default=1_000, help="when a read counts as failed (default %(default)s)"

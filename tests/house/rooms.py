@@ -25,7 +25,7 @@ FOLDERS = {
 }
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
-        ("errors",), ("base",), ("program",), ("verifier", "session", "batch"), ("kernel",), ("bundle",),
+        ("errors",), ("base",), ("program", "drivers"), ("verifier", "session", "batch"), ("kernel",), ("bundle",),
         ("sensors", "link", "store"), ("device",), ("running",), ("cli",),
     ),
     "hardcase_train": (
