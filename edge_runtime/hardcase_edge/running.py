@@ -100,9 +100,9 @@ def _run_loaded(
     args: argparse.Namespace, config: RuntimeConfig, loaded: Loaded, lines: Lines, run: Run | None = None
 ) -> None:
     from .device.device import Device
-    from .sensors.specs import open_bank
+    from .sensors.specs import open_bank, timeout_s_of
 
-    timeout_s = _timeout_s(args.sensor_timeout_ms)
+    timeout_s = timeout_s_of(args.sensor_timeout_ms)
     try:
         bank = open_bank(
             args.sensors, loaded.machine.program, loaded.manifest, timeout_s=timeout_s, isolate=args.isolate
@@ -208,12 +208,6 @@ def _interrupt_main_thread() -> None:
     import threading
 
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-
-
-def _timeout_s(ms: int) -> float:
-    if not 1 <= ms <= 3_600_000:
-        raise InputError(f"the sensor timeout is {ms} ms; use 1 to 3600000")
-    return ms / 1000
 
 
 def _on_signals(handler: Any) -> None:

@@ -26,7 +26,7 @@ FOLDERS = {
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
         ("errors",), ("base",), ("program", "drivers"), ("verifier", "session", "batch"), ("kernel",), ("bundle",),
-        ("sensors", "link", "store"), ("device",), ("running",), ("cli",),
+        ("sensors", "link", "store"), ("device",), ("running", "measuring"), ("cli",),
     ),
     "hardcase_train": (
         ("columns",), ("data", "method"), ("policy", "tasks"), ("trees", "linear"), ("stages",), ("estimator",),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from .isolated import Isolated
 
-__all__ = ["open_bank"]
+__all__ = ["open_bank", "open_sources", "timeout_s_of"]
 
 KINDS = f"replay:FILE, senml:FILE, {':DEVICE, '.join(DRIVERS)}:DEVICE, MODULE:FUNCTION or (after NAME=) none"
 MAX_SPECS = 1000
@@ -59,8 +59,19 @@ def open_bank(
         A spec has another form, names no sensor or cannot be opened, a source serves no sensor, or a replay lacks a
         column.
     """
+    return open_sources(specs, wanted_of(program, manifest), timeout_s=timeout_s, isolate=isolate, root=root)
+
+
+def open_sources(
+    specs: Sequence[str],
+    wanted: Sequence[Wanted],
+    *,
+    timeout_s: float = 1.0,
+    isolate: bool = False,
+    root: str | Path = "",
+) -> SensorBank:
+    """The same for sensors that are known without a bundle; see ``open_bank``."""
     opener = _Opener(root, timeout_s if isolate else None)
-    wanted = wanted_of(program, manifest)
     try:
         sources = _assign(specs, wanted, opener)
         for plugin in opener.isolated:
@@ -69,6 +80,19 @@ def open_bank(
         opener.close()
         raise
     return SensorBank(wanted, sources, timeout_s=timeout_s)
+
+
+def timeout_s_of(ms: int) -> float:
+    """The time limit of ``--sensor-timeout-ms`` in seconds.
+
+    Raises
+    ------
+    InputError
+        It is less than a millisecond or more than an hour.
+    """
+    if not 1 <= ms <= 3_600_000:
+        raise InputError(f"the sensor timeout is {ms} ms; use 1 to 3600000")
+    return ms / 1000
 
 
 def _assign(specs: Sequence[str], wanted: Sequence[Wanted], opener: _Opener) -> dict[str, Source]:
