@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import __version__
 from .base.escape import json_line, terminal
+from .device.formats import FORMATS
 from .device.output import hold_standard_files, note, print_text
 from .errors import HardcaseError
 from .running import run
@@ -114,6 +115,9 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     )
     item.add_argument("--budget", type=float, help="highest cost of a decision, in the bundle's unit")
     item.add_argument("--interval", type=float, default=0.0, help="seconds between decisions (default: no pause)")
+    item.add_argument(
+        "--record", choices=FORMATS, default="json", help="format of a decision's line (default %(default)s)"
+    )
     item.add_argument("--count", type=int, help="number of decisions after which to end")
     item.add_argument(
         "--item-size", type=int, default=1, help="size of the items, for costs that depend on it (default %(default)s)"

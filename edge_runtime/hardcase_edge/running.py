@@ -10,9 +10,10 @@ import gc
 import os
 import signal
 import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .base.escape import json_line
+from .device.formats import line_format
 from .device.output import BLOCKED_S, Lines, note
 from .errors import HardcaseError, InputError
 
@@ -112,6 +113,7 @@ def _run_loaded(
             run.fail(str(error))
         raise
     with bank:
+        make_line = line_format(args.record, args.device_id)
         for k in sorted(bank.dead):
             note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
         link = _connect(args, loaded)
@@ -119,7 +121,7 @@ def _run_loaded(
         gc.freeze()
         gc.enable()
         try:
-            _decide(device, lines, link, run)
+            _decide(device, lines, make_line, link, run)
         except KeyboardInterrupt:
             pass  # stopped between two decisions
         finally:
@@ -133,7 +135,9 @@ def _run_loaded(
             link.check()
 
 
-def _decide(device: Device, lines: Lines, link: Link | None, run: Run | None) -> None:
+def _decide(
+    device: Device, lines: Lines, make_line: Callable[[Mapping[str, Any]], str], link: Link | None, run: Run | None
+) -> None:
     def stop(number: int, frame: object) -> None:
         if run is not None and not run.is_late:
             run.tell()
@@ -149,7 +153,7 @@ def _decide(device: Device, lines: Lines, link: Link | None, run: Run | None) ->
         if run.is_trial:
             _at_deadline(run)
     for record in device.run():
-        device.counters["unwritten"] += not lines.write(json_line(record))
+        device.counters["unwritten"] += not lines.write(make_line(record))
         is_connected = link is not None and link.can_ask
         if run is not None and not run.decided(
             time.monotonic(), is_connected=is_connected, memory_bytes=_resident_bytes
