@@ -19,6 +19,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.sensors import isolated
 from hardcase_edge.sensors.bank import FAILURES, SensorBank, Wanted
 from hardcase_edge.sensors.specs import open_sources
+from tests.helpers.attack.sensors import damaged_files, damaged_packs
 from tests.helpers.edge.fake_devices import ENDLESS, HWMON, IIO, W1, plant, plant_arecord
 
 ONE = Wanted("x", ("x",), (False,))
@@ -160,3 +161,10 @@ def test_a_microphone_that_hangs_is_killed_when_the_bank_is_closed(tmp_path: Pat
         time.sleep(0.01)
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+def test_damaged_files_and_packs_give_a_reading_that_may_be_one_or_a_failure() -> None:
+    for outcome in (damaged_files(500, seed=1), damaged_packs(500, seed=1)):
+        assert outcome.inputs == 500
+        assert (outcome.crashes, outcome.wrong) == (0, 0)
+        assert outcome.slowest < 0.5
