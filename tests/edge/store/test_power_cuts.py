@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hardcase_edge.base import files
 from hardcase_edge.bundle.sha256 import sha256
-from hardcase_edge.store import folder
 from hardcase_edge.store.slots import failed, passed, saw_cloud, stopped
-from tests.helpers.edge.store_cuts import MEMORY, Cuts, Step, bundle, kind_of, random_steps
+from tests.helpers.edge.store_cuts import MEMORY, Cuts, Step, bundle, in_place, kind_of, random_steps
 
 B = [bundle(k) for k in range(5)]
 SHA = [sha256(b).hex() for b in B]
@@ -49,7 +47,7 @@ OTHER_CALLS = {"mkdir store", "mkdir slot", "create lock", "unlink slot/bundle.h
     call
     for name in NAMES
     for temporary in (f"slot/.{name[5:]}" if "/" in name else f".{name}",)
-    for call in (f"create {temporary}", f"write {temporary}", f"rename {temporary} {name}")
+    for call in (f"create {temporary}", f"write {temporary}", f"rename {temporary} {name}", f"unlink {temporary}")
 }
 
 
@@ -85,16 +83,6 @@ def test_without_one_kind_of_flush_a_cut_is_found(memory: Path, flush: str) -> N
 
 
 @pytest.mark.parametrize("name", ["state", "trust"])  # a bundle is not looked at before its slot is ready
-def test_without_the_rename_a_cut_is_found(memory: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def in_place(path: Path, data: bytes) -> None:
-        if path.name != name:
-            return write(path, data)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.write(descriptor, data)
-        os.fsync(descriptor)
-        os.close(descriptor)
-        files.sync_folder(path.parent)
-
-    write = folder.write_whole
-    monkeypatch.setattr(folder, "write_whole", in_place)
-    assert Cuts(memory).run(STEPS.items(), until_wrong=True).wrong
+def test_without_the_rename_a_cut_is_found(memory: Path, name: str) -> None:
+    with in_place(name):
+        assert Cuts(memory).run(STEPS.items(), until_wrong=True).wrong

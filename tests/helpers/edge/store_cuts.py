@@ -1,23 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Power cuts at every call of a store's steps: what runs, what is trusted, and whether it can go on after them.
 
-``Cuts`` takes steps in any order. A cut within a step must leave what the store had before it or has behind it, or the
-good bundle while a bundle that nobody has started is replaced; behind a step, only what it acknowledged.
+``Cuts`` takes steps in any order. A cut within a step must leave what the store had before it or has behind it, or what
+runs while a bundle that nobody has started is replaced; behind a step, only what it acknowledged.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import json
+import os
 import random
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import pytest
+
+from hardcase_edge.base.files import sync_folder, write_whole
 from hardcase_edge.bundle.sha256 import sha256
 from hardcase_edge.errors import HardcaseError
+from hardcase_edge.store import folder
 from hardcase_edge.store.folder import Store
-from hardcase_edge.store.slots import Slots, failed, passed, saw_cloud, stopped
+from hardcase_edge.store.slots import Slots, failed, passed, saw_cloud, slots_from, stopped
 from tests.helpers.edge.power_cuts import (
     Operation,
     Recorder,
@@ -29,7 +35,7 @@ from tests.helpers.edge.power_cuts import (
     without_leftovers,
 )
 
-__all__ = ["MEMORY", "Cuts", "Step", "bundle", "kind_of", "random_steps"]
+__all__ = ["MEMORY", "Cuts", "Step", "bundle", "in_place", "kind_of", "random_steps", "view_of"]
 
 Step = Callable[[Store], object]
 View = tuple[str, bytes, bool]
@@ -85,12 +91,16 @@ class Cuts:
             old, new = self._view(before), self._view(read_tree(root))
             if any(self._view(tree) != new for tree in cuts_behind(before, recorder.log)):
                 self.wrong.add(name)  # what has been acknowledged stays
-            runs = {old[0], new[0], *_good(before)}
+            runs = {old[0], new[0], *_behind(before)}
             self._check(name, before, recorder, runs, {old[1], new[1]}, is_deep=is_deep)
             if until_wrong and self.wrong:
                 break
         shutil.rmtree(root)
         return self
+
+    def forget(self) -> None:
+        """Drop what was remembered of states, before another store."""
+        self._views.clear()
 
     def _check(
         self, name: str, before: Tree, recorder: Recorder, runs: set[str], trust: set[bytes], *, is_deep: bool
@@ -119,7 +129,7 @@ class Cuts:
         key = without_leftovers(tree)
         if key not in self._views:
             root = self._folder_of(tree)
-            self._views[key] = _view(Store(root / "store"))
+            self._views[key] = view_of(root / "store")
             shutil.rmtree(root)
         return self._views[key]
 
@@ -134,23 +144,39 @@ class Cuts:
         return self.is_left_out(operation)
 
 
-def _good(tree: Tree) -> list[str]:
-    """What runs while a bundle that nobody has started is replaced: the good one, where there is one."""
+@contextlib.contextmanager
+def in_place(name: str) -> Iterator[None]:
+    """The store writes files of this name in place, flushed but without a temporary file and its rename."""
+
+    def write_in_place(path: Path, data: bytes) -> None:
+        if path.name != name:
+            return write_whole(path, data)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.write(descriptor, data)
+        os.fsync(descriptor)
+        os.close(descriptor)
+        sync_folder(path.parent)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folder, "write_whole", write_in_place)
+        yield
+
+
+def _behind(tree: Tree) -> set[str]:
+    """What runs while a bundle that nobody has started is replaced: the good one, or the one on trial."""
     state = tree.get("store/state")
     if state is None:
-        return []
-    import json
-
-    from hardcase_edge.store.slots import slots_from
-
+        return set()
     slots = slots_from(json.loads(state[65 : len(state) // 2 - 1]))
-    if not slots.current:
-        return []
-    signature = tree.get(f"store/{slots.current}/bundle.hcb.sig") or b""
-    return [f"good {slots[slots.current].sha256[:8]} {signature[:8].hex()}"]
+    return {
+        f"{slots[name].state} {slots[name].sha256[:8]} {(tree.get(f'store/{name}/bundle.hcb.sig') or b'')[:8].hex()}"
+        for name in {slots.runs, slots.current} - {""}
+    }
 
 
-def _view(store: Store) -> View:
+def view_of(folder: str | Path) -> View:
+    """What a store runs after a start, what it trusts, and whether the next bundle can be put and runs; changes it."""
+    store = Store(folder)
     try:
         started = store.start()
         signature = started.path.with_name("bundle.hcb.sig")
