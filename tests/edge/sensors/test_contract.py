@@ -20,7 +20,7 @@ from hardcase_edge.sensors import isolated
 from hardcase_edge.sensors.bank import FAILURES, SensorBank, Wanted
 from hardcase_edge.sensors.specs import open_sources
 from tests.helpers.attack.sensors import damaged_files, damaged_packs
-from tests.helpers.edge.fake_devices import ENDLESS, HWMON, IIO, W1, plant, plant_arecord
+from tests.helpers.edge.fake_devices import ENDLESS, HWMON, IIO, W1, own_children, plant, plant_arecord
 
 ONE = Wanted("x", ("x",), (False,))
 PAIR = Wanted("pair", ("a", "b"), (False, False))
@@ -138,7 +138,7 @@ def test_another_number_of_values_is_refused_at_the_start_or_fails(kind: str, wa
 
 
 def test_nothing_is_left_of_a_bank_that_is_closed(kind: str) -> None:
-    before = set(os.listdir("/proc/self/fd")), set(threading.enumerate())
+    before = set(os.listdir("/proc/self/fd")), set(threading.enumerate()), own_children()
     bank = opened(kind, KINDS[kind].good, ONE)
     for _ in range(2):
         assert bank.next_item()
@@ -146,21 +146,20 @@ def test_nothing_is_left_of_a_bank_that_is_closed(kind: str) -> None:
     bank.close()
     for thread in set(threading.enumerate()) - before[1]:
         thread.join(5)
-    assert (set(os.listdir("/proc/self/fd")), set(threading.enumerate())) == before
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    after = set(os.listdir("/proc/self/fd")), set(threading.enumerate()), own_children()
+    assert [x - y for x, y in zip(after, before, strict=True)] == [set()] * 3
 
 
 def test_a_microphone_that_hangs_is_killed_when_the_bank_is_closed(tmp_path: Path) -> None:
-    root = plant_arecord(tmp_path, "time.sleep(30)")
+    root, before = plant_arecord(tmp_path, "time.sleep(30)"), own_children()
     bank = open_sources(["alsa:default@0.05"], [ONE], timeout_s=0.2, root=root)
     assert bank.read([0]) == {0: None}
+    assert own_children() - before
     bank.close()
     until = time.monotonic() + 5
-    while [t for t in threading.enumerate() if t.name == "hardcase-call"] and time.monotonic() < until:
+    while own_children() - before and time.monotonic() < until:
         time.sleep(0.01)
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert not own_children() - before
 
 
 def test_damaged_files_and_packs_give_a_reading_that_may_be_one_or_a_failure() -> None:
