@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Power cuts of a store on a real ext4: every write and flush that reaches the disk, and what the next mount finds.
 
-    sudo python benchmarks/power_cuts_ext4.py [--states 1000] [--seed 0] [--out ...] [--render]
+    sudo python benchmarks/power_cuts_ext4.py [--states 1000] [--seconds 240] [--out ...] [--render]
 
 Six updates run on an ext4 on a loop device over ``logged_image.py``. A state is the image after any number of the
 logged writes, of which some since the last flush are dropped, each by a coin: a disk with a cache may have any of them.
@@ -16,6 +16,7 @@ import os
 import platform
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -127,43 +128,46 @@ def view_of_copy(work: Path) -> Any:
     return view
 
 
-def states(work: Path, image: Path, n: int, seed: int) -> dict[str, Any]:
-    """Try so many states of one run."""
-    rng = random.Random(seed)
-    log, acknowledged, views = record_run(work, image)
-    last = acknowledged[-1]
-    began, wrong = time.monotonic(), []
-    again, rest = divmod(n, last + 1)  # every number of records equally often, and the rest by lot
-    chosen = sorted([*range(last + 1)] * again + rng.sample(range(last + 1), rest))
-    disk, flushed, at, pending = bytearray(image.read_bytes()), bytearray(), 0, list[tuple[int, bytes]]()
-    for n_records in chosen:
-        for offset, part in log[at:n_records]:
+def disks(
+    image: bytes, log: list[tuple[int, bytes]], lengths: list[int], rng: random.Random
+) -> Iterator[tuple[int, bytes]]:
+    """The disk after so many records, without some of the writes since the last flush; lengths in rising order."""
+    flushed, pending, at = bytearray(image), list[tuple[int, bytes]](), 0
+    for n in lengths:
+        for offset, part in log[at:n]:
             if offset == FLUSH:
                 for o, p in pending:
-                    disk[o : o + len(p)] = p
+                    flushed[o : o + len(p)] = p
                 pending = []
             else:
                 pending.append((offset, part))
-        at = n_records
-        flushed[:] = disk
+        at, disk = n, bytearray(flushed)
         for o, p in pending:
             if rng.random() < 0.5:
-                flushed[o : o + len(p)] = p
-        (work / "state").write_bytes(flushed)
-        done = sum(a <= n_records for a in acknowledged)
-        allowed = {views[done], views[min(done + 1, len(views) - 1)]}
-        with mounted(work / "state", work / "run") as root:
-            seen = view_of(root / "store")
-        if seen not in allowed and not is_between(seen, allowed):
-            wrong.append((n_records, done, seen))
+                disk[o : o + len(p)] = p
+        yield n, bytes(disk)
+
+
+def states(work: Path, image: Path, n: int, seed: int, seconds: float) -> dict[str, Any]:
+    """Try so many states of one run, or as many as the time allows: every number of records, again and again."""
+    rng = random.Random(seed)
+    log, acknowledged, views = record_run(work, image)
+    last, began, n_states, wrong = acknowledged[-1], time.monotonic(), 0, 0
+    while n_states < n and time.monotonic() < began + seconds:
+        lengths = sorted(rng.sample(range(last + 1), min(last + 1, n - n_states)))
+        for length, disk in disks(image.read_bytes(), log, lengths, rng):
+            (work / "state").write_bytes(disk)
+            done = sum(a <= length for a in acknowledged)
+            allowed = {views[done], views[min(done + 1, len(views) - 1)]}
+            with mounted(work / "state", work / "run") as root:
+                seen = view_of(root / "store")
+            n_states += 1
+            wrong += seen not in allowed and not is_between(seen, allowed)
+            if time.monotonic() > began + seconds:
+                break
     flushes = sum(offset == FLUSH for offset, _ in log[:last])
-    return {
-        "writes": last - flushes,
-        "flushes": flushes,
-        "states": len(chosen),
-        "wrong": len(wrong),
-        "seconds": time.monotonic() - began,
-    }
+    elapsed = time.monotonic() - began
+    return {"writes": last - flushes, "flushes": flushes, "states": n_states, "wrong": wrong, "seconds": elapsed}
 
 
 def is_between(seen: Any, allowed: set[Any]) -> bool:
@@ -171,7 +175,7 @@ def is_between(seen: Any, allowed: set[Any]) -> bool:
     return seen[0] in {v[0] for v in allowed} and seen[1] in {v[1] for v in allowed} and seen[2]
 
 
-def measure(n: int, seed: int) -> dict[str, Any]:
+def measure(n: int, seed: int, seconds: float) -> dict[str, Any]:
     """The figures of the store, and of one that does not flush its folders."""
     if os.geteuid() != 0:
         raise SystemExit("power_cuts_ext4.py mounts file systems; run it as root")
@@ -179,9 +183,9 @@ def measure(n: int, seed: int) -> dict[str, Any]:
         work, image = Path(folder), Path(folder) / "image"
         image.write_bytes(bytes(IMAGE_BYTES))
         run("mkfs.ext4", "-q", "-F", "-b", "1024", "-J", "size=1", image)
-        store = states(work, image, n, seed)
+        store = states(work, image, n, seed, seconds)
         with patch("hardcase_edge.base.files.sync_folder"), patch("hardcase_edge.store.folder.sync_folder"):
-            without = states(work, image, n // 4, seed)
+            without = states(work, image, n // 4, seed, seconds / 4)
     linux = platform.release().partition("-")[0]
     return {"machine": platform.machine(), "linux": linux, "store": store, "no flush of folders": without}
 
@@ -204,9 +208,11 @@ def main() -> None:
     """Measure and write the page."""
     parser = options(__doc__, "power_cuts_ext4")
     parser.add_argument("--states", type=int, default=1_000)
+    parser.add_argument("--seconds", type=float, default=240.0, help="after which no more states are tried")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    measured = results(args, lambda: measure(args.states, args.seed))
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(2))  # unmounts what is mounted
+    measured = results(args, lambda: measure(args.states, args.seed, args.seconds))
     PAGE.write_text(page(measured))
     print(page(measured))
 
