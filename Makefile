@@ -1,5 +1,6 @@
 # make demo · make test · make check · make docs · make wheels · make toolchains · make bench-edge · make bench-learning ·
-# make bench-booster · make bench-promise · make bench-exports · make bench-import · make bench-mcu · make bench-start · make fuzz ·
+# make bench-booster · make bench-promise · make bench-exports · make bench-import · make bench-mcu · make bench-start ·
+# make bench-cuts · make fuzz ·
 # make stack
 #
 # Everything lives in .venv. What only a system package can give (mosquitto, for the system tests) is installed by apt
@@ -13,7 +14,7 @@ PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks docs
 
 .PHONY: demo test check docs wheels golden toolchains tflite-runtime bench-edge bench-learning bench-booster bench-promise bench-exports \
-	bench-import bench-mcu bench-start fuzz stack clean mosquitto
+	bench-import bench-mcu bench-start bench-cuts fuzz stack clean mosquitto
 
 demo: $(READY)
 	@$(BIN)/hardcase demo
@@ -72,6 +73,14 @@ bench-import: $(READY)
 bench-mcu: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@$(BIN)/python benchmarks/mcu.py
+
+# Power cuts of a store: in a model in memory, and, as root, on ext4 over a disk that logs its writes.
+bench-cuts: $(READY)
+	@$(BIN)/python benchmarks/power_cuts.py
+	@if [ "$$(id -u)" = 0 ] && command -v fusermount3 >/dev/null && command -v mkfs.ext4 >/dev/null; then \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]' && \
+		$(BIN)/python benchmarks/power_cuts_ext4.py; \
+	else echo "the cuts on ext4 need root: sudo apt install fuse3 e2fsprogs, then sudo make bench-cuts"; fi
 
 # Compilers, emulators for 64-bit and 32-bit ARM and for Cortex-M, Debian's Python for both kinds of Raspberry Pi, tools
 # for FAT, an ssh server that tests start on loopback, systemd's checks of units, and a browser for the reports.

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``hardcase-edge`` with its verbs ``run``, ``verify``, ``store``, ``service`` and ``doctor``.
+"""The command ``hardcase-edge`` with its verbs ``run``, ``verify``, ``measure``, ``store``, ``service`` and ``doctor``.
 
 ``run`` (``running.py``) makes decisions until it is stopped, ``verify`` checks a bundle and prints what was proved,
-``store`` keeps the bundles that a device runs and tries, ``service`` prints the systemd unit of a run, and ``doctor``
-reports what the machine has installed and what is wrong with it. Decisions are JSON lines on stdout; everything else
-goes to stderr. The exit status is 0 after a clean end, SIGTERM and Ctrl-C included, 2 after an error, which is printed
-on one line, and 141 if the reader of stdout has left. Neither a full disk nor a reader who has left ends a run that has
-a broker; without a broker, the run ends with its reader.
+``measure`` times its sensors, ``store`` keeps the bundles that a device runs and tries, ``service`` prints the systemd
+unit of a run, and ``doctor`` reports what the machine has installed and what is wrong with it. Decisions are JSON lines
+on stdout; everything else goes to stderr. The exit status is 0 after a clean end, SIGTERM and Ctrl-C included, 2 after
+an error, which is printed on one line, and 141 if the reader of stdout has left. Neither a full disk nor a reader who
+has left ends a run that has a broker; without a broker, the run ends with its reader.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import __version__
 from .base.escape import json_line, terminal
+from .device.formats import FORMATS
 from .device.output import hold_standard_files, note, print_text
 from .errors import HardcaseError, InputError
 from .outbox.flags import add_arguments
@@ -68,7 +69,9 @@ def make_parser() -> argparse.ArgumentParser:
     verify.add_argument("bundle", help=help_of_bundle)
     put = _store_arguments(verbs.add_parser("store", help="keep the bundles that a device runs, and try new ones"))
     put.add_argument("bundle", help=help_of_bundle)
-    for verb in (verbs.choices["run"], verify, put):
+    measure = verbs.add_parser("measure", help="time and weigh each sensor, and propose costs for hardcase.toml")
+    _measure_arguments(measure)
+    for verb in (verbs.choices["run"], verify, put, measure):
         verb.add_argument("--trust", metavar="KEY", help="Ed25519 public key (PEM) that must have signed the bundle")
     return parser
 
@@ -127,12 +130,42 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     )
     add_arguments(run)
     item = run.add_argument_group("the decisions")
+    _sensor_arguments(item)
+    item.add_argument(
+        "--strict-range",
+        action="store_true",
+        help="a sensor with a reading outside the range that training saw has failed",
+    )
+    item.add_argument("--budget", type=float, help="highest cost of a decision, in the bundle's unit")
+    item.add_argument("--interval", type=float, default=0.0, help="seconds between decisions (default: no pause)")
+    item.add_argument(
+        "--record", choices=FORMATS, default="json", help="format of a decision's line (default %(default)s)"
+    )
+    item.add_argument("--count", type=int, help="number of decisions after which to end")
+    item.add_argument(
+        "--item-size", type=int, default=1, help="size of the items, for costs that depend on it (default %(default)s)"
+    )
+    _operations_arguments(run)
+
+
+def _measure_arguments(measure: argparse.ArgumentParser) -> None:
+    measure.add_argument("policy", help="the .hcb file, or the hardcase.toml, whose name ends with .toml")
+    measure.add_argument("--reads", type=int, default=20, help="how often each sensor is read (default %(default)s)")
+    measure.add_argument(
+        "--power", metavar="KIND:DEVICE", help="a power sensor in W, such as hwmon:ina219/power1, to weigh sensors by"
+    )
+    measure.add_argument("--json", action="store_true", help="print one JSON object")
+    _sensor_arguments(measure)
+
+
+def _sensor_arguments(item: argparse._ActionsContainer) -> None:
     item.add_argument(
         "--sensors",
         metavar="SPEC",
         action="append",
         required=True,
-        help="[NAME=]replay:FILE.csv, [NAME=]thermal:ZONE, [NAME=]MODULE:FUNCTION or NAME=none; repeatable",
+        help="[NAME=]replay:FILE.csv, senml:FILE, MODULE:FUNCTION, KIND:DEVICE (iio, hwmon, w1, thermal, alsa) or "
+        "NAME=none; repeatable",
     )
     item.add_argument(
         "--sensor-timeout-ms", type=int, default=1_000, help="when a read counts as failed (default %(default)s)"
@@ -142,18 +175,6 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run each sensor's MODULE:FUNCTION in a process of its own, which is killed at the time limit",
     )
-    item.add_argument(
-        "--strict-range",
-        action="store_true",
-        help="a sensor with a reading outside the range that training saw has failed",
-    )
-    item.add_argument("--budget", type=float, help="highest cost of a decision, in the bundle's unit")
-    item.add_argument("--interval", type=float, default=0.0, help="seconds between decisions (default: no pause)")
-    item.add_argument("--count", type=int, help="number of decisions after which to end")
-    item.add_argument(
-        "--item-size", type=int, default=1, help="size of the items, for costs that depend on it (default %(default)s)"
-    )
-    _operations_arguments(run)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -170,7 +191,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _status(args: argparse.Namespace) -> int:
     gc.disable()  # there is no garbage yet, and collections would take 3 % of the time to the first answer
     try:
-        return {"run": run, "verify": _verify, "store": _store, "service": _service, "doctor": _doctor}[args.verb](args)
+        verbs = {
+            "run": run, "verify": _verify, "measure": _measure, "store": _store, "service": _service, "doctor": _doctor
+        }  # fmt: skip
+        return verbs[args.verb](args)
     except HardcaseError as error:
         note(" ".join(str(error).split()))
         return 2
@@ -236,6 +260,12 @@ def _report(loaded: Loaded, *, is_signed: bool) -> dict[str, Any]:
         "golden": len(loaded.bundle.golden),
         "evaluator": name_of(loaded.machine),
     }
+
+
+def _measure(args: argparse.Namespace) -> int:
+    from .measuring.measure import measure
+
+    return measure(args)
 
 
 # ---------------------------------------------------------------- store

@@ -13,13 +13,13 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .base.escape import json_line
+from .device.formats import line_format
 from .device.output import BLOCKED_S, Lines, note
 from .errors import HardcaseError, InputError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from .bundle.load import Loaded
     from .device.device import Device, RuntimeConfig
@@ -138,9 +138,9 @@ def _run_loaded(
 ) -> None:
     from .device.audit import AuditedBank
     from .device.device import Device
-    from .sensors.specs import open_bank
+    from .sensors.specs import open_bank, timeout_s_of
 
-    timeout_s = _timeout_s(args.sensor_timeout_ms)
+    timeout_s = timeout_s_of(args.sensor_timeout_ms)
     try:
         bank = open_bank(
             args.sensors, loaded.machine.program, loaded.manifest, timeout_s=timeout_s, isolate=args.isolate
@@ -150,6 +150,7 @@ def _run_loaded(
             run.fail(str(error))
         raise
     with bank:
+        make_line = line_format(args.record, args.device_id)
         for k in sorted(bank.dead):
             note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
         publisher = _open_publisher(args)
@@ -163,7 +164,7 @@ def _run_loaded(
         gc.enable()
         beside.begin(device, loaded, len(loaded.manifest.sensors) * timeout_s + config.deadline_ms / 1000)
         try:
-            for record in _decide(device, lines, link, run, beside, has_news):
+            for record in _decide(device, lines, make_line, link, run, beside, has_news):
                 if publisher is not None:
                     publisher.decided(record, audited.request_readings if audited is not None else None)
         except KeyboardInterrupt:
@@ -182,7 +183,13 @@ def _run_loaded(
 
 
 def _decide(
-    device: Device, lines: Lines, link: Link | None, run: Run | None, beside: Beside, has_news: Callable[[], bool]
+    device: Device,
+    lines: Lines,
+    make_line: Callable[[Mapping[str, Any]], str],
+    link: Link | None,
+    run: Run | None,
+    beside: Beside,
+    has_news: Callable[[], bool],
 ) -> Iterator[dict[str, Any]]:
     """Make decisions, write their lines, and yield each."""
 
@@ -215,7 +222,7 @@ def _decide(
     from .operations.beside import resident_bytes
 
     for record in device.run():
-        device.counters["unwritten"] += not lines.write(json_line(record))
+        device.counters["unwritten"] += not lines.write(make_line(record))
         beside.decided(record)
         yield record
         is_connected = link is not None and link.can_ask
@@ -279,12 +286,6 @@ def _interrupt_main_thread() -> None:
     import threading
 
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-
-
-def _timeout_s(ms: int) -> float:
-    if not 1 <= ms <= 3_600_000:
-        raise InputError(f"the sensor timeout is {ms} ms; use 1 to 3600000")
-    return ms / 1000
 
 
 def _on_signals(handler: Any) -> None:

@@ -25,9 +25,9 @@ FOLDERS = {
 }
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
-        ("errors",), ("base",), ("program",), ("verifier", "session", "batch"), ("kernel",), ("bundle",),
-        ("sensors", "link", "store"), ("device", "card", "diagnosis", "outbox"), ("operations",), ("running",),
-        ("cli",),
+        ("errors",), ("base",), ("program", "drivers"), ("verifier", "session", "batch"), ("kernel",), ("bundle",),
+        ("sensors", "link", "store"), ("device", "card", "diagnosis", "outbox"), ("operations",),
+        ("running", "measuring"), ("cli",),
     ),
     "hardcase_train": (
         ("columns",), ("data", "method"), ("policy", "tasks"), ("trees", "linear"), ("stages",), ("estimator",),

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sensors: readings from recorded files, thermal zones and the user's own functions."""
+"""The sensors: readings from recorded files, devices that Linux knows, and the user's own functions."""

@@ -6,7 +6,8 @@ are at most as many threads as sensors, and drops a reading that comes too late.
 that thread, too (``values.py``). A failed read increments a counter and gives None; it never raises an exception.
 
     replay:FILE        rows of a CSV file                                  (csv_replay.py)
-    thermal:ZONE       /sys/class/thermal, degrees Celsius                 (thermal.py)
+    senml:FILE         packs of SenML, one per line                        (packs.py)
+    KIND:DEVICE        what Linux can read: iio, hwmon, w1, thermal, alsa  (driven.py, drivers/)
     MODULE:FUNCTION    the user's Python, called with the sensor's name    (plugin.py)
                        with --isolate in processes of its own              (isolated.py)
     none               no source: the sensor is dead
@@ -42,7 +43,7 @@ FAILURES = {
     "crashed": "the process of an isolated plug-in has ended",
     "wrong_shape": "the number of values or samples differs from the bundle's",
     "not_a_number": "a value is not a finite number, or is missing although it must not be",
-    "bad_row": "the replay's row is truncated, too long or has too many cells",
+    "bad_row": "the replay's row is truncated, too long or has too many cells, or a line is not a SenML pack",
 }
 
 

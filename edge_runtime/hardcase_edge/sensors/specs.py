@@ -4,6 +4,7 @@
     replay:test.csv                 all sensors from one file
     replay:test.csv  TS1=none       all sensors but TS1, which is dead
     my_sensors:read  TS1=thermal:0  TS1 from a thermal zone, the others from the user's function
+    climate=iio:bme280 heat=w1:     sensors that Linux can read (driven.py)
 
 A spec with ``NAME=`` binds one sensor. Each other spec serves all sensors that are not bound and that its source can
 serve; an earlier spec comes before a later one. A sensor that no source can serve is dead, unless a replay is among the
@@ -16,20 +17,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..bundle.manifest import Manifest
+from ..drivers.channel import DRIVERS
 from ..errors import InputError
 from ..program.definition import Program
 from .bank import SensorBank, Source, Wanted, wanted_of
 from .csv_replay import Replay
-from .thermal import ROOT, Thermal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from .isolated import Isolated
 
-__all__ = ["open_bank"]
+__all__ = ["open_bank", "open_sources", "timeout_s_of"]
 
-KINDS = "replay:FILE, thermal:ZONE, MODULE:FUNCTION or (after NAME=) none"
+KINDS = f"replay:FILE, senml:FILE, {':DEVICE, '.join(DRIVERS)}:DEVICE, MODULE:FUNCTION or (after NAME=) none"
 MAX_SPECS = 1000
 
 
@@ -40,7 +41,7 @@ def open_bank(
     *,
     timeout_s: float = 1.0,
     isolate: bool = False,
-    thermal_root: str | Path = ROOT,
+    root: str | Path = "",
 ) -> SensorBank:
     """The sensor bank of a run.
 
@@ -50,7 +51,7 @@ def open_bank(
     program, manifest : of the bundle that runs
     timeout_s : seconds after which a read has failed
     isolate : whether plug-ins run in processes of their own
-    thermal_root : folder of the thermal zones
+    root : folder under which drivers look up ``/sys`` and ``/usr``; empty: the system's own
 
     Raises
     ------
@@ -58,8 +59,19 @@ def open_bank(
         A spec has another form, names no sensor or cannot be opened, a source serves no sensor, or a replay lacks a
         column.
     """
-    opener = _Opener(thermal_root, timeout_s if isolate else None)
-    wanted = wanted_of(program, manifest)
+    return open_sources(specs, wanted_of(program, manifest), timeout_s=timeout_s, isolate=isolate, root=root)
+
+
+def open_sources(
+    specs: Sequence[str],
+    wanted: Sequence[Wanted],
+    *,
+    timeout_s: float = 1.0,
+    isolate: bool = False,
+    root: str | Path = "",
+) -> SensorBank:
+    """The same for sensors that are known without a bundle; see ``open_bank``."""
+    opener = _Opener(root, timeout_s if isolate else None)
     try:
         sources = _assign(specs, wanted, opener)
         for plugin in opener.isolated:
@@ -68,6 +80,19 @@ def open_bank(
         opener.close()
         raise
     return SensorBank(wanted, sources, timeout_s=timeout_s)
+
+
+def timeout_s_of(ms: int) -> float:
+    """The time limit of ``--sensor-timeout-ms`` in seconds.
+
+    Raises
+    ------
+    InputError
+        It is less than a millisecond or more than an hour.
+    """
+    if not 1 <= ms <= 3_600_000:
+        raise InputError(f"the sensor timeout is {ms} ms; use 1 to 3600000")
+    return ms / 1000
 
 
 def _assign(specs: Sequence[str], wanted: Sequence[Wanted], opener: _Opener) -> dict[str, Source]:
@@ -135,8 +160,8 @@ def _why_idle(source: Source, wanted: Sequence[Wanted]) -> str:
 class _Opener:
     """Opens each source once, even if many sensors name it, so that a file advances by one row per item."""
 
-    def __init__(self, thermal_root: str | Path, isolated_timeout_s: float | None) -> None:
-        self._root = thermal_root
+    def __init__(self, root: str | Path, isolated_timeout_s: float | None) -> None:
+        self._root = str(root)
         self._isolated_timeout_s = isolated_timeout_s  # None: plug-ins run in this process
         self.isolated: list[Isolated] = []
         self._opened: dict[str, Source] = {}
@@ -154,8 +179,14 @@ class _Opener:
         kind, colon, rest = text.partition(":")
         if kind == "replay" and rest:
             return Replay(rest)
-        if kind == "thermal":
-            return Thermal(rest, self._root)
+        if kind == "senml" and rest:
+            from .packs import Packs
+
+            return Packs(rest)
+        if kind in DRIVERS:
+            from .driven import Driven
+
+            return Driven(kind, rest, self._root)
         if colon and kind:
             return self._make_plugin(text)
         raise InputError(f"sensor source {text[:80]!r} is unknown; use {KINDS}")

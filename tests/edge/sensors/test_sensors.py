@@ -472,7 +472,7 @@ def test_any_bytes_are_a_replay_or_one_clear_error(tmp_path_factory, data):
 
 def make_zones(root: Path) -> Path:
     for k, (kind, text) in enumerate([("cpu-thermal", "45123\n"), ("gpu", "no number"), ("x", "-2500\n")]):
-        zone = root / f"thermal_zone{k}"
+        zone = root / "sys" / "class" / "thermal" / f"thermal_zone{k}"
         zone.mkdir(parents=True)
         (zone / "type").write_text(kind + "\n")
         (zone / "temp").write_text(text)
@@ -492,7 +492,7 @@ def make_zones(root: Path) -> Path:
     ],
 )
 def test_a_thermal_zone_reads_in_degrees(tmp_path: Path, spec, reading):
-    with open_bank([spec], make_program(), make_manifest(), thermal_root=make_zones(tmp_path)) as bank:
+    with open_bank([spec], make_program(), make_manifest(), root=make_zones(tmp_path)) as bank:
         assert bank.next_item()
         assert bank.dead == {1}
         assert bank.read([0]) == {0: reading}
@@ -531,9 +531,9 @@ def test_a_module_that_raises_anything_when_it_is_imported_is_one_line(tmp_path:
         (["vibe=thermal:0"], "'vibe=thermal:0' names no sensor of this bundle; did you mean vib?"),
         (["zz=thermal:0"], "names no sensor of this bundle; it has x, vib"),
         (["x=none", "x=none"], "sensor x has two sources; give it one"),
-        (["x=thermal:7"], "there is no thermal zone '7' for sensor x; this machine has: 0, 1, 2, cpu-thermal"),
-        (["vib=thermal:0"], "sensor vib needs 5 numbers, a thermal zone gives one"),
-        (["thermal:gone"], "a sensor source serves no sensor: there is no thermal zone 'gone'"),
+        (["x=thermal:7"], "sensor x: there is no thermal zone '7'; this machine has: 0, 1, 2, cpu-thermal"),
+        (["vib=thermal:0"], "sensor vib needs 5 samples, a channel of thermal: gives one"),
+        (["thermal:gone"], "a sensor source serves no sensor: sensor x: there is no thermal zone 'gone'"),
         (["no_such_module_here:read"], "module no_such_module_here cannot be imported: ModuleNotFoundError"),
         (["json:nothing"], "module json has no function nothing"),
         (["json:decoder"], "module json has no function decoder"),
@@ -542,7 +542,7 @@ def test_a_module_that_raises_anything_when_it_is_imported_is_one_line(tmp_path:
 )
 def test_words_that_name_no_source_are_told_in_one_line(tmp_path: Path, specs, line):
     with pytest.raises(InputError) as error:
-        open_bank(specs, make_program(), make_manifest(), thermal_root=make_zones(tmp_path))
+        open_bank(specs, make_program(), make_manifest(), root=make_zones(tmp_path))
     assert line in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -551,5 +551,5 @@ def test_a_sensor_name_may_hold_an_equals_sign_or_a_colon(tmp_path: Path):
     program = Program((Feature("f32"),), (Sensor((0,), (1,)),), Uplink(), (), (), (), 0)
     manifest = Manifest(name="odd", unit="mJ", features=("f",), sensors=("a:b",), classes=())
     make_zones(tmp_path)
-    with open_bank(["a:b=thermal:0"], program, manifest, thermal_root=tmp_path) as bank:
+    with open_bank(["a:b=thermal:0"], program, manifest, root=tmp_path) as bank:
         assert bank.read([0]) == {0: [45.123]}

@@ -3,7 +3,8 @@
 
 ``Recorder`` notes the calls; ``cuts`` gives every folder that a cut may leave behind any prefix of them. The model is
 weaker than file systems are: a name that was made, removed or renamed since its folder was last flushed may be there or
-not, each by itself, in any combination; of the bytes of a file since it was last flushed any part may be there.
+not, each by itself, in any combination; the bytes of a file since it was last flushed may be cut off anywhere, or be
+zeros in part, as where a disk has the length and not the data.
 """
 
 from __future__ import annotations
@@ -140,8 +141,11 @@ class Disk:
 
     def _versions(self, file: int) -> list[bytes]:
         versions = self.bytes[file]
-        last = versions[-1]
-        return [*versions, *[last[: len(last) * k // PARTS] for k in range(PARTS)]] if len(versions) > 1 else versions
+        if len(versions) == 1:
+            return versions
+        last, half = versions[-1], len(versions[-1]) // 2
+        holes = [bytes(len(last)), last[:half] + bytes(len(last) - half), bytes(half) + last[half:]]
+        return [*versions, *[last[: len(last) * k // PARTS] for k in range(PARTS)], *holes]
 
 
 def apply(names: dict[str, int | None], change: tuple[str, str, str, int | None]) -> None:

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Power cuts of a store on a real ext4: every write and flush that reaches the disk, and what the next mount finds.
+
+    sudo python benchmarks/power_cuts_ext4.py [--states 1000] [--seconds 240] [--out ...] [--render]
+
+Six updates run on an ext4 on a loop device over ``logged_image.py``. A state is the image after any number of the
+logged writes, of which some since the last flush are dropped, each by a coin: a disk with a cache may have any of them.
+Each state is mounted, which replays the journal, and looked at as ``power_cuts.py`` does. The same without the flush of
+folders, which must be found. Needs root, e2fsprogs, fuse3 and mfusepy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from logged_image import FLUSH, NAME, records
+from pages import ROOT, markdown, options, results
+
+sys.path.insert(0, str(ROOT))
+
+from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.store.folder import Store
+from hardcase_edge.store.slots import passed
+from tests.helpers.edge.store_cuts import MEMORY, view_of
+
+PAGE = ROOT / "docs" / "benchmarks" / "power_cuts_ext4.md"
+IMAGE_BYTES = 16 * 1024 * 1024
+UPDATES = 6
+BUNDLE_BYTES = 200_000
+HEAD = """# Power cuts on ext4
+
+`sudo python benchmarks/power_cuts_ext4.py` wrote this page, on one core of {machine} with Linux {linux}.
+Six updates of a store (put, start, passed; bundles of 200 KB) run on an ext4, whose disk is a file that logs every \
+write and flush.
+A state is the disk after any number of these, without some of the writes since the last flush, each by a coin.
+The next mount replays the journal; then the device must start, run what it ran or what the step under way brings, \
+have lost nothing acknowledged, and take the next bundle.
+
+"""
+
+
+def run(*words: object) -> str:
+    """A command that must succeed."""
+    return subprocess.run(list(map(str, words)), check=True, capture_output=True, text=True).stdout.strip()
+
+
+@contextlib.contextmanager
+def mounted(image: Path, folder: Path) -> Iterator[Path]:
+    """An ext4 on a loop device over a file, unmounted behind the block."""
+    loop = run("losetup", "--find", "--show", image)
+    try:
+        run("mount", "-t", "ext4", loop, folder)
+        try:
+            yield folder
+        finally:
+            run("umount", folder)
+    finally:
+        run("losetup", "--detach", loop)
+
+
+@contextlib.contextmanager
+def logged(image: Path, log: Path, folder: Path) -> Iterator[Path]:
+    """The file of ``logged_image.py``."""
+    log.touch()
+    server = subprocess.Popen([sys.executable, Path(__file__).with_name("logged_image.py"), image, log, folder])
+    try:
+        until = time.monotonic() + 10
+        while not (folder / NAME[1:]).exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        yield folder / NAME[1:]
+    finally:
+        run("umount", folder)
+        server.wait(10)
+
+
+def steps() -> list[tuple[str, Callable[[Store], object]]]:
+    """Six updates."""
+    rng = random.Random(5)
+    out: list[tuple[str, Callable[[Store], object]]] = []
+    for k in range(UPDATES):
+        data = rng.randbytes(BUNDLE_BYTES)
+        digest = sha256(data).hex()
+        out.append((f"put {k}", lambda s, data=data, k=k: s.put(data, b"s" * 64, (1, k), b"trust %d" % k)))
+        out.append((f"start {k}", Store.start))
+        out.append((f"passed {k}", lambda s, digest=digest: s.apply(lambda slots: passed(slots, digest))))
+    return out
+
+
+def record_run(work: Path, image: Path) -> tuple[list[tuple[int, bytes]], list[int], list[Any]]:
+    """The log of a run, how many records it had when each step was acknowledged, and what should run behind each."""
+    (work / "fuse").mkdir(exist_ok=True)
+    (work / "run").mkdir(exist_ok=True)
+    log = work / "log"
+    log.unlink(missing_ok=True)
+    acknowledged, views = [], [view_of_copy(work)]
+    with logged(image, log, work / "fuse") as file, mounted(file, work / "run") as root:
+        for _, step in steps():
+            step(Store(root / "store"))
+            acknowledged.append(log.stat().st_size)
+            shutil.copytree(root / "store", work / "copy" / "store")
+            views.append(view_of_copy(work))
+    data = log.read_bytes()
+    parsed = list(records(data))
+    ends, at = [], 0
+    for _, part in parsed:
+        at += 12 + len(part)
+        ends.append(at)
+    return parsed, [sum(end <= size for end in ends) for size in acknowledged], views
+
+
+def view_of_copy(work: Path) -> Any:
+    """What a store does whose copy is in ``copy``, which is gone behind it; without one, a store that is not there."""
+    view = view_of(work / "copy" / "store")
+    shutil.rmtree(work / "copy")
+    return view
+
+
+def disks(
+    image: bytes, log: list[tuple[int, bytes]], lengths: list[int], rng: random.Random
+) -> Iterator[tuple[int, bytes]]:
+    """The disk after so many records, without some of the writes since the last flush; lengths in rising order."""
+    flushed, pending, at = bytearray(image), list[tuple[int, bytes]](), 0
+    for n in lengths:
+        for offset, part in log[at:n]:
+            if offset == FLUSH:
+                for o, p in pending:
+                    flushed[o : o + len(p)] = p
+                pending = []
+            else:
+                pending.append((offset, part))
+        at, disk = n, bytearray(flushed)
+        for o, p in pending:
+            if rng.random() < 0.5:
+                disk[o : o + len(p)] = p
+        yield n, bytes(disk)
+
+
+def states(work: Path, image: Path, n: int, seed: int, seconds: float) -> dict[str, Any]:
+    """Try so many states of one run, or as many as the time allows: every number of records, again and again."""
+    rng = random.Random(seed)
+    log, acknowledged, views = record_run(work, image)
+    last, began, n_states, wrong = acknowledged[-1], time.monotonic(), 0, 0
+    while n_states < n and time.monotonic() < began + seconds:
+        lengths = sorted(rng.sample(range(last + 1), min(last + 1, n - n_states)))
+        for length, disk in disks(image.read_bytes(), log, lengths, rng):
+            (work / "state").write_bytes(disk)
+            done = sum(a <= length for a in acknowledged)
+            allowed = {views[done], views[min(done + 1, len(views) - 1)]}
+            with mounted(work / "state", work / "run") as root:
+                seen = view_of(root / "store")
+            n_states += 1
+            wrong += seen not in allowed and not is_between(seen, allowed)
+            if time.monotonic() > began + seconds:
+                break
+    flushes = sum(offset == FLUSH for offset, _ in log[:last])
+    elapsed = time.monotonic() - began
+    return {"writes": last - flushes, "flushes": flushes, "states": n_states, "wrong": wrong, "seconds": elapsed}
+
+
+def is_between(seen: Any, allowed: set[Any]) -> bool:
+    """A put changes the trust before the slot, so either may be new."""
+    return seen[0] in {v[0] for v in allowed} and seen[1] in {v[1] for v in allowed} and seen[2]
+
+
+def measure(n: int, seed: int, seconds: float) -> dict[str, Any]:
+    """The figures of the store, and of one that does not flush its folders."""
+    if os.geteuid() != 0:
+        raise SystemExit("power_cuts_ext4.py mounts file systems; run it as root")
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        work, image = Path(folder), Path(folder) / "image"
+        image.write_bytes(bytes(IMAGE_BYTES))
+        run("mkfs.ext4", "-q", "-F", "-b", "1024", "-J", "size=1", image)
+        store = states(work, image, n, seed, seconds)
+        with patch("hardcase_edge.base.files.sync_folder"), patch("hardcase_edge.store.folder.sync_folder"):
+            without = states(work, image, n // 4, seed, seconds / 4)
+    linux = platform.release().partition("-")[0]
+    return {"machine": platform.machine(), "linux": linux, "store": store, "no flush of folders": without}
+
+
+def page(measured: dict[str, Any]) -> str:
+    """The Markdown page."""
+    rows = [
+        [
+            name,
+            *(f"{measured[name][key]:,}" for key in ("writes", "flushes", "states", "wrong")),
+            f"{measured[name]['seconds']:.0f}",
+        ]
+        for name in ("store", "no flush of folders")
+    ]
+    titles = ("what", "writes", "flushes", "states", "wrong", "s")
+    return HEAD.format(**measured) + markdown(titles, rows) + "\n"
+
+
+def main() -> None:
+    """Measure and write the page."""
+    parser = options(__doc__, "power_cuts_ext4")
+    parser.add_argument("--states", type=int, default=1_000)
+    parser.add_argument("--seconds", type=float, default=240.0, help="after which no more states are tried")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(2))  # unmounts what is mounted
+    measured = results(args, lambda: measure(args.states, args.seed, args.seconds))
+    PAGE.write_text(page(measured))
+    print(page(measured))
+
+
+if __name__ == "__main__":
+    main()

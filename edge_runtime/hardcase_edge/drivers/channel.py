@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A device that Linux knows, with its channels by name, each of which reads one number in a stated unit.
+
+A driver is a module with ``find(name, root)``, which gives the device of that name, and NOUN, what messages call it.
+Readings are in the units of SenML (RFC 8428, section 12.1): SI without prefixes, degrees Celsius as ``Cel``, relative
+humidity in percent as ``%RH``. ``root`` is the folder under which ``/sys`` and ``/usr`` are looked up; it is ``/``, and
+only callers in Python, such as tests, name another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ..base.record import record
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["DRIVERS", "Channel", "Device", "choose", "driver_of", "nothing_to_close"]
+
+DRIVERS = ("alsa", "hwmon", "iio", "thermal", "w1")  # the names of the modules, and the kinds of specs
+MAX_CHANNELS = 64  # of one spec
+
+
+def nothing_to_close() -> None:
+    """What a device without open files does when it is closed."""
+
+
+@record(frozen=True, slots=True)
+class Channel:
+    """One number that can be read: its unit, and a function that may block, or raise OSError or SensorError."""
+
+    unit: str
+    read: Callable[[], float]
+
+
+@record(frozen=True, slots=True)
+class Device:
+    """A device by the name that a spec gave it, and its channels by every name that they have."""
+
+    name: str
+    channels: Mapping[str, Channel]
+    close: Callable[[], None] = nothing_to_close
+
+
+def driver_of(kind: str) -> ModuleType:
+    """The module of a driver, imported when a run first names it."""
+    from importlib import import_module
+
+    return import_module(f".{kind}", __package__)
+
+
+def choose(kind: str, text: str, features: Iterable[str], root: str) -> tuple[Device, list[Channel]]:
+    """The device and the channels that a spec names, one for each feature of the sensor.
+
+    Parameters
+    ----------
+    kind : one of ``DRIVERS``
+    text : ``DEVICE`` or ``DEVICE/CHANNEL,CHANNEL``; without channels, those named as the features, or the only one
+    features : names of the sensor's features
+    root : see above
+
+    Raises
+    ------
+    InputError
+        This machine has no such device, the device no such channel, or there is not one channel for each feature.
+    """
+    driver, wanted = driver_of(kind), list(features)
+    try:
+        device, listed = driver.find(text, root), ""  # a device's name may hold a slash
+    except InputError:
+        name, slash, listed = text.rpartition("/")
+        if not slash:
+            raise
+        device = driver.find(name, root)
+    channels = device.channels
+    if listed:
+        names = listed.split(",", MAX_CHANNELS)
+    elif len(wanted) == 1 and len({id(channel) for channel in channels.values()}) == 1:
+        names = [next(iter(channels))]
+    else:
+        names = wanted
+    if len(names) != len(wanted):
+        raise InputError(f"{driver.NOUN} {device.name[:80]!r} gives {len(names)} numbers, {len(wanted)} are needed")
+    for name in names:
+        if name not in channels:
+            there = ", ".join(sorted(channels)) or "none"
+            raise InputError(f"{driver.NOUN} {device.name[:80]!r} has no channel {name[:80]!r}; it has: {there[:200]}")
+    return device, [channels[name] for name in names]

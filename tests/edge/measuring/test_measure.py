@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""measure: times and energies are those of the reads, and what it proposes is a patch that changes costs alone."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hardcase_edge.base.toml import parse_toml
+from hardcase_edge.cli import main, make_parser
+from hardcase_edge.errors import InputError
+from hardcase_edge.measuring.costs import lines_of, patch_of, rounded
+from hardcase_edge.measuring.energy import ROUNDS, Round, energy_per_read, weigh
+from hardcase_edge.measuring.measure import measure, policy_of
+from hardcase_edge.measuring.timing import Timing, time_reads
+from hardcase_edge.sensors.bank import SensorBank, Wanted
+from hardcase_edge.sensors.plugin import Plugin
+from tests.helpers.edge.device import make_bundle_bytes
+from tests.helpers.edge.fake_devices import HWMON, plant
+from tests.helpers.places import ROOT
+
+X = Wanted("x", ("x",), (False,))
+TOML = (
+    b"""# mine
+[cost]
+unit = "ms"   # not energy
+
+[[sensor]]  # one
+name = "x"
+\tcost = 120.0   # a guess
+
+[ [ sensor ] ]
+""".replace(b"[ [ sensor ] ]", b"[[ sensor ]]")
+    + b"""features = ["a", "b"]
+cost = 5
+name = 'pair'"""
+)
+
+
+class Fake(Plugin):
+    """A plug-in that is a function here."""
+
+    def __init__(self, function) -> None:  # type: ignore[no-untyped-def]
+        self._read = function
+
+
+def bank_of(function, timeout_s=1.0):  # type: ignore[no-untyped-def]
+    return SensorBank([X], {"x": Fake(function)}, timeout_s=timeout_s)
+
+
+# ---------------------------------------------------------------- time
+
+
+def test_reads_are_timed_one_by_one_and_failures_are_counted_apart() -> None:
+    steps = iter([1.0, 0.25, 0.5, 0.125])
+    clock = [0.0]
+
+    def read(sensor: str) -> float | None:
+        step = next(steps)
+        clock[0] += step
+        return None if step == 0.25 else step
+
+    with bank_of(read) as bank:
+        timing = time_reads(bank, 0, 4, monotonic=lambda: clock[0], wait=lambda s: None)
+    assert timing == Timing((1.0, 0.5, 0.125), {"not_a_number": 1})
+
+
+def test_a_sensor_that_only_fails_is_given_up_and_one_that_hangs_is_not_waited_for_often() -> None:
+    waits: list[float] = []
+    with bank_of(lambda sensor: time.sleep(0.3), timeout_s=0.01) as bank:
+        timing = time_reads(bank, 0, 50, wait=waits.append)
+    assert timing == Timing((), {"timed_out": 1, "still_busy": 2})
+    assert waits == [0.0, 0.01, 0.01]
+
+
+# ---------------------------------------------------------------- energy
+
+
+def test_the_energy_of_a_read_is_its_power_above_idle_times_its_time() -> None:
+    energy = energy_per_read([Round(1.0, 1.5, 1.0, seconds=0.5, reads=25)] * ROUNDS)
+    assert (energy.joules, energy.error, energy.is_certain) == (0.01, 0.0, True)
+
+
+def noisy(rng: random.Random, base: float, drift: float, above: float) -> Round:
+    """A round whose powers scatter by 0.02 W, while the idle power rises."""
+    before, busy, after = (base + drift * k + rng.gauss(0, 0.02) for k in range(3))
+    return Round(before, busy + above, after, seconds=0.4, reads=20)
+
+
+def test_an_interval_of_95_percent_holds_the_truth_so_often() -> None:
+    rng = random.Random(3)
+    hits = 0
+    for _ in range(2000):  # the machine warms up all the time
+        energy = energy_per_read([noisy(rng, 3.0 * k, 0.1, 0.5) for k in range(ROUNDS)])
+        hits += abs(energy.joules - 0.01) <= energy.error
+    assert 0.93 < hits / 2000 < 0.97
+
+
+def test_a_sensor_that_draws_nothing_is_not_told_from_idleness() -> None:
+    rng = random.Random(4)
+    certain = sum(energy_per_read([noisy(rng, 1, 0, 0) for _ in range(ROUNDS)]).is_certain for _ in range(1000))
+    assert certain / 1000 < 0.04
+
+
+def test_a_weighed_sensor_has_the_energy_that_the_power_sensor_shows() -> None:
+    last = [0.0]
+
+    def read() -> None:
+        last[0] = time.monotonic()
+        time.sleep(0.001)
+
+    energy = weigh(read, lambda: 3.0 if time.monotonic() - last[0] < 0.005 else 1.0, phase_s=0.03)
+    assert energy.is_certain
+    assert 2.0 * 0.001 < energy.joules < 2.0 * 0.003, "2 W above idle, for the milliseconds of a read"
+
+
+def test_a_power_sensor_that_fails_is_told_in_one_line() -> None:
+    def fail() -> float:
+        raise OSError(5, "gone")
+
+    with pytest.raises(InputError, match="the power sensor gives no readings; check the device"):
+        weigh(lambda: None, fail, phase_s=0.02)
+
+
+# ---------------------------------------------------------------- the patch
+
+
+def test_a_patch_changes_the_costs_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "hardcase.toml"
+    path.write_bytes(TOML)
+    diff = patch_of(path.name, TOML, {"x": 2.19, "pair": 0.5})
+    done = subprocess.run(["patch", "-p0"], input=diff, text=True, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert path.read_bytes() == TOML.replace(b"120.0", b"2.19").replace(b"= 5", b"= 0.5")
+
+
+def test_the_rigs_own_file_is_patched(tmp_path: Path) -> None:
+    path = ROOT / "examples" / "hydraulic" / "hardcase.toml"
+    data = path.read_bytes()
+    diff = patch_of("hardcase.toml", data, {"PS2": 7.0, "SE": 1.5})
+    changed = [line for line in diff.splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")]
+    assert changed == ["-cost = 120.0", "+cost = 7.0", "-cost = 1.2", "+cost = 1.5"]
+    assert patch_of("hardcase.toml", data, {}) == patch_of("hardcase.toml", data, {"unknown": 1.0}) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[[sensor]]\nname = "x"\ncost = 0x10\n',
+        'sensor = [{name = "x", cost = 1}]\n',
+        '[[sensor]]\n"name" = "x"\ncost = 1\n',
+        '[[sensor]]\nname = "x"\nfeatures = """\ncost = 1\n"""\ncost = 2\nnote = """\ncost = 1\n"""\n',
+        '[[sensor]]\nname = "x"\n',
+    ],
+)
+def test_a_file_that_lines_cannot_change_is_refused_and_never_changed_wrongly(text: str) -> None:
+    with pytest.raises(InputError, match="cannot be changed line by line"):
+        patch_of("h.toml", text.encode(), {"x": 2.5})
+
+
+def test_windows_line_ends_stay(tmp_path: Path) -> None:
+    data = TOML.replace(b"\n", b"\r\n")
+    diff = patch_of("h.toml", data, {"x": 2.5})
+    assert "+\tcost = 2.5   # a guess\r\n" in diff
+
+
+def test_lines_for_a_bundle_are_toml() -> None:
+    lines = lines_of({'a"b': 0.0123, "c": 5.0}, {'a"b': ["f\n"], "c": ["x", "y"]})
+    assert parse_toml("x", lines.encode()) == {
+        "sensor": [
+            {"name": 'a"b', "features": ["f\n"], "cost": 0.0123},
+            {"name": "c", "features": ["x", "y"], "cost": 5.0},
+        ]
+    }
+    assert [rounded(x) for x in (0.0, 1234.0, 1.23456e-9)] == [0.0, 1230.0, 1.23e-9]
+
+
+# ---------------------------------------------------------------- the verb
+
+PLUGIN = """
+import sys, time
+print("a plug-in's noise")
+def read(sensor):
+    time.sleep(0.001)
+    return [1, 2, 3, 4, 5] if sensor == "vib" else [1, 2] if sensor == "pair" else 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "hardcase_measured.py").write_text(PLUGIN)
+    (tmp_path / "hardcase.toml").write_bytes(TOML)
+    (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return tmp_path
+
+
+def test_a_toml_is_measured_and_the_patch_is_printed_but_not_applied(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["measure", "hardcase.toml", "--sensors", "hardcase_measured:read", "--reads", "5"]) == 0
+    out, _ = capfd.readouterr()
+    assert "noise" not in out
+    done = subprocess.run(["patch", "-p0", "--dry-run"], input=out, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert [line.split()[:3] for line in out.splitlines()[1:3]] == [["x", "5", "0"], ["pair", "5", "0"]]
+    assert (folder / "hardcase.toml").read_bytes() == TOML
+
+
+def test_a_bundle_is_measured_and_a_dead_sensor_is_not(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["measure", "toy.hcb", "--sensors", "hardcase_measured:read", "--sensors", "x=none", "--reads", "3"]
+    assert main([*words, "--json"]) == 0
+    out, err = capfd.readouterr()
+    (row,) = json.loads(out)["sensors"]
+    assert (row["sensor"], row["reads"], row["failures"], row["cost"]) == ("vib", 3, {}, 10.0)
+    assert (row["energy_j"], row["proposed_cost"]) == (None, None), "a unit of energy, and no power sensor"
+    assert row["p95_ms"] >= row["median_ms"] >= 1.0
+    assert "sensor x has no source and is not measured" in err
+
+
+def test_with_a_power_sensor_an_energy_is_proposed(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = plant(folder / "machine")
+    power = folder / "machine" / HWMON / "hwmon1" / "power1_input"
+    (folder / "hardcase_drawing.py").write_text(
+        f"import pathlib, time\npower = pathlib.Path({str(power)!r})\ndef read(sensor):\n"
+        "    power.write_text('2253000')\n    time.sleep(0.001)\n    power.write_text('1253000')\n    return 1\n"
+    )
+    monkeypatch.setattr("hardcase_edge.measuring.energy.weigh.__kwdefaults__", {"phase_s": 0.03})
+    words = ["measure", "toy.hcb", "--sensors", "x=hardcase_drawing:read", "--reads", "3", "--json"]
+    args = make_parser().parse_args([*words, "--power", "hwmon:ina219/power1"])
+    args.is_process = False
+    assert measure(args, root) == 0
+    report = json.loads(capfd.readouterr()[0])
+    (row,) = report["sensors"]
+    assert report["unit"] == "mJ"
+    assert 0.3e-3 < row["energy_j"] < 4e-3, "1 W above idle, for most of a read of a millisecond and a bit"
+    assert row["proposed_cost"] == rounded(row["energy_j"] * 1e3)
+    assert report["change"] == f'[[sensor]]\nname = "x"\nfeatures = ["x"]\ncost = {row["proposed_cost"]}\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["no.toml"], "file no.toml cannot be read: No such file or directory; create one with: hardcase init"),
+        (["bad.toml"], "bad.toml: the features of sensor 'PS1' depend on the table; measure a bundle"),
+        (["none.toml"], "none.toml has no [[sensor]]; name its sensors, or measure a bundle"),
+        (["toy.hcb", "--reads", "0"], "the number of reads is 0; use 1 to 100000"),
+        (["toy.hcb", "--sensor-timeout-ms", "0"], "the sensor timeout is 0 ms; use 1 to 3600000"),
+        (["toy.hcb", "--power", "ina219"], "power sensor 'ina219' is unknown; use hwmon:DEVICE/CHANNEL"),
+        (["toy.hcb", "--power", "hwmon:no/power1"], "there is no hardware monitor 'no'"),
+        (["hardcase.toml", "--sensors", "nonsense"], "sensor source 'nonsense' is unknown; use replay:FILE"),
+    ],
+)
+def test_what_cannot_be_measured_is_told_in_one_line(
+    folder: Path, capfd: pytest.CaptureFixture[str], words: list[str], line: str
+) -> None:
+    (folder / "bad.toml").write_text('[[sensor]]\nname = "PS1"\nfeatures = ["PS1.*"]\ncost = 1\n')
+    (folder / "none.toml").write_text('[data]\nfile = "x"\n')
+    assert main(["measure", *words, "--sensors", "x=none"]) == 2
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert line in err
+
+
+def test_a_power_sensor_that_measures_no_power_is_refused(folder: Path) -> None:
+    words = ["measure", "toy.hcb", "--sensors", "x=none", "--power", "hwmon:ina219/in1"]
+    args = make_parser().parse_args(words)
+    args.is_process = False
+    with pytest.raises(InputError, match="'hwmon:ina219/in1' measures V; name a channel in W"):
+        measure(args, plant(folder / "machine"))
+
+
+def test_a_toml_of_any_other_shape_is_one_line(tmp_path: Path) -> None:
+    block = "[[sensor]]\nname = 'x'\n"
+    texts = ["sensor = 1", "sensor = [1]", f"cost = 1\n{block}", "[[sensor]]\nname = 1", "[[sensor]]", "x ="]
+    for text in [*texts, f"{block}features = 1", f"{block}features = [1]"]:
+        (tmp_path / "x.toml").write_text(text)
+        with pytest.raises(InputError):
+            policy_of(str(tmp_path / "x.toml"))
