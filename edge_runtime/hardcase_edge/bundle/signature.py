@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 __all__ = [
-    "MAX_KEY_BYTES", "MAX_SIGNATURES", "SIGNATURE_BYTES", "are_signatures", "check_signature", "make_keys", "public_of",
-    "sign", "signature_path",
+    "MAX_KEY_BYTES", "MAX_SIGNATURES", "SIGNATURE_BYTES", "are_signatures", "check_signature", "make_keys",
+    "private_key_of", "public_of", "sign", "signature_path",
 ]  # fmt: skip
 
 MAX_KEY_BYTES = 16_384
@@ -92,7 +92,7 @@ def sign(data: bytes, private_pem: bytes) -> bytes:
     InputError
         The key is not an Ed25519 private key, or the cryptography package is missing.
     """
-    return _private_key(private_pem).sign(_CONTEXT + data)
+    return private_key_of(private_pem).sign(_CONTEXT + data)
 
 
 def public_of(private_pem: bytes) -> bytes:
@@ -103,13 +103,20 @@ def public_of(private_pem: bytes) -> bytes:
     InputError
         The key is not an Ed25519 private key, or the cryptography package is missing.
     """
-    key = _private_key(private_pem).public_key()
+    key = private_key_of(private_pem).public_key()
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
-def _private_key(pem: bytes) -> Ed25519PrivateKey:
+def private_key_of(pem: bytes) -> Ed25519PrivateKey:
+    """The private key in a PEM file.
+
+    Raises
+    ------
+    InputError
+        The file is not an Ed25519 private key without a password, or the cryptography package is missing.
+    """
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
