@@ -114,7 +114,7 @@ def _sign(args: argparse.Namespace, repository: ModuleType) -> Summary:
     from hardcase_edge.bundle.file import read_bundle_bytes
     from hardcase_edge.bundle.load import load_bytes
 
-    bundles = {}
+    bundles: dict[str, bytes] = {}
     for path in args.bundles:
         name, data = Path(path).name, read_bundle_bytes(path)
         load_bytes(data)  # what no device would run is not signed

@@ -28,13 +28,13 @@ Keys = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Keys:
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Keys:
     """``hardcase keys`` in a folder of its own: (status, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
 
     def run(*words: object) -> tuple[int, str, str]:
         status = main(["keys", *map(str, words)])
-        return status, *capsys.readouterr()
+        return status, *capfd.readouterr()
 
     return run
 
@@ -248,12 +248,12 @@ def test_a_fault_is_one_line_and_nothing_is_written(keys: Keys, words: tuple[str
     assert {p: p.read_bytes() for p in Path().rglob("*") if p.is_file()} == before
 
 
-def test_a_length_of_time_is_a_number_and_a_unit(keys: Keys, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_length_of_time_is_a_number_and_a_unit(keys: Keys, capfd: pytest.CaptureFixture[str]) -> None:
     for text in ("30", "d", "0d", "-1d", "1m", "101y", "1.5d", "٣d"):
         with pytest.raises(SystemExit) as ended:
             keys("init", "fleet", f"--expires={text}")
         assert ended.value.code == 2
-        assert "is not a length of time; use 12h, 30d, 8w or 1y" in capsys.readouterr().err
+        assert "is not a length of time; use 12h, 30d, 8w or 1y" in capfd.readouterr().err
 
 
 def test_without_tuf_the_extra_is_named(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
