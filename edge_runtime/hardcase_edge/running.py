@@ -12,12 +12,14 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
+from .base.clock import Clock
 from .base.escape import json_line
 from .device.output import BLOCKED_S, Lines, note
 from .errors import HardcaseError, InputError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from .bundle.load import Loaded
     from .device.device import Device, RuntimeConfig
@@ -114,7 +116,7 @@ def _run_loaded(
     with bank:
         for k in sorted(bank.dead):
             note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
-        link = _connect(args, loaded)
+        link = _connect(args, loaded, run.clock if run is not None else Clock)
         device = Device(loaded, bank, link, config, facts=run.facts if run is not None else dict)
         gc.freeze()
         gc.enable()
@@ -180,7 +182,7 @@ def _resident_bytes() -> int:
         return 0
 
 
-def _connect(args: argparse.Namespace, loaded: Loaded) -> Link | None:
+def _connect(args: argparse.Namespace, loaded: Loaded, clock: Callable[[], Clock]) -> Link | None:
     if args.broker is None:
         return None
     import logging
@@ -195,7 +197,7 @@ def _connect(args: argparse.Namespace, loaded: Loaded) -> Link | None:
     logging.basicConfig(handlers=[Notes()], format="%(message)s", level=logging.WARNING)
     logging.getLogger(__package__).setLevel(logging.INFO)
     device_id, is_lasting = (args.device_id, True) if args.device_id else default_id()
-    config = LinkConfig.to_broker(args.broker, device_id, ca=args.ca, cert=args.cert, key=args.key)
+    config = LinkConfig.to_broker(args.broker, device_id, ca=args.ca, cert=args.cert, key=args.key, clock=clock())
     link = Link(config, loaded.machine.program, loaded.manifest, _interrupt_main_thread)
     if not args.device_id:
         why = "" if is_lasting else f", for this run only, because {MACHINE_ID} is missing; name one with --device-id"

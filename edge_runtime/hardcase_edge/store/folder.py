@@ -3,6 +3,7 @@
 
     FOLDER/state              the state of the slots (``slots.py``), twice
     FOLDER/trust              the trusted metadata (``trust.py``), twice; only where metadata are asked
+    FOLDER/time               a time that has passed for certain (``hours.py``), twice
     FOLDER/a/bundle.hcb       the bundle of a slot, and its signature beside it where it has one
     FOLDER/lock               locked by whoever changes something
 
@@ -32,7 +33,13 @@ MAX_STATE_BYTES = 16_384
 MAX_TRUST_BYTES = 2 * 1024 * 1024  # two copies of four files of metadata, each quoted
 DIGEST_BYTES = 64  # in hex
 SPARE_BYTES = 262_144  # of the disk, besides the bundle: for the state, the trust and their temporary files
-LEFTOVERS = (".state.????????", ".trust.????????", "[ab]/.bundle.hcb.*????????")  # temporary files of ``write_whole``
+MAX_TIME_BYTES = 512
+LEFTOVERS = (
+    ".state.????????",
+    ".trust.????????",
+    ".time.????????",
+    "[ab]/.bundle.hcb.*????????",
+)  # temporary files of ``write_whole``
 
 
 @record(frozen=True, slots=True)
@@ -76,6 +83,25 @@ class Store:
             Both copies of the trust are damaged.
         """
         return self._sealed("trust", MAX_TRUST_BYTES)
+
+    def noted_time(self) -> int:
+        """The time that was noted last, in seconds since 1970; 0 if none was, or what was noted is damaged."""
+        try:
+            return int(self._sealed("time", MAX_TIME_BYTES) or 0)
+        except (HardcaseError, ValueError):
+            return 0
+
+    def note_time(self, seconds: int) -> None:
+        """Note a time that has passed for certain, if it is later than the one that is noted.
+
+        Raises
+        ------
+        StoreError, InputError
+            The disk cannot be written.
+        """
+        with self._locked():
+            if seconds > self.noted_time():
+                self._seal("time", str(seconds).encode())
 
     def apply(self, change: Callable[[Slots], Slots]) -> Slots:
         """Change the state, and have the new one on the disk.
