@@ -32,7 +32,7 @@ def signed_time_in(data: bytes | None) -> int:
 class Hours:
     """Notes the time in a store, after each hour that a process has counted.
 
-    What is noted has the signed time left out: when new keys end a thief's, the times that the thief has signed go, too.
+    What is noted has the signed time left out, so that new keys end the times of a thief, too.
     """
 
     def __init__(self, store: Store) -> None:

@@ -2,10 +2,10 @@
 """What a device believes about bundles: a chain of TUF roots, and the newest timestamp, snapshot and targets below it.
 
 No I/O and no clock are here. ``Trust`` is what the trust file holds; ``updated`` gives its successor or raises an
-error, and then nothing has changed. Versions never go down, and a time never does by the keys that count: what expires is compared with the
-caller's clock or with the newest time that somebody has signed, whichever is later, so a device without a clock is
-right about everything that its own metadata prove. Only new keys for the timestamp lower that time again: an end that
-the root's keys put to a key counts more than a time that this key has signed.
+error, and then nothing has changed. Versions never go down, and neither does the newest signed time, with which and
+with the caller's clock everything that expires is compared: a device without a clock is right about all that its own
+metadata prove. New keys for the timestamp alone lower that time again: the end that a root puts to a key counts more
+than a time which that key has signed.
 """
 
 from __future__ import annotations

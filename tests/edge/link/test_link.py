@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from hardcase_edge.errors import InputError
 from hardcase_edge.base.clock import Clock
+from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address, tls_context
 from hardcase_edge.link.link import Link, LinkConfig
 from hardcase_edge.link.wire import REFUSED, reply_topic, request_topic, status_topic, unpack_request
