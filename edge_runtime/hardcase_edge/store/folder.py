@@ -25,6 +25,7 @@ from ..bundle.file import MAX_BUNDLE_BYTES
 from ..bundle.sha256 import sha256
 from ..bundle.signature import signature_path
 from ..errors import HardcaseError, StoreError, one_line
+from .boot import Boot
 from .slots import NAMES, Slot, Slots, broken, is_known, offered, received, slots_from, started
 
 __all__ = ["Started", "Store"]
@@ -59,6 +60,7 @@ class Store:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).absolute()
+        self._boot = Boot(self.folder)
 
     def slots(self) -> Slots:
         """The state; that of an empty store where there is none.
@@ -66,13 +68,21 @@ class Store:
         Raises
         ------
         StoreError
-            Both copies of the state are damaged.
+            Both copies of the state are damaged, or it is older than one that was seen since the device was switched
+            on.
         """
         data = self._sealed("state", MAX_STATE_BYTES)
         try:
-            return Slots() if data is None else slots_from(json.loads(data))
+            slots = Slots() if data is None else slots_from(json.loads(data))
         except (ValueError, RecursionError) as error:
             raise StoreError(f"the state of the store {self.folder} is not readable: {one_line(error)}") from error
+        if slots.newest < (seen := self._boot.newest()):
+            old, new = (".".join(map(str, release)) for release in (slots.newest, seen))
+            raise StoreError(
+                f"the store {self.folder} has release {old}, and has had {new} since this device was switched on; put "
+                "the card back that it had, or switch the device off and on"
+            )
+        return slots
 
     def trust(self) -> bytes | None:
         """What the trust file holds; None where there is none.
@@ -204,6 +214,7 @@ class Store:
         new = change(old)
         if new != old:
             self._seal("state", json.dumps(new.to_json(), sort_keys=True).encode())
+        self._boot.saw(new.newest)
         return new
 
     def _make(self) -> None:
