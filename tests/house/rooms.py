@@ -38,7 +38,8 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "hardcase_cloud": (("broker", "answering", "fleet"),),
     "hardcase": (
-        ("options",), ("measuring",), ("reports",), ("demo", "training"), ("exports", "keys"), ("verbs", "api"), ("cli",),
+        ("options",), ("measuring",), ("reports",), ("demo", "training"), ("exports", "keys"), ("verbs", "api"),
+        ("cli",),
     ),
 }  # fmt: skip
 
