@@ -81,6 +81,21 @@ def test_two_of_three_root_keys_must_sign(repository: Repository) -> None:
         first_trust(repository.sign(repository.root, *[CryptoSigner.generate_ed25519() for _ in range(3)]))
 
 
+@pytest.mark.parametrize("broken", ["", "x", "abc", "00" * 64, "00" * 63])
+def test_a_broken_signature_beside_enough_good_ones_does_not_count_and_does_no_harm(
+    repository: Repository, broken: str
+) -> None:
+    trust = trusted(repository)
+    repository.rotate()
+    files = repository.publish(b"one")
+    root = json.loads(files.roots[0])
+    root["signatures"].append({"keyid": repository.root_keys[2].public_key.keyid, "sig": broken})
+    assert take(trust, files._replace(roots=[json.dumps(root).encode()])).root.version == 2
+    del root["signatures"][0]
+    with pytest.raises(TrustError, match="1 trusted keys have signed"):
+        take(trust, files._replace(roots=[json.dumps(root).encode()]))
+
+
 def test_a_key_under_two_names_counts_once(repository: Repository) -> None:
     root = json.loads(repository.roots[0])
     first = root["signatures"][0]
