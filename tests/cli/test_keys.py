@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import stat
 import sys
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from tuf.ngclient.config import EnvelopeType
 
 from hardcase.cli import main
 from hardcase.keys import repository
+from hardcase_edge.bundle.ed25519 import is_signed
 from hardcase_edge.cli import main as edge_main
 from hardcase_edge.errors import InputError, TrustError
 from hardcase_edge.store.folder import Store
@@ -25,6 +28,13 @@ from hardcase_edge.store.trust import trust_from
 from tests.helpers.edge.device import make_bundle_bytes
 
 Keys = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files need not outlive the machine, and the same signature is checked once."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr("hardcase_edge.store.metadata.is_signed", lru_cache(10_000)(is_signed))
 
 
 @pytest.fixture

@@ -230,9 +230,9 @@ def test_a_file_that_is_too_long_too_deep_or_not_json_is_one_line() -> None:
 
 
 def test_the_device_and_python_tuf_accept_the_same_mutated_files() -> None:
-    outcome, n_accepted, _ = mutated_metadata(200, seed=3)
-    assert (outcome.inputs, outcome.crashes, outcome.wrong) == (200, 0, 0), outcome
-    assert 10 < n_accepted < 100
+    outcome, n_accepted, _ = mutated_metadata(100, seed=3)
+    assert (outcome.inputs, outcome.crashes, outcome.wrong) == (100, 0, 0), outcome
+    assert 5 < n_accepted < 100
 
 
 def test_a_device_that_does_not_count_signatures_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
