@@ -50,6 +50,8 @@ STEPS: dict[str, Step] = {
     "third start": lambda s: s.start(),
     "start of the old one": lambda s: s.start(),
     "rotation": lambda s: s.write_trust(b"trust 4"),
+    "an hour": lambda s: s.note_time(1_800_000_000),
+    "another hour": lambda s: s.note_time(1_800_003_600),
 }
 
 # while a bundle replaces another that nobody has started, the good one runs
@@ -132,7 +134,7 @@ def view(store: Store) -> View:
     except HardcaseError:
         runs = "nothing"
     try:
-        trust = store.trust() or b""
+        trust = (store.trust() or b"") + b" at %d" % store.noted_time()
         store.put(B[7], b"", (9, 9))
         return runs, trust, store.start().slot.sha256 == SHA[7]
     except HardcaseError:
@@ -154,6 +156,7 @@ def file_is(name: str) -> Callable[[Operation], bool]:
     [
         pytest.param(file_is(".state"), id="flush of the state"),
         pytest.param(file_is(".trust"), id="flush of the trust"),
+        pytest.param(file_is(".time"), id="flush of the time"),
         pytest.param(file_is(".bundle.hcb."), id="flush of the bundle"),
         pytest.param(lambda o: o == ("sync", "."), id="flush of the folder that holds the store"),
         pytest.param(lambda o: o == ("sync", "store"), id="flush of the store's folder"),
@@ -164,7 +167,7 @@ def test_without_one_kind_of_flush_a_cut_is_found(tmp_path: Path, is_left_out: C
     assert Cuts(tmp_path, is_left_out).run(until_wrong=True).wrong
 
 
-@pytest.mark.parametrize("name", ["state", "trust"])  # a bundle is not looked at before its slot is ready
+@pytest.mark.parametrize("name", ["state", "trust", "time"])  # a bundle is not looked at before its slot is ready
 def test_without_the_rename_a_cut_is_found(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def in_place(path: Path, data: bytes) -> None:
         if path.name != name:
