@@ -122,7 +122,7 @@ def sign(places: Places, bundles: Mapping[str, bytes], lives: Lives, now: int, *
     TrustError
         A device would refuse the result, such as one with too many bundles.
     """
-    state = _read(places.folder)
+    state = _read(places.folder, now)
     signers = {role: _signers(state.root.signed, role, (places.private,)) for role in LOWER}
     if only:
         state.targets.targets = {}
@@ -142,7 +142,7 @@ def rotate(places: Places, roles: Sequence[str], lives: Lives, now: int) -> Summ
     InputError
         The folder cannot be used, or too few of the root's keys are here.
     """
-    state = _read(places.folder)
+    state = _read(places.folder, 0 if "timestamp" in roles else now)
     old = state.root.signed
     old_signers = {role: _signers(old, role, (places.private,)) for role in LOWER if role not in roles}
     leaving = {role: _signers(old, role, (places.private,), must=False) for role in LOWER if role in roles}
@@ -254,7 +254,8 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _read(folder: Path) -> _State:
+def _read(folder: Path, now: int) -> _State:
+    """What the folder holds; ``now`` is not earlier than the time that its timestamp has, or 0 if that key goes."""
     version = 0
     while _root_path(folder, version + 1).exists():
         version += 1
@@ -269,6 +270,11 @@ def _read(folder: Path) -> _State:
         trust = updated(first_trust(root), [], timestamp, snapshot, targets, now=0)
     except TrustError as error:
         raise TrustError(f"the metadata in {folder} were changed, so nothing is signed: {error}") from error
+    if 0 < now < trust.floor:
+        raise InputError(
+            f"the metadata in {folder} were signed at {_time(trust.floor):%Y-%m-%dT%H:%M:%SZ}, later than this "
+            "machine's clock; set the clock, or, if it was ahead then, replace that key: hardcase keys rotate --role timestamp"
+        )
     assert trust.timestamp is not None  # after an update
     versions = {"targets": n_targets, "snapshot": n_snapshot, "timestamp": trust.timestamp.version}
     return _State(Metadata[Root].from_bytes(root), Metadata[Targets].from_bytes(targets).signed, versions)

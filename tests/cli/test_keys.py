@@ -232,6 +232,27 @@ def test_metadata_that_have_expired_are_signed_again(keys: Keys, monkeypatch: py
     assert put("store", one) == (1, 2)
 
 
+def test_a_time_to_come_that_was_signed_by_mistake_goes_with_its_key(
+    keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, one = time.time(), bundle("one")
+    keys("init", "fleet")
+    begin_trust(Store("store"), "fleet/1.root.json")
+    monkeypatch.setattr(time, "time", lambda: now + 3 * 365 * 86_400)
+    keys("sign", "fleet", one)
+    monkeypatch.setattr(time, "time", lambda: now)
+    put("store", one)
+    for words in (("renew", "fleet"), ("rotate", "fleet", "--role", "targets")):
+        status, _, errors = keys(*words)
+        assert (status, errors.count("\n")) == (2, 1)
+        assert "later than this machine's clock; set the clock" in errors
+    assert keys("rotate", "fleet", "--role", "timestamp")[0] == 0
+    assert put("store", one) == (2, 3)
+    data = Store("store").trust()
+    assert data is not None
+    assert trust_from(data).floor == int(now)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
