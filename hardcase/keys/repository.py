@@ -273,7 +273,8 @@ def _read(folder: Path, now: int) -> _State:
     if 0 < now < trust.floor:
         raise InputError(
             f"the metadata in {folder} were signed at {_time(trust.floor):%Y-%m-%dT%H:%M:%SZ}, later than this "
-            "machine's clock; set the clock, or, if it was ahead then, replace that key: hardcase keys rotate --role timestamp"
+            "machine's clock; set the clock, or, if it was ahead then, replace that key: hardcase keys rotate --role "
+            "timestamp"
         )
     assert trust.timestamp is not None  # after an update
     versions = {"targets": n_targets, "snapshot": n_snapshot, "timestamp": trust.timestamp.version}
