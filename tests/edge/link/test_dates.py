@@ -6,6 +6,8 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from time import time
@@ -18,6 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hardcase_edge.base.clock import RELEASED, Clock
 from hardcase_edge.link import dates
 from hardcase_edge.link.address import parse_address, tls_context
+from hardcase_edge.link.link import Link, LinkConfig
+from tests.helpers.edge.device import make_manifest, make_program
 
 YEAR = 365 * 86_400
 Pair = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
@@ -69,31 +73,34 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def handshake(folder: Path, server: str, clock: Clock | None) -> str:
-    """What a client with this clock says of a server with this certificate; "" if it is content."""
+@contextmanager
+def serving(folder: Path, server: str) -> Iterator[int]:
+    """The port of a server with this certificate, for one connection."""
     listener = socket.create_server(("127.0.0.1", 0))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / f"{server}.pem")
 
     def serve() -> None:
-        try:
-            with listener, context.wrap_socket(listener.accept()[0], server_side=True) as peer:
-                peer.recv(1)
-        except OSError:  # the client has refused the certificate
-            pass
+        with suppress(OSError), listener, context.wrap_socket(listener.accept()[0], server_side=True) as peer:
+            peer.recv(1)  # OSError: the client has refused the certificate
 
     thread = threading.Thread(target=serve)
     thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        thread.join(5)
+
+
+def handshake(folder: Path, server: str, clock: Clock | None) -> str:
+    """What a client with this clock says of a server with this certificate; "" if it is content."""
     client = tls_context(parse_address("mqtts://localhost", ca=folder / "ca.pem"), clock)
     assert client is not None
-    plain = socket.create_connection(listener.getsockname(), timeout=5)
-    try:
-        client.wrap_socket(plain, server_hostname="localhost").close()
-    except ssl.SSLError as error:
-        return str(error)
-    finally:
-        plain.close()
-        thread.join(5)
+    with serving(folder, server) as port, socket.create_connection(("127.0.0.1", port), timeout=5) as plain:
+        try:
+            client.wrap_socket(plain, server_hostname="localhost").close()
+        except ssl.SSLError as error:
+            return str(error)
     return ""
 
 
@@ -141,6 +148,15 @@ def test_without_the_dates_of_the_chain_an_expired_intermediate_would_be_taken(
 ) -> None:
     monkeypatch.setattr(dates, "_chain", lambda socket: [socket.getpeercert()])
     assert handshake(folder, "below_expired", Clock()) == ""
+
+
+def test_a_link_says_that_the_brokers_certificate_has_expired(folder: Path) -> None:
+    with serving(folder, "expired") as port:
+        config = LinkConfig.to_broker(f"mqtts://localhost:{port}", "d", ca=folder / "ca.pem", clock=Clock())
+        link = Link(config, make_program(), make_manifest())
+        link.start(5)
+        link.stop()
+    assert "the certificate of localhost expired at" in link.trouble
 
 
 def test_the_runtime_knows_a_day_that_has_passed() -> None:
