@@ -64,11 +64,11 @@ class Run:
         self._trial: Trial | None = None
 
     def clock(self) -> Clock:
-        """The clock of a device with this store; that of one without, if what the store has noted is damaged."""
+        """The clock of a device with this store, without the signed time if the trust is damaged."""
         try:
             return clock_of(self._store)
         except HardcaseError:
-            return Clock()
+            return Clock(self._store.noted_time())
 
     def begin(self, now: float, *, has_broker: bool) -> None:
         """The first decision is about to be made; ``now`` is seconds of a clock that only rises."""

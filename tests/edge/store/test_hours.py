@@ -64,6 +64,7 @@ def test_a_run_notes_the_time_and_a_full_disk_does_not_end_it(store: Store, monk
     for hour in (0, 1, 2):
         assert run.decided(hour * 3_600.0, is_connected=False, memory_bytes=lambda: 1)
     assert (store.noted_time(), told) == (RELEASED + 7_200, [])
+    (store.folder / "trust").write_bytes(b"damaged")
     assert run.clock().floor() >= RELEASED + 7_200
     os.unlink(store.folder / "lock")
     os.mkdir(store.folder / "lock")  # nothing can be written
