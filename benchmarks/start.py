@@ -6,6 +6,11 @@
 Instructions are those of the whole process (valgrind --tool=callgrind), nearly the same from run to run; milliseconds
 are medians of processes that take turns. The start is ``hardcase-edge run`` on tests/golden/v1.hcb to its first
 decision, in pure Python, so that no kernel has to be built for each clone. The last columns compare with the first.
+
+    python benchmarks/start.py --trust
+
+What a trusted key adds to that start in this clone: CPU milliseconds and the most memory that the process had, medians
+of processes that take turns. It needs ``cryptography`` to sign; the device that is measured does not.
 """
 
 from __future__ import annotations
@@ -19,6 +24,13 @@ import time
 from pathlib import Path
 
 RUNS = 21
+WATCHED = """
+import sys
+from hardcase_edge.cli import main
+status = main(sys.argv[1:])
+sys.stderr.write(open("/proc/self/status").read())
+sys.exit(status)
+"""
 
 
 def commands(clone: Path, folder: Path) -> dict[str, list[str]]:
@@ -65,6 +77,48 @@ def instructions(clone: Path, words: list[str], folder: Path) -> int:
     return int(next(line for line in out.read_text().splitlines() if line.startswith("summary:")).split()[1])
 
 
+def used(clone: Path, words: list[str]) -> tuple[float, float]:
+    """CPU milliseconds of a command, and the most MB of memory that it had (VmHWM: rusage counts its parent's, too)."""
+    command = [sys.executable, "-c", WATCHED, *words[2:]]
+    with subprocess.Popen(
+        command, env=environment(clone), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=clone
+    ) as process:
+        assert process.stderr is not None
+        told = process.stderr.read().decode()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(told.strip().splitlines()[0])
+    kilobytes = next(line for line in told.splitlines() if line.startswith("VmHWM")).split()[1]
+    return (usage.ru_utime + usage.ru_stime) * 1000, int(kilobytes) / 1024
+
+
+def trust(clone: Path) -> None:
+    """Measure and print what ``--trust`` adds."""
+    from hardcase_edge.bundle.signature import make_keys, sign
+
+    with tempfile.TemporaryDirectory() as holder:
+        folder = Path(holder)
+        words = commands(clone, folder)["first decision"]
+        bundle, (private, public) = folder / "model.hcb", make_keys()
+        bundle.write_bytes((clone / "tests" / "golden" / "v1.hcb").read_bytes())
+        (folder / "model.hcb.sig").write_bytes(sign(bundle.read_bytes(), private))
+        (folder / "key.pub").write_bytes(public)
+        words[words.index("run") + 1] = str(bundle)
+        ways = {"without a key": words, "with --trust": [*words, "--trust", str(folder / "key.pub")]}
+        figures: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+        for _ in range(RUNS):
+            for name, way in ways.items():
+                figures[name].append(used(clone, way))
+    medians = {
+        name: [statistics.median(column) for column in zip(*rows, strict=True)] for name, rows in figures.items()
+    }
+    for name, (ms, mb) in medians.items():
+        print(f"{name:14s} {ms:6.1f} ms CPU  {mb:6.2f} MB")
+    more = [b - a for a, b in zip(*medians.values(), strict=True)]
+    print(f"{'a key adds':14s} {more[0]:6.1f} ms CPU  {more[1]:6.2f} MB")
+
+
 def main(clones: list[Path]) -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as holder:
@@ -89,4 +143,6 @@ def main(clones: list[Path]) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--trust"]:
+        sys.exit(trust(Path(__file__).resolve().parents[1]))
     main([Path(word).resolve() for word in sys.argv[1:]] or [Path(__file__).resolve().parents[1]])

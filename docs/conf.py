@@ -22,6 +22,7 @@ NAV = {
         "docs/devices",
         "docs/flashing",
         "docs/operations",
+        "docs/updates",
         "docs/microcontrollers",
         "docs/exports",
         "docs/import",

@@ -13,6 +13,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .base.clock import Clock
 from .device.formats import line_format
 from .device.output import BLOCKED_S, Lines, note
 from .errors import HardcaseError, InputError
@@ -154,7 +155,7 @@ def _run_loaded(
         for k in sorted(bank.dead):
             note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
         publisher = _open_publisher(args)
-        link = _connect(args, loaded, beside, publisher)
+        link = _connect(args, loaded, beside, publisher, run.clock() if run is not None else Clock())
         audited = AuditedBank(bank, loaded.machine.program, config.item_size) if args.audit else None
         sources = [s.facts for s in (run, publisher) if s is not None]
         device = Device(
@@ -254,7 +255,9 @@ def _open_publisher(args: argparse.Namespace) -> Publisher | None:
     return Publisher(args, note)
 
 
-def _connect(args: argparse.Namespace, loaded: Loaded, beside: Beside, publisher: Publisher | None) -> Link | None:
+def _connect(
+    args: argparse.Namespace, loaded: Loaded, beside: Beside, publisher: Publisher | None, clock: Clock
+) -> Link | None:
     if args.broker is None:
         return None
     import logging
@@ -269,7 +272,7 @@ def _connect(args: argparse.Namespace, loaded: Loaded, beside: Beside, publisher
     logging.basicConfig(handlers=[Notes()], format="%(message)s", level=logging.WARNING)
     logging.getLogger(__package__).setLevel(logging.INFO)
     device_id, is_lasting = (args.device_id, True) if args.device_id else default_id()
-    config = LinkConfig.to_broker(args.broker, device_id, ca=args.ca, cert=args.cert, key=args.key)
+    config = LinkConfig.to_broker(args.broker, device_id, ca=args.ca, cert=args.cert, key=args.key, clock=clock)
     on_ack = None if publisher is None else publisher.on_ack
     link = Link(config, loaded.machine.program, loaded.manifest, _interrupt_main_thread, on_ack)
     if publisher is not None:

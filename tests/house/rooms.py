@@ -39,7 +39,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "hardcase_cloud": (("broker", "answering", "fleet", "records"),),
     "hardcase": (
-        ("options",), ("measuring",), ("reports",), ("demo", "training", "flashing"), ("exports",),
+        ("options",), ("measuring",), ("reports",), ("demo", "training", "flashing"), ("exports", "keys"),
         ("verbs", "api"), ("cli",),
     ),
 }  # fmt: skip

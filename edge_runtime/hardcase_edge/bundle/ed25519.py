@@ -12,7 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["KEY_BYTES", "SIGNATURE_BYTES", "is_signed"]
+__all__ = ["KEY_BYTES", "SIGNATURE_BYTES", "is_point", "is_signed"]
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
@@ -25,12 +25,13 @@ Point = tuple[int, int, int, int]
 _ZERO: Point = (0, 1, 1, 0)
 
 
-def is_signed(message: bytes, signature: bytes, public: bytes) -> bool:
+def is_signed(message: bytes, signature: bytes, public: bytes, *, context: bytes = b"") -> bool:
     """Whether the holder of a key has signed these bytes.
 
     Parameters
     ----------
     message : the bytes
+    context : bytes that were signed in front of them; apart, so that a long message is not copied
     signature : R and S of RFC 8032, 64 bytes; any other length is no signature
     public : the public key, 32 bytes; any other length is no key
 
@@ -51,8 +52,15 @@ def is_signed(message: bytes, signature: bytes, public: bytes) -> bool:
     key, s = _decode(public), int.from_bytes(signature[32:], "little")
     if key is None or s >= _L:
         return False
-    k = int.from_bytes(_sha512(signature[:32] + public + message).digest(), "little") % _L
+    digest = _sha512(signature[:32] + public + context)
+    digest.update(message)
+    k = int.from_bytes(digest.digest(), "little") % _L
     return _encode(_sum_of_multiples(s, _BASE, k, _minus(key))) == signature[:32]
+
+
+def is_point(data: bytes) -> bool:
+    """Whether these 32 bytes are a public key: the one encoding of a point of the curve."""
+    return len(data) == KEY_BYTES and _decode(data) is not None
 
 
 def _decode(data: bytes) -> Point | None:

@@ -7,6 +7,7 @@ the verifier's, and every golden case is replayed. ``load_bundle`` returns only 
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from ..base.files import read_bounded
@@ -18,7 +19,6 @@ from ..verifier.verify import Report, verify
 from .file import Bundle, read_bundle_bytes, unpack_bundle
 from .golden import check_golden
 from .manifest import Manifest
-from .signature import MAX_KEY_BYTES, MAX_SIGNATURES, SIGNATURE_BYTES, check_signature, signature_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,13 +114,15 @@ def load_bytes(data: bytes) -> Loaded:
 
 
 def _check_trust(data: bytes, path: str | Path, trust: str | Path) -> None:
+    from .signature import MAX_KEY_BYTES, MAX_SIGNATURES, SIGNATURE_BYTES, check_signature
+
     key = read_bounded(trust, MAX_KEY_BYTES, "trusted key", remedy="name the public key that hardcase keygen wrote")
     try:
-        with open(signature_path(path), "rb") as file:
+        with open(f"{path}.sig", "rb") as file:
             signature = file.read(MAX_SIGNATURES * SIGNATURE_BYTES + 1)
     except OSError as error:
         raise SignatureError(
-            f"bundle {path} has no signature file {signature_path(path).name}, and only signed bundles are trusted; "
+            f"bundle {path} has no signature file {os.path.basename(path)}.sig, and only signed bundles are trusted; "
             "export it with --key"
         ) from error
     check_signature(data, signature, key)

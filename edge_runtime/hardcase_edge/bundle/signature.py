@@ -8,10 +8,12 @@ A bundle's signature is detached: the file ``<bundle>.sig`` holds its 64 raw byt
 
 from __future__ import annotations
 
-import contextlib
+import sys
 from typing import TYPE_CHECKING
 
 from ..errors import InputError, SignatureError
+from .ed25519 import SIGNATURE_BYTES, is_signed
+from .public_key import public_key_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,21 +21,21 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 __all__ = [
-    "MAX_KEY_BYTES", "MAX_SIGNATURES", "SIGNATURE_BYTES", "are_signatures", "check_signature", "make_keys", "public_of",
-    "sign", "signature_path",
+    "MAX_KEY_BYTES", "MAX_SIGNATURES", "SIGNATURE_BYTES", "are_signatures", "check_signature", "make_keys",
+    "private_key_of", "public_of", "sign", "signature_path",
 ]  # fmt: skip
 
 MAX_KEY_BYTES = 16_384
 
-SIGNATURE_BYTES = 64
 MAX_SIGNATURES = 8  # in a file: each interrupted export leaves one more
 _CONTEXT = b"hardcase-bundle-v1\0"
+_OPENSSL = "cryptography.hazmat.primitives.asymmetric.ed25519"
 _MISSING = "the cryptography package is missing; pip install 'hardcase-edge[signed]'"
 
 
 def signature_path(bundle: str | Path) -> Path:
     """The path of a bundle's signature file."""
-    from pathlib import Path  # imported here: it takes 6 ms, and a device without --trust does not need it
+    from pathlib import Path  # imported here: it takes 6 ms, and a device without a store does not need it
 
     return Path(f"{bundle}.sig")
 
@@ -50,33 +52,31 @@ def check_signature(data: bytes, signature: bytes, public_pem: bytes) -> None:
     Raises
     ------
     SignatureError
-        No signature matches, or the cryptography package is missing.
+        No signature matches.
     InputError
         The key is not an Ed25519 public key.
     """
-    try:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-        from cryptography.hazmat.primitives.serialization import load_pem_public_key
-    except ImportError as error:
-        raise SignatureError(f"the bundle's signature cannot be checked: {_MISSING}") from error
-    try:
-        key = load_pem_public_key(public_pem)
-    except Exception as error:  # cryptography raises ValueError, TypeError and its own
-        raise InputError("the trusted key is not a PEM public key; make a pair with hardcase keygen") from error
-    if not isinstance(key, Ed25519PublicKey):
-        raise InputError(
-            f"the trusted key is a {type(key).__name__}, not an Ed25519 public key; make a pair with hardcase keygen"
-        )
+    key = public_key_of(public_pem)
     if not are_signatures(signature):
         raise SignatureError(
             f"the signature has {len(signature)} bytes, {SIGNATURE_BYTES} are expected; copy the .sig file again"
         )
     for k in range(0, len(signature), SIGNATURE_BYTES):
-        with contextlib.suppress(InvalidSignature):
-            key.verify(signature[k : k + SIGNATURE_BYTES], _CONTEXT + data)
+        if _is_signed(data, signature[k : k + SIGNATURE_BYTES], key):
             return
     raise SignatureError("the bundle is not signed by the trusted key; do not use it")
+
+
+def _is_signed(data: bytes, signature: bytes, key: bytes) -> bool:
+    """By OpenSSL if another part of this process has loaded it already, which gives the same verdicts on such keys."""
+    openssl = getattr(sys.modules.get(_OPENSSL), "Ed25519PublicKey", None)
+    if openssl is None:
+        return is_signed(data, signature, key, context=_CONTEXT)
+    try:
+        openssl.from_public_bytes(key).verify(signature, _CONTEXT + data)
+    except Exception:  # InvalidSignature, whose module is not imported for its name
+        return False
+    return True
 
 
 def are_signatures(data: bytes) -> bool:
@@ -92,7 +92,7 @@ def sign(data: bytes, private_pem: bytes) -> bytes:
     InputError
         The key is not an Ed25519 private key, or the cryptography package is missing.
     """
-    return _private_key(private_pem).sign(_CONTEXT + data)
+    return private_key_of(private_pem).sign(_CONTEXT + data)
 
 
 def public_of(private_pem: bytes) -> bytes:
@@ -103,13 +103,20 @@ def public_of(private_pem: bytes) -> bytes:
     InputError
         The key is not an Ed25519 private key, or the cryptography package is missing.
     """
-    key = _private_key(private_pem).public_key()
+    key = private_key_of(private_pem).public_key()
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
-def _private_key(pem: bytes) -> Ed25519PrivateKey:
+def private_key_of(pem: bytes) -> Ed25519PrivateKey:
+    """The private key in a PEM file.
+
+    Raises
+    ------
+    InputError
+        The file is not an Ed25519 private key without a password, or the cryptography package is missing.
+    """
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key

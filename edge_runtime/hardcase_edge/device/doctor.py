@@ -56,7 +56,6 @@ def examine() -> dict[str, Any]:
         "evaluator": evaluator,
         "compiler": compiler or f"none; {NEEDS} to build the kernel",
         "paho-mqtt": _version("paho-mqtt") or "none; a broker needs it: pip install paho-mqtt",
-        "cryptography": _version("cryptography") or "none; --trust needs it: pip install cryptography",
         "tflite": _tflite()
         or "none; bundles with a TFLite model need it: pip install ai-edge-litert "
         "(32-bit Raspberry Pi: tflite-runtime)",

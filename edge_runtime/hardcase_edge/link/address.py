@@ -20,9 +20,12 @@ from typing import TYPE_CHECKING
 
 from ..base.record import field, record
 from ..errors import InputError
+from .dates import check_dates_by
 
 if TYPE_CHECKING:
     import ssl
+
+    from ..base.clock import Clock
 
 __all__ = ["Address", "parse_address", "tls_context"]
 
@@ -134,8 +137,10 @@ def parse_address(
     )
 
 
-def tls_context(address: Address) -> ssl.SSLContext | None:
+def tls_context(address: Address, clock: Clock | None = None) -> ssl.SSLContext | None:
     """The TLS settings of an address (TLS 1.2 or newer, host names checked); None for an address without TLS.
+
+    ``clock``: by which certificates expire (``dates.py``); None: the machine's is right.
 
     Raises
     ------
@@ -156,4 +161,6 @@ def tls_context(address: Address) -> ssl.SSLContext | None:
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "not readable PEM"
         raise InputError(f"{what} {path} cannot be used: {reason}; name a PEM file") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if clock is not None:
+        check_dates_by(context, clock)
     return context

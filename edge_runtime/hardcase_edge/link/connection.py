@@ -101,7 +101,7 @@ class Connection:
         self._on_refused = on_refused
         self._on_taken_over = on_taken_over
         self._will = will
-        self._tls = tls_context(config.address)
+        self._tls = tls_context(config.address, config.clock)
         self._protocol = MQTTProtocolVersion(config.protocol or V5)
         self._client: Client | None = None
         self._last: paho.MQTTMessageInfo | None = None

@@ -22,6 +22,8 @@ from .address import Address
 if TYPE_CHECKING:
     import ssl
 
+    from ..base.clock import Clock
+
 __all__ = ["V5", "V311", "Client", "ConnectionConfig", "Will", "make_properties"]
 
 UNSPECIFIED, TAKEN_OVER = 0x80, 0x8E  # reasons of a disconnection; paho gives the first if the broker gave none
@@ -44,6 +46,7 @@ class ConnectionConfig:
     retry_most_s: float = 1.5  # ... up to this; each pause is shortened at random by up to half, so that fleets spread
     refused_retry_s: float = 30.0  # pause after a refusal: retrying sooner does not repair credentials
     max_packet_bytes: int = 65_536  # a longer packet ends the connection before it is read
+    clock: Clock | None = None  # by which certificates expire; None: the machine's, which is right
     max_in_flight: int = 16  # QoS 1 messages that await an acknowledgement; as many more may wait behind them
 
 

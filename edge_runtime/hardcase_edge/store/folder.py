@@ -3,6 +3,7 @@
 
     FOLDER/state              the state of the slots (``slots.py``), twice
     FOLDER/trust              the trusted metadata (``trust.py``), twice; only where metadata are asked
+    FOLDER/time               a time that has passed for certain (``hours.py``), twice
     FOLDER/a/bundle.hcb       the bundle of a slot, and its signature beside it where it has one
     FOLDER/lock               locked by whoever changes something
 
@@ -24,6 +25,7 @@ from ..bundle.file import MAX_BUNDLE_BYTES
 from ..bundle.sha256 import sha256
 from ..bundle.signature import signature_path
 from ..errors import HardcaseError, StoreError, one_line
+from .boot import Boot
 from .slots import NAMES, Slot, Slots, broken, is_known, offered, received, slots_from, started
 
 __all__ = ["Started", "Store"]
@@ -32,7 +34,13 @@ MAX_STATE_BYTES = 16_384
 MAX_TRUST_BYTES = 2 * 1024 * 1024  # two copies of four files of metadata, each quoted
 DIGEST_BYTES = 64  # in hex
 SPARE_BYTES = 262_144  # of the disk, besides the bundle: for the state, the trust and their temporary files
-LEFTOVERS = (".state.????????", ".trust.????????", "[ab]/.bundle.hcb.*????????")  # temporary files of ``write_whole``
+MAX_TIME_BYTES = 512
+LEFTOVERS = (
+    ".state.????????",
+    ".trust.????????",
+    ".time.????????",
+    "[ab]/.bundle.hcb.*????????",
+)  # temporary files of ``write_whole``
 
 
 @record(frozen=True, slots=True)
@@ -52,6 +60,7 @@ class Store:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).absolute()
+        self._boot = Boot(self.folder)
 
     def slots(self) -> Slots:
         """The state; that of an empty store where there is none.
@@ -59,13 +68,21 @@ class Store:
         Raises
         ------
         StoreError
-            Both copies of the state are damaged.
+            Both copies of the state are damaged, or it is older than one that was seen since the device was switched
+            on.
         """
         data = self._sealed("state", MAX_STATE_BYTES)
         try:
-            return Slots() if data is None else slots_from(json.loads(data))
+            slots = Slots() if data is None else slots_from(json.loads(data))
         except (ValueError, RecursionError) as error:
             raise StoreError(f"the state of the store {self.folder} is not readable: {one_line(error)}") from error
+        if slots.newest < (seen := self._boot.newest()):
+            old, new = (".".join(map(str, release)) for release in (slots.newest, seen))
+            raise StoreError(
+                f"the store {self.folder} has release {old}, and has had {new} since this device was switched on; put "
+                "the card back that it had, or switch the device off and on"
+            )
+        return slots
 
     def trust(self) -> bytes | None:
         """What the trust file holds; None where there is none.
@@ -76,6 +93,25 @@ class Store:
             Both copies of the trust are damaged.
         """
         return self._sealed("trust", MAX_TRUST_BYTES)
+
+    def noted_time(self) -> int:
+        """The time that was noted last, in seconds since 1970; 0 if none was, or what was noted is damaged."""
+        try:
+            return int(self._sealed("time", MAX_TIME_BYTES) or 0)
+        except (HardcaseError, ValueError):
+            return 0
+
+    def note_time(self, seconds: int) -> None:
+        """Note a time that has passed for certain, if it is later than the one that is noted.
+
+        Raises
+        ------
+        StoreError, InputError
+            The disk cannot be written.
+        """
+        with self._locked():
+            if seconds > self.noted_time():
+                self._seal("time", str(seconds).encode())
 
     def apply(self, change: Callable[[Slots], Slots]) -> Slots:
         """Change the state, and have the new one on the disk.
@@ -178,6 +214,7 @@ class Store:
         new = change(old)
         if new != old:
             self._seal("state", json.dumps(new.to_json(), sort_keys=True).encode())
+        self._boot.saw(new.newest)
         return new
 
     def _make(self) -> None:

@@ -56,7 +56,7 @@ def parse(data: bytes, role: str) -> Metadata:
     try:
         envelope = json.loads(data.decode(), object_pairs_hook=_once, parse_float=_no_float, parse_constant=_no_float)
         signed, entries = envelope["signed"], envelope["signatures"]
-        signatures = {str(e["keyid"]): bytes.fromhex(e["sig"]) for e in entries}
+        signatures = {str(e["keyid"]): _bytes_of(e["sig"]) for e in entries}
         has_form = isinstance(entries, list) and len(signatures) == len(entries)
         if not has_form or signed["_type"] != role or not _SPEC.fullmatch(signed["spec_version"]):
             raise ValueError(f"it is not {role} metadata of TUF 1, or has two signatures of one key")
@@ -66,6 +66,14 @@ def parse(data: bytes, role: str) -> Metadata:
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise TrustError(f"the {role} metadata cannot be used ({_reason(error)}); sign and copy it again") from error
     return Metadata(role, version, expires, signed, signatures, message, data)
+
+
+def _bytes_of(text: str) -> bytes:
+    """The bytes of a signature; none where they are not written in hex, as such a signature does not count."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
 
 
 def check_signatures(metadata: Metadata, root: Mapping[str, Any]) -> None:

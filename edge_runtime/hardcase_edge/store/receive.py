@@ -7,9 +7,9 @@ The folder of metadata is that of a TUF repository: ``2.root.json`` and on, ``ti
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
+from ..base.clock import Clock
 from ..base.files import read_bounded
 from ..bundle.file import read_bundle_bytes
 from ..bundle.load import load_bundle, load_bytes
@@ -37,7 +37,7 @@ def receive(
     ----------
     key : a public key in PEM that must have signed the bundle, or None
     metadata : a folder of newer metadata; None: those that the store has
-    now : seconds since 1970; None: the clock's
+    now : seconds since 1970; None: the clock's, or the time that the store has noted if that is later
 
     Returns
     -------
@@ -49,7 +49,7 @@ def receive(
     InputError, BundleError, StoreError
         The bundle is not received, and the store runs what it ran.
     """
-    now = time.time() if now is None else now
+    now = Clock(store.noted_time()).now() if now is None else now
     data = read_bundle_bytes(bundle)
     trust, release = _trusted(store, metadata, now), (0, 0)
     if trust is not None:

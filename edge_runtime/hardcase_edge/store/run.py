@@ -7,10 +7,13 @@ that cannot be written, as on a full disk, leaves a trial a trial: the device go
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
+from ..base.clock import Clock
 from ..errors import HardcaseError
 from .first_boot import read_report
+from .hours import Hours, clock_of
 from .slots import failed, passed, saw_cloud, stopped
 from .trial import PASSED, Rules, Trial
 
@@ -53,6 +56,7 @@ class Run:
         self.started = started
         self.has_failed = False
         self.is_trial = started.slot.state == "trial"
+        self._hours = Hours(store)
         self._store, self._rules, self._note = store, rules, note
         self._state = started.slot.state
         self._has_seen_cloud = store.slots().has_seen_cloud
@@ -61,6 +65,13 @@ class Run:
         self._trial: Trial | None = None
         self._first_boot = read_report(store.folder)
 
+    def clock(self) -> Clock:
+        """The clock of a device with this store, without the signed time if the trust is damaged."""
+        try:
+            return clock_of(self._store)
+        except HardcaseError:
+            return Clock(self._store.noted_time())
+
     def begin(self, now: float, *, has_broker: bool) -> None:
         """The first decision is about to be made; ``now`` is seconds of a clock that only rises."""
         needs_cloud = has_broker and self._has_seen_cloud
@@ -68,6 +79,10 @@ class Run:
 
     def decided(self, now: float, *, is_connected: bool, memory_bytes: Callable[[], int]) -> bool:
         """A decision was made; returns whether to make more of them with this bundle."""
+        try:
+            self._hours.passed(now, time.time())
+        except HardcaseError as error:
+            self._note(f"{error}; decisions go on")
         if is_connected and not self._has_seen_cloud:
             self._has_seen_cloud = True
             self._apply(saw_cloud)

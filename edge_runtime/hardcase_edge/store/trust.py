@@ -2,9 +2,10 @@
 """What a device believes about bundles: a chain of TUF roots, and the newest timestamp, snapshot and targets below it.
 
 No I/O and no clock are here. ``Trust`` is what the trust file holds; ``updated`` gives its successor or raises an
-error, and then nothing has changed. Versions never go down, and a time never does: what expires is compared with the
-caller's clock or with the newest time that somebody has signed, whichever is later, so a device without a clock is
-right about everything that its own metadata prove.
+error, and then nothing has changed. Versions never go down, and neither does the newest signed time, with which and
+with the caller's clock everything that expires is compared: a device without a clock is right about all that its own
+metadata prove. New keys for the timestamp alone lower that time again: the end that a root puts to a key counts more
+than a time which that key has signed.
 """
 
 from __future__ import annotations
@@ -131,7 +132,10 @@ def release_of(trust: Trust, bundle: bytes, *, now: float) -> Release:
 
 
 def _rotated(trust: Trust, root: Metadata) -> Trust:
-    """The trust with the next root. What the new keys have not signed is forgotten, so that new keys end an attack."""
+    """The trust with the next root. What the new keys have not signed is forgotten, so that new keys end an attack.
+
+    With a timestamp goes the newest signed time, which a thief of its key may have put beyond every expiry.
+    """
     if root.version != trust.root.version + 1:
         raise TrustError(f"root {root.version} does not follow root {trust.root.version}; give every root in between")
     check_signatures(root, trust.root.signed)
@@ -145,7 +149,9 @@ def _rotated(trust: Trust, root: Metadata) -> Trust:
                 return None
         return metadata
 
-    return Trust(root, kept(trust.timestamp), kept(trust.snapshot), kept(trust.targets), trust.floor)
+    timestamp = kept(trust.timestamp)
+    floor = trust.floor if timestamp is not None or trust.timestamp is None else 0
+    return Trust(root, timestamp, kept(trust.snapshot), kept(trust.targets), floor)
 
 
 def _newer_timestamp(trust: Trust, timestamp: Metadata) -> Metadata:

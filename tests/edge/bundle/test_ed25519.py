@@ -6,15 +6,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hardcase_edge.bundle import ed25519
-from hardcase_edge.bundle.ed25519 import is_signed
-
-P, L = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
-ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7  # y of a point of order 8
-SMALL_Y = (0, 1, P - 1, ORDER_8, P - ORDER_8)  # of all points whose order divides 8
+from hardcase_edge.bundle.ed25519 import is_point, is_signed
+from tests.helpers.attack.signatures import SMALL_Y, L, P, case, encodings, openssl_accepts
 
 # secret, public, message and signature of RFC 8032, section 7.1: tests 1, 2, 3 and SHA(abc)
 RFC_8032 = [
@@ -32,14 +28,6 @@ RFC_8032 = [
      "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
      "dc2a4459e7369633a52b1bf277839a00201009a3efbf3ecb69bea2186c26b58909351fc9ac90b3ecfdfbc7c66431e0303dca179c138ac17ad9bef1177331a704"),
 ]  # fmt: skip
-
-
-def openssl_accepts(message: bytes, signature: bytes, public: bytes) -> bool:
-    try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
 
 
 @pytest.mark.parametrize(("secret", "public", "message", "signature"), RFC_8032)
@@ -77,12 +65,6 @@ def test_s_plus_the_order_is_refused() -> None:
         assert not openssl_accepts(b"x", other, public)
 
 
-def encodings(ys: tuple[int, ...]) -> list[bytes]:
-    """Each y with both signs, and as y + p where that fits 255 bits."""
-    spelled = [n for y in ys for n in (y, y + P) if n < 2**255]
-    return [(n | sign << 255).to_bytes(32, "little") for n in spelled for sign in (0, 1)]
-
-
 def test_of_small_orders_and_non_canonical_points_nothing_is_accepted_that_openssl_refuses() -> None:
     points = encodings(SMALL_Y)
     messages = [bytes([k]) for k in range(8)]
@@ -93,6 +75,24 @@ def test_of_small_orders_and_non_canonical_points_nothing_is_accepted_that_opens
             verdicts.append((is_signed(message, signature, public), openssl_accepts(message, signature, public)))
     assert not [v for v in verdicts if v == (True, False)]
     assert verdicts.count((True, True)) > 5  # small orders verify in both: the test reaches the last comparison
+
+
+def test_on_crafted_signatures_the_device_and_openssl_agree() -> None:
+    rng, verdicts = random.Random(7), []
+    for _ in range(60):
+        message, signature, public = case(rng)
+        verdicts.append((is_signed(message, signature, public), openssl_accepts(message, signature, public)))
+        assert verdicts[-1][0] == verdicts[-1][1] or (verdicts[-1] == (False, True) and not is_point(public))
+    assert verdicts.count((True, True)) > 5
+    assert verdicts.count((False, False)) > 20
+
+
+def test_what_is_signed_in_two_parts_is_signed_as_one() -> None:
+    key = Ed25519PrivateKey.from_private_bytes(bytes(32))
+    public, signature = key.public_key().public_bytes_raw(), key.sign(b"context message")
+    assert is_signed(b"message", signature, public, context=b"context ")
+    assert not is_signed(b"message", signature, public)
+    assert not is_signed(b"message", signature, public, context=b"context")
 
 
 def test_a_non_canonical_key_is_refused_though_its_equation_holds() -> None:

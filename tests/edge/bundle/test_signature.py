@@ -6,13 +6,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import stat
+import subprocess
 import sys
+from base64 import b64decode, b64encode
 
 import pytest
 
 from hardcase.verbs import keygen
+from hardcase_edge.bundle import signature
 from hardcase_edge.bundle.load import load_bundle
+from hardcase_edge.bundle.public_key import public_key_of
 from hardcase_edge.bundle.signature import SIGNATURE_BYTES, check_signature, make_keys, sign, signature_path
 from hardcase_edge.errors import InputError, SignatureError
 from hardcase_export.bundle import export_bundle
@@ -34,6 +39,11 @@ def keys(tmp_path):
 def signed(build, tmp_path, keys):
     export_bundle(build, tmp_path / "model.hcb", max_loss=0.01, key=keys[0])
     return tmp_path / "model.hcb"
+
+
+def clean_environment():
+    """This process's search path, without what site packages load at a start."""
+    return {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": os.environ["PATH"]}
 
 
 def make(*argv):
@@ -156,10 +166,31 @@ def test_a_missing_signature_is_refused_where_a_key_is_trusted_only(signed, keys
         load_bundle(signed, trust=keys[1])
 
 
-def test_a_device_that_cannot_check_refuses(signed, keys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
-    with pytest.raises(SignatureError, match="cryptography package is missing"):
+@pytest.mark.parametrize("has_openssl", [True, False])
+def test_a_signature_is_checked_alike_with_and_without_cryptography(signed, keys, monkeypatch, has_openssl):
+    if not has_openssl:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
+            monkeypatch.setitem(sys.modules, name, None)
+    checks = []
+    real = signature.is_signed
+    monkeypatch.setattr(signature, "is_signed", lambda *a, **k: checks.append(1) or real(*a, **k))
+    assert load_bundle(signed, trust=keys[1]).manifest.name == "three blobs"
+    assert bool(checks) is not has_openssl
+    data = bytearray(signed.read_bytes())
+    data[-1] ^= 1
+    signed.write_bytes(data)
+    with pytest.raises(SignatureError, match="not signed by the trusted key"):
         load_bundle(signed, trust=keys[1])
+
+
+def test_a_device_with_a_key_loads_no_package_for_it(signed, keys):
+    code = (
+        "import sys; from hardcase_edge.bundle.load import load_bundle; "
+        f"load_bundle({str(signed)!r}, trust={str(keys[1])!r}); "
+        "print({'cryptography', 'ssl', 'hashlib', 'base64', 'pathlib'} & set(sys.modules))"
+    )
+    made = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, env=clean_environment())
+    assert (made.stdout, made.stderr) == ("set()\n", "")
 
 
 @pytest.mark.parametrize("work", [make_keys, lambda: sign(b"", b"")], ids=["make", "sign"])
@@ -176,6 +207,49 @@ def test_a_trusted_key_that_is_none_is_one_line(signed, tmp_path, content):
     (tmp_path / "odd.pub").write_bytes(content)
     with pytest.raises(InputError, match="not a PEM public key"):
         load_bundle(signed, trust=tmp_path / "odd.pub")
+
+
+def pem(body, label=b"PUBLIC KEY"):
+    return b"-----BEGIN " + label + b"-----\n" + body + b"\n-----END " + label + b"-----\n"
+
+
+def test_a_public_key_has_one_form_only(keys):
+    good = keys[1].read_bytes()
+    body = good.splitlines()[1]
+    key = public_key_of(good)
+    raw = b64decode(body)
+    assert (raw[-32:], len(raw)) == (key, 44)
+    for same in (good, good[:-1], good.replace(b"\n", b"\r\n"), pem(body[:20] + b"\n" + body[20:])):
+        assert public_key_of(same) == key
+    not_a_point = (2).to_bytes(32, "little")
+    above_p = (2**255 - 18).to_bytes(32, "little")  # the neutral point, as y + p
+    for wrong in (
+        b"x" + good, good + b"x", b"\n" + good, good + good, good + b"\n", pem(body[:-4]), pem(body + b"AAAA"),
+        pem(body.replace(b"=", b"")), pem(body + b" "), pem(b"!" + body), pem(body, b"PRIVATE KEY"), pem(b""),
+        pem(b64encode(b"\0" + raw[1:])), pem(b64encode(raw + b"\0")), pem(b64encode(raw[:-1])),
+        pem(b64encode(raw[:12] + not_a_point)), pem(b64encode(raw[:12] + above_p)),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match="trusted key is") as refusal:
+            public_key_of(wrong)
+        assert "\n" not in str(refusal.value)
+
+
+def test_whatever_public_key_is_read_openssl_reads_alike():
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    rng, read = random.Random(5), 0
+    good = make_keys()[1]
+    for _ in range(400):
+        data = bytearray(good)
+        for _ in range(rng.randrange(1, 3)):
+            data[rng.randrange(27, 90)] = rng.choice(b"ABab01+/=\n")
+        try:
+            key = public_key_of(bytes(data))
+        except InputError:
+            continue
+        read += 1
+        assert load_pem_public_key(bytes(data)).public_bytes_raw() == key
+    assert read > 20
 
 
 def test_keys_are_not_taken_for_one_another(signed, keys):

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from hardcase_edge.base.clock import Clock
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address, tls_context
 from hardcase_edge.link.link import Link, LinkConfig
@@ -420,14 +421,14 @@ def test_with_tls_both_sides_are_checked(tmp_path, certificates):
     }
     with running_mosquitto(tmp_path, **options) as broker:
         by_name = f"mqtts://localhost:{broker.port}"
-        with linked(by_name, ca=ca, cert=cert, key=key) as link:
+        with linked(by_name, ca=ca, cert=cert, key=key, clock=Clock()) as link:
             assert link.is_connected
-        with linked(by_name, ca=certificates / "other.pem", cert=cert, key=key) as link:
+        with linked(by_name, ca=certificates / "other.pem", cert=cert, key=key, clock=Clock()) as link:
             assert not link.is_connected
             assert "certificate verify failed" in link.trouble
-        with linked(f"mqtts://127.0.0.1:{broker.port}", ca=ca, cert=cert, key=key) as link:
+        with linked(f"mqtts://127.0.0.1:{broker.port}", ca=ca, cert=cert, key=key, clock=Clock()) as link:
             assert not link.is_connected, "the certificate is of localhost, not of 127.0.0.1"
-        with linked(by_name, ca=ca) as link:
+        with linked(by_name, ca=ca, clock=Clock()) as link:
             assert not link.is_connected, "the broker wants a certificate of the device"
 
 

@@ -115,7 +115,7 @@ def test_a_sensor_that_hangs_is_waited_for_until_its_time_limit(kind: str, monke
         release.set()
 
 
-@pytest.mark.parametrize("kind", INSTANT, indirect=True)
+@pytest.mark.parametrize("kind", sorted(INSTANT), indirect=True)
 def test_a_source_without_a_time_limit_has_nothing_to_wait_for(kind: str) -> None:
     with opened(kind, KINDS[kind].good, ONE) as bank:
         assert all(source.is_instant for source in bank._sources.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from hardcase_edge.bundle.sha256 import sha256
 from hardcase_edge.errors import HardcaseError, InputError, StoreError
 from hardcase_edge.store import folder
 from hardcase_edge.store.folder import Store
-from hardcase_edge.store.slots import Slots, passed, slots_from
+from hardcase_edge.store.slots import Slots, passed, slots_from, started
 
 OLD, NEW, NEXT = b"old" * 50, b"new" * 60, b"next" * 70
 
@@ -169,3 +170,51 @@ def test_a_trial_that_a_newer_bundle_replaces_cannot_pass_or_fail_any_more(store
     before = store.slots()
     assert store.apply(lambda slots: passed(slots, sha256(OLD + NEW).hex())) == before
     assert runs(store) == NEXT
+
+
+# ---------------------------------------------------------------- an older card
+
+
+def test_an_older_card_is_noticed_until_the_device_is_switched_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "store")
+    (tmp_path / "run").mkdir()
+    monkeypatch.setenv("RUNTIME_DIRECTORY", f"{tmp_path / 'run'}:/elsewhere")
+
+    def release() -> tuple[int, int]:  # another process of the same service
+        return Store(store.folder).start().slot.release
+
+    Store(store.folder).put(OLD, release=(1, 1))
+    assert release() == (1, 1)
+    shutil.copytree(store.folder, tmp_path / "old card")
+    Store(store.folder).put(NEW, release=(1, 2))
+    assert release() == (1, 2)
+    shutil.move(store.folder, tmp_path / "new card")
+    shutil.copytree(tmp_path / "old card", store.folder)
+    for work in (release, lambda: Store(store.folder).put(NEXT, release=(2, 1))):
+        with pytest.raises(StoreError, match=r"has release 1\.1, and has had 1\.2 since this device was switched on"):
+            work()
+    (seen,) = (tmp_path / "run").iterdir()
+    seen.write_bytes(b"x y")  # what cannot be read is as none
+    assert release() == (1, 1)
+    seen.write_bytes(b"1 2")
+    shutil.rmtree(store.folder)
+    shutil.move(tmp_path / "new card", store.folder)
+    assert release() == (1, 2)
+    shutil.rmtree(tmp_path / "run")  # switched off and on, with no such folder
+    shutil.rmtree(store.folder)
+    shutil.copytree(tmp_path / "old card", store.folder)
+    assert release() == (1, 1)
+
+
+def test_a_process_remembers_what_it_has_seen_by_itself(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    store.put(OLD, release=(1, 1))
+    shutil.copytree(store.folder, tmp_path / "old card")
+    store.put(NEW, release=(1, 2))
+    shutil.rmtree(store.folder)
+    shutil.copytree(tmp_path / "old card", store.folder)
+    with pytest.raises(StoreError, match=r"has release 1\.1, and has had 1\.2"):
+        store.apply(started)
+    assert Store(store.folder).slots().newest == (1, 1)

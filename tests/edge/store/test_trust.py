@@ -11,9 +11,9 @@ import pytest
 from securesystemslib.signer import CryptoSigner
 
 from hardcase_edge.errors import TrustError
-from hardcase_edge.store.metadata import MAX_METADATA_BYTES, canonical, parse, seconds_of
+from hardcase_edge.store.metadata import MAX_METADATA_BYTES, Metadata, canonical, parse, seconds_of
 from hardcase_edge.store.trust import MAX_ROOTS, Trust, first_trust, release_of, trust_from, updated
-from tests.helpers.attack.metadata import mutated_metadata
+from tests.helpers.attack.metadata import beyond_tuf, mutated_metadata
 from tests.helpers.edge.repository import NOW, Files, Repository, signed_again, time_of, tuf_accepts
 
 
@@ -79,6 +79,21 @@ def test_two_of_three_root_keys_must_sign(repository: Repository) -> None:
             first_trust(repository.sign(repository.root, *signers))
     with pytest.raises(TrustError, match="0 trusted keys"):
         first_trust(repository.sign(repository.root, *[CryptoSigner.generate_ed25519() for _ in range(3)]))
+
+
+@pytest.mark.parametrize("broken", ["", "x", "abc", "00" * 64, "00" * 63])
+def test_a_broken_signature_beside_enough_good_ones_does_not_count_and_does_no_harm(
+    repository: Repository, broken: str
+) -> None:
+    trust = trusted(repository)
+    repository.rotate()
+    files = repository.publish(b"one")
+    root = json.loads(files.roots[0])
+    root["signatures"].append({"keyid": repository.root_keys[2].public_key.keyid, "sig": broken})
+    assert take(trust, files._replace(roots=[json.dumps(root).encode()])).root.version == 2
+    del root["signatures"][0]
+    with pytest.raises(TrustError, match="1 trusted keys have signed"):
+        take(trust, files._replace(roots=[json.dumps(root).encode()]))
 
 
 def test_a_key_under_two_names_counts_once(repository: Repository) -> None:
@@ -214,15 +229,55 @@ def test_a_file_that_is_too_long_too_deep_or_not_json_is_one_line() -> None:
         assert len(str(refusal.value)) < 400
 
 
-def test_mutated_files_are_accepted_only_if_python_tuf_accepts_them() -> None:
-    outcome, n_accepted = mutated_metadata(50, seed=3)
-    assert (outcome.inputs, outcome.crashes, outcome.wrong) == (50, 0, 0), outcome
-    assert 0 < n_accepted < 40
+def test_the_device_and_python_tuf_accept_the_same_mutated_files() -> None:
+    outcome, n_accepted, _ = mutated_metadata(100, seed=3)
+    assert (outcome.inputs, outcome.crashes, outcome.wrong) == (100, 0, 0), outcome
+    assert 5 < n_accepted < 100
 
 
 def test_a_device_that_does_not_count_signatures_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hardcase_edge.store.trust.check_signatures", lambda metadata, root: None)
     assert mutated_metadata(40, seed=3)[0].wrong > 0
+
+
+def test_a_device_that_refuses_what_it_should_take_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    parses = iter(range(8))  # enough for what the mutations begin with
+
+    def parse_a_few(data: bytes, role: str) -> Metadata:
+        if next(parses, None) is None:
+            raise TrustError("no")
+        return parse(data, role)
+
+    monkeypatch.setattr("hardcase_edge.store.trust.parse", parse_a_few)
+    assert mutated_metadata(40, seed=3)[0].wrong > 0
+
+
+@pytest.mark.parametrize(
+    ("role", "old", "new"),
+    [
+        ("timestamp", b'"version":2}', b'"version":9007199254740992}'),
+        ("timestamp", b'"version":2}', b'"version":2,"version":2}'),
+        ("timestamp", b'"spec_version":"1.0.31"', b'"spec_version":null'),
+        ("timestamp", b'"meta":{', b'"meta":{"twin.json":{"version":1},'),
+        ("root", b'"roles":{', b'"roles":{"twin":{"keyids":[],"threshold":1},'),
+        ("root", b'"keys":{', b'"keys":{"twin":{"keytype":"ed25519","keyval":{"public":"x"},"scheme":"ed25519"},'),
+        ("root", b'"consistent_snapshot":false', b'"consistent_snapshot":null'),
+    ],
+)
+def test_each_rule_that_only_the_device_has_refuses_its_own_violation(
+    repository: Repository, role: str, old: bytes, new: bytes
+) -> None:
+    trust = take(trusted(repository), repository.publish(b"one"))
+    repository.rotate()
+    files = repository.publish(b"two")
+    assert updated(trust, *files, now=NOW)
+    compact = json.dumps(json.loads(files.roots[0] if role == "root" else getattr(files, role))["signed"],
+                         separators=(",", ":")).encode()  # fmt: skip
+    assert compact.count(old) >= 1
+    part = new.join(compact.rsplit(old, 1))
+    assert beyond_tuf(b'{"signed":' + part + b"}", role)
+    with pytest.raises(TrustError, match="cannot be used"):
+        parse(b'{"signatures":[],"signed":' + part + b"}", role)
 
 
 # ---------------------------------------------------------------- canonical JSON and time

@@ -1,35 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutated files of signed metadata: the device must refuse what python-tuf refuses, and never crash."""
+"""Mutated files of signed metadata: the device and python-tuf must accept the same ones, and neither may crash.
+
+The device refuses a little more, by rule 1 of docs/SPEC-store-v1.md, section 5; ``beyond_tuf`` is that rule once more,
+written apart from the device. Every other difference is a finding.
+"""
 
 from __future__ import annotations
 
 import json
 import random
+import re
 import time
+from functools import lru_cache
 from typing import Any
 
+import pytest
+
+from hardcase_edge.bundle.ed25519 import is_signed
 from hardcase_edge.errors import TrustError
 from hardcase_edge.store.trust import Trust, first_trust, updated
 from tests.helpers.attack.outcome import Outcome
 from tests.helpers.edge.repository import NOW, Files, Repository, signed_again, tuf_accepts
 
-VALUES: list[Any] = [None, True, -1, 0, 2**53, 2**70, 1.5, "", "x", "\U0001f600", "\ud83d", [], {}, [[]], {"": 0}]
+VALUES: list[Any] = [
+    None, True, -1, 0, 1, 3, 2**53 - 1, 2**53, 2**70, 1.5, 1.0, "", "x", "1.9", "\U0001f600", "\ud83d", [], {}, [[]],
+    {"": 0},
+]  # fmt: skip
 NAMES = ("twin", "targets.json", "hashes", "")
+CALLS = 20_000  # of the check of a signature, which most mutants leave as it was
 
 
 def attack(seconds: float, seed: int) -> list[Outcome]:
-    """As many mutations as the time allows."""
-    return [mutated_metadata(10**9, seed, seconds)[0]]
+    """As many mutations as the time allows; the second row is those that both sides accept."""
+    outcome, n_accepted, n_stricter = mutated_metadata(10**9, seed, seconds)
+    return [
+        outcome,
+        Outcome("of these, accepted by the device and by python-tuf", n_accepted, 0, 0),
+        Outcome("of these, refused by the device alone, by a rule of its own", n_stricter, 0, 0),
+    ]
 
 
-def mutated_metadata(n: int, seed: int, seconds: float = 60.0) -> tuple[Outcome, int]:
-    """The outcome of at most n mutations, and how many of them both sides accept."""
-    repository, rng, end = Repository(), random.Random(seed), time.monotonic() + seconds
+def mutated_metadata(n: int, seed: int, seconds: float = 60.0) -> tuple[Outcome, int, int]:
+    """The outcome of at most n mutations, how many both sides accept, and how many a rule of the device refuses."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hardcase_edge.store.metadata.is_signed", lru_cache(CALLS)(is_signed))
+        return _mutated_metadata(n, seed, time.monotonic() + seconds)
+
+
+def _mutated_metadata(n: int, seed: int, end: float) -> tuple[Outcome, int, int]:
+    repository, rng = Repository(), random.Random(seed)
     trust = updated(first_trust(repository.roots[0]), *repository.publish(b"one"), now=NOW)
     repository.rotate()
     good = repository.publish(b"two")
     signers = {"root": repository.root_keys} | {role: [key] for role, key in repository.keys.items()}
-    inputs = crashes = wrong = n_accepted = 0
+    inputs = crashes = wrong = n_accepted = n_stricter = 0
     slowest = 0.0
     while inputs < n and time.monotonic() < end:
         role = rng.choice([*signers])
@@ -41,6 +65,9 @@ def mutated_metadata(n: int, seed: int, seconds: float = 60.0) -> tuple[Outcome,
                 data = signed_again(old, *signers[role], signed=envelope["signed"])
             except (KeyError, TypeError, ValueError, AssertionError):  # nobody can sign that
                 continue
+        if rng.random() < 0.1:  # outside of what is signed, or within it
+            at = rng.randrange(len(data))
+            data = data[:at] + rng.choice((b"", b" ", b'"', b"0", data[at - 9 : at + 1])) + data[at + 1 :]
         files = good._replace(**{"roots": [data]} if role == "root" else {role: data})
         inputs, began = inputs + 1, time.process_time()
         try:
@@ -51,10 +78,12 @@ def mutated_metadata(n: int, seed: int, seconds: float = 60.0) -> tuple[Outcome,
             crashes += 1
             continue
         slowest = max(slowest, time.process_time() - began)
-        is_right = accepted_by_tuf(trust, files) or not is_accepted
-        wrong += not is_right
-        n_accepted += is_accepted and is_right
-    return Outcome("mutated metadata", inputs, crashes, wrong, slowest), n_accepted
+        is_taken = accepted_by_tuf(trust, files)
+        is_stricter = is_taken and not is_accepted and beyond_tuf(data, role)
+        wrong += is_accepted != is_taken and not is_stricter
+        n_accepted += is_accepted and is_taken
+        n_stricter += is_stricter
+    return Outcome("TUF metadata beside python-tuf", inputs, crashes, wrong, slowest), n_accepted, n_stricter
 
 
 def accepted_by_tuf(trust: Trust, files: Files) -> bool:
@@ -63,6 +92,32 @@ def accepted_by_tuf(trust: Trust, files: Files) -> bool:
         return tuf_accepts(trust, files)
     except Exception:
         return False
+
+
+def beyond_tuf(data: bytes, role: str) -> bool:
+    """Whether the file breaks rule 1, of which python-tuf does not know."""
+    faults: list[str] = []
+
+    def whole(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        faults.extend("twice" for _ in range(len(pairs) - len(dict(pairs))))
+        for name, value in pairs:
+            if name in ("version", "threshold", "length") and (isinstance(value, bool) or value >= 2**53):
+                faults.append(name)
+        return dict(pairs)
+
+    signed = json.loads(data, object_pairs_hook=whole, parse_float=faults.append)["signed"]
+    if signed["spec_version"] is None:
+        faults.append("spec_version")
+    if role == "timestamp" and set(signed["meta"]) != {"snapshot.json"}:
+        faults.append("meta")
+    if role == "root":
+        publics = [key["keyval"]["public"] for key in signed["keys"].values()]
+        faults.extend(key for key in publics if not re.fullmatch("[0-9a-f]{64}", str(key)))
+        if set(signed["roles"]) != {"root", "timestamp", "snapshot", "targets"}:
+            faults.append("roles")
+        if not isinstance(signed.get("consistent_snapshot", False), bool):
+            faults.append("consistent_snapshot")
+    return bool(faults)
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -175,7 +175,7 @@ def _behind(tree: Tree) -> set[str]:
 
 
 def view_of(folder: str | Path) -> View:
-    """What a store runs after a start, what it trusts, and whether the next bundle can be put and runs; changes it."""
+    """What a store runs, what it trusts and the time it knows, and whether the next bundle can be put; changes it."""
     store = Store(folder)
     try:
         started = store.start()
@@ -185,7 +185,7 @@ def view_of(folder: str | Path) -> View:
     except HardcaseError:
         runs = "nothing"
     try:
-        trust = store.trust() or b""
+        trust = (store.trust() or b"") + b" at %d" % store.noted_time()
         store.put(bundle(NEXT), b"", (RELEASES + 1, 0))
         return runs, trust, store.start().slot.sha256 == sha256(bundle(NEXT)).hex()
     except HardcaseError:
