@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from .bundle.load import Loaded
     from .device.device import Device, RuntimeConfig
+    from .identity.keeper import Keeper
     from .link.link import Link
     from .store.run import Run
 
@@ -195,6 +196,12 @@ def _connect(args: argparse.Namespace, loaded: Loaded) -> Link | None:
     logging.basicConfig(handlers=[Notes()], format="%(message)s", level=logging.WARNING)
     logging.getLogger(__package__).setLevel(logging.INFO)
     device_id, is_lasting = (args.device_id, True) if args.device_id else default_id()
+    keeper = _keeper(args, device_id)
+    if keeper is not None:
+        config = LinkConfig.to_broker(args.broker, keeper.device_id, ca=keeper.ca, certificates=keeper.certificates)
+        link = Link(config, loaded.machine.program, loaded.manifest, _interrupt_main_thread)
+        keeper.start(link, FIRST_CONNECT_S)
+        return link
     config = LinkConfig.to_broker(args.broker, device_id, ca=args.ca, cert=args.cert, key=args.key)
     link = Link(config, loaded.machine.program, loaded.manifest, _interrupt_main_thread)
     if not args.device_id:
@@ -202,6 +209,20 @@ def _connect(args: argparse.Namespace, loaded: Loaded) -> Link | None:
         note(f"the device id is {device_id}{why}")
     link.start(FIRST_CONNECT_S)
     return link
+
+
+def _keeper(args: argparse.Namespace, default_id: str) -> Keeper | None:
+    """The keeper of the device's own certificate, where it has or is to get one."""
+    folder = args.identity
+    if folder is None and args.store is not None and args.cert is None and os.path.isdir(f"{args.store}/identity"):
+        folder = f"{args.store}/identity"
+    if folder is None:
+        return None
+    from .identity.keeper import Keeper
+
+    if args.cert is not None:
+        raise InputError("--identity and --cert both name a certificate; name one of them")
+    return Keeper(folder, args.broker, device_id=args.device_id or "", fallback_id=default_id, ca=args.ca, note=note)
 
 
 def _interrupt_main_thread() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hardcase cloud``: a broker and its worker (``up``), a worker alone, and a broker of yours (``acl``)."""
+"""``hardcase cloud``: a broker and its worker (``up``), workers alone, and a broker of yours (``acl``)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
+
+from . import cloud_acl as acl
 
 if TYPE_CHECKING:
     from hardcase_cloud.answering.service import Answerer
@@ -36,12 +38,14 @@ STUCK = 75  # exit status of a worker that another process must replace: EX_TEMP
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags of the commands ``up``, ``worker`` and ``acl``."""
+    """Declare the flags of the commands ``up``, ``worker``, ``enrol`` and ``acl``."""
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _up_arguments(commands.add_parser("up", help="Start a broker (unless one is named) and workers."))
     _worker_arguments(commands.add_parser("worker", help="Answer the requests of devices at a broker."))
+    help_enrol = "Answer devices that ask for certificates: exchange claims, and renew."
+    _enrol_arguments(commands.add_parser("enrol", help=help_enrol, description=help_enrol))
     help_acl = "Print access rules for your own broker, or write them with passwords and limits."
-    _acl_arguments(commands.add_parser("acl", help=help_acl, description=help_acl))
+    acl.arguments(commands.add_parser("acl", help=help_acl, description=help_acl))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,6 +91,10 @@ def _model_arguments(command: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="name of the group of workers that share requests (default: one per HPC and password)",
     )
+    _tls_arguments(command)
+
+
+def _tls_arguments(command: argparse.ArgumentParser) -> None:
     parser = command.add_argument_group("TLS")
     parser.add_argument("--ca", metavar="PEM", help="CA certificate that verifies --broker")
     parser.add_argument("--cert", metavar="PEM", help="client certificate, if --broker requires one")
@@ -109,11 +117,15 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act=_up)
 
 
-def _worker_arguments(parser: argparse.ArgumentParser) -> None:
+def _broker_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--broker", required=True, metavar="URL", help="mqtt[s]://host:port; user and password may be given by the "
         "environment variables HARDCASE_MQTT_USER and HARDCASE_MQTT_PASSWORD",
     )  # fmt: skip
+
+
+def _worker_arguments(parser: argparse.ArgumentParser) -> None:
+    _broker_argument(parser)
     parser.add_argument("--count", type=_positive, metavar="N", help="exit after this many answers")
     parser.add_argument(
         "--until-stdin-closes", action="store_true", help="exit when the parent process exits (used by cloud up)"
@@ -122,17 +134,15 @@ def _worker_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act=_worker)
 
 
-def _acl_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--broker", required=True, choices=("mosquitto", "emqx"), help="type of the broker")
-    parser.add_argument("--devices", metavar="FILE", help="with --out: text file with a device id a line")
+def _enrol_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--authority", required=True, metavar="DIR", help="folder of hardcase ca init, which signs")
+    _broker_argument(parser)
     parser.add_argument(
-        "--out",
-        metavar="FOLDER",
-        help="write the whole folder of mosquitto's settings, which it reads there (default: print the rules alone)",
+        "--days", type=_positive, default=365, help="for which a device's certificate holds (default %(default)s)"
     )
-    parser.add_argument("--worker", default="worker", metavar="USER", help="user name of all workers (default worker)")
-    parser.add_argument("--watcher", metavar="USER", help="user that may read the devices' statuses (default: none)")
-    parser.set_defaults(act=_acl)
+    parser.add_argument("--count", type=_positive, metavar="N", help="exit after this many answers")
+    _tls_arguments(parser)
+    parser.set_defaults(act=_enrol)
 
 
 def _positive(text: str) -> int:
@@ -324,23 +334,24 @@ def _relay(as_json: bool, event: dict[str, Any]) -> None:
     _say(as_json, name if name.startswith("worker") else f"worker-{name}", event)
 
 
-# ---------------------------------------------------------------- acl
+# ---------------------------------------------------------------- enrol
 
 
-def _acl(args: argparse.Namespace) -> int:
-    from hardcase_cloud.broker.acl import read_devices, write_acl
-    from hardcase_cloud.broker.rules import rules_for
+def _enrol(args: argparse.Namespace) -> int:
+    from hardcase_cloud.enrolment.desk import Desk
+    from hardcase_cloud.enrolment.folder import AuthorityFolder
+    from hardcase_cloud.enrolment.worker import EnrolmentWorker
+    from hardcase_edge.link.address import parse_address
 
-    if (args.devices is None) != (args.out is None):
-        raise InputError("--devices and --out belong together; name both, or neither to print the rules alone")
-    if args.out is None:
-        sys.stdout.write(rules_for(args.broker, worker=args.worker, watcher=args.watcher))
-        return 0
-    if args.broker != "mosquitto":
-        raise InputError("--out writes settings of mosquitto only; leave --devices and --out away to print rules")
-    written = write_acl(args.out, read_devices(args.devices), worker=args.worker, watcher=args.watcher)
-    print(f"{args.out}: {len(written.new)} new users, {written.n_kept} as before, {written.n_removed} removed")
-    print(f"hardcase.passwords has the passwords of new users; mosquitto -c {args.out}/hardcase.conf runs the broker")
+    address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
+    desk = Desk(AuthorityFolder(args.authority), args.days)
+    worker = EnrolmentWorker(desk, address, lambda line: _say(args.json, "request", {"answer": line}))
+    _on_stop_signals(worker.stop)
+    worker.start()
+    _log_lines()
+    _say(args.json, "ready", {"broker": address.url, "authority": args.authority, "pid": os.getpid()})
+    worker.run(args.count)
+    _say(args.json, "stopped", worker.counters())
     return 0
 
 

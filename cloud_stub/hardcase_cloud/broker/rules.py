@@ -8,14 +8,15 @@ A worker may read all requests and publish all replies; a watcher may read all s
 from __future__ import annotations
 
 from hardcase_edge.errors import InputError
+from hardcase_edge.link.enrol import enrol_topic, enrolled_topic
 from hardcase_edge.link.wire import check_device_id, reply_topic, request_topic, status_topic
 
-__all__ = ["BROKERS", "rules_for"]
+__all__ = ["BROKERS", "claim_patterns", "device_patterns", "rules_for"]
 
 Grants = list[tuple[str, str]]  # "read" or "write", and a topic
 
 
-def rules_for(broker: str, *, worker: str = "worker", watcher: str | None = None) -> str:
+def rules_for(broker: str, *, worker: str = "worker", watcher: str | None = None, enroller: str | None = None) -> str:
     """A rule file; comments at its top give the other settings that the broker needs.
 
     Parameters
@@ -23,17 +24,30 @@ def rules_for(broker: str, *, worker: str = "worker", watcher: str | None = None
     broker : a key of ``BROKERS``
     worker : user name of all workers
     watcher : user name that may read the devices' statuses; None: no user may
+    enroller : user name that answers requests for certificates; None: no user may
 
     Raises
     ------
     InputError
-        A user name is not a valid device id, or worker and watcher have the same name.
+        A user name is not a valid device id, or two users have the same name.
     """
-    _check_names([name for name in (worker, watcher) if name is not None])
+    _check_names([name for name in (worker, watcher, enroller) if name is not None])
     users = {worker: [("read", request_topic("+")), ("write", reply_topic("+"))]}
     if watcher is not None:
         users[watcher] = [("read", status_topic("+"))]
+    if enroller is not None:
+        users[enroller] = [("read", enrol_topic("+")), ("write", enrolled_topic("+"))]
     return BROKERS[broker](users)
+
+
+def device_patterns() -> str:
+    """mosquitto's rules of a listener for devices with certificates: their topics, and the renewal of certificates."""
+    return _patterns([*_of_device("%u"), *_of_sender("%u")])
+
+
+def claim_patterns() -> str:
+    """mosquitto's rules of a listener for claims, which may ask for a certificate and nothing else."""
+    return _patterns(_of_sender("%u"))
 
 
 def _check_names(names: list[str]) -> None:
@@ -45,13 +59,22 @@ def _check_names(names: list[str]) -> None:
             raise InputError(
                 f"user name {name[:80]!r} is not 1 to 64 letters, digits, '.', '_' or '-'; choose another"
             ) from error
-    if len(set(names)) < len(names):
-        raise InputError(f"worker and watcher are both called {names[0]!r}; choose two names")
+    if both := sorted(name for name in set(names) if names.count(name) > 1):
+        raise InputError(f"two users are both called {both[0]!r}; choose two names")
 
 
 def _of_device(device: str) -> Grants:
     """What a device may publish and read."""
     return [("write", request_topic(device)), ("write", status_topic(device)), ("read", reply_topic(device))]
+
+
+def _of_sender(sender: str) -> Grants:
+    """What a device or a claim may publish and read to get a certificate."""
+    return [("write", enrol_topic(sender)), ("read", enrolled_topic(sender))]
+
+
+def _patterns(grants: Grants) -> str:
+    return "".join(f"pattern {access} {topic}\n" for access, topic in grants)
 
 
 def _mosquitto(users: dict[str, Grants]) -> str:
@@ -61,8 +84,7 @@ def _mosquitto(users: dict[str, Grants]) -> str:
         lines += [f"user {user}", *(f"topic {access} {topic}" for access, topic in grants)]
         lines += [f"topic deny {topic}" for _, topic in _of_device(user)]  # the patterns below would grant it
         lines.append("")
-    lines += [f"pattern {access} {topic}" for access, topic in _of_device("%u")]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + _patterns(_of_device("%u"))
 
 
 def _emqx(users: dict[str, Grants]) -> str:

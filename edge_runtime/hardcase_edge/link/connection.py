@@ -188,6 +188,16 @@ class Connection:
         if self._client is not None and self.is_up:
             self._client.unsubscribe(self._filters[self._client.protocol])
 
+    def subscribe(self, topic: str) -> None:
+        """Ask for one more topic on the present connection; a new connection does not have it."""
+        if self._client is not None and self.is_up:
+            self._client.subscribe(topic, qos=1)
+
+    def reconnect(self) -> None:
+        """End the present connection in order; the thread makes the next one."""
+        if self._client is not None and self.is_up:
+            self._client.disconnect()
+
     def flush(self, wait_s: float) -> bool:
         """Wait until the broker acknowledges the last published message; returns whether it has."""
         return self._last is None or _is_acknowledged(self._last, wait_s)
@@ -280,7 +290,10 @@ class Connection:
     # ------------------------------------------------------------ paho's callbacks, on the connection's thread
 
     def _make_client(self) -> Client:
-        client = Client(self._config, self._protocol, self._tls, self._will)
+        tls, certificates = self._tls, self._config.certificates
+        if certificates is not None:
+            tls = certificates.context(self._config.address, tls)
+        client = Client(self._config, self._protocol, tls, self._will)
         client.on_connect = self._connected
         client.on_subscribe = self._subscribed
         client.on_message = self._received
@@ -305,6 +318,8 @@ class Connection:
             client.subscribe(topic, qos=1)
 
     def _subscribed(self, client: Any, _data: Any, _mid: int, reasons: list[ReasonCode], _properties: Any) -> None:
+        if client.up_since is not None:  # an answer to ``subscribe``
+            return
         if any(reason.is_failure for reason in reasons):
             self._refuse(client, f"refused the subscription to {self._filters[client.protocol]}")
             return
@@ -313,6 +328,8 @@ class Connection:
         self.connects += 1
         self._trouble = ""
         self._up.set()
+        if self._config.certificates is not None:
+            self._config.certificates.came_up()
         version = "5" if client.protocol == V5 else "3.1.1"
         logger.info("connected to %s, MQTT %s", self._config.address.url, version)
         self._guard(self._on_up)

@@ -142,6 +142,7 @@ class Link:
         self._refused: dict[int, str] = {}  # ids of packets that the broker refused since then, and why
         self._gave_up = False
         self._on_taken_over = on_taken_over
+        self._listeners: dict[str, Callable[[bytes], None]] = {}
         self.counters: Counter[str] = Counter()
         self._connection = Connection(
             config.connection,
@@ -193,6 +194,27 @@ class Link:
             self._status = dict(fields)
         self._publish_state("offline", wait_s=self._config.stop_wait_s)
         self._connection.stop()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether ``stop`` or ``cancel`` was called."""
+        return self._is_cancelled
+
+    def listen(self, topic: str, listener: Callable[[bytes], None] | None) -> None:
+        """Pass the payloads on one more topic to a function, on the connection's thread; None ends that."""
+        if listener is None:
+            self._listeners.pop(topic, None)
+        else:
+            self._listeners[topic] = listener
+            self._connection.subscribe(topic)
+
+    def send(self, topic: str, payload: bytes) -> bool:
+        """Publish a message over the present connection; returns whether it was sent."""
+        return self._connection.publish(topic, payload) != 0
+
+    def reconnect(self) -> None:
+        """End the present connection and make another, as after a change of the device's certificate."""
+        self._connection.reconnect()
 
     def cancel(self) -> None:
         """End this and every later wait for a reply, because the device is about to stop. Safe in a signal handler."""
@@ -291,6 +313,9 @@ class Link:
     # ------------------------------------------------------------ on the connection's thread
 
     def _received(self, message: Message) -> None:
+        if listener := self._listeners.get(message.topic):
+            listener(message.payload)
+            return
         try:
             reply = unpack_reply(message.payload, self._hpc, self._n_classes)
             if message.correlation not in (None, reply.id):
@@ -314,6 +339,8 @@ class Link:
 
     def _came_up(self) -> None:
         self._publish_state("online")
+        for topic in tuple(self._listeners):
+            self._connection.subscribe(topic)
         with self._changed:
             self._circuit.reset()
             self._changed.notify_all()

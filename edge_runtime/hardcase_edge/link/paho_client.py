@@ -22,6 +22,8 @@ from .address import Address
 if TYPE_CHECKING:
     import ssl
 
+    from .certificates import Certificates
+
 __all__ = ["V5", "V311", "Client", "ConnectionConfig", "Will", "make_properties"]
 
 UNSPECIFIED, TAKEN_OVER = 0x80, 0x8E  # reasons of a disconnection; paho gives the first if the broker gave none
@@ -45,6 +47,7 @@ class ConnectionConfig:
     refused_retry_s: float = 30.0  # pause after a refusal: retrying sooner does not repair credentials
     max_packet_bytes: int = 65_536  # a longer packet ends the connection before it is read
     max_in_flight: int = 16  # QoS 1 messages that await an acknowledgement; as many more may wait behind them
+    certificates: Certificates | None = None  # which to show, in place of the one in ``address``
 
 
 @record(frozen=True, slots=True)
