@@ -3,7 +3,7 @@
 
     8883   devices: a certificate of the authority's for devices; its common name is the user and the client id
     8884   workers, by passwords
-    8885   claims: a certificate of the authority's for claims, which may ask for a device's certificate and nothing else
+    8885   claims: a certificate of the authority's for claims, which may ask for a device's certificate only
 
 Revoked certificates are refused on both listeners. The broker reads the authority's files where they are.
 """

@@ -41,8 +41,8 @@ class Exchange:
     refusal : str
         Why the authority refuses, in words; empty if it does not.
     counters : Counter
-        Replies that were dropped: ``malformed``, ``oversized``, ``unknown`` (to another request), ``other`` (for another
-        name or key), ``late`` (after the end).
+        Replies that were dropped: ``malformed``, ``oversized``, ``unknown`` (to another request), ``other`` (for
+        another name or key), ``late`` (after the end).
 
     Raises
     ------
@@ -114,7 +114,8 @@ def plan(current: Facts | None, pending: Facts | None, claim: Facts | None, now:
     Returns
     -------
     str
-        ``TRY`` the pending one; come with the ``CLAIM``; ``RENEW``, from two thirds of a certificate's life on; ``WAIT``.
+        ``TRY`` the pending one; come with the ``CLAIM``; ``RENEW``, from two thirds of a certificate's life on; or
+        ``WAIT``.
 
     Examples
     --------

@@ -8,7 +8,7 @@
     FOLDER/current             the number of the identity that a broker has accepted last
     FOLDER/claim/              key.pem, cert.pem and ca.pem of a claim, and broker, the URL of its listener
 
-A renewal is a new number. It becomes the current one when the broker has accepted it, and until then the old one serves.
+A renewal is a new number. It becomes the current one when the broker has accepted it; until then the old one serves.
 Wherever the power is cut, the current identity is what it was, and an open request goes out again with the same key.
 """
 
