@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +19,10 @@ from hardcase_edge.identity.folder import Identities
 from hardcase_edge.link.enrol import enrol_topic, enrolled_topic
 from hardcase_edge.link.wire import reply_topic, request_topic, status_topic
 
+from ..helpers.cloud.brokers import until
 from ..helpers.cloud.mutual_tls import Tls, enrolling, mutual_tls
-from ..helpers.cloud.raw_mqtt import connect, publish, subscribe
+from ..helpers.cloud.raw_mqtt import Raw, connect, publish, subscribe
+from ..helpers.edge.device import EASY, make_bundle_bytes, write_replay
 
 
 def now() -> int:
@@ -124,3 +129,54 @@ def test_a_revoked_device_is_refused_after_a_reload_and_gets_no_new_certificate(
     broker.reload()
     assert broker.connect(stays, connect("pi-g")) is None
     assert broker.connect(device(broker, tmp_path, "pi-h"), connect("pi-h"))
+
+
+# ---------------------------------------------------------------- a running device
+
+
+@pytest.fixture
+def running(broker, tmp_path):
+    """Starts a device with an identity folder; returns what it has said on standard error so far."""
+    processes = []
+    (tmp_path / "toy.hcb").write_bytes(make_bundle_bytes())
+    replay = write_replay(tmp_path / "r.csv", [EASY] * 2_000)
+
+    def start(identity: Path, *words: str) -> Callable[[], str]:
+        command = [sys.executable, "-m", "hardcase_edge.cli", "run", str(tmp_path / "toy.hcb"), "--interval", "0.02"]
+        command += ["--sensors", f"replay:{replay}", "--broker", broker.url, "--identity", str(identity), *words]
+        with (tmp_path / "said").open("wb") as said:
+            processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said))
+        return (tmp_path / "said").read_text
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def status_of(broker: Tls, name: str) -> Raw:
+    eye = broker.connect(None, connect("eye", "eye", broker.passwords["eye"]), port=broker.workers_port)
+    assert eye
+    eye.send(subscribe(status_topic(name)))
+    return eye
+
+
+def test_a_device_with_a_claim_decides_at_once_and_connects_as_soon_as_it_has_a_certificate(broker, tmp_path, running):
+    folder = claim(broker, tmp_path, device="pi-i")
+    said = running(folder, "--device-id", "pi-i")
+    until(lambda: "no certificate for pi-i" in said() or (folder / "0001" / "request.der").exists())
+    with enrolling(broker):
+        until(lambda: "connected to" in said())
+    eye = status_of(broker, "pi-i")
+    until(lambda: eye.settle() and eye.heard)
+    assert b'"state":"online"' in eye.heard[0][1]
+    assert Identities(folder).current().facts.name == "pi-i"  # type: ignore[union-attr]
+
+
+def test_a_running_device_renews_its_certificate_and_connects_with_the_new_one(broker, tmp_path, running):
+    broker.authority.device("pi-j", tmp_path / "pi-j", now=now(), days=0.01)  # two thirds of its life are over
+    with enrolling(broker):
+        said = running(tmp_path / "pi-j")
+        until(lambda: "has accepted the certificate of pi-j" in said())
+    assert said().count("connected to") == 2
+    assert Identities(tmp_path / "pi-j").current().number == 2  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import InputError, LinkError
 from ..link.identity import default_id
 from .enrol import broker_of_claims, enrol, shows
-from .exchange import CLAIM, TRY, plan
+from .exchange import CLAIM, TRY
 from .folder import Identities, Identity
 
 __all__ = ["enrol_now"]
@@ -40,8 +40,8 @@ def enrol_now(
         raise InputError(f"--wait-s is {wait_s:g}; use more than 0 and at most 3600")
     identities = Identities(folder)
     identities.check()
-    current, pending, claim = identities.current(), identities.pending(), identities.claim()
-    step = plan(*[None if one is None else one.facts for one in (current, pending, claim)], time.time())
+    held = identities.held()
+    current, pending, claim, step = held.current, held.pending, held.claim, held.step(time.time())
     if step == TRY and pending is not None:
         new = pending
     elif step == CLAIM and claim is not None:

@@ -21,9 +21,10 @@ from ..base.files import check_private, read_bounded, sync_folder, write_whole
 from ..base.record import record
 from ..errors import HardcaseError, InputError
 from .der import Facts, from_pem, read_certificate, read_request, to_pem
+from .exchange import plan
 from .keys import make_key, make_request
 
-__all__ = ["Identities", "Identity", "Open", "put_claim", "put_identity"]
+__all__ = ["Held", "Identities", "Identity", "Open", "put_claim", "put_identity"]
 
 MAX_FILE_BYTES = 16_384
 MAX_NUMBERS = 9_999
@@ -60,6 +61,22 @@ class Identity:
 
 
 @record(frozen=True, slots=True)
+class Held:
+    """What there is in a folder."""
+
+    current: Identity | None
+    pending: Identity | None
+    claim: Identity | None
+
+    def step(self, now: float) -> str:
+        """What to do next, as of ``exchange.plan``."""
+        current, pending, claim = [
+            None if one is None else one.facts for one in (self.current, self.pending, self.claim)
+        ]
+        return plan(current, pending, claim, now)
+
+
+@record(frozen=True, slots=True)
 class Open:
     """A request that waits for its certificate."""
 
@@ -72,6 +89,10 @@ class Identities:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).absolute()
+
+    def held(self) -> Held:
+        """All of it."""
+        return Held(self.current(), self.pending(), self.claim())
 
     def current(self) -> Identity | None:
         """The identity that a broker has accepted last; None if there is none that can be read."""

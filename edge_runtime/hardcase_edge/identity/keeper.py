@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ..errors import HardcaseError, InputError
 from ..link.certificates import Certificates, Pair
 from .enrol import broker_of_claims, enrol, over_link
-from .exchange import CLAIM, RENEW, TRY, plan, retry_after
+from .exchange import CLAIM, RENEW, TRY, retry_after
 from .folder import Identities, Identity
 
 if TYPE_CHECKING:
@@ -66,22 +66,22 @@ class Keeper:
     ) -> None:
         self._identities, self._broker, self._ca, self._note = Identities(folder), broker, ca, note
         self._identities.check()
-        current, pending, claim = self._held()
-        first = current or pending or claim
+        held = self._identities.held()
+        first = held.current or held.pending or held.claim
         if first is None:
             raise InputError(
                 f"{self._identities.folder} has no identity; put one there with hardcase ca device or hardcase ca claim"
             )
-        own = current or pending
+        own = held.current or held.pending
         if own is not None and device_id not in ("", own.facts.name):
             raise InputError(
                 f"--device-id is {device_id}, but the certificate is for {own.facts.name}; name one device"
             )
         self.device_id = own.facts.name if own is not None else device_id or fallback_id
         self.ca = Path(ca) if ca is not None else first.ca
-        self.certificates = Certificates(None if current is None else _pair(current), self._accepted)
-        if pending is not None:
-            self.certificates.offer(_pair(pending))
+        self.certificates = Certificates(_pair(held.current) if held.current is not None else None, self._accepted)
+        if held.pending is not None:
+            self.certificates.offer(_pair(held.pending))
 
     def start(self, link: Link, wait_s: float) -> None:
         """Start to connect as soon as there is an identity, and keep it from then on.
@@ -112,9 +112,8 @@ class Keeper:
 
     def _step(self, link: Link, is_started: bool) -> str:
         """Do what is next; returns why it did not succeed, or nothing."""
-        current, pending, claim = self._held()
-        facts = [None if one is None else one.facts for one in (current, pending, claim)]
-        step = plan(*facts, time.time())
+        held = self._identities.held()
+        current, pending, claim, step = held.current, held.pending, held.claim, held.step(time.time())
         if step == TRY and pending is not None:
             self._show(pending, link)
         elif step == CLAIM and claim is not None:
@@ -145,9 +144,6 @@ class Keeper:
                 self._note(f"the broker has accepted the certificate of {pending.facts.name}")
         except HardcaseError as error:  # the disk: the next start tries it again
             self._note(str(error))
-
-    def _held(self) -> tuple[Identity | None, Identity | None, Identity | None]:
-        return self._identities.current(), self._identities.pending(), self._identities.claim()
 
 
 def _pair(identity: Identity) -> Pair:
