@@ -38,6 +38,8 @@ class Exchange:
     ----------
     certificate : bytes
         What came, DER, once it has: for the name and the key of the request. Empty before.
+    digest : bytes
+        SHA-256 of the request, by which its reply is known.
     refusal : str
         Why the authority refuses, in words; empty if it does not.
     counters : Counter
@@ -53,7 +55,7 @@ class Exchange:
     def __init__(self, request: bytes) -> None:
         self._name, self._key = read_request(request)
         self._payload = pack_enrol(request)
-        self._digest = sha256(request)
+        self.digest = sha256(request)
         self._next_at: float | None = None
         self.certificate = b""
         self.refusal = ""
@@ -82,7 +84,7 @@ class Exchange:
         except WireError as error:
             self.counters[error.reason] += 1
             return
-        if reply.digest != self._digest:
+        if reply.digest != self.digest:
             self.counters["unknown"] += 1
         elif self.is_over:
             self.counters["late"] += 1
