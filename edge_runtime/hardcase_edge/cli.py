@@ -3,9 +3,10 @@
 
 ``run`` (``running.py``) makes decisions until it is stopped, ``verify`` checks a bundle and prints what was proved,
 ``store`` keeps the bundles that a device runs and tries, ``enrol`` gets its certificate, ``doctor`` reports what the
-machine has installed. Decisions are JSON lines on stdout; everything else goes to stderr. The exit status is 0 after a clean end, SIGTERM and Ctrl-C
-included, 2 after an error, which is printed on one line, and 141 if the reader of stdout has left. Neither a full disk
-nor a reader who has left ends a run that has a broker; without a broker, the run ends with its reader.
+machine has installed. Decisions are JSON lines on stdout; everything else goes to stderr. The exit status is 0 after a
+clean end, SIGTERM and Ctrl-C included, 2 after an error, which is printed on one line, and 141 if the reader of stdout
+has left. Neither a full disk nor a reader who has left ends a run that has a broker; without a broker, the run ends
+with its reader.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ MAY_IMPORT = {
     },
     "export/hardcase_export": {"hardcase_edge", "numpy", "onnx", "skl2onnx", "onnxruntime", "flatbuffers", "sklearn",
                                "ai_edge_litert", "skops"},
-    "cloud_stub/hardcase_cloud": {"hardcase_edge", "numpy", "onnxruntime", "amqtt"},
+    "cloud_stub/hardcase_cloud": {"hardcase_edge", "numpy", "onnxruntime", "amqtt", "cryptography"},
 }  # fmt: skip
 # what single modules of the device may import
 DEVICE_EXTRAS = {

@@ -62,7 +62,8 @@ def test_only_a_certificate_of_the_devices_authority_opens_the_devices_listener(
 def test_the_name_in_a_certificate_is_the_user_and_the_client_id_whatever_a_device_says(broker, tmp_path):
     a, b = device(broker, tmp_path, "pi-a"), device(broker, tmp_path, "pi-b")
     victim, thief = broker.connect(a, connect("pi-a")), broker.connect(b, connect("pi-a", "pi-a", "any"))
-    assert victim and thief
+    assert victim
+    assert thief
     names = ("pi-a", "pi-b", "claim-0")
     topics = [topic(n) for n in names for topic in (reply_topic, enrolled_topic, request_topic, status_topic)]
     for client in (victim, thief):
@@ -72,7 +73,8 @@ def test_the_name_in_a_certificate_is_the_user_and_the_client_id_whatever_a_devi
         thief.send(publish(topic("pi-a"), b"forged", retain=True))
     eye = broker.connect(None, connect("eye", "eye", broker.passwords["eye"]), port=broker.workers_port)
     enroller = broker.connect(None, connect("w", "enroller", broker.passwords["enroller"]), port=broker.workers_port)
-    assert eye and enroller
+    assert eye
+    assert enroller
     eye.send(subscribe(status_topic("+")))
     enroller.send(subscribe(enrol_topic("+")))
     thief.send(publish(status_topic("pi-b"), b"own"), publish(enrol_topic("pi-b"), b"own"))

@@ -141,8 +141,10 @@ def issue(
     Raises
     ------
     InputError
-        The name is empty, or longer than 64 characters.
+        The name is empty, or longer than 64 characters, or the authority's own certificate is over.
     """
+    if now >= by.expires:
+        raise InputError("the authority's own certificate is over; make a new one with hardcase ca init")
     until = min(now + int(days * 86_400), by.expires)
     builder = (
         _begun(_name(name), by.certificate.subject, key, now, until)

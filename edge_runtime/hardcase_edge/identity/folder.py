@@ -22,7 +22,7 @@ from ..base.record import record
 from ..errors import HardcaseError, InputError
 from .der import Facts, from_pem, read_certificate, read_request, to_pem
 from .exchange import plan
-from .keys import make_key, make_request
+from .keys import check_issued, make_key, make_request
 
 __all__ = ["Held", "Identities", "Identity", "Open", "put_claim", "put_identity"]
 
@@ -178,11 +178,13 @@ class Identities:
         Raises
         ------
         InputError
-            The folder cannot be written.
+            The authority has not signed it, or the folder cannot be written: the request stays open.
         """
         path = self._numbered(number) / "cert.pem"
         if not path.exists():
-            _put(path, to_pem(certificate))
+            pem = to_pem(certificate)
+            check_issued(pem, path.with_name("ca.pem"))
+            _put(path, pem)
         return self._read(path.parent)
 
     def accept(self, identity: Identity) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A new key and the request for its certificate, made on the device by the command ``openssl``.
+"""A new key and the request for its certificate, made by the command ``openssl``, and the check of what comes back.
 
 Nothing secret is on a command line: the key is read from standard output, and then from its file.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..link.wire import check_device_id
 
-__all__ = ["make_key", "make_request"]
+__all__ = ["check_issued", "make_key", "make_request"]
 
 LIMIT_S = 60.0  # a board without entropy at its first boot waits for some
 CONFIG = b"[req]\ndistinguished_name=names\n[names]\n"  # in place of the system's, which may lack or be anything
@@ -42,11 +42,22 @@ def make_request(key: Path, device: str) -> bytes:
     return _openssl("req", "-new", "-key", str(key), "-subj", subject, "-outform", "DER", "-config", "/dev/stdin")
 
 
-def _openssl(*arguments: str) -> bytes:
+def check_issued(certificate: bytes, ca: Path) -> None:
+    """Return if an authority has signed a certificate (PEM) for a client, whatever the time is.
+
+    Raises
+    ------
+    InputError
+        It has not, or the command is missing.
+    """
+    _openssl("verify", "-CAfile", str(ca), "-no_check_time", "-purpose", "sslclient", given=certificate)
+
+
+def _openssl(*arguments: str, given: bytes = CONFIG) -> bytes:
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
     try:
         done = subprocess.run(
-            ["openssl", *arguments], input=CONFIG, capture_output=True, timeout=LIMIT_S, env=environment, check=True
+            ["openssl", *arguments], input=given, capture_output=True, timeout=LIMIT_S, env=environment, check=True
         )
     except FileNotFoundError as error:
         raise InputError("the command openssl is missing; install it: sudo apt install openssl") from error

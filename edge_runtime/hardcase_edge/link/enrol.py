@@ -4,7 +4,7 @@
     request: version u8 | kind u8 = 3 | reserved u16 | certificate request (PKCS#10, DER)
     reply:   version u8 | kind u8 = 4 | status u8 | reserved u8 | SHA-256 of the certificate request | certificate (DER)
 
-docs/SPEC-wire-v1.md section 5 defines them. The sender is whom the *topic* names: a device that renews its certificate,
+docs/SPEC-wire-v1.md section 6 defines them. The sender is whom the *topic* names: a device that renews its certificate,
 or a claim, whose name begins with ``claim-``.
 """
 

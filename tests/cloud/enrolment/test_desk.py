@@ -169,6 +169,11 @@ def test_two_who_share_a_journal_see_each_others_entries(authority, claim):
     assert ask(Desk(other), "pi-1", request("pi-1")).status == REVOKED
 
 
+def test_an_authority_that_is_over_issues_nothing(authority, claim):
+    with pytest.raises(InputError, match="authority's own certificate is over"):
+        authority.server(["localhost"], now=NOW + 21 * 365 * DAY)
+
+
 def test_openssl_knows_the_certificates_and_the_list(authority, claim, tmp_path):
     authority.device("pi-1", tmp_path / "pi-1", now=NOW)
 

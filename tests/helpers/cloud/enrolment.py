@@ -20,9 +20,13 @@ __all__ = ["DAY", "NOW", "key", "request"]
 NOW, DAY = 1_800_000_000, 86_400
 
 
-@cache
 def key(number: int = 0, kind: str = "P-256") -> Any:
     """One private key for each number."""
+    return _key(number, kind)
+
+
+@cache
+def _key(number: int, kind: str) -> Any:
     if kind == "P-256":
         return make_key()
     if kind == "RSA":
