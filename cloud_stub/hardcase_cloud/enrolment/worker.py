@@ -24,7 +24,7 @@ from .desk import Desk
 __all__ = ["EnrolmentWorker"]
 
 START_S = 15.0
-POLL_S = 0.2
+FLUSH_S = 3.0  # how long to wait for the last reply's acknowledgement
 MOST, MOST_OF_ONE = 256, 4
 MAX_PACKET_BYTES = 8 * MAX_REQUEST_BYTES
 
@@ -48,7 +48,7 @@ class EnrolmentWorker:
         self.desk = desk
         self.lost = 0
         self._address, self._on_answer = address, on_answer
-        self._queue: queue.Queue[Message] = queue.Queue(MOST)
+        self._queue: queue.SimpleQueue[Message | None] = queue.SimpleQueue()  # None: look whether to stop
         self._waiting: Counter[str] = Counter()  # by topic
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -80,13 +80,14 @@ class EnrolmentWorker:
         try:
             while not self._stop.is_set() and (count is None or self._n_answered() < count):
                 self._step()
-            self._connection.flush(POLL_S)
+            self._connection.flush(FLUSH_S)
         finally:
             self._connection.stop()
 
     def stop(self) -> None:
         """Make ``run`` return soon; may be called by a signal handler or another thread."""
         self._stop.set()
+        self._queue.put(None)
 
     def counters(self) -> dict[str, int]:
         """The desk's counters, and ``lost``."""
@@ -98,16 +99,15 @@ class EnrolmentWorker:
     def _take(self, message: Message) -> None:
         """Queue a message, on the connection's thread."""
         with self._lock:
-            if self._waiting[message.topic] >= MOST_OF_ONE or self._queue.full():
+            if self._waiting[message.topic] >= MOST_OF_ONE or self._queue.qsize() >= MOST:
                 self.lost += 1
                 return
             self._waiting[message.topic] += 1
         self._queue.put(message)
 
     def _step(self) -> None:
-        try:
-            message = self._queue.get(timeout=POLL_S)
-        except queue.Empty:
+        message = self._queue.get()
+        if message is None:
             return
         with self._lock:
             self._waiting[message.topic] -= 1

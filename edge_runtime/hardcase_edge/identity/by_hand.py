@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ def enrol_now(
         raise InputError(f"--wait-s is {wait_s:g}; use more than 0 and at most 3600")
     identities = Identities(folder)
     identities.check()
+    logging.getLogger("hardcase_edge.link.connection").addHandler(logging.NullHandler())  # its troubles are raised
     held = identities.held()
     current, pending, claim, step = held.current, held.pending, held.claim, held.step(time.time())
     if step == TRY and pending is not None:

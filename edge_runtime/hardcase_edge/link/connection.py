@@ -196,6 +196,7 @@ class Connection:
     def reconnect(self) -> None:
         """End the present connection in order; the thread makes the next one."""
         if self._client is not None and self.is_up:
+            self._client.end = "this device closed the connection"
             self._client.disconnect()
 
     def flush(self, wait_s: float) -> bool:

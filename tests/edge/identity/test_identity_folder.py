@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import stat
 import time
+from argparse import Namespace
 
 import pytest
 
+from hardcase_cloud.enrolment.certificates import read_request as read_asked
 from hardcase_cloud.enrolment.folder import AuthorityFolder
+from hardcase_edge import running
 from hardcase_edge.cli import main
 from hardcase_edge.errors import InputError
 from hardcase_edge.identity import keys
@@ -35,18 +38,10 @@ def renewed(authority: AuthorityFolder, folder) -> Identities:
     identities = Identities(folder)
     current = identities.current()
     opened = identities.begin(current.facts.name, current.ca)
-    key = Desk.key(opened.request)
-    answer = authority.exchange(current.facts.name, current.facts.name, key, now=int(time.time()))
+    asked = read_asked(opened.request)
+    answer = authority.exchange(asked.name, asked.name, asked.key, now=int(time.time()))
     identities.finish(opened.number, answer)
     return identities
-
-
-class Desk:
-    @staticmethod
-    def key(request: bytes):
-        from hardcase_cloud.enrolment.certificates import read_request
-
-        return read_request(request).key
 
 
 def test_a_key_is_made_on_the_device_for_its_owner_only_and_the_request_is_for_its_name(folder):
@@ -126,6 +121,18 @@ def test_what_cannot_be_used_ends_the_run_with_one_line(folder, tmp_path, capfd)
     status, said = run(tmp_path, capfd, "--identity", str(folder), "--cert", "c", "--key", "k")
     assert status == 2
     assert "--identity and --cert both name a certificate" in said
+
+
+def test_the_identity_of_a_store_is_taken_unless_another_is_named(folder, tmp_path):
+    folder.rename(tmp_path / "store-identity")
+    (tmp_path / "store").mkdir()
+    values = {"identity": None, "store": str(tmp_path / "store"), "cert": None, "device_id": None, "ca": None}
+    args = Namespace(**values, broker="mqtts://broker.example")
+    assert running._keeper(args, "host") is None
+    (tmp_path / "store-identity").rename(tmp_path / "store" / "identity")
+    assert running._keeper(args, "host").device_id.startswith("pi-")
+    args.cert = "own.pem"
+    assert running._keeper(args, "host") is None
 
 
 def test_a_device_takes_its_name_from_its_certificate(folder):
