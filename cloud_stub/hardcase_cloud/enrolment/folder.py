@@ -23,7 +23,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from hardcase_edge.base.files import check_private, read_bounded, sync_folder, write_new, write_whole
 from hardcase_edge.errors import HardcaseError, InputError
@@ -115,7 +115,10 @@ class AuthorityFolder:
             A host is not one, or the folder cannot be written.
         """
         folder = self.folder / "server"
-        folder.mkdir(exist_ok=True)
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{folder} cannot be written: {error.strerror}; mend its permissions") from error
         path = folder / "key.pem"
         if not path.exists():
             write_new(path, key_pem(make_key()), mode=0o600)
@@ -301,8 +304,6 @@ def _public_half(path: Path) -> EllipticCurvePublicKey:
     InputError
         The file is not a private key on P-256 in PEM.
     """
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     try:
         key = load_pem_private_key(read_bounded(path, MAX_FILE_BYTES, "key", remedy="remove it"), None).public_key()
     except (ValueError, TypeError) as error:

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from hardcase_edge.errors import LinkError
+from hardcase_edge.errors import InputError, LinkError
 from hardcase_edge.link.address import Address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
 from hardcase_edge.link.enrol import MAX_REQUEST_BYTES, enrol_topic, enrolled_topic
@@ -70,13 +70,7 @@ class EnrolmentWorker:
             raise LinkError(f"broker {self._address.url}: {trouble}; start it, or correct its URL or the credentials")
 
     def run(self, count: int | None = None) -> None:
-        """Serve until ``stop``, or until so many requests were answered.
-
-        Raises
-        ------
-        InputError
-            The journal cannot be read or written: whoever asked gets no reply, and asks again.
-        """
+        """Serve until ``stop``, or until so many requests were answered."""
         try:
             while not self._stop.is_set() and (count is None or self._n_answered() < count):
                 self._step()
@@ -90,7 +84,7 @@ class EnrolmentWorker:
         self._queue.put(None)
 
     def counters(self) -> dict[str, int]:
-        """The desk's counters, and ``lost``."""
+        """The desk's counters, ``lost``, and ``failed``: requests whose certificates could not be written."""
         return {**self.desk.counters, "lost": self.lost}
 
     def _n_answered(self) -> int:
@@ -112,7 +106,12 @@ class EnrolmentWorker:
         with self._lock:
             self._waiting[message.topic] -= 1
             self._waiting += Counter()  # forgets those who wait no more
-        reply = self.desk.receive(message.topic, message.payload, int(time.time()))
+        try:
+            reply = self.desk.receive(message.topic, message.payload, int(time.time()))
+        except InputError as error:  # such as a full disk: whoever asked gets no reply, and asks again
+            self.desk.counters["failed"] += 1
+            self._on_answer(str(error))
+            return
         if reply is not None:
             self._connection.publish(enrolled_topic(reply[0]), reply[1])
         self._on_answer(self.desk.last)

@@ -127,10 +127,12 @@ def plan(current: Facts | None, pending: Facts | None, claim: Facts | None, now:
     ['wait', 'wait', 'renew', 'renew']
     >>> plan(None, None, Facts("claim-1", 0, 9, b""), 0), plan(None, own, None, 0), plan(None, None, None, 0)
     ('claim', 'try', 'wait')
+    >>> [plan(own, None, Facts("claim-1", begins, 9, b""), 0) for begins in (0, 1)]  # a newer claim is somebody's wish
+    ['wait', 'claim']
     """
     if pending is not None:
         return TRY
-    if claim is not None and (current is None or current.ends <= now < claim.ends):
+    if claim is not None and (current is None or claim.begins > current.begins):
         return CLAIM
     if current is None:
         return WAIT

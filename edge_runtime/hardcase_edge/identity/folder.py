@@ -28,7 +28,7 @@ __all__ = ["Held", "Identities", "Identity", "Open", "put_claim", "put_identity"
 
 MAX_FILE_BYTES = 16_384
 MAX_NUMBERS = 9_999
-FILES = ("key.pem", "ca.pem", "request.der", "cert.pem", "broker")
+FILES = ("cert.pem", "key.pem", "request.der", "ca.pem", "broker")  # in the order in which they are removed
 _REMEDY = "put a new identity or claim there: hardcase ca device, or hardcase ca claim"
 
 
@@ -188,7 +188,7 @@ class Identities:
         return self._read(path.parent)
 
     def accept(self, identity: Identity) -> None:
-        """Point to an identity that a broker has accepted, and remove those before the one that it replaces.
+        """Point to an identity that a broker has accepted; remove those before the one that it replaces, and the claim.
 
         Raises
         ------
@@ -203,6 +203,8 @@ class Identities:
         for number in self._numbers():
             if number < identity.number and number not in keep:
                 _remove(self._numbered(number))
+        if (self.folder / "claim").is_dir():
+            _remove(self.folder / "claim")
 
     # ------------------------------------------------------------ parts
 
@@ -273,9 +275,12 @@ def _put(path: Path, data: bytes) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove an identity, its certificate first, so that what a power cut leaves is none."""
-    for name in reversed(FILES):
-        (folder / name).unlink(missing_ok=True)
-    for left in folder.glob(".*"):  # temporary files of ``write_whole``
-        left.unlink()
-    folder.rmdir()
+    """Remove an identity or a claim, its certificate first, so that what a power cut leaves is none."""
+    try:
+        for name in FILES:
+            (folder / name).unlink(missing_ok=True)
+        for left in folder.glob(".*"):  # temporary files of ``write_whole``
+            left.unlink()
+        folder.rmdir()
+    except OSError as error:
+        raise InputError(f"{folder} cannot be removed: {error.strerror}; remove it by hand") from error

@@ -13,8 +13,12 @@ from cryptography import x509
 from hardcase_cloud.enrolment.certificates import SKEW_S
 from hardcase_cloud.enrolment.desk import Desk
 from hardcase_cloud.enrolment.folder import AuthorityFolder
+from hardcase_cloud.enrolment.journal import Journal
+from hardcase_cloud.enrolment.worker import MOST_OF_ONE, EnrolmentWorker
 from hardcase_edge.errors import InputError
 from hardcase_edge.identity.der import read_certificate
+from hardcase_edge.link.address import parse_address
+from hardcase_edge.link.connection import Message
 from hardcase_edge.link.enrol import (
     BAD_CLAIM,
     BAD_NAME,
@@ -198,3 +202,29 @@ def test_each_list_begins_later_than_the_one_before_it_and_none_in_the_future(au
         began.append(int(x509.load_pem_x509_crl(path.read_bytes()).last_update_utc.timestamp()))
     assert began == sorted(set(began))
     assert began[-1] < NOW
+
+
+def test_a_worker_whose_disk_is_full_goes_on_and_keeps_a_bounded_number_of_requests_of_each_sender(
+    authority, claim, monkeypatch
+):
+    said: list[str] = []
+    worker = EnrolmentWorker(Desk(authority), parse_address("mqtt://127.0.0.1", environment={}), said.append)
+    for k in range(MOST_OF_ONE + 3):
+        worker._take(Message(enrol_topic(claim), pack_enrol(request(f"pi-{k}", key(k)))))
+    worker._take(Message(enrol_topic("pi-9"), b"garbage"))
+    assert worker.lost == 3
+
+    def full(path):
+        raise InputError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "append", lambda journal, entry: full(journal))
+        worker._step()
+    for _ in range(MOST_OF_ONE):
+        worker._step()
+    assert worker.counters() == {"failed": 1, "issued": 1, "refused": MOST_OF_ONE - 2, "malformed": 1, "lost": 3}
+    assert said[0] == "no room"
+    worker._take(Message(enrol_topic(claim), b"garbage"))
+    assert worker.lost == 3
+    worker.stop()
+    worker.run()

@@ -103,8 +103,9 @@ def test_messages_are_bounded_and_come_back_as_they_were():
         Exchange(b"not a request")
 
 
-def test_a_claim_is_used_only_where_there_is_no_certificate_that_holds():
-    own, claim, new = Facts("pi-1", 0, 300, b""), Facts("claim-1", 0, 1_000, b""), Facts("pi-1", 200, 500, b"")
-    assert [plan(own, None, claim, now) for now in (0, 250, 300, 1_000)] == [WAIT, RENEW, CLAIM, RENEW]
+def test_a_claim_is_used_where_there_is_no_certificate_or_an_older_one():
+    own, claim, new = Facts("pi-1", 10, 310, b""), Facts("claim-1", 10, 1_000, b""), Facts("pi-1", 200, 500, b"")
+    assert [plan(own, None, claim, now) for now in (0, 250, 1_000)] == [WAIT, RENEW, RENEW]
+    assert plan(own, None, Facts("claim-2", 11, 1_000, b""), 20) == CLAIM
     assert plan(own, new, claim, 250) == TRY
     assert plan(None, None, claim, 5_000) == CLAIM  # a clock that is wrong must not keep a device out
