@@ -240,8 +240,12 @@ class Connection:
         config = self._config
         v5: dict[str, Any] = {}
         if client.protocol == V5:
-            client.looks_for_session = self._rivals.looks_for_session
-            limits = {"MaximumPacketSize": config.max_packet_bytes, "SessionExpiryInterval": SESSION_S}
+            # no session behind a certificate: mosquitto 2.0.11 crashes if it is reloaded, as after a revocation, while it
+            # keeps the session of such a client that has left
+            has_certificate = config.certificates is not None or config.address.cert is not None
+            client.looks_for_session = self._rivals.looks_for_session and not has_certificate
+            expiry_s = 0 if has_certificate else SESSION_S
+            limits = {"MaximumPacketSize": config.max_packet_bytes, "SessionExpiryInterval": expiry_s}
             v5["clean_start"] = not client.looks_for_session
             v5["properties"] = make_properties(PacketTypes.CONNECT, limits)
         client.connect(config.address.host, config.address.port, config.keepalive_s, **v5)

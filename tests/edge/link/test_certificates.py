@@ -4,9 +4,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.certificates import TRIES, Certificates, Pair
+
+from hardcase_edge.link.connection import Connection, ConnectionConfig
+from hardcase_edge.link.paho_client import Client
+from hardcase_edge.link.rivals import SESSION_S
 
 OLD, NEW = (Pair(Path(f"{name}.pem"), Path(f"{name}.key")) for name in ("old", "new"))
 
@@ -45,3 +52,20 @@ def test_the_only_certificate_is_shown_for_ever():
 def test_an_attempt_with_a_damaged_file_shows_none():
     certificates = Certificates(OLD)
     assert certificates.context(parse_address("mqtts://broker.example", environment={}), None) is None
+
+
+@pytest.mark.parametrize(("certificates", "expected"), [(None, SESSION_S), (Certificates(OLD), 0)])
+def test_a_connection_with_a_certificate_leaves_no_session(monkeypatch, certificates, expected):
+    asked: list[Any] = []
+
+    def connect(client: Client, host: str, port: int, keepalive: int, **v5: Any) -> None:
+        asked.append((v5["properties"].SessionExpiryInterval, v5["clean_start"]))
+        raise OSError
+
+    monkeypatch.setattr(Client, "connect", connect)
+    address = parse_address("mqtt://127.0.0.1", environment={})
+    config = ConnectionConfig(address=address, client_id="pi-1", certificates=certificates)
+    connection = Connection(config, subscribe="a", on_message=lambda message: None)
+    connection.start(5)
+    connection.stop()
+    assert asked[0] == (expected, True)
