@@ -8,8 +8,6 @@ asked for. What is not read is not checked. Lengths are definite and of at most 
 from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
-from calendar import timegm
-from time import strptime
 
 from ..base.record import record
 from ..errors import InputError, one_line
@@ -168,6 +166,17 @@ def _time(element: Element) -> int:
         digits = ("19" if digits >= "50" else "20") + digits
     elif element[0] != GENERALIZED_TIME:
         raise ValueError("not a time")
-    if len(digits) != 15 or not digits[:14].isdecimal():
+    if len(digits) != 15 or not digits[:14].isdecimal() or digits[14] != "Z":
         raise ValueError("not a time")
-    return timegm(strptime(digits, "%Y%m%d%H%M%SZ"))
+    year, month = int(digits[:4]), int(digits[4:6])
+    day, hour, minute, second = (int(digits[k : k + 2]) for k in range(6, 14, 2))
+    if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 61):
+        raise ValueError("not a time")
+    return ((_days(year, month) + day) * 24 + hour) * 3_600 + minute * 60 + second
+
+
+def _days(year: int, month: int) -> int:
+    """Days from 1970 to the last day before a month, counted in years that begin in March (``calendar`` takes 5 ms)."""
+    since = year - (month < 3)
+    days = 365 * since + since // 4 - since // 100 + since // 400 + (153 * ((month - 3) % 12) + 2) // 5
+    return days - 719_469

@@ -7,7 +7,6 @@ Nothing secret is on a command line: the key is read from standard output, and t
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 from ..errors import InputError
@@ -54,6 +53,8 @@ def check_issued(certificate: bytes, ca: Path) -> None:
 
 
 def _openssl(*arguments: str, given: bytes = CONFIG) -> bytes:
+    import subprocess  # imported here: it takes 8 ms, and a device makes a key a few times a year
+
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
     try:
         done = subprocess.run(

@@ -240,8 +240,8 @@ class Connection:
         config = self._config
         v5: dict[str, Any] = {}
         if client.protocol == V5:
-            # no session behind a certificate: mosquitto 2.0.11 crashes if it is reloaded, as after a revocation, while it
-            # keeps the session of such a client that has left
+            # no session behind a certificate: mosquitto 2.0.11 crashes if it is reloaded, as after a revocation, while
+            # it keeps the session of such a client that has left
             has_certificate = config.certificates is not None or config.address.cert is not None
             client.looks_for_session = self._rivals.looks_for_session and not has_certificate
             expiry_s = 0 if has_certificate else SESSION_S

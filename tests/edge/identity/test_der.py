@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 
 import pytest
 from cryptography import x509
@@ -11,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from hardcase_cloud.enrolment.certificates import issue, make_authority
 from hardcase_edge.errors import InputError
-from hardcase_edge.identity.der import Facts, from_pem, read_certificate, read_request, to_pem
+from hardcase_edge.identity.der import Facts, _time, from_pem, read_certificate, read_request, to_pem
 from tests.helpers.cloud.enrolment import NOW, key, request
 
 BY = make_authority("test", now=NOW, days=40_000)
@@ -79,3 +80,12 @@ def test_a_length_in_another_form_than_der_is_refused():
     for head in (b"\x30\x80", b"\x30\x81\x05", b"\x30\x82\x00\x05", b"\x30\x83\x00\x01\x2c", b"\x3f\x05"):
         with pytest.raises(InputError):
             read_certificate(head + inner)
+
+
+def test_every_day_of_four_hundred_years_is_the_calendars():
+    for day in range(-7_000, 140_000, 13):
+        at = datetime.fromtimestamp(day * 86_400 + 86_399, UTC)
+        assert _time((0x18, at.strftime("%Y%m%d%H%M%SZ").encode(), b"")) == int(at.timestamp())
+    for text in (b"20261301000000Z", b"20260100000000Z", b"20260101240000Z", b"20260101000000+", b"2026010100000Z"):
+        with pytest.raises(ValueError, match="not a time"):
+            _time((0x18, text, b""))

@@ -10,7 +10,6 @@ import pytest
 
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.certificates import TRIES, Certificates, Pair
-
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.paho_client import Client
 from hardcase_edge.link.rivals import SESSION_S
