@@ -23,7 +23,9 @@ from .options import VerbParser
 
 __all__ = ["main", "make_parser"]
 
-VERBS = ("init", "train", "export", "inspect", "evaluate", "keygen", "keys", "flash", "cloud", "demo", "completion")
+VERBS = (
+    "init", "train", "export", "inspect", "evaluate", "keygen", "keys", "ca", "flash", "cloud", "demo", "completion",
+)  # fmt: skip
 EXAMPLES = """\
 hardcase init data.csv                      # a first hardcase.toml
 hardcase train hardcase.toml --out build    # policies, their front, report.html

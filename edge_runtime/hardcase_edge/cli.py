@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``hardcase-edge`` with its verbs ``run``, ``verify``, ``measure``, ``store``, ``service`` and ``doctor``.
+"""The command ``hardcase-edge``: ``run``, ``verify``, ``measure``, ``store``, ``enrol``, ``service`` and ``doctor``.
 
 ``run`` (``running.py``) makes decisions until it is stopped, ``verify`` checks a bundle and prints what was proved,
-``measure`` times its sensors, ``store`` keeps the bundles that a device runs and tries, ``service`` prints the systemd
-unit of a run, and ``doctor`` reports what the machine has installed and what is wrong with it. Decisions are JSON lines
-on stdout; everything else goes to stderr. The exit status is 0 after a clean end, SIGTERM and Ctrl-C included, 2 after
-an error, which is printed on one line, and 141 if the reader of stdout has left. Neither a full disk nor a reader who
-has left ends a run that has a broker; without a broker, the run ends with its reader.
+``measure`` times its sensors, ``store`` keeps the bundles that a device runs and tries, ``enrol`` gets its certificate,
+``service`` prints the systemd unit of a run, and ``doctor`` reports what the machine has installed and what is wrong
+with it. Decisions are JSON lines on stdout; everything else goes to stderr. The exit status is 0 after a clean end,
+SIGTERM and Ctrl-C included, 2 after an error, which is printed on one line, and 141 if the reader of stdout has left.
+Neither a full disk nor a reader who has left ends a run that has a broker; without a broker, the run ends with its
+reader.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ def make_parser() -> argparse.ArgumentParser:
     help_of_bundle = "the .hcb file; with --trust, its signature is read from BUNDLE.sig"
     verbs.choices["run"].add_argument("bundle", nargs="?", help=f"{help_of_bundle}; none with --store")
     verify.add_argument("bundle", help=help_of_bundle)
+    _enrol_arguments(verbs.add_parser("enrol", help="get this device's certificate by its claim, or renew it"))
     put = _store_arguments(verbs.add_parser("store", help="keep the bundles that a device runs, and try new ones"))
     put.add_argument("bundle", help=help_of_bundle)
     measure = verbs.add_parser("measure", help="time and weigh each sensor, and propose costs for hardcase.toml")
@@ -106,6 +108,15 @@ def _operations_arguments(run: argparse.ArgumentParser) -> None:
     watch.add_argument("--home-assistant-remove", **prefix, help="remove it there")  # type: ignore[arg-type]
 
 
+def _enrol_arguments(enrol: argparse.ArgumentParser) -> None:
+    enrol.add_argument("--identity", metavar="FOLDER", required=True, help="the folder of the identity or the claim")
+    enrol.add_argument("--broker", metavar="URL", required=True, help="mqtts://host:port for devices")
+    enrol.add_argument("--ca", help="PEM file of the authorities that may sign the broker's certificate")
+    enrol.add_argument("--device-id", metavar="ID", help="the name to ask for (default: host and machine)")
+    enrol.add_argument("--wait-s", type=float, default=30.0, help="how long to wait (default %(default)s)")
+    enrol.add_argument("--json", action="store_true", help="print one JSON object")
+
+
 def _run_arguments(run: argparse.ArgumentParser) -> None:
     store = run.add_argument_group("the store")
     store.add_argument("--store", metavar="FOLDER", help="run the store's good bundle, or the one on trial")
@@ -124,6 +135,9 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     link.add_argument("--ca", help="PEM file of the authorities that may sign the broker's certificate")
     link.add_argument("--cert", help="PEM file of this device's certificate")
     link.add_argument("--key", help="PEM file of the certificate's private key")
+    link.add_argument(
+        "--identity", metavar="FOLDER", help="the device's own certificate, or a claim (default: identity of the store)"
+    )
     link.add_argument("--device-id", metavar="ID", help="this device's name in topics (default: host and machine)")
     link.add_argument(
         "--deadline-ms", type=int, default=2_000, help="how long to wait for the cloud (default %(default)s)"
@@ -192,7 +206,8 @@ def _status(args: argparse.Namespace) -> int:
     gc.disable()  # there is no garbage yet, and collections would take 3 % of the time to the first answer
     try:
         verbs = {
-            "run": run, "verify": _verify, "measure": _measure, "store": _store, "service": _service, "doctor": _doctor
+            "run": run, "verify": _verify, "measure": _measure, "store": _store, "enrol": _enrol, "service": _service,
+            "doctor": _doctor,
         }  # fmt: skip
         return verbs[args.verb](args)
     except HardcaseError as error:
@@ -306,6 +321,17 @@ def _parsed_run(words: list[str]) -> argparse.Namespace:
             f"{' '.join(words[:1])!r} is not the command run; name the whole command: run --store FOLDER ..."
         )
     return make_parser().parse_args(words)
+
+
+# ---------------------------------------------------------------- enrol
+
+
+def _enrol(args: argparse.Namespace) -> int:
+    from .identity.by_hand import enrol_now
+
+    report = enrol_now(args.identity, args.broker, device=args.device_id or "", ca=args.ca, wait_s=args.wait_s)
+    _print_report(report, as_json=args.json)
+    return 0
 
 
 # ---------------------------------------------------------------- doctor

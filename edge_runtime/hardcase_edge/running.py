@@ -8,6 +8,7 @@ a run, too, if a newer bundle is there. What else a run does is in ``operations`
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import time
 from functools import partial
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from .bundle.load import Loaded
     from .device.device import Device, RuntimeConfig
+    from .identity.keeper import Keeper
     from .link.link import Link
     from .operations.beside import Beside
     from .outbox.opening import Publisher
@@ -272,17 +274,36 @@ def _connect(
     logging.basicConfig(handlers=[Notes()], format="%(message)s", level=logging.WARNING)
     logging.getLogger(__package__).setLevel(logging.INFO)
     device_id, is_lasting = (args.device_id, True) if args.device_id else default_id()
-    config = LinkConfig.to_broker(args.broker, device_id, ca=args.ca, cert=args.cert, key=args.key, clock=clock)
-    on_ack = None if publisher is None else publisher.on_ack
-    link = Link(config, loaded.machine.program, loaded.manifest, _interrupt_main_thread, on_ack)
+    keeper = _keeper(args, device_id)
+    own = {"cert": args.cert, "key": args.key} if keeper is None else {"certificates": keeper.certificates}
+    device_id, ca = (device_id, args.ca) if keeper is None else (keeper.device_id, keeper.ca)
+    config = LinkConfig.to_broker(args.broker, device_id, ca=ca, clock=clock, **own)
+    link = Link(config, loaded.machine.program, loaded.manifest, _interrupt_main_thread)
     if publisher is not None:
         publisher.start(device_id, loaded.bundle.sha256, link)
+    beside.linked(link, loaded)
+    if keeper is not None:
+        keeper.start(link, FIRST_CONNECT_S)
+        return link
     if not args.device_id:
         why = "" if is_lasting else f", for this run only, because {MACHINE_ID} is missing; name one with --device-id"
         note(f"the device id is {device_id}{why}")
-    beside.linked(link, loaded)
     link.start(FIRST_CONNECT_S)
     return link
+
+
+def _keeper(args: argparse.Namespace, default_id: str) -> Keeper | None:
+    """The keeper of the device's own certificate, where it has or is to get one."""
+    folder = args.identity
+    if folder is None and args.store is not None and args.cert is None and os.path.isdir(f"{args.store}/identity"):
+        folder = f"{args.store}/identity"
+    if folder is None:
+        return None
+    from .identity.keeper import Keeper
+
+    if args.cert is not None:
+        raise InputError("--identity and --cert both name a certificate; name one of them")
+    return Keeper(folder, args.broker, device_id=args.device_id or "", fallback_id=default_id, ca=args.ca, note=note)
 
 
 def _interrupt_main_thread() -> None:

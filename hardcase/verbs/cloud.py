@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hardcase cloud``: a broker and its worker (``up``), a worker alone, a ``store``, a broker of yours (``acl``)."""
+"""``hardcase cloud``: a broker and its worker (``up``), workers alone, and the commands of ``services``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
-from . import cloud_store
-from .events import log_lines, on_stop_signals, say
+from ..services import acl, enrol, store
+from ..services.events import log_lines, on_stop_signals, say
+from ..services.flags import broker_argument, positive, tls_arguments
 
 if TYPE_CHECKING:
     from hardcase_cloud.answering.service import Answerer
@@ -37,13 +38,12 @@ STUCK = 75  # exit status of a worker that another process must replace: EX_TEMP
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags of the commands ``up``, ``worker``, ``store`` and ``acl``."""
+    """Declare the flags of the commands ``up``, ``worker``, ``store``, ``enrol`` and ``acl``."""
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _up_arguments(commands.add_parser("up", help="Start a broker (unless one is named) and workers."))
     _worker_arguments(commands.add_parser("worker", help="Answer the requests of devices at a broker."))
-    cloud_store.arguments(commands.add_parser("store", help=cloud_store.HELP, description=cloud_store.HELP))
-    help_acl = "Print access rules for your own broker, or write them with passwords and limits."
-    _acl_arguments(commands.add_parser("acl", help=help_acl, description=help_acl))
+    for name, service in {"store": store, "enrol": enrol, "acl": acl}.items():
+        service.arguments(commands.add_parser(name, help=service.HELP, description=service.HELP))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,11 +68,11 @@ def _model_arguments(command: argparse.ArgumentParser) -> None:
         metavar="MS",
         help="with module:function: how long one call may take before its thread is abandoned (default 700)",
     )
-    parser.add_argument("--threads", type=_positive, default=1, help="threads of each worker's model (default 1)")
+    parser.add_argument("--threads", type=positive, default=1, help="threads of each worker's model (default 1)")
     parser = command.add_argument_group("batches and groups")
     parser.add_argument(
         "--max-batch",
-        type=_positive,
+        type=positive,
         default=32,
         metavar="N",
         help="largest number of requests answered in one run of the model (default 32)",
@@ -89,11 +89,7 @@ def _model_arguments(command: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="name of the group of workers that share requests (default: one per HPC and password)",
     )
-    parser = command.add_argument_group("TLS")
-    parser.add_argument("--ca", metavar="PEM", help="CA certificate that verifies --broker")
-    parser.add_argument("--cert", metavar="PEM", help="client certificate, if --broker requires one")
-    parser.add_argument("--key", metavar="PEM", help="private key of --cert")
-    command.add_argument("--json", action="store_true", help="one JSON object per line")
+    tls_arguments(command)
 
 
 def _up_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,39 +108,13 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _worker_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--broker", required=True, metavar="URL", help="mqtt[s]://host:port; user and password may be given by the "
-        "environment variables HARDCASE_MQTT_USER and HARDCASE_MQTT_PASSWORD",
-    )  # fmt: skip
-    parser.add_argument("--count", type=_positive, metavar="N", help="exit after this many answers")
+    broker_argument(parser)
+    parser.add_argument("--count", type=positive, metavar="N", help="exit after this many answers")
     parser.add_argument(
         "--until-stdin-closes", action="store_true", help="exit when the parent process exits (used by cloud up)"
     )
     _model_arguments(parser)
     parser.set_defaults(act=_worker)
-
-
-def _acl_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--broker", required=True, choices=("mosquitto", "emqx"), help="type of the broker")
-    parser.add_argument("--devices", metavar="FILE", help="with --out: text file with a device id a line")
-    parser.add_argument(
-        "--out",
-        metavar="FOLDER",
-        help="write the whole folder of mosquitto's settings, which it reads there (default: print the rules alone)",
-    )
-    parser.add_argument("--worker", default="worker", metavar="USER", help="user name of all workers (default worker)")
-    parser.add_argument(
-        "--watcher", metavar="USER", help="user that may read the devices' states, facts and decisions (default: none)"
-    )
-    parser.add_argument("--store", metavar="USER", help="user name of hardcase cloud store (default: none)")
-    parser.set_defaults(act=_acl)
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{value} is not between 1 and 1000000")
-    return value
 
 
 def _milliseconds(text: str) -> float:
@@ -314,24 +284,3 @@ def _stop_all(workers: list[Supervisor]) -> None:
 def _relay(as_json: bool, event: dict[str, Any]) -> None:
     name = event.pop("event")
     say(as_json, name if name.startswith("worker") else f"worker-{name}", event)
-
-
-# ---------------------------------------------------------------- acl
-
-
-def _acl(args: argparse.Namespace) -> int:
-    from hardcase_cloud.broker.acl import read_devices, write_acl
-    from hardcase_cloud.broker.rules import rules_for
-
-    if (args.devices is None) != (args.out is None):
-        raise InputError("--devices and --out belong together; name both, or neither to print the rules alone")
-    if args.out is None:
-        sys.stdout.write(rules_for(args.broker, worker=args.worker, watcher=args.watcher, store=args.store))
-        return 0
-    if args.broker != "mosquitto":
-        raise InputError("--out writes settings of mosquitto only; leave --devices and --out away to print rules")
-    names = {"worker": args.worker, "watcher": args.watcher, "store": args.store}
-    written = write_acl(args.out, read_devices(args.devices), **names)
-    print(f"{args.out}: {len(written.new)} new users, {written.n_kept} as before, {written.n_removed} removed")
-    print(f"hardcase.passwords has the passwords of new users; mosquitto -c {args.out}/hardcase.conf runs the broker")
-    return 0

@@ -22,13 +22,13 @@ MAY_IMPORT = {
     },
     "export/hardcase_export": {"hardcase_edge", "numpy", "onnx", "skl2onnx", "onnxruntime", "flatbuffers", "sklearn",
                                "ai_edge_litert", "skops"},
-    "cloud_stub/hardcase_cloud": {"hardcase_edge", "numpy", "onnxruntime", "amqtt"},
+    "cloud_stub/hardcase_cloud": {"hardcase_edge", "numpy", "onnxruntime", "amqtt", "cryptography"},
 }  # fmt: skip
 # what single modules of the device may import
 DEVICE_EXTRAS = {
     "link/connection.py": {"paho"},
     "link/paho_client.py": {"paho"},
-    "link/probe.py": {"paho"},
+    "diagnosis/probe.py": {"paho"},
     "link/websocket.py": {"paho"},
     "bundle/signature.py": {"cryptography"},
     "session/tflite.py": {"ai_edge_litert", "tflite_runtime", "numpy"},

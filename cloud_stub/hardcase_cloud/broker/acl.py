@@ -21,9 +21,12 @@ from hardcase_edge.link.wire import check_device_id
 from hardcase_edge.program.readings import MAX_REQUEST_BYTES
 
 from .passwords import hash_of, new_password, parse_lines
-from .rules import rules_for
+from .rules import names_of, rules_for
 
-__all__ = ["Written", "read_devices", "write_acl"]
+__all__ = [
+    "CONF", "DEVICES", "LIMITS", "MARK", "PASSWORDS", "RULES", "WORKERS", "Written", "check_own", "locked",
+    "read_devices", "without_head", "write_acl", "write_users",
+]  # fmt: skip
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 MAX_DEVICES = 100_000
@@ -67,41 +70,38 @@ def read_devices(path: str | Path) -> list[str]:
     return list(devices)
 
 
-def write_acl(
-    folder: str | Path,
-    devices: Sequence[str],
-    *,
-    worker: str = "worker",
-    watcher: str | None = None,
-    store: str | None = None,
-) -> Written:
+def write_acl(folder: str | Path, devices: Sequence[str], **users: str | None) -> Written:
     """Write all files into a folder, which is made if need be; runs into one folder wait for each other.
 
     Parameters
     ----------
     folder : where the files go, and where mosquitto will read them
     devices : device ids, as of ``read_devices``
-    worker, watcher, store : as in ``rules.rules_for``
+    users : as for ``rules.names_of``
 
     Raises
     ------
     InputError
         A name is not valid or has two roles, the folder cannot be written, or a file there is not of an earlier run.
     """
-    rules = rules_for("mosquitto", worker=worker, watcher=watcher, store=store)
-    workers = [name for name in (worker, watcher, store) if name is not None]
+    rules = rules_for("mosquitto", **users)
+    workers = list(names_of(**users).values())
     if both := sorted(set(workers) & set(devices)):
         raise InputError(f"{both[0]} is a device and cannot have another role too; choose another name")
     here = Path(folder).absolute()
     if not str(here).isprintable():
         raise InputError(f"the folder's path {str(here)[:80]!r} does not fit a line of settings; choose another --out")
-    with _locked(here):
+    with locked(here):
         for name in (CONF, RULES, DEVICES, WORKERS, PASSWORDS):
-            _check_own(here / name)
-        return _write_all(here, rules, list(devices), workers)
+            check_own(here / name)
+        written = write_users(here, list(devices), workers)
+        write_whole(here / RULES, f"{MARK}: acl_file\n{without_head(rules)}".encode(), mode=0o640)
+        write_whole(here / CONF, _conf(here, len(devices)).encode())
+        return written
 
 
-def _write_all(here: Path, rules: str, devices: list[str], workers: list[str]) -> Written:
+def write_users(here: Path, devices: list[str], workers: list[str]) -> Written:
+    """Write the passwords of these users and their hashes; those who are there already keep theirs."""
     known = {**_read(here / DEVICES, ":"), **_read(here / WORKERS, ":")}
     passwords = _read(here / PASSWORDS, " ")
     users = devices + workers
@@ -114,21 +114,16 @@ def _write_all(here: Path, rules: str, devices: list[str], workers: list[str]) -
     for name, of in ((DEVICES, devices), (WORKERS, workers)):
         lines = "".join(f"{user}:{hashes[user]}\n" for user in of)
         write_whole(here / name, f"{MARK}: password_file\n{lines}".encode(), mode=0o640)
-    write_whole(here / RULES, f"{MARK}: acl_file\n{_without_head(rules)}".encode(), mode=0o640)
-    write_whole(here / CONF, _conf(here, len(devices)).encode())
     return Written(new, len(users) - len(new), len(set(known) - set(users)))
 
 
-def _without_head(rules: str) -> str:
+def without_head(rules: str) -> str:
     """The rules without the settings in the comments at their top, as those of ``hardcase.conf`` take their place."""
     return "".join(line for line in rules.splitlines(keepends=True) if not line.startswith("#")).lstrip("\n")
 
 
 def _conf(here: Path, n_devices: int) -> str:
-    return CONF_TEXT.format(
-        mark=MARK, here=here, max_connections=2 * n_devices + 16, max_payload=MAX_REQUEST_BYTES,
-        max_packet=MAX_REQUEST_BYTES + 1024,
-    )  # fmt: skip
+    return CONF_TEXT.format(mark=MARK, here=here, max_connections=2 * n_devices + 16) + LIMITS
 
 
 def _read(path: Path, separator: str) -> dict[str, str]:
@@ -138,13 +133,14 @@ def _read(path: Path, separator: str) -> dict[str, str]:
     return parse_lines(data.decode("utf-8", errors="replace"), separator)
 
 
-def _check_own(path: Path) -> None:
+def check_own(path: Path) -> None:
+    """Refuse to replace a file that this module did not write."""
     remedy = "choose another folder with --out, or move the file away"
     check_replaceable(path, "a file of hardcase cloud acl", lambda head: head.startswith(MARK.encode()), remedy=remedy)
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Make the folder, and hold it against other runs until the end."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -182,13 +178,15 @@ allow_anonymous false
 max_connections 256
 password_file {here}/hardcase.workers
 acl_file {here}/hardcase.acl
+"""
 
+LIMITS = f"""
 # for all
 set_tcp_nodelay true
 persistence false
 persistent_client_expiration 1h
-message_size_limit {max_payload}
-max_packet_size {max_packet}
+message_size_limit {MAX_REQUEST_BYTES}
+max_packet_size {MAX_REQUEST_BYTES + 1024}
 max_inflight_messages 200
 max_queued_messages 1000
 max_queued_bytes 8388608

@@ -10,6 +10,7 @@ All else is refused.
 from __future__ import annotations
 
 from hardcase_edge.errors import InputError
+from hardcase_edge.identity.messages import enrol_topic, enrolled_topic
 from hardcase_edge.link.wire import (
     ack_topic,
     audit_topic,
@@ -21,34 +22,61 @@ from hardcase_edge.link.wire import (
     status_topic,
 )
 
-__all__ = ["BROKERS", "rules_for"]
+__all__ = ["BROKERS", "claim_patterns", "device_patterns", "names_of", "rules_for"]
 
 Grants = list[tuple[str, str]]  # "read" or "write", and a topic
 
 
-def rules_for(broker: str, *, worker: str = "worker", watcher: str | None = None, store: str | None = None) -> str:
+# What users other than devices may do, by their role.
+ROLES: dict[str, Grants] = {
+    "worker": [("read", request_topic("+")), ("write", reply_topic("+"))],
+    "watcher": [("read", status_topic("+")), ("read", facts_topic("+")), ("read", decision_topic("+"))],
+    "store": [("read", decision_topic("+")), ("read", audit_topic("+")), ("write", ack_topic("+"))],
+    "enroller": [("read", enrol_topic("+")), ("write", enrolled_topic("+"))],
+}
+
+
+def rules_for(broker: str, **users: str | None) -> str:
     """A rule file; comments at its top give the other settings that the broker needs.
 
     Parameters
     ----------
     broker : a key of ``BROKERS``
-    worker : user name of all workers
-    watcher : user name that may read the devices' states, facts and decisions; None: no user may
-    store : user name of ``hardcase cloud store``; None: no user may read audits or acknowledge anything
+    users : as for ``names_of``
+
+    Raises
+    ------
+    InputError
+        As of ``names_of``.
+    """
+    return BROKERS[broker]({name: ROLES[role] for role, name in names_of(**users).items()})
+
+
+def names_of(**users: str | None) -> dict[str, str]:
+    """User names by role.
+
+    Parameters
+    ----------
+    users : by role of ``ROLES``; None: no user has that role; without a name, all workers are called worker
 
     Raises
     ------
     InputError
         A user name is not a valid device id, or two of them are the same.
     """
-    roles = {"worker": worker, "watcher": watcher, "store": store}
-    _check_names({role: name for role, name in roles.items() if name is not None})
-    users = {worker: [("read", request_topic("+")), ("write", reply_topic("+"))]}
-    if watcher is not None:
-        users[watcher] = [("read", topic("+")) for topic in (status_topic, facts_topic, decision_topic)]
-    if store is not None:
-        users[store] = [("read", decision_topic("+")), ("read", audit_topic("+")), ("write", ack_topic("+"))]
-    return BROKERS[broker](users)
+    names = {role: name for role, name in {"worker": "worker", **users}.items() if name is not None}
+    _check_names(names)
+    return names
+
+
+def device_patterns() -> str:
+    """mosquitto's rules of a listener for devices with certificates: their topics, and the renewal of certificates."""
+    return _patterns([*_of_device("%u"), *_of_sender("%u")])
+
+
+def claim_patterns() -> str:
+    """mosquitto's rules of a listener for claims, which may ask for a certificate and nothing else."""
+    return _patterns(_of_sender("%u"))
 
 
 def _check_names(roles: dict[str, str]) -> None:
@@ -72,6 +100,15 @@ def _of_device(device: str) -> Grants:
     return [("write", topic(device)) for topic in written] + [("read", t(device)) for t in (reply_topic, ack_topic)]
 
 
+def _of_sender(sender: str) -> Grants:
+    """What a device or a claim may publish and read to get a certificate."""
+    return [("write", enrol_topic(sender)), ("read", enrolled_topic(sender))]
+
+
+def _patterns(grants: Grants) -> str:
+    return "".join(f"pattern {access} {topic}\n" for access, topic in grants)
+
+
 def _mosquitto(users: dict[str, Grants]) -> str:
     """The ``acl_file`` of mosquitto: ``%u`` is the user name; whatever no line grants is refused."""
     lines = [MOSQUITTO_HEAD]
@@ -79,8 +116,7 @@ def _mosquitto(users: dict[str, Grants]) -> str:
         lines += [f"user {user}", *(f"topic {access} {topic}" for access, topic in grants)]
         lines += [f"topic deny {topic}" for _, topic in _of_device(user)]  # the patterns below would grant it
         lines.append("")
-    lines += [f"pattern {access} {topic}" for access, topic in _of_device("%u")]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + _patterns(_of_device("%u"))
 
 
 def _emqx(users: dict[str, Grants]) -> str:

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from itertools import groupby
 
 from hardcase_edge.errors import InputError, LinkError, WireError
-from hardcase_edge.link.acks import pack_acks
 from hardcase_edge.link.address import Address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
 from hardcase_edge.link.wire import ack_topic, audit_topic, decision_topic
+from hardcase_edge.outbox.acks import pack_acks
 
 from .database import Database
 from .incoming import MAX_RECORD_BYTES, Incoming, parse_record

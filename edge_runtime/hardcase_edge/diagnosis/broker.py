@@ -115,7 +115,7 @@ def _certificate(address: Address, code: int, message: str) -> Fault:
 def _login(address: Address) -> Fault | None:
     """What the broker says to a CONNECT."""
     try:
-        from ..link.probe import connect_reason
+        from .probe import connect_reason
     except ImportError:
         return Fault("paho-mqtt is not installed", address.url, "pip install paho-mqtt")
     try:

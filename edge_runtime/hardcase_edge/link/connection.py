@@ -190,6 +190,17 @@ class Connection:
         if self._client is not None and self.is_up:
             self._client.unsubscribe(self._filters[self._client.protocol])
 
+    def subscribe(self, topic: str) -> None:
+        """Ask for one more topic on the present connection; a new connection does not have it."""
+        if self._client is not None and self.is_up:
+            self._client.subscribe(topic, qos=1)
+
+    def reconnect(self) -> None:
+        """End the present connection in order; the thread makes the next one."""
+        if self._client is not None and self.is_up:
+            self._client.end = "this device closed the connection"
+            self._client.disconnect()
+
     def flush(self, wait_s: float) -> bool:
         """Wait until the broker acknowledges the last published message; returns whether it has."""
         return self._last is None or _is_acknowledged(self._last, wait_s)
@@ -231,8 +242,12 @@ class Connection:
         config = self._config
         v5: dict[str, Any] = {}
         if client.protocol == V5:
-            client.looks_for_session = self._rivals.looks_for_session
-            limits = {"MaximumPacketSize": config.max_packet_bytes, "SessionExpiryInterval": SESSION_S}
+            # no session behind a certificate: mosquitto 2.0.11 crashes if it is reloaded, as after a revocation, while
+            # it keeps the session of such a client that has left
+            has_certificate = config.certificates is not None or config.address.cert is not None
+            client.looks_for_session = self._rivals.looks_for_session and not has_certificate
+            expiry_s = 0 if has_certificate else SESSION_S
+            limits = {"MaximumPacketSize": config.max_packet_bytes, "SessionExpiryInterval": expiry_s}
             v5["clean_start"] = not client.looks_for_session
             v5["properties"] = make_properties(PacketTypes.CONNECT, limits)
         client.connect(config.address.host, config.address.port, config.keepalive_s, **v5)
@@ -282,7 +297,10 @@ class Connection:
     # ------------------------------------------------------------ paho's callbacks, on the connection's thread
 
     def _make_client(self) -> Client:
-        client = Client(self._config, self._protocol, self._tls, self._will)
+        tls, certificates = self._tls, self._config.certificates
+        if certificates is not None:
+            tls = certificates.context(self._config.address, tls)
+        client = Client(self._config, self._protocol, tls, self._will)
         client.on_connect = self._connected
         client.on_subscribe = self._subscribed
         client.on_message = self._received
@@ -305,6 +323,10 @@ class Connection:
         client.subscribe([(topic, how) for topic in self._filters[client.protocol]])
 
     def _subscribed(self, client: Any, _data: Any, _mid: int, reasons: list[ReasonCode], _properties: Any) -> None:
+        if client.up_since is not None:  # an answer to ``subscribe``
+            if any(reason.is_failure for reason in reasons):
+                logger.warning("broker %s: refused a subscription", self._config.address.url)
+            return
         for topic, reason in zip(self._filters[client.protocol], reasons, strict=False):  # as many as the broker gave
             if reason.is_failure:
                 self._refuse(client, f"refused the subscription to {topic}")
@@ -314,6 +336,8 @@ class Connection:
         self.connects += 1
         self._trouble = ""
         self._up.set()
+        if self._config.certificates is not None:
+            self._config.certificates.came_up()
         version = "5" if client.protocol == V5 else "3.1.1"
         logger.info("connected to %s, MQTT %s", self._config.address.url, version)
         self._guard(self._on_up)

@@ -23,7 +23,7 @@ message, ``_was_refused`` for each refused one and ``_came_up`` for each new con
 ``_received`` hands the reply to the waiting ``ask`` if it bears the id that is waited for; it counts and drops all
 other messages. ``_came_up`` publishes the retained state and facts, closes the circuit and wakes ``ask``. ``cancel``
 may be called on any thread and in a signal handler. Decisions and audits go out through ``publish_record``; what the
-cloud acknowledges of them is for ``on_ack``, on the connection's thread.
+cloud acknowledges of them is for a listener, on the connection's thread.
 
 docs/SPEC-wire-v1.md defines the bytes and the topics.
 """
@@ -53,7 +53,6 @@ from .wire import (
     ID_BYTES,
     Reply,
     Request,
-    ack_topic,
     audit_topic,
     check_device_id,
     decision_topic,
@@ -116,8 +115,6 @@ class Link:
         Names the HPC that must answer.
     on_taken_over : called on the connection's thread when the link has given up, because other clients use its id
         None: it never gives up
-    on_ack : called on the connection's thread with each message on the device's ack topic
-        None: the link does not subscribe to that topic
 
     Attributes
     ----------
@@ -134,7 +131,6 @@ class Link:
         program: Program,
         manifest: Manifest,
         on_taken_over: Callable[[], None] | None = None,
-        on_ack: Callable[[bytes], None] | None = None,
     ) -> None:
         self._config = config
         self._dtypes = tuple(program.features[f].dtype for f in program.uplink.features)
@@ -152,13 +148,11 @@ class Link:
         self._refused: dict[int, str] = {}  # ids of packets that the broker refused since then, and why
         self._gave_up = False
         self._on_taken_over = on_taken_over
-        self._on_ack = on_ack
-        self._ack_topic = ack_topic(self._device)
+        self._listeners: dict[str, Callable[[bytes], None]] = {}
         self.counters: Counter[str] = Counter()
         self._connection = Connection(
             config.connection,
             subscribe=reply_topic(self._device),
-            also=() if on_ack is None else (self._ack_topic,),
             on_up=self._came_up,
             on_message=self._received,
             on_refused=self._was_refused,
@@ -206,6 +200,27 @@ class Link:
             self.publish_facts(fields)
         self._publish_state("offline", wait_s=self._config.stop_wait_s)
         self._connection.stop()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether ``stop`` or ``cancel`` was called."""
+        return self._is_cancelled
+
+    def listen(self, topic: str, listener: Callable[[bytes], None] | None) -> None:
+        """Pass the payloads on one more topic to a function, on the connection's thread; None ends that."""
+        if listener is None:
+            self._listeners.pop(topic, None)
+        else:
+            self._listeners[topic] = listener
+            self._connection.subscribe(topic)
+
+    def send(self, topic: str, payload: bytes) -> bool:
+        """Publish a message over the present connection; returns whether it was sent."""
+        return self._connection.publish(topic, payload) != 0
+
+    def reconnect(self) -> None:
+        """End the present connection and make another, as after a change of the device's certificate."""
+        self._connection.reconnect()
 
     def cancel(self) -> None:
         """End this and every later wait for a reply, because the device is about to stop. Safe in a signal handler."""
@@ -324,8 +339,8 @@ class Link:
     # ------------------------------------------------------------ on the connection's thread
 
     def _received(self, message: Message) -> None:
-        if self._on_ack is not None and message.topic == self._ack_topic:
-            self._on_ack(message.payload)
+        if listener := self._listeners.get(message.topic):
+            listener(message.payload)
             return
         try:
             reply = unpack_reply(message.payload, self._hpc, self._n_classes)
@@ -352,6 +367,8 @@ class Link:
         self._publish_state("online")
         for topic, payload in list(self._retained.items()):
             self._connection.publish(topic, payload, retain=True)
+        for topic in tuple(self._listeners):
+            self._connection.subscribe(topic)
         with self._changed:
             self._circuit.reset()
             self._changed.notify_all()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import ssl
 
     from ..base.clock import Clock
+    from .certificates import Certificates
 
 __all__ = ["V5", "V311", "Client", "ConnectionConfig", "Will", "make_properties"]
 
@@ -48,6 +49,7 @@ class ConnectionConfig:
     max_packet_bytes: int = 65_536  # a longer packet ends the connection before it is read
     clock: Clock | None = None  # by which certificates expire; None: the machine's, which is right
     max_in_flight: int = 16  # QoS 1 messages that await an acknowledgement; as many more may wait behind them
+    certificates: Certificates | None = None  # which to show, in place of the one in ``address``
 
 
 @record(frozen=True, slots=True)

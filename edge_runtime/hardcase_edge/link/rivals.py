@@ -8,7 +8,7 @@ each pauses longer after each loss, and gives up after ``MOST_PROOFS`` proofs wi
 - for brokers that only hang up: a new connection is told that its session is present, when that can only be the
   session of another client, because our own ended with our connection and ``OWN_SESSION_S`` have passed since.
 
-Both need MQTT 5.
+Both need MQTT 5, and the second a connection without a certificate, behind which no session is kept.
 """
 
 from __future__ import annotations

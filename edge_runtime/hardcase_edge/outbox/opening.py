@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..base.clock import RELEASED
 from ..errors import InputError
+from ..link.wire import ack_topic
 from .boot import next_boot, random_boot
 from .flags import parse_bytes, parse_share
 from .outbox import Direct, Outbox
@@ -20,13 +22,13 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping
 
+    from ..link.link import Link
     from ..program.readings import Reading
-    from .queue import Channel
 
 __all__ = ["Publisher"]
 
 FOLDER = "hardcase-outbox"
-FLOOR = 1_767_225_600.0  # 2026-01-01: a clock that shows an earlier time is not known
+FLOOR = float(RELEASED)  # a clock that shows an earlier time is not known
 
 
 class Publisher:
@@ -36,10 +38,6 @@ class Publisher:
     ----------
     args : the command's
     note : called with each line that a user should read
-
-    Attributes
-    ----------
-    on_ack : called with each message on the device's ack topic; None without an outbox
 
     Raises
     ------
@@ -59,7 +57,6 @@ class Publisher:
         self._too_long = 0
         self._boot = self._start(args, note)
         self._way: Outbox | Direct = self._open(args, note) if args.outbox else Direct(args.outbox_rate)
-        self.on_ack = self._way.on_ack if isinstance(self._way, Outbox) else None
 
     def _start(self, args: argparse.Namespace, note: Callable[[str], None]) -> int:
         if args.outbox is None and args.store is None:
@@ -96,10 +93,12 @@ class Publisher:
         now = time.time()
         return now if now >= FLOOR else None
 
-    def start(self, device: str, bundle: str, channel: Channel) -> None:
+    def start(self, device: str, bundle: str, link: Link) -> None:
         """Begin to send this device's decisions by this bundle."""
+        if isinstance(self._way, Outbox):
+            link.listen(ack_topic(device), self._way.on_ack)
         self._recorder = Recorder(device, bundle, self._boot, floor=FLOOR)
-        self._way.start(channel)
+        self._way.start(link)
 
     def decided(self, decision: Mapping[str, Any], readings: Callable[[], tuple[list[Reading], float]] | None) -> None:
         """A decision was made; ``readings`` gives those of a request, and what was spent on them, for an audit."""

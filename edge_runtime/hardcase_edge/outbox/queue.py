@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..base.record import record
 from ..errors import WireError
-from ..link.acks import unpack_acks
+from .acks import unpack_acks
 from .drain import Drain, DrainConfig
 
 if TYPE_CHECKING:

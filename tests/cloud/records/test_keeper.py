@@ -13,10 +13,10 @@ from hardcase_cloud.records import keeper as module
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.keeper import Inbox, Keeper
 from hardcase_edge.errors import InputError, LinkError
-from hardcase_edge.link.acks import unpack_acks
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import ack_topic, decision_topic
+from hardcase_edge.outbox.acks import unpack_acks
 from tests.helpers.cloud.brokers import free_port, running_mosquitto, until
 
 

@@ -158,7 +158,7 @@ def test_sensors_that_are_missing_or_fail_are_named(folder, tmp_path, monkeypatc
     )  # fmt: skip
     status, (line,) = told(capfd, *run, "thermal:99")
     assert status == 1
-    assert line.startswith("a sensor source serves no sensor: there is no thermal zone '99'")
+    assert line.startswith("a sensor source serves no sensor: sensor x: there is no thermal zone '99'")
     assert told(capfd, *run, "ill:read", "--sensors", "vib=none") == (0, [])
 
 

@@ -40,10 +40,10 @@ def broker(tmp_path_factory):
 
 
 @contextmanager
-def linked(url, device="dev-1", *, wait_s=5.0, on_taken_over=None, on_ack=None, **knobs):
+def linked(url, device="dev-1", *, wait_s=5.0, on_taken_over=None, **knobs):
     """A link, started; fast retries."""
     config = LinkConfig.to_broker(url, device, **{"retry_first_s": 0.1, **knobs})
-    link = Link(config, make_program(), make_manifest(), on_taken_over, on_ack)
+    link = Link(config, make_program(), make_manifest(), on_taken_over)
     link.start(wait_s)
     try:
         yield link
@@ -231,10 +231,11 @@ def test_the_broker_says_offline_for_a_device_that_vanishes_and_keeps_its_facts(
 @PROTOCOLS
 def test_what_the_cloud_acknowledges_reaches_the_owner_and_not_the_replies(broker, protocol):
     acks = []
-    with Cloud(broker.url) as cloud, linked(broker.url, "dev-7", protocol=protocol, on_ack=acks.append) as link:
+    with Cloud(broker.url) as cloud, linked(broker.url, "dev-7", protocol=protocol) as link:
+        link.listen(ack_topic("dev-7"), acks.append)
+        assert link.ask(READINGS, 5.0) is not None
         cloud.publish(ack_topic("dev-7"), b"[[1,2,3]]")
         cloud.publish(ack_topic("dev-6"), b"[[1,2,4]]")
-        assert link.ask(READINGS, 5.0) is not None
         until(lambda: acks)
         assert acks == [b"[[1,2,3]]"]
         assert link.counters == Counter(sent=1, replies=1, sent_bytes=REQUEST_BYTES)

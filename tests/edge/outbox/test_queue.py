@@ -10,8 +10,8 @@ import random
 import pytest
 
 from hardcase_cloud.records import database
-from hardcase_edge.link.acks import MAX_RANGES, pack_acks
 from hardcase_edge.outbox import file as outbox_file
+from hardcase_edge.outbox.acks import MAX_RANGES, pack_acks
 from hardcase_edge.outbox.drain import DrainConfig
 from hardcase_edge.outbox.queue import Queue
 from tests.helpers.edge.outbox import FakeChannel, World, make_config, make_made, seconds

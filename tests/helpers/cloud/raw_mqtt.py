@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import Iterator
 
@@ -56,14 +57,21 @@ class Raw:
     ----------
     port : of a broker on loopback
     hello : the first packet, as of ``connect``
+    tls : the settings of a broker with TLS
     """
 
-    def __init__(self, port: int, hello: bytes) -> None:
+    def __init__(self, port: int, hello: bytes, tls: ssl.SSLContext | None = None) -> None:
         self.heard: list[tuple[str, bytes]] = []
         self._unread = b""
         self._line = socket.create_connection(("127.0.0.1", port), timeout=10)
-        self._line.sendall(hello)
-        answer = self._next()
+        try:
+            if tls is not None:
+                self._line = tls.wrap_socket(self._line, server_hostname="127.0.0.1")
+            self._line.sendall(hello)
+            answer = self._next()
+        except ssl.SSLError:
+            self._line.close()
+            raise
         self.is_connected = answer is not None and answer[0] == CONNACK and answer[1][1] == 0
 
     def send(self, *packets: bytes) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.incoming import Incoming, parse_record
-from hardcase_edge.link.acks import pack_acks
 from hardcase_edge.link.wire import decision_topic
+from hardcase_edge.outbox.acks import pack_acks
 from hardcase_edge.outbox.boot import next_boot
 from hardcase_edge.outbox.flags import OLDEST_FIRST
 from hardcase_edge.outbox.queue import Queue, QueueConfig

@@ -11,8 +11,8 @@ from time import monotonic
 
 from paho.mqtt.enums import MQTTErrorCode
 
-from .address import Address, tls_context
-from .paho_client import V5, V311, Client, ConnectionConfig
+from ..link.address import Address, tls_context
+from ..link.paho_client import V5, V311, Client, ConnectionConfig
 
 __all__ = ["connect_reason"]
 

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hardcase cloud acl``: the settings of a broker of yours: who may connect, publish and read, and how much."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from hardcase_edge.errors import InputError
+
+if TYPE_CHECKING:
+    from hardcase_cloud.broker.acl import Written
+
+__all__ = ["HELP", "arguments", "run"]
+
+HELP = "Print access rules for your own broker, or write them with passwords and limits."
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("--broker", required=True, choices=("mosquitto", "emqx"), help="type of the broker")
+    parser.add_argument("--devices", metavar="FILE", help="with --out: text file with a device id a line")
+    parser.add_argument(
+        "--out",
+        metavar="FOLDER",
+        help="write the whole folder of mosquitto's settings, which it reads there (default: print the rules alone)",
+    )
+    parser.add_argument("--worker", default="worker", metavar="USER", help="user name of all workers (default worker)")
+    parser.add_argument(
+        "--watcher", metavar="USER", help="user that may read the devices' states, facts and decisions (default: none)"
+    )
+    parser.add_argument("--store", metavar="USER", help="user name of hardcase cloud store (default: none)")
+    parser.add_argument(
+        "--authority", metavar="DIR", help="with --out: know devices by certificates of this folder of hardcase ca init"
+    )
+    parser.set_defaults(act=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print or write; the exit status."""
+    from hardcase_cloud.broker.acl import read_devices, write_acl
+    from hardcase_cloud.broker.mutual_tls import write_mutual_tls
+    from hardcase_cloud.broker.rules import rules_for
+
+    users = {"worker": args.worker, "watcher": args.watcher, "store": args.store}
+    if args.authority is not None:
+        if args.devices is not None or args.out is None or args.broker != "mosquitto":
+            raise InputError("--authority writes settings of mosquitto with --out, and takes no --devices")
+        _told(args.out, write_mutual_tls(args.out, args.authority, **users))
+        return 0
+    if (args.devices is None) != (args.out is None):
+        raise InputError("--devices and --out belong together; name both, or neither to print the rules alone")
+    if args.out is None:
+        sys.stdout.write(rules_for(args.broker, **users))
+        return 0
+    if args.broker != "mosquitto":
+        raise InputError("--out writes settings of mosquitto only; leave --devices and --out away to print rules")
+    _told(args.out, write_acl(args.out, read_devices(args.devices), **users))
+    return 0
+
+
+def _told(out: str, written: Written) -> None:
+    print(f"{out}: {len(written.new)} new users, {written.n_kept} as before, {written.n_removed} removed")
+    print(f"hardcase.passwords has the passwords of new users; mosquitto -c {out}/hardcase.conf runs the broker")

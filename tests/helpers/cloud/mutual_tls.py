@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real mosquitto with an authority of ours and the folder of ``hardcase cloud acl --authority``, on free ports."""
+
+from __future__ import annotations
+
+import os
+import signal
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hardcase_cloud.broker.mutual_tls import write_mutual_tls
+from hardcase_cloud.enrolment.desk import Desk
+from hardcase_cloud.enrolment.folder import AuthorityFolder
+from hardcase_cloud.enrolment.worker import EnrolmentWorker
+from hardcase_edge.link.address import parse_address
+
+from .brokers import Broker, free_port
+from .raw_mqtt import Raw
+
+__all__ = ["Tls", "enrolling", "mutual_tls"]
+
+
+class Tls(Broker):
+    """mosquitto; ``port`` is the devices' listener, beside those of workers and of claims."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, {})
+        self._clients: list[Raw] = []
+        self.authority = AuthorityFolder.init(folder / "authority", "test", int(time.time()))
+        self.authority.server([self.host, "localhost"], now=int(time.time()))
+        write_mutual_tls(folder / "acl", self.authority.folder, watcher="eye")
+        self.workers_port, self.claims_port = free_port(), free_port()
+        lines = (folder / "acl" / "hardcase.passwords").read_text().splitlines()
+        self.passwords = dict(line.split(" ", 1) for line in lines if not line.startswith("#"))
+        conf = (folder / "acl" / "hardcase.conf").read_text()
+        for name, port in (("8883", self.port), ("8884", self.workers_port), ("8885", self.claims_port)):
+            conf = conf.replace(f"listener {name}", f"listener {port} {self.host}")
+        self._config.write_text(conf + ("user root\n" if os.geteuid() == 0 else ""))
+        self.ca = self.authority.folder / "public" / "devices.pem"
+        self.claims_url = f"mqtts://{self.host}:{self.claims_port}"
+
+    @property
+    def url(self) -> str:
+        """Where devices connect."""
+        return f"mqtts://{self.host}:{self.port}"
+
+    def url_of(self, user: str) -> str:
+        """Where this user connects, with the password."""
+        return f"mqtts://{user}:{self.passwords[user]}@{self.host}:{self.workers_port}"
+
+    def reload(self) -> None:
+        """Have mosquitto read the list of revoked certificates again."""
+        os.kill(self.pid, signal.SIGHUP)
+        time.sleep(0.1)
+
+    def connect(self, identity: Path | None, hello: bytes, *, port: int = 0) -> Raw | None:
+        """A raw client with the certificate in this folder, or none; None if TLS ends it."""
+        context = ssl.create_default_context(cafile=self.ca)
+        if identity is not None:
+            context.load_cert_chain(identity / "cert.pem", identity / "key.pem")
+        try:
+            raw = Raw(port or self.port, hello, context)
+        except (ssl.SSLError, ConnectionError):
+            return None
+        self._clients.append(raw)
+        return raw if raw.is_connected else None
+
+    def kill(self) -> None:
+        """End at once, and hang up."""
+        super().kill()
+        for raw in self._clients:
+            raw.close()
+
+
+@contextmanager
+def mutual_tls(tmp_path: Path) -> Iterator[Tls]:
+    """A broker that runs while the block does."""
+    folder = tmp_path / "tls"
+    folder.mkdir(parents=True, exist_ok=True)
+    broker = Tls(folder)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.kill()
+
+
+@contextmanager
+def enrolling(broker: Tls) -> Iterator[EnrolmentWorker]:
+    """An enrolment worker at the broker, while the block runs."""
+    worker = EnrolmentWorker(Desk(broker.authority), parse_address(broker.url_of("enroller"), ca=broker.ca))
+    worker.start()
+    thread = threading.Thread(target=worker.run, daemon=True)
+    thread.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        thread.join()
