@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from .bundle.load import Loaded
     from .device.device import Device, RuntimeConfig
     from .link.link import Link
+    from .store.folder import Store
     from .store.run import Run
+    from .update.air import Air
 
 __all__ = ["run"]
 
+SWITCH = signal.SIGUSR1  # of this process to itself: a bundle waits in the store
 FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither accepts nor refuses
 
 
@@ -82,7 +85,7 @@ def _run_store(args: argparse.Namespace, config: RuntimeConfig, lines: Lines) ->
                 if not isinstance(error, SignatureError):  # a wrong --trust is not the bundle's fault
                     stored.fail(str(error))
                 raise
-            _run_loaded(args, config, loaded, lines, stored)
+            _run_loaded(args, config, loaded, lines, stored, store)
         except HardcaseError:
             if not stored.has_failed:
                 stored.stop()
@@ -91,13 +94,18 @@ def _run_store(args: argparse.Namespace, config: RuntimeConfig, lines: Lines) ->
             stored.stop()
             raise
         _on_signals(_interrupt)
-        if stored.is_told or not stored.has_failed:
+        if stored.is_told or not (stored.has_failed or stored.is_switching):
             stored.stop()
             return
 
 
 def _run_loaded(
-    args: argparse.Namespace, config: RuntimeConfig, loaded: Loaded, lines: Lines, run: Run | None = None
+    args: argparse.Namespace,
+    config: RuntimeConfig,
+    loaded: Loaded,
+    lines: Lines,
+    run: Run | None = None,
+    store: Store | None = None,
 ) -> None:
     from .device.device import Device
     from .sensors.specs import open_bank
@@ -114,15 +122,19 @@ def _run_loaded(
     with bank:
         for k in sorted(bank.dead):
             note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
-        link = _connect(args, loaded)
-        device = Device(loaded, bank, link, config, facts=run.facts if run is not None else dict)
+        air = _updates(args, run, store) if run is not None and store is not None else None
+        link = _connect(args, loaded, air)
+        device = Device(loaded, bank, link, config, facts=lambda: _facts(run, air))
         gc.freeze()
         gc.enable()
         try:
-            _decide(device, lines, link, run)
+            _decide(device, lines, link, run, air)
         except KeyboardInterrupt:
             pass  # stopped between two decisions
         finally:
+            if air is not None:
+                air.close()
+                signal.signal(SWITCH, signal.SIG_IGN)
             _on_signals(signal.SIG_IGN if run is None else run.tell)
             signal.setitimer(signal.ITIMER_REAL, 0)
             if link is not None:
@@ -133,7 +145,7 @@ def _run_loaded(
             link.check()
 
 
-def _decide(device: Device, lines: Lines, link: Link | None, run: Run | None) -> None:
+def _decide(device: Device, lines: Lines, link: Link | None, run: Run | None, air: Air | None) -> None:
     def stop(number: int, frame: object) -> None:
         if run is not None and not run.is_late:
             run.tell()
@@ -148,13 +160,26 @@ def _decide(device: Device, lines: Lines, link: Link | None, run: Run | None) ->
         run.begin(time.monotonic(), has_broker=link is not None)
         if run.is_trial:
             _at_deadline(run)
+    if air is not None and link is not None:
+        signal.signal(SWITCH, lambda number, frame: _switch(device))
+        air.begin(link)
     for record in device.run():
         device.counters["unwritten"] += not lines.write(json_line(record))
         is_connected = link is not None and link.can_ask
+        was_trial = run is not None and run.is_trial
         if run is not None and not run.decided(
             time.monotonic(), is_connected=is_connected, memory_bytes=_resident_bytes
         ):
             return
+        if run is not None and was_trial and not run.is_trial:
+            device.report_soon()
+
+
+def _switch(device: Device) -> None:
+    """End the run for a bundle that waits in the store; a decision that is under way is made first."""
+    device.stop()
+    if device.is_idle:
+        raise KeyboardInterrupt
 
 
 def _at_deadline(run: Run) -> None:
@@ -162,7 +187,7 @@ def _at_deadline(run: Run) -> None:
     import threading
 
     def end() -> None:
-        if run.is_trial:
+        if run.is_trial and not run.is_switching:
             run.is_late = True
             _interrupt_main_thread()
 
@@ -180,12 +205,41 @@ def _resident_bytes() -> int:
         return 0
 
 
-def _connect(args: argparse.Namespace, loaded: Loaded) -> Link | None:
+def _updates(args: argparse.Namespace, run: Run, store: Store) -> Air | None:
+    """What takes bundles from the broker, if there is one, into the store."""
+    if args.broker is None:
+        return None
+    import threading
+
+    from .update.air import Air
+
+    def on_ready() -> None:
+        run.switch()
+        signal.pthread_kill(threading.main_thread().ident or 0, SWITCH)
+
+    return Air(store, _device_id(args), key=args.trust, metered=args.metered, note=note, on_ready=on_ready)
+
+
+def _facts(run: Run | None, air: Air | None) -> dict[str, Any]:
+    return {**(run.facts() if run is not None else {}), **(air.facts() if air is not None else {})}
+
+
+def _device_id(args: argparse.Namespace) -> str:
+    """The device's id, which stays the same for the whole process."""
+    if not args.device_id:
+        from .link.identity import MACHINE_ID, default_id
+
+        args.device_id, is_lasting = default_id()
+        why = "" if is_lasting else f", for this run only, because {MACHINE_ID} is missing; name one with --device-id"
+        note(f"the device id is {args.device_id}{why}")
+    return str(args.device_id)
+
+
+def _connect(args: argparse.Namespace, loaded: Loaded, air: Air | None) -> Link | None:
     if args.broker is None:
         return None
     import logging
 
-    from .link.identity import MACHINE_ID, default_id
     from .link.link import Link, LinkConfig
 
     class Notes(logging.Handler):
@@ -194,12 +248,9 @@ def _connect(args: argparse.Namespace, loaded: Loaded) -> Link | None:
 
     logging.basicConfig(handlers=[Notes()], format="%(message)s", level=logging.WARNING)
     logging.getLogger(__package__).setLevel(logging.INFO)
-    device_id, is_lasting = (args.device_id, True) if args.device_id else default_id()
-    config = LinkConfig.to_broker(args.broker, device_id, ca=args.ca, cert=args.cert, key=args.key)
-    link = Link(config, loaded.machine.program, loaded.manifest, _interrupt_main_thread)
-    if not args.device_id:
-        why = "" if is_lasting else f", for this run only, because {MACHINE_ID} is missing; name one with --device-id"
-        note(f"the device id is {device_id}{why}")
+    config = LinkConfig.to_broker(args.broker, _device_id(args), ca=args.ca, cert=args.cert, key=args.key)
+    more: dict[str, Any] = {} if air is None else {"listeners": air.listeners, "on_up": air.came_up}
+    link = Link(config, loaded.machine.program, loaded.manifest, _interrupt_main_thread, **more)
     link.start(FIRST_CONNECT_S)
     return link
 

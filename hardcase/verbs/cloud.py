@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hardcase cloud``: a broker and its worker (``up``), a worker alone, and a broker of yours (``acl``)."""
+"""``hardcase cloud``: a broker and its worker (``up``), a worker alone, a broker of yours (``acl``), and ``offer``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
+from . import cloud_offer
+
 if TYPE_CHECKING:
     from hardcase_cloud.answering.service import Answerer
     from hardcase_cloud.answering.supervisor import Supervisor
@@ -27,7 +29,8 @@ HELP = "Answer forwarded cases: start a broker and a worker, or a worker for you
 EXAMPLES = """\
 hardcase cloud up --hpc build/hpc.onnx              # on this machine, to try it
 hardcase cloud worker --hpc build/hpc.onnx --broker mqtts://broker.example:8883 --ca ca.pem
-hardcase cloud acl --broker mosquitto --devices devices.txt --out /etc/mosquitto/hardcase   # for a broker of yours"""
+hardcase cloud acl --broker mosquitto --devices devices.txt --out /etc/mosquitto/hardcase   # for a broker of yours
+hardcase cloud offer model.hcb --metadata repository/metadata --device pump-7 --broker mqtts://broker.example:8883"""
 TERMS = "broker: the MQTT server between devices and workers; worker: a process that runs f0, the large model"
 MAX_WORKERS = 64
 POLL_S = 0.2
@@ -36,12 +39,13 @@ STUCK = 75  # exit status of a worker that another process must replace: EX_TEMP
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags of the commands ``up``, ``worker`` and ``acl``."""
+    """Declare the flags of the commands ``up``, ``worker``, ``acl`` and ``offer``."""
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _up_arguments(commands.add_parser("up", help="Start a broker (unless one is named) and workers."))
     _worker_arguments(commands.add_parser("worker", help="Answer the requests of devices at a broker."))
     help_acl = "Print access rules for your own broker, or write them with passwords and limits."
     _acl_arguments(commands.add_parser("acl", help=help_acl, description=help_acl))
+    cloud_offer.arguments(commands.add_parser("offer", help=cloud_offer.HELP, description=cloud_offer.HELP), _say)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -132,6 +136,7 @@ def _acl_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--worker", default="worker", metavar="USER", help="user name of all workers (default worker)")
     parser.add_argument("--watcher", metavar="USER", help="user that may read the devices' statuses (default: none)")
+    parser.add_argument("--updater", metavar="USER", help="user that may offer bundles to devices (default: none)")
     parser.set_defaults(act=_acl)
 
 
@@ -334,11 +339,12 @@ def _acl(args: argparse.Namespace) -> int:
     if (args.devices is None) != (args.out is None):
         raise InputError("--devices and --out belong together; name both, or neither to print the rules alone")
     if args.out is None:
-        sys.stdout.write(rules_for(args.broker, worker=args.worker, watcher=args.watcher))
+        sys.stdout.write(rules_for(args.broker, worker=args.worker, watcher=args.watcher, updater=args.updater))
         return 0
     if args.broker != "mosquitto":
         raise InputError("--out writes settings of mosquitto only; leave --devices and --out away to print rules")
-    written = write_acl(args.out, read_devices(args.devices), worker=args.worker, watcher=args.watcher)
+    roles = {"worker": args.worker, "watcher": args.watcher, "updater": args.updater}
+    written = write_acl(args.out, read_devices(args.devices), **roles)
     print(f"{args.out}: {len(written.new)} new users, {written.n_kept} as before, {written.n_removed} removed")
     print(f"hardcase.passwords has the passwords of new users; mosquitto -c {args.out}/hardcase.conf runs the broker")
     return 0

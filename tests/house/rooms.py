@@ -26,7 +26,7 @@ FOLDERS = {
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
         ("errors",), ("base",), ("program",), ("verifier", "session", "batch"), ("kernel",), ("bundle",),
-        ("sensors", "link", "store"), ("device",), ("running",), ("cli",),
+        ("sensors", "link", "store"), ("update",), ("device",), ("running",), ("cli",),
     ),
     "hardcase_train": (
         ("columns",), ("data", "method"), ("policy", "tasks"), ("trees", "linear"), ("stages",), ("estimator",),
@@ -36,7 +36,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("drafts", "sources", "publish", "summary", "to_c"), ("integers", "importing"),
         ("picking", "scorers"), ("bundle", "to_onnx", "to_tflite"), ("runtimes", "foreign_model"),
     ),
-    "hardcase_cloud": (("broker", "answering", "fleet"),),
+    "hardcase_cloud": (("broker", "answering", "fleet", "updates"),),
     "hardcase": (
         ("options",), ("measuring",), ("reports",), ("demo", "training"), ("exports",), ("verbs", "api"), ("cli",),
     ),

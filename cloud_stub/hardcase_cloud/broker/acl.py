@@ -68,7 +68,12 @@ def read_devices(path: str | Path) -> list[str]:
 
 
 def write_acl(
-    folder: str | Path, devices: Sequence[str], *, worker: str = "worker", watcher: str | None = None
+    folder: str | Path,
+    devices: Sequence[str],
+    *,
+    worker: str = "worker",
+    watcher: str | None = None,
+    updater: str | None = None,
 ) -> Written:
     """Write all files into a folder, which is made if need be; runs into one folder wait for each other.
 
@@ -76,17 +81,19 @@ def write_acl(
     ----------
     folder : where the files go, and where mosquitto will read them
     devices : device ids, as of ``read_devices``
-    worker, watcher : as in ``rules.rules_for``
+    worker, watcher, updater : as in ``rules.rules_for``
 
     Raises
     ------
     InputError
         A name is not valid or has two roles, the folder cannot be written, or a file there is not of an earlier run.
     """
-    rules = rules_for("mosquitto", worker=worker, watcher=watcher)
-    workers = [worker] if watcher is None else [worker, watcher]
+    rules = rules_for("mosquitto", worker=worker, watcher=watcher, updater=updater)
+    workers = [name for name in (worker, watcher, updater) if name is not None]
     if both := sorted(set(workers) & set(devices)):
-        raise InputError(f"{both[0]} is a device and cannot be the worker or the watcher too; choose another name")
+        raise InputError(
+            f"{both[0]} is a device and cannot be a worker, watcher or updater too; choose another name"
+        )
     here = Path(folder).absolute()
     if not str(here).isprintable():
         raise InputError(f"the folder's path {str(here)[:80]!r} does not fit a line of settings; choose another --out")

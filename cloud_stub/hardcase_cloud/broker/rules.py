@@ -2,20 +2,29 @@
 """Access rules for a real broker: which user may publish and read which topic, as the broker's own rule file.
 
 A device logs in with its device id as user name. It may publish its own requests and status, and read its own replies.
-A worker may read all requests and publish all replies; a watcher may read all statuses. All else is refused.
+It may fetch chunks of a bundle and read its own updates.
+A worker may read all requests and publish all replies; a watcher may read all statuses; an updater may read all
+statuses and fetches and publish all updates. All else is refused.
 """
 
 from __future__ import annotations
 
 from hardcase_edge.errors import InputError
-from hardcase_edge.link.wire import check_device_id, reply_topic, request_topic, status_topic
+from hardcase_edge.link.wire import (
+    check_device_id,
+    fetch_topic,
+    reply_topic,
+    request_topic,
+    status_topic,
+    update_topic,
+)
 
 __all__ = ["BROKERS", "rules_for"]
 
 Grants = list[tuple[str, str]]  # "read" or "write", and a topic
 
 
-def rules_for(broker: str, *, worker: str = "worker", watcher: str | None = None) -> str:
+def rules_for(broker: str, *, worker: str = "worker", watcher: str | None = None, updater: str | None = None) -> str:
     """A rule file; comments at its top give the other settings that the broker needs.
 
     Parameters
@@ -23,35 +32,43 @@ def rules_for(broker: str, *, worker: str = "worker", watcher: str | None = None
     broker : a key of ``BROKERS``
     worker : user name of all workers
     watcher : user name that may read the devices' statuses; None: no user may
+    updater : user name that may offer bundles to devices; None: no user may
 
     Raises
     ------
     InputError
-        A user name is not a valid device id, or worker and watcher have the same name.
+        A user name is not a valid device id, or two roles have the same name.
     """
-    _check_names([name for name in (worker, watcher) if name is not None])
+    _check_names({"worker": worker, "watcher": watcher, "updater": updater})
     users = {worker: [("read", request_topic("+")), ("write", reply_topic("+"))]}
     if watcher is not None:
         users[watcher] = [("read", status_topic("+"))]
+    if updater is not None:
+        users[updater] = [("read", fetch_topic("+")), ("read", status_topic("+")), ("write", update_topic("+"))]
     return BROKERS[broker](users)
 
 
-def _check_names(names: list[str]) -> None:
-    """Refuse a name that would end its line early or match other users."""
-    for name in names:
+def _check_names(roles: dict[str, str | None]) -> None:
+    """Refuse a name that would end its line early or match other users, or that has two roles."""
+    role_of: dict[str, str] = {}
+    for role, name in roles.items():
+        if name is None:
+            continue
         try:
             check_device_id(name)
         except InputError as error:
             raise InputError(
                 f"user name {name[:80]!r} is not 1 to 64 letters, digits, '.', '_' or '-'; choose another"
             ) from error
-    if len(set(names)) < len(names):
-        raise InputError(f"worker and watcher are both called {names[0]!r}; choose two names")
+        if name in role_of:
+            raise InputError(f"{role_of[name]} and {role} are both called {name!r}; choose two names")
+        role_of[name] = role
 
 
 def _of_device(device: str) -> Grants:
     """What a device may publish and read."""
-    return [("write", request_topic(device)), ("write", status_topic(device)), ("read", reply_topic(device))]
+    writes = [request_topic(device), status_topic(device), fetch_topic(device)]
+    return [*[("write", topic) for topic in writes], ("read", reply_topic(device)), ("read", update_topic(device))]
 
 
 def _mosquitto(users: dict[str, Grants]) -> str:

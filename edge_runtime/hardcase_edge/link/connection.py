@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One MQTT connection with one subscription, kept up by a thread of its own that reconnects for ever.
+"""One MQTT connection with its subscriptions, kept up by a thread of its own that reconnects for ever.
 
 The thread makes a new paho client for each attempt. paho's queue would send messages again after a reconnect, and a
 request that nobody waits for any more costs energy that no budget allowed; with a new client, only the caller decides
@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
@@ -50,13 +50,15 @@ class Message:
 
 
 class Connection:
-    """Keeps one MQTT connection, and one subscription on it, up.
+    """Keeps one MQTT connection, and its subscriptions, up.
 
     Parameters
     ----------
     config : ConnectionConfig
     subscribe : topic filter; the connection counts as up once the broker has granted it
     subscribe_v5 : another filter for MQTT 5, such as a shared subscription; empty: the same filter
+    also : further filters; if the broker refuses one of these, the connection is up without it
+    wants_retained : whether retained messages are wanted, too
     on_up : called on the connection's thread each time the connection comes up
     on_message : called on the connection's thread with each message; its exceptions are logged and dropped
     admits : called on the connection's thread with the topic of each message before it is parsed; False drops it.
@@ -84,6 +86,8 @@ class Connection:
         *,
         subscribe: str,
         subscribe_v5: str = "",
+        also: Sequence[str] = (),
+        wants_retained: bool = False,
         on_message: Callable[[Message], None],
         on_up: Callable[[], None] = lambda: None,
         admits: Callable[[str], bool] | None = None,
@@ -93,6 +97,7 @@ class Connection:
     ) -> None:
         self._config = config
         self._filters = {V311: subscribe, V5: subscribe_v5 or subscribe}
+        self._also, self._wants_retained = tuple(also), wants_retained
         self._on_up = on_up
         self._on_message = on_message
         self._admits = admits
@@ -298,16 +303,19 @@ class Connection:
         if client.looks_for_session and flags.session_present:
             self._rivals.prove()
             self._give_up_if_sure()
-        topic = self._filters[client.protocol]
+        topics = (self._filters[client.protocol], *self._also)
         if client.protocol == V5:
-            client.subscribe(topic, options=SubscribeOptions(qos=1, retainHandling=2))  # 2: send no retained messages
+            handling = 0 if self._wants_retained else 2  # 2: send no retained messages
+            client.subscribe([(topic, SubscribeOptions(qos=1, retainHandling=handling)) for topic in topics])
         else:
-            client.subscribe(topic, qos=1)
+            client.subscribe([(topic, 1) for topic in topics])
 
     def _subscribed(self, client: Any, _data: Any, _mid: int, reasons: list[ReasonCode], _properties: Any) -> None:
-        if any(reason.is_failure for reason in reasons):
+        if reasons[0].is_failure:
             self._refuse(client, f"refused the subscription to {self._filters[client.protocol]}")
             return
+        for topic in [topic for topic, reason in zip(self._also, reasons[1:], strict=False) if reason.is_failure]:
+            logger.warning("broker %s: refused the subscription to %s", self._config.address.url, topic)
         client.up_since = monotonic()
         self._rivals.came_up()
         self.connects += 1

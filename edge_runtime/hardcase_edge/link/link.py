@@ -110,6 +110,9 @@ class Link:
         Names the HPC that must answer.
     on_taken_over : called on the connection's thread when the link has given up, because other clients use its id
         None: it never gives up
+    listeners : by topic, what else is subscribed to on the connection and who gets its payloads, on the connection's
+        thread
+    on_up : called on the connection's thread each time that it comes up
 
     Attributes
     ----------
@@ -125,8 +128,12 @@ class Link:
         program: Program,
         manifest: Manifest,
         on_taken_over: Callable[[], None] | None = None,
+        *,
+        listeners: Mapping[str, Callable[[bytes], None]] | None = None,
+        on_up: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
+        self._listeners, self._on_up = dict(listeners or {}), on_up
         self._dtypes = tuple(program.features[f].dtype for f in program.uplink.features)
         self._n_classes = program.n_classes
         self._hpc = bytes.fromhex(manifest.hpc)
@@ -146,6 +153,7 @@ class Link:
         self._connection = Connection(
             config.connection,
             subscribe=reply_topic(self._device),
+            also=tuple(self._listeners),
             on_up=self._came_up,
             on_message=self._received,
             on_refused=self._was_refused,
@@ -207,6 +215,10 @@ class Link:
         """
         self._status = dict(fields)
         return self._publish_state("online")
+
+    def publish(self, topic: str, payload: bytes) -> bool:
+        """Publish something else on the connection, if it is up; returns whether it was sent."""
+        return self._connection.publish(topic, payload) != 0
 
     def ask(
         self, readings: Sequence[Reading], deadline_s: float, may_resend: Callable[[], bool] = lambda: True
@@ -291,6 +303,9 @@ class Link:
     # ------------------------------------------------------------ on the connection's thread
 
     def _received(self, message: Message) -> None:
+        if message.topic in self._listeners:
+            self._listeners[message.topic](message.payload)
+            return
         try:
             reply = unpack_reply(message.payload, self._hpc, self._n_classes)
             if message.correlation not in (None, reply.id):
@@ -317,6 +332,7 @@ class Link:
         with self._changed:
             self._circuit.reset()
             self._changed.notify_all()
+        self._on_up()
 
     def _give_up(self) -> None:
         self._gave_up = True

@@ -30,6 +30,7 @@ __all__ = [
     "Request",
     "check_device_id",
     "device_of_topic",
+    "fetch_topic",
     "pack_reply",
     "pack_request",
     "reply_topic",
@@ -37,6 +38,7 @@ __all__ = [
     "status_topic",
     "unpack_reply",
     "unpack_request",
+    "update_topic",
 ]
 
 WIRE_VERSION = 1
@@ -210,15 +212,25 @@ def status_topic(device: str) -> str:
     return f"{ROOT}/{device}/status"
 
 
-def device_of_topic(topic: str) -> str:
-    """The device that a request topic names.
+def update_topic(device: str) -> str:
+    """The topic on which a device receives offers of bundles and their chunks."""
+    return f"{ROOT}/{device}/update"
+
+
+def fetch_topic(device: str) -> str:
+    """The topic on which a device asks for chunks of the bundle that it was offered."""
+    return f"{ROOT}/{device}/fetch"
+
+
+def device_of_topic(topic: str, what: str = "request") -> str:
+    """The device that a topic names, whose last part is ``what``.
 
     Raises
     ------
     WireError
-        The topic is not a request topic; ``reason`` is ``malformed``.
+        The topic is not such a topic; ``reason`` is ``malformed``.
     """
     parts = topic.split("/")
-    if len(parts) != 4 or "/".join(parts[:2]) != ROOT or parts[3] != "request" or not _DEVICE.fullmatch(parts[2]):
-        raise WireError("malformed", f"topic {topic[:120]!r} is not {request_topic('<device>')}")
+    if len(parts) != 4 or "/".join(parts[:2]) != ROOT or parts[3] != what or not _DEVICE.fullmatch(parts[2]):
+        raise WireError("malformed", f"topic {topic[:120]!r} is not {ROOT}/<device>/{what}")
     return parts[2]

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .folder import Started, Store
-    from .slots import Slots
+    from .slots import Slot, Slots
 
 __all__ = ["Run"]
+
+_OTHER = {"a": "b", "b": "a"}
 
 
 class Run:
@@ -46,6 +48,8 @@ class Run:
         Whether somebody has noticed that, and ends the run for it.
     is_told : bool
         Whether the device was told to end, so that nothing is to run after this.
+    is_switching : bool
+        Whether a new bundle is in the store, and the run ends for its trial.
     """
 
     def __init__(self, store: Store, started: Started, rules: Rules, note: Callable[[str], None]) -> None:
@@ -54,8 +58,12 @@ class Run:
         self.is_trial = started.slot.state == "trial"
         self._store, self._rules, self._note = store, rules, note
         self._state = started.slot.state
-        self._has_seen_cloud = store.slots().has_seen_cloud
-        self.is_late = self.is_told = False
+        slots = store.slots()
+        self._has_seen_cloud = slots.has_seen_cloud
+        other = slots[_OTHER[started.name]]
+        is_bad = other.state == "bad"
+        self._failed = {"sha256": other.sha256, "release": _dotted(other), "reason": other.reason} if is_bad else None
+        self.is_late = self.is_told = self.is_switching = False
         self.deadline_s = rules.deadline_s
         self._trial: Trial | None = None
 
@@ -93,16 +101,23 @@ class Run:
         """The device is told to end; for signal handlers."""
         self.is_told = True
 
+    def switch(self) -> None:
+        """A new bundle is in the store: this run is to end for its trial. On any thread."""
+        self.is_switching = True
+
     def stop(self) -> None:
         """The run ends, and not by a fault of the bundle."""
         if self.is_trial:
             self._apply(lambda slots: stopped(slots, self.started.slot.sha256))
 
     def facts(self) -> dict[str, Any]:
-        """What runs, for the device's status."""
+        """What runs, and the bundle that was tried and failed if there is one, for the device's status."""
         slot = self.started.slot
-        release = ".".join(map(str, slot.release)) if slot.release > (0, 0) else None
-        return {"store": {"slot": self.started.name, "state": self._state, "release": release}}
+        return {
+            "store": {
+                "slot": self.started.name, "state": self._state, "release": _dotted(slot), "failed": self._failed,
+            }
+        }  # fmt: skip
 
     def _judge(self, verdict: str) -> None:
         if verdict == PASSED:
@@ -121,3 +136,7 @@ class Run:
         except HardcaseError as error:
             self._note(f"{error}; decisions go on")
             return None
+
+
+def _dotted(slot: Slot) -> str | None:
+    return ".".join(map(str, slot.release)) if slot.release > (0, 0) else None

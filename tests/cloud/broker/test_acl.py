@@ -182,7 +182,7 @@ def test_a_list_that_cannot_be_used_is_one_line(tmp_path, text, said):
 
 
 def test_a_device_cannot_have_another_role(tmp_path):
-    with pytest.raises(InputError, match="worker is a device and cannot be the worker"):
+    with pytest.raises(InputError, match="worker is a device and cannot be a worker"):
         write_acl(tmp_path, ["pi-1", "worker"])
     with pytest.raises(InputError, match="both called 'worker'"):
         write_acl(tmp_path, ["pi-1"], watcher="worker")
