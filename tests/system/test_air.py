@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updates over a real mosquitto: a device as a process takes a bundle, is killed on the way, tries it, keeps or leaves it."""
+"""Updates over a real mosquitto: a device takes a bundle, is killed on the way, tries it, keeps it or goes back."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ ACTIVE_S = 30.0  # a device that has fetched so recently is not offered the bund
 MOST_AT_ONCE = 256  # devices whose chunks wait to be sent; the others ask again later
 MOST_DEVICES = 100_000
 COPIES = 4  # of the bundle that a device may fetch in a row; one more each hour
+LEAST_CHUNKS = 256  # that it may fetch in a row, however small the bundle is
 MAX_STATUS_BYTES = 65_536
 GOOD, TRIAL, ROLLED_BACK, REFUSED = "good", "trial", "rolled back", "refused"
 FINAL = (GOOD, ROLLED_BACK, REFUSED)
@@ -123,7 +124,8 @@ class Campaign:
             return
         known.fetched_at, known.pause_s = now, FIRST_PAUSE_S
         n = self.offer.n_chunks
-        known.tokens = min(COPIES * n, known.tokens + n * (now - known.filled_at) / 3600)
+        refill = max(n, LEAST_CHUNKS / COPIES) * (now - known.filled_at) / 3600
+        known.tokens = min(max(COPIES * n, LEAST_CHUNKS), known.tokens + refill)
         known.filled_at = now
         wanted = list(dict.fromkeys(fetch.wanted))[: int(known.tokens)]
         known.tokens -= len(wanted)

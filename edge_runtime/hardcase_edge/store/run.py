@@ -113,11 +113,8 @@ class Run:
     def facts(self) -> dict[str, Any]:
         """What runs, and the bundle that was tried and failed if there is one, for the device's status."""
         slot = self.started.slot
-        return {
-            "store": {
-                "slot": self.started.name, "state": self._state, "release": _dotted(slot), "failed": self._failed,
-            }
-        }  # fmt: skip
+        store = {"slot": self.started.name, "state": self._state, "release": _dotted(slot)}
+        return {"store": {**store, "failed": self._failed} if self._failed else store}
 
     def _judge(self, verdict: str) -> None:
         if verdict == PASSED:
