@@ -7,6 +7,7 @@ own time, so that packets overtake each other, and counts bytes.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import heapq
 import os
@@ -86,10 +87,8 @@ class SlowLink:
             now = time.monotonic()
             while waiting and waiting[0][0] <= now:
                 _, _, file, packet = heapq.heappop(waiting)
-                try:
+                with contextlib.suppress(OSError):  # the device's queue is full: lost, too
                     os.write(file, packet)
-                except OSError:  # the device's queue is full: lost, too
-                    pass
 
 
 def _ip(*words: str) -> None:

@@ -93,6 +93,7 @@ class Campaign:
             return
         if known.is_online and not was_online:
             known.next_offer_at, known.pause_s, known.fetched_at = now, FIRST_PAUSE_S, float("-inf")
+            self._scan_at = now
 
     def _judge(self, known: _Device, status: dict[str, Any]) -> None:
         sha, store, update = self.offer.sha256.hex(), status.get("store") or {}, status.get("update") or {}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Air"]
 
-MOST_WAITING = 40  # messages; two windows of chunks and some offers
+MOST_WAITING = 80  # messages; two windows of chunks and some offers
 STOP_S = 2.0  # how long the end of a run waits for a write; what is checked then is checked again at the next start
 NICE = 10  # of the thread, where the system lets threads have their own
 

@@ -18,7 +18,7 @@ from .messages import MOST_WANTED, Chunk, Offer, name_of
 
 __all__ = ["MOST", "Transfer"]
 
-LEAST, MOST = 2, 16  # chunks in a window; 16 of 16 KB are more than 100 ms at 20 Mbit/s
+LEAST, FIRST, MOST = 1, 4, 32  # chunks in a window; 32 of 16 KB are 400 ms at 10 Mbit/s
 FAST_S, SLOW_S = 0.5, 1.0  # a chunk that took less widens the window, one that took more narrows it
 SILENT_S, MOST_SILENT_S = 10.0, 600.0  # until the window is asked for again; doubles each time
 _DOWN = float("inf")
@@ -41,7 +41,7 @@ class Transfer:
     def __init__(self, offer: Offer, have: frozenset[int] = frozenset()) -> None:
         self.offer = offer
         self.name = name_of(offer.sha256)
-        self.window = float(LEAST)
+        self.window = float(FIRST)
         self._missing = [k for k in range(offer.n_chunks) if k not in have]
         self._missing.reverse()  # the next one last
         self._asked: dict[int, _Asked] = {}
@@ -65,12 +65,12 @@ class Transfer:
         self._silent_s = SILENT_S
 
     def wanted(self, now: float) -> list[int]:
-        """Chunks to ask for now, which count as asked for; empty if the window is at least half full."""
+        """Chunks to ask for now, which count as asked for; empty if the window is nearly full."""
         if now >= self._silent_at:
             self._ask_again()
             self._silent_s = min(2 * self._silent_s, MOST_SILENT_S)
             self.window = float(LEAST)
-        if 2 * len(self._asked) > int(self.window):
+        if 4 * len(self._asked) > 3 * int(self.window):
             return []
         n = min(int(self.window) - len(self._asked), MOST_WANTED, len(self._missing))
         wanted = [self._missing.pop() for _ in range(n)]
