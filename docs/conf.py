@@ -20,6 +20,7 @@ NAV = {
         "docs/configuration",
         "docs/reports",
         "docs/devices",
+        "docs/updates",
         "docs/microcontrollers",
         "docs/exports",
         "docs/import",

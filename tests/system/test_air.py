@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from hardcase_cloud.broker.embedded import EmbeddedBroker
 from hardcase_cloud.updates.campaign import Campaign
 from hardcase_cloud.updates.offer import make_offer
 from hardcase_cloud.updates.serve import Server
@@ -63,7 +64,7 @@ def write_metadata(folder: Path, repository: Repository, *bundles: bytes) -> Pat
 class Rig:
     """One device's store, the fleet's metadata, and what is run on them."""
 
-    def __init__(self, tmp_path: Path, broker: Broker, device: str) -> None:
+    def __init__(self, tmp_path: Path, broker: Broker | EmbeddedBroker, device: str) -> None:
         self.tmp_path, self.broker, self.device = tmp_path, broker, device
         self.store, self.repository = Store(tmp_path / "store"), Repository()
         (tmp_path / "1.root.json").write_bytes(self.repository.roots[0])
@@ -186,12 +187,13 @@ def test_a_bundle_that_fails_its_trial_is_rolled_back_and_reported(broker, tmp_p
     assert rig.errors().count("fetching bundle") == 1  # it is not fetched again
 
 
-def test_an_offer_ends_when_the_device_runs_it_for_good(broker, tmp_path):
-    rig = Rig(tmp_path, broker, "pump-3")
-    with rig.running():
-        until(lambda: rig.is_good(rig.first))
-        assert end(rig.offer(make_bundle_bytes(name="new")))[0] == 0
-        status, events, _ = end(rig.offer(make_bundle_bytes(name="newer"), "--json"))
+def test_an_offer_ends_when_the_device_runs_it_for_good_on_mqtt_3_1_1_too(tmp_path):
+    with EmbeddedBroker(port=0) as embedded:
+        rig = Rig(tmp_path, embedded, "pump-3")
+        with rig.running():
+            until(lambda: rig.is_good(rig.first))
+            status, events, _ = end(rig.offer(make_bundle_bytes(name="new")))
+        assert "MQTT 3.1.1" in rig.errors()
     assert status == 0
-    assert [e["event"] for e in events][:: len(events) - 1] == ["offering", "stopped"]
+    assert [event["event"] for event in events][:: len(events) - 1] == ["offering", "stopped"]
     assert events[-1]["good"] == 1

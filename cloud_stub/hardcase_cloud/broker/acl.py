@@ -91,9 +91,7 @@ def write_acl(
     rules = rules_for("mosquitto", worker=worker, watcher=watcher, updater=updater)
     workers = [name for name in (worker, watcher, updater) if name is not None]
     if both := sorted(set(workers) & set(devices)):
-        raise InputError(
-            f"{both[0]} is a device and cannot be a worker, watcher or updater too; choose another name"
-        )
+        raise InputError(f"{both[0]} is a device and cannot be a worker, watcher or updater too; choose another name")
     here = Path(folder).absolute()
     if not str(here).isprintable():
         raise InputError(f"the folder's path {str(here)[:80]!r} does not fit a line of settings; choose another --out")

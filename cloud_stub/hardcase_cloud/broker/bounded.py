@@ -18,7 +18,7 @@ from amqtt.broker import Broker
 from amqtt.contexts import BrokerConfig
 from amqtt.session import Session
 
-from hardcase_edge.link.wire import reply_topic, request_topic, status_topic
+from hardcase_edge.link.wire import fetch_topic, reply_topic, request_topic, status_topic, update_topic
 
 __all__ = ["BoundedBroker"]
 
@@ -35,12 +35,13 @@ STALL_S = 10.0  # a client that has not taken a message in this time is closed
 REFUSED = 0x80  # return code of a subscription
 
 _ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+_TOPICS = (request_topic, reply_topic, status_topic, update_topic, fetch_topic)
 _TOPIC, _STATUS = (
-    re.compile(f"(?:{'|'.join(kinds)})")
-    for kinds in ([topic(_ID) for topic in (request_topic, reply_topic, status_topic)], [status_topic(_ID)])
+    re.compile(f"(?:{'|'.join(kinds)})") for kinds in ([topic(_ID) for topic in _TOPICS], [status_topic(_ID)])
 )
 _REQUEST = request_topic("").rpartition("/")[2]
-_FILTER = re.compile(f"{re.escape(request_topic('+'))}|{status_topic(f'(?:[+]|{_ID})')}|{reply_topic(_ID)}")
+_OF_ALL = (re.escape(topic("+")) for topic in (request_topic, fetch_topic))
+_FILTER = re.compile("|".join([*_OF_ALL, status_topic(f"(?:[+]|{_ID})"), reply_topic(_ID), update_topic(_ID)]))
 
 
 class BoundedBroker(Broker):  # type: ignore[misc]  # amqtt ships no types
@@ -67,7 +68,7 @@ class BoundedBroker(Broker):  # type: ignore[misc]  # amqtt ships no types
         await super()._handle_client_session(reader, writer, client_session, *rest)
 
     async def add_subscription(self, subscription: tuple[str, int], session: Session) -> int:
-        """Subscribe to what a device, a worker or a watcher needs: its replies, all requests, or statuses."""
+        """Subscribe to what a device, a worker, a watcher or an updater needs; refuse all else."""
         wanted, qos = subscription
         if not _FILTER.fullmatch(wanted):
             return REFUSED

@@ -17,12 +17,20 @@ from hardcase_cloud.broker.rules import BROKERS, rules_for
 from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
-from hardcase_edge.link.wire import OK, reply_topic, request_topic, status_topic, unpack_reply
+from hardcase_edge.link.wire import (
+    OK,
+    fetch_topic,
+    reply_topic,
+    request_topic,
+    status_topic,
+    unpack_reply,
+    update_topic,
+)
 
 from ...helpers.cloud.brokers import running_mosquitto
 from ...helpers.cloud.requests import N_CLASSES, ask, write_model
 
-USERS = ("pi-1", "pi-2", "worker", "eye")
+USERS = ("pi-1", "pi-2", "worker", "eye", "air")
 SILENCE_S = 0.3
 
 # who publishes where, who listens to what, whether it arrives
@@ -47,6 +55,11 @@ CASES = [
     pytest.param("worker", reply_topic("pi-1"), "worker", reply_topic("+"), False, id="worker-reads-replies"),
     pytest.param("pi-1", status_topic("pi-1"), "pi-2", status_topic("+"), False, id="device-reads-statuses"),
     pytest.param("pi-1", status_topic("pi-1"), "worker", "hardcase/v1/#", False, id="worker-reads-statuses"),
+    pytest.param("air", update_topic("pi-1"), "pi-1", update_topic("pi-1"), True, id="own-update"),
+    pytest.param("pi-1", fetch_topic("pi-1"), "air", fetch_topic("+"), True, id="own-fetch"),
+    pytest.param("pi-1", status_topic("pi-1"), "air", status_topic("+"), True, id="updater-reads-statuses"),
+    pytest.param("pi-2", update_topic("pi-1"), "pi-1", update_topic("pi-1"), False, id="device-updates-another"),
+    pytest.param("pi-1", fetch_topic("pi-2"), "air", fetch_topic("+"), False, id="fetch-of-another"),
 ]
 
 # ---------------------------------------------------------------- mosquitto
@@ -68,7 +81,7 @@ def guarded(tmp_path_factory):
     for user in USERS:
         command = ["mosquitto_passwd", "-b", "hardcase.users", user, f"secret of {user}"]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    rules = rules_for("mosquitto", watcher="eye")
+    rules = rules_for("mosquitto", watcher="eye", updater="air")
     (folder / "hardcase.acl").write_text(rules)
     settings = settings_in(rules)
     assert settings.pop("listener") == "8883"
@@ -164,7 +177,7 @@ def emqx_allows(rules: str, user: str, action: str, topic: str) -> bool:
 
 @pytest.mark.parametrize(("publisher", "topic", "listener", "wanted", "arrives"), CASES)
 def test_emqx_delivers_what_the_rules_grant_and_nothing_else(publisher, topic, listener, wanted, arrives):
-    rules = rules_for("emqx", watcher="eye")
+    rules = rules_for("emqx", watcher="eye", updater="air")
     may_publish = emqx_allows(rules, publisher, "publish", topic)
     assert (may_publish and emqx_allows(rules, listener, "subscribe", wanted)) == arrives
 

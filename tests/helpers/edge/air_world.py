@@ -135,9 +135,7 @@ class MemoryIncoming:
                 self.disk.files.pop(f"incoming/{offer.sha256.hex()}/{k}", None)
 
     def refuse(self, refused: Refused) -> None:
-        self.disk.files["incoming/refused"] = json.dumps(
-            [refused.sha256, refused.release, refused.reason]
-        ).encode()
+        self.disk.files["incoming/refused"] = json.dumps([refused.sha256, refused.release, refused.reason]).encode()
 
     def refused(self) -> Refused:
         sha, release, reason = json.loads(self.disk.files.get("incoming/refused", b'["", [0, 0], ""]'))
@@ -243,7 +241,10 @@ class Life:
         run.begin(self.now, has_broker=True)
         self.run, self.bundle = run, bundle
         self.updater = Updater(
-            self.store, MemoryIncoming(self.disk), self.send, wall=lambda: WALL + self.now  # type: ignore[arg-type]
+            self.store,
+            MemoryIncoming(self.disk),
+            self.send,
+            wall=lambda: WALL + self.now,  # type: ignore[arg-type]
         )
         self.connect()
 
