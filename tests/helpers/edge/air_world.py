@@ -396,7 +396,8 @@ class Life:
         self.newest = slots.newest
         trust = trust_versions(self.disk.files["trust"])
         if trust is not None:
-            assert all(new >= old for new, old in zip(trust[:1], self.versions[:1], strict=True))
+            is_rotated = trust[0] > self.versions[0]  # then what the new keys have not signed is forgotten
+            assert is_rotated or all(new >= old for new, old in zip(trust, self.versions, strict=True))
             self.versions = trust
         if self.run is not None:
             assert self.run.started.slot.sha256 == sha256(self.bundle).hex()
