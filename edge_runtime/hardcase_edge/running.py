@@ -225,13 +225,13 @@ def _facts(run: Run | None, air: Air | None) -> dict[str, Any]:
 
 
 def _device_id(args: argparse.Namespace) -> str:
-    """The device's id, which stays the same for the whole process."""
+    """The device's id, which stays the same for the whole process; ``args.id_note`` is what to tell of a new one."""
     if not args.device_id:
         from .link.identity import MACHINE_ID, default_id
 
         args.device_id, is_lasting = default_id()
         why = "" if is_lasting else f", for this run only, because {MACHINE_ID} is missing; name one with --device-id"
-        note(f"the device id is {args.device_id}{why}")
+        args.id_note = f"the device id is {args.device_id}{why}"
     return str(args.device_id)
 
 
@@ -251,6 +251,8 @@ def _connect(args: argparse.Namespace, loaded: Loaded, air: Air | None) -> Link 
     config = LinkConfig.to_broker(args.broker, _device_id(args), ca=args.ca, cert=args.cert, key=args.key)
     more: dict[str, Any] = {} if air is None else {"listeners": air.listeners, "on_up": air.came_up}
     link = Link(config, loaded.machine.program, loaded.manifest, _interrupt_main_thread, **more)
+    if text := vars(args).pop("id_note", ""):
+        note(text)
     link.start(FIRST_CONNECT_S)
     return link
 
