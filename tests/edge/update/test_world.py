@@ -69,5 +69,4 @@ def test_a_device_that_is_wrong_would_be_found(
     live(seed, STEPS)
     breaks(monkeypatch)
     with pytest.raises(AssertionError):
-        for k in range(seed, seed + 10):
-            live(k, STEPS)
+        _ = [live(k, STEPS) for k in range(seed, seed + 10)]
