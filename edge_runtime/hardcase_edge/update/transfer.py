@@ -63,6 +63,7 @@ class Transfer:
         """A new connection is up: what was asked for on the old one is lost."""
         self._ask_again()
         self._silent_s = SILENT_S
+        self.window = min(self.window, FIRST)  # connections that break often lose less with each
 
     def wanted(self, now: float) -> list[int]:
         """Chunks to ask for now, which count as asked for; empty if the window is nearly full."""
