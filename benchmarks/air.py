@@ -384,7 +384,8 @@ def page(figures: dict[str, Any]) -> str:
         + f"The bundle has {figures['size']:,} bytes; medians of {len(figures['updates'])} runs.\n\n"
         + markdown(("", "seconds", "of each run", "bytes"), rows)
         + f"\n\nAn update took {ratio['seconds']:.2f} times the copy's time and {ratio['bytes']:.2f} times its bytes.\n"
-        f"After {cuts['cuts']} cut connections {cuts['again']} chunks had been sent again, of a bundle of {cuts['chunks']}; "
+        f"After {cuts['cuts']} cut connections {cuts['again']} chunks had been sent again, of the bundle's "
+        f"{cuts['chunks']}; "
         f"{cuts['cuts']} windows have up to {cuts['cuts'] * cuts['window']}.\n"
         f"A device that waits for updates takes {idle[0]} KB of memory for it, and {idle[1]} KB after the first "
         "message (medians of 5 processes).\n\n"
