@@ -21,6 +21,7 @@ NAV = {
         "docs/reports",
         "docs/devices",
         "docs/updates",
+        "docs/flashing",
         "docs/microcontrollers",
         "docs/exports",
         "docs/import",

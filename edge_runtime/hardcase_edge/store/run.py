@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import HardcaseError
+from .first_boot import read_report
 from .slots import failed, passed, saw_cloud, stopped
 from .trial import PASSED, Rules, Trial
 
@@ -66,6 +67,7 @@ class Run:
         self.is_late = self.is_told = self.is_switching = False
         self.deadline_s = rules.deadline_s
         self._trial: Trial | None = None
+        self._first_boot = read_report(store.folder)
 
     def begin(self, now: float, *, has_broker: bool) -> None:
         """The first decision is about to be made; ``now`` is seconds of a clock that only rises."""
@@ -111,10 +113,11 @@ class Run:
             self._apply(lambda slots: stopped(slots, self.started.slot.sha256))
 
     def facts(self) -> dict[str, Any]:
-        """What runs, and the bundle that was tried and failed if there is one, for the device's status."""
+        """What runs, what was tried and failed, and what the first boot of a flashed card did, for the status."""
         slot = self.started.slot
         store = {"slot": self.started.name, "state": self._state, "release": _dotted(slot)}
-        return {"store": {**store, "failed": self._failed} if self._failed else store}
+        facts = {"store": {**store, "failed": self._failed} if self._failed else store}
+        return {**facts, "first_boot": self._first_boot} if self._first_boot else facts
 
     def _judge(self, verdict: str) -> None:
         if verdict == PASSED:
