@@ -128,6 +128,9 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
         type=float,
         help="seconds after which a trial has failed (default: 3600, or three times its decisions' intervals)",
     )
+    store.add_argument(
+        "--metered", metavar="HH:MM-HH:MM", help="hours of the day in which no update is fetched (default: none)"
+    )
     link = run.add_argument_group("the cloud")
     link.add_argument(
         "--broker", metavar="URL", help="mqtt://, mqtts://, ws:// or wss:// and host:port (default: alone)"

@@ -29,10 +29,13 @@ if TYPE_CHECKING:
     from .link.link import Link
     from .operations.beside import Beside
     from .outbox.opening import Publisher
+    from .store.folder import Store
     from .store.run import Run
+    from .update.air import Air
 
 __all__ = ["run"]
 
+SWITCH = signal.SIGUSR1  # of this process to itself: a bundle that came over the air waits in the store
 FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither accepts nor refuses
 
 
@@ -56,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
     _on_signals(_interrupt)
     beside = Beside(args, note, __version__)
     _on_hangup(beside.reload.ask)
+    signal.signal(SWITCH, beside.reload.ask)
     config = RuntimeConfig(
         budget=args.budget,
         deadline_ms=args.deadline_ms,
@@ -114,7 +118,7 @@ def _run_store(args: argparse.Namespace, config: RuntimeConfig, lines: Lines, be
                     stored.fail(str(error))
                 raise
             news = partial(has_news, store, stored.started, beside.note)
-            _run_loaded(args, config, loaded, lines, beside, news, stored)
+            _run_loaded(args, config, loaded, lines, beside, news, stored, store)
         except HardcaseError:
             if not stored.has_failed:
                 stored.stop()
@@ -138,6 +142,7 @@ def _run_loaded(
     beside: Beside,
     has_news: Callable[[], bool],
     run: Run | None = None,
+    store: Store | None = None,
 ) -> None:
     from .device.audit import AuditedBank
     from .device.device import Device
@@ -157,9 +162,10 @@ def _run_loaded(
         for k in sorted(bank.dead):
             note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
         publisher = _open_publisher(args)
-        link = _connect(args, loaded, beside, publisher, run.clock() if run is not None else Clock())
+        air = _updates(args, store) if store is not None else None
+        link = _connect(args, loaded, beside, publisher, air, run.clock() if run is not None else Clock())
         audited = AuditedBank(bank, loaded.machine.program, config.item_size) if args.audit else None
-        sources = [s.facts for s in (run, publisher) if s is not None]
+        sources = [s.facts for s in (run, publisher, air) if s is not None]
         device = Device(
             loaded, audited or bank, link, config, facts=lambda: {k: v for facts in sources for k, v in facts().items()}
         )
@@ -167,12 +173,14 @@ def _run_loaded(
         gc.enable()
         beside.begin(device, loaded, len(loaded.manifest.sensors) * timeout_s + config.deadline_ms / 1000)
         try:
-            for record in _decide(device, lines, make_line, link, run, beside, has_news):
+            for record in _decide(device, lines, make_line, link, run, beside, has_news, air):
                 if publisher is not None:
                     publisher.decided(record, audited.request_readings if audited is not None else None)
         except KeyboardInterrupt:
             pass  # stopped between two decisions
         finally:
+            if air is not None:
+                air.close()
             _on_signals(beside.reload.tell if run is None else run.tell)
             beside.end()
             if publisher is not None:
@@ -193,6 +201,7 @@ def _decide(
     run: Run | None,
     beside: Beside,
     has_news: Callable[[], bool],
+    air: Air | None,
 ) -> Iterator[dict[str, Any]]:
     """Make decisions, write their lines, and yield each."""
 
@@ -222,6 +231,8 @@ def _decide(
         run.begin(time.monotonic(), has_broker=link is not None)
         if run.is_trial:
             _at_deadline(run)
+    if air is not None and link is not None:
+        air.begin(link)
     from .operations.beside import resident_bytes
 
     for record in device.run():
@@ -229,10 +240,13 @@ def _decide(
         beside.decided(record)
         yield record
         is_connected = link is not None and link.can_ask
+        was_trial = run is not None and run.is_trial
         if run is not None and not run.decided(
             time.monotonic(), is_connected=is_connected, memory_bytes=resident_bytes
         ):
             return
+        if run is not None and was_trial and not run.is_trial:
+            device.report_soon()
 
 
 def _at_deadline(run: Run) -> None:
@@ -257,14 +271,43 @@ def _open_publisher(args: argparse.Namespace) -> Publisher | None:
     return Publisher(args, note)
 
 
+def _updates(args: argparse.Namespace, store: Store) -> Air | None:
+    """What takes bundles from the broker, if there is one, into the store."""
+    if args.broker is None:
+        return None
+    import threading
+
+    from .update.air import Air
+
+    def on_ready() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, SWITCH)
+
+    return Air(store, key=args.trust, metered=args.metered, note=note, on_ready=on_ready)
+
+
+def _device_id(args: argparse.Namespace) -> str:
+    """The device's id, which stays the same for the whole process; ``args.id_note`` is what to tell of a new one."""
+    if not args.device_id:
+        from .link.identity import MACHINE_ID, default_id
+
+        args.device_id, is_lasting = default_id()
+        why = "" if is_lasting else f", for this run only, because {MACHINE_ID} is missing; name one with --device-id"
+        args.id_note = f"the device id is {args.device_id}{why}"
+    return str(args.device_id)
+
+
 def _connect(
-    args: argparse.Namespace, loaded: Loaded, beside: Beside, publisher: Publisher | None, clock: Clock
+    args: argparse.Namespace,
+    loaded: Loaded,
+    beside: Beside,
+    publisher: Publisher | None,
+    air: Air | None,
+    clock: Clock,
 ) -> Link | None:
     if args.broker is None:
         return None
     import logging
 
-    from .link.identity import MACHINE_ID, default_id
     from .link.link import Link, LinkConfig
 
     class Notes(logging.Handler):
@@ -273,26 +316,33 @@ def _connect(
 
     logging.basicConfig(handlers=[Notes()], format="%(message)s", level=logging.WARNING)
     logging.getLogger(__package__).setLevel(logging.INFO)
-    device_id, is_lasting = (args.device_id, True) if args.device_id else default_id()
-    keeper = _keeper(args, device_id)
-    own = {"cert": args.cert, "key": args.key} if keeper is None else {"certificates": keeper.certificates}
-    device_id, ca = (device_id, args.ca) if keeper is None else (keeper.device_id, keeper.ca)
+    keeper = _keeper(args)
+    if keeper is None:
+        own = {"cert": args.cert, "key": args.key}
+        device_id, ca = _device_id(args), args.ca
+    else:
+        own = {"certificates": keeper.certificates}
+        device_id, ca = keeper.device_id, keeper.ca
     config = LinkConfig.to_broker(args.broker, device_id, ca=ca, clock=clock, **own)
-    link = Link(config, loaded.machine.program, loaded.manifest, _interrupt_main_thread)
+    link = Link(
+        config, loaded.machine.program, loaded.manifest, _interrupt_main_thread,
+        on_up=(lambda: None) if air is None else air.came_up,
+    )  # fmt: skip
+    if air is not None:
+        air.listen(link)
     if publisher is not None:
         publisher.start(device_id, loaded.bundle.sha256, link)
     beside.linked(link, loaded)
     if keeper is not None:
         keeper.start(link, FIRST_CONNECT_S)
         return link
-    if not args.device_id:
-        why = "" if is_lasting else f", for this run only, because {MACHINE_ID} is missing; name one with --device-id"
-        note(f"the device id is {device_id}{why}")
+    if text := vars(args).pop("id_note", ""):
+        note(text)
     link.start(FIRST_CONNECT_S)
     return link
 
 
-def _keeper(args: argparse.Namespace, default_id: str) -> Keeper | None:
+def _keeper(args: argparse.Namespace) -> Keeper | None:
     """The keeper of the device's own certificate, where it has or is to get one."""
     folder = args.identity
     if folder is None and args.store is not None and args.cert is None and os.path.isdir(f"{args.store}/identity"):
@@ -300,10 +350,12 @@ def _keeper(args: argparse.Namespace, default_id: str) -> Keeper | None:
     if folder is None:
         return None
     from .identity.keeper import Keeper
+    from .link.identity import default_id
 
     if args.cert is not None:
         raise InputError("--identity and --cert both name a certificate; name one of them")
-    return Keeper(folder, args.broker, device_id=args.device_id or "", fallback_id=default_id, ca=args.ca, note=note)
+    names = {"device_id": args.device_id or "", "fallback_id": default_id()[0]}
+    return Keeper(folder, args.broker, **names, ca=args.ca, note=note)
 
 
 def _interrupt_main_thread() -> None:

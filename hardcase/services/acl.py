@@ -31,6 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--watcher", metavar="USER", help="user that may read the devices' states, facts and decisions (default: none)"
     )
     parser.add_argument("--store", metavar="USER", help="user name of hardcase cloud store (default: none)")
+    parser.add_argument("--updater", metavar="USER", help="user name of hardcase cloud offer (default: none)")
     parser.add_argument(
         "--authority", metavar="DIR", help="with --out: know devices by certificates of this folder of hardcase ca init"
     )
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_cloud.broker.mutual_tls import write_mutual_tls
     from hardcase_cloud.broker.rules import rules_for
 
-    users = {"worker": args.worker, "watcher": args.watcher, "store": args.store}
+    users = {"worker": args.worker, "watcher": args.watcher, "store": args.store, "updater": args.updater}
     if args.authority is not None:
         if args.devices is not None or args.out is None or args.broker != "mosquitto":
             raise InputError("--authority writes settings of mosquitto with --out, and takes no --devices")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
-from ..services import acl, enrol, store
+from ..services import acl, enrol, offer, store
 from ..services.events import log_lines, on_stop_signals, say
 from ..services.flags import broker_argument, positive, tls_arguments
 
@@ -29,6 +29,7 @@ EXAMPLES = """\
 hardcase cloud up --hpc build/hpc.onnx              # on this machine, to try it
 hardcase cloud worker --hpc build/hpc.onnx --broker mqtts://broker.example:8883 --ca ca.pem
 hardcase cloud store --out decisions.sqlite --broker mqtts://broker.example:8884 --ca ca.pem
+hardcase cloud offer model.hcb --metadata fleet --device pump-7 --broker mqtts://broker.example:8884 --ca ca.pem
 hardcase cloud acl --broker mosquitto --devices devices.txt --out /etc/mosquitto/hardcase   # for a broker of yours"""
 TERMS = "broker: the MQTT server between devices and workers; worker: a process that runs f0, the large model"
 MAX_WORKERS = 64
@@ -38,11 +39,11 @@ STUCK = 75  # exit status of a worker that another process must replace: EX_TEMP
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags of the commands ``up``, ``worker``, ``store``, ``enrol`` and ``acl``."""
+    """Declare the flags of the commands ``up``, ``worker``, ``store``, ``enrol``, ``acl`` and ``offer``."""
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _up_arguments(commands.add_parser("up", help="Start a broker (unless one is named) and workers."))
     _worker_arguments(commands.add_parser("worker", help="Answer the requests of devices at a broker."))
-    for name, service in {"store": store, "enrol": enrol, "acl": acl}.items():
+    for name, service in {"store": store, "enrol": enrol, "acl": acl, "offer": offer}.items():
         service.arguments(commands.add_parser(name, help=service.HELP, description=service.HELP))
 
 

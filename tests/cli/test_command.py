@@ -86,7 +86,7 @@ def test_bash_completes_verbs_flags_and_files(tmp_path: Path, capsys: pytest.Cap
     """
     made = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=20)
     assert (made.stdout.split("\n")[:4], made.stderr) == (
-        ["export", "--max-loss", "hardcase.toml", "up worker store enrol acl"],
+        ["export", "--max-loss", "hardcase.toml", "up worker store enrol acl offer"],
         "",
     )
 

@@ -26,7 +26,7 @@ FOLDERS = {
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
         ("errors",), ("base",), ("program", "drivers"), ("verifier", "session", "batch"), ("kernel",), ("bundle",),
-        ("sensors", "link", "store"), ("device", "card", "diagnosis", "outbox", "identity"), ("operations",),
+        ("sensors", "link", "store"), ("update", "device", "card", "diagnosis", "outbox", "identity"), ("operations",),
         ("running", "measuring"), ("cli",),
     ),
     "hardcase_train": (
@@ -37,7 +37,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("drafts", "sources", "publish", "summary", "to_c"), ("integers", "importing"),
         ("picking", "scorers"), ("bundle", "to_onnx", "to_tflite"), ("runtimes", "foreign_model"),
     ),
-    "hardcase_cloud": (("broker", "answering", "fleet", "records", "enrolment"),),
+    "hardcase_cloud": (("broker", "answering", "fleet", "records", "enrolment", "updates"),),
     "hardcase": (
         ("options",), ("measuring",), ("reports",), ("demo", "training", "flashing"), ("exports", "keys", "services"),
         ("verbs", "api"), ("cli",),

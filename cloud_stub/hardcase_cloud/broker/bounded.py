@@ -23,9 +23,11 @@ from hardcase_edge.link.wire import (
     audit_topic,
     decision_topic,
     facts_topic,
+    fetch_topic,
     reply_topic,
     request_topic,
     status_topic,
+    update_topic,
 )
 
 __all__ = ["BoundedBroker"]
@@ -43,14 +45,19 @@ STALL_S = 10.0  # a client that has not taken a message in this time is closed
 REFUSED = 0x80  # return code of a subscription
 
 _ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-_OF_ONE = (request_topic, reply_topic, status_topic, facts_topic, decision_topic, audit_topic, ack_topic)
+_OF_ONE = (
+    request_topic, reply_topic, status_topic, facts_topic, decision_topic, audit_topic, ack_topic, update_topic,
+    fetch_topic,
+)  # fmt: skip
 _OF_ALL = (status_topic, facts_topic, decision_topic, audit_topic)  # which a client may read of one device or of all
+_TO_ALL = (re.escape(request_topic("+")), re.escape(fetch_topic("+")))
+_TO_ONE = (reply_topic, ack_topic, update_topic)
 _TOPIC, _STATUS, _FILTER = (
     re.compile(f"(?:{'|'.join(kinds)})")
     for kinds in (
         [topic(_ID) for topic in _OF_ONE],
         [topic(_ID) for topic in (status_topic, facts_topic)],
-        [re.escape(request_topic("+")), reply_topic(_ID), ack_topic(_ID), *[t(f"(?:[+]|{_ID})") for t in _OF_ALL]],
+        [*_TO_ALL, *[t(_ID) for t in _TO_ONE], *[t(f"(?:[+]|{_ID})") for t in _OF_ALL]],
     )
 )
 _REQUEST = request_topic("").rpartition("/")[2]
@@ -80,7 +87,7 @@ class BoundedBroker(Broker):  # type: ignore[misc]  # amqtt ships no types
         await super()._handle_client_session(reader, writer, client_session, *rest)
 
     async def add_subscription(self, subscription: tuple[str, int], session: Session) -> int:
-        """Subscribe to what a device, a worker, a watcher or a store needs."""
+        """Subscribe to what a device, a worker, a watcher, a store or an updater needs; refuse all else."""
         wanted, qos = subscription
         if not _FILTER.fullmatch(wanted):
             return REFUSED

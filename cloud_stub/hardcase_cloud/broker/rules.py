@@ -2,9 +2,10 @@
 """Access rules for a real broker: which user may publish and read which topic, as the broker's own rule file.
 
 A device logs in with its device id as user name. It may publish its own requests, state, facts, decisions and audits,
-and read its own replies and acknowledgements. A worker may read all requests and publish all replies. A watcher may
-read all states, facts and decisions, but no readings. A store may read all decisions and audits and acknowledge them.
-All else is refused.
+fetch chunks of a bundle, and read its own replies, acknowledgements and updates. A worker may read all requests and
+publish all replies. A watcher may read all states, facts and decisions, but no readings. A store may read all decisions
+and audits and acknowledge them. An updater may read all states, facts and fetches and publish all updates. All else is
+refused.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from hardcase_edge.link.wire import (
     check_device_id,
     decision_topic,
     facts_topic,
+    fetch_topic,
     reply_topic,
     request_topic,
     status_topic,
+    update_topic,
 )
 
 __all__ = ["BROKERS", "claim_patterns", "device_patterns", "names_of", "rules_for"]
@@ -32,6 +35,12 @@ ROLES: dict[str, Grants] = {
     "worker": [("read", request_topic("+")), ("write", reply_topic("+"))],
     "watcher": [("read", status_topic("+")), ("read", facts_topic("+")), ("read", decision_topic("+"))],
     "store": [("read", decision_topic("+")), ("read", audit_topic("+")), ("write", ack_topic("+"))],
+    "updater": [
+        ("read", fetch_topic("+")),
+        ("read", status_topic("+")),
+        ("read", facts_topic("+")),
+        ("write", update_topic("+")),
+    ],
     "enroller": [("read", enrol_topic("+")), ("write", enrolled_topic("+"))],
 }
 
@@ -96,8 +105,9 @@ def _check_names(roles: dict[str, str]) -> None:
 
 def _of_device(device: str) -> Grants:
     """What a device may publish and read."""
-    written = (request_topic, status_topic, facts_topic, decision_topic, audit_topic)
-    return [("write", topic(device)) for topic in written] + [("read", t(device)) for t in (reply_topic, ack_topic)]
+    written = (request_topic, status_topic, facts_topic, decision_topic, audit_topic, fetch_topic)
+    read = (reply_topic, ack_topic, update_topic)
+    return [("write", topic(device)) for topic in written] + [("read", topic(device)) for topic in read]
 
 
 def _of_sender(sender: str) -> Grants:

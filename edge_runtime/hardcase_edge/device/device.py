@@ -209,6 +209,10 @@ class Device:
         if self._link is not None:
             self._link.cancel()
 
+    def report_soon(self) -> None:
+        """Publish the facts after the current decision, however recent the last ones are."""
+        self._next_facts = float("-inf")
+
     # ------------------------------------------------------------ parts
 
     def _sleep(self, seconds: float) -> None:

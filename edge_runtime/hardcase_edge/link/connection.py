@@ -58,6 +58,7 @@ class Connection:
     subscribe : topic filter; the connection counts as up once the broker has granted it, and those of ``also``
     subscribe_v5 : another filter for MQTT 5, such as a shared subscription; empty: the same filter
     also : further topic filters
+    wants_retained : whether retained messages are wanted, too
     on_up : called on the connection's thread each time the connection comes up
     on_message : called on the connection's thread with each message; its exceptions are logged and dropped
     admits : called on the connection's thread with the topic of each message before it is parsed; False drops it.
@@ -86,6 +87,7 @@ class Connection:
         subscribe: str,
         subscribe_v5: str = "",
         also: Sequence[str] = (),
+        wants_retained: bool = False,
         on_message: Callable[[Message], None],
         on_up: Callable[[], None] = lambda: None,
         admits: Callable[[str], bool] | None = None,
@@ -95,6 +97,7 @@ class Connection:
     ) -> None:
         self._config = config
         self._filters = {V311: [subscribe, *also], V5: [subscribe_v5 or subscribe, *also]}
+        self._wants_retained = wants_retained
         self._on_up = on_up
         self._on_message = on_message
         self._admits = admits
@@ -318,8 +321,8 @@ class Connection:
         if client.looks_for_session and flags.session_present:
             self._rivals.prove()
             self._give_up_if_sure()
-        # 2: send no retained messages
-        how = SubscribeOptions(qos=1, retainHandling=2) if client.protocol == V5 else 1
+        handling = 0 if self._wants_retained else 2  # 2: send no retained messages
+        how = SubscribeOptions(qos=1, retainHandling=handling) if client.protocol == V5 else 1
         client.subscribe([(topic, how) for topic in self._filters[client.protocol]])
 
     def _subscribed(self, client: Any, _data: Any, _mid: int, reasons: list[ReasonCode], _properties: Any) -> None:

@@ -115,6 +115,7 @@ class Link:
         Names the HPC that must answer.
     on_taken_over : called on the connection's thread when the link has given up, because other clients use its id
         None: it never gives up
+    on_up : called on the connection's thread each time that it comes up
 
     Attributes
     ----------
@@ -131,8 +132,11 @@ class Link:
         program: Program,
         manifest: Manifest,
         on_taken_over: Callable[[], None] | None = None,
+        *,
+        on_up: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
+        self._on_up = on_up
         self._dtypes = tuple(program.features[f].dtype for f in program.uplink.features)
         self._n_classes = program.n_classes
         self._hpc = bytes.fromhex(manifest.hpc)
@@ -372,6 +376,7 @@ class Link:
         with self._changed:
             self._circuit.reset()
             self._changed.notify_all()
+        self._on_up()
 
     def _give_up(self) -> None:
         self._gave_up = True

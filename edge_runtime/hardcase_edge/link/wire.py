@@ -34,6 +34,7 @@ __all__ = [
     "decision_topic",
     "device_of_topic",
     "facts_topic",
+    "fetch_topic",
     "pack_reply",
     "pack_request",
     "reply_topic",
@@ -41,6 +42,7 @@ __all__ = [
     "status_topic",
     "unpack_reply",
     "unpack_request",
+    "update_topic",
 ]
 
 WIRE_VERSION = 1
@@ -232,6 +234,16 @@ def audit_topic(device: str) -> str:
 def ack_topic(device: str) -> str:
     """The topic on which a device hears which of its decisions and audits are stored."""
     return f"{ROOT}/{device}/ack"
+
+
+def update_topic(device: str) -> str:
+    """The topic on which a device receives offers of bundles and their chunks."""
+    return f"{ROOT}/{device}/update"
+
+
+def fetch_topic(device: str) -> str:
+    """The topic on which a device asks for chunks of the bundle that it was offered."""
+    return f"{ROOT}/{device}/fetch"
 
 
 def device_of_topic(topic: str, of: Callable[[str], str] = request_topic) -> str:

@@ -157,14 +157,9 @@ class Store:
                 self._seal("trust", trust)
             if is_known(slots, digest):
                 return ""
-            self._check_space(len(bundle))
+            self.check_space(len(bundle))
             self._apply(lambda _: after)
-            path = self._bundle(slots.idle)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(signature_path(path))
-            if signature:
-                _write(signature_path(path), signature)
-            _write(path, bundle)
+            self._write_bundle(slots.idle, bundle, signature)
             self._apply(lambda slots: received(slots, digest))
             return slots.idle
 
@@ -199,15 +194,29 @@ class Store:
                     self._apply(lambda _, new=new: new)  # type: ignore[misc]
                 except HardcaseError:
                     name = old.current or name
-                slot, path = new[name], self._bundle(name)
-                if _digest(path) == slot.sha256:
-                    return Started(name, path, slot)
+                if self._digest(name) == new[name].sha256:
+                    return Started(name, self._bundle(name), new[name])
                 self._apply(lambda slots, name=name: broken(slots, name, "its file is damaged"))  # type: ignore[misc]
 
     # ------------------------------------------------------------ parts
 
     def _bundle(self, name: str) -> Path:
         return self.folder / name / "bundle.hcb"
+
+    def _write_bundle(self, name: str, bundle: bytes, signature: bytes) -> None:
+        path = self._bundle(name)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(signature_path(path))
+        if signature:
+            _write(signature_path(path), signature)
+        _write(path, bundle)
+
+    def _digest(self, name: str) -> str:
+        """The SHA-256 of a slot's bundle, in hex; "" if it cannot be read."""
+        try:
+            return sha256(read_bounded(self._bundle(name), MAX_BUNDLE_BYTES, "bundle", remedy="put it again")).hex()
+        except HardcaseError:
+            return ""
 
     def _apply(self, change: Callable[[Slots], Slots]) -> Slots:
         old = self.slots()
@@ -254,7 +263,14 @@ class Store:
             if file >= 0:
                 os.close(file)
 
-    def _check_space(self, n_bytes: int) -> None:
+    def check_space(self, n_bytes: int) -> None:
+        """Return if the disk has room for so many bytes and the store's own.
+
+        Raises
+        ------
+        StoreError
+            It has not.
+        """
         free = os.statvfs(self.folder).f_bavail * os.statvfs(self.folder).f_frsize
         if free < n_bytes + SPARE_BYTES:
             raise StoreError(
@@ -287,14 +303,6 @@ def _write(path: Path, data: bytes) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # not from memory
         if file.read(len(data) + 1) != data:
             raise StoreError(f"{path} reads back otherwise than it was written; replace the disk or card")
-
-
-def _digest(path: Path) -> str:
-    """The SHA-256 of a file, in hex; "" if it cannot be read."""
-    try:
-        return sha256(read_bounded(path, MAX_BUNDLE_BYTES, "bundle", remedy="put it again")).hex()
-    except HardcaseError:
-        return ""
 
 
 def _lock(file: int) -> None:

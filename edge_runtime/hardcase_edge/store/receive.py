@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receives a bundle by hand: signature, metadata, damage, verifier and golden cases, and only then the store.
-
-The folder of metadata is that of a TUF repository: ``2.root.json`` and on, ``timestamp.json``, ``snapshot.json`` and
-``targets.json``, the last two with their version in front where the root says ``consistent_snapshot``.
-"""
+"""Receives a bundle by hand: signature, metadata, damage, verifier and golden cases, and only then the store."""
 
 from __future__ import annotations
 
@@ -14,13 +10,20 @@ from ..base.files import read_bounded
 from ..bundle.file import read_bundle_bytes
 from ..bundle.load import load_bundle, load_bytes
 from ..bundle.sha256 import sha256
-from ..bundle.signature import MAX_SIGNATURES, SIGNATURE_BYTES, are_signatures, signature_path
+from ..bundle.signature import (
+    MAX_KEY_BYTES,
+    MAX_SIGNATURES,
+    SIGNATURE_BYTES,
+    are_signatures,
+    check_signature,
+    signature_path,
+)
 from ..errors import InputError, SignatureError, StoreError, TrustError
 from .folder import Store
-from .metadata import MAX_METADATA_BYTES, parse
-from .trust import MAX_ROOTS, Trust, first_trust, release_of, trust_from, updated
+from .repository import read_metadata, read_repository
+from .trust import Trust, first_trust, release_of, trust_from, updated
 
-__all__ = ["begin_trust", "receive"]
+__all__ = ["begin_trust", "receive", "take"]
 
 
 def receive(
@@ -63,6 +66,34 @@ def receive(
     return slot, sha256(data).hex()
 
 
+def take(
+    store: Store, data: bytes, signature: bytes, *, key: str | Path | None, trust: Trust | None, now: float
+) -> str:
+    """As ``receive``, for a bundle that has come by another way than as a file.
+
+    Parameters
+    ----------
+    signature : the bytes of its ``.sig`` file; empty if it has none
+    trust : what the store trusts, or None
+
+    Returns
+    -------
+    str
+        The slot, or "" if the store has the bundle already.
+
+    Raises
+    ------
+    InputError, BundleError, StoreError
+        The bundle is not received, and the store runs what it ran.
+    """
+    release = (0, 0) if trust is None else release_of(trust, data, now=now)
+    if key is not None:
+        remedy = "name the public key that hardcase keygen wrote"
+        check_signature(data, signature, read_bounded(key, MAX_KEY_BYTES, "trusted key", remedy=remedy))
+    load_bytes(data)
+    return store.put(data, signature, release, trust.to_bytes() if trust is not None else b"")
+
+
 def begin_trust(store: Store, root: str | Path) -> Trust:
     """Make a root the beginning of what the store trusts.
 
@@ -73,7 +104,7 @@ def begin_trust(store: Store, root: str | Path) -> Trust:
     InputError, TrustError
         The file is not a root that enough of its own keys have signed.
     """
-    trust = first_trust(_read(Path(root)))
+    trust = first_trust(read_metadata(Path(root)))
     if store.trust() is not None:
         raise StoreError(f"the store {store.folder} trusts a root already; a newer one comes with --metadata")
     store.write_trust(trust.to_bytes())
@@ -91,25 +122,8 @@ def _trusted(store: Store, metadata: str | Path | None, now: float) -> Trust | N
 
 
 def _updated(trust: Trust, folder: Path, now: float) -> Trust:
-    roots: list[bytes] = []
-    while len(roots) < MAX_ROOTS and (path := folder / f"{trust.root.version + 1 + len(roots)}.root.json").exists():
-        roots.append(_read(path))
-    newest = parse(roots[-1], "root") if roots else trust.root
-    is_numbered = newest.signed.get("consistent_snapshot", False)
-    timestamp = _read(folder / "timestamp.json")
-    snapshot = _named(folder, parse(timestamp, "timestamp").signed, "snapshot.json", is_numbered)
-    targets = _named(folder, parse(snapshot, "snapshot").signed, "targets.json", is_numbered)
-    return updated(trust, roots, timestamp, snapshot, targets, now=now)
-
-
-def _named(folder: Path, above: dict[str, dict[str, dict[str, int]]], name: str, is_numbered: bool) -> bytes:
-    number = f"{above['meta'][name]['version']}." if is_numbered else ""
-    return _read(folder / f"{number}{name}")
-
-
-def _read(path: Path) -> bytes:
-    remedy = "copy the repository's metadata again"
-    return read_bounded(path, MAX_METADATA_BYTES, "metadata", remedy=remedy, refusal=TrustError)
+    files = read_repository(folder, trust.root)
+    return updated(trust, files.roots, files.timestamp, files.snapshot, files.targets, now=now)
 
 
 def _signature(bundle: str | Path) -> bytes:

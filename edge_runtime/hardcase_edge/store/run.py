@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .folder import Started, Store
-    from .slots import Slots
+    from .slots import Slot, Slots
 
 __all__ = ["Run"]
+
+_OTHER = {"a": "b", "b": "a"}
 
 
 class Run:
@@ -59,7 +61,11 @@ class Run:
         self._hours = Hours(store)
         self._store, self._rules, self._note = store, rules, note
         self._state = started.slot.state
-        self._has_seen_cloud = store.slots().has_seen_cloud
+        slots = store.slots()
+        self._has_seen_cloud = slots.has_seen_cloud
+        other = slots[_OTHER[started.name]]
+        is_bad = other.state == "bad"
+        self._failed = {"sha256": other.sha256, "release": _dotted(other), "reason": other.reason} if is_bad else None
         self.is_late = self.is_told = False
         self.deadline_s = rules.deadline_s
         self._trial: Trial | None = None
@@ -117,10 +123,10 @@ class Run:
             self._apply(lambda slots: stopped(slots, self.started.slot.sha256))
 
     def facts(self) -> dict[str, Any]:
-        """What runs, and what the first boot of a flashed card did, for the device's status."""
+        """What runs, what was tried and failed, and what the first boot of a flashed card did, for the status."""
         slot = self.started.slot
-        release = ".".join(map(str, slot.release)) if slot.release > (0, 0) else None
-        facts = {"store": {"slot": self.started.name, "state": self._state, "release": release}}
+        store = {"slot": self.started.name, "state": self._state, "release": _dotted(slot)}
+        facts = {"store": {**store, "failed": self._failed} if self._failed else store}
         return {**facts, "first_boot": self._first_boot} if self._first_boot else facts
 
     def _judge(self, verdict: str) -> None:
@@ -140,3 +146,7 @@ class Run:
         except HardcaseError as error:
             self._note(f"{error}; decisions go on")
             return None
+
+
+def _dotted(slot: Slot) -> str | None:
+    return ".".join(map(str, slot.release)) if slot.release > (0, 0) else None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-__all__ = ["MAX_ROOTS", "Trust", "first_trust", "release_of", "trust_from", "updated"]
+__all__ = ["MAX_ROOTS", "Trust", "first_trust", "release_for", "release_of", "trust_from", "updated"]
 
 MAX_ROOTS = 64  # in one update; a device that missed more yearly rotations takes them in two
 
@@ -117,13 +117,23 @@ def release_of(trust: Trust, bundle: bytes, *, now: float) -> Release:
     TrustError
         No trusted targets list these bytes, or what lists them has expired.
     """
-    digest = sha256(bundle).hex()
+    return release_for(trust, len(bundle), sha256(bundle).hex(), now=now)
+
+
+def release_for(trust: Trust, size: int, digest: str, *, now: float) -> Release:
+    """As ``release_of``, for a bundle of which only its bytes' number and their SHA-256 in hex are known yet.
+
+    Raises
+    ------
+    TrustError
+        No trusted targets list such a bundle, or what lists them has expired.
+    """
     if trust.timestamp is None or trust.snapshot is None or trust.targets is None:
         raise TrustError("the store has a root and no targets yet; name the folder of the metadata with --metadata")
     for metadata in (trust.root, trust.timestamp, trust.snapshot, trust.targets):
         _check_time(metadata, max(now, trust.floor))
     for target in trust.targets.signed["targets"].values():
-        if (target["length"], target["hashes"]["sha256"]) == (len(bundle), digest):
+        if (target["length"], target["hashes"]["sha256"]) == (size, digest):
             return trust.root.version, trust.targets.version
     raise TrustError(
         f"targets {trust.targets.version} do not list the bundle {digest[:16]}; sign targets that list it, or put "

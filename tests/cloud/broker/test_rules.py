@@ -24,16 +24,18 @@ from hardcase_edge.link.wire import (
     audit_topic,
     decision_topic,
     facts_topic,
+    fetch_topic,
     reply_topic,
     request_topic,
     status_topic,
     unpack_reply,
+    update_topic,
 )
 
 from ...helpers.cloud.brokers import running_mosquitto
 from ...helpers.cloud.requests import N_CLASSES, ask, write_model
 
-USERS = ("pi-1", "pi-2", "worker", "eye", "shelf")
+USERS = ("pi-1", "pi-2", "worker", "eye", "shelf", "air")
 SILENCE_S = 0.3
 
 # who publishes where, who listens to what, whether it arrives
@@ -58,6 +60,11 @@ CASES = [
     pytest.param("worker", reply_topic("pi-1"), "worker", reply_topic("+"), False, id="worker-reads-replies"),
     pytest.param("pi-1", status_topic("pi-1"), "pi-2", status_topic("+"), False, id="device-reads-statuses"),
     pytest.param("pi-1", status_topic("pi-1"), "worker", "hardcase/v1/#", False, id="worker-reads-statuses"),
+    pytest.param("air", update_topic("pi-1"), "pi-1", update_topic("pi-1"), True, id="own-update"),
+    pytest.param("pi-1", fetch_topic("pi-1"), "air", fetch_topic("+"), True, id="own-fetch"),
+    pytest.param("pi-1", status_topic("pi-1"), "air", status_topic("+"), True, id="updater-reads-statuses"),
+    pytest.param("pi-2", update_topic("pi-1"), "pi-1", update_topic("pi-1"), False, id="device-updates-another"),
+    pytest.param("pi-1", fetch_topic("pi-2"), "air", fetch_topic("+"), False, id="fetch-of-another"),
 ]
 
 # as above, of decisions; one crowd at mosquitto tries all of them at once
@@ -98,7 +105,7 @@ def guarded(tmp_path_factory):
     for user in USERS:
         command = ["mosquitto_passwd", "-b", "hardcase.users", user, f"secret of {user}"]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    rules = rules_for("mosquitto", watcher="eye", store="shelf")
+    rules = rules_for("mosquitto", watcher="eye", store="shelf", updater="air")
     (folder / "hardcase.acl").write_text(rules)
     settings = settings_in(rules)
     assert settings.pop("listener") == "8883"
@@ -225,7 +232,7 @@ def emqx_allows(rules: str, user: str, action: str, topic: str) -> bool:
 
 @pytest.mark.parametrize(("publisher", "topic", "listener", "wanted", "arrives"), CASES + RECORDS)
 def test_emqx_delivers_what_the_rules_grant_and_nothing_else(publisher, topic, listener, wanted, arrives):
-    rules = rules_for("emqx", watcher="eye", store="shelf")
+    rules = rules_for("emqx", watcher="eye", store="shelf", updater="air")
     may_publish = emqx_allows(rules, publisher, "publish", topic)
     assert (may_publish and emqx_allows(rules, listener, "subscribe", wanted)) == arrives
 

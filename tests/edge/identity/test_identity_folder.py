@@ -128,11 +128,11 @@ def test_the_identity_of_a_store_is_taken_unless_another_is_named(folder, tmp_pa
     (tmp_path / "store").mkdir()
     values = {"identity": None, "store": str(tmp_path / "store"), "cert": None, "device_id": None, "ca": None}
     args = Namespace(**values, broker="mqtts://broker.example")
-    assert running._keeper(args, "host") is None
+    assert running._keeper(args) is None
     (tmp_path / "store-identity").rename(tmp_path / "store" / "identity")
-    assert running._keeper(args, "host").device_id.startswith("pi-")
+    assert running._keeper(args).device_id.startswith("pi-")
     args.cert = "own.pem"
-    assert running._keeper(args, "host") is None
+    assert running._keeper(args) is None
 
 
 def test_a_device_takes_its_name_from_its_certificate(folder):

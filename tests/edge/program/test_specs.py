@@ -13,6 +13,7 @@ from hardcase_edge.bundle import file as bundle
 from hardcase_edge.bundle import golden, load, manifest, signature
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.identity import messages
 from hardcase_edge.link import wire
 from hardcase_edge.program import decode as decoder
 from hardcase_edge.program import definition as program
@@ -216,7 +217,8 @@ def test_the_topics_are_the_codes() -> None:
     shown = [row[0] for row in rows(section(WIRE, "## 1. Topics"))]
     topics = (wire.request_topic, wire.reply_topic, wire.status_topic, wire.facts_topic)
     of_records = (wire.decision_topic, wire.audit_topic, wire.ack_topic)
-    assert shown == [make("DEVICE") for make in topics + of_records]
+    of_devices = [make("DEVICE") for make in (*topics, *of_records, wire.update_topic, wire.fetch_topic)]
+    assert shown == [*of_devices, *(make("SENDER") for make in (messages.enrol_topic, messages.enrolled_topic))]
 
 
 # ---------------------------------------------------------------- the threats

@@ -1,0 +1,409 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an update over the air takes: time and bytes on a bad link, bytes sent twice after cuts, memory, and lives.
+
+    sudo python benchmarks/air.py [--lives 1000] [--runs 3] [--out benchmarks/results/air.json] [--render]
+
+A broker and ``hardcase cloud offer`` are in one network namespace, a device in another, and between them is a link of
+50 +- 10 ms one way and 5 % loss. A bundle of 1.4 MB goes over it, in turn as an update and as a plain copy by TCP.
+Then the device's connection is cut ten times on the way. Lives are those of ``tests/helpers/edge/air_world.py``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from pages import ROOT, markdown, options, results
+from slow_link import CLOUD, CLOUD_IP, DEVICE, SlowLink
+
+from hardcase_edge.bundle.file import Bundle, pack_bundle
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.bundle.signature import make_keys, sign
+from hardcase_edge.program.definition import (
+    MICRO,
+    Acquire,
+    Answer,
+    Column,
+    Feature,
+    Program,
+    Rank,
+    Sensor,
+    Slice,
+    Tree,
+    Trees,
+    Uplink,
+)
+from hardcase_edge.store.folder import Store
+from hardcase_edge.update.transfer import MOST
+from tests.helpers.edge.air_world import live, world
+
+PAGE = ROOT / "docs" / "benchmarks" / "air.md"
+STEPS = 1_000  # of a life
+N_TREES, DEPTH = 227, 10  # 1.4 MB
+PORT, PROXY_PORT, COPY_PORT = 18_830, 18_831, 18_832
+N_CUTS = 10
+HEAD = """# Over the air
+
+`sudo python benchmarks/air.py` wrote this page.
+The link has 50 ± 10 ms one way and loses 5 % of all packets, by a process between two network namespaces.
+*bytes* are all that either side sent into the link, headers and lost packets too.
+The update is offered by `hardcase cloud offer` through mosquitto to `hardcase-edge run`, which also checks the bundle \
+and writes it; the copy is one TCP connection without either.
+
+"""
+
+
+def big_bundle(seed: int) -> bytes:
+    """A bundle of 1.4 MB: trees of random splits."""
+    rng, n_features, n_inner = random.Random(seed), 8, 2**DEPTH - 1
+    trees = tuple(
+        Tree(
+            0, 1,
+            tuple(rng.randrange(n_features) for _ in range(n_inner)),
+            tuple(rng.randrange(1, 200) for _ in range(n_inner)),
+            (True,) * n_inner, (), tuple(rng.randrange(-500, 500) for _ in range(n_inner + 1)),
+        )
+        for _ in range(N_TREES)
+    )  # fmt: skip
+    program = Program(
+        features=(Feature("f32"),) * n_features,
+        sensors=tuple(Sensor((f,), (MICRO,)) for f in range(n_features)),
+        uplink=Uplink(),
+        columns=tuple(Column(f, Rank(tuple(map(float, range(200))))) for f in range(n_features)),
+        scorers=(Trees(tuple(range(n_features)), (0,), trees),),
+        nodes=(Acquire(tuple(range(n_features)), 1, 1), Answer(Slice(0, 0, 1))),
+        n_classes=2,
+    )
+    names = [tuple(f"{what}{k}" for k in range(n_features)) for what in "fs"]
+    manifest = Manifest(f"big {seed}", "mJ", names[0], names[1], ("no", "yes"))
+    return pack_bundle(Bundle(manifest.to_json(), program, golden=()))
+
+
+@contextlib.contextmanager
+def process(*words: object, space: str = "", **more: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A process, in a namespace if one is named."""
+    prefix = ["ip", "netns", "exec", space] if space else []
+    running = subprocess.Popen([*prefix, *map(str, words)], **more)
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.wait()
+
+
+class Lines:
+    """What a process writes to standard error, as it comes."""
+
+    def __init__(self, running: subprocess.Popen[bytes]) -> None:
+        self.lines: list[str] = []
+        assert running.stderr is not None
+        self._file = running.stderr
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in self._file:
+            self.lines.append(line.decode().rstrip())
+
+    def wait_for(self, words: str, seconds: float = 240.0) -> str:
+        """The first line with these words."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for line in self.lines:
+                if words in line:
+                    return line
+            time.sleep(0.005)
+        raise SystemExit(f"{words!r} did not come; there was {self.lines}")
+
+
+class Rig:
+    """A device with a store in one namespace, a broker in the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        private, public = make_keys()
+        self.private = private
+        (folder / "key.pub").write_bytes(public)
+        (folder / "rows.csv").write_text(",".join(f"f{k}" for k in range(8)) + "\n" + "1,2,3,4,5,6,7,8\n" * 100_000)
+        (folder / "mosquitto.conf").write_text(
+            f"listener {PORT} 0.0.0.0\nallow_anonymous true\nset_tcp_nodelay true\nuser root\n"
+        )
+        self.seed = 0
+        self.bundle = self.write_bundle()
+
+    def write_bundle(self) -> Path:
+        """The next bundle, signed."""
+        self.seed += 1
+        path = self.folder / f"{self.seed}.hcb"
+        path.write_bytes(big_bundle(self.seed))
+        Path(f"{path}.sig").write_bytes(sign(path.read_bytes(), self.private))
+        return path
+
+    @contextlib.contextmanager
+    def device(self, port: int = PORT, host: str = CLOUD_IP) -> Iterator[tuple[subprocess.Popen[bytes], Lines]]:
+        """``hardcase-edge run``, connected and decided once."""
+        store = Store(self.folder / f"store-{self.seed}")
+        store.put(self.bundle.read_bytes(), Path(f"{self.bundle}.sig").read_bytes())
+        words = ["run", "--store", store.folder, "--trust", self.folder / "key.pub", "--device-id", "dev"]
+        words += ["--broker", f"mqtt://{host}:{port}", "--sensors", f"replay:{self.folder / 'rows.csv'}"]
+        command = [sys.executable, "-m", "hardcase_edge.cli", *words, "--interval", "0.5", "--trial-decisions", "2"]
+        with (
+            (self.folder / "out").open("wb") as out,
+            process(*command, space=DEVICE, stdout=out, stderr=subprocess.PIPE) as running,
+        ):
+            lines = Lines(running)
+            lines.wait_for("connected to")
+            lines.wait_for("passed its trial")
+            yield running, lines
+
+    @contextlib.contextmanager
+    def offering(self, bundle: Path) -> Iterator[subprocess.Popen[bytes]]:
+        """``hardcase cloud offer`` beside the broker."""
+        words = [sys.executable, "-m", "hardcase.cli", "cloud", "offer", bundle, "--device", "dev", "--json"]
+        words += ["--broker", f"mqtt://127.0.0.1:{PORT}"]
+        with process(*words, space=CLOUD, stdout=subprocess.PIPE) as running:
+            assert running.stdout is not None
+            running.stdout.readline()  # "offering"
+            yield running
+
+
+# ---------------------------------------------------------------- time and bytes
+
+
+def update_once(rig: Rig, link: SlowLink) -> dict[str, float]:
+    """One update; the clock runs from the offer's first byte until the bundle is in its slot."""
+    with rig.device() as (_, lines):
+        new = rig.write_bundle()
+        time.sleep(1.0)
+        with rig.offering(new):
+            began, n_bytes = time.monotonic(), link.n_bytes
+            lines.wait_for("is in slot b")
+            seconds, n_bytes = time.monotonic() - began, link.n_bytes - n_bytes
+        rig.bundle = new
+    return {"seconds": seconds, "bytes": n_bytes}
+
+
+SEND = """
+import socket, sys
+listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
+print("up", flush=True)
+socket_, _ = listener.accept()
+socket_.sendall(open(sys.argv[3], "rb").read())
+socket_.shutdown(socket.SHUT_WR)
+socket_.recv(1)
+"""
+TAKE = """
+import socket, sys, time
+began = time.monotonic()
+socket_ = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+n = 0
+while part := socket_.recv(65536):
+    n += len(part)
+print(time.monotonic() - began, n, flush=True)
+"""
+
+
+def copy_once(rig: Rig, link: SlowLink) -> dict[str, float]:
+    """One copy of the bundle over one TCP connection."""
+    sender = (sys.executable, "-c", SEND, CLOUD_IP, COPY_PORT, rig.bundle)
+    with process(*sender, space=CLOUD, stdout=subprocess.PIPE) as sending:
+        assert sending.stdout is not None
+        sending.stdout.readline()
+        n_bytes = link.n_bytes
+        taker = (sys.executable, "-c", TAKE, CLOUD_IP, COPY_PORT)
+        with process(*taker, space=DEVICE, stdout=subprocess.PIPE) as taking:
+            assert taking.stdout is not None
+            seconds, n = taking.stdout.readline().split()
+        assert int(n) == rig.bundle.stat().st_size
+    return {"seconds": float(seconds), "bytes": link.n_bytes - n_bytes}
+
+
+# ---------------------------------------------------------------- cuts
+
+PROXY = """
+import asyncio, signal, sys
+port, host, to = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+writers = set()
+
+async def pump(reader, writer):
+    try:
+        while part := await reader.read(65536):
+            writer.write(part)
+            await writer.drain()
+    except OSError:
+        pass
+    writer.close()
+
+async def serve(reader, writer):
+    there_reader, there = await asyncio.open_connection(host, to)
+    writers.update((writer, there))
+    await asyncio.gather(pump(reader, there), pump(there_reader, writer))
+
+def cut():
+    for writer in writers:
+        writer.transport.abort()
+    writers.clear()
+
+async def main():
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, cut)
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
+    print("up", flush=True)
+    await server.serve_forever()
+
+asyncio.run(main())
+"""
+
+
+def cut_run(rig: Rig) -> dict[str, Any]:
+    """An update whose connection is cut ten times; what is sent twice."""
+    proxy = ("ip", "netns", "exec", DEVICE, sys.executable, "-c", PROXY, PROXY_PORT, CLOUD_IP, PORT)
+    with process(*proxy, stdout=subprocess.PIPE) as proxying:
+        assert proxying.stdout is not None
+        proxying.stdout.readline()
+        with rig.device(PROXY_PORT, "127.0.0.1") as (_, lines):
+            new = rig.write_bundle()
+            part = Store(rig.folder / f"store-{rig.seed - 1}").folder / "incoming" / sha256(new.read_bytes()).hex()
+            with rig.offering(new) as offering:
+                for k in range(N_CUTS):
+                    _until(lambda k=k: _share(part) > (k + 0.5) / (N_CUTS + 1))  # type: ignore[misc]
+                    proxying.send_signal(signal.SIGUSR1)
+                lines.wait_for("is in slot b")
+                lines.lines.clear()
+                lines.wait_for("passed its trial")
+                out, _ = offering.communicate(timeout=60)
+    sent = json.loads(out.splitlines()[-1])["chunks"]
+    n_chunks = -(-new.stat().st_size // 16_384)
+    return {"cuts": N_CUTS, "chunks": n_chunks, "sent": sent, "again": sent - n_chunks, "window": MOST}
+
+
+def _share(part: Path) -> float:
+    """How much of a file has come: the share of its pages that are not zero."""
+    data = part.read_bytes() if part.exists() else b""
+    pages = range(0, len(data), 4_096)
+    return sum(any(data[k : k + 4_096]) for k in pages) / max(len(pages), 1)
+
+
+def _until(is_true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 240
+    while not is_true():
+        if time.monotonic() > end:
+            raise SystemExit("it did not happen in time")
+        time.sleep(0.1)
+
+
+# ---------------------------------------------------------------- memory
+
+IDLE = """
+import sys
+from pathlib import Path
+def resident():
+    lines = Path("/proc/self/smaps_rollup").read_text().split()
+    return int(lines[lines.index("Rss:") + 1])
+import hardcase_edge.running, hardcase_edge.link.link, hardcase_edge.store.run
+from hardcase_edge.store.folder import Store
+before = resident()
+from hardcase_edge.update.air import Air
+air = Air(Store(sys.argv[1]), "dev", key=None, metered=None, note=print, on_ready=print)
+started = resident()
+class Link:
+    def publish(self, topic, payload): return True
+air.begin(Link())
+air._put(b"x" * 100)
+import time
+time.sleep(0.5)
+print(started - before, resident() - before)
+"""
+
+
+def idle_kb() -> list[int]:
+    """KB of resident memory that updates take: until a message comes, and after one."""
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [subprocess.run([sys.executable, "-c", IDLE, folder], capture_output=True, check=True) for _ in range(5)]
+    return [int(median(int(run.stdout.split()[k]) for run in runs)) for k in (0, 1)]
+
+
+# ---------------------------------------------------------------- all
+
+
+def measure(n_runs: int, n_lives: int) -> dict[str, Any]:
+    """All figures."""
+    return {**link_figures(n_runs), "idle_kb": idle_kb(), "lives": life_figures(n_lives)}
+
+
+def link_figures(n_runs: int) -> dict[str, Any]:
+    """What needs the slow link."""
+    updates, copies = [], []
+    with tempfile.TemporaryDirectory() as folder, SlowLink() as link:
+        rig = Rig(Path(folder))
+        with process("mosquitto", "-c", rig.folder / "mosquitto.conf", space=CLOUD, stderr=subprocess.DEVNULL):
+            time.sleep(1.0)
+            for _ in range(n_runs):
+                copies.append(copy_once(rig, link))
+                updates.append(update_once(rig, link))
+                print(f"copy {copies[-1]}, update {updates[-1]}", file=sys.stderr)
+            cuts = cut_run(rig)
+            size = rig.bundle.stat().st_size
+    return {"size": size, "updates": updates, "copies": copies, "cuts": cuts}
+
+
+def life_figures(n_lives: int) -> dict[str, Any]:
+    """What the simulation gives."""
+    began, events = time.process_time(), Counter[str]()
+    with world():
+        for seed in range(n_lives):
+            events += live(seed, STEPS).events
+    seconds = time.process_time() - began
+    return {"lives": n_lives, "steps": n_lives * STEPS, "cpu_s": seconds, "events": dict(events)}
+
+
+def page(figures: dict[str, Any]) -> str:
+    """The page."""
+    rows, middle = [], {}
+    for name, runs in (("update", figures["updates"]), ("copy by TCP", figures["copies"])):
+        middle[name] = {k: median(run[k] for run in runs) for k in ("seconds", "bytes")}
+        seconds = ", ".join(f"{run['seconds']:.1f}" for run in runs)
+        cells = (f"{middle[name]['seconds']:.1f}", seconds, f"{middle[name]['bytes']:,.0f}")
+        rows.append((f"{name}", *cells))
+    ratio = {k: middle["update"][k] / middle["copy by TCP"][k] for k in ("seconds", "bytes")}
+    cuts, lives, idle = figures["cuts"], figures["lives"], figures["idle_kb"]
+    events = ", ".join(f"{n:,} {what}" for what, n in sorted(lives["events"].items()) if what != "calm")
+    return (
+        HEAD
+        + f"The bundle has {figures['size']:,} bytes; medians of {len(figures['updates'])} runs.\n\n"
+        + markdown(("", "seconds", "of each run", "bytes"), rows)
+        + f"\n\nAn update took {ratio['seconds']:.2f} times the copy's time and {ratio['bytes']:.2f} times its bytes.\n"
+        f"After {cuts['cuts']} cut connections {cuts['again']} chunks had been sent again, of the bundle's "
+        f"{cuts['chunks']}; "
+        f"{cuts['cuts']} windows have up to {cuts['cuts'] * cuts['window']}.\n"
+        f"A device that waits for updates takes {idle[0]} KB of memory for it, and {idle[1]} KB after the first "
+        "message (medians of 5 processes).\n\n"
+        f"{lives['lives']:,} lives of a device in virtual time, {lives['steps']:,} steps in {lives['cpu_s']:.0f} s of "
+        f"processor time: {events}.\n"
+        "In each of them one slot could run after every step, versions never fell, every report said what ran, and at "
+        "its end the bundle that was offered last ran for good.\n"
+    )
+
+
+def main() -> None:
+    """Measure, and write the page."""
+    parser = options(__doc__.split("\n")[0], "air")
+    parser.add_argument("--runs", type=int, default=3, help="updates and copies (default %(default)s)")
+    parser.add_argument("--lives", type=int, default=1_000, help=f"of {STEPS} steps each (default %(default)s)")
+    args = parser.parse_args()
+    PAGE.write_text(page(results(args, lambda: measure(args.runs, args.lives))), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

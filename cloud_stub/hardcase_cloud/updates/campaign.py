@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One bundle offered to devices, as a state machine without I/O and without a clock.
+
+    status  --> what a device runs, and whether to offer it the bundle
+    fetch   --> chunks for a device
+    outgoing --> the next message to publish, the devices in turn
+
+All that it knows of a device is what the device's retained status says, so it may end and start again at any time. A
+device gets the offer again after a pause that doubles until it fetches. What one device may ask for is bounded: a
+window of chunks at once, and a few copies of the bundle an hour.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from hardcase_edge.errors import WireError
+from hardcase_edge.update.messages import MOST_WANTED, Chunk, Offer, name_of, pack_chunk, pack_offer, unpack_fetch
+
+__all__ = ["FINAL", "GOOD", "REFUSED", "ROLLED_BACK", "Campaign"]
+
+FIRST_PAUSE_S, MOST_PAUSE_S = 5.0, 3_600.0  # between two offers to a device that does not fetch
+SCAN_S = 0.25  # how often to look through all devices for those that are to get the offer
+ACTIVE_S = 30.0  # a device that has fetched so recently is not offered the bundle again
+MOST_AT_ONCE = 256  # devices whose chunks wait to be sent; the others ask again later
+MOST_DEVICES = 100_000
+COPIES = 4  # of the bundle that a device may fetch in a row; one more each hour
+LEAST_CHUNKS = 256  # that it may fetch in a row, however small the bundle is
+MAX_STATUS_BYTES = 65_536
+GOOD, TRIAL, ROLLED_BACK, REFUSED = "good", "trial", "rolled back", "refused"
+FINAL = (GOOD, ROLLED_BACK, REFUSED)
+
+
+@dataclass
+class _Device:
+    state: str = "unknown"  # what a person wants to know of it
+    reason: str = ""
+    is_online: bool = False
+    next_offer_at: float = 0.0
+    pause_s: float = FIRST_PAUSE_S
+    fetched_at: float = float("-inf")
+    tokens: float = 0.0  # chunks that it may fetch
+    filled_at: float = float("-inf")
+
+
+@dataclass
+class Campaign:
+    """A bundle, its offer, and the devices that are to run it.
+
+    Parameters
+    ----------
+    bundle : the file's bytes
+    offer : Offer
+        May be replaced by one of the same bundle with newer metadata.
+    release : versions of root and targets in the offer; (0, 0) without metadata
+    named : the devices; None: every device that the broker knows
+    """
+
+    bundle: bytes
+    offer: Offer
+    release: tuple[int, int] = (0, 0)
+    named: frozenset[str] | None = None
+    dropped: int = 0  # messages that no device of ours should have sent
+    sent_chunks: int = 0
+    sent_offers: int = 0
+    _devices: dict[str, _Device] = field(default_factory=dict)
+    _queues: OrderedDict[str, deque[int]] = field(default_factory=OrderedDict)
+    _to_offer: deque[str] = field(default_factory=deque)
+    _scan_at: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        for name in self.named or ():
+            self._devices[name] = _Device()
+
+    # ------------------------------------------------------------ what devices say
+
+    def status(self, now: float, device: str, payload: bytes) -> None:
+        """A device's state; ``now`` is seconds of any clock that only rises."""
+        known = self._known(device)
+        if known is None:
+            return
+        try:
+            status = json.loads(payload[: MAX_STATUS_BYTES + 1])
+            was_online, known.is_online = known.is_online, status["state"] == "online"
+        except (ValueError, TypeError, KeyError, RecursionError):
+            self.dropped += 1
+            return
+        if known.is_online != was_online:
+            self._queues.pop(device, None)  # it asks again
+        if known.is_online and not was_online:
+            known.next_offer_at, known.pause_s, known.fetched_at = now, FIRST_PAUSE_S, float("-inf")
+            self._scan_at = now
+
+    def facts(self, device: str, payload: bytes) -> None:
+        """What a device runs and fetches."""
+        known = self._known(device)
+        if known is None:
+            return
+        try:
+            self._judge(known, json.loads(payload[: MAX_STATUS_BYTES + 1]))
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            self.dropped += 1
+
+    def _judge(self, known: _Device, facts: dict[str, Any]) -> None:
+        sha, store, update = self.offer.sha256.hex(), facts.get("store") or {}, facts.get("update") or {}
+        failed = store.get("failed") or {}
+        if facts.get("bundle") == sha:
+            known.state, known.reason = (GOOD if store.get("state", "good") == "good" else TRIAL), ""
+        elif failed.get("sha256") == sha and _release(failed.get("release")) >= self.release:
+            known.state, known.reason = ROLLED_BACK, str(failed.get("reason", ""))[:200]
+        elif update.get("state") == "refused" and update.get("sha256") == sha:
+            known.state, known.reason = REFUSED, str(update.get("reason", ""))[:200]
+        elif update.get("sha256") == sha:
+            known.state, known.reason = f"{update.get('state')} {update.get('have')}/{update.get('of')}"[:60], ""
+        elif known.state in (*FINAL, TRIAL):  # it has something else now
+            known.state, known.reason = "unknown", ""
+
+    def fetch(self, now: float, device: str, payload: bytes) -> None:
+        """A device asks for chunks."""
+        known = self._known(device)
+        if known is None:
+            return
+        try:
+            fetch = unpack_fetch(payload)
+            if fetch.bundle != name_of(self.offer.sha256) or max(fetch.wanted) >= self.offer.n_chunks:
+                raise WireError("other_offer", "it is not of this bundle")
+        except WireError:
+            self.dropped += 1
+            return
+        if device not in self._queues and len(self._queues) >= MOST_AT_ONCE:
+            return
+        known.fetched_at, known.pause_s = now, FIRST_PAUSE_S
+        n = self.offer.n_chunks
+        refill = max(n, LEAST_CHUNKS / COPIES) * (now - known.filled_at) / 3600
+        known.tokens = min(max(COPIES * n, LEAST_CHUNKS), known.tokens + refill)
+        known.filled_at = now
+        wanted = list(dict.fromkeys(fetch.wanted))[: int(known.tokens)]
+        known.tokens -= len(wanted)
+        if wanted:
+            queue = self._queues.setdefault(device, deque())
+            queue.extend([index for index in wanted if index not in queue])
+            while len(queue) > MOST_WANTED:
+                queue.popleft()
+
+    # ------------------------------------------------------------ what to publish
+
+    def outgoing(self, now: float) -> tuple[str, bytes] | None:
+        """A device and the next message for it; None if there is none now."""
+        if self._queues:
+            device, queue = self._queues.popitem(last=False)
+            index = queue.popleft()
+            if queue:
+                self._queues[device] = queue  # the others first
+            self.sent_chunks += 1
+            size = self.offer.chunk_bytes
+            data = self.bundle[index * size : (index + 1) * size]
+            return device, pack_chunk(Chunk(name_of(self.offer.sha256), index, data))
+        if now >= self._scan_at:
+            self._scan_at = now + SCAN_S
+            self._to_offer = deque(name for name, d in self._devices.items() if self._wants_offer(d, now))
+        while self._to_offer:
+            device = self._to_offer.popleft()
+            known = self._devices[device]
+            if self._wants_offer(known, now):
+                known.next_offer_at = now + known.pause_s
+                known.pause_s = min(2 * known.pause_s, MOST_PAUSE_S)
+                if known.state == "unknown":
+                    known.state = "offered"
+                self.sent_offers += 1
+                return device, pack_offer(self.offer)
+        return None
+
+    def _wants_offer(self, known: _Device, now: float) -> bool:
+        is_running = known.state in (*FINAL, TRIAL)
+        return known.is_online and not is_running and now >= max(known.next_offer_at, known.fetched_at + ACTIVE_S)
+
+    def forget_queues(self) -> None:
+        """The connection is lost, and devices ask again on the next one."""
+        self._queues.clear()
+
+    # ------------------------------------------------------------ how it stands
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every device that is to run the bundle runs it for good, or has shown that it cannot."""
+        return bool(self._devices) and all(d.state in FINAL for d in self._devices.values())
+
+    def states(self) -> dict[str, tuple[str, str]]:
+        """Each device's state and, where it has not taken the bundle, the reason."""
+        return {name: (d.state, d.reason) for name, d in sorted(self._devices.items())}
+
+    def _known(self, device: str) -> _Device | None:
+        known = self._devices.get(device)
+        if known is None and self.named is None and len(self._devices) < MOST_DEVICES:
+            known = self._devices[device] = _Device()
+        return known
+
+
+def _release(text: object) -> tuple[int, int]:
+    root, _, targets = str(text or "0.0").partition(".")
+    return int(root), int(targets)

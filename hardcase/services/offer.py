@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hardcase cloud offer``: a bundle for devices, over the air."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hardcase_edge.errors import HardcaseError, InputError
+
+from .events import on_stop_signals, say
+
+if TYPE_CHECKING:
+    from hardcase_cloud.updates.campaign import Campaign
+
+__all__ = ["HELP", "arguments", "run"]
+
+HELP = "Offer a bundle to devices, and serve it until each of them runs it."
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("bundle", help="the .hcb file; its signature is read from BUNDLE.sig if there is one")
+    parser.add_argument("--broker", required=True, metavar="URL", help="mqtt[s]://host:port")
+    parser.add_argument("--metadata", metavar="DIR", help="signed metadata: a TUF repository's JSON files")
+    who = parser.add_mutually_exclusive_group(required=True)
+    who.add_argument("--device", action="append", metavar="NAME", help="a device that is to run it; repeatable")
+    who.add_argument("--all", action="store_true", help="every device whose status the broker has")
+    parser.add_argument("--wait", action="store_true", help="serve on for devices that come later (default: end)")
+    tls = parser.add_argument_group("TLS")
+    tls.add_argument("--ca", metavar="PEM", help="CA certificate that verifies --broker")
+    tls.add_argument("--cert", metavar="PEM", help="client certificate, if --broker requires one")
+    tls.add_argument("--key", metavar="PEM", help="private key of --cert")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.set_defaults(act=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Offer and serve until the devices run it; the exit status."""
+    from hardcase_cloud.updates.campaign import Campaign
+    from hardcase_cloud.updates.offer import make_offer
+    from hardcase_cloud.updates.serve import Server
+    from hardcase_edge.link.address import parse_address
+    from hardcase_edge.link.wire import check_device_id
+
+    named = None if args.all else frozenset(map(check_device_id, args.device))
+    address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
+    campaign = Campaign(*make_offer(args.bundle, args.metadata), named=named)
+
+    def reload() -> None:
+        data, offer, release = make_offer(args.bundle, args.metadata)
+        if data != campaign.bundle:
+            raise InputError(f"{args.bundle} is another bundle now; start again to offer it")
+        campaign.offer, campaign.release = offer, release
+
+    def on_change(device: str, state: str, reason: str) -> None:
+        say(args.json, "device", {"device": device, "state": state, **({"reason": reason} if reason else {})})
+
+    server = Server(campaign, address, reload=reload, on_change=on_change)
+    on_stop_signals(server.stop)
+    offer = campaign.offer
+    say(args.json, "offering", {"sha256": offer.sha256.hex(), "bytes": offer.size, "release": _dotted(campaign)})
+    server.run(waits=args.wait)
+    counts = Counter(state for state, _ in campaign.states().values())
+    say(args.json, "stopped", {**counts, "chunks": campaign.sent_chunks, "offers": campaign.sent_offers})
+    _check(counts)
+    return 0
+
+
+def _check(counts: Counter[str]) -> None:
+    from hardcase_cloud.updates.campaign import REFUSED, ROLLED_BACK
+
+    if lost := counts[REFUSED] + counts[ROLLED_BACK]:
+        raise HardcaseError(
+            f"{lost} of {sum(counts.values())} devices run what they ran before; the lines above say why, mend the "
+            "bundle and offer it again in newer targets"
+        )
+
+
+def _dotted(campaign: Campaign) -> str:
+    return ".".join(map(str, campaign.release))

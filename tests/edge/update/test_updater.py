@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A device's side of an update on a real disk: what it takes, what it counts and drops, full disks and power cuts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.bundle.signature import make_keys, sign
+from hardcase_edge.errors import InputError
+from hardcase_edge.store import folder
+from hardcase_edge.store.folder import Store
+from hardcase_edge.store.receive import begin_trust
+from hardcase_edge.store.slots import failed, passed
+from hardcase_edge.update.incoming import GROUP, Incoming
+from hardcase_edge.update.messages import (
+    Chunk,
+    Offer,
+    digests_of,
+    name_of,
+    pack_chunk,
+    pack_offer,
+    unpack_fetch,
+)
+from hardcase_edge.update.metered import Metered
+from hardcase_edge.update.updater import OFFER_S, Updater
+from tests.helpers.edge.device import make_bundle_bytes
+from tests.helpers.edge.power_cuts import Recorder, cuts_behind, materialise, read_tree
+from tests.helpers.edge.repository import NOW, Repository
+
+SIZE = 4_096
+
+
+def big(name: str) -> bytes:
+    """A bundle of some 20 chunks."""
+    return make_bundle_bytes(name=name, trained={"notes": name * 12_000})
+
+
+OLD, NEW, NEWER = big("older"), big("newer"), big("newst")
+
+
+@pytest.fixture(scope="module")
+def keys() -> tuple[bytes, bytes]:
+    return make_keys()
+
+
+class Rig:
+    """A store with a good bundle, and a cloud that answers at once."""
+
+    def __init__(self, tmp_path: Path, repository: Repository | None = None, **more: object) -> None:
+        self.store, self.repository, self.now, self.more = Store(tmp_path / "store"), repository, 0.0, more
+        self.fetched: list[int] = []
+        self.notes: list[str] = []
+        if repository is not None:
+            (tmp_path / "root.json").write_bytes(repository.roots[0])
+            begin_trust(self.store, tmp_path / "root.json")
+        self.store.put(OLD)
+        self.store.start()
+        self.store.apply(lambda slots: passed(slots, sha256(OLD).hex()))
+        self.restart()
+
+    def restart(self) -> None:
+        """The process is killed and starts again."""
+        self.updater = Updater(
+            self.store, Incoming(self.store), self.send, wall=lambda: NOW, note=self.notes.append,
+            **self.more,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def send(self, payload: bytes) -> bool:
+        self.fetched += unpack_fetch(payload).wanted
+        return True
+
+    def offer_of(self, data: bytes, files=None, signature: bytes = b"") -> Offer:
+        files = files or (self.repository.publish(data) if self.repository else None)
+        metadata = dict(zip(("timestamp", "snapshot", "targets"), files[1:], strict=True)) if files else {}
+        return Offer(
+            size=len(data), sha256=sha256(data), chunk_bytes=SIZE, digests=digests_of(data, SIZE),
+            roots=tuple(files.roots) if files else (), signature=signature, **metadata,
+        )  # fmt: skip
+
+    def offer(self, offer: Offer) -> None:
+        self.now += OFFER_S
+        self.updater.handle(self.now, pack_offer(offer))
+        self.updater.act(self.now)
+
+    def feed(self, data: bytes, n: int = 10_000) -> None:
+        """Answer so many chunks that were asked for."""
+        while self.fetched and n:
+            index = self.fetched.pop(0)
+            payload = pack_chunk(Chunk(name_of(sha256(data)), index, data[index * SIZE : (index + 1) * SIZE]))
+            self.updater.handle(self.now, payload)
+            self.updater.act(self.now)
+            n -= 1
+
+    @property
+    def states(self) -> tuple[str, str, str]:
+        slots = self.store.slots()
+        return slots.a.state, slots.b.state, slots.current
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path, Repository())
+
+
+@pytest.fixture(autouse=True)
+def _no_real_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+def test_a_bundle_that_the_metadata_list_becomes_ready(rig):
+    rig.offer(rig.offer_of(NEW))
+    rig.feed(NEW)
+    assert rig.updater.is_ready
+    assert rig.states == ("good", "ready", "a")
+    assert rig.store.slots().newest == (1, 1)
+    assert list(Incoming(rig.store).folder.iterdir()) == []
+
+
+def test_a_restart_goes_on_with_what_is_there(rig):
+    offer = rig.offer_of(NEW)
+    rig.offer(offer)
+    rig.feed(NEW, 9)
+    rig.restart()
+    rig.fetched.clear()
+    rig.offer(offer)
+    assert rig.fetched[0] == 9
+    rig.feed(NEW)
+    assert rig.updater.is_ready
+    assert rig.updater.counters["written"] == offer.n_chunks - 9
+
+
+def test_a_newer_offer_takes_the_place_of_an_older_one_and_never_the_reverse(rig):
+    first = rig.offer_of(NEW)
+    second = rig.offer_of(NEWER)
+    rig.offer(first)
+    rig.feed(NEW, 5)
+    rig.offer(second)
+    rig.fetched.clear()
+    rig.offer(first)
+    assert rig.fetched == []
+    assert [p.name for p in Incoming(rig.store).folder.iterdir()] == [sha256(NEWER).hex()]
+    rig.restart()  # the metadata were written when the offer was taken
+    rig.offer(first)
+    assert rig.updater.counters["refused"] == 1
+    rig.offer(second)
+    rig.feed(NEWER)
+    assert rig.updater.is_ready
+
+
+def test_an_offer_that_the_metadata_do_not_allow_is_refused_before_a_byte_comes(rig):
+    files = rig.repository.publish(NEW)
+    rig.offer(rig.offer_of(NEWER, files))
+    strange = Repository()
+    rig.offer(rig.offer_of(NEW, strange.publish(NEW)))
+    assert rig.fetched == []
+    assert rig.updater.counters["refused"] == 2
+    assert rig.states == ("good", "empty", "a")
+
+
+def test_what_is_wrong_double_oversized_or_of_another_offer_is_counted_and_dropped(rig):
+    rig.offer(rig.offer_of(NEW))
+    name = name_of(sha256(NEW))
+    for payload in (
+        pack_chunk(Chunk(name, 0, b"wrong" * 9)), pack_chunk(Chunk(bytes(16), 0, NEW[:SIZE])),
+        pack_chunk(Chunk(name, 0, bytes(32_769))), bytes(70_000), b"", b"\1\4", bytes(40),
+    ):  # fmt: skip
+        rig.updater.handle(rig.now, payload)
+    good = pack_chunk(Chunk(name, 0, NEW[:SIZE]))
+    rig.updater.handle(rig.now, good)
+    rig.updater.handle(rig.now, good)
+    counted = {"wrong": 1, "other_offer": 1, "oversized": 2, "malformed": 3, "written": 1, "double": 1}
+    assert rig.updater.counters == counted
+    rig.feed(NEW)
+    assert rig.updater.is_ready
+
+
+def test_without_metadata_only_the_signature_of_the_named_key_is_taken(tmp_path, keys):
+    private, public = keys
+    (tmp_path / "key.pub").write_bytes(public)
+    rig = Rig(tmp_path, key=tmp_path / "key.pub")
+    rig.offer(rig.offer_of(NEW))
+    assert rig.fetched == []
+    rig.offer(rig.offer_of(NEW, signature=sign(OLD, private)))
+    rig.feed(NEW)
+    assert (rig.updater.is_ready, rig.updater.counters["refused"]) == (False, 2)
+    rig.now += 100  # the pause after an offer that was false
+    rig.offer(rig.offer_of(NEW, signature=sign(NEW, private)))
+    assert rig.fetched == []  # all is here
+    assert rig.updater.is_ready
+
+
+def test_a_device_without_root_and_key_takes_nothing(tmp_path):
+    rig = Rig(tmp_path)
+    rig.offer(rig.offer_of(NEW, signature=bytes(64)))
+    assert (rig.fetched, rig.updater.counters["refused"]) == ([], 1)
+
+
+def test_a_bundle_that_failed_its_trial_is_taken_again_only_from_newer_targets(rig):
+    offer = rig.offer_of(NEW)
+    rig.offer(offer)
+    rig.feed(NEW)
+    rig.store.start()
+    rig.store.apply(lambda slots: failed(slots, sha256(NEW).hex(), "it was slow"))
+    rig.restart()
+    rig.offer(offer)
+    assert (rig.fetched, rig.notes[-1].count("has failed here")) == ([], 1)
+    rig.offer(rig.offer_of(NEW))
+    assert rig.fetched != []
+
+
+def test_a_whole_bundle_that_cannot_be_used_is_not_fetched_again(rig):
+    bad = NEW[:-40] + bytes(40)  # its own checksum is wrong, and the metadata list it all the same
+    offer = rig.offer_of(bad)
+    rig.offer(offer)
+    rig.feed(bad)
+    assert rig.updater.facts()["update"]["state"] == "refused"
+    rig.restart()
+    rig.offer(offer)
+    assert rig.fetched == []
+    assert rig.updater.facts()["update"]["sha256"] == sha256(bad).hex()
+    assert rig.states == ("good", "empty", "a")
+
+
+def test_nothing_is_fetched_in_metered_hours(tmp_path):
+    rig = Rig(tmp_path, Repository(), metered=Metered(0, 1439))
+    rig.offer(rig.offer_of(NEW))
+    assert (rig.fetched, rig.updater.facts()["update"]["state"]) == ([], "paused")
+    rig.updater._metered = None
+    rig.updater.act(rig.now)
+    assert rig.fetched != []
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_a_disk_that_is_full_at_any_write_leaves_the_state_as_it_was(rig, monkeypatch, n):
+    offer, real = rig.offer_of(NEW), (folder._write, os.pwrite)
+    before = rig.store.slots()
+    left = n
+
+    def full(write, *args):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise InputError("no space") if write is real[0] else OSError(28, "no space")
+        return write(*args)
+
+    if n < 3:  # the trust, and what the store writes at the end
+        monkeypatch.setattr(folder, "_write", lambda *args: full(real[0], *args))
+    else:
+        monkeypatch.setattr(os, "pwrite", lambda *args: full(real[1], *args))
+    rig.offer(offer)
+    rig.feed(NEW)
+    assert not rig.updater.is_ready
+    after = rig.store.slots()
+    assert (after.a, after.current, after.newest) == (before.a, "a", before.newest)
+    left = 1_000
+    for _ in range(8):
+        rig.now += 4_000
+        rig.offer(offer)
+        rig.updater.act(rig.now)
+        rig.feed(NEW)
+    assert rig.updater.is_ready
+
+
+def test_a_disk_without_room_for_two_copies_takes_no_offer(rig, monkeypatch):
+    real = os.statvfs(rig.store.folder)
+    full = os.statvfs_result((real.f_bsize, real.f_frsize, *real[2:4], 2, *real[5:]))
+    monkeypatch.setattr(os, "statvfs", lambda path: full)
+    rig.offer(rig.offer_of(NEW))
+    assert (rig.fetched, rig.updater.counters["unwritten"]) == ([], 1)
+
+
+def test_whatever_a_power_cut_leaves_of_a_partial_file_the_next_start_goes_on(rig, tmp_path, monkeypatch):
+    offer = rig.offer_of(NEW)
+    before = read_tree(rig.store.folder)
+    recorder = Recorder(rig.store.folder)
+    monkeypatch.setattr(os, "posix_fallocate", lambda *args: None, raising=False)
+    with recorder.recording():
+        rig.offer(offer)
+        rig.feed(NEW, GROUP + 2)
+    flushes = [k for k, (what, _) in enumerate(recorder.log, 1) if what == ("sync", f"incoming/{sha256(NEW).hex()}")]
+    n_states, n_flushed = 0, flushes[-1]
+    for k in range(1, len(recorder.log) + 1):
+        for tree in cuts_behind(before, recorder.log[:k]):
+            there = tmp_path / f"cut{k}-{n_states}"
+            materialise(tree, there)
+            have = Incoming(Store(there)).begin(offer)
+            assert len(have) >= GROUP or k < n_flushed
+            n_states += 1
+    assert n_states > 40

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random lives of a device that is updated, in virtual time; ``benchmarks/air.py`` lives longer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from hardcase_edge.store import trust
+from hardcase_edge.store.metadata import parse
+from hardcase_edge.store.run import Run
+from hardcase_edge.store.slots import is_known
+from hardcase_edge.update import updater
+from hardcase_edge.update.authority import Authority
+from hardcase_edge.update.transfer import Transfer
+from tests.helpers.edge.air_world import live, world
+
+LIVES, STEPS = 6, 1_000
+
+
+@pytest.fixture(autouse=True)
+def _world() -> Iterator[None]:
+    with world():
+        yield
+
+
+def test_one_slot_runs_versions_never_fall_and_the_report_is_what_runs_whatever_happens() -> None:
+    events: Counter[str] = Counter()
+    for seed in range(LIVES):
+        events += live(seed, STEPS).events
+    for what in ("passed", "switched", "rolled back", "crash", "power cut at a write", "replay", "rotation"):
+        assert events[what] > 0, (what, events)
+
+
+def takes_older(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An offer is allowed by the metadata that it brings, whatever the store has had."""
+
+    def authorised(offer, slots, data, *, has_key, now):
+        if is_known(slots, offer.sha256.hex()):
+            return None
+        known = trust.trust_from(data)
+        roots = [root for root in offer.roots if parse(root, "root").version > known.root.version]
+        newer = trust.updated(trust.Trust(known.root), roots, offer.timestamp, offer.snapshot, offer.targets, now=now)
+        return Authority(trust.release_for(newer, offer.size, offer.sha256.hex(), now=now), newer)
+
+    monkeypatch.setattr(updater, "authorised", authorised)
+
+
+def says_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state that is reported is the one that is hoped for."""
+    facts = Run.facts
+    monkeypatch.setattr(Run, "facts", lambda self: {"store": {**facts(self)["store"], "state": "good"}})
+
+
+def forgets_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new connection asks for nothing again."""
+    monkeypatch.setattr(Transfer, "_ask_again", lambda self: None)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "seed"), [(takes_older, 1), (says_what_is_installed, 0), (forgets_what_was_asked, 20)],
+    ids=lambda value: getattr(value, "__name__", ""),
+)  # fmt: skip
+def test_a_device_that_is_wrong_would_be_found(
+    breaks: Callable[[pytest.MonkeyPatch], None], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live(seed, STEPS)
+    breaks(monkeypatch)
+    with pytest.raises(AssertionError):
+        _ = [live(k, STEPS) for k in range(seed, seed + 10)]

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Updates over a real mosquitto: a device takes a bundle, is killed on the way, tries it, keeps it or goes back."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hardcase_cloud.broker.embedded import EmbeddedBroker
+from hardcase_cloud.updates.campaign import Campaign
+from hardcase_cloud.updates.offer import make_offer
+from hardcase_cloud.updates.serve import Server
+from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.link.address import parse_address
+from hardcase_edge.link.wire import facts_topic
+from hardcase_edge.store.folder import Store
+from hardcase_edge.store.receive import begin_trust
+from hardcase_edge.update.transfer import MOST
+from tests.helpers.cloud.brokers import Broker, retained, running_mosquitto, until
+from tests.helpers.edge.device import EASY, FEATURES, make_bundle_bytes, write_replay
+from tests.helpers.edge.repository import NOW, Repository
+
+ROWS = 4_000
+
+
+def big_bundle(name: str) -> bytes:
+    """A bundle of 14 chunks."""
+    return make_bundle_bytes(name=name, trained={"notes": random.Random(name).randbytes(106_000).hex()})
+
+
+def n_here(part: Path, campaign: Campaign) -> int:
+    """How many chunks of the offer a file has."""
+    data, offer = part.read_bytes() if part.exists() else b"", campaign.offer
+    parts = [data[k * offer.chunk_bytes : (k + 1) * offer.chunk_bytes] for k in range(offer.n_chunks)]
+    return sum(offer.is_right(k, part) for k, part in enumerate(parts))
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running_mosquitto(tmp_path_factory.mktemp("air")) as running:
+        yield running
+
+
+def write_metadata(folder: Path, repository: Repository, *bundles: bytes) -> Path:
+    """A repository's newest metadata as files."""
+    files = repository.publish(*bundles)
+    folder.mkdir(exist_ok=True)
+    for k, root in enumerate(repository.roots, 1):
+        (folder / f"{k}.root.json").write_bytes(root)
+    for name in ("timestamp", "snapshot", "targets"):
+        (folder / f"{name}.json").write_bytes(getattr(files, name))
+    return folder
+
+
+class Rig:
+    """One device's store, the fleet's metadata, and what is run on them."""
+
+    def __init__(self, tmp_path: Path, broker: Broker | EmbeddedBroker, device: str) -> None:
+        self.tmp_path, self.broker, self.device = tmp_path, broker, device
+        self.store, self.repository = Store(tmp_path / "store"), Repository()
+        (tmp_path / "1.root.json").write_bytes(self.repository.roots[0])
+        begin_trust(self.store, tmp_path / "1.root.json")
+        self.replay = write_replay(tmp_path / "r.csv", [EASY] * ROWS)
+        self.first = make_bundle_bytes(name="first")
+        self.store.put(self.first)
+
+    def offer(self, data: bytes, *more: str) -> subprocess.Popen[bytes]:
+        """``hardcase cloud offer`` as a process."""
+        path = self.tmp_path / "next.hcb"
+        path.write_bytes(data)
+        folder = write_metadata(self.tmp_path / "metadata", self.repository, data)
+        words = ["offer", path, "--metadata", folder, "--device", self.device, "--broker", self.broker.url, "--json"]
+        return subprocess.Popen(
+            [sys.executable, "-m", "hardcase.cli", "cloud", *map(str, words), *more],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def made_offer(self, data: bytes):
+        """The arguments of a campaign."""
+        path = self.tmp_path / "next.hcb"
+        path.write_bytes(data)
+        return make_offer(path, write_metadata(self.tmp_path / "metadata", self.repository, data), now=NOW)
+
+    @contextmanager
+    def running(self, *more: object) -> Iterator[subprocess.Popen[bytes]]:
+        """``hardcase-edge run`` as a process."""
+        words = ["run", "--store", self.store.folder, "--broker", self.broker.url, "--device-id", self.device]
+        words += ["--sensors", f"replay:{self.replay}", "--interval", 0.02, "--trial-decisions", 3, *more]
+        with (self.tmp_path / "out").open("ab") as out, (self.tmp_path / "errors").open("ab") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "hardcase_edge.cli", *map(str, words)], stdout=out, stderr=errors
+            )
+            try:
+                yield process
+            finally:
+                process.kill()
+                process.wait()
+
+    def facts(self) -> dict:
+        return retained(self.broker, facts_topic(self.device))
+
+    def is_good(self, data: bytes) -> bool:
+        slots = self.store.slots()
+        return bool(slots.current) and slots[slots.current].sha256 == sha256(data).hex()
+
+    def errors(self) -> str:
+        return (self.tmp_path / "errors").read_text()
+
+
+def end(offer: subprocess.Popen[bytes]) -> tuple[int, list[dict], str]:
+    """What an offer that has ended said."""
+    out, errors = offer.communicate(timeout=30)
+    return offer.returncode, [json.loads(line) for line in out.splitlines()], errors.decode()
+
+
+class Halting(Campaign):
+    """A campaign that stops after so many chunks."""
+
+    limit = 1_000_000
+
+    def outgoing(self, now: float) -> tuple[str, bytes] | None:
+        return super().outgoing(now) if self.sent_chunks < self.limit else None
+
+
+@contextmanager
+def serving(broker: Broker, campaign: Campaign) -> Iterator[Server]:
+    """A campaign served by a thread of this process."""
+    server = Server(campaign, parse_address(broker.url))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join()
+
+
+def test_a_device_that_is_killed_on_the_way_goes_on_where_it_was(broker, tmp_path):
+    rig = Rig(tmp_path, broker, "pump-1")
+    new = big_bundle("new")
+    campaign = Halting(*rig.made_offer(new), named=frozenset({"pump-1"}))
+    campaign.limit = 5
+    with serving(broker, campaign):
+        with rig.running() as device:
+            until(lambda: rig.is_good(rig.first))
+            part = rig.store.folder / "incoming" / sha256(new).hex()
+            until(lambda: n_here(part, campaign) == 5)
+            assert rig.facts()["bundle"] == sha256(rig.first).hex()
+            device.kill()
+        campaign.limit = 1_000_000
+        with rig.running():
+            until(lambda: rig.is_good(new), 20)
+            until(lambda: campaign.is_done)
+            status = rig.facts()
+    assert campaign.sent_chunks <= campaign.offer.n_chunks + MOST  # at most a window again
+    assert "5/14 here" in rig.errors()
+    assert (status["bundle"], status["store"]["state"]) == (sha256(new).hex(), "good")
+    assert status["store"]["release"] == "1.1"
+    assert not part.exists()
+
+
+def test_a_bundle_that_fails_its_trial_is_rolled_back_and_reported(broker, tmp_path):
+    rig = Rig(tmp_path, broker, "pump-2")
+    new = make_bundle_bytes(name="new", features=("elsewhere", *FEATURES[1:]))  # a sensor that is not here
+    with rig.running() as device:
+        until(lambda: rig.is_good(rig.first))
+        began = time.monotonic()
+        status, events, errors = end(rig.offer(new))
+        assert status == 2
+        assert errors.startswith("hardcase cloud: 1 of 1 devices run what they ran before")
+        assert time.monotonic() - began < 60
+        assert device.poll() is None
+        store = rig.facts()["store"]
+    assert rig.is_good(rig.first)
+    assert (store["state"], store["failed"]["sha256"]) == ("good", sha256(new).hex())
+    states = [event["state"] for event in events if event["event"] == "device"]
+    assert states[-1] == "rolled back"
+    assert rig.errors().count("fetching bundle") == 1  # it is not fetched again
+
+
+def test_an_offer_ends_when_the_device_runs_it_for_good_on_mqtt_3_1_1_too(tmp_path):
+    with EmbeddedBroker(port=0) as embedded:
+        rig = Rig(tmp_path, embedded, "pump-3")
+        with rig.running():
+            until(lambda: rig.is_good(rig.first))
+            status, events, _ = end(rig.offer(make_bundle_bytes(name="new")))
+        assert "MQTT 3.1.1" in rig.errors()
+    assert status == 0
+    assert [event["event"] for event in events][:: len(events) - 1] == ["offering", "stopped"]
+    assert events[-1]["good"] == 1
