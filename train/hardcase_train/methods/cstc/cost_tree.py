@@ -50,6 +50,7 @@ class CostSensitiveTree(MethodClassifier):
     slope : of the sigmoid that routes rows in training; 1 in the paper
     interior : weight of inner nodes' losses in a tree; 1 in the paper
     l2 : ridge penalty on all weights
+    n_steps : of L-BFGS between two rescalings
     others : those of ``PolicyClassifier``, by keyword
 
     Examples
@@ -66,8 +67,10 @@ class CostSensitiveTree(MethodClassifier):
     slope: float = 1.0
     interior: float = 1.0
     l2: float = 1e-4
+    n_steps: int = 25
     method: ClassVar[Method] = Method(name="cstc", work=8, colour="#16a085", takes_values=True)
-    _limits: ClassVar[Limits] = {"depth": (0, 4), "slope": (1e-3, 1e3), "interior": (0, 1), "l2": (0, np.inf)}
+    _limits: ClassVar[Limits] = {"depth": (0, 4), "slope": (1e-3, 1e3), "interior": (0, 1), "l2": (0, np.inf),
+                                "n_steps": (1, np.inf)}  # fmt: skip
 
     @classmethod
     def n_settings(cls, problem: Problem) -> int:
@@ -97,7 +100,7 @@ class CostSensitiveTree(MethodClassifier):
         problem, shape = judge.problem, tree(self.depth) if self.shape == "tree" else chain(self.depth + 1)
         rule = Rule(
             by_exit=self.shape != "tree", one_bundle=self.shape == "cronus", l2=self.l2, slope=self.slope,
-            interior=self.interior,
+            interior=self.interior, n_steps=self.n_steps,
         )  # fmt: skip
         columns = self._columns(problem)
         learner = Learner(problem, shape, rule, self.leaves)

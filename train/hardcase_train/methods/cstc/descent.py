@@ -18,13 +18,15 @@ from scipy.optimize import minimize
 from ...policy.losses import SquaredLoss
 from .objective import Objective, Weights
 
-__all__ = ["by_blocks", "initial", "jointly", "leaf_solution", "prices_of"]
+__all__ = ["by_blocks", "initial", "jointly", "leaf_solution", "prices_of", "settled"]
 
-ROUNDS, STEPS = 6, 25  # of rescaling, and of L-BFGS between two of them
+ROUNDS = 6  # of rescaling
+MEMORY = 20  # steps that L-BFGS remembers
 SETTLED = 1e-4  # relative gain of a round at which the descent ends
 BEND = {True: 2.0, False: 0.25}  # curvature of a row's loss by a score: squared, or logistic at most
 LEAST = 1e-3  # share of the rows that a node's scale takes for granted
 ALTERNATIONS = 5  # between auxiliaries and weights, of a leaf in closed form
+CERTAIN = 1e9  # slope of a sigmoid that is a step
 LEAST_PRICE = 1e-3  # of the largest at which a sensor is worth buying
 
 
@@ -49,7 +51,8 @@ def jointly(
             value, gradient = objective(start.like(point))
             return value, gradient.flat()[index] * scale
 
-        found = minimize(at, flat[index] / scale, jac=True, method="L-BFGS-B", options={"maxiter": STEPS, "maxcor": 20})
+        options = {"maxiter": objective.rule.n_steps, "maxcor": MEMORY}
+        found = minimize(at, flat[index] / scale, jac=True, method="L-BFGS-B", options=options)
         if not found.fun < value:
             break
         flat = flat.copy()
@@ -92,6 +95,16 @@ def leaf_solution(objective: Objective, weights: Weights, free: np.ndarray, k: i
     return Weights(coef, weights.theta)
 
 
+def settled(objective: Objective, weights: Weights, free: np.ndarray) -> Weights:
+    """Leaves of squared loss, solved for the rows that reach them when each row takes one side for certain."""
+    hard = replace(objective, rule=replace(objective.rule, slope=CERTAIN))
+    reach = hard.routing(weights.scores(hard.Z), weights.theta)[1]
+    for k in range(len(hard.shape)):
+        if isinstance(hard.loss, SquaredLoss) and hard.shape.is_leaf(k) and (hard.share @ reach)[k] > 0:
+            weights = leaf_solution(hard, weights, free, k)
+    return weights
+
+
 def initial(objective: Objective, free: np.ndarray) -> Weights:
     """From the root down, each node as if it were a leaf (3.4.2); half of its rows take each side."""
     weights = objective.zero()
@@ -100,7 +113,7 @@ def initial(objective: Objective, free: np.ndarray) -> Weights:
         nodes, way = objective.shape.way(k)
         own = replace(objective, shape=way)
         last = len(nodes) - 1
-        fitted = jointly(own, Weights(coef[nodes], theta[nodes]), free[nodes], [last], rounds=3)
+        fitted = jointly(own, Weights(coef[nodes], theta[nodes]), free[nodes], [last], rounds=1)
         coef[k] = fitted.coef[last]
         if not objective.shape.is_leaf(k):
             reach = own.routing(fitted.scores(objective.Z), fitted.theta)[1][:, last]

@@ -21,13 +21,14 @@ from ...trees.boosting import Ensemble, ensemble_scores
 from ...trees.size import size_of
 from ...trees.subset_classifier import fit_classifier
 from .columns import Columns
-from .descent import initial, jointly
+from .descent import initial, jointly, settled
 from .objective import Objective, Rule, Weights, payers_of
 from .shape import Shape
 
 __all__ = ["LEAVES", "Fitted", "Learner", "answering", "has_by_then", "inner", "make_objective"]
 
 LEAVES = ("linear", "trees")  # what answers
+REFITS = 2  # rounds: without a price the objective is smooth
 FEW_ROWS = 40  # rows that leave at a node, below which its linear scores answer
 LEAST_SHARE = 0.02  # of a row that leaves at a node, for the row to train its trees
 
@@ -119,7 +120,8 @@ class Learner:
         free = np.array([[all(node[s] for s in sensors) for sensors in columns.sensors] for node in has], dtype=bool)
         live = free.any(axis=0)
         small = replace(objective, Z=objective.Z[:, live], payers=objective.payers.only(live))
-        fitted = jointly(small, initial(small, free[:, live]), free[:, live])
+        fitted = jointly(small, initial(small, free[:, live]), free[:, live], rounds=REFITS)
+        fitted = settled(small, fitted, free[:, live])
         coef = objective.zero().coef
         coef[:, np.append(live, True)] = fitted.coef
         weights = Weights(coef, fitted.theta)

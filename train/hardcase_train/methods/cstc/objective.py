@@ -47,6 +47,7 @@ class Rule:
     l1, l2 : rho, and a ridge that keeps weights finite
     slope : of the sigmoid of routing scores; 1 is the paper's
     interior : weight of the losses of nodes that are not leaves; 1 is the paper's
+    n_steps : of L-BFGS between two rescalings
     """
 
     by_exit: bool = False
@@ -56,6 +57,7 @@ class Rule:
     l2: float = 1e-4
     slope: float = 1.0
     interior: float = 1.0
+    n_steps: int = 25
 
 
 @dataclass(frozen=True)
