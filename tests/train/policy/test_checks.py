@@ -11,7 +11,7 @@ import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
 from hardcase_edge.session.session import Session
-from hardcase_train import checks, estimator
+from hardcase_train import checks, policy_estimator
 from hardcase_train.checks import ALL_CHECKS
 from hardcase_train.data.canonical_order import Order
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT
@@ -132,6 +132,6 @@ def test_in_the_tables_own_order_ties_are_broken_by_it(name: str, monkeypatch: p
     def as_it_is(problem):
         return Order(problem, tuple(range(len(problem.features))), tuple(range(len(problem.sensors))))
 
-    monkeypatch.setattr(estimator, "content_order", as_it_is)
+    monkeypatch.setattr(policy_estimator, "content_order", as_it_is)
     with pytest.raises(AssertionError):
         checks.check_shuffled_columns_change_nothing(few(name))

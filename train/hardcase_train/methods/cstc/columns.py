@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What linear nodes weigh: standardised readings, or a dictionary of boosted trees grown under several prices.
 
-Xu et al. (2014), section 5: a column is a tree's output, and needs every sensor that the tree reads. Trees of one booster
-without prices read ten sensors each, and the relaxation then buys all or nothing; boosters under prices read few.
+Xu et al. (2014), section 5: a column is a tree's output, and needs every sensor that the tree reads. Trees of one
+booster without prices read ten sensors each, and the relaxation then buys all or nothing; under prices they read few.
 """
 
 from __future__ import annotations

@@ -117,7 +117,9 @@ class CostSensitiveTree(MethodClassifier):
         if self.columns == "readings":
             return readings(problem)
         if problem.n_outputs > 1:
-            raise ValueError("columns of CostSensitiveTree are 'trees', which need two classes or values; use 'readings'")
+            raise ValueError(
+                "columns of CostSensitiveTree are 'trees', which need two classes or values; use 'readings'"
+            )
         return tree_columns(problem, N_TREES)
 
     def _sensors(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Minimises the objective: node by node as algorithm 1 does, or all nodes together; never a step up.
 
-Xu et al. (2014), 3.4. L-BFGS runs in coordinates that are scaled by the quadratic of Lemma 1, so that weights near zero,
-whose penalty is steep, and large ones take steps of their own size. A leaf with squared loss is solved in closed form
-(16). Nodes start from the top, each as if it were a leaf (3.4.2). docs/math.md (91) and (92).
+Xu et al. (2014), 3.4. L-BFGS runs in coordinates that are scaled by the quadratic of Lemma 1, so that weights near
+zero, whose penalty is steep, and large ones take steps of their own size. A leaf with squared loss is solved in closed
+form (16). Nodes start from the top, each as if it were a leaf (3.4.2). docs/math.md (91) and (92).
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ answer keep their linear scores, or get boosted trees on the sensors of their pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np

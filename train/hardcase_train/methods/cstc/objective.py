@@ -82,7 +82,9 @@ class Weights:
     def scores(self, Z: np.ndarray) -> np.ndarray:
         """(n, n_nodes, n_outputs) of rows (n, n_columns)."""
         n_nodes, _, n_outputs = self.coef.shape
-        flat = np.ascontiguousarray(self.coef[:, :-1].transpose(1, 0, 2)).reshape(-1, n_nodes * n_outputs).astype(Z.dtype)
+        flat = (
+            np.ascontiguousarray(self.coef[:, :-1].transpose(1, 0, 2)).reshape(-1, n_nodes * n_outputs).astype(Z.dtype)
+        )
         product = (Z @ flat).reshape(len(Z), n_nodes, n_outputs)
         return np.asarray(product.astype(np.float64) + self.coef[:, -1])
 
@@ -218,9 +220,7 @@ class Objective:
         """(n_nodes, n_payers) sum of squares of the weights that need each payer."""
         return np.asarray((self.payers.uses @ np.square(weights).sum(axis=-1).T).T)
 
-    def _priced(
-        self, squares: np.ndarray, high: np.ndarray, reach: np.ndarray
-    ) -> tuple[float, np.ndarray, np.ndarray]:
+    def _priced(self, squares: np.ndarray, high: np.ndarray, reach: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """The relaxed cost times the price, and its slopes by each exit's and each node's mean probability."""
         cost, price, nothing = self.payers.cost, self.rule.price, np.sqrt(SMOOTH) * self.payers.cost.sum()
         if self.rule.one_bundle:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.program.definition import MARGIN, THRESHOLD, Answer, Branch, Forward, Node, Slice
+from hardcase_edge.program.definition import MARGIN, THRESHOLD, Branch, Forward, Node, Slice
 
 from ...data.problem import Problem
 from ...policy.acquire import buy
