@@ -45,7 +45,11 @@ class Grouped(LpTree):
 def few(name: str, **params: Any) -> PolicyEstimator:
     """The estimator of this name, quick to fit; ``params`` win, ``effort`` among them."""
     if name == "PolicyRegressor":
-        given = {"hpc": DecisionTreeRegressor(max_depth=5, random_state=0), "policy": GreedyMiser(gamma=0.05, n_trees=8), **params}
+        given = {
+            "hpc": DecisionTreeRegressor(max_depth=5, random_state=0),
+            "policy": GreedyMiser(gamma=0.05, n_trees=8),
+            **params,
+        }
         return PolicyRegressor(**{"effort": BRIEF, "random_state": 0, **given})
     hpc = DecisionTreeClassifier(max_depth=5, random_state=0)
     made = Grouped if name == "LpTree" else ESTIMATORS[name]
