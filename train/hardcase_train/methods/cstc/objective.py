@@ -253,6 +253,15 @@ class Objective:
         high, reach = self.routing(scores, weights.theta)
         return self.exact_of(scores, high, reach, self.squares(weights.coef[:, :-1]) > 0)
 
+    def costs(self, weights: Weights, pays: np.ndarray) -> tuple[float, float]:
+        """The expected cost of rows as the relaxation has it, and exactly; ``pays`` as of ``exact_of``."""
+        high, reach = self.routing(weights.scores(self.Z), weights.theta)
+        unit = replace(self, rule=replace(self.rule, price=1.0))
+        relaxed = unit._priced(self.squares(weights.coef[:, :-1]), high, reach)[0]
+        return relaxed, float(
+            self.share @ self.leaving(high, reach) @ ((self.shape.paths @ pays > 0) @ self.payers.cost)
+        )
+
     def exact_of(self, scores: np.ndarray, high: np.ndarray, reach: np.ndarray, pays: np.ndarray) -> float:
         """The same of given scores; ``pays`` (n_nodes, n_payers) says what each node needs."""
         value = self._expected(self._losses(scores)[0], high, reach)[0]

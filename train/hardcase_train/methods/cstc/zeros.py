@@ -8,6 +8,8 @@ the objective falls. docs/math.md (93).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from .objective import Objective, Weights
@@ -15,12 +17,26 @@ from .objective import Objective, Weights
 __all__ = ["sparse"]
 
 N_THRESHOLDS = 24
+NEXT_TO_ZERO = 1e-2  # of the largest norm of a sensor's weights
 MAX_TRIES = 300  # single sensors that are tried, those of the least weight first
 
 
 def sparse(objective: Objective, weights: Weights) -> Weights:
-    """The weights with those at zero whose sensors are not worth their price; the exact objective never rises."""
-    return _fewer(objective, _thresholded(objective, weights))
+    """The weights with those at zero whose sensors are not worth their price; the exact objective never rises.
+
+    The relaxation charges weights by their size, which depends on the columns' scale, so its price is not that of whole
+    sensors: the exact price is the one at which the weights' own sensors cost in total what their sizes do.
+    """
+    fair = replace(objective, rule=replace(objective.rule, price=objective.rule.price * _size(objective, weights)))
+    return _fewer(fair, _thresholded(fair, weights))
+
+
+def _size(objective: Objective, weights: Weights) -> float:
+    """The relaxed cost of the weights, relative to the exact cost of those that are not next to zero."""
+    squares = objective.squares(weights.coef[:, :-1])
+    used = squares > np.square(NEXT_TO_ZERO) * squares.max(initial=0.0)
+    relaxed, exact = objective.costs(weights, used)
+    return relaxed / exact if exact > 0 else 1.0
 
 
 def _thresholded(objective: Objective, weights: Weights) -> Weights:
