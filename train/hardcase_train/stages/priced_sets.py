@@ -95,10 +95,13 @@ class _Booster:
         loss = answer_loss(self.problem, self.rows)
         total, paid = loss.weight.sum(), self.costs[self.costs > 0]
         price = float(np.average(loss.row_loss(self.fitted), weights=loss.weight) / paid.min(initial=np.inf))
-        shape = {"max_leaves": 2, "max_depth": 1, "min_rows": SETTINGS.min_rows, "l2": SETTINGS.l2}
         for _ in range(HALVINGS):
             penalty = np.where(self.bought, np.inf, price * self.costs * total)
-            if price == 0 or len(self.grower.grow(*loss.derivatives(self.fitted), penalty, **shape).features):
+            gradient, hessian = loss.derivatives(self.fitted)
+            stump = self.grower.grow(
+                gradient, hessian, penalty, max_leaves=2, max_depth=1, min_rows=SETTINGS.min_rows, l2=SETTINGS.l2
+            )
+            if price == 0 or len(stump.features):
                 break
             price /= 2
         return price

@@ -17,10 +17,12 @@ import numpy as np
 from ...data.problem import N_FOLDS, Problem
 from ...estimator import Limits, MethodClassifier
 from ...method import Method, Params
+from ...policy.compile import Part
 from ...policy.front import Point, best_points
 from ...policy.prices import prices
 from ...policy.selection import Judge, Trained
 from ...stages.subset_search import SubsetSearch
+from ...trees.binning import Bins
 from .columns import Columns, readings, tree_columns
 from .descent import initial, jointly, prices_of
 from .fit import LEAVES, Learner, has_by_then, make_objective
@@ -139,7 +141,15 @@ class CostSensitiveTree(MethodClassifier):
                 yield price, has
             last = has
 
-    def _trained(self, judge, learner, columns, has, binned) -> list[Trained]:
+    def _trained(
+        self,
+        judge: Judge,
+        learner: Learner,
+        columns: Columns,
+        has: np.ndarray,
+        binned: tuple[Bins, np.ndarray] | None,
+    ) -> list[Trained]:
+        """The parts of a tree with these sensors, and their scores of the judged rows."""
         problem = judge.problem
         n = len(problem.train.y)
         model = learner.fit(columns, has, np.arange(n), binned)
@@ -147,10 +157,11 @@ class CostSensitiveTree(MethodClassifier):
         unseen = [np.empty((n, part.shape[1])) for part in valid]
         for k in range(N_FOLDS if judge.is_crossed else 0):
             rows, others = np.flatnonzero(judge.fold == k), np.flatnonzero(judge.fold != k)
-            copy = learner.fit(columns.of(others, np.flatnonzero(has.any(axis=0))), has, others, binned)
+            copy = learner.fit(columns.of(others, np.flatnonzero(has.any(axis=0)).tolist()), has, others, binned)
             for own, scores in zip(unseen, copy.scores(problem.train.X[rows]), strict=True):
                 own[rows] = scores
-        return [
-            judge.trained(part, own_valid, lambda rows, _, own=own: own[rows])
-            for part, own_valid, own in zip(model.parts(), valid, unseen, strict=True)
-        ]
+
+        def judged(part: Part, own_valid: np.ndarray, own: np.ndarray) -> Trained:
+            return judge.trained(part, own_valid, lambda rows, _: own[rows])
+
+        return [judged(*part) for part in zip(model.parts(), valid, unseen, strict=True)]

@@ -117,7 +117,7 @@ class Learner:
         rule = replace(self.rule, price=0.0)
         objective = make_objective(self.problem, columns, self.shape, rule, rows)
         free = np.array([[all(node[s] for s in sensors) for sensors in columns.sensors] for node in has], dtype=bool)
-        live = free.any(axis=0)
+        live = np.asarray(free.any(axis=0))
         small = replace(objective, Z=objective.Z[:, live], payers=objective.payers.only(live))
         fitted = jointly(small, initial(small, free[:, live]), free[:, live], rounds=REFITS)
         fitted = settled(small, fitted, free[:, live])
