@@ -106,6 +106,11 @@ METHODS: dict[str, Run] = {
 }
 
 
+def known() -> dict[str, Any]:
+    """The results so far."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+
+
 def points_of(data: str, split: int, names: list[str], results: dict[str, Any]) -> None:
     """Add the figures of these methods to the results."""
     problem = PROBLEMS[data](split, EFFORT)
@@ -118,6 +123,7 @@ def points_of(data: str, split: int, names: list[str], results: dict[str, Any]) 
         points = with_test(problem, best_points(METHODS[name](problem, search)))
         seconds = time.process_time() - began
         figures = [[p.valid["cost"], p.valid["quality"], p.test["cost"], p.test["quality"]] for p in points]
+        results.update(known())  # of other runs meanwhile
         results[key] = {"seconds": round(seconds, 1), "points": [[round(x, 5) for x in row] for row in figures]}
         print(key, f"{seconds:.0f} s,", len(points), "points", flush=True)
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
@@ -200,7 +206,7 @@ def main() -> None:
     parser.add_argument("--method", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--render", action="store_true")
     args = parser.parse_args()
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results = known()
     if not args.render:
         for split in args.split:
             points_of(args.data, split, args.method, results)
