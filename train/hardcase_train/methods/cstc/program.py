@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fitted tree of classifiers as a program: buy what a node needs, route by its score, answer or forward at the exits.
+"""A fitted tree of classifiers as a program: buy what a node needs, route by its score, answer or forward.
 
 At each exit, rows with a wide margin are answered and the others forwarded, at the margin that is best for a price; of
 values, all are answered.

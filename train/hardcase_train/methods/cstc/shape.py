@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of trees of classifiers: who follows whom, where rows exit, and which nodes a path has.
+"""Shapes of trees of classifiers: which node follows which, where rows exit, and which nodes a path has.
 
 Xu et al. (2014), figures 2 and 4. A row goes to the high child if its routing score is above 0, else to the low one. A
 side without a child is an exit: the node's own scores answer there.
