@@ -49,12 +49,12 @@ class Policy:
         from hardcase_export.picking.pick import pick
 
         self._build = Path(build)
-        if is_temporary:
-            weakref.finalize(self, shutil.rmtree, self._build, ignore_errors=True)
         self._wish: dict[str, Any] = {"max_loss": max_loss} if budget is None else {"budget": budget}
         front = read_front(self._build / "front.json")
         svg = (self._build / "front.svg").read_text(encoding="utf-8")
         self.front = Front(front, pick(front, **self._wish), svg[max(svg.find("<svg"), 0) :])
+        if is_temporary:  # a wish that no point meets leaves the folder, because training may have taken hours
+            weakref.finalize(self, shutil.rmtree, self._build, ignore_errors=True)
 
     def export(self, path: str | Path, *, key: str | Path | None = None, **options: Any) -> Exported:
         """Quantise, verify, compare with the floats, sign, and write the bundle; the report of it.

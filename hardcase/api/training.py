@@ -94,7 +94,7 @@ def train(
     Raises
     ------
     InputError
-        The data, a name or a cost is invalid.
+        The data, a name or a cost is invalid; or no policy meets the wish, and the message says where the build is.
 
     Examples
     --------
@@ -106,7 +106,8 @@ def train(
     >>> policy.front.quality
     'accuracy'
     """
-    from hardcase_train.data.config import Config, check_amount, check_dates, check_task
+    from hardcase_train.columns.dates import DATES
+    from hardcase_train.data.config import TASKS, Config, check_amount, check_choice
     from hardcase_train.data.effort import effort_of
     from hardcase_train.methods import BASELINES, check_method
 
@@ -117,13 +118,13 @@ def train(
     config = Config(
         file=Path("arrays"),
         target=called["target"],
-        task=check_task("the argument", task),
+        task=check_choice("task", task, TASKS),
         target_unit=target_unit,
         group=called.get("group"),
         weight=called.get("weight"),
         seed=seed,
         drop=tuple(drop),
-        dates=check_dates("the argument", dates),
+        dates=check_choice("dates", dates, DATES),
         unit=unit,
         default_sensor=1.0 if isinstance(costs, Mapping) else check_amount("costs", costs),
         per_request=check_amount("forward_cost", forward_cost),
@@ -153,7 +154,13 @@ def train(
         shutil.rmtree(folder, ignore_errors=True)
     for line in flattery(front["hpc"]):
         warnings.warn(line, stacklevel=2)
-    return Policy(folder.with_name(f"{folder.name}-build"), max_loss=max_loss, budget=budget, is_temporary=True)
+    built = folder.with_name(f"{folder.name}-build")
+    try:
+        return Policy(built, max_loss=max_loss, budget=budget, is_temporary=True)
+    except InputError as error:
+        raise InputError(
+            f"{error}; what was trained is in {built}: hardcase.Policy opens it with another wish"
+        ) from error
 
 
 def _plain(said: Any) -> Any:

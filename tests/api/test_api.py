@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -288,6 +289,22 @@ def test_what_cannot_be_trained_is_said_in_one_line(change: dict[str, Any], mess
     X, y = rows(60)
     with pytest.raises(InputError, match=message):
         hardcase.train(X, y, **{"names": NAMES, **change})
+
+
+def test_a_wish_that_no_policy_meets_leaves_what_was_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise InputError("no program fits")
+
+    monkeypatch.setattr("hardcase.api.policy.Front", refuse)
+    X, y = rows(200)
+    with pytest.raises(InputError, match="no program fits; what was trained is in") as raised:
+        hardcase.train(X, y, methods=["static"], hpc=LogisticRegression(), effort=BRIEF)
+    monkeypatch.undo()
+    build = Path(str(raised.value).split(" is in ")[1].split(": ")[0])
+    try:
+        assert hardcase.Policy(build, budget=10.0).front.picked.valid.cost <= 10
+    finally:
+        shutil.rmtree(build)
 
 
 @pytest.mark.parametrize(("X", "y"), [([["a"]], [0]), (np.zeros((3, 2)), np.zeros(2)), (np.zeros(3), np.zeros(3))])

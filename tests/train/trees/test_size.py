@@ -57,7 +57,7 @@ def test_an_estimators_size_is_the_problems(name, monkeypatch):
 
 def test_a_size_that_is_none_is_refused_before_anything_is_made():
     X, y = table(100)
-    with pytest.raises(InputError, match="the parameter size names the size 'xyz'; use one of auto, small, large"):
+    with pytest.raises(InputError, match="the parameter size is 'xyz'; use one of auto, small, large"):
         arrays_problem(X, y, np.ones(100), 3, None, None, 0.0, 0, "xyz")
 
 

@@ -77,3 +77,10 @@ def test_a_forest_says_what_scikit_learns_says_of_the_same_bins(n_classes):
 def test_a_size_that_has_no_forest_says_so(size):
     with pytest.raises(ValueError, match=f"size '{size}' has no forest for 150 rows; use the kind 'trees'"):
         make_learner(replace(make_problem(2), size_name=size), FOREST)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fitted_model_keeps_nothing_of_each_training_row(kind):
+    p, _, made = fitted(kind, (0, 1))
+    sizes = [len(values) for tree in made.trees for values in vars(tree).values()]
+    assert max(sizes) < len(p.train.y)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ from ..columns.dates import DATES
 from .effort import effort_of
 
 __all__ = [
-    "DEFAULT_METHODS", "SIZES", "Config", "SensorConfig", "check_amount", "check_dates", "check_size", "check_task",
-    "default_hpc", "read_config",
+    "DEFAULT_METHODS", "SIZES", "TASKS", "Config", "SensorConfig", "check_amount", "check_choice", "default_hpc",
+    "read_config",
 ]  # fmt: skip
 
 DEFAULT_METHODS = ("auto",)
@@ -150,14 +151,14 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
     out: dict[str, Any] = {
         "file": path.parent / data["file"],
         "target": data["target"],
-        "task": check_task(f"{path}: [data]", data.get("task", "class")),
+        "task": check_choice(f"{path}: [data] task", data.get("task", "class"), TASKS),
         "target_unit": data.get("target_unit", ""),
         "split": data.get("split", "random"),
         "group": data.get("group"),
         "weight": data.get("weight"),
         "seed": data.get("seed", 0) if seed is None else seed,
         "drop": tuple(data.get("drop", ())),
-        "dates": check_dates(f"{path}: [data]", data.get("dates", "leave")),
+        "dates": check_choice(f"{path}: [data] dates", data.get("dates", "leave"), DATES),
         "unit": cost.get("unit", "unit"),
         "default_sensor": _amount(path, "[cost] default_sensor", cost.get("default_sensor", 1.0)),
         "per_request": _amount(path, "[cost.uplink] per_request", uplink.get("per_request", 0.0)),
@@ -178,7 +179,7 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
             raise InputError(
                 f'{path}: [policy] methods is {policy["methods"]!r}; name at least one method, such as "auto"'
             )
-    out["size"] = check_size(f"{path}: [policy]", policy.get("size", "auto"))
+    out["size"] = check_choice(f"{path}: [policy] size", policy.get("size", "auto"), SIZES)
     out["effort"] = effort_of(f"{path}: [policy]", policy.get("effort", "normal")).name
     names = [s.name for s in out["sensors"]]
     if len(set(names)) != len(names):
@@ -319,29 +320,19 @@ def _sensor(path: Path, entry: Any) -> SensorConfig:
     )
 
 
-def check_dates(where: str, name: Any) -> str:
-    """Check what becomes of columns of dates.
+def check_choice(what: str, name: Any, choices: Sequence[str]) -> str:
+    """Check a name that must be one of a few.
+
+    >>> check_choice("[policy] size", "small", SIZES)
+    'small'
 
     Raises
     ------
     InputError
-        There is nothing of that name.
+        It is none of them.
     """
-    if name not in DATES:
-        raise InputError(f"{where} dates is {str(name)[:80]!r}; use one of {', '.join(DATES)}")
-    return str(name)
-
-
-def check_task(where: str, name: Any) -> str:
-    """Check what the target is.
-
-    Raises
-    ------
-    InputError
-        No task has that name.
-    """
-    if name not in TASKS:
-        raise InputError(f"{where} task is {str(name)[:80]!r}; use one of {', '.join(TASKS)}")
+    if name not in choices:
+        raise InputError(f"{what} is {str(name)[:80]!r}; use one of {', '.join(choices)}")
     return str(name)
 
 
@@ -352,19 +343,3 @@ def default_hpc(task: str) -> str:
     'HistGradientBoostingRegressor'
     """
     return "HistGradientBoostingClassifier" if task == "class" else "HistGradientBoostingRegressor"
-
-
-def check_size(where: str, name: Any) -> str:
-    """Check the name of a size of low-cost models.
-
-    >>> check_size("[policy]", "small")
-    'small'
-
-    Raises
-    ------
-    InputError
-        No size has that name.
-    """
-    if name not in SIZES:
-        raise InputError(f"{where} names the size {str(name)[:80]!r}; use one of {', '.join(SIZES)}")
-    return str(name)

@@ -13,7 +13,7 @@ from hardcase_edge.program.cost import to_micro
 from hardcase_edge.program.definition import Sensor, Uplink
 from hardcase_edge.program.readings import request_bytes
 
-from .config import MAX_COST, check_size
+from .config import MAX_COST, SIZES, check_choice
 from .dtypes import check_declared, declared, held
 from .effort import Effort, effort_of
 from .problem import MIN_ROWS, N_FOLDS, Problem, Rows, scaled, value_unit
@@ -87,7 +87,7 @@ def make_problem(
     InputError
         No program could declare these sensors and features, or no size or effort has that name.
     """
-    size, effort = check_size("the parameter size", size), effort_of("the parameter effort", effort)
+    size, effort = check_choice("the parameter size", size, SIZES), effort_of("the parameter effort", effort)
     stratum = strata(y, n_classes)
     split = stratified(stratum, seed, (0, 1, 0, 0)) if group is None else _of_groups(group, stratum, seed)
     if len(y) < MIN_ROWS or not (split == 1).any():

@@ -28,7 +28,7 @@ from hardcase_edge.program.definition import (
 
 from ..data.problem import Problem
 
-__all__ = ["Part", "Policy", "compile_program", "policy_of"]
+__all__ = ["Part", "Policy", "compile_program", "joint", "policy_of"]
 
 
 class Part(Protocol):
@@ -69,9 +69,14 @@ class Policy:
             return replace(like, nodes=tuple(nodes))
         return _compiled(self.bare, [self.parts[k] for k in used], nodes)
 
-    def with_all_parts(self) -> Program:
-        """A draft program with every part, on which the nodes of all policies over these parts can run."""
-        return _compiled(self.bare, self.parts, self.nodes)
+
+def joint(policies: Sequence[Policy]) -> tuple[Program, list[tuple[Node, ...]]]:
+    """A draft program of the parts that any of these policies uses, which share theirs, and each one's nodes on it."""
+    used = sorted({k for policy in policies for k in policy.used})
+    place = {scorer: k for k, scorer in enumerate(used)}
+    first = policies[0]
+    program = _compiled(first.bare, [first.parts[k] for k in used], ())
+    return program, [tuple(_renumbered(n, place) for n in policy.nodes) for policy in policies]
 
 
 def policy_of(problem: Problem, parts: Sequence[Part], nodes: Sequence[Node]) -> Policy:
@@ -82,7 +87,7 @@ def policy_of(problem: Problem, parts: Sequence[Part], nodes: Sequence[Node]) ->
 
 def compile_program(problem: Problem, parts: Sequence[Part], nodes: Sequence[Node]) -> Program:
     """A draft program whose scorer k is ``parts[k]``."""
-    return policy_of(problem, parts, nodes).with_all_parts()
+    return _compiled(policy_of(problem, parts, nodes).bare, parts, nodes)
 
 
 def _compiled(bare: Program, parts: Sequence[Part], nodes: Sequence[Node]) -> Program:

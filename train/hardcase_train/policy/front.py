@@ -22,7 +22,7 @@ from hardcase_edge.program.definition import Node, Program
 
 from ..data.problem import Problem
 from .batch import Batch
-from .compile import Policy
+from .compile import Policy, joint
 
 __all__ = ["Figures", "Point", "best_points", "programs", "test_figures", "with_test"]
 
@@ -105,17 +105,26 @@ def with_test(problem: Problem, points: Sequence[Point], n_jobs: int = 1) -> lis
         groups.setdefault(id(getattr(point.policy, "parts", point.policy)), []).append(k)
 
     def tested(group: list[int]) -> list[Point]:
-        policies = [p for k in group if (p := points[k].policy) is not None]
-        batch = Batch(policies[0].with_all_parts() if isinstance(policies[0], Policy) else policies[0], rows.X)
-        outcomes = (batch.run(rows.hpc_label, policy.nodes) for policy in policies)
+        program, walks = _walks([points[k].policy for k in group])
+        batch = Batch(program, rows.X)
         return [
-            replace(points[k], test=test_figures(problem, outcome, policy.nodes))
-            for k, policy, outcome in zip(group, policies, outcomes, strict=True)
+            replace(points[k], test=test_figures(problem, batch.run(rows.hpc_label, nodes), nodes))
+            for k, nodes in zip(group, walks, strict=True)
         ]
 
     tested_groups = Parallel(n_jobs, prefer="threads")(delayed(tested)(group) for group in groups.values())
     places = (k for group in groups.values() for k in group)
     return [p for _, p in sorted(zip(places, chain(*tested_groups), strict=True), key=itemgetter(0))]
+
+
+def _walks(policies: Sequence[Policy | Program | None]) -> tuple[Program, list[tuple[Node, ...]]]:
+    """The program and the nodes of each: of policies over the same parts, or of one program."""
+    over_parts = [p for p in policies if isinstance(p, Policy)]
+    if over_parts:
+        return joint(over_parts)
+    (program,) = {id(p): p for p in policies}.values()
+    assert isinstance(program, Program)
+    return program, [program.nodes] * len(policies)
 
 
 def test_figures(problem: Problem, outcome: Outcome, nodes: Sequence[Node]) -> Figures:

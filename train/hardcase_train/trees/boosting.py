@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -18,6 +18,8 @@ from .binning import MISSING_BIN, Bins
 from .grower import Grower, GrownTree
 
 __all__ = ["Ensemble", "TreeSettings", "boost", "ensemble_scores", "extend"]
+
+NO_ROWS = np.empty(0, dtype=np.int32)
 
 
 class Loss(Protocol):
@@ -168,7 +170,7 @@ def extend(
             break
         tree.leaves[:] *= settings.learning_rate
         _add_leaves(tree.leaves, tree.leaf_of_row, own_scores)
-        ensemble.trees.append(tree)
+        ensemble.trees.append(replace(tree, leaf_of_row=NO_ROWS))  # an entry a row and tree: gigabytes
         ensemble.outputs.append((first_output, tree.leaves.shape[1]))
     grower.release()
 

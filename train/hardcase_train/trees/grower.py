@@ -31,7 +31,7 @@ class GrownTree:
     missing_left: np.ndarray  # (n_nodes,) bool
     children: np.ndarray  # (n_nodes, 2) int32
     leaves: np.ndarray  # (n_leaves, n_outputs) float64
-    leaf_of_row: np.ndarray  # (n,) int32, of the training rows
+    leaf_of_row: np.ndarray  # (n,) int32, of the training rows; empty in an ensemble
 
 
 def grow(
