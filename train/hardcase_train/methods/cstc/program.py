@@ -19,7 +19,7 @@ from ...data.problem import Problem
 from ...policy.acquire import buy
 from ...policy.answers import answer_node, bare_answer
 from ...policy.batch import Outcome
-from ...policy.compile import policy_of
+from ...policy.compile import compile_program, policy_of
 from ...policy.confidences import NEVER
 from ...policy.error_model import cloud_loss, expected_loss
 from ...policy.front import Point, best_points
@@ -52,8 +52,9 @@ def tree_points(
     """
     problem = judge.problem
     plain, answers = _nodes(problem, shape, has, {})
-    policy = policy_of(problem, [t.part for t in trained], plain)
-    batch = judge.batch(policy.with_all_parts(), trained)
+    parts = [t.part for t in trained]
+    policy = policy_of(problem, parts, plain)
+    batch = judge.batch(compile_program(problem, parts, plain), trained)
     local = batch.run(judge.hpc_label, plain)
     tried: list[tuple[dict[str, Any], Cuts]] = [({}, {})]
     if not problem.is_value:
