@@ -19,7 +19,7 @@ from tests.helpers.train.problems import BRIEF
 __all__ = ["NAMES", "few", "table"]
 
 ROUNDS: dict[str, dict[str, Any]] = {
-    "CostSensitiveTree": {"depth": 1, "n_steps": 3},
+    "CostSensitiveTree": {"depth": 1, "n_steps": 1},
     "AdaptGBRT": {"n_rounds": 1, "trees_per_round": 5},
     "AdaptLin": {"n_rounds": 2, "n_steps": 10},
     "AdaptLstsq": {"n_rounds": 2, "n_steps": 10},
