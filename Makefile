@@ -36,10 +36,12 @@ docs: $(READY)
 		{ echo "these pages load something from elsewhere"; exit 1; }
 	@echo build/site/index.html
 
+# The device's wheel without and with the kernel: for x86-64, 64-bit ARM, and 32-bit ARM from the first Raspberry Pi on.
 wheels: $(READY)
 	@rm -rf dist && mkdir dist
 	@for p in $(PACKAGES); do \
 		HARDCASE_PURE=1 $(BIN)/python -m build --wheel --outdir dist $$p >/dev/null || exit 1; done
+	@$(BIN)/python -m hardcase.flashing.wheels dist/hardcase_edge-*-py3-none-any.whl
 	@ls -l dist
 
 golden: $(READY)
@@ -71,14 +73,16 @@ bench-mcu: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@$(BIN)/python benchmarks/mcu.py
 
-# Compilers, emulators for 64-bit and 32-bit ARM and for Cortex-M, Debian's Python for both kinds of Raspberry Pi, and a
-# browser for the reports.
+# Compilers, emulators for 64-bit and 32-bit ARM and for Cortex-M, Debian's Python for both kinds of Raspberry Pi, tools
+# for FAT, an ssh server that tests start on loopback, systemd's checks of units, and a browser for the reports.
 TOOLCHAINS := gcc libc6-dev python3-dev clang libclang-rt-dev make gcc-aarch64-linux-gnu libc6-dev-arm64-cross \
-	gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-user qemu-system-arm chromium
+	gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-user qemu-system-arm \
+	mtools dosfstools openssh-server systemd chromium
 
 toolchains:
-	@(for tool in cc clang make aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc arm-none-eabi-gcc qemu-aarch64 qemu-arm \
-		qemu-system-arm chromium; do command -v $$tool >/dev/null || exit 1; done) || \
+	@(PATH=$$PATH:/usr/sbin; for tool in cc clang make aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc arm-none-eabi-gcc \
+		qemu-aarch64 qemu-arm qemu-system-arm mcopy mkfs.vfat sshd systemd-analyze chromium; \
+		do command -v $$tool >/dev/null || exit 1; done) || \
 		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 		apt-get install -y -qq --no-install-recommends $(TOOLCHAINS) >/dev/null; } || \
 		{ echo "needed: sudo apt install $(TOOLCHAINS); then make toolchains again"; exit 2; }

@@ -20,6 +20,8 @@ NAV = {
         "docs/configuration",
         "docs/reports",
         "docs/devices",
+        "docs/flashing",
+        "docs/operations",
         "docs/microcontrollers",
         "docs/exports",
         "docs/import",

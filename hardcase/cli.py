@@ -23,7 +23,7 @@ from .options import VerbParser
 
 __all__ = ["main", "make_parser"]
 
-VERBS = ("init", "train", "export", "inspect", "evaluate", "keygen", "cloud", "demo", "completion")
+VERBS = ("init", "train", "export", "inspect", "evaluate", "keygen", "flash", "cloud", "demo", "completion")
 EXAMPLES = """\
 hardcase init data.csv                      # a first hardcase.toml
 hardcase train hardcase.toml --out build    # policies, their front, report.html

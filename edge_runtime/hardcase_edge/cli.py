@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``hardcase-edge`` with its verbs ``run``, ``verify``, ``store`` and ``doctor``.
+"""The command ``hardcase-edge`` with its verbs ``run``, ``verify``, ``store``, ``service`` and ``doctor``.
 
 ``run`` (``running.py``) makes decisions until it is stopped, ``verify`` checks a bundle and prints what was proved,
-``store`` keeps the bundles that a device runs and tries, ``doctor`` reports what the machine has installed. Decisions
-are JSON lines on stdout; everything else goes to stderr. The exit status is 0 after a clean end, SIGTERM and Ctrl-C
-included, 2 after an error, which is printed on one line, and 141 if the reader of stdout has left. Neither a full disk
-nor a reader who has left ends a run that has a broker; without a broker, the run ends with its reader.
+``store`` keeps the bundles that a device runs and tries, ``service`` prints the systemd unit of a run, and ``doctor``
+reports what the machine has installed and what is wrong with it. Decisions are JSON lines on stdout; everything else
+goes to stderr. The exit status is 0 after a clean end, SIGTERM and Ctrl-C included, 2 after an error, which is printed
+on one line, and 141 if the reader of stdout has left. Neither a full disk nor a reader who has left ends a run that has
+a broker; without a broker, the run ends with its reader.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from . import __version__
 from .base.escape import json_line, terminal
 from .device.output import hold_standard_files, note, print_text
-from .errors import HardcaseError
+from .errors import HardcaseError, InputError
 from .running import run
 
 if TYPE_CHECKING:
@@ -56,9 +57,11 @@ def make_parser() -> argparse.ArgumentParser:
     _run_arguments(verbs.add_parser("run", help="decide, one JSON line per decision, until stopped"))
     verify = verbs.add_parser("verify", help="check a bundle and print what was proved")
     verify.add_argument("--json", action="store_true", help="print one JSON object")
-    doctor = verbs.add_parser("doctor", help="report what this machine has installed and how to install the rest")
+    doctor = verbs.add_parser("doctor", help="report what this machine has installed, and what is wrong, in order")
     doctor.add_argument("--build", action="store_true", help="compile the kernel into the installed package")
     doctor.add_argument("--json", action="store_true", help="print one JSON object")
+    doctor.add_argument("run", nargs=argparse.REMAINDER, metavar="run ...", help="a command to examine, unchanged")
+    _service_arguments(verbs.add_parser("service", help="print the systemd unit of a run"))
     help_of_bundle = "the .hcb file; with --trust, its signature is read from BUNDLE.sig"
     verbs.choices["run"].add_argument("bundle", nargs="?", help=f"{help_of_bundle}; none with --store")
     verify.add_argument("bundle", help=help_of_bundle)
@@ -82,6 +85,23 @@ def _store_arguments(store: argparse.ArgumentParser) -> argparse.ArgumentParser:
     return put
 
 
+def _service_arguments(service: argparse.ArgumentParser) -> None:
+    service.add_argument("--program", help="absolute path of hardcase-edge on the device (default: this one)")
+    service.add_argument("--device", metavar="FILE", action="append", default=[], help="file below /dev; repeatable")
+    service.add_argument("--group", action="append", default=[], help="group that may open such files; repeatable")
+    service.add_argument("run", nargs=argparse.REMAINDER, metavar="run ...", help="the command that the unit starts")
+
+
+def _operations_arguments(run: argparse.ArgumentParser) -> None:
+    watch = run.add_argument_group("who watches")
+    watch.add_argument("--metrics", metavar="IP:PORT", help="serve Prometheus metrics there, such as 127.0.0.1:9101")
+    watch.add_argument("--metrics-public", action="store_true", help="allow an address that other machines can reach")
+    watch.add_argument("--metrics-file", metavar="FILE.prom", help="write them for node_exporter every 15 s")
+    prefix = {"metavar": "PREFIX", "nargs": "?", "const": "homeassistant"}
+    watch.add_argument("--home-assistant", **prefix, help="show the device to Home Assistant")  # type: ignore[arg-type]
+    watch.add_argument("--home-assistant-remove", **prefix, help="remove it there")  # type: ignore[arg-type]
+
+
 def _run_arguments(run: argparse.ArgumentParser) -> None:
     store = run.add_argument_group("the store")
     store.add_argument("--store", metavar="FOLDER", help="run the store's good bundle, or the one on trial")
@@ -94,7 +114,9 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
         help="seconds after which a trial has failed (default: 3600, or three times its decisions' intervals)",
     )
     link = run.add_argument_group("the cloud")
-    link.add_argument("--broker", metavar="URL", help="mqtt://host:port or mqtts://host:port (default: stay offline)")
+    link.add_argument(
+        "--broker", metavar="URL", help="mqtt://, mqtts://, ws:// or wss:// and host:port (default: alone)"
+    )
     link.add_argument("--ca", help="PEM file of the authorities that may sign the broker's certificate")
     link.add_argument("--cert", help="PEM file of this device's certificate")
     link.add_argument("--key", help="PEM file of the certificate's private key")
@@ -129,6 +151,7 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     item.add_argument(
         "--item-size", type=int, default=1, help="size of the items, for costs that depend on it (default %(default)s)"
     )
+    _operations_arguments(run)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -145,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _status(args: argparse.Namespace) -> int:
     gc.disable()  # there is no garbage yet, and collections would take 3 % of the time to the first answer
     try:
-        return {"run": run, "verify": _verify, "store": _store, "doctor": _doctor}[args.verb](args)
+        return {"run": run, "verify": _verify, "store": _store, "service": _service, "doctor": _doctor}[args.verb](args)
     except HardcaseError as error:
         note(" ".join(str(error).split()))
         return 2
@@ -233,16 +256,42 @@ def _store(args: argparse.Namespace) -> int:
     return 0
 
 
+# ---------------------------------------------------------------- service
+
+
+def _service(args: argparse.Namespace) -> int:
+    from .operations.unit import program, unit
+
+    _parsed_run(args.run)
+    print_text(unit([args.program or program(sys.argv[0]), *args.run], devices=args.device, groups=args.group))
+    return 0
+
+
+def _parsed_run(words: list[str]) -> argparse.Namespace:
+    """The arguments of a command ``run``; ends the process if they are wrong."""
+    if words[:1] != ["run"]:
+        raise InputError(
+            f"{' '.join(words[:1])!r} is not the command run; name the whole command: run --store FOLDER ..."
+        )
+    return make_parser().parse_args(words)
+
+
 # ---------------------------------------------------------------- doctor
 
 
 def _doctor(args: argparse.Namespace) -> int:
     from .device.doctor import build_kernel, examine
+    from .diagnosis.examine import faults
 
     if args.build:
         note(f"built {build_kernel()}")
-    _print_report(examine(), as_json=args.json)
-    return 0
+    wrong = list(faults(_parsed_run(args.run) if args.run else None))
+    if args.json:
+        print_text(json_line({**examine(), "faults": [fault.to_json() for fault in wrong]}) + "\n")
+        return int(bool(wrong))
+    _print_report(examine(), as_json=False)
+    print_text("".join(terminal(f"{k}. {fault}") + "\n" for k, fault in enumerate(wrong, 1)))
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ FOLDERS = {
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
         ("errors",), ("base",), ("program",), ("verifier", "session", "batch"), ("kernel",), ("bundle",),
-        ("sensors", "link", "store"), ("device",), ("running",), ("cli",),
+        ("sensors", "link", "store"), ("device", "card", "diagnosis"), ("operations",), ("running",), ("cli",),
     ),
     "hardcase_train": (
         ("columns",), ("data", "method"), ("policy", "tasks"), ("trees", "linear"), ("stages",), ("policy_estimator",),
@@ -38,7 +38,8 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "hardcase_cloud": (("broker", "answering", "fleet"),),
     "hardcase": (
-        ("options",), ("measuring",), ("reports",), ("demo", "training"), ("exports",), ("verbs", "api"), ("cli",),
+        ("options",), ("measuring",), ("reports",), ("demo", "training", "flashing"), ("exports",),
+        ("verbs", "api"), ("cli",),
     ),
 }  # fmt: skip
 

@@ -28,6 +28,8 @@ MAY_IMPORT = {
 DEVICE_EXTRAS = {
     "link/connection.py": {"paho"},
     "link/paho_client.py": {"paho"},
+    "link/probe.py": {"paho"},
+    "link/websocket.py": {"paho"},
     "bundle/signature.py": {"cryptography"},
     "session/tflite.py": {"ai_edge_litert", "tflite_runtime", "numpy"},
 }

@@ -70,3 +70,9 @@ def test_a_device_that_cannot_check_a_signature_refuses_the_bundle(device: Path,
     assert refused.returncode == 2
     assert "cryptography" in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1
+
+
+def test_the_unit_of_an_installed_device_starts_that_device(device: Path) -> None:
+    command = [str(device / "hardcase-edge"), "service", "run", "--store", "/var/lib/hardcase", "--sensors", "thermal:"]
+    text = subprocess.run(command, check=True, capture_output=True, timeout=60, text=True).stdout
+    assert f"\nExecStart={device}/hardcase-edge run --store /var/lib/hardcase --sensors thermal:\n" in text

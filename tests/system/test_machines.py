@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same answers everywhere: random programs and golden cases on every processor that can be emulated here."""
+"""The same answers everywhere: random programs and golden cases on every processor that can be emulated here.
+
+The device's Python program and its wheels are in ``test_wheels.py``.
+"""
 
 from __future__ import annotations
 
 import os
 import random
-import shutil
 import struct
 import subprocess
 import sys
@@ -20,9 +22,9 @@ from hardcase_edge.program.window import window_features
 from hardcase_export.to_c import size as c_size
 from hardcase_export.to_c.boards import BOARDS, COMPILER, EMULATOR, FILES
 from hardcase_export.to_c.folder import KERNEL, write_c
-from tests.golden.make_golden import GOLDEN, cases_of, golden_program, manifest_of
+from tests.golden.make_golden import cases_of, golden_program, manifest_of
 from tests.helpers.edge.c_programs import random_cases, whole_numbers, write_programs
-from tests.helpers.edge.machines import ROOT, TARGETS, Target, need, python_of
+from tests.helpers.edge.machines import ROOT, TARGETS, Target, need
 from tests.helpers.edge.strategies import random_program
 from tests.helpers.export.inline import edge_rows, plain_ensembles, random_ensembles, write_unrolled
 
@@ -134,43 +136,6 @@ def test_the_makefile_of_an_export_passes_its_golden_cases(goal: str, tools: tup
     )
     assert done.returncode == 0, done.stderr
     assert "64 of 64 golden cases are right" in done.stdout
-
-
-BUILT = shutil.ignore_patterns("*.so", "__pycache__")
-REPLAY = """
-import platform, sys
-from hardcase_edge.kernel.machine import EVALUATORS, open_machine
-from hardcase_edge.bundle.golden import run_case
-from hardcase_edge.bundle.load import load_bundle
-bundle = load_bundle(sys.argv[1]).bundle
-for name in EVALUATORS:
-    machine = open_machine(bundle.program, name)
-    print(platform.machine(), name, [run_case(machine, c) == c.expected for c in bundle.golden].count(True))
-"""
-
-
-@pytest.mark.parametrize(
-    ("processor", "machine", "compiler"),
-    [
-        pytest.param("arm64", "aarch64", "aarch64-linux-gnu-gcc", id="arm64"),
-        pytest.param("armhf", "armv7l", "arm-linux-gnueabihf-gcc", id="armhf"),
-    ],
-)
-def test_the_device_program_passes_golden_cases_on_another_processor(
-    processor: str, machine: str, compiler: str, tmp_path: Path
-) -> None:
-    """Debian's own Python of that processor, emulated: in pure Python, and with the extension built for it."""
-    python = python_of(processor)
-    need(compiler)
-    package = shutil.copytree(KERNEL.parent, tmp_path / "hardcase_edge", ignore=BUILT)
-    (headers,) = Path(python[2]).glob("usr/include/python3*")
-    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
-    sources = [str(KERNEL / "module.c"), str(KERNEL / "hardcase.c"), "-o", str(package / "kernel" / "_kernel.abi3.so")]
-    subprocess.run([compiler, *flags, f"-I{headers}", f"-I{headers.parent}", *sources], check=True, timeout=60)
-    command = [*python, "-c", REPLAY, str(GOLDEN)]
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
-    assert done.stdout == f"{machine} kernel 64\n{machine} python 64\n", done.stderr
 
 
 # ---------------------------------------------------------------- what is left out

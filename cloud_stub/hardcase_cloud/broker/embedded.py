@@ -79,7 +79,7 @@ class EmbeddedBroker:
         Raises
         ------
         InputError
-            The port is in use, or the address does not belong to this machine.
+            The port is in use, the address does not belong to this machine, or the machine is too busy.
         """
         _quieten()
         self._loop = asyncio.new_event_loop()
@@ -88,6 +88,11 @@ class EmbeddedBroker:
         self._thread.start()
         try:
             self._call(self._open(), START_S)
+        except TimeoutError as error:
+            self.stop()
+            raise InputError(
+                f"the broker did not start within {START_S:g} s; free the processor, or try again"
+            ) from error
         except OSError as error:
             self.stop()
             raise InputError(

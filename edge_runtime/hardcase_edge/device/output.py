@@ -7,9 +7,11 @@ written without buffers, so nothing is left over that Python would try to write 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
+from collections.abc import Callable
 from time import monotonic
 
 from ..base.escape import terminal
@@ -17,6 +19,7 @@ from ..errors import InputError, one_line
 
 __all__ = ["BLOCKED_S", "Lines", "hold_standard_files", "note", "print_text"]
 
+PIPE_BYTES = 4_096  # what a pipe that can be written takes at once, on Linux and by POSIX at least 512
 BLOCKED_S = 1.0  # after this time, a write that has not come to its end waits for a reader who does not read
 
 
@@ -28,9 +31,13 @@ class Lines:
     ends_with_reader : whether ``write`` raises an error when the reader has left for good
     is_last : whether standard output stays where it is behind the block, because the process ends there: what a plug-in
         has printed into a buffer, and what it prints when it ends, is not among the decisions either
+    tell : called with each line for the log; None: ``note``
     """
 
-    def __init__(self, *, ends_with_reader: bool, is_last: bool = False) -> None:
+    def __init__(
+        self, *, ends_with_reader: bool, is_last: bool = False, tell: Callable[[str], None] | None = None
+    ) -> None:
+        self._tell = tell or note
         self._ends_with_reader = ends_with_reader
         self._is_last = is_last
         self._lost = 0  # lines in a row
@@ -48,7 +55,7 @@ class Lines:
 
     def __exit__(self, *_: object) -> None:
         if self._lost:
-            note(f"the last {self._lost} decisions were not written")
+            self._tell(f"the last {self._lost} decisions were not written")
         if not self._is_last:
             sys.stdout, sys.stderr = self._streams
             os.dup2(self._file, 1)
@@ -79,7 +86,7 @@ class Lines:
             self._since = None
         self._is_cut = False
         if self._lost:
-            note(f"standard output is written again; {self._lost} decisions were not written")
+            self._tell(f"standard output is written again; {self._lost} decisions were not written")
             self._lost = 0
         return True
 
@@ -93,16 +100,50 @@ class Lines:
         if self._ends_with_reader:
             _raise_if_nobody_reads(error)
         if not self._lost:
-            note(f"standard output cannot be written: {error.strerror}; decisions go on")
+            self._tell(f"standard output cannot be written: {error.strerror}; decisions go on")
         self._lost += 1
 
 
 def note(line: str) -> None:
-    """Write one line to standard error; it is lost if that cannot be written."""
-    try:
-        os.write(2, f"hardcase-edge: {terminal(line)}\n".encode(errors="replace"))
-    except OSError:
-        return
+    """Write one line to standard error; it is lost if that cannot be written now, because a log must hold nobody up."""
+    data = f"hardcase-edge: {terminal(line)}\n".encode(errors="replace")
+    if len(data) > PIPE_BYTES:
+        data = data[: PIPE_BYTES - 1] + b"\n"
+    with contextlib.suppress(OSError):
+        _write_now(2, data)
+
+
+def _write_now(file: int, data: bytes) -> None:
+    """Write at most ``PIPE_BYTES`` without waiting for a reader; nothing is written if one would have to be waited for.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written, or not now.
+    """
+    import stat
+
+    if stat.S_ISFIFO(os.fstat(file).st_mode):
+        with contextlib.suppress(PermissionError, FileNotFoundError):  # a pipe of another user's, or no /dev/fd
+            own = os.open(f"/dev/fd/{file}", os.O_WRONLY | os.O_NONBLOCK)  # for nobody else that writes to this pipe
+            try:
+                os.write(own, data)
+            finally:
+                os.close(own)
+            return
+    if _takes_now(file):
+        os.write(file, data)
+
+
+def _takes_now(file: int) -> bool:
+    """Whether a short write does not wait for a reader; of a pipe, whether a page of it is free."""
+    import select
+
+    if not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    poll.register(file, select.POLLOUT)
+    return bool(poll.poll(0))
 
 
 def print_text(text: str) -> None:

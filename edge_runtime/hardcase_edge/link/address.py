@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The address of an MQTT broker: its URL, user and certificates, all checked before the first connection.
 
-    mqtt://[user:password@]host[:port]     plain TCP, port 1883
-    mqtts://[user:password@]host[:port]    TLS, port 8883
+    mqtt://[user:password@]host[:port]          plain TCP, port 1883
+    mqtts://[user:password@]host[:port]         TLS, port 8883
+    ws://[user:password@]host[:port][/path]     WebSockets, port 80, path /mqtt
+    wss://[user:password@]host[:port][/path]    WebSockets over TLS, port 443, path /mqtt
 
 Everyone who can list processes can read a password in a URL. If the URL names no user, the environment variables
 ``HARDCASE_MQTT_USER`` and ``HARDCASE_MQTT_PASSWORD`` supply the credentials.
@@ -24,11 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Address", "parse_address", "tls_context"]
 
-PORTS = {"mqtt": 1883, "mqtts": 8883}
-SHAPE = "mqtt://host:port or mqtts://host:port"
+PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
+TLS = {"mqtts", "wss"}
+PATH = "/mqtt"  # of a WebSocket, where brokers listen unless they are told otherwise
+SHAPE = "mqtt://host:port or mqtts://host:port, or ws:// or wss:// for WebSockets"
 MAX_URL = 1000  # characters
 MAX_SECRET = 500  # characters of a user or a password; MQTT allows more, but nobody types more
 _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f]")  # urlsplit silently drops some of these
+_PATH = re.compile(r"/[A-Za-z0-9._~/%+-]{1,200}")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{2,45}")
 
 
@@ -42,6 +47,7 @@ class Address:
     host: str
     port: int
     is_tls: bool = False
+    path: str = ""  # of a WebSocket; empty: plain MQTT
     user: str = ""
     password: str = field(default="", repr=False)
     ca: str | Path | None = None  # PEM file of the authorities that may sign the broker's certificate
@@ -52,7 +58,8 @@ class Address:
     def url(self) -> str:
         """The URL for messages, without user and password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'mqtts' if self.is_tls else 'mqtt'}://{host}:{self.port}"
+        scheme = ("wss" if self.is_tls else "ws") if self.path else ("mqtts" if self.is_tls else "mqtt")
+        return f"{scheme}://{host}:{self.port}{self.path}"
 
 
 def parse_address(
@@ -67,8 +74,9 @@ def parse_address(
 
     Parameters
     ----------
-    url : ``mqtt://`` or ``mqtts://``, a host, and optionally a user, a password and a port
-    ca, cert, key : paths of PEM files, for ``mqtts://`` only; see ``Address``
+    url : ``mqtt://``, ``mqtts://``, ``ws://`` or ``wss://``, a host, and optionally a user, a password and a port; of a
+        WebSocket also a path
+    ca, cert, key : paths of PEM files, for ``mqtts://`` and ``wss://`` only; see ``Address``
     environment : where to look up credentials if the URL names no user
 
     Raises
@@ -97,11 +105,13 @@ def parse_address(
         raise InputError(f"broker {shown} is not a URL ({error}); use {SHAPE}") from error
     if parts.scheme not in PORTS or not _HOST.fullmatch(host) or _BLANK_OR_CONTROL.search(url):
         raise InputError(f"broker {shown} is not an MQTT URL; use {SHAPE}")
-    if parts.path not in ("", "/") or parts.query or parts.fragment or port == 0:
+    is_websocket = parts.scheme in ("ws", "wss")
+    has_path = parts.path not in ("", "/")
+    if (has_path and not (is_websocket and _PATH.fullmatch(parts.path))) or parts.query or parts.fragment or port == 0:
         raise InputError(f"broker {shown} has more than a host and a valid port; use {SHAPE}")
-    is_tls = parts.scheme == "mqtts"
+    is_tls = parts.scheme in TLS
     if not is_tls and (ca or cert or key):
-        raise InputError(f"certificates are named, but broker {shown} is not encrypted; use mqtts://")
+        raise InputError(f"certificates are named, but broker {shown} is not encrypted; use mqtts:// or wss://")
     if key and not cert:
         raise InputError("a private key is named without its certificate; name both")
     user = unquote(parts.username or "") or environment.get("HARDCASE_MQTT_USER", "")
@@ -115,6 +125,7 @@ def parse_address(
         host=host,
         port=port or PORTS[parts.scheme],
         is_tls=is_tls,
+        path=(parts.path if has_path else PATH) if is_websocket else "",
         user=user,
         password=password,
         ca=ca,
@@ -124,7 +135,7 @@ def parse_address(
 
 
 def tls_context(address: Address) -> ssl.SSLContext | None:
-    """The TLS settings of an address (TLS 1.2 or newer, host names checked); None for a plain ``mqtt://`` address.
+    """The TLS settings of an address (TLS 1.2 or newer, host names checked); None for an address without TLS.
 
     Raises
     ------

@@ -6,7 +6,8 @@
     open     none goes out, except tests         closes at the first reply, and at a new connection
 
 A test request is a hard case like any other, but it is sent once only. The pause before the next one is half the time
-that the circuit has been open, at least ``PAUSE_LEAST_S`` and at most ``PAUSE_MOST_S``.
+that the circuit has been open, at least ``PAUSE_LEAST_S`` and at most ``PAUSE_MOST_S``. Nothing here writes a log,
+because the caller holds a lock: what a user should read is returned.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import logging
 from time import monotonic
 
-__all__ = ["Circuit"]
+__all__ = ["Circuit", "log"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,29 +41,37 @@ class Circuit:
         """Whether a request may go out now."""
         return not self.is_open or monotonic() >= self._test_at
 
-    def answered(self) -> None:
-        """A reply came in time."""
-        if self.is_open:
-            logger.info("the cloud answers again")
+    def answered(self) -> str:
+        """A reply came in time; returns the line to log, or ""."""
+        line = "the cloud answers again" if self.is_open else ""
         self.reset()
+        return line
 
-    def silent(self) -> None:
-        """No reply came in time."""
+    def silent(self) -> str:
+        """No reply came in time; returns the line to log, or ""."""
         self._n_silent += 1
         if self.is_open or self._n_silent >= MOST_SILENT:
-            self._open(f"{self._n_silent} requests in a row had no reply")
+            return self._open(f"{self._n_silent} requests in a row had no reply")
+        return ""
 
-    def refused(self, why: str) -> None:
-        """The broker refused a request, or had nobody to give it to."""
-        self._open(f"the broker takes no request: {why}")
+    def refused(self, why: str) -> str:
+        """The broker refused a request, or had nobody to give it to; returns the line to log, or ""."""
+        return self._open(f"the broker takes no request: {why}")
 
     def reset(self) -> None:
         """Close the circuit: the connection is a new one, or a reply came."""
         self._opened_at, self._n_silent = None, 0
 
-    def _open(self, why: str) -> None:
-        now = monotonic()
+    def _open(self, why: str) -> str:
+        now, line = monotonic(), ""
         if self._opened_at is None:
-            logger.warning("%s; the device decides alone until the cloud answers", why)
+            line = f"{why}; the device decides alone until the cloud answers"
             self._opened_at = now
         self._test_at = now + min(PAUSE_MOST_S, max(PAUSE_LEAST_S, (now - self._opened_at) / 2))
+        return line
+
+
+def log(line: str, level: int = logging.WARNING) -> None:
+    """Log a line that a circuit returned, if it is one; for callers that hold no lock any more."""
+    if line:
+        logger.log(level, line)

@@ -6,7 +6,7 @@ request that nobody waits for any more costs energy that no budget allowed; with
 what is sent twice. The thread tries MQTT 5 first, and 3.1.1 if the broker refuses version 5 or hangs up without an
 answer. If a broker cannot be reached, the pauses between attempts grow and are jittered; if it refuses the connection,
 the next attempt comes after a long pause. Two clients with one id throw each other off; ``rivals`` says when to give
-up. Only this module and ``paho_client`` import paho.
+up. Only this room imports paho.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ docs/SPEC-wire-v1.md defines the bytes and the topics.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 from collections import Counter, deque
@@ -45,7 +46,7 @@ from ..errors import LinkError, WireError
 from ..program.definition import Program
 from ..program.readings import Reading
 from .address import parse_address
-from .circuit import Circuit
+from .circuit import Circuit, log
 from .connection import Connection, ConnectionConfig, Message, Will
 from .wire import (
     ID_BYTES,
@@ -113,6 +114,7 @@ class Link:
 
     Attributes
     ----------
+    device_id : str
     counters : Counter
         ``sent``, ``resent``, ``sent_bytes`` (payloads only), ``rejected`` (transmissions that the broker refused or had
         no worker for), ``replies``, and the messages dropped: ``malformed``, ``oversized``, ``late``, ``unknown``,
@@ -130,12 +132,13 @@ class Link:
         self._dtypes = tuple(program.features[f].dtype for f in program.uplink.features)
         self._n_classes = program.n_classes
         self._hpc = bytes.fromhex(manifest.hpc)
-        self._device = config.connection.client_id
+        self._device = self.device_id = config.connection.client_id
         self._changed = threading.Condition()
         self._waiting: bytes | None = None
         self._reply: Reply | None = None
         self._old: deque[bytes] = deque(maxlen=OLD_IDS)
         self._status: dict[str, Any] = {}
+        self._retained: dict[str, bytes] = {}  # by topic
         self._is_cancelled = False
         self._circuit = Circuit()
         self._packet = 0  # id of the last transmission's packet
@@ -208,6 +211,11 @@ class Link:
         self._status = dict(fields)
         return self._publish_state("online")
 
+    def retain(self, topic: str, payload: bytes) -> bool:
+        """Publish a retained message, now and on every new connection; returns whether it was sent now."""
+        self._retained[topic] = payload
+        return self._connection.publish(topic, payload, retain=True) != 0
+
     def ask(
         self, readings: Sequence[Reading], deadline_s: float, may_resend: Callable[[], bool] = lambda: True
     ) -> Reply | None:
@@ -251,9 +259,11 @@ class Link:
             is_over, reply = self._wait(min(left_s, next_at - now if next_at > now else every_s))
             if is_over:
                 return reply
+        line = ""
         with self._changed:
             if n_sent and self.is_connected and not self._is_cancelled:
-                self._circuit.silent()
+                line = self._circuit.silent()
+        log(line)
         return None
 
     def _wait(self, seconds: float) -> tuple[bool, Reply | None]:
@@ -264,14 +274,16 @@ class Link:
         with self._changed:
             if self._reply is None and self._packet not in self._refused and not self._is_cancelled:
                 self._changed.wait(seconds)
-            if self._reply is not None:
-                self._circuit.answered()
-                return True, self._reply
-            if self._packet not in self._refused:
+            reply, level = self._reply, logging.WARNING
+            if reply is not None:
+                line, level = self._circuit.answered(), logging.INFO
+            elif self._packet in self._refused:
+                line = self._circuit.refused(self._refused[self._packet])
+                self.counters["rejected"] += 1
+            else:
                 return False, None
-            self._circuit.refused(self._refused[self._packet])
-            self.counters["rejected"] += 1
-            return True, None
+        log(line, level)
+        return True, reply
 
     def _send(self, request: Request, *, is_again: bool) -> bool:
         payload = pack_request(request, self._dtypes)
@@ -314,6 +326,8 @@ class Link:
 
     def _came_up(self) -> None:
         self._publish_state("online")
+        for topic, payload in list(self._retained.items()):
+            self._connection.publish(topic, payload, retain=True)
         with self._changed:
             self._circuit.reset()
             self._changed.notify_all()

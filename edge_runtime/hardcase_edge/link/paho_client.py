@@ -67,7 +67,9 @@ class Client(paho.Client):
             protocol=protocol,
             clean_session=None if protocol == V5 else True,
             reconnect_on_failure=False,
+            transport="websockets" if config.address.path else "tcp",
         )
+        self._address = config.address
         self.up_since: float | None = None  # monotonic seconds at which the subscription was granted
         self.was_hung_up = False  # the broker closed the connection before it answered
         self.is_refused = False
@@ -132,6 +134,16 @@ class Client(paho.Client):
         if has_id:  # of QoS 1, as no higher one is subscribed to
             self._acks += bytes((PUBACK, 2)) + packet[end : end + 2]
         return MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    def _create_socket(self) -> Any:
+        """As paho's method, but a WebSocket has bounds."""
+        if not self._address.path:
+            return super()._create_socket()
+        from .websocket import open_websocket
+
+        sock = self._create_socket_connection()
+        tls = self._ssl_wrap_socket(sock) if self._ssl else sock
+        return open_websocket(tls, self._address, self.connect_timeout, self._max_bytes)
 
     def _ssl_wrap_socket(self, tcp_sock: socket.socket) -> ssl.SSLSocket:
         """As paho's method, but closes the socket if the handshake fails."""

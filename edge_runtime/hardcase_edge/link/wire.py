@@ -29,7 +29,9 @@ __all__ = [
     "Reply",
     "Request",
     "check_device_id",
+    "decision_topic",
     "device_of_topic",
+    "facts_topic",
     "pack_reply",
     "pack_request",
     "reply_topic",
@@ -208,6 +210,16 @@ def reply_topic(device: str) -> str:
 def status_topic(device: str) -> str:
     """The topic of a device's retained status and of its last will."""
     return f"{ROOT}/{device}/status"
+
+
+def decision_topic(device: str) -> str:
+    """The topic of a device's decisions, one JSON object each."""
+    return f"{ROOT}/{device}/decision"
+
+
+def facts_topic(device: str) -> str:
+    """The topic of what a device retains about itself: its bundle and its counters, as JSON."""
+    return f"{ROOT}/{device}/facts"
 
 
 def device_of_topic(topic: str) -> str:

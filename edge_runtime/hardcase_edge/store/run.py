@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import HardcaseError
+from .first_boot import read_report
 from .slots import failed, passed, saw_cloud, stopped
 from .trial import PASSED, Rules, Trial
 
@@ -58,6 +59,7 @@ class Run:
         self.is_late = self.is_told = False
         self.deadline_s = rules.deadline_s
         self._trial: Trial | None = None
+        self._first_boot = read_report(store.folder)
 
     def begin(self, now: float, *, has_broker: bool) -> None:
         """The first decision is about to be made; ``now`` is seconds of a clock that only rises."""
@@ -96,13 +98,15 @@ class Run:
     def stop(self) -> None:
         """The run ends, and not by a fault of the bundle."""
         if self.is_trial:
+            self.is_trial = False  # its deadline is nobody's any more
             self._apply(lambda slots: stopped(slots, self.started.slot.sha256))
 
     def facts(self) -> dict[str, Any]:
-        """What runs, for the device's status."""
+        """What runs, and what the first boot of a flashed card did, for the device's status."""
         slot = self.started.slot
         release = ".".join(map(str, slot.release)) if slot.release > (0, 0) else None
-        return {"store": {"slot": self.started.name, "state": self._state, "release": release}}
+        facts = {"store": {"slot": self.started.name, "state": self._state, "release": release}}
+        return {**facts, "first_boot": self._first_boot} if self._first_boot else facts
 
     def _judge(self, verdict: str) -> None:
         if verdict == PASSED:

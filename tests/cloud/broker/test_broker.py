@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import random
 import socket
@@ -382,6 +383,16 @@ def test_an_address_that_is_not_ours_is_one_clear_line():
     broker.host = "192.0.2.1"  # past the check: a documentation address, nobody's
     with pytest.raises(InputError, match=r"cannot listen on 192\.0\.2\.1:0: Cannot assign requested address"):
         broker.start()
+
+
+def test_a_broker_that_does_not_start_in_time_says_so(monkeypatch):
+    async def never(_):
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(embedded, "START_S", 0.01)
+    monkeypatch.setattr(EmbeddedBroker, "_open", never)
+    with pytest.raises(InputError, match=r"the broker did not start within 0\.01 s; free the processor, or try again"):
+        EmbeddedBroker(port=0).start()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])

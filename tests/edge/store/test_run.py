@@ -127,3 +127,13 @@ def test_a_bundle_that_a_newer_one_has_replaced_meanwhile_never_says_that_it_pas
     assert run.facts()["store"]["state"] == "trial"
     assert notes == ["the bundle in slot a has passed its trial"]
     assert store.slots().b.state == "ready"
+
+
+def test_a_trial_that_was_stopped_has_no_deadline_any_more(store: Store) -> None:
+    store.put(b"one")
+    run = start(store, [])
+    run.stop()
+    run.stop()
+    assert not run.is_trial
+    assert store.slots().a.starts == 0
+    assert store.slots().a.state == "trial", "the next start goes on with it"

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``hardcase flash`` has left on a card: checked, put down at the first boot, tried and reported."""

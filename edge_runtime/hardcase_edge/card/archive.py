@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The archive of a card: one zip file with the runtime, kernels, bundle and unit, and a digest of each file.
+
+Python runs it as it is (``python3 card.pyz``). docs/flashing.md says what it holds. Whoever reads it checks every
+digest first, so that a file that a card has not kept, or a copy that was cut short, puts nothing down.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from ..base.record import record
+from ..bundle.sha256 import sha256
+from ..errors import InputError, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["MANIFEST", "MAX_ARCHIVE_BYTES", "Archive", "read_archive", "read_zip"]
+
+MANIFEST = "card/manifest.json"
+MAX_ARCHIVE_BYTES = 32 * 1024 * 1024
+MAX_FILES = 1_000
+_NAME = re.compile(r"(?!.*(^|/)\.{1,2}(/|$))[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+){0,8}", re.ASCII)
+
+
+@record(frozen=True, slots=True)
+class Archive:
+    """An archive whose files all have their digests."""
+
+    files: dict[str, bytes]
+    manifest: dict[str, Any]
+    sha256: str
+
+
+def read_zip(data: bytes, what: str) -> dict[str, bytes]:
+    """The files of a zip file, bounded in number and bytes, with plain relative names.
+
+    Raises
+    ------
+    InputError
+        It is not such a zip file, or is damaged.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = archive.infolist()
+            if len(entries) > MAX_FILES or sum(e.file_size for e in entries) > MAX_ARCHIVE_BYTES:
+                raise ValueError("it holds too much")
+            if not all(_NAME.fullmatch(e.filename) for e in entries):
+                raise ValueError("it has a file with a strange name")
+            return {e.filename: archive.read(e) for e in entries}
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, RuntimeError, NotImplementedError) as error:
+        raise InputError(f"{what} is cut short or damaged ({one_line(error)}); flash again") from error
+
+
+def read_archive(data: bytes, what: str) -> Archive:
+    """The files of an archive, each with the digest that its manifest states.
+
+    Raises
+    ------
+    InputError
+        It is not an archive, or a file is missing or has another digest.
+    """
+    files = read_zip(data, what)
+    try:
+        manifest = json.loads(files.pop(MANIFEST))
+        digests: Mapping[str, str] = manifest["files"]
+        if manifest["format"] != 1:
+            raise ValueError("its format is not 1; flash with the hardcase that made it")
+        different = [n for n in {*digests, *files} if n not in files or digests.get(n) != sha256(files[n]).hex()]
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise InputError(f"{what} is not an archive of hardcase ({one_line(error)}); flash again") from error
+    if different:
+        raise InputError(f"{what} is damaged: {min(different)} is not what was written; flash again")
+    return Archive(files, manifest, sha256(data).hex())

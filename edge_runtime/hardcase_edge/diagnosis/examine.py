@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that is wrong with a run that somebody wants, in the order in which to mend it.
+
+A disk that cannot be written comes before the store on it, the store before its bundle, the bundle before its sensors,
+and a clock before the certificates that it makes invalid. Nothing is changed, and a device may run meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import HardcaseError
+from . import machine, storage
+from .fault import Fault
+
+if TYPE_CHECKING:
+    import argparse
+
+    from ..bundle.load import Loaded
+
+__all__ = ["faults"]
+
+
+def faults(run: argparse.Namespace | None = None) -> Iterator[Fault]:
+    """What is wrong.
+
+    Parameters
+    ----------
+    run : the arguments of ``run``; None: only the machine is examined
+    """
+    path: Path | None = None
+    if run is not None and run.store is not None:
+        yield from storage.store(Path(run.store).absolute())
+        path = storage.bundle_of(Path(run.store).absolute())
+    elif run is not None and run.bundle is not None:
+        path = Path(run.bundle)
+    yield from machine.memory()
+    if run is not None and path is not None:
+        yield from _bundle(path, run)
+    yield from machine.clock()
+    if run is not None and run.broker is not None:
+        yield from _broker(run)
+    yield from machine.service()
+
+
+def _bundle(path: Path, run: argparse.Namespace) -> Iterator[Fault]:
+    from ..bundle.load import load_bundle
+
+    try:
+        loaded = load_bundle(path, trust=run.trust)
+    except HardcaseError as error:
+        yield Fault.of(error, path)
+        return
+    yield from _sensors(loaded, run)
+
+
+def _sensors(loaded: Loaded, run: argparse.Namespace) -> Iterator[Fault]:
+    """Sensors without a source, and those whose first reading fails; files to replay are not read."""
+    from ..sensors.specs import open_bank
+
+    program, manifest = loaded.machine.program, loaded.manifest
+    try:
+        bank = open_bank(run.sensors, program, manifest, timeout_s=run.sensor_timeout_ms / 1000, isolate=run.isolate)
+    except HardcaseError as error:
+        yield Fault.of(error, "--sensors")
+        return
+    with bank:
+        if any("replay:" in spec for spec in run.sensors) or not bank.next_item():
+            return
+        for k, name in enumerate(manifest.sensors):
+            before = dict(bank.counters)
+            if k in bank.dead or bank.read([k])[k] is not None:
+                continue
+            kinds = [kind for kind, n in bank.counters.items() if n > before.get(kind, 0)]
+            what = f"sensor {name} gives no reading: {', '.join(kinds).replace('_', ' ')}"
+            yield Fault(what, "--sensors", "check its wiring, its driver, or its function")
+
+
+def _broker(run: argparse.Namespace) -> Iterator[Fault]:
+    from ..link.address import parse_address
+    from .broker import broker
+
+    try:
+        address = parse_address(run.broker, ca=run.ca, cert=run.cert, key=run.key)
+    except HardcaseError as error:
+        yield Fault.of(error, "--broker")
+        return
+    yield from broker(address)

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes on a card: the runtime and paho as they are installed here, kernels, the checked bundle, unit, identity.
+
+Everything is checked before a byte is written anywhere; docs/flashing.md has the list of files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+import hardcase_edge
+from hardcase_edge.base.files import check_private, read_bounded
+from hardcase_edge.bundle.file import read_bundle_bytes
+from hardcase_edge.bundle.load import load_bundle, load_bytes
+from hardcase_edge.bundle.signature import MAX_KEY_BYTES, MAX_SIGNATURES, SIGNATURE_BYTES, signature_path
+from hardcase_edge.card.archive import MANIFEST
+from hardcase_edge.errors import InputError
+from hardcase_edge.operations.unit import unit
+from hardcase_edge.store.metadata import MAX_METADATA_BYTES
+
+from .wheels import zip_of
+
+__all__ = ["Card", "check_arguments", "identity_files", "make_card"]
+
+COMMAND = ("/usr/local/bin/hardcase-edge", "run", "--store", "/var/lib/hardcase")
+RUNTIME_FILES = (".py", ".typed", ".c", ".h", ".service")
+MAX_IDENTITY_FILES, MAX_IDENTITY_BYTES = 16, 65_536  # a certificate chain, a key, an authority
+MAX_EXTRA_BYTES = 16 * 1024 * 1024
+_EXTRA = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", re.ASCII)
+MAX_METADATA_FILES = 80  # 64 roots and the rest
+MAIN = """\
+import sys
+if sys.version_info < (3, 11):
+    sys.exit("hardcase needs Python 3.11 or later, and this system has %d.%d" % sys.version_info[:2])
+from hardcase_edge.card.install import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+class Card(NamedTuple):
+    """What is written, before it is known where."""
+
+    archive: bytes  # card.pyz
+    identity: bytes  # identity.zip; empty for none
+    bundle: str  # its SHA-256, in hex
+    name: str  # its name
+    kernels: tuple[str, ...]
+
+
+def make_card(
+    bundle: str | Path,
+    arguments: Sequence[str],
+    kernels: Mapping[str, bytes],
+    identity: Mapping[str, bytes],
+    *,
+    trust: str | Path | None = None,
+    root: str | Path | None = None,
+    metadata_folder: str | Path | None = None,
+    extra: Sequence[str | Path] = (),
+) -> Card:
+    """Check what a user gives, and make a card's files.
+
+    Parameters
+    ----------
+    arguments : of ``hardcase-edge run``, besides the store
+    kernels : shared objects by processor
+    identity : files of the device's identity by name
+    trust : public key in PEM that must have signed the bundle
+    root, metadata_folder : the first root of TUF metadata, and the folder with the rest
+    extra : files that the arguments name, such as a sensor's module, which go beside the runtime
+
+    Raises
+    ------
+    HardcaseError
+        The bundle is damaged or not signed, or a file cannot be read.
+    """
+    data = read_bundle_bytes(bundle)
+    loaded = load_bundle(bundle, trust=trust) if trust is not None else load_bytes(data)
+    digest = hashlib.sha256(data).hexdigest()
+    if loaded.bundle.sha256 != digest:
+        raise InputError(f"{bundle} was changed while it was read; flash again")
+    files = {"__main__.py": MAIN.encode(), **_runtime(), **_paho(), "card/model.hcb": data}
+    if signature_path(bundle).exists():
+        limit = MAX_SIGNATURES * SIGNATURE_BYTES
+        files["card/model.hcb.sig"] = read_bounded(
+            signature_path(bundle), limit, "signature", remedy="copy the .sig file again"
+        )
+    if trust is not None:
+        files["card/trust.pub"] = read_bounded(trust, MAX_KEY_BYTES, "public key", remedy="name the fleet's .pub file")
+        arguments = [*arguments, "--trust", "/etc/hardcase/trust.pub"]
+    files |= _metadata(root, metadata_folder) | _extra(extra, files)
+    files |= {f"card/kernels/{name}.so": kernel for name, kernel in sorted(kernels.items())}
+    files["card/hardcase-edge.service"] = unit([*COMMAND, *arguments]).encode()
+    zipped = zip_of(dict(sorted(identity.items()))) if identity else b""
+    manifest = {
+        "format": 1,
+        "runtime": hardcase_edge.__version__,
+        "bundle": digest,
+        "name": loaded.manifest.name,
+        "run": list(arguments),
+        "identity": hashlib.sha256(zipped).hexdigest() if zipped else "",
+        "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+    }
+    files[MANIFEST] = json.dumps(manifest, sort_keys=True).encode()
+    return Card(zip_of(files), zipped, digest, loaded.manifest.name, tuple(sorted(kernels)))
+
+
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Refuse arguments that ``hardcase-edge run --store`` would refuse.
+
+    Raises
+    ------
+    InputError
+        They are not arguments of it, or name a bundle, a store or a key, which are put by flashing.
+    """
+    from hardcase_edge.cli import make_parser
+
+    if not arguments:
+        raise InputError("name how the device runs, such as --run '--sensors thermal: --interval 60'")
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            args = make_parser().parse_args(["run", *arguments])
+        except SystemExit:
+            reason = " ".join(errors.getvalue().split()).removeprefix("hardcase-edge: ")
+            raise InputError(f"--run: {reason or 'it asks for help'}") from None
+    if args.bundle is not None or args.store is not None or args.trust is not None:
+        raise InputError("--run names a bundle, a store or a key; flashing puts these itself (--trust of flash)")
+    if any(ord(c) < 32 for a in arguments for c in a):
+        raise InputError("--run has a control character in it; leave it out")
+
+
+def identity_files(folder: str | Path) -> dict[str, bytes]:
+    """The files of an identity's folder.
+
+    Raises
+    ------
+    InputError
+        It is not a folder of a few small files, or others can read one that holds a private key.
+    """
+    path = Path(folder)
+    try:
+        entries = sorted(path.iterdir())
+    except OSError as error:
+        raise InputError(f"the identity {folder} cannot be read: {error.strerror}; name a folder") from error
+    if not 1 <= len(entries) <= MAX_IDENTITY_FILES or not all(e.is_file() for e in entries):
+        raise InputError(f"the identity {folder} is not a folder of 1 to {MAX_IDENTITY_FILES} files; name another one")
+    files = {}
+    for entry in entries:
+        data = read_bounded(entry, MAX_IDENTITY_BYTES, "identity file", remedy="name the folder of one device")
+        if b"PRIVATE KEY" in data or entry.suffix == ".key":
+            check_private(entry, "the identity's key")
+        files[entry.name] = data
+    return files
+
+
+def _runtime() -> dict[str, bytes]:
+    """The device's package as it is installed here, without what was compiled for this machine."""
+    package = Path(hardcase_edge.__file__).parent
+    paths = [p for p in sorted(package.rglob("*")) if p.suffix in RUNTIME_FILES and p.is_file()]
+    files = {f"hardcase_edge/{p.relative_to(package).as_posix()}": p.read_bytes() for p in paths}
+    version = hardcase_edge.__version__
+    about = f"Metadata-Version: 2.1\nName: hardcase-edge\nVersion: {version}\n"
+    return {**files, f"hardcase_edge-{version}.dist-info/METADATA": about.encode()}
+
+
+def _paho() -> dict[str, bytes]:
+    """paho-mqtt as it is installed here: its modules, its metadata and its licence.
+
+    Raises
+    ------
+    InputError
+        It is not installed from a wheel.
+    """
+    try:
+        listed = metadata.distribution("paho-mqtt").files or []
+    except metadata.PackageNotFoundError:
+        listed = []
+    kept = [f for f in listed if f.suffix in (".py", ".typed") or "licenses" in f.parts or f.name == "METADATA"]
+    files = {f.as_posix(): f.locate() for f in kept if f.parts[0].startswith("paho")}
+    if "paho/mqtt/client.py" not in files:
+        raise InputError("paho-mqtt is not installed here as a package, so its files cannot be put on a card: "
+                         "pip install paho-mqtt")  # fmt: skip
+    return {name: Path(str(path)).read_bytes() for name, path in files.items()}
+
+
+def _extra(paths: Sequence[str | Path], taken: Mapping[str, bytes]) -> dict[str, bytes]:
+    remedy, files = "name a small file", {}
+    for path in map(Path, paths):
+        if not _EXTRA.fullmatch(path.name):
+            raise InputError(f"{path} has a name that cannot be put beside the runtime; rename it")
+        if path.name in files or path.stem in {name.partition("/")[0].removesuffix(".py") for name in taken}:
+            raise InputError(f"{path} has the name of another file beside the runtime; rename it")
+        files[path.name] = read_bounded(path, MAX_EXTRA_BYTES, "file", remedy=remedy)
+        if b"PRIVATE KEY" in files[path.name]:
+            raise InputError(f"{path} is a private key; put it into the identity's folder (--identity)")
+    if sum(map(len, files.values())) > MAX_EXTRA_BYTES:
+        raise InputError(f"the files besides the runtime have more than {MAX_EXTRA_BYTES} bytes; leave some out")
+    return files
+
+
+def _metadata(root: str | Path | None, folder: str | Path | None) -> dict[str, bytes]:
+    if root is None:
+        if folder is not None:
+            raise InputError("--metadata needs the first root, which you vouch for: name it with --root")
+        return {}
+    remedy = "copy the repository's metadata again"
+    files = {"card/root.json": read_bounded(root, MAX_METADATA_BYTES, "metadata", remedy=remedy)}
+    paths = sorted(Path(folder).glob("*.json")) if folder is not None else []
+    if folder is not None and not 1 <= len(paths) <= MAX_METADATA_FILES:
+        raise InputError(
+            f"{folder} has {len(paths)} files of metadata, not 1 to {MAX_METADATA_FILES}; name another folder"
+        )
+    for path in paths:
+        files[f"card/metadata/{path.name}"] = read_bounded(path, MAX_METADATA_BYTES, "metadata", remedy=remedy)
+    return files

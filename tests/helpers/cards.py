@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cards for tests: small FAT images as mkfs.vfat makes them, trees of systems, and archives with a bundle."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from hardcase.flashing import fat
+from hardcase.flashing.contents import Card, make_card
+from tests.helpers.places import GOLDEN
+
+__all__ = [
+    "CLOUD_INIT", "MADE_KERNEL", "RASPBERRY_PI", "Disk", "boot_image", "need_tool", "plain_card", "system_tree",
+    "with_sbin",
+]  # fmt: skip
+
+BUNDLE = GOLDEN / "v1.hcb"
+START = 1_048_576  # of a partition
+RASPBERRY_PI = {
+    "cmdline.txt": b"console=tty1 root=PARTUUID=1-02 rootwait quiet init=/usr/lib/raspberrypi-sys-mods/firstboot\n",
+    "config.txt": b"arm_64bit=1\n",
+    "issue.txt": b"Raspberry Pi reference 2024-07-04\n",
+}
+CLOUD_INIT = {"user-data": b"#cloud-config\n#hostname: pi\n", "meta-data": b"instance-id: 1\n", "cmdline.txt": b"x\n"}
+TOOLS = {"mkfs.vfat": "dosfstools", "fsck.vfat": "dosfstools", "mcopy": "mtools", "mtype": "mtools", "mdir": "mtools",
+         "sshd": "openssh-server", "sfdisk": "fdisk"}  # fmt: skip
+MADE_KERNEL = b"\x7fELF\x02\x01\x01" + bytes(11) + struct.pack("<H", 183) + bytes(40)  # of no use but to be carried
+
+
+def with_sbin() -> str:
+    """The search path with the folders of administrators' tools."""
+    return os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+
+
+def need_tool(*tools: str) -> list[str]:
+    """Go on only if these commands are here; their paths."""
+    paths = [shutil.which(t, path=with_sbin()) for t in tools]
+    absent = sorted({TOOLS[t] for t, path in zip(tools, paths, strict=True) if path is None})
+    if absent:
+        pytest.skip(f"{' and '.join(absent)}: apt install {' '.join(absent)}, or, as root, make toolchains")
+    return [str(path) for path in paths]
+
+
+def boot_image(
+    path: Path, files: Mapping[str, bytes], *flags: str, n_bytes: int = 3_000_000, has_table: bool = True
+) -> Path:
+    """An image with one FAT partition that holds these files, put there by mtools."""
+    mkfs, mcopy = need_tool("mkfs.vfat", "mcopy")
+    start = START if has_table else 0
+    with open(path, "wb") as file:
+        file.truncate(start + n_bytes)
+        if has_table:
+            table = struct.pack("<B3xB3xII", 0x80, 0x0C, start // 512, n_bytes // 512)
+            file.seek(446)
+            file.write(table + bytes(48) + b"\x55\xaa")
+    options = [*(flags or ("-F", "16", "-s", "1")), "--offset", str(start // 512)]
+    command = [mkfs, *options, "-i", "cafe0001", str(path), str(n_bytes // 1024)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    for name, data in files.items():
+        place = [mcopy, "-i", f"{path}@@{start}", "-", f"::{name}"]
+        subprocess.run(place, input=data, check=True, capture_output=True, timeout=60)
+    return path
+
+
+def plain_card(arguments: tuple[str, ...] = ("--sensors", "thermal:"), *, has_identity: bool = False) -> Card:
+    """A whole card without a kernel, whose processor is nobody's."""
+    identity = {"device.pem": b"-----BEGIN CERTIFICATE-----\n", "device.key": b"-----BEGIN PRIVATE KEY-----\n"}
+    return make_card(BUNDLE, arguments, {}, identity if has_identity else {})
+
+
+def system_tree(root: Path, python: str = "python3.11", head: bytes = MADE_KERNEL) -> Path:
+    """The root folder of a Debian, as far as flashing looks at it."""
+    for folder in ("usr/bin", "usr/lib/systemd", "etc"):
+        (root / folder).mkdir(parents=True)
+    (root / "etc" / "os-release").write_text("ID=debian\n")
+    (root / "usr" / "lib" / "systemd" / "systemd").write_bytes(b"")
+    (root / "usr" / "bin" / python).write_bytes(head)
+    return root
+
+
+class Disk:
+    """The writes and flushes that went to an image, and what a power cut leaves of them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.before = path, path.read_bytes()
+        self.log: list[tuple[int, bytes] | None] = []  # None: a flush
+
+    def record(self, patch: pytest.MonkeyPatch, *, is_flush_left_out: Callable[[int], bool] = lambda k: False) -> None:
+        """Note the calls of ``hardcase.flashing.fat``."""
+        real, n_flushes = os.pwrite, [0]
+
+        def pwrite(file: int, data: bytes, at: int) -> int:
+            self.log.append((at, data))
+            return real(file, data, at)
+
+        def fsync(file: int) -> None:
+            n_flushes[0] += 1
+            if not is_flush_left_out(n_flushes[0]):
+                self.log.append(None)
+
+        patch.setattr(fat.os, "pwrite", pwrite)
+        patch.setattr(fat.os, "fsync", fsync)
+
+    def cut(self, at: int, rng: random.Random) -> bytes:
+        """The image after a cut behind so many calls: any of the writes since the last flush may be missing."""
+        log = self.log[:at]
+        flushed = max((k for k, call in enumerate(log) if call is None), default=-1)
+        image = bytearray(self.before)
+        for k, call in enumerate(log):
+            if call is not None and (k < flushed or rng.random() < 0.5):
+                image[call[0] : call[0] + len(call[1])] = call[1]
+        return bytes(image)
