@@ -170,10 +170,10 @@ def flattery(hpc: Mapping[str, Any]) -> list[str]:
     """The line that warns of a model that knows the training rows; ``hpc``: of front.json."""
     if not hpc.get("has_seen_rows"):
         return []
-    accuracy = hpc["accuracy"]
+    text = "accuracy {train:.4f} there, {valid:.4f}" if "accuracy" in hpc else "RMSE {train:.4g} there, {valid:.4g}"
     return [
-        f"f0 {hpc['model']} has probably seen the training rows (accuracy {accuracy['train']:.4f} there, "
-        f"{accuracy['valid']:.4f} on validation rows), so gates trust it too much; train on rows that it has not seen"
+        f"f0 {hpc['model']} has probably seen the training rows ({text.format(**hpc.get('accuracy', hpc.get('rmse')))} "
+        "on validation rows), so gates trust it too much; train on rows that it has not seen"
     ]
 
 

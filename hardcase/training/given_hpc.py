@@ -23,25 +23,35 @@ def opener(config: Config) -> Opener | None:
     if config.model is None:
         return None
     from hardcase_export.to_onnx.given import open_given
+    from hardcase_export.to_onnx.given_values import open_given_values
 
-    return open_given
+    def open_values(path: Path, names: Any, dtypes: Any, _classes: Any, X: Any) -> Any:
+        return open_given_values(path, names, dtypes, X)
+
+    return open_given if config.task == "class" else open_values
 
 
-def save_given(task: Task, path: Path) -> dict[str, Any]:
-    """Write hpc.onnx; its description for front.json.
+def save_given(task: Task, path: Path, data: bytes) -> dict[str, Any]:
+    """Write hpc.onnx, which has these bytes; its description for front.json.
 
-    ``accuracy``: on training and on validation rows; ``has_seen_rows``: whether the first exceeds the second by more
-    than ``STANDARD_ERRORS`` of their difference.
+    ``accuracy`` (of values ``rmse``, in the target's unit): on training and on validation rows; ``has_seen_rows``:
+    whether f0 is better on the first by more than ``STANDARD_ERRORS`` of the difference.
     """
-    data = task.hpc.file(task.problem.targets)
     path.write_bytes(data)
-    (train, train_error), (valid, valid_error) = map(_accuracy, (task.problem.train, task.problem.valid))
+    problem = task.problem
+    if problem.is_value:
+        (train, train_error), (valid, valid_error) = map(_square, (problem.train, problem.valid))
+        better, figures = valid - train, {"train": sqrt(train), "valid": sqrt(valid)}
+        said = {"rmse": {part: problem.value_unit[1] * value for part, value in figures.items()}}
+    else:
+        (train, train_error), (valid, valid_error) = map(_accuracy, (problem.train, problem.valid))
+        better, said = train - valid, {"accuracy": {"train": train, "valid": valid}}
     return {
         "sha256": sha256(data).hexdigest(),
         "bytes": len(data),
         "model": task.hpc.name,
-        "accuracy": {"train": train, "valid": valid},
-        "has_seen_rows": train - valid > STANDARD_ERRORS * sqrt(train_error**2 + valid_error**2),
+        **said,
+        "has_seen_rows": better > STANDARD_ERRORS * sqrt(train_error**2 + valid_error**2),
     }
 
 
@@ -51,3 +61,12 @@ def _accuracy(rows: Rows) -> tuple[float, float]:
 
     share = float(np.average(rows.hpc_label == rows.y, weights=rows.weight))
     return share, sqrt(share * (1 - share) / len(rows.y))
+
+
+def _square(rows: Rows) -> tuple[float, float]:
+    """f0's mean squared error on these rows, and its standard error."""
+    import numpy as np
+
+    squares = np.square(rows.hpc_label - rows.y)
+    mean = float(np.average(squares, weights=rows.weight))
+    return mean, float(np.sqrt(np.square(rows.weight * (squares - mean)).sum()) / rows.weight.sum())

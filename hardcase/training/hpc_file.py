@@ -31,10 +31,13 @@ def save_hpc(task: Task, folder: Path) -> dict[str, Any]:
     problem, path = task.problem, folder / HPC_FILE
     if task.config.legacy is not None:
         return _declare_legacy(task)
-    if task.config.model is not None:
-        return save_given(task, path)
-    dtypes = [f.dtype for f in problem.features]
     value = value_of(task)
+    if task.config.model is not None:
+        file = task.hpc.file
+        return save_given(
+            task, path, file(problem.targets) if value is None else file(value.steps, _confidence(problem))
+        )
+    dtypes = [f.dtype for f in problem.features]
     if value is None:
         return export_hpc(task.hpc, problem.test.X, problem.n_classes, dtypes, path, problem.targets)
     y = _truth(problem)

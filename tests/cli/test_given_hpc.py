@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from skl2onnx import to_onnx
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import hardcase
 from hardcase.cli import main
@@ -142,3 +142,21 @@ def test_python_takes_the_path_of_a_model_and_warns_of_one_that_knows_the_rows(t
     with pytest.warns(UserWarning, match="has probably seen the training rows"):
         policy = hardcase.train(X, y, hpc=str(knows), methods=("static",), effort="quick", forward_cost=9, jobs=1)
     assert next(p for p in policy.front.points if p.method == "hpc").test.quality < 0.95
+
+
+def test_a_given_regressor_answers_values(tmp_path: Path, capsys: Capture) -> None:
+    rng = np.random.default_rng(0)
+    X = np.round(rng.random((120, 3)), 3)
+    y = 1000 + X @ [9.0, 3.0, 0.0]
+    write_csv(tmp_path / "data.csv", {**dict(zip("abc", X.T.tolist(), strict=True)), "y": y.tolist()})
+    model = write(tmp_path / "given.onnx", LinearRegression().fit(X, y))
+    build, path = tmp_path / "build", toml(tmp_path, PRICES, data='task = "value"')
+    status, said, err = run(capsys, "train", path, "--hpc", model, "--out", build, "--no-baselines")
+    assert status == 0, err
+    hpc = said["front"]["hpc"]
+    assert (hpc["model"], hpc["rmse"]["train"] < 1e-3) == ("given.onnx", True)
+    bundle = tmp_path / "m.hcb"
+    status, said, err = run(capsys, "export", build, "--method", "hpc", "--max-loss", 1, "--out", bundle)
+    assert status == 0, err
+    status, on_rows, err = run(capsys, "evaluate", bundle, tmp_path / "data.csv", "--hpc", build / "hpc.onnx")
+    assert (status, on_rows["forward_rate"], on_rows["quality"] > 0.999999) == (0, 1.0, True), err

@@ -182,7 +182,7 @@ def test_a_target_that_does_not_fit_the_task_is_refused_in_one_line(
         ('\n[policy]\nquality = "balanced"\n', 'task = "value" is measured by "r2"'),
         ('\n[policy]\nmethods = ["adapt-lin"]\n', "the method adapt-lin predicts classes, not values"),
         ('\n[hpc]\nestimator = "LogisticRegression"\n', "is not a regressor of scikit-learn"),
-        ('\n[hpc]\nmodel = "f0.onnx"\n', 'task = "value" takes no [hpc] model'),
+        ('\n[lpc]\ntflite = "own.tflite"\nsensors = ["a"]\n', 'task = "value" takes no [lpc] tflite'),
     ],
 )
 def test_what_only_classes_have_is_refused_in_one_line(

@@ -30,8 +30,8 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("running", "measuring"), ("cli",),
     ),
     "hardcase_train": (
-        ("columns",), ("data", "method"), ("policy", "tasks"), ("trees", "linear"), ("stages",), ("estimator",),
-        ("checks",), ("methods.*",), ("sweep",),  # a method is a room, and imports no other method
+        ("columns",), ("data", "method"), ("policy", "tasks"), ("trees", "linear"), ("stages",), ("policy_estimator",),
+        ("estimator",), ("checks",), ("methods.*",), ("sweep", "regressor"),  # a method is a room, imports no other
     ),
     "hardcase_export": (
         ("drafts", "sources", "publish", "summary", "to_c"), ("integers", "importing"),

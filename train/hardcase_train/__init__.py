@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """hardcase in the cloud: trains gates, low-cost models and the honest baselines, and compiles them to programs.
 
-The facade: ``PolicyClassifier``, ``MethodClassifier``, every method's estimator by its class name, ``Problem`` and
-``register_method``. All else may move.
+The facade: ``PolicyClassifier``, ``PolicyRegressor``, ``MethodClassifier``, every method's estimator by its class name,
+``Problem`` and ``register_method``. All else may move.
 """
 
 import os
@@ -16,17 +16,19 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def __getattr__(name: str) -> Any:
-    """Names of the facade, imported when asked for: the classes of ``methods.ESTIMATORS`` and four more."""
+    """Names of the facade, imported when asked for: the classes of ``methods.ESTIMATORS`` and five more."""
     if name.startswith("__") and name != "__all__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .data.problem import Problem
     from .estimator import MethodClassifier, PolicyClassifier
     from .methods import ESTIMATORS, register_method
+    from .regressor import PolicyRegressor
 
     known: dict[str, Any] = {
         **ESTIMATORS,
         "MethodClassifier": MethodClassifier,
         "PolicyClassifier": PolicyClassifier,
+        "PolicyRegressor": PolicyRegressor,
         "Problem": Problem,
         "register_method": register_method,
     }

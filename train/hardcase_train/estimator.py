@@ -3,47 +3,37 @@
 
 from __future__ import annotations
 
-import warnings
-from abc import ABCMeta, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.utils import check_array, check_random_state, get_tags
+from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from hardcase_edge.batch.quality import Quality
-from hardcase_edge.errors import InputError
-from hardcase_edge.program.definition import Answer, Forward, Program
+from hardcase_edge.program.definition import Answer
 
-from .data.canonical_order import content_groups, content_order
-from .data.dtypes import held
-from .data.effort import Effort
 from .data.error_costs import chosen_quality
-from .data.from_arrays import group_names, make_problem, row_weights
+from .data.from_arrays import group_names, row_weights
 from .data.problem import MAX_CLASSES, MIN_ROWS, Problem
 from .method import Method, Params
 from .policy.batch import Batch, Outcome
 from .policy.front import Point
 from .policy.losses import log_probability
 from .policy.selection import Judge
+from .policy_estimator import NUMBERS, Limits, PolicyEstimator
 from .stages.subset_search import SubsetSearch
-from .tasks.hpc import fit_hpc, imputed, out_of_fold, probabilities
+from .tasks.hpc import probabilities
 
 __all__ = ["Limits", "MethodClassifier", "PolicyClassifier"]
 
-NUMBERS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
-SLACK = 1e-12  # tolerance of comparisons, for rounding in the last bits
-Limits = dict[str, tuple[float, float]]  # least and largest value of numeric parameters; whole if the default is
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
+class PolicyClassifier(ClassifierMixin, PolicyEstimator):  # type: ignore[misc]
     """A classifier that buys sensors, answers the easy cases and forwards the hard ones to f0.
 
     Missing values are NaN. ``points`` returns the candidate policies. ``fit`` picks the cheapest one whose accuracy is
@@ -81,22 +71,8 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
     figures_ : dict, ``quality``, ``cost``, ``forward_rate`` and ``loss_se`` on the judged rows
     """
 
-    sensors: Sequence[Sequence[int]] | None = None
-    costs: Sequence[float] | None = None
-    forward_cost: float = 0.0
-    hpc: Any = None
-    max_loss: float = 0.01
-    budget: float | None = None
-    size: str = "auto"
     quality: Any = "accuracy"
     errors: Any = None
-    effort: str | Effort = "normal"
-    random_state: Any = None
-    _limits: ClassVar[Limits] = {"max_loss": (0, 1), "budget": (0, np.inf)}
-
-    @abstractmethod
-    def points(self, judge: Judge) -> list[Point]:
-        """Candidate policies for a problem, with their figures on the judged rows."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, hpc_proba: Any = None, groups: Any = None) -> Self:
         """Fit f0, learn candidate policies, and keep the one picked on the judged rows.
@@ -125,93 +101,23 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         if not 2 <= len(self.classes_) <= MAX_CLASSES:
             raise ValueError(f"y has {len(self.classes_)} class(es) of weight above 0; expected 2 to {MAX_CLASSES}")
         given = None if hpc_proba is None else self._given(hpc_proba, len(weight))[used]
-        X, weight, group = X[used], weight[used], None
-        if groups is not None:
-            names = group_names(groups, len(y))[used]
-            group, order = content_groups(names.tolist(), np.column_stack([X, weight]), index)
-            X, index, weight, group = X[order], index[order], weight[order], group[order]
-            given = None if given is None else given[order]
-        try:
-            self._learn(X, index, weight, given, group)
-        except InputError as error:
-            raise ValueError(str(error)) from error
+        names = None if groups is None else group_names(groups, len(y))[used]
+        self._fit(X[used], index, weight[used], given, names)
         return self
-
-    def _check_limits(self) -> None:
-        """Check parameters against the ``_limits`` of this class and its bases."""
-        name = type(self).__name__
-        for key, (low, high) in ((k, v) for c in type(self).__mro__ for k, v in vars(c).get("_limits", {}).items()):
-            value, is_whole = getattr(self, key), type(getattr(type(self), key)) is int
-            if value is not None and not (isinstance(value, Integral if is_whole else Real) and low <= value <= high):
-                kind = "whole number" if is_whole else "number"
-                raise ValueError(f"{key} of {name} is {value!r}; expected a {kind} from {low:g} to {high:g}")
-
-    def _learn(
-        self,
-        X: np.ndarray,
-        y: np.ndarray,
-        weight: np.ndarray,
-        given: np.ndarray | None,
-        group: np.ndarray | None,
-    ) -> None:
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        n_classes = len(self.classes_)
-        problem = make_problem(
-            X, y, weight, n_classes, self.sensors, self.costs, self.forward_cost, seed, self.size, self.effort, group
-        )
-        X = held(X, problem.features)
-        self.hpc_, proba = None, given
-        if proba is None:
-            model = self._unfitted(seed)
-            proba = out_of_fold(model, X, y, n_classes, seed, weight=weight, group=group)
-            self.hpc_ = fit_hpc(model, X, y, weight)
-        order = content_order(problem.with_hpc(proba).with_quality(self._quality(y, weight)))
-        judge = Judge(order.ordered())
-        if judge.warning() is not None:
-            warnings.warn(str(judge.warning()), UserWarning, stacklevel=3)
-        point = self._pick(clone(self).points(judge), judge)
-        program = point.program
-        assert program is not None
-        self.program_ = order.restored(program)
-        self._targets = judge.problem.targets
-        self.figures_ = point.valid
-        self.sensors_ = _bought(self.program_, X)
 
     def _quality(self, y: np.ndarray, weight: np.ndarray) -> Quality:
         classes = self.classes_.tolist()
         return chosen_quality("class", self.quality, self.errors, classes, y, weight, "the parameter", "errors")
 
-    def _unfitted(self, seed: int) -> Any:
-        """The unfitted f0: it accepts missing values, and its seed is fixed."""
+    @property
+    def _n_classes(self) -> int:
+        return len(self.classes_)
+
+    def _new_hpc(self) -> Any:
         model = HistGradientBoostingClassifier() if self.hpc is None else clone(self.hpc)
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"hpc is {model}, which has no predict_proba; use a classifier that has it")
-        if model.get_params().get("random_state", 0) is None:
-            model.set_params(random_state=seed)
-        return model if get_tags(model).input_tags.allow_nan else imputed(model)
-
-    def _pick(self, points: Sequence[Point], judge: Judge) -> Point:
-        """The point that ``max_loss`` or ``budget`` asks for, or the closest one, with a warning."""
-        quality = judge.problem.quality
-        if self.budget is None and quality.kind == "errors":
-            return min(points, key=lambda p: p.valid["cost"] + quality.mean_errors(p.valid["quality"]))
-        if self.budget is not None:
-            affordable = [p for p in points if p.valid["cost"] <= self.budget * (1 + SLACK)]
-            if affordable:
-                return max(affordable, key=lambda p: (p.valid["quality"], -p.valid["cost"]))
-            point = min(points, key=lambda p: (p.valid["cost"], -p.valid["quality"]))
-            wish, closest = f"budget={self.budget:g}", f"mean cost {point.valid['cost']:g}"
-        else:
-            f0 = quality(judge.y, judge.hpc_answers, judge.weight)
-            losses = [f0 - p.valid["quality"] + p.valid["loss_se"] for p in points]
-            accurate = [p for p, loss in zip(points, losses, strict=True) if loss <= self.max_loss + SLACK]
-            if accurate:
-                return min(accurate, key=lambda p: (p.valid["cost"], -p.valid["quality"]))
-            point = points[int(np.argmin(losses))]
-            wish, closest = f"max_loss={self.max_loss:g} (f0 {quality.name} {f0:.4f})", f"loss {min(losses):.4f}"
-        name = type(self).__name__
-        warnings.warn(f"No policy of {name} meets {wish}. Using the closest: {closest}.", UserWarning, stacklevel=4)
-        return point
+        return model
 
     # ------------------------------------------------------------ decisions
 
@@ -240,11 +146,6 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
         """(n, n_classes): f0's for forwarded rows, else the softmax of the answering scores; see ``decide``."""
         return self._decide(X, hpc_proba)[1]
 
-    def cost(self, X: Any) -> np.ndarray:
-        """The cost of each decision, (n,), in the unit of ``costs``; f0 is not called."""
-        X = self._rows(X)
-        return Batch(self.program_, X).run(np.zeros(len(X), dtype=np.int64)).cost
-
     def _decide(self, X: Any, hpc_proba: Any) -> tuple[Outcome, np.ndarray]:
         X = self._rows(X)
         given = None if hpc_proba is None else self._given(hpc_proba, len(X))
@@ -269,12 +170,6 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
             raise ValueError("rows are forwarded, but f0 was given as probabilities; pass hpc_proba for these rows too")
         return probabilities(self.hpc_, X, len(self.classes_))
 
-    def _rows(self, X: Any) -> np.ndarray:
-        """Rows, rounded to the program's declared types."""
-        check_is_fitted(self)
-        X = validate_data(self, X, **NUMBERS, reset=False)
-        return held(X, self.program_.features)
-
     def _given(self, hpc_proba: Any, n: int) -> np.ndarray:
         p: np.ndarray = check_array(hpc_proba, dtype=np.float64, input_name="hpc_proba")
         if p.shape != (n, len(self.classes_)) or (p < 0).any():
@@ -283,11 +178,6 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # ty
                 f"expected shape {(n, len(self.classes_))} and no negative value"
             )
         return p
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
 
 
 class MethodClassifier(PolicyClassifier):
@@ -346,10 +236,3 @@ class MethodClassifier(PolicyClassifier):
 
     def _settings(self, search: SubsetSearch) -> list[Params]:
         return self.grid(search)
-
-
-def _bought(program: Program, X: np.ndarray) -> list[int]:
-    """The sensors that some row buys before it is answered or forwarded."""
-    nodes = [program.nodes[n.fallback] if isinstance(n, Forward) else n for n in program.nodes]
-    _, bought = Batch(program, X).walk(np.zeros(len(X), dtype=np.int64), nodes)
-    return np.flatnonzero(bought.any(axis=1)).tolist()

@@ -123,7 +123,7 @@ def _forest(estimator: Any, members: list[Any]) -> Source:
     link = MEAN if n_classes else NONE
     return Source(
         **fields, dtype="f32", is_nullable=_may_miss(members[0]), base=base, trees=tuple(trees), link=link,
-        unit=float(len(members)),
+        unit=float(len(members)) if n_classes else 1.0,
     )  # fmt: skip
 
 

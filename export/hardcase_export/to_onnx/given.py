@@ -23,7 +23,7 @@ from .layout import laid_out
 from .least_cost import answer_least_cost
 from .replay_rows import punch
 
-__all__ = ["Given", "open_given"]
+__all__ = ["BATCH", "Given", "feature_order", "open_given"]
 
 SUM_TOLERANCE = 0.02  # of a row's probabilities, for rounding
 BATCH = 10_000  # rows in one run of the model
@@ -112,7 +112,7 @@ def open_given(
     """
     found = read_given(Path(path), len(features))
     core, name = found.core, found.core.name
-    order = _order(name, found.features, core.n_features, features)
+    order = feature_order(name, found.features, core.n_features, features)
     places = _places(name, found.classes, max(2, core.n_columns), classes)
     given = Given(found, laid_out(core, dtypes, places, len(classes), order=order), len(classes))
     rows = X[:BATCH]
@@ -135,7 +135,7 @@ def _takes_missing(given: Given, X: NDArray[np.float64]) -> bool:
 # ---------------------------------------------------------------- the table's features and classes
 
 
-def _order(name: str, own: Sequence[str], n: int, features: Sequence[str]) -> list[int] | None:
+def feature_order(name: str, own: Sequence[str], n: int, features: Sequence[str]) -> list[int] | None:
     """The table's column for each of the model's features; None: the same order."""
     if n != len(features):
         raise InputError(

@@ -25,7 +25,7 @@ from ..sources.source import read_bytes
 from .from_source import PROBABILITIES, READINGS, model_of
 from .layout import Core
 
-__all__ = ["GivenModel", "read_given"]
+__all__ = ["GivenModel", "read_given", "read_onnx"]
 
 FLOAT, DOUBLE = 1, 11  # of TensorProto
 TYPES: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
@@ -71,8 +71,22 @@ def read_given(path: Path, n_features: int) -> GivenModel:
     )
 
 
-def _from_onnx(name: str, data: bytes, n_features: int) -> GivenModel:
-    """``n_features``: the number of features where the file does not say it."""
+def read_onnx(name: str, data: bytes, n_features: int) -> tuple[Core, str]:
+    """The model of an ONNX file, and the name of its output of labels, empty without one.
+
+    ``n_features``: the number of features where the file does not say it.
+
+    Raises
+    ------
+    InputError
+        It is not an ONNX model that runs on rows of so many features.
+    """
+    core, label, _, _ = _opened(name, data, n_features)
+    return core, label
+
+
+def _opened(name: str, data: bytes, n_features: int) -> tuple[Core, str, tuple[Any, ...], Any]:
+    """The model, its output of labels, the labels of its columns, and a session that runs it."""
     import onnx
 
     try:
@@ -94,11 +108,16 @@ def _from_onnx(name: str, data: bytes, n_features: int) -> GivenModel:
             f"{name} is not an ONNX model that runs on two rows ({one_line(error)}); write it again"
         ) from error
     core = Core(name, model, feed, kind, n_features, output, np.asarray(p).reshape(2, -1).shape[1])
+    return core, label, classes, session
+
+
+def _from_onnx(name: str, data: bytes, n_features: int) -> GivenModel:
+    core, label, classes, session = _opened(name, data, n_features)
     number = {c: k for k, c in enumerate(classes or range(max(2, core.n_columns)))}
 
     def labels(X: NDArray[np.float64]) -> NDArray[np.int64]:
         with np.errstate(over="ignore"):
-            (said,) = session.run([label], {feed: X.astype(TYPES[kind])})
+            (said,) = session.run([label], {core.input: X.astype(TYPES[core.kind])})
         return np.array([number.get(c, -1) for c in np.ravel(said).tolist()], dtype=np.int64)
 
     return GivenModel(core, classes, (), labels if label else None, sha256(data).hexdigest())

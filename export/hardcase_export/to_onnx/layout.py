@@ -84,13 +84,23 @@ def laid_out(
     return _built(core, dtypes, head, {"classes": str(n_classes), "dtypes": ",".join(dtypes)}, order, fill)
 
 
-def values_laid_out(core: Core, dtypes: Sequence[str], *, centre: float, steps: int, confidence: int) -> bytes:
+def values_laid_out(
+    core: Core,
+    dtypes: Sequence[str],
+    *,
+    centre: float,
+    steps: int,
+    confidence: int,
+    order: Sequence[int] | None = None,
+    fill: NDArray[np.float64] | None = None,
+) -> bytes:
     """The bytes of an hpc.onnx of values.
 
     Parameters
     ----------
     dtypes : "i32", "f32" or "f64" per feature of a request
     centre : what is added to the model's output, in float64
+    order, fill : as of ``laid_out``
 
     Raises
     ------
@@ -106,7 +116,7 @@ def values_laid_out(core: Core, dtypes: Sequence[str], *, centre: float, steps: 
         after.output("value", TensorProto.DOUBLE, [None, 1])
 
     metadata = {"task": "value", "dtypes": ",".join(dtypes), "steps": str(steps), "confidence": str(confidence)}
-    return _built(core, dtypes, head, metadata)
+    return _built(core, dtypes, head, metadata, order, fill)
 
 
 def _built(

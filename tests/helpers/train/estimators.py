@@ -6,17 +6,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from hardcase_train.estimator import PolicyClassifier
 from hardcase_train.methods import ESTIMATORS
+from hardcase_train.methods.adapt.greedy_miser import GreedyMiser
 from hardcase_train.methods.graph.lp_surrogate import MAX_SENSORS
 from hardcase_train.methods.graph.lp_tree import LpTree
+from hardcase_train.policy_estimator import PolicyEstimator
+from hardcase_train.regressor import PolicyRegressor
 from tests.helpers.train.problems import BRIEF
 
 __all__ = ["NAMES", "few", "table"]
 
 ROUNDS: dict[str, dict[str, Any]] = {
+    "CostSensitiveTree": {"depth": 1, "n_steps": 1},
     "AdaptGBRT": {"n_rounds": 1, "trees_per_round": 5},
     "AdaptLin": {"n_rounds": 2, "n_steps": 10},
     "AdaptLstsq": {"n_rounds": 2, "n_steps": 10},
@@ -39,8 +42,15 @@ class Grouped(LpTree):
             self.sensors = said
 
 
-def few(name: str, **params: Any) -> PolicyClassifier:
+def few(name: str, **params: Any) -> PolicyEstimator:
     """The estimator of this name, quick to fit; ``params`` win, ``effort`` among them."""
+    if name == "PolicyRegressor":
+        given = {
+            "hpc": DecisionTreeRegressor(max_depth=5, random_state=0),
+            "policy": GreedyMiser(gamma=0.05, n_trees=8),
+            **params,
+        }
+        return PolicyRegressor(**{"effort": BRIEF, "random_state": 0, **given})
     hpc = DecisionTreeClassifier(max_depth=5, random_state=0)
     made = Grouped if name == "LpTree" else ESTIMATORS[name]
     return made(**{"hpc": hpc, "effort": BRIEF, "random_state": 0, **ROUNDS.get(name, {}), **params})

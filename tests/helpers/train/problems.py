@@ -49,6 +49,7 @@ BRIEF = replace(
     n_prune_prices=2,
     n_lp_prices=1,
     lp_rows=12,
+    n_tree_prices=1,
 )
 
 

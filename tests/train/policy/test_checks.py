@@ -11,7 +11,7 @@ import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
 from hardcase_edge.session.session import Session
-from hardcase_train import checks, estimator
+from hardcase_train import checks, policy_estimator
 from hardcase_train.checks import ALL_CHECKS
 from hardcase_train.data.canonical_order import Order
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT
@@ -19,6 +19,7 @@ from hardcase_train.methods.baselines.static import StaticSubset
 from hardcase_train.policy.batch import Batch
 from tests.helpers.train.estimators import NAMES, few
 
+VALUES = ("PolicyRegressor",)  # beside the classifiers of every method
 FAILS = {
     "check_sample_weight_equivalence_on_dense_data": "validation rows and folds are drawn by row, and trees ask for a "
     "number of rows in each leaf: a row of weight two is not two rows"
@@ -26,12 +27,13 @@ FAILS = {
 SKIPPED = {
     "check_array_api_input": "runs only where SCIPY_ARRAY_API is set",
     "check_sample_weights_pandas_series": "pandas is no dependency",
+    "check_regressor_data_not_an_array": "pandas is no dependency",
     "check_classifier_data_not_an_array": "pandas is no dependency",  # its part without pandas has run by then
 }  # all pass where they can run
 
 
 @pytest.mark.filterwarnings("ignore")  # the checks look at those that matter
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *VALUES])
 def test_scikit_learns_checks_pass(name: str) -> None:
     made = check_estimator(few(name), expected_failed_checks=FAILS, on_skip=None, on_fail=None)
     assert len(made) > 50
@@ -44,7 +46,7 @@ def test_scikit_learns_checks_pass(name: str) -> None:
 
 
 @pytest.mark.parametrize("check", ALL_CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *VALUES])
 def test_our_own_checks_pass(name: str, check: Any) -> None:
     check(few(name))
 
@@ -132,6 +134,6 @@ def test_in_the_tables_own_order_ties_are_broken_by_it(name: str, monkeypatch: p
     def as_it_is(problem):
         return Order(problem, tuple(range(len(problem.features))), tuple(range(len(problem.sensors))))
 
-    monkeypatch.setattr(estimator, "content_order", as_it_is)
+    monkeypatch.setattr(policy_estimator, "content_order", as_it_is)
     with pytest.raises(AssertionError):
         checks.check_shuffled_columns_change_nothing(few(name))

@@ -40,6 +40,7 @@ def test_every_method_is_an_estimator_of_the_package() -> None:
     assert set(hardcase_train.__all__) - set(NAMES) == {
         "MethodClassifier",
         "PolicyClassifier",
+        "PolicyRegressor",
         "Problem",
         "register_method",
     }

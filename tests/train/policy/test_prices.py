@@ -17,7 +17,7 @@ from hardcase_train.policy.prices import prices
 from hardcase_train.sweep.train import learn
 from tests.helpers.train.problems import BRIEF, make_problem
 
-PRICED = {"price", "gamma"}  # parameters in errors or loss for a unit of cost
+PRICED = {"forward_price", "price", "gamma"}  # parameters in errors or loss for a unit of cost
 
 
 def in_units(problem: Problem, times: int) -> Problem:

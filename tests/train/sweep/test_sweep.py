@@ -142,7 +142,7 @@ def test_auto_races_few_rows_of_each_method_and_never_judges_by_test_rows(monkey
 
     chosen_methods(Ladder(problem), HPC, race)
     assert {job.setting.method for job in seen} == {*ALWAYS, "adapt-lin", "budget-prune", "greedy-miser", "l1"}
-    assert set(METHODS) - {job.setting.method for job in seen} == {"adapt-lstsq", "lp-tree"}  # by name only
+    assert set(METHODS) - {job.setting.method for job in seen} == {"adapt-lstsq", "lp-tree", "cstc"}  # by name only
     assert {job.rung for job in seen} == {2}
     n = len(problem.test.y)
     nonsense = replace(problem.test, y=(problem.test.y + 1) % 3, hpc=np.full((n, 3), 1 / 3))

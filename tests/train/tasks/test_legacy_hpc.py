@@ -370,3 +370,18 @@ def test_a_wrong_hpc_section_is_one_line(built, tmp_path, capsys, hpc, said):
 def test_a_demo_of_a_legacy_system_is_refused(built, tmp_path, capsys):
     status, _, err = run(capsys, "demo", "--config", legacy_toml(built), "--out", tmp_path)
     assert (status, "f0 is a legacy system, which the demo cannot start" in err) == (2, True)
+
+
+def test_a_legacy_system_of_values_has_one_column_of_them(tmp_path):
+    data = read_table(write_csv(tmp_path / "data.csv", DATA))
+
+    def values(table: dict) -> Legacy:
+        return read_legacy(write_csv(tmp_path / "legacy.csv", table), "old", data, (), PLACES)
+
+    found = values({"value": [20.5, 21.0, 30.0], "used:b": [0, 1, 0]})
+    assert found.p.tolist() == [[20.5], [21.0], [30.0]]
+    assert found.used.tolist() == [[True, False, True], [True, True, True], [True, False, True]]
+    with pytest.raises(InputError, match="row 2: 'value' is missing or not finite"):
+        values({"value": [20.5, None, 1.0], "used:b": [0, 1, 0]})
+    with pytest.raises(InputError, match="has no column 'value'; add its values there"):
+        values({"used:b": [0, 1, 0]})

@@ -59,6 +59,8 @@ class Effort:
         30.0,
         300.0,
     )  # L2 penalties of polynomial classifiers, divided by the number of rows
+    tree_shapes: tuple[tuple[str, int], ...] = (("tree", 2), ("cascade", 3))  # of trees of classifiers, with depths
+    n_tree_prices: int = 8  # for which a tree of classifiers chooses its sensors
     races: bool = True  # whether ``auto`` also tries methods that seldom deserve a full sweep
 
 
@@ -87,6 +89,8 @@ QUICK = Effort(
     n_lp_prices=2,
     lp_rows=60,
     ridges=(3.0,),
+    tree_shapes=(("tree", 1),),
+    n_tree_prices=4,
     races=False,
 )
 THOROUGH = Effort(
@@ -105,6 +109,8 @@ THOROUGH = Effort(
     n_prune_prices=20,
     n_lp_prices=16,
     lp_rows=800,
+    tree_shapes=(("tree", 0), ("tree", 1), ("tree", 2), ("tree", 3), ("cascade", 3), ("cronus", 3)),
+    n_tree_prices=16,
 )
 EFFORTS = {effort.name: effort for effort in (QUICK, NORMAL, THOROUGH)}
 

@@ -21,10 +21,14 @@ LEAST_GROUPS = (N_FOLDS, 1, 1)  # of train, valid and test: models are judged on
 
 
 def strata(y: np.ndarray, n_classes: int) -> np.ndarray:
-    """What splits and folds are stratified by, (n,): the class index; of values (``n_classes`` 0), their tenth."""
+    """What splits and folds are stratified by, (n,): the class index; of values (``n_classes`` 0), their tenth.
+
+    Few values have fewer strata than ten, so that each has a row for every part.
+    """
     if n_classes:
         return y
-    tenths = np.unique(np.quantile(y, np.linspace(0, 1, 11)[1:-1]))
+    n_strata = min(10, max(1, len(y) // len(PATTERN)))
+    tenths = np.unique(np.quantile(y, np.linspace(0, 1, n_strata + 1)[1:-1]))
     return np.asarray(np.searchsorted(tenths, y))
 
 

@@ -21,6 +21,7 @@ from .adapt.linear import AdaptLin
 from .adapt.stages import StagedAdaptGBRT
 from .baselines.cascade import ConfidenceCascade
 from .baselines.static import StaticSubset
+from .cstc.cost_tree import CostSensitiveTree
 from .graph.dag import DagClassifier
 from .graph.lp_tree import LpTree
 from .prune.pruned_forest import BudgetPrunedForest
@@ -39,6 +40,7 @@ _CLASSES: tuple[type[MethodClassifier], ...] = (
     StaticSubset,
     GreedyMiser,
     LpTree,
+    CostSensitiveTree,
 )
 METHODS = {cls.method.name: cls for cls in _CLASSES}
 BASELINES = tuple(name for name, cls in METHODS.items() if cls.method.is_baseline)

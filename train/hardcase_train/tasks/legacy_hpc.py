@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A legacy system as f0: a table of its probabilities and of the features that it used, row by row.
+"""A legacy system as f0: a table of its probabilities or values and of the features that it used, row by row.
 
-Row k of that table is row k of the data. Its columns are ``p:LABEL``, one per class; ``used:NAME`` of a sensor or a
-feature, 0 or 1, which counts as 1 in every row if the column is absent; and columns of the data, whose values must then
-equal those of the data.
+Row k of that table is row k of the data. Its columns are ``p:LABEL``, one per class, or ``value``; ``used:NAME`` of a
+sensor or a feature, 0 or 1, which counts as 1 in every row if the column is absent; and columns of the data, whose
+values must then equal those of the data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..data.table import Table, read_table
 __all__ = ["Legacy", "read_legacy"]
 
 SUM_TOLERANCE = 0.02  # of a row's probabilities, for rounding; each row is divided by its sum
-P, USED = "p:", "used:"
+P, USED, VALUE = "p:", "used:", "value"
 
 Places = Mapping[str, Sequence[int]]
 
@@ -37,7 +37,7 @@ class Legacy:
     """The answers of a legacy system for every row, and the features that it used.
 
     name : its name in bundles and messages
-    p : (n, n_classes) its probabilities
+    p : (n, n_classes) its probabilities, or (n, 1) its values
     used : (n, n_features) bool, the features that it used for each row
     sha256 : of the table's file
     """
@@ -48,7 +48,7 @@ class Legacy:
     sha256: str
 
     def split(self, index: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Its probabilities for the rows of each part."""
+        """Its answers to the rows of each part."""
         return [self.p[rows] for rows in index]
 
     def carried(self, train: np.ndarray) -> tuple[int, ...]:
@@ -105,7 +105,7 @@ def read_legacy(path: Path, name: str, data: Table, classes: Sequence[Any], plac
     ----------
     name : the system's name
     data : the data as read, target included
-    classes : label of each class
+    classes : label of each class; empty for values
     places : feature numbers behind each name of a sensor or a feature
 
     Raises
@@ -118,12 +118,14 @@ def read_legacy(path: Path, name: str, data: Table, classes: Sequence[Any], plac
         raise InputError(
             f"{where} has {len(table.X)} rows, the data {len(data.X)}; write one row for each of them, in order"
         )
-    columns = [f"{P}{c}" for c in classes]
+    columns = [f"{P}{c}" for c in classes] or [VALUE]
     _check_columns(where, {*columns, *(f"{USED}{n}" for n in places)}, table, data)
     absent = [c for c in columns if c not in table.names]
     if absent:
-        raise InputError(f"{where} has no column {absent[0]!r}; add one column of probabilities for each class")
-    p = _probabilities(where, columns, table.X[:, [table.names.index(c) for c in columns]])
+        kind = "one column of probabilities for each class" if classes else "its values there"
+        raise InputError(f"{where} has no column {absent[0]!r}; add {kind}")
+    answers = table.X[:, [table.names.index(c) for c in columns]]
+    p = _probabilities(where, columns, answers) if classes else _finite(where, answers)
     return Legacy(name, p, _used(where, table, places), table.sha256)
 
 
@@ -177,6 +179,13 @@ def _probabilities(where: str, columns: Sequence[str], p: np.ndarray) -> np.ndar
             f"(within {SUM_TOLERANCE:g})"
         )
     return np.asarray(p / total[:, None])
+
+
+def _finite(where: str, values: np.ndarray) -> np.ndarray:
+    odd = np.flatnonzero(~np.isfinite(values[:, 0]))
+    if len(odd):
+        raise InputError(f"{where}, row {odd[0] + 1}: {VALUE!r} is missing or not finite, a number is expected")
+    return values
 
 
 def _used(where: str, table: Table, places: Places) -> np.ndarray:

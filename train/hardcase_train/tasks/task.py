@@ -57,8 +57,8 @@ def make_task(
     quiet : show no progress bar on stderr
     table : the data; without it, ``config.file`` is read
     model : f0, an unfitted estimator; without it, ``config`` names one
-    given : opens the fitted model that ``config`` names, which has ``predict_proba``: from the file, names and types of
-        features, labels and training rows
+    given : opens the fitted model that ``config`` names, which has ``predict_proba``, or ``predict`` of values: from
+        the file, names and types of features, labels and training rows
 
     Raises
     ------
@@ -97,7 +97,7 @@ def make_task(
                 "of its own; write those numbers into the table"
             )
         hpc = given(config.model, table.names, [f.dtype for f in features], classes, X[train])
-        proba = [hpc.predict_proba(X[part]) for part in index]
+        proba = [hpc.predict_proba(X[part]) if classes else hpc.predict(X[part])[:, None] for part in index]
     elif legacy is not None:
         hpc, proba = legacy, legacy.split(index)
     else:
@@ -130,13 +130,8 @@ def _check_task(config: Config) -> None:
     """Refuse what only classes have."""
     if config.task == "class":
         return
-    for key, given in (
-        ("[hpc] model", config.model),
-        ("[hpc] table", config.legacy),
-        ("[lpc] tflite", config.own_model),
-    ):
-        if given is not None:
-            raise InputError(f'[data] task = "{config.task}" takes no {key}; name an [hpc] estimator')
+    if config.own_model is not None:
+        raise InputError(f'[data] task = "{config.task}" takes no [lpc] tflite; leave it out')
 
 
 def _unit(target: Target, y: np.ndarray, weight: np.ndarray, config: Config) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.front import Point, best_points
 from ...stages.nested_sets import Chains
+from ...stages.priced_sets import priced_chains
 from ...stages.rules import level_cuts
 from ...stages.staged_policy import StagedPolicy
 from ...stages.subset_search import SubsetSearch
@@ -52,9 +53,9 @@ class ConfidenceCascade(MethodClassifier):
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
-        """One setting per kind of classifier; all levels share the models of a chain of nested subsets."""
-        chain = [list(subset) for subset in search.once(Chains).greedy]
-        return [{"chain": chain, "classifier": kind} for kind in classifier_kinds(search.problem)]
+        """One setting per chain of nested subsets and kind of classifier; all levels share a setting's models."""
+        chains = [[list(subset) for subset in chain] for chain in (search.once(Chains).greedy, *priced_chains(search))]
+        return [{"chain": chain, "classifier": kind} for chain in chains for kind in classifier_kinds(search.problem)]
 
     @classmethod
     def run(cls, search: SubsetSearch, params: Params) -> list[Point]:

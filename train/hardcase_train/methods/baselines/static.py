@@ -11,6 +11,7 @@ from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.answers import answer_point
 from ...policy.front import Point
+from ...stages.priced_sets import priced_chains
 from ...stages.subset_search import SubsetSearch
 from ...trees.subset_classifier import classifier_kinds
 from ...trees.value_model import without_uncertainty
@@ -49,8 +50,9 @@ class StaticSubset(MethodClassifier):
 
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
-        """The promising subsets on the greedy paths, the largest first, each with every kind of classifier."""
-        subsets = sorted(search.walked(), key=len, reverse=True)
+        """The promising subsets on the greedy paths and those from prices, each with every kind of classifier."""
+        priced = {subset for chain in priced_chains(search) for subset in chain}
+        subsets = sorted({*search.walked(), *priced}, key=lambda s: (-len(s), s))
         kinds = classifier_kinds(search.problem)
         return [{"sensors": list(subset), "classifier": kind} for subset in subsets for kind in kinds]
 

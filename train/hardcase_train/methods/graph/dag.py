@@ -24,6 +24,7 @@ from ...method import Method, Params
 from ...policy.front import Point, best_points
 from ...policy.selection import Judge
 from ...stages.nested_sets import Chains
+from ...stages.priced_sets import priced_chains
 from ...stages.subset_cover import find_subsets
 from ...stages.subset_search import SubsetSearch
 from ...trees.subset_classifier import classifier_kinds
@@ -118,7 +119,8 @@ def graph_of(search: SubsetSearch, how: str, count: int = 0) -> Graph:
     free = tuple(s for s in everything if not any(sensors[s].cost))
     if how == "chains":
         chains = search.once(Chains)
-        return inclusion([free, everything, *({*s, *free} for s in (*chains.greedy, *chains.climbed))])
+        priced = [s for chain in priced_chains(search) for s in chain]
+        return inclusion([free, everything, *({*s, *free} for s in (*chains.greedy, *chains.climbed, *priced))])
     subsets = [free, everything, *({*s, *free} for s in find_subsets(search, count - 1))]
     while True:
         try:

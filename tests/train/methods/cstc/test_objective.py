@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The objective of trees of classifiers: its gradient, its steps, its closed form, and what is the same as what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hardcase_train.methods.cstc.descent import by_blocks, initial, jointly, leaf_solution
+from hardcase_train.methods.cstc.objective import Objective, Rule, Weights, payers_of
+from hardcase_train.methods.cstc.shape import EXIT, Shape, chain, tree
+from hardcase_train.methods.cstc.zeros import sparse
+from hardcase_train.policy.losses import ClassLoss, SquaredLoss
+
+ONE_CHILD = Shape(((1, 2), (EXIT, EXIT), (3, EXIT), (EXIT, 4), (EXIT, EXIT)))
+SHAPES = {"tree": tree(2), "chain": chain(3), "one child": ONE_CHILD}
+COSTS = np.array([1.0, 2.0, 5.0])
+NEEDS = ((0,), (0, 1), (1,), (2,), (0, 2))  # of five columns
+
+
+def objective(shape: Shape, kind: str = "square", n: int = 40, **rule: Any) -> Objective:
+    rng = np.random.default_rng(0)
+    Z, weight = rng.normal(size=(n, 5)), rng.random(n) + 0.5
+    if kind == "square":
+        loss = SquaredLoss(Z @ [1.0, -1.0, 0.5, 0.0, 2.0] + 0.1 * rng.normal(size=n), weight)
+    else:
+        loss = ClassLoss(rng.integers(0, int(kind), n), int(kind), weight)
+    return Objective(Z, loss, shape, payers_of(NEEDS, COSTS, tree_cost=0.1), Rule(**rule))
+
+
+def somewhere(made: Objective, seed: int = 1) -> Weights:
+    rng, zero = np.random.default_rng(seed), made.zero()
+    return Weights(rng.normal(size=zero.coef.shape), rng.normal(size=zero.theta.shape))
+
+
+@pytest.mark.parametrize("kind", ["square", "2", "3"])
+@pytest.mark.parametrize(("by_exit", "one_bundle"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_the_gradient_is_that_of_finite_differences(shape: Shape, by_exit: bool, one_bundle: bool, kind: str) -> None:
+    made = objective(
+        shape, kind, by_exit=by_exit, one_bundle=one_bundle, price=0.1, l1=0.05, l2=0.02, slope=1.7, interior=0.4
+    )
+    at = somewhere(made)
+    flat, gradient = at.flat(), made(at)[1].flat()
+    for k in range(len(flat)):
+        step = np.zeros(len(flat))
+        step[k] = 1e-5
+        slope = (made(at.like(flat + step))[0] - made(at.like(flat - step))[0]) / 2e-5
+        assert gradient[k] == pytest.approx(slope, abs=1e-6)
+
+
+def test_every_row_leaves_once() -> None:
+    for shape in SHAPES.values():
+        made = objective(shape)
+        at = somewhere(made)
+        leaving = made.leaving(*made.routing(at.scores(made.Z), at.theta))
+        assert leaving.sum(axis=1) == pytest.approx(np.ones(40))
+
+
+@pytest.mark.parametrize("kind", ["square", "2"])
+@pytest.mark.parametrize("minimise", [jointly, by_blocks])
+def test_no_step_raises_the_objective(minimise: Any, kind: str) -> None:
+    for by_exit, shape in ((False, tree(2)), (True, chain(3))):
+        made = objective(shape, kind, by_exit=by_exit, price=0.05)
+        free = np.ones((len(shape), 5), dtype=bool)
+        values, at = [made(somewhere(made))[0]], somewhere(made)
+        for _ in range(3):
+            at = minimise(made, at, free)
+            values.append(made(at)[0])
+        assert np.diff(values).max() <= 1e-12
+        assert values[-1] < 0.9 * values[0]
+
+
+def test_a_closed_form_of_leaves_is_where_the_solver_ends() -> None:
+    made = objective(tree(1), price=0.0, l2=0.01)
+    free = np.ones((3, 5), dtype=bool)
+    start = somewhere(made)
+    exact = leaf_solution(made, start, free, 1)
+    assert np.abs(made(exact)[1].coef[1]).max() < 1e-10
+    solved = jointly(made, start, free, [1], rounds=40)
+    assert np.abs(solved.coef[1] - exact.coef[1]).max() < 1e-4
+    assert made(solved)[0] - made(exact)[0] == pytest.approx(0.0, abs=1e-8)
+    assert np.array_equal(exact.coef[[0, 2]], start.coef[[0, 2]])
+
+
+def test_with_a_price_a_closed_form_of_leaves_lowers_the_objective() -> None:
+    made = objective(tree(1), price=0.1)
+    at, values = somewhere(made), list[float]()
+    for _ in range(6):
+        values.append(made(at)[0])
+        at = leaf_solution(made, at, np.ones((3, 5), dtype=bool), 2)
+    assert np.diff(values).max() <= 1e-12
+    assert values[1] < values[0]
+
+
+@pytest.mark.parametrize("kind", ["square", "2", "3"])
+def test_one_node_is_the_single_classifier_in_all_three_systems(kind: str) -> None:
+    """Equations (12), (19) and Cronus are (3) with one node."""
+    at = somewhere(objective(tree(0), kind))
+    systems = [(tree(0), False, False), (chain(1), True, False), (chain(1), True, True)]
+    values = [objective(s, kind, by_exit=e, one_bundle=b, price=0.1)(at)[0] for s, e, b in systems]
+    assert values == pytest.approx([values[0]] * 3)
+    made = objective(tree(0), kind, price=0.1)
+    scores, weights = at.scores(made.Z)[:, 0], at.coef[0, :-1]
+    loss = made.loss.value_and_slope(np.ascontiguousarray(scores[:, : made.loss.n_outputs]))[0]
+    squares = np.square(weights).sum(axis=1)
+    norms = [np.sqrt(sum(q for q, needs in zip(squares, NEEDS, strict=True) if s in needs)) for s in range(3)]
+    price = 0.1 * (COSTS @ norms + 0.1 * np.sqrt(squares).sum())
+    assert values[0] == pytest.approx(loss / made.loss.weight.sum() + price + 5e-5 * squares.sum(), abs=1e-4)
+
+
+def test_nodes_on_a_path_share_what_it_bought() -> None:
+    """Section 3.3: two nodes of one path pay sqrt(2) times one weight where they share a sensor, else twice."""
+    made = replace(objective(tree(1)), payers=payers_of([(0,)] * 5, np.array([1.0])), rule=Rule(price=1.0, l2=0.0))
+    zero = made.zero()
+
+    def price(*places: tuple[int, int]) -> float:
+        coef = zero.coef.copy()
+        for node, column in places:
+            coef[node, column] = 1.0
+        at = Weights(coef, zero.theta + 1e3)  # all rows go low
+        return made(at)[0] - replace(made, rule=replace(made.rule, price=0.0))(at)[0]
+
+    assert price((0, 0)) == pytest.approx(1.0, abs=1e-3)
+    assert price((0, 0), (1, 1)) == pytest.approx(np.sqrt(2), abs=1e-3)
+    assert price((2, 0)) == pytest.approx(0.0, abs=1e-3)
+
+
+def test_zeros_never_raise_the_exact_objective_and_drop_what_is_not_worth_it() -> None:
+    made = objective(tree(1), price=0.02)
+    free = np.ones((3, 5), dtype=bool)
+    relaxed = jointly(made, initial(made, free), free)
+    few = sparse(made, relaxed)
+    assert made.exact(few) < made.exact(relaxed)
+    assert (few.coef[:, :-1] != 0).sum() < (relaxed.coef[:, :-1] != 0).sum()
+    dear = replace(made, rule=replace(made.rule, price=1e3))
+    assert not sparse(dear, relaxed).coef[:, :-1].any()
+
+
+def test_the_exact_cost_of_a_path_counts_each_sensor_once() -> None:
+    made = replace(objective(tree(1), price=1.0), payers=payers_of([(0,), (0,), (1,), (1,), (2,)], COSTS))
+    coef = made.zero().coef.copy()
+    coef[0, 0] = coef[1, 1] = 1e-9  # sensor 0 twice on the low path
+    coef[2, 4] = 1e-9  # sensor 2 on the high one
+    low, high = (Weights(coef, np.array([theta, 0.0, 0.0])) for theta in (1e3, -1e3))
+    no_price = replace(made, rule=replace(made.rule, price=0.0))
+    assert made.exact(low) - no_price.exact(low) == pytest.approx(1.0)
+    assert made.exact(high) - no_price.exact(high) == pytest.approx(6.0)

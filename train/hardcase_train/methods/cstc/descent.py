@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Minimises the objective: node by node as algorithm 1 does, or all nodes together; never a step up.
+
+Xu et al. (2014), 3.4. L-BFGS runs in coordinates that are scaled by the quadratic of Lemma 1, so that weights near
+zero, whose penalty is steep, and large ones take steps of their own size. A leaf with squared loss is solved in closed
+form (16). Nodes start from the top, each as if it were a leaf (3.4.2). docs/math.md (91) and (92).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.linalg import solve
+from scipy.optimize import minimize
+
+from ...policy.losses import SquaredLoss
+from .objective import Objective, Weights
+
+__all__ = ["by_blocks", "initial", "jointly", "leaf_solution", "prices_of", "settled"]
+
+ROUNDS = 6  # of rescaling
+MEMORY = 20  # steps that L-BFGS remembers
+SETTLED = 1e-4  # relative gain of a round at which the descent ends
+BEND = {True: 2.0, False: 0.25}  # curvature of a row's loss by a score: squared, or logistic at most
+LEAST = 1e-3  # share of the rows that a node's scale takes for granted
+ALTERNATIONS = 5  # between auxiliaries and weights, of a leaf in closed form
+CERTAIN = 1e9  # slope of a sigmoid that is a step
+LEAST_PRICE = 1e-3  # of the largest at which a sensor is worth buying
+
+
+def jointly(
+    objective: Objective, start: Weights, free: np.ndarray, nodes: Sequence[int] | None = None, rounds: int = ROUNDS
+) -> Weights:
+    """L-BFGS over the free weights, biases and thresholds of these nodes (None: all).
+
+    Parameters
+    ----------
+    free : (n_nodes, n_columns) bool, the weights that may differ from zero
+    """
+    index = _variables(objective, free, range(len(objective.shape)) if nodes is None else nodes)
+    flat = start.flat()
+    value, _ = objective(start)
+    for _ in range(rounds):
+        scale = _scale(objective, start.like(flat))[index]
+
+        def at(u: np.ndarray, base: np.ndarray = flat, scale: np.ndarray = scale) -> tuple[float, np.ndarray]:
+            point = base.copy()
+            point[index] = u * scale
+            value, gradient = objective(start.like(point))
+            return value, gradient.flat()[index] * scale
+
+        options = {"maxiter": objective.rule.n_steps, "maxcor": MEMORY}
+        found = minimize(at, flat[index] / scale, jac=True, method="L-BFGS-B", options=options)
+        if not found.fun < value:
+            break
+        flat = flat.copy()
+        flat[index] = found.x * scale
+        gain, value = value - found.fun, found.fun
+        if gain <= SETTLED * abs(value):
+            break
+    return start.like(flat)
+
+
+def by_blocks(objective: Objective, start: Weights, free: np.ndarray, sweeps: int = 3) -> Weights:
+    """Algorithm 1: one node at a time, in level order, all others fixed; leaves of squared loss by (16)."""
+    weights, is_square = start, isinstance(objective.loss, SquaredLoss)
+    value, _ = objective(weights)
+    for _ in range(sweeps):
+        before = value
+        for k in range(len(objective.shape)):
+            if is_square and objective.shape.is_leaf(k):
+                for _ in range(ALTERNATIONS):
+                    weights = leaf_solution(objective, weights, free, k)
+            else:
+                weights = jointly(objective, weights, free, [k], rounds=1)
+        value, _ = objective(weights)
+        if before - value <= SETTLED * abs(value):
+            break
+    return weights
+
+
+def leaf_solution(objective: Objective, weights: Weights, free: np.ndarray, k: int) -> Weights:
+    """Equation (16): the leaf's weights for fixed auxiliaries, which are those of its weights as they are."""
+    assert isinstance(objective.loss, SquaredLoss)
+    high, reach = objective.routing(weights.scores(objective.Z), weights.theta)
+    quadratic = objective.curvature(weights.coef[:, :-1], high, reach)[k, free[k], 0]
+    rows = np.column_stack([objective.Z[:, free[k]], np.ones(len(objective.Z))]).astype(np.float64)
+    counts = objective.share * reach[:, k]
+    left = 2 * rows.T @ (counts[:, None] * rows) + np.diag(np.append(quadratic, 0.0))
+    coef = weights.coef.copy()
+    solution = solve(left, 2 * rows.T @ (counts * objective.loss.y), assume_a="sym")
+    coef[k, np.append(free[k], True), 0] = solution
+    return Weights(coef, weights.theta)
+
+
+def settled(objective: Objective, weights: Weights, free: np.ndarray) -> Weights:
+    """Leaves of squared loss, solved for the rows that reach them when each row takes one side for certain."""
+    hard = replace(objective, rule=replace(objective.rule, slope=CERTAIN))
+    reach = hard.routing(weights.scores(hard.Z), weights.theta)[1]
+    for k in range(len(hard.shape)):
+        if isinstance(hard.loss, SquaredLoss) and hard.shape.is_leaf(k) and (hard.share @ reach)[k] > 0:
+            weights = leaf_solution(hard, weights, free, k)
+    return weights
+
+
+def initial(objective: Objective, free: np.ndarray) -> Weights:
+    """From the root down, each node as if it were a leaf (3.4.2); half of its rows take each side."""
+    weights = objective.zero()
+    coef, theta = weights.coef, weights.theta
+    for k in range(len(objective.shape)):
+        nodes, way = objective.shape.way(k)
+        own = replace(objective, shape=way)
+        last = len(nodes) - 1
+        fitted = jointly(own, Weights(coef[nodes], theta[nodes]), free[nodes], [last], rounds=1)
+        coef[k] = fitted.coef[last]
+        if not objective.shape.is_leaf(k):
+            reach = own.routing(fitted.scores(objective.Z), fitted.theta)[1][:, last]
+            coef[k], theta[k] = _halved(objective, coef[k], objective.share * reach)
+    return Weights(coef, theta)
+
+
+def prices_of(objective: Objective, n: int) -> list[float]:
+    """Rising prices, up to just below the one at which the root buys nothing."""
+    _, gradient = replace(objective, rule=replace(objective.rule, price=0.0))(objective.zero())
+    paid = objective.payers.cost > 0
+    norms = np.sqrt(objective.squares(gradient.coef[:, :-1])[0, paid])
+    top = float((norms / objective.payers.cost[paid]).max(initial=0.0))
+    return (top * np.geomspace(LEAST_PRICE, 0.7, n)).tolist() if top > 0 else [0.0]
+
+
+def _halved(objective: Objective, coef: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, float]:
+    """A node's weights and threshold so that half of the rows take each side.
+
+    A gate starts as the direction in which the scores that answer differ most.
+    """
+    coef, own = coef.copy(), objective.loss.n_outputs
+    answers = objective.Z @ coef[:-1, :own] + coef[-1, :own]
+    if objective.n_outputs == own:
+        return coef, _median(answers[:, -1], counts)
+    away = answers - np.average(answers, axis=0, weights=np.maximum(counts, 1e-12))
+    _, directions = np.linalg.eigh((away * counts[:, None]).T @ away)
+    turn = directions[:, -1] * np.sign(directions[np.abs(directions[:, -1]).argmax(), -1])
+    coef[:, -1] = coef[:, :own] @ turn
+    coef[-1, -1] -= _median(answers @ turn, counts)
+    return coef, 0.0
+
+
+def _median(values: np.ndarray, counts: np.ndarray) -> float:
+    order = np.argsort(values, kind="stable")
+    sums = np.cumsum(counts[order])
+    return float(values[order[np.searchsorted(sums, sums[-1] / 2)]])
+
+
+def _variables(objective: Objective, free: np.ndarray, nodes: Sequence[int]) -> np.ndarray:
+    """Numbers of the variables within ``Weights.flat``; a gate has a bias, and needs no threshold."""
+    n_nodes, n_outputs = len(objective.shape), objective.n_outputs
+    is_on = np.zeros(n_nodes, dtype=bool)
+    is_on[list(nodes)] = True
+    coef = np.repeat((np.column_stack([free, np.ones(n_nodes, bool)]) & is_on[:, None])[:, :, None], n_outputs, axis=2)
+    routes = [n_outputs == 1 and not objective.shape.is_leaf(k) for k in range(n_nodes)]
+    return np.flatnonzero(np.concatenate([coef.ravel(), is_on & routes]))
+
+
+def _scale(objective: Objective, weights: Weights) -> np.ndarray:
+    """A step's natural size for each variable: one over the root of its curvature, the rows' and the penalty's."""
+    high, reach = objective.routing(weights.scores(objective.Z), weights.theta)
+    count = np.maximum(objective.share @ reach, LEAST) * BEND[isinstance(objective.loss, SquaredLoss)]
+    spread = np.append(objective.share @ np.square(objective.Z, dtype=np.float64), 1.0)
+    bend = count[:, None, None] * spread[None, :, None] + np.zeros(weights.coef.shape)
+    bend[:, :-1] += objective.curvature(weights.coef[:, :-1], high, reach)
+    return np.asarray(1 / np.sqrt(np.concatenate([bend.ravel(), count]) + 1e-12))

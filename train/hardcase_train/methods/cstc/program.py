@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fitted tree of classifiers as a program: buy what a node needs, route by its score, answer or forward.
+
+At each exit, rows with a wide margin are answered and the others forwarded, at the margin that is best for a price; of
+values, all are answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hardcase_edge.program.definition import MARGIN, THRESHOLD, Branch, Forward, Node, Slice
+
+from ...data.problem import Problem
+from ...policy.acquire import buy
+from ...policy.answers import answer_node, bare_answer
+from ...policy.batch import Outcome
+from ...policy.compile import compile_program, policy_of
+from ...policy.confidences import NEVER
+from ...policy.error_model import cloud_loss, expected_loss
+from ...policy.front import Point, best_points
+from ...policy.selection import Judge, Trained
+from ...stages.thresholds import Choices, Meeting, priced_cuts
+from .fit import answering, inner
+from .shape import EXIT, LOW_HIGH, Shape
+
+__all__ = ["tree_points"]
+
+Cuts = Mapping[int, float]  # by node where rows exit: the margin below which they are forwarded
+
+
+def tree_points(
+    judge: Judge,
+    method: str,
+    params: dict[str, Any],
+    shape: Shape,
+    has: np.ndarray,
+    trained: Sequence[Trained],
+    prices: Sequence[float],
+) -> list[Point]:
+    """The points of one tree that are best on the judged rows: answering all rows, and forwarding at each price.
+
+    Parameters
+    ----------
+    has : (n_nodes, n_sensors) bool, the sensors that a row has bought when a node sees it
+    trained : the parts in the order of ``Fitted.parts``
+    prices : errors per unit of cost
+    """
+    problem = judge.problem
+    plain, answers = _nodes(problem, shape, has, {})
+    parts = [t.part for t in trained]
+    policy = policy_of(problem, parts, plain)
+    batch = judge.batch(compile_program(problem, parts, plain), trained)
+    local = batch.run(judge.hpc_label, plain)
+    tried: list[tuple[dict[str, Any], Cuts]] = [({}, {})]
+    if not problem.is_value:
+        exits = {k: np.flatnonzero(local.node == at) for k, at in answers.items()}
+        cloud = _cloud(judge)
+        tried += [({"forward_price": p}, _cuts(judge, local, exits, cloud, p)) for p in prices]
+    points = []
+    for own, cuts in tried:
+        nodes, answers = _nodes(problem, shape, has, cuts)
+        outcome = batch.run(judge.hpc_label, nodes)
+        for at in answers.values():
+            rows = outcome.node == at
+            right = judge.right(outcome.label, slice(None))[rows]
+            nodes[at] = answer_node(nodes[at], outcome.margin[rows], right, judge.weight[rows])
+        made = replace(policy, nodes=tuple(nodes))
+        points.append(Point(method, {**params, **own}, judge.summary(outcome), {}, made))
+    return best_points(points)
+
+
+def _cloud(judge: Judge) -> np.ndarray:
+    """Expected loss of f0's answer to each judged row, (n,)."""
+    return cloud_loss(judge.stakes, judge.y, judge.weight, judge.problem.errors)
+
+
+def _cuts(judge: Judge, local: Outcome, exits: Mapping[int, np.ndarray], cloud: np.ndarray, price: float) -> Cuts:
+    """The margin at each exit below which forwarding is worth its price."""
+    cuts: dict[int, float] = {}
+    for k, rows in exits.items():
+        if not len(rows):
+            continue
+        answer = (local.margin[rows], None, local.label[rows], judge.y[rows], judge.weight[rows], judge.problem.errors)
+        stage = Meeting(local.margin[rows], None, expected_loss(*answer), local.cost[rows])
+        cost = np.full(len(rows), judge.problem.forward_cost)
+        found = priced_cuts(Choices([stage], cloud[rows], cost, judge.weight[rows]), price)
+        cuts[k] = found[0].margin if found else NEVER
+    return {k: cut for k, cut in cuts.items() if cut > -NEVER}
+
+
+def _nodes(problem: Problem, shape: Shape, has: np.ndarray, cuts: Cuts) -> tuple[list[Node], dict[int, int]]:
+    """The nodes, and by node of the tree where its Answer is."""
+    part = {k: i for i, k in enumerate(inner(shape))}
+    first = len(part)
+    answer = {k: first + i for i, k in enumerate(answering(shape))}
+    nodes: list[Node] = []
+    places: dict[int, int] = {}
+
+    def leave(k: int) -> int:
+        at, bare = len(nodes), bare_answer(problem, answer[k])
+        if k in cuts:
+            nodes.append(Branch(bare.scores, MARGIN, (at + 1, at + 2), cuts[k]))
+            nodes.append(Forward(problem.hpc_sensors, at + 2))
+        places[k] = len(nodes)
+        nodes.append(bare)
+        return at
+
+    def visit(k: int) -> int:
+        at, before = len(nodes), shape.parents[k]
+        new = has[k] & ~has[before] if before >= 0 else has[k]
+        nodes.extend(buy(np.flatnonzero(new).tolist(), at))
+        if shape.is_leaf(k):
+            leave(k)
+            return at
+        branch = len(nodes)
+        nodes.append(bare_answer(problem, 0))  # its place; the branch needs targets
+        low, high = (visit(c) if (c := shape.children[k][side]) != EXIT else leave(k) for side in LOW_HIGH)
+        nodes[branch] = Branch(Slice(part[k], 0, 1), THRESHOLD, (low, high), 0.0)
+        return at
+
+    visit(0)
+    return nodes, places
