@@ -316,7 +316,7 @@ def _connect(
 
     logging.basicConfig(handlers=[Notes()], format="%(message)s", level=logging.WARNING)
     logging.getLogger(__package__).setLevel(logging.INFO)
-    keeper = _keeper(args)
+    keeper = _keeper(args, clock)
     if keeper is None:
         own = {"cert": args.cert, "key": args.key}
         device_id, ca = _device_id(args), args.ca
@@ -342,7 +342,7 @@ def _connect(
     return link
 
 
-def _keeper(args: argparse.Namespace) -> Keeper | None:
+def _keeper(args: argparse.Namespace, clock: Clock) -> Keeper | None:
     """The keeper of the device's own certificate, where it has or is to get one."""
     folder = args.identity
     if folder is None and args.store is not None and args.cert is None and os.path.isdir(f"{args.store}/identity"):
@@ -355,7 +355,7 @@ def _keeper(args: argparse.Namespace) -> Keeper | None:
     if args.cert is not None:
         raise InputError("--identity and --cert both name a certificate; name one of them")
     names = {"device_id": args.device_id or "", "fallback_id": default_id()[0]}
-    return Keeper(folder, args.broker, **names, ca=args.ca, note=note)
+    return Keeper(folder, args.broker, **names, ca=args.ca, clock=clock, note=note)
 
 
 def _interrupt_main_thread() -> None:

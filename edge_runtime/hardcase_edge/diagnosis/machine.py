@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..base.clock import RELEASED
 from .fault import Fault
 
 __all__ = ["clock", "memory", "service"]
 
-BUILT_S = 1_793_500_000  # 1 November 2026: no clock that is right shows an earlier time
 MEMORY_BYTES = 64 * 1024 * 1024  # for a start and a trial of a usual bundle (docs/benchmarks/edge.md)
 UNIT = "hardcase-edge.service"
 COMMAND_S = 5.0
@@ -30,7 +30,7 @@ RESULTS = {
 def clock(now: float | None = None) -> Iterator[Fault]:
     """A clock that was never set, as after a start without a network."""
     seconds = time.time() if now is None else now
-    if seconds < BUILT_S:
+    if seconds < RELEASED:
         date = time.strftime("%Y-%m-%d", time.gmtime(seconds))
         what = f"the clock says {date}, before this version was made; certificates seem not to be valid yet"
         yield Fault(what, "the clock", "let it be set: systemctl enable --now systemd-timesyncd, or date -s")

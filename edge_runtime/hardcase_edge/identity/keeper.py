@@ -21,6 +21,7 @@ from .exchange import CLAIM, RENEW, TRY, retry_after
 from .folder import Identities, Identity
 
 if TYPE_CHECKING:
+    from ..base.clock import Clock
     from ..link.link import Link
 
 __all__ = ["Keeper"]
@@ -40,6 +41,7 @@ class Keeper:
     device_id : the device's name; "": that of its certificate
     fallback_id : the name that a device takes which has neither
     ca : authority of the broker's certificate; None: the identity's
+    clock : by which certificates expire and are renewed
     note : takes lines for people
 
     Attributes
@@ -62,9 +64,11 @@ class Keeper:
         device_id: str = "",
         fallback_id: str,
         ca: str | Path | None = None,
+        clock: Clock,
         note: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._identities, self._broker, self._ca, self._note = Identities(folder), broker, ca, note
+        self._clock = clock
         self._identities.check()
         held = self._identities.held()
         first = held.current or held.pending or held.claim
@@ -113,7 +117,7 @@ class Keeper:
     def _step(self, link: Link, is_started: bool) -> str:
         """Do what is next; returns why it did not succeed, or nothing."""
         held = self._identities.held()
-        current, pending, claim, step = held.current, held.pending, held.claim, held.step(time.time())
+        current, pending, claim, step = held.current, held.pending, held.claim, held.step(self._clock.now())
         if step == TRY and pending is not None:
             self._show(pending, link)
         elif step == CLAIM and claim is not None:

@@ -33,7 +33,7 @@ SENSORS = "import time\ndef read(sensor):\n    if sensor == 'vib':\n        rais
 @pytest.fixture(autouse=True)
 def sound_machine(monkeypatch, tmp_path):
     """The clock, the memory and the service of a machine in order, so that the tests see what they make wrong."""
-    monkeypatch.setattr(machine, "BUILT_S", 1.0)
+    monkeypatch.setattr(machine, "RELEASED", 1.0)
     monkeypatch.setattr(machine, "MEMORY_BYTES", 0)
     which = shutil.which
     monkeypatch.setattr(shutil, "which", lambda name, **more: None if name == "systemctl" else which(name, **more))
@@ -114,7 +114,7 @@ def test_a_disk_that_is_full_read_only_or_another_s_is_told_before_what_is_on_it
 
 
 def test_a_clock_at_1970_and_too_little_memory_are_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine, "BUILT_S", 1_793_500_000)
+    monkeypatch.setattr(machine, "RELEASED", 1_793_500_000)
     (line,) = map(str, machine.clock(100.0))
     assert line.startswith("the clock says 1970-01-01, before this version was made")
     assert list(machine.clock(time.time())) == list(machine.clock()) == []

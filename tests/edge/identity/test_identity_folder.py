@@ -12,6 +12,7 @@ import pytest
 from hardcase_cloud.enrolment.certificates import read_request as read_asked
 from hardcase_cloud.enrolment.folder import AuthorityFolder
 from hardcase_edge import running
+from hardcase_edge.base.clock import Clock
 from hardcase_edge.cli import main
 from hardcase_edge.errors import InputError
 from hardcase_edge.identity import keys
@@ -128,14 +129,14 @@ def test_the_identity_of_a_store_is_taken_unless_another_is_named(folder, tmp_pa
     (tmp_path / "store").mkdir()
     values = {"identity": None, "store": str(tmp_path / "store"), "cert": None, "device_id": None, "ca": None}
     args = Namespace(**values, broker="mqtts://broker.example")
-    assert running._keeper(args) is None
+    assert running._keeper(args, Clock()) is None
     (tmp_path / "store-identity").rename(tmp_path / "store" / "identity")
-    assert running._keeper(args).device_id.startswith("pi-")
+    assert running._keeper(args, Clock()).device_id.startswith("pi-")
     args.cert = "own.pem"
-    assert running._keeper(args) is None
+    assert running._keeper(args, Clock()) is None
 
 
 def test_a_device_takes_its_name_from_its_certificate(folder):
-    keeper = Keeper(folder, "mqtts://broker.example", fallback_id="host")
+    keeper = Keeper(folder, "mqtts://broker.example", fallback_id="host", clock=Clock())
     assert keeper.device_id == Identities(folder).current().facts.name
     assert keeper.ca == folder / "0001" / "ca.pem"
