@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Power cuts of a store on a real ext4: every write and flush that reaches the disk, and what the next mount finds.
+"""Power cuts on a real ext4: every write and flush that reaches the disk, and what the next mount finds.
 
     sudo python benchmarks/power_cuts_ext4.py [--states 1000] [--seconds 240] [--out ...] [--render]
 
-Six updates run on an ext4 on a loop device over ``logged_image.py``. A state is the image after any number of the
-logged writes, of which some since the last flush are dropped, each by a coin: a disk with a cache may have any of them.
-Each state is mounted, which replays the journal, and looked at as ``power_cuts.py`` does. The same without the flush of
-folders, which must be found. Needs root, e2fsprogs, fuse3 and mfusepy.
+Six updates of a store, and commits of an outbox, run on an ext4 on a loop device over ``logged_image.py``. A state is
+the image after any number of the logged writes, of which some since the last flush are dropped, each by a coin: a disk
+with a cache may have any of them. Each state is mounted, which replays the journal, and looked at. The same without the
+flush of folders, and with SQLite at ``synchronous=NORMAL``, which must be found. Needs root, e2fsprogs, fuse3 and
+mfusepy.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -32,24 +34,48 @@ from pages import ROOT, markdown, options, results
 sys.path.insert(0, str(ROOT))
 
 from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.outbox import file as outbox_file
 from hardcase_edge.store.folder import Store
 from hardcase_edge.store.slots import passed
+from tests.helpers.edge.outbox_cuts import RUNS, commits, seen_in
 from tests.helpers.edge.store_cuts import MEMORY, view_of
 
 PAGE = ROOT / "docs" / "benchmarks" / "power_cuts_ext4.md"
 IMAGE_BYTES = 16 * 1024 * 1024
 UPDATES = 6
 BUNDLE_BYTES = 200_000
+NORMAL = tuple(s.replace("synchronous=FULL", "synchronous=NORMAL") for s in outbox_file.SETTINGS)
 HEAD = """# Power cuts on ext4
 
 `sudo python benchmarks/power_cuts_ext4.py` wrote this page, on one core of {machine} with Linux {linux}.
-Six updates of a store (put, start, passed; bundles of 200 KB) run on an ext4, whose disk is a file that logs every \
-write and flush.
+Six updates of a store (put, start, passed; bundles of 200 KB), and {runs} starts of a device with an outbox that \
+commits records and removes acknowledged ones, each run on an ext4, whose disk is a file that logs every write and \
+flush.
 A state is the disk after any number of these, without some of the writes since the last flush, each by a coin.
-The next mount replays the journal; then the device must start, run what it ran or what the step under way brings, \
-have lost nothing acknowledged, and take the next bundle.
+The next mount replays the journal.
+Then a store must start, run what it ran or what the step under way brings, have lost nothing acknowledged, and take \
+the next bundle.
+An outbox must open undamaged, hold exactly the records before or behind the commit under way, number the next start \
+higher than the last, and take the next record.
 
 """
+ROWS = ("store", "store without the flush of folders", "outbox", "outbox with `synchronous=NORMAL`")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A run, and how to look at what is left of it.
+
+    Parameters
+    ----------
+    steps : takes an empty folder; yields at once and behind each step a function that gives what the folder shows
+    look : what a folder shows after a cut; may change it
+    is_right : whether that is right, by what was acknowledged last and what the step under way brings
+    """
+
+    steps: Callable[[Path], Iterator[Callable[[], Any]]]
+    look: Callable[[Path], Any]
+    is_right: Callable[[Any, set[Any]], bool]
 
 
 def run(*words: object) -> str:
@@ -86,32 +112,47 @@ def logged(image: Path, log: Path, folder: Path) -> Iterator[Path]:
         server.wait(10)
 
 
-def steps() -> list[tuple[str, Callable[[Store], object]]]:
-    """Six updates."""
+def updates(root: Path) -> Iterator[Callable[[], Any]]:
+    """Six updates of a store."""
     rng = random.Random(5)
-    out: list[tuple[str, Callable[[Store], object]]] = []
+
+    def view() -> Any:
+        with tempfile.TemporaryDirectory(dir=MEMORY) as folder:  # looking changes a store
+            if (root / "store").exists():
+                shutil.copytree(root / "store", Path(folder) / "store")
+            return view_of(Path(folder) / "store")
+
+    yield view
     for k in range(UPDATES):
         data = rng.randbytes(BUNDLE_BYTES)
-        digest = sha256(data).hex()
-        out.append((f"put {k}", lambda s, data=data, k=k: s.put(data, b"s" * 64, (1, k), b"trust %d" % k)))
-        out.append((f"start {k}", Store.start))
-        out.append((f"passed {k}", lambda s, digest=digest: s.apply(lambda slots: passed(slots, digest))))
-    return out
+        Store(root / "store").put(data, b"s" * 64, (1, k), b"trust %d" % k)
+        yield view
+        Store(root / "store").start()
+        yield view
+        Store(root / "store").apply(lambda slots, digest=sha256(data).hex(): passed(slots, digest))  # type: ignore[misc]
+        yield view
 
 
-def record_run(work: Path, image: Path) -> tuple[list[tuple[int, bytes]], list[int], list[Any]]:
-    """The log of a run, how many records it had when each step was acknowledged, and what should run behind each."""
+def is_between(seen: Any, allowed: set[Any]) -> bool:
+    """A put changes the trust before the slot, so either may be new."""
+    return seen[0] in {v[0] for v in allowed} and seen[1] in {v[1] for v in allowed} and seen[2]
+
+
+STORE = Scenario(updates, lambda root: view_of(root / "store"), is_between)
+OUTBOX = Scenario(commits, seen_in, lambda seen, allowed: seen in allowed)
+
+
+def record_run(work: Path, image: Path, scenario: Scenario) -> tuple[list[tuple[int, bytes]], list[int], list[Any]]:
+    """The log of a run, how many records it had when each step was acknowledged, and what is right behind each."""
     (work / "fuse").mkdir(exist_ok=True)
     (work / "run").mkdir(exist_ok=True)
     log = work / "log"
     log.unlink(missing_ok=True)
-    acknowledged, views = [], [view_of_copy(work)]
+    acknowledged, views = list[int](), list[Any]()
     with logged(image, log, work / "fuse") as file, mounted(file, work / "run") as root:
-        for _, step in steps():
-            step(Store(root / "store"))
+        for view in scenario.steps(root):
             acknowledged.append(log.stat().st_size)
-            shutil.copytree(root / "store", work / "copy" / "store")
-            views.append(view_of_copy(work))
+            views.append(view())
     data = log.read_bytes()
     parsed = list(records(data))
     ends, at = [], 0
@@ -119,13 +160,6 @@ def record_run(work: Path, image: Path) -> tuple[list[tuple[int, bytes]], list[i
         at += 12 + len(part)
         ends.append(at)
     return parsed, [sum(end <= size for end in ends) for size in acknowledged], views
-
-
-def view_of_copy(work: Path) -> Any:
-    """What a store does whose copy is in ``copy``, which is gone behind it; without one, a store that is not there."""
-    view = view_of(work / "copy" / "store")
-    shutil.rmtree(work / "copy")
-    return view
 
 
 def disks(
@@ -148,21 +182,21 @@ def disks(
         yield n, bytes(disk)
 
 
-def states(work: Path, image: Path, n: int, seed: int, seconds: float) -> dict[str, Any]:
+def states(work: Path, image: Path, scenario: Scenario, n: int, seed: int, seconds: float) -> dict[str, Any]:
     """Try so many states of one run, or as many as the time allows: every number of records, again and again."""
     rng = random.Random(seed)
-    log, acknowledged, views = record_run(work, image)
+    log, acknowledged, views = record_run(work, image, scenario)
     last, began, n_states, wrong = acknowledged[-1], time.monotonic(), 0, 0
     while n_states < n and time.monotonic() < began + seconds:
         lengths = sorted(rng.sample(range(last + 1), min(last + 1, n - n_states)))
         for length, disk in disks(image.read_bytes(), log, lengths, rng):
             (work / "state").write_bytes(disk)
-            done = sum(a <= length for a in acknowledged)
+            done = max(0, sum(a <= length for a in acknowledged) - 1)
             allowed = {views[done], views[min(done + 1, len(views) - 1)]}
             with mounted(work / "state", work / "run") as root:
-                seen = view_of(root / "store")
+                seen = scenario.look(root)
             n_states += 1
-            wrong += seen not in allowed and not is_between(seen, allowed)
+            wrong += not scenario.is_right(seen, allowed)
             if time.monotonic() > began + seconds:
                 break
     flushes = sum(offset == FLUSH for offset, _ in log[:last])
@@ -170,38 +204,33 @@ def states(work: Path, image: Path, n: int, seed: int, seconds: float) -> dict[s
     return {"writes": last - flushes, "flushes": flushes, "states": n_states, "wrong": wrong, "seconds": elapsed}
 
 
-def is_between(seen: Any, allowed: set[Any]) -> bool:
-    """A put changes the trust before the slot, so either may be new."""
-    return seen[0] in {v[0] for v in allowed} and seen[1] in {v[1] for v in allowed} and seen[2]
-
-
 def measure(n: int, seed: int, seconds: float) -> dict[str, Any]:
-    """The figures of the store, and of one that does not flush its folders."""
+    """The figures of each row."""
     if os.geteuid() != 0:
         raise SystemExit("power_cuts_ext4.py mounts file systems; run it as root")
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         work, image = Path(folder), Path(folder) / "image"
         image.write_bytes(bytes(IMAGE_BYTES))
         run("mkfs.ext4", "-q", "-F", "-b", "1024", "-J", "size=1", image)
-        store = states(work, image, n, seed, seconds)
+        store = states(work, image, STORE, n, seed, seconds / 2)
         with patch("hardcase_edge.base.files.sync_folder"), patch("hardcase_edge.store.folder.sync_folder"):
-            without = states(work, image, n // 4, seed, seconds / 4)
+            without = states(work, image, STORE, n // 4, seed, seconds / 8)
+        outbox = states(work, image, OUTBOX, n // 2, seed, seconds / 4)
+        with patch.object(outbox_file, "SETTINGS", NORMAL):
+            normal = states(work, image, OUTBOX, n // 4, seed, seconds / 8)
     linux = platform.release().partition("-")[0]
-    return {"machine": platform.machine(), "linux": linux, "store": store, "no flush of folders": without}
+    rows = dict(zip(ROWS, (store, without, outbox, normal), strict=True))
+    return {"machine": platform.machine(), "linux": linux, "rows": rows}
 
 
 def page(measured: dict[str, Any]) -> str:
     """The Markdown page."""
     rows = [
-        [
-            name,
-            *(f"{measured[name][key]:,}" for key in ("writes", "flushes", "states", "wrong")),
-            f"{measured[name]['seconds']:.0f}",
-        ]
-        for name in ("store", "no flush of folders")
+        [name, *(f"{row[key]:,}" for key in ("writes", "flushes", "states", "wrong")), f"{row['seconds']:.0f}"]
+        for name, row in measured["rows"].items()
     ]
     titles = ("what", "writes", "flushes", "states", "wrong", "s")
-    return HEAD.format(**measured) + markdown(titles, rows) + "\n"
+    return HEAD.format(**measured, runs=RUNS) + markdown(titles, rows) + "\n"
 
 
 def main() -> None:
