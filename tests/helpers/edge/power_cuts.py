@@ -4,12 +4,14 @@
 ``Recorder`` notes the calls; ``cuts`` gives every folder that a cut may leave behind any prefix of them. The model is
 weaker than file systems are: a name that was made, removed or renamed since its folder was last flushed may be there or
 not, each by itself, in any combination; the bytes of a file since it was last flushed may be cut off anywhere, or be
-zeros in part, as where a disk has the length and not the data.
+zeros in part, as where a disk has the length and not the data. Of the writes to places within a file any may be missing,
+and the last may be torn.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,8 +20,9 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["Operation", "Recorder", "Tree", "cuts", "cuts_behind", "materialise", "read_tree", "without_leftovers"]
+__all__ = ["Operation", "Recorder", "Tree", "cuts", "cuts_behind", "kind_of", "materialise", "read_tree", "without_leftovers"]
 
+CALLS = ("open", "close", "pwrite", "ftruncate", "fsync", "replace", "unlink", "mkdir", "rmdir")
 PARTS = 16  # lengths at which a write is cut off
 Operation = tuple[str, ...]  # what, path, and a second path
 Tree = dict[str, bytes | None]  # path below the root to a file's bytes; None: a folder
@@ -27,7 +30,10 @@ Tree = dict[str, bytes | None]  # path below the root to a file's bytes; None: a
 
 @dataclass
 class Recorder:
-    """Notes the calls that change names and bytes below a folder, except those that it is to leave out."""
+    """Notes the calls that change names and bytes below a folder, except those that it is to leave out.
+
+    A rename that is left out is noted as if the code had written the file itself, in place.
+    """
 
     root: Path
     is_left_out: Callable[[Operation], bool] = lambda operation: False
@@ -36,9 +42,22 @@ class Recorder:
     _content: dict[Path, bytes] = field(default_factory=dict)
 
     def note(self, what: str, *paths: Path, data: bytes = b"") -> None:
-        operation = (what, *(path.relative_to(self.root).as_posix() for path in paths))
+        operation = self._operation(what, *paths)
         if not self.is_left_out(operation):
             self.log.append((operation, data))
+
+    def _operation(self, what: str, *paths: Path) -> Operation:
+        return what, *(path.relative_to(self.root).as_posix() for path in paths)
+
+    def _note_rename(self, old: Path, new: Path, *, is_new: bool) -> None:
+        operation = self._operation("rename", old, new)
+        if not self.is_left_out(operation):
+            self.log.append((operation, b""))
+            return
+        _, temporary, place = operation
+        for k, ((what, *paths), data) in enumerate(self.log):
+            if paths == [temporary]:
+                self.log[k] = ("write" if what == "create" and not is_new else what, place), data
 
     def _note_bytes(self, path: Path) -> None:
         data = path.read_bytes()
@@ -49,7 +68,7 @@ class Recorder:
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Every call is made, and noted."""
-        real = {name: getattr(os, name) for name in ("open", "fsync", "replace", "unlink", "mkdir")}
+        real = {name: getattr(os, name) for name in CALLS}
 
         def is_ours(path: object) -> bool:
             return Path(os.fspath(path)).is_relative_to(self.root)  # type: ignore[arg-type]
@@ -62,6 +81,8 @@ class Recorder:
             if is_new:
                 self._content.pop(Path(path), None)
                 self.note("create", Path(path))
+            elif is_ours(path) and os.path.isfile(path):
+                self._content.setdefault(Path(path), Path(path).read_bytes())
             return descriptor
 
         def fsync(descriptor):
@@ -70,11 +91,28 @@ class Recorder:
                 self._note_bytes(path)
             self.note("sync", path)
 
+        def pwrite(descriptor, data, at):
+            done = real["pwrite"](descriptor, data, at)
+            if path := self._open.get(descriptor):
+                self._content[path] = path.read_bytes()
+                self.note("patch", path, data=at.to_bytes(8, "little") + data)
+            return done
+
+        def ftruncate(descriptor, length):
+            real["ftruncate"](descriptor, length)
+            if path := self._open.get(descriptor):
+                self._note_bytes(path)
+
+        def close(descriptor):
+            self._open.pop(descriptor, None)
+            real["close"](descriptor)
+
         def replace(old, new):
             self._note_bytes(Path(old))
+            is_new = not os.path.exists(new)
             real["replace"](old, new)
-            self._content[Path(new)] = self._content.pop(Path(old))
-            self.note("rename", Path(old), Path(new))
+            self._content[Path(new)] = self._content.pop(Path(old), b"")
+            self._note_rename(Path(old), Path(new), is_new=is_new)
 
         def unlink(path, *rest, **named):
             real["unlink"](path, *rest, **named)
@@ -84,8 +122,12 @@ class Recorder:
             real["mkdir"](path, *rest, **named)
             self.note("mkdir", Path(path))
 
+        def rmdir(path, *rest, **named):
+            real["rmdir"](path, *rest, **named)
+            self.note("unlink", Path(path))
+
         with pytest.MonkeyPatch.context() as patch:
-            for name, function in zip(real, (open_, fsync, replace, unlink, mkdir), strict=True):
+            for name, function in zip(CALLS, (open_, close, pwrite, ftruncate, fsync, replace, unlink, mkdir, rmdir), strict=True):
                 patch.setattr(os, name, function)
             yield
 
@@ -95,6 +137,7 @@ class Disk:
 
     def __init__(self, tree: Tree) -> None:
         self.bytes: list[list[bytes]] = []  # of each file: what is on the disk, and what was written since
+        self.patches: dict[int, list[tuple[int, bytes]]] = {}  # of a file: places and bytes since it was flushed
         self.names: dict[str, int | None] = {}  # as the running system sees them; None: a folder
         for path, data in tree.items():
             self.names[path] = None if data is None else self._file(data)
@@ -109,14 +152,17 @@ class Disk:
         """One call."""
         what, path = operation[:2]
         if what == "sync" and self.names.get(path) is not None:
-            versions = self.bytes[self.names[path]]  # type: ignore[index]
-            del versions[:-1]
+            file = self.names[path]
+            self.bytes[file] = [patched(self.bytes[file][-1], self.patches.pop(file, []))]  # type: ignore[index,arg-type]
         elif what == "sync":
             for change in [c for c in self.pending if c[0] == path]:
                 apply(self.durable, change)
                 self.pending.remove(change)
         elif what == "write":
             self.bytes[self.names[path]].append(data)  # type: ignore[index]
+        elif what == "patch":
+            file = self.names[path]
+            self.patches.setdefault(file, []).append((int.from_bytes(data[:8], "little"), data[8:]))  # type: ignore[arg-type]
         else:
             gone = path if what in ("rename", "unlink") else ""
             comes = {"rename": operation[-1], "unlink": ""}.get(what, path)
@@ -141,11 +187,31 @@ class Disk:
 
     def _versions(self, file: int) -> list[bytes]:
         versions = self.bytes[file]
+        if self.patches.get(file):
+            return [*versions, *(patched(versions[-1], some) for some in subsets(self.patches[file]))]
         if len(versions) == 1:
             return versions
         last, half = versions[-1], len(versions[-1]) // 2
         holes = [bytes(len(last)), last[:half] + bytes(len(last) - half), bytes(half) + last[half:]]
         return [*versions, *[last[: len(last) * k // PARTS] for k in range(PARTS)], *holes]
+
+
+def patched(data: bytes, patches: list[tuple[int, bytes]]) -> bytes:
+    out = bytearray(data)
+    for at, part in patches:
+        out.extend(bytes(max(0, at + len(part) - len(out))))
+        out[at : at + len(part)] = part
+    return bytes(out)
+
+
+def subsets(patches: list[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
+    """Those before any one, with the last whole or torn; all but one; one alone."""
+    at, last = patches[-1]
+    yield [*patches[:-1], (at, last[: len(last) // 2])]
+    for k in range(1, len(patches) + 1):
+        yield patches[:k]
+        yield [*patches[: k - 1], *patches[k:]]
+        yield [patches[k - 1]]
 
 
 def apply(names: dict[str, int | None], change: tuple[str, str, str, int | None]) -> None:
@@ -175,6 +241,19 @@ def cuts_behind(tree: Tree, log: list[tuple[Operation, bytes]]) -> Iterator[Tree
 def without_leftovers(tree: Tree) -> frozenset[tuple[str, bytes | None]]:
     """What counts of a folder: all but temporary files."""
     return frozenset((path, data) for path, data in tree.items() if Path(path).name[0] != ".")
+
+
+def kind_of(operation: Operation) -> str:
+    """A call without the random part of a temporary file's name, and with one name for what is there many times."""
+    what, *paths = operation
+    names = []
+    for path in paths:
+        place = Path(path)
+        name = place.name[:-9] if place.name.startswith(".") and len(place.name) > 9 else place.name
+        name = re.sub(r"^\d{4}$", "number", re.sub(r"^[0-9a-f]{64}$", "SHA256", name))
+        is_in_slot = place.parent.name in ("a", "b")
+        names.append("slot" if name in ("a", "b") else f"slot/{name}" if is_in_slot else name or "top")
+    return " ".join([what, *names])
 
 
 def read_tree(root: Path) -> Tree:
