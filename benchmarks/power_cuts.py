@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Power cuts within random steps of a store: how many states, how many wrong, and what each flush is there for.
+"""Power cuts within each routine that writes: how many states, how many wrong, and what each flush is there for.
 
     python benchmarks/power_cuts.py [--seconds 60] [--seed 0] [--out benchmarks/results/power_cuts.json] [--render]
 
-Steps in random orders run on stores in memory; ``tests/helpers/edge/power_cuts.py`` says which states a cut may leave.
-Then every kind of flush, and the rename of every file, is left out in turn, until a state is wrong.
+Random runs of each routine are cut at every call; ``tests/helpers/edge/power_cuts.py`` says which states a cut may
+leave. Then every kind of flush, and every kind of rename, is left out in turn, until a state is wrong.
 """
 
 from __future__ import annotations
@@ -14,86 +14,130 @@ import platform
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from pages import ROOT, markdown, options, results
 
 sys.path.insert(0, str(ROOT))
 
-from tests.helpers.edge.store_cuts import MEMORY, Cuts, in_place, kind_of, random_steps
+from tests.helpers.edge import identity_cuts, store_cuts, update_cuts
+from tests.helpers.flash_cuts import FolderCuts, ImageCuts
 
 PAGE = ROOT / "docs" / "benchmarks" / "power_cuts.md"
-STEPS = 12  # of one store
-TRIES = 20  # stores until a missing call counts as not found
-FILES = ("state", "trust", "bundle.hcb", "bundle.hcb.sig")
+TRIES = 12  # runs until a missing call counts as not found
+MOST_S = 20.0  # for one missing call
+
+
+class Routine(Protocol):
+    """What ``tests/helpers`` has of each routine."""
+
+    n_states: int
+    wrong: set[str]
+    kinds: set[str]
+
+    def sample(self, seed: int) -> None: ...
+    def forget(self) -> None: ...
+
+
+Make = Callable[[Path, Callable[[str], bool]], Routine]
+ROUTINES: dict[str, tuple[Make, float]] = {  # and their share of the time
+    "store: put, trial, rotation": (store_cuts.Cuts, 0.4),
+    "update over the air": (update_cuts.Cuts, 0.2),
+    "identity: enrolment, renewal": (identity_cuts.Cuts, 0.15),
+    "flash of a boot folder": (FolderCuts, 0.1),
+    "flash of an image (FAT)": (ImageCuts, 0.15),
+}
 HEAD = """# Power cuts
 
 `python benchmarks/power_cuts.py` wrote this page.
-It runs {steps} random steps on one store after another: bundles, starts, verdicts of trials, rotations.
+It runs random steps of each routine that writes.
 At every call that changes a file or a name the power fails, in every combination of what was not flushed: a name is \
-there or not, a file is old, cut off, or zeros in part.
-The start after each cut is cut, too.
-A state is wrong if the device then runs neither what it ran nor what the step brings, has lost something \
-acknowledged, or cannot take the next bundle.
+there or not, a file is old, cut off, or zeros in part, and of writes to places within a file any is missing.
+Of an image, each write since the last flush is missing or not, by a coin.
+A state is wrong if
 
-**{states:,} states** of {stores:,} stores in {seconds:.0f} s on one core of {machine}: **{wrong} wrong**.
+- a store then runs neither what it ran nor what the step brings, has lost something acknowledged, or cannot take the \
+next bundle; the start after each cut is cut, too,
+- an update has lost a flushed chunk, a bundle that was ready or the newest metadata, or does not go on to the new \
+bundle's start,
+- an identity is neither the old nor the new one, an open request has lost its key, or a claim is gone before there \
+is an identity,
+- a flash has damaged the system's own files, starts an archive that is not whole, or is not mended by a repeat.
 
-Without one call that the code makes, the same cuts find a wrong state:
+**{states:,} states** in {seconds:.0f} s on one core of {machine}: **{wrong} wrong**.
+
+"""
+MIDDLE = """
+Without one call that the code makes, the same cuts find a wrong state; a file whose rename is left out is written in \
+place:
 
 """
 TAIL = """
-Bundles and signatures need no rename: their slot is `loading` meanwhile, and nobody looks into it.
+Not found, and why:
+
+- Bundles and signatures in a slot need no rename: their slot is `loading` meanwhile, and nobody looks into it.
+{more}
+SQLite's own writes are not seen here; [the cuts on ext4](power_cuts_ext4.md) have the outbox.
 [The store](../SPEC-store-v1.md) says what is promised.
 """
 
 
 def measure(seconds: float, seed: int) -> dict[str, Any]:
     """All figures."""
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+    with pytest.MonkeyPatch.context() as patch, identity_cuts.without_openssl():
         patch.setattr(os, "fsync", lambda descriptor: None)  # these files need not outlive the machine
-        began = time.monotonic()
-        cuts, stores = Cuts(Path(folder)), 0
+        rows = {name: measured(make, seconds * share, seed) for name, (make, share) in ROUTINES.items()}
+    return {"machine": platform.machine(), "rows": rows}
+
+
+def measured(make: Make, seconds: float, seed: int) -> dict[str, Any]:
+    """The figures of one routine."""
+    with tempfile.TemporaryDirectory(dir=store_cuts.MEMORY) as folder:
+        cuts, began, runs = make(Path(folder), lambda kind: False), time.monotonic(), 0
         while time.monotonic() < began + seconds:
-            cuts.run(random_steps(STEPS, seed + stores), is_deep=True)
+            cuts.sample(seed + runs)
             cuts.forget()
-            stores += 1
+            runs += 1
         elapsed = time.monotonic() - began
-        flushes = sorted(kind for kind in cuts.kinds if kind.startswith("sync"))
-        missing = {flush: tried(Path(folder), seed, flush) for flush in flushes}
-        for name in FILES:
-            with in_place(name):
-                missing[f"rename {name}"] = tried(Path(folder), seed)
-    return {
-        "machine": platform.machine(),
-        "seconds": elapsed,
-        "steps": STEPS,
-        "stores": stores,
-        "states": cuts.n_states,
-        "wrong": len(cuts.wrong),
-        "missing": missing,
-    }
+        missing = {call: tried(make, seed, call) for call in sorted(cuts.kinds) if call.startswith(("sync", "rename"))}
+    figures = {"runs": runs, "states": cuts.n_states, "wrong": len(cuts.wrong), "seconds": elapsed}
+    return {**figures, "missing": missing}
 
 
-def tried(folder: Path, seed: int, flush: str = "") -> dict[str, Any]:
-    """How many stores and states it took to find that a call is missing; ``found`` is false if none did."""
-    cuts = Cuts(folder, lambda operation: kind_of(operation) == flush)
-    for k in range(TRIES):
-        cuts.run(random_steps(STEPS, seed + k), until_wrong=True)
-        cuts.forget()
-        if cuts.wrong:
-            break
-    return {"found": bool(cuts.wrong), "stores": k + 1, "states": cuts.n_states}
+def tried(make: Make, seed: int, call: str) -> dict[str, Any]:
+    """How many runs and states it took to find that a call is missing; ``found`` is false if none did."""
+    end = time.monotonic() + MOST_S
+    with tempfile.TemporaryDirectory(dir=store_cuts.MEMORY) as folder:
+        cuts = make(Path(folder), lambda kind: kind == call)
+        for runs in range(1, TRIES + 1):
+            cuts.sample(seed + runs - 1)
+            cuts.forget()
+            if cuts.wrong or time.monotonic() > end:
+                break
+    return {"found": bool(cuts.wrong), "runs": runs, "states": cuts.n_states}
 
 
 def page(measured: dict[str, Any]) -> str:
     """The Markdown page."""
-    rows = [
-        [f"`{call}`", "yes" if row["found"] else "no", f"{row['stores']:,}", f"{row['states']:,}"]
-        for call, row in measured["missing"].items()
-    ]
-    return HEAD.format(**measured) + markdown(("left out", "found", "stores", "states"), rows) + "\n" + TAIL
+    rows, missing = [], []
+    for name, row in measured["rows"].items():
+        calls = row["missing"]
+        found = f"{sum(call['found'] for call in calls.values())} of {len(calls)}"
+        rows.append(
+            [name, f"{row['runs']:,}", f"{row['states']:,}", f"{row['wrong']:,}", f"{row['seconds']:.0f}", found]
+        )
+        for call, figures in calls.items():
+            found = "yes" if figures["found"] else "no"
+            missing.append(
+                [name.partition(":")[0], f"`{call}`", found, f"{figures['runs']:,}", f"{figures['states']:,}"]
+            )
+    total = {key: sum(row[key] for row in measured["rows"].values()) for key in ("states", "wrong", "seconds")}
+    top = markdown(("routine", "runs", "states", "wrong", "s", "missing calls found"), rows)
+    below = markdown(("routine", "left out", "found", "runs", "states"), missing)
+    return HEAD.format(**measured, **total) + top + "\n" + MIDDLE + below + "\n" + TAIL
 
 
 def main() -> None:

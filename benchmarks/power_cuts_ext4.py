@@ -125,11 +125,12 @@ def updates(root: Path) -> Iterator[Callable[[], Any]]:
     yield view
     for k in range(UPDATES):
         data = rng.randbytes(BUNDLE_BYTES)
+        digest = sha256(data).hex()
         Store(root / "store").put(data, b"s" * 64, (1, k), b"trust %d" % k)
         yield view
         Store(root / "store").start()
         yield view
-        Store(root / "store").apply(lambda slots, digest=sha256(data).hex(): passed(slots, digest))  # type: ignore[misc]
+        Store(root / "store").apply(lambda slots, digest=digest: passed(slots, digest))  # type: ignore[misc]
         yield view
 
 

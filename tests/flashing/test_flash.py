@@ -19,15 +19,14 @@ import pytest
 
 from hardcase import cli
 from hardcase.flashing import contents, kernels, target
-from hardcase.flashing.partition import flash_partition
-from hardcase.flashing.volumes import FolderVolume, open_image
+from hardcase.flashing.volumes import open_image
 from hardcase_edge.base import files as base_files
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.bundle.sha256 import sha256
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.store.folder import Store
 from tests.helpers.attack.flashing import cuts as cuts_of_image
-from tests.helpers.attack.flashing import damage, small_card
+from tests.helpers.attack.flashing import damage
 from tests.helpers.cards import (
     CLOUD_INIT,
     MADE_KERNEL,
@@ -38,7 +37,8 @@ from tests.helpers.cards import (
     plain_card,
     system_tree,
 )
-from tests.helpers.edge.power_cuts import Recorder, cuts, materialise, read_tree
+from tests.helpers.edge.power_cuts import read_tree
+from tests.helpers.flash_cuts import FolderCuts, small_card
 from tests.helpers.places import GOLDEN
 
 BUNDLE = GOLDEN / "v1.hcb"
@@ -179,8 +179,8 @@ def test_what_failed_at_the_first_boot_is_told(tmp_path: Path, capsys: pytest.Ca
 # ---------------------------------------------------------------- power cuts and failures
 
 
-def test_a_cut_at_any_write_to_an_image_is_mended_by_a_repeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = cuts_of_image(tmp_path, monkeypatch, 0, 3)
+def test_a_cut_at_any_write_to_an_image_is_mended_by_a_repeat(tmp_path: Path) -> None:
+    done = cuts_of_image(tmp_path, 0, 3)
     assert (done.inputs > 30, done.crashes, done.wrong) == (True, 0, 0)
 
 
@@ -190,32 +190,16 @@ def test_a_card_with_a_damaged_file_system_is_one_line_or_flashed(tmp_path: Path
 
 
 def test_a_cut_at_any_call_on_a_mounted_partition_is_mended_by_a_repeat(tmp_path: Path) -> None:
-    boot = folder_of(tmp_path / "bootfs", CLOUD_INIT)
-    card = small_card("one")
+    done = FolderCuts(tmp_path)
+    done.run(CLOUD_INIT, [small_card("one")])
+    assert (done.wrong, done.n_states > 50) == (set(), True)
 
-    def flash(folder: Path) -> None:
-        from contextlib import nullcontext
 
-        flash_partition(lambda can_write: nullcontext(FolderVolume(folder)), "card", card)
-
-    before, recorder = read_tree(boot), Recorder(boot)
-    with recorder.recording():
-        flash(boot)
-    seen = set()
-    for k, tree in enumerate(cuts(before, recorder.log)):
-        key = tuple(sorted((p, d) for p, d in tree.items() if not Path(p).name.startswith(".")))
-        if key in seen:
-            continue
-        seen.add(key)
-        folder = tmp_path / str(k)
-        materialise(tree, folder)
-        user_data = (folder / "user-data").read_bytes()
-        assert user_data in (CLOUD_INIT["user-data"], (boot / "user-data").read_bytes())
-        if b"first.sh" in user_data:  # what starts the script comes when all else is there
-            assert (folder / "hardcase" / "card.pyz").read_bytes() == card.archive
-        flash(folder)
-        assert read_tree(folder) == read_tree(boot)
-    assert len(seen) >= 5
+@pytest.mark.parametrize("flush", ["sync .card.pyz", "sync hardcase", "sync .user-data"])
+def test_without_one_kind_of_flush_a_cut_is_found(tmp_path: Path, flush: str) -> None:
+    done = FolderCuts(tmp_path, lambda kind: kind == flush)
+    done.run(CLOUD_INIT, [small_card("one")])
+    assert done.wrong
 
 
 def fail_at(patch: pytest.MonkeyPatch, n: int) -> None:

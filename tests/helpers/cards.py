@@ -8,6 +8,7 @@ import random
 import shutil
 import struct
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -93,17 +94,19 @@ class Disk:
         self.path, self.before = path, path.read_bytes()
         self.log: list[tuple[int, bytes] | None] = []  # None: a flush
 
-    def record(self, patch: pytest.MonkeyPatch, *, is_flush_left_out: Callable[[int], bool] = lambda k: False) -> None:
-        """Note the calls of ``hardcase.flashing.fat``."""
-        real, n_flushes = os.pwrite, [0]
+    def record(
+        self, patch: pytest.MonkeyPatch, *, is_flush_left_out: Callable[[str], bool] = lambda kind: False
+    ) -> None:
+        """Note the calls of ``hardcase.flashing.fat``; the kind of a flush is what it follows."""
+        real = os.pwrite
 
         def pwrite(file: int, data: bytes, at: int) -> int:
             self.log.append((at, data))
             return real(file, data, at)
 
         def fsync(file: int) -> None:
-            n_flushes[0] += 1
-            if not is_flush_left_out(n_flushes[0]):
+            kind = f"sync behind {sys._getframe(2).f_code.co_name.lstrip('_')}"
+            if not is_flush_left_out(kind):
                 self.log.append(None)
 
         patch.setattr(fat.os, "pwrite", pwrite)

@@ -29,9 +29,7 @@ def test_a_cut_anywhere_leaves_an_identity_that_serves_and_the_request_that_was_
     assert done.n_states > 400
 
 
-@pytest.mark.parametrize(
-    "name", [".key.pem", ".ca.pem", ".request.der", ".cert.pem", ".current", "number", "identity"]
-)
+@pytest.mark.parametrize("name", [".key.pem", ".ca.pem", ".request.der", ".cert.pem", ".current", "number", "identity"])
 def test_without_one_kind_of_flush_a_cut_is_found(tmp_path, name):
     assert Cuts(tmp_path, lambda kind: kind == f"sync {name}").run().wrong
 

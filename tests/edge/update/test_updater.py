@@ -12,93 +12,22 @@ from hardcase_edge.bundle.sha256 import sha256
 from hardcase_edge.bundle.signature import make_keys, sign
 from hardcase_edge.errors import InputError
 from hardcase_edge.store import folder
-from hardcase_edge.store.folder import Store
-from hardcase_edge.store.receive import begin_trust
-from hardcase_edge.store.slots import failed, passed
+from hardcase_edge.store.slots import failed
 from hardcase_edge.update.incoming import GROUP, Incoming
 from hardcase_edge.update.messages import (
     Chunk,
-    Offer,
-    digests_of,
     name_of,
     pack_chunk,
-    pack_offer,
-    unpack_fetch,
 )
 from hardcase_edge.update.metered import Metered
-from hardcase_edge.update.updater import OFFER_S, Updater
-from tests.helpers.edge.device import make_bundle_bytes
-from tests.helpers.edge.power_cuts import Recorder, cuts_behind, materialise, read_tree
-from tests.helpers.edge.repository import NOW, Repository
-
-SIZE = 4_096
-
-
-def big(name: str) -> bytes:
-    """A bundle of some 20 chunks."""
-    return make_bundle_bytes(name=name, trained={"notes": name * 12_000})
-
-
-OLD, NEW, NEWER = big("older"), big("newer"), big("newst")
+from tests.helpers.edge.repository import Repository
+from tests.helpers.edge.update_cuts import Cuts, Plan
+from tests.helpers.edge.update_rig import NEW, NEWER, OLD, SIZE, Rig
 
 
 @pytest.fixture(scope="module")
 def keys() -> tuple[bytes, bytes]:
     return make_keys()
-
-
-class Rig:
-    """A store with a good bundle, and a cloud that answers at once."""
-
-    def __init__(self, tmp_path: Path, repository: Repository | None = None, **more: object) -> None:
-        self.store, self.repository, self.now, self.more = Store(tmp_path / "store"), repository, 0.0, more
-        self.fetched: list[int] = []
-        self.notes: list[str] = []
-        if repository is not None:
-            (tmp_path / "root.json").write_bytes(repository.roots[0])
-            begin_trust(self.store, tmp_path / "root.json")
-        self.store.put(OLD)
-        self.store.start()
-        self.store.apply(lambda slots: passed(slots, sha256(OLD).hex()))
-        self.restart()
-
-    def restart(self) -> None:
-        """The process is killed and starts again."""
-        self.updater = Updater(
-            self.store, Incoming(self.store), self.send, wall=lambda: NOW, note=self.notes.append,
-            **self.more,  # type: ignore[arg-type]
-        )  # fmt: skip
-
-    def send(self, payload: bytes) -> bool:
-        self.fetched += unpack_fetch(payload).wanted
-        return True
-
-    def offer_of(self, data: bytes, files=None, signature: bytes = b"") -> Offer:
-        files = files or (self.repository.publish(data) if self.repository else None)
-        metadata = dict(zip(("timestamp", "snapshot", "targets"), files[1:], strict=True)) if files else {}
-        return Offer(
-            size=len(data), sha256=sha256(data), chunk_bytes=SIZE, digests=digests_of(data, SIZE),
-            roots=tuple(files.roots) if files else (), signature=signature, **metadata,
-        )  # fmt: skip
-
-    def offer(self, offer: Offer) -> None:
-        self.now += OFFER_S
-        self.updater.handle(self.now, pack_offer(offer))
-        self.updater.act(self.now)
-
-    def feed(self, data: bytes, n: int = 10_000) -> None:
-        """Answer so many chunks that were asked for."""
-        while self.fetched and n:
-            index = self.fetched.pop(0)
-            payload = pack_chunk(Chunk(name_of(sha256(data)), index, data[index * SIZE : (index + 1) * SIZE]))
-            self.updater.handle(self.now, payload)
-            self.updater.act(self.now)
-            n -= 1
-
-    @property
-    def states(self) -> tuple[str, str, str]:
-        slots = self.store.slots()
-        return slots.a.state, slots.b.state, slots.current
 
 
 @pytest.fixture
@@ -273,21 +202,15 @@ def test_a_disk_without_room_for_two_copies_takes_no_offer(rig, monkeypatch):
     assert (rig.fetched, rig.updater.counters["unwritten"]) == ([], 1)
 
 
-def test_whatever_a_power_cut_leaves_of_a_partial_file_the_next_start_goes_on(rig, tmp_path, monkeypatch):
-    offer = rig.offer_of(NEW)
-    before = read_tree(rig.store.folder)
-    recorder = Recorder(rig.store.folder)
-    monkeypatch.setattr(os, "posix_fallocate", lambda *args: None, raising=False)
-    with recorder.recording():
-        rig.offer(offer)
-        rig.feed(NEW, GROUP + 2)
-    flushes = [k for k, (what, _) in enumerate(recorder.log, 1) if what == ("sync", f"incoming/{sha256(NEW).hex()}")]
-    n_states, n_flushed = 0, flushes[-1]
-    for k in range(1, len(recorder.log) + 1):
-        for tree in cuts_behind(before, recorder.log[:k]):
-            there = tmp_path / f"cut{k}-{n_states}"
-            materialise(tree, there)
-            have = Incoming(Store(there)).begin(offer)
-            assert len(have) >= GROUP or k < n_flushed
-            n_states += 1
-    assert n_states > 40
+def test_whatever_a_power_cut_leaves_of_an_update_the_next_start_goes_on(tmp_path, monkeypatch):
+    done = Cuts(tmp_path)
+    done.run(Plan(n_chunks=GROUP + 2))
+    assert done.wrong == set()
+    assert done.n_states > 100
+
+
+@pytest.mark.parametrize("flush", ["sync SHA256", "sync store"])
+def test_without_one_kind_of_flush_a_cut_is_found(tmp_path, flush):
+    done = Cuts(tmp_path, lambda kind: kind == flush)
+    done.run(Plan(n_chunks=GROUP + 2))
+    assert done.wrong

@@ -75,9 +75,13 @@ class CutRuns(ABC, Generic[View]):
             shutil.rmtree(root)
         return self._views[key]
 
+    def recorder(self, root: Path) -> tuple[Tree, Recorder]:
+        """What is there, and what notes the calls from now on."""
+        return read_tree(root), Recorder(root, self._is_left_out)
+
     def record(self, root: Path, act: Callable[[], object]) -> tuple[Tree, Recorder]:
         """What was there, and the calls that an act made."""
-        before, recorder = read_tree(root), Recorder(root, self._is_left_out)
+        before, recorder = self.recorder(root)
         with recorder.recording(), contextlib.suppress(HardcaseError):
             act()
         return before, recorder

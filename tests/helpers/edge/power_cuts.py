@@ -4,8 +4,8 @@
 ``Recorder`` notes the calls; ``cuts`` gives every folder that a cut may leave behind any prefix of them. The model is
 weaker than file systems are: a name that was made, removed or renamed since its folder was last flushed may be there or
 not, each by itself, in any combination; the bytes of a file since it was last flushed may be cut off anywhere, or be
-zeros in part, as where a disk has the length and not the data. Of the writes to places within a file any may be missing,
-and the last may be torn.
+zeros in part, as where a disk has the length and not the data. Of the writes to places within a file any may be
+missing, and the last may be torn.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["Operation", "Recorder", "Tree", "cuts", "cuts_behind", "kind_of", "materialise", "read_tree", "without_leftovers"]
+__all__ = [
+    "Operation", "Recorder", "Tree", "cuts", "cuts_behind", "kind_of", "materialise", "read_tree", "without_leftovers",
+]  # fmt: skip
 
 CALLS = ("open", "close", "pwrite", "ftruncate", "fsync", "replace", "unlink", "mkdir", "rmdir")
 PARTS = 16  # lengths at which a write is cut off
@@ -76,6 +78,7 @@ class Recorder:
         def open_(path, flags, *rest, **named):
             is_new = is_ours(path) and flags & os.O_CREAT and not os.path.exists(path)
             descriptor = real["open"](path, flags, *rest, **named)
+            self._open.pop(descriptor, None)  # of a file that was closed by another way than ``os.close``
             if is_ours(path):
                 self._open[descriptor] = Path(path)
             if is_new:
@@ -127,7 +130,9 @@ class Recorder:
             self.note("unlink", Path(path))
 
         with pytest.MonkeyPatch.context() as patch:
-            for name, function in zip(CALLS, (open_, close, pwrite, ftruncate, fsync, replace, unlink, mkdir, rmdir), strict=True):
+            for name, function in zip(
+                CALLS, (open_, close, pwrite, ftruncate, fsync, replace, unlink, mkdir, rmdir), strict=True
+            ):
                 patch.setattr(os, name, function)
             yield
 

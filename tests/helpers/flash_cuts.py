@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Power cuts at every call of a flash: a boot partition that is mounted as a folder, and one inside an image.
+
+Until what starts the card's script is there, nothing of it runs; from then on the archive must be whole. A repeat of
+the flash must mend whatever a cut has left.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import pytest
+
+from hardcase.flashing.contents import Card
+from hardcase.flashing.partition import flash_partition, verify_partition
+from hardcase.flashing.volumes import FolderVolume, Volume, open_image
+from hardcase.flashing.wheels import zip_of
+from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.errors import HardcaseError
+from tests.helpers.cards import CLOUD_INIT, RASPBERRY_PI, Disk, boot_image
+from tests.helpers.edge.cut_runs import CutRuns
+from tests.helpers.edge.power_cuts import Tree, cuts, read_tree, without_leftovers
+
+__all__ = ["SIZE", "FolderCuts", "ImageCuts", "opener", "small_card"]
+
+Opener = Callable[[bool], AbstractContextManager[Volume]]
+SIZE = 2_300_000  # of an image's partition
+
+HOOKS = {"user-data": b"first.sh", "cmdline.txt": b"systemd.run="}  # what starts the script, once the file has this
+
+
+class FolderCuts(CutRuns[str]):
+    """Cuts of a flash to a folder, and of another one over it."""
+
+    def sample(self, seed: int) -> None:
+        """Two flashes of one system."""
+        rng = random.Random(seed)
+        self.run(rng.choice([CLOUD_INIT, RASPBERRY_PI]), [small_card(name) for name in ("one", "two")])
+
+    def run(self, files: dict[str, bytes], cards: list[Card]) -> None:
+        """Flash these cards, one over the other."""
+        root = self.new_folder()
+        for name, data in files.items():
+            (root / name).write_bytes(data)
+        archives: list[bytes | None] = [None]
+        for card in cards:
+            before, recorder = self.recorder(root)
+            with recorder.recording():
+                _flash(root, card)
+            after = read_tree(root)
+            self.forget()
+            self._card, self._after = card, without_leftovers(after)
+            archives.append(card.archive)
+            for tree in cuts(before, recorder.log):
+                self.n_states += 1
+                self._check(card.name, tree, before, after, archives)
+            if self.wrong:
+                break
+
+    def _check(self, name: str, tree: Tree, before: Tree, after: Tree, archives: list[bytes | None]) -> None:
+        kept = [path for path in before if "/" not in path and not path.startswith(".")]
+        is_hooked = any(text in (tree.get(path) or b"") for path, text in HOOKS.items())
+        archive = tree.get("hardcase/card.pyz")
+        if any(tree.get(path) not in (before[path], after[path]) for path in kept):
+            self.wrong.add(f"{name}: the system's files")
+        elif archive not in archives or (is_hooked and archive is None):
+            self.wrong.add(f"{name}: the archive")
+        elif self.view(tree):
+            self.wrong.add(f"{name}: {self.view(tree)}")
+
+    def look(self, root: Path) -> str:
+        """What is wrong when the flash is repeated."""
+        try:
+            _flash(root, self._card)
+        except HardcaseError as error:
+            return str(error)
+        return "" if without_leftovers(read_tree(root)) == self._after else "is not mended"
+
+
+class ImageCuts:
+    """Cuts of a flash to a FAT partition in an image, and of another one over it; its kinds of calls are flushes.
+
+    Any of the writes since the last flush may be missing, each by a coin.
+    """
+
+    def __init__(self, tmp: Path, is_left_out: Callable[[str], bool] = lambda kind: False) -> None:
+        self.n_states, self.wrong, self.kinds = 0, set[str](), set[str]()
+        self._tmp, self._is_left_out = tmp, is_left_out
+        self._image = boot_image(tmp / "pi.img", RASPBERRY_PI, n_bytes=SIZE)
+        self._one, self._two, self._disk = small_card("one"), small_card("two"), Disk(self._image)
+        with pytest.MonkeyPatch.context() as patch:
+            self._disk.record(patch, is_flush_left_out=self._is_flush_left_out)
+            for card in (self._one, self._two):
+                flash_partition(opener(self._image), "card", card)
+
+    def forget(self) -> None:
+        """Nothing is remembered."""
+
+    def sample(self, seed: int) -> None:
+        """A state at each call."""
+        rng, cut = random.Random(seed), self._tmp / "cut.img"
+        for at in range(len(self._disk.log) + 1):
+            cut.write_bytes(self._disk.cut(at, rng))
+            self.n_states += 1
+            try:
+                what = self._wrong(cut)
+            except Exception as error:  # whatever it is, it is no cut that a repeat mends
+                what = repr(error)
+            if what:
+                self.wrong.add(what)
+
+    def _wrong(self, cut: Path) -> str:
+        with open_image(cut, can_write=False) as volume:
+            line, archive = volume.read("cmdline.txt", 999) or b"", volume.read("hardcase/card.pyz", 10**6)
+        right = (self._one.archive, self._two.archive, *([] if HOOKS["cmdline.txt"] in line else [None]))
+        if b"root=PARTUUID=1-02" not in line or archive not in right:
+            return "the system's files" if archive in right else "the archive"
+        flash_partition(opener(cut), "card", self._two)
+        return "" if verify_partition(opener(cut), "card")["name"] == "two" else "is not mended"
+
+    def _is_flush_left_out(self, kind: str) -> bool:
+        self.kinds.add(kind)
+        return self._is_left_out(kind)
+
+
+def small_card(name: str) -> Card:
+    """A card that is quick to write, and that says its name when it is verified."""
+    data = name.encode() * 900
+    manifest = {"format": 1, "name": name, "bundle": "", "runtime": "", "run": [], "identity": "",
+                "files": {"card/model.hcb": sha256(data).hex()}}  # fmt: skip
+    archive = zip_of({"card/model.hcb": data, "card/manifest.json": json.dumps(manifest).encode()})
+    return Card(archive, b"", "", name, ())
+
+
+def opener(path: Path) -> Opener:
+    """What opens the boot partition of an image."""
+    return lambda can_write: open_image(path, can_write=can_write)
+
+
+def _flash(folder: Path, card: Card) -> None:
+    flash_partition(lambda can_write: nullcontext(FolderVolume(folder)), "card", card)
