@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from hardcase.flashing.boot import FIRST
 from hardcase.flashing.contents import Card
 from hardcase.flashing.partition import flash_partition, verify_partition
 from hardcase.flashing.volumes import FolderVolume, Volume, open_image
@@ -23,7 +24,7 @@ from hardcase_edge.bundle.sha256 import sha256
 from hardcase_edge.errors import HardcaseError
 from tests.helpers.cards import CLOUD_INIT, RASPBERRY_PI, Disk, boot_image
 from tests.helpers.edge.cut_runs import CutRuns
-from tests.helpers.edge.power_cuts import Tree, cuts, read_tree, without_leftovers
+from tests.helpers.edge.power_cuts import Tree, cuts, cuts_behind, read_tree, without_leftovers
 
 __all__ = ["SIZE", "FolderCuts", "ImageCuts", "opener", "small_card"]
 
@@ -58,17 +59,21 @@ class FolderCuts(CutRuns[str]):
             for tree in cuts(before, recorder.log):
                 self.n_states += 1
                 self._check(card.name, tree, before, after, archives)
+            if any(without_leftovers(tree) != self._after for tree in cuts_behind(before, recorder.log)):
+                self.wrong.add(f"{card.name}: lost what was flashed")
             if self.wrong:
                 break
 
     def _check(self, name: str, tree: Tree, before: Tree, after: Tree, archives: list[bytes | None]) -> None:
         kept = [path for path in before if "/" not in path and not path.startswith(".")]
         is_hooked = any(text in (tree.get(path) or b"") for path, text in HOOKS.items())
-        archive = tree.get("hardcase/card.pyz")
+        archive, script = tree.get("hardcase/card.pyz"), tree.get("hardcase/first.sh")
         if any(tree.get(path) not in (before[path], after[path]) for path in kept):
             self.wrong.add(f"{name}: the system's files")
         elif archive not in archives or (is_hooked and archive is None):
             self.wrong.add(f"{name}: the archive")
+        elif script not in (FIRST.encode(), None) or (is_hooked and script is None):
+            self.wrong.add(f"{name}: the script")
         elif self.view(tree):
             self.wrong.add(f"{name}: {self.view(tree)}")
 
@@ -107,18 +112,23 @@ class ImageCuts:
             cut.write_bytes(self._disk.cut(at, rng))
             self.n_states += 1
             try:
-                what = self._wrong(cut)
+                what = self._wrong(cut, is_done=at == len(self._disk.log))
             except Exception as error:  # whatever it is, it is no cut that a repeat mends
                 what = repr(error)
             if what:
                 self.wrong.add(what)
 
-    def _wrong(self, cut: Path) -> str:
+    def _wrong(self, cut: Path, *, is_done: bool) -> str:
         with open_image(cut, can_write=False) as volume:
             line, archive = volume.read("cmdline.txt", 999) or b"", volume.read("hardcase/card.pyz", 10**6)
-        right = (self._one.archive, self._two.archive, *([] if HOOKS["cmdline.txt"] in line else [None]))
-        if b"root=PARTUUID=1-02" not in line or archive not in right:
-            return "the system's files" if archive in right else "the archive"
+            script = volume.read("hardcase/first.sh", 10**6)
+        nothing = [] if HOOKS["cmdline.txt"] in line else [None]
+        if b"root=PARTUUID=1-02" not in line:
+            return "the system's files"
+        if archive not in (self._one.archive, self._two.archive, *nothing) or script not in (FIRST.encode(), *nothing):
+            return "the archive or the script"
+        if is_done and verify_partition(opener(cut), "card")["name"] != "two":
+            return "lost what was flashed"
         flash_partition(opener(cut), "card", self._two)
         return "" if verify_partition(opener(cut), "card")["name"] == "two" else "is not mended"
 

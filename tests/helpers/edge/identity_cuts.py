@@ -98,7 +98,7 @@ class Cuts(CutRuns[View]):
         steps = [
             step
             for _ in range(RENEWALS)
-            for step in (*[("begin", begin)] * rng.randint(0, 2), ("finish", finish), ("accept", accept))
+            for step in (*[("begin", begin)] * rng.randint(1, 2), ("finish", finish), ("accept", accept))
         ]
         self.run(steps, rng.choice(["", "claim", "identity"]))
 

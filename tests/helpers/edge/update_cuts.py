@@ -98,7 +98,7 @@ class Cuts(CutRuns[View]):
         with recorder.recording():
             rig.offer(offer)
             marks.append((len(recorder.log), 0))
-            rng = random.Random(plan.order)
+            rng, since = random.Random(plan.order), 0
             for n_written in range(1, plan.n_chunks + 1):
                 if plan.order:
                     rng.shuffle(rig.fetched)
@@ -108,7 +108,8 @@ class Cuts(CutRuns[View]):
                     rig.restart()
                     rig.fetched.clear()
                     rig.offer(offer)
-                if n_written % GROUP == 0 or n_written == plan.restart_after:
+                    since = n_written
+                if n_written == plan.restart_after or (n_written - since) % GROUP == 0:
                     marks.append((len(recorder.log), n_written))
         assert rig.updater.is_ready
         self._check(before, recorder.log, marks, rig.store.trust() or b"")
