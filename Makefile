@@ -74,7 +74,7 @@ bench-mcu: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@$(BIN)/python benchmarks/mcu.py
 
-# Power cuts of a store: in a model in memory, and, as root, on ext4 over a disk that logs its writes.
+# Power cuts of what writes: in a model in memory, and, as root, on ext4 over a disk that logs its writes.
 bench-cuts: $(READY)
 	@$(BIN)/python benchmarks/power_cuts.py
 	@if [ "$$(id -u)" = 0 ] && command -v fusermount3 >/dev/null && command -v mkfs.ext4 >/dev/null; then \

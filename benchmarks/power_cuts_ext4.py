@@ -3,10 +3,10 @@
 
     sudo python benchmarks/power_cuts_ext4.py [--states 1000] [--seconds 240] [--out ...] [--render]
 
-Six updates of a store, and commits of an outbox, run on an ext4 on a loop device over ``logged_image.py``. A state is
+Six updates of a store, commits of an outbox and two flashes of a root run on an ext4 on a loop device over ``logged_image.py``. A state is
 the image after any number of the logged writes, of which some since the last flush are dropped, each by a coin: a disk
 with a cache may have any of them. Each state is mounted, which replays the journal, and looked at. The same without the
-flush of folders, and with SQLite at ``synchronous=NORMAL``, which must be found. Needs root, e2fsprogs, fuse3 and
+flush of folders, with SQLite at ``synchronous=NORMAL``, and without ``sync``, which must be found. Needs root, e2fsprogs, fuse3 and
 mfusepy.
 """
 
@@ -39,6 +39,7 @@ from hardcase_edge.store.folder import Store
 from hardcase_edge.store.slots import passed
 from tests.helpers.edge.outbox_cuts import RUNS, commits, seen_in
 from tests.helpers.edge.store_cuts import MEMORY, view_of
+from tests.helpers.flash_cuts import is_root_right, root_flashes, root_seen
 
 PAGE = ROOT / "docs" / "benchmarks" / "power_cuts_ext4.md"
 IMAGE_BYTES = 16 * 1024 * 1024
@@ -49,7 +50,8 @@ HEAD = """# Power cuts on ext4
 
 `sudo python benchmarks/power_cuts_ext4.py` wrote this page, on one core of {machine} with Linux {linux}.
 Six updates of a store (put, start, passed; bundles of 200 KB), and {runs} starts of a device with an outbox that \
-commits records and removes acknowledged ones, each run on an ext4, whose disk is a file that logs every write and \
+commits records and removes acknowledged ones, and two flashes of a mounted root, each \
+run on an ext4, whose disk is a file that logs every write and \
 flush.
 A state is the disk after any number of these, without some of the writes since the last flush, each by a coin.
 The next mount replays the journal.
@@ -57,9 +59,11 @@ Then a store must start, run what it ran or what the step under way brings, have
 the next bundle.
 An outbox must open undamaged, hold exactly the records before or behind the commit under way, number the next start \
 higher than the last, and take the next record.
+Of a flashed root nothing may run that is not whole, a finished flash must be there, and a repeat must mend the rest.
 
 """
-ROWS = ("store", "store without the flush of folders", "outbox", "outbox with `synchronous=NORMAL`")
+ROWS = ("store", "outbox", "flash of a root", "store without the flush of folders",
+        "outbox with `synchronous=NORMAL`", "flash of a root without `sync`")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,7 @@ def is_between(seen: Any, allowed: set[Any]) -> bool:
 
 
 STORE = Scenario(updates, lambda root: view_of(root / "store"), is_between)
+FLASH = Scenario(root_flashes, root_seen, is_root_right)
 OUTBOX = Scenario(commits, seen_in, lambda seen, allowed: seen in allowed)
 
 
@@ -213,14 +218,19 @@ def measure(n: int, seed: int, seconds: float) -> dict[str, Any]:
         work, image = Path(folder), Path(folder) / "image"
         image.write_bytes(bytes(IMAGE_BYTES))
         run("mkfs.ext4", "-q", "-F", "-b", "1024", "-J", "size=1", image)
-        store = states(work, image, STORE, n, seed, seconds / 2)
+
+        def part(scenario: Scenario, share: int) -> dict[str, Any]:
+            return states(work, image, scenario, n // share, seed, seconds / share)
+
+        store, outbox, flash = part(STORE, 2), part(OUTBOX, 4), part(FLASH, 4)
         with patch("hardcase_edge.base.files.sync_folder"), patch("hardcase_edge.store.folder.sync_folder"):
-            without = states(work, image, STORE, n // 4, seed, seconds / 8)
-        outbox = states(work, image, OUTBOX, n // 2, seed, seconds / 4)
+            without = part(STORE, 8)
         with patch.object(outbox_file, "SETTINGS", NORMAL):
-            normal = states(work, image, OUTBOX, n // 4, seed, seconds / 8)
+            normal = part(OUTBOX, 8)
+        with patch("os.sync"):
+            unsynced = part(FLASH, 8)
     linux = platform.release().partition("-")[0]
-    rows = dict(zip(ROWS, (store, without, outbox, normal), strict=True))
+    rows = dict(zip(ROWS, (store, outbox, flash, without, normal, unsynced), strict=True))
     return {"machine": platform.machine(), "linux": linux, "rows": rows}
 
 
@@ -238,7 +248,12 @@ def main() -> None:
     """Measure and write the page."""
     parser = options(__doc__, "power_cuts_ext4")
     parser.add_argument("--states", type=int, default=1_000)
-    parser.add_argument("--seconds", type=float, default=240.0, help="after which no more states are tried")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=200.0,
+        help="of the states that must be right; half as many more for the others",
+    )
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(2))  # unmounts what is mounted
