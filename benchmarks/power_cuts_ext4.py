@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Power cuts on a real ext4: every write and flush that reaches the disk, and what the next mount finds.
 
-    sudo python benchmarks/power_cuts_ext4.py [--states 1000] [--seconds 240] [--out ...] [--render]
+    sudo python benchmarks/power_cuts_ext4.py [--states 1000] [--seconds 200] [--out ...] [--render]
 
-Six updates of a store, commits of an outbox and two flashes of a root run on an ext4 on a loop device over ``logged_image.py``. A state is
-the image after any number of the logged writes, of which some since the last flush are dropped, each by a coin: a disk
-with a cache may have any of them. Each state is mounted, which replays the journal, and looked at. The same without the
-flush of folders, with SQLite at ``synchronous=NORMAL``, and without ``sync``, which must be found. Needs root, e2fsprogs, fuse3 and
-mfusepy.
+Six updates of a store, commits of an outbox and two flashes of a root run on an ext4 on a loop device over
+``logged_image.py``. A state is the image after any number of the logged writes, of which some since the last flush are
+dropped, each by a coin: a disk with a cache may have any of them. Each state is mounted, which replays the journal, and
+looked at. The same without the flush of folders, with SQLite at ``synchronous=NORMAL``, and without ``sync``, which
+must be found. Needs root, e2fsprogs, fuse3 and mfusepy.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ HEAD = """# Power cuts on ext4
 `sudo python benchmarks/power_cuts_ext4.py` wrote this page, on one core of {machine} with Linux {linux}.
 Six updates of a store (put, start, passed; bundles of 200 KB), and {runs} starts of a device with an outbox that \
 commits records and removes acknowledged ones, and two flashes of a mounted root, each \
-run on an ext4, whose disk is a file that logs every write and \
-flush.
+run on an ext4, whose disk is a file that logs every write and flush.
 A state is the disk after any number of these, without some of the writes since the last flush, each by a coin.
 The next mount replays the journal.
 Then a store must start, run what it ran or what the step under way brings, have lost nothing acknowledged, and take \
