@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from hardcase_edge.update.messages import (
 )
 from hardcase_edge.update.metered import Metered
 from tests.helpers.edge.repository import Repository
+from tests.helpers.edge.store_cuts import MEMORY
 from tests.helpers.edge.update_cuts import Cuts, Plan
 from tests.helpers.edge.update_rig import NEW, NEWER, OLD, SIZE, Rig
 
@@ -202,15 +205,25 @@ def test_a_disk_without_room_for_two_copies_takes_no_offer(rig, monkeypatch):
     assert (rig.fetched, rig.updater.counters["unwritten"]) == ([], 1)
 
 
-def test_whatever_a_power_cut_leaves_of_an_update_the_next_start_goes_on(tmp_path, monkeypatch):
-    done = Cuts(tmp_path)
-    done.run(Plan(n_chunks=GROUP + 2))
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, where there is one."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else tmp_path) as folder:
+        yield Path(folder)
+
+
+SMALL = Plan(n_chunks=GROUP + 1)
+
+
+def test_whatever_a_power_cut_leaves_of_an_update_the_next_start_goes_on(memory):
+    done = Cuts(memory)
+    done.run(SMALL)
     assert done.wrong == set()
     assert done.n_states > 100
 
 
 @pytest.mark.parametrize("flush", ["sync SHA256", "sync store"])
-def test_without_one_kind_of_flush_a_cut_is_found(tmp_path, flush):
-    done = Cuts(tmp_path, lambda kind: kind == flush)
-    done.run(Plan(n_chunks=GROUP + 2))
+def test_without_one_kind_of_flush_a_cut_is_found(memory, flush):
+    done = Cuts(memory, lambda kind: kind == flush)
+    done.run(SMALL)
     assert done.wrong

@@ -16,8 +16,10 @@ from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
+from hardcase_edge.bundle.ed25519 import is_signed
 from hardcase_edge.bundle.sha256 import sha256
 from hardcase_edge.errors import HardcaseError
+from hardcase_edge.store import metadata
 from hardcase_edge.store.folder import Store
 from hardcase_edge.update.incoming import GROUP, Incoming
 from hardcase_edge.update.messages import Offer
@@ -50,6 +52,9 @@ class View:
     ends: str  # SHA-256 of what runs when the update has gone on to its end
 
 
+verdict_of = cache(is_signed)  # the same few signatures, for each state again
+
+
 @cache
 def bundle_of(n_chunks: int) -> bytes:
     """A bundle that takes so many chunks."""
@@ -79,7 +84,10 @@ class Cuts(CutRuns[View]):
 
     def run(self, plan: Plan) -> None:
         """One update, from a store with a good bundle to one whose next start tries the new one."""
-        with patch.object(os, "posix_fallocate", lambda *args: None):
+        with (
+            patch.object(os, "posix_fallocate", lambda *args: None),
+            patch.object(metadata, "is_signed", verdict_of),
+        ):
             self._run(plan)
 
     def _run(self, plan: Plan) -> None:
