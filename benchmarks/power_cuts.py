@@ -79,10 +79,13 @@ TAIL = """
 Not found, and why:
 
 - Bundles and signatures in a slot need no rename: their slot is `loading` meanwhile, and nobody looks into it.
+- A key and an authority beside which no request stands yet need none either: the device begins the next number.
 - In an image, a flush behind clusters and one behind a new folder are followed by the table's, before an entry names \
-either.
+either; that of a new entry is followed by those of the next file, and the last file replaces one.
 
-SQLite's own writes are not seen here; [the cuts on ext4](power_cuts_ext4.md) have the outbox.
+Not covered are a flash over ssh, the files of training and exports, and those of the cloud.
+SQLite's own writes are not seen here; [the cuts on ext4](power_cuts_ext4.md) have the outbox, and the flash of a mounted \
+root.
 [The store](../SPEC-store-v1.md) says what is promised.
 """
 
