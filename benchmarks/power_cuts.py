@@ -84,8 +84,8 @@ Not found, and why:
 either; that of a new entry is followed by those of the next file, and the last file replaces one.
 
 Not covered are a flash over ssh, the files of training and exports, and those of the cloud.
-SQLite's own writes are not seen here; [the cuts on ext4](power_cuts_ext4.md) have the outbox, and the flash of a mounted \
-root.
+SQLite's own writes are not seen here; [the cuts on ext4](power_cuts_ext4.md) have the outbox, and the flash of a \
+mounted root.
 [The store](../SPEC-store-v1.md) says what is promised.
 """
 
