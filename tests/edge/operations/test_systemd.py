@@ -219,8 +219,8 @@ def test_a_hangup_that_nohup_ignores_stays_ignored(folder):
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout.readline()
         process.send_signal(signal.SIGHUP)
-        assert len(process.communicate()[0].splitlines()) == 3
-        assert process.returncode == 0
+        assert len(process.stdout.readlines()) == 3
+        assert process.wait(10) == 0
 
 
 # ---------------------------------------------------------------- the unit
