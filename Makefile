@@ -1,7 +1,6 @@
 # make demo · make test · make check · make docs · make wheels · make toolchains · make bench-edge · make bench-learning ·
 # make bench-booster · make bench-promise · make bench-exports · make bench-import · make bench-mcu · make bench-start ·
-# make bench-cuts · make fuzz ·
-# make stack
+# make bench-cuts · make machine · make fuzz · make stack
 #
 # Everything lives in .venv. What only a system package can give (mosquitto, for the system tests) is installed by apt
 # when run as root, and otherwise named in one line. Tests for other processors run where `make toolchains` has been;
@@ -14,7 +13,7 @@ PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks docs
 
 .PHONY: demo test check docs wheels golden toolchains tflite-runtime bench-edge bench-learning bench-booster bench-promise bench-exports \
-	bench-import bench-mcu bench-start bench-cuts fuzz stack clean mosquitto
+	bench-import bench-mcu bench-start bench-cuts machine fuzz stack clean mosquitto
 
 demo: $(READY)
 	@$(BIN)/hardcase demo
@@ -81,6 +80,19 @@ bench-cuts: $(READY)
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]' && \
 		$(BIN)/python benchmarks/power_cuts_ext4.py; \
 	else echo "the cuts on ext4 need root: sudo apt install fuse3 e2fsprogs, then sudo make bench-cuts"; fi
+
+# A flashed card in an emulated machine that boots, hangs, is updated, and whose power is cut; about six minutes, and three
+# more the first time. The system on the card stays in build/machine.
+MACHINE := qemu-system-x86 debootstrap e2fsprogs dosfstools mtools fdisk kmod cpio busybox-static
+
+machine: $(READY) mosquitto
+	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "the emulated machine needs root, on a Debian: sudo make machine"; exit 2; }
+	@(PATH=$$PATH:/usr/sbin:/sbin; for tool in qemu-system-x86_64 debootstrap mkfs.ext4 mkfs.vfat mcopy sfdisk modprobe cpio busybox; \
+		do command -v $$tool >/dev/null || exit 1; done) || \
+		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends $(MACHINE) >/dev/null; } || \
+		{ echo "needed: apt install $(MACHINE)"; exit 2; }
+	@sh tests/helpers/machine/base.sh build/machine
+	@$(BIN)/python benchmarks/machine.py $(if $(CUTS),--cuts $(CUTS))
 
 # Compilers, emulators for 64-bit and 32-bit ARM and for Cortex-M, Debian's Python for both kinds of Raspberry Pi, tools
 # for FAT, an ssh server that tests start on loopback, systemd's checks of units, and a browser for the reports.

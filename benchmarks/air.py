@@ -311,7 +311,7 @@ from pathlib import Path
 def resident():
     lines = Path("/proc/self/smaps_rollup").read_text().split()
     return int(lines[lines.index("Rss:") + 1])
-import hardcase_edge.running, hardcase_edge.link.link, hardcase_edge.store.run
+import hardcase_edge.running.run, hardcase_edge.link.link, hardcase_edge.store.run
 from hardcase_edge.store.folder import Store
 before = resident()
 from hardcase_edge.update.air import Air

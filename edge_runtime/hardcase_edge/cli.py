@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command ``hardcase-edge``: ``run``, ``verify``, ``measure``, ``store``, ``enrol``, ``service`` and ``doctor``.
 
-``run`` (``running.py``) makes decisions until it is stopped, ``verify`` checks a bundle and prints what was proved,
+``run`` (``running``) makes decisions until it is stopped, ``verify`` checks a bundle and prints what was proved,
 ``measure`` times its sensors, ``store`` keeps the bundles that a device runs and tries, ``enrol`` gets its certificate,
 ``service`` prints the systemd unit of a run, and ``doctor`` reports what the machine has installed and what is wrong
 with it. Decisions are JSON lines on stdout; everything else goes to stderr. The exit status is 0 after a clean end,
@@ -25,7 +25,7 @@ from .device.formats import FORMATS
 from .device.output import hold_standard_files, note, print_text
 from .errors import HardcaseError, InputError
 from .outbox.flags import add_arguments
-from .running import run
+from .running.run import run
 
 if TYPE_CHECKING:
     from .bundle.load import Loaded

@@ -42,7 +42,12 @@ _COMMAND = (
 )
 _END = """\
 for d in /boot/firmware /boot; do
-    [ -f $d/cmdline.txt ] && sed -i 's| systemd\\.[^ ]*||g' $d/cmdline.txt && rm -f $d/firstrun.sh && break
+    [ -f $d/cmdline.txt ] || continue
+    line=$(sed 's| systemd\\.[^ ]*||g' $d/cmdline.txt)
+    # Over the old line, in as many bytes, and flushed: a power cut leaves either line, with the old one this script.
+    n=$(($(wc -c <$d/cmdline.txt) - 1))
+    printf "%-${n}s\\n" "$line" | dd of=$d/cmdline.txt bs=4096 conv=notrunc,fsync 2>/dev/null || continue
+    rm -f $d/firstrun.sh && break
 done
 exit 0
 """

@@ -6,7 +6,6 @@ A target is looked at, and refused, before anything is made for it; what is made
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import stat
@@ -95,26 +94,14 @@ def offer(bundle: str, target: str, metadata: str | None) -> int:
     Raises
     ------
     InputError
-        The URL is not ``mqtts://broker/device``, or this installation offers nothing over the air.
+        The URL is not ``mqtts://broker/device``.
     """
     match = _BROKER.fullmatch(target)
     if match is None:
         raise InputError(f"{target} is not mqtts://broker/device; correct it")
-    if importlib.util.find_spec("hardcase_cloud.updates") is None:
-        raise InputError("this version of hardcase-cloud offers nothing over the air; flash over ssh://, or update it")
-    command = [
-        sys.executable,
-        "-m",
-        "hardcase.cli",
-        "cloud",
-        "offer",
-        bundle,
-        "--broker",
-        match[1],
-        "--device",
-        match[2],
-    ]
-    return subprocess.run([*command, *(["--metadata", metadata] if metadata else [])], check=False).returncode
+    command = [sys.executable, "-m", "hardcase.cli", "cloud", "offer", bundle]
+    where = ["--broker", match[1], "--device", match[2], *(["--metadata", metadata] if metadata else [])]
+    return subprocess.run([*command, *where], check=False).returncode
 
 
 def _kind(target: str, *, is_written: bool = False) -> str:

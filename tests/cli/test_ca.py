@@ -123,5 +123,5 @@ def test_settings_for_mutual_tls_need_a_certificate_for_the_broker(authority, tm
     passwords = (tmp_path / "acl" / "hardcase.passwords").read_text()
     assert main([*words, "--watcher", "eye"]) == 0
     assert (tmp_path / "acl" / "hardcase.passwords").read_text() == passwords
-    assert [line.split()[0] for line in passwords.splitlines()[1:]] == ["worker", "eye", "enroller"]
+    assert [line.split()[0] for line in passwords.splitlines()[1:]] == ["worker", "enroller", "eye"]
     assert main([*words, "--devices", "x"]) == 2

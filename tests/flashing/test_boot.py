@@ -105,7 +105,10 @@ def test_what_cannot_be_added_to_is_refused_in_one_line(files: dict[str, bytes],
 
 
 def test_the_commands_are_a_shells(tmp_path: Path) -> None:
-    """Our own firstrun.sh ends well, takes itself out of the kernel's command line, and is gone."""
+    """Our own firstrun.sh ends well, takes itself out of the kernel's command line, and is gone.
+
+    It writes over the line in place: a new file in its name could be empty after a power cut, and nothing would boot.
+    """
     files = after(RASPBERRY_PI)
     boot = tmp_path / "boot"
     (boot / "hardcase").mkdir(parents=True)
@@ -113,9 +116,12 @@ def test_the_commands_are_a_shells(tmp_path: Path) -> None:
     script = files["firstrun.sh"].decode().replace("/boot/firmware /boot", str(boot))
     (boot / "firstrun.sh").write_text(script)
     (boot / "hardcase" / "first.sh").write_text(f"echo $1 >{tmp_path}/how\n")
+    before = (boot / "cmdline.txt").stat()
     subprocess.run(["sh", str(boot / "firstrun.sh")], check=True, timeout=20)
     assert (tmp_path / "how").read_text() == "firstrun\n"
-    assert (boot / "cmdline.txt").read_bytes() == RASPBERRY_PI["cmdline.txt"]
+    line, after_it = (boot / "cmdline.txt").read_bytes(), (boot / "cmdline.txt").stat()
+    assert line.rstrip() + b"\n" == RASPBERRY_PI["cmdline.txt"]
+    assert (after_it.st_ino, after_it.st_size) == (before.st_ino, before.st_size)
     assert not (boot / "firstrun.sh").exists()
 
 

@@ -54,7 +54,7 @@ def config_topic(device: str, prefix: str = PREFIX) -> str:
     """Where the message goes. An id with a dot, which Home Assistant does not take there, gets a digest in its place.
 
     >>> config_topic("pump-7"), config_topic("pump.7")
-    ('homeassistant/device/pump-7/config', 'homeassistant/device/pump_7_5e71d0/config')
+    ('homeassistant/device/pump-7/config', 'homeassistant/device/pump_7_784eb1/config')
     """
     name = _FORBIDDEN.sub("_", device)
     return f"{prefix}/device/{name if name == device else f'{name}_{sha256(device.encode()).hex()[:6]}'}/config"

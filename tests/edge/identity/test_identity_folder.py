@@ -11,7 +11,6 @@ import pytest
 
 from hardcase_cloud.enrolment.certificates import read_request as read_asked
 from hardcase_cloud.enrolment.folder import AuthorityFolder
-from hardcase_edge import running
 from hardcase_edge.base.clock import Clock
 from hardcase_edge.cli import main
 from hardcase_edge.errors import InputError
@@ -19,6 +18,7 @@ from hardcase_edge.identity import keys
 from hardcase_edge.identity.der import from_pem, read_certificate, read_request
 from hardcase_edge.identity.folder import Identities
 from hardcase_edge.identity.keeper import Keeper
+from hardcase_edge.running.connecting import keeper_of
 from tests.helpers.edge.device import EASY, make_bundle_bytes, write_replay
 
 
@@ -129,11 +129,11 @@ def test_the_identity_of_a_store_is_taken_unless_another_is_named(folder, tmp_pa
     (tmp_path / "store").mkdir()
     values = {"identity": None, "store": str(tmp_path / "store"), "cert": None, "device_id": None, "ca": None}
     args = Namespace(**values, broker="mqtts://broker.example")
-    assert running._keeper(args, Clock()) is None
+    assert keeper_of(args, Clock()) is None
     (tmp_path / "store-identity").rename(tmp_path / "store" / "identity")
-    assert running._keeper(args, Clock()).device_id.startswith("pi-")
+    assert keeper_of(args, Clock()).device_id.startswith("pi-")
     args.cert = "own.pem"
-    assert running._keeper(args, Clock()) is None
+    assert keeper_of(args, Clock()) is None
 
 
 def test_a_device_takes_its_name_from_its_certificate(folder):

@@ -226,7 +226,7 @@ class Life:
     # ------------------------------------------------------------ the device
 
     def power_on(self) -> None:
-        """The process starts, as ``running.py`` starts it: a slot is chosen and its bundle loaded."""
+        """The process starts, as ``running`` starts it: a slot is chosen and its bundle loaded."""
         try:
             while True:
                 started = self.store.start()

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A flashed card in an emulated machine: seconds of its life, and what power cuts leave of it.
+
+    make machine
+    sudo python benchmarks/machine.py [--cuts 20] [--seed 1] [--out benchmarks/results/machine.json] [--render]
+
+Two machines run at once: one lives through first boot, a driver that hangs, and two updates; the other one's power is
+cut. The command ends with status 1 if a cut has left anything wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from pages import ROOT, markdown, options, results
+
+sys.path.insert(0, str(ROOT))
+
+from tests.helpers.machine.cuts import cut_power
+from tests.helpers.machine.life import live
+
+BASE = ROOT / "build" / "machine"
+PAGE = ROOT / "docs" / "benchmarks" / "machine.md"
+HEAD = """# A flashed card in an emulated machine
+
+`make machine` wrote this page, as root.
+It boots a card under QEMU, which translates each instruction and is many times slower than a processor.
+The seconds are those of the machine that ran QEMU; they say that all of it works, and not how long a Pi takes.
+The card has a FAT boot partition and an ext4 root with Debian 12, in the shape of Raspberry Pi OS.
+`hardcase flash` finds `cmdline.txt` and `config.txt` on it, and systemd runs `firstrun.sh` as `cmdline.txt` says.
+At each start the kernel is given what stands in `cmdline.txt` then, as a Pi's firmware does it.
+The machine is x86-64 with 512 MB and not a Pi: a Pi's firmware, its kernel and the wear of its card are not shown.
+
+"""
+CUTS = """
+## Power cuts
+
+The power is cut by SIGKILL to QEMU at random moments: first while the first boot's script works, then while a process \
+puts release after release with signed metadata into the store, tries each, and says on the console what is done.
+What the guest's kernel has not written by then is lost.
+What it has written stays, because QEMU hands it to the host at once (`cache=writethrough`), so a card that forgets \
+what it has acknowledged is not shown.
+After each cut the machine is powered on again, and after the last one the whole system starts and decides.
+
+"""
+
+
+def measure(n_cuts: int, seed: int) -> dict[str, Any]:
+    """Both machines' figures."""
+    n_first = n_cuts // 5
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+        places = [Path(folder, name) for name in ("life", "cuts")]
+        for place in places:
+            place.mkdir()
+        steps = pool.submit(live, BASE, places[0])
+        cuts = pool.submit(cut_power, BASE, places[1], n_first, n_cuts - n_first, seed)
+        figures = {"steps": steps.result(), "cuts": cuts.result().figures()}
+    return {**figures, "cores": os.cpu_count(), "seconds": time.monotonic() - began}
+
+
+def page(figures: dict[str, Any]) -> str:
+    """The page."""
+    cuts = figures["cuts"]
+    rows = [(step, f"{seconds:.0f}") for step, seconds in figures["steps"].items()]
+    counts = [
+        ("cuts in the first boot", cuts["in_first_boot"]),
+        ("cuts while the store was written", cuts["in_writes"]),
+        ("starts after a cut", cuts["starts"]),
+        ("newest release that the machine had acknowledged", cuts["acknowledged"]),
+        *((f"*{what}*", n) for what, n in cuts["wrong"].items()),
+    ]
+    return (
+        HEAD
+        + f"It had {figures['cores']} cores, and took {figures['seconds']:.0f} s with two such machines at once.\n\n"
+        + markdown(("step", "seconds"), rows)
+        + "\n"
+        + CUTS
+        + markdown(("", "number"), [(what, str(n)) for what, n in counts])
+        + "\n"
+    )
+
+
+def main() -> int:
+    """Measure, and write the page."""
+    parser = options((__doc__ or "").split("\n")[0], "machine")
+    parser.add_argument(
+        "--cuts", type=int, default=20, help="of the power, a fifth in first boot (default %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of their moments (default %(default)s)")
+    args = parser.parse_args()
+    figures = results(args, lambda: measure(args.cuts, args.seed))
+    PAGE.write_text(page(figures), encoding="utf-8")
+    print(page(figures))
+    for line in figures["cuts"]["lines"]:
+        print(line, file=sys.stderr)
+    return 1 if figures["cuts"]["lines"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run has at its broker: the link, its own certificate, decisions for people, and updates."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ..device.output import note
+from ..errors import InputError
+from .signals import end_main_thread, switch_main_thread
+
+if TYPE_CHECKING:
+    import argparse
+
+    from ..base.clock import Clock
+    from ..bundle.load import Loaded
+    from ..identity.keeper import Keeper
+    from ..link.link import Link
+    from ..operations.beside import Beside
+    from ..outbox.opening import Publisher
+    from ..store.folder import Store
+    from ..update.air import Air
+
+__all__ = ["connect", "keeper_of", "publisher_of", "updates_of"]
+
+FIRST_CONNECT_S = 3.0  # how long the first decision waits for a broker that neither accepts nor refuses
+
+
+def publisher_of(args: argparse.Namespace) -> Publisher | None:
+    """What sends decisions to people, if any flag asks for it."""
+    if not (args.publish or args.outbox or args.audit):
+        return None
+    from ..outbox.opening import Publisher
+
+    return Publisher(args, note)
+
+
+def updates_of(args: argparse.Namespace, store: Store) -> Air | None:
+    """What takes bundles from the broker, if there is one, into the store."""
+    if args.broker is None:
+        return None
+    from ..update.air import Air
+
+    return Air(store, key=args.trust, metered=args.metered, note=note, on_ready=switch_main_thread)
+
+
+def connect(
+    args: argparse.Namespace,
+    loaded: Loaded,
+    beside: Beside,
+    publisher: Publisher | None,
+    air: Air | None,
+    clock: Clock,
+) -> Link | None:
+    """The link of a run, which begins to connect; None without a broker.
+
+    Parameters
+    ----------
+    publisher, air : what else goes over the connection
+    clock : by which certificates expire
+
+    Raises
+    ------
+    InputError
+        The address, a certificate or the identity cannot be used.
+    """
+    if args.broker is None:
+        return None
+    import logging
+
+    from ..link.link import Link, LinkConfig
+
+    class Notes(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            beside.note(self.format(record))
+
+    logging.basicConfig(handlers=[Notes()], format="%(message)s", level=logging.WARNING)
+    logging.getLogger(__package__.partition(".")[0]).setLevel(logging.INFO)
+    keeper = keeper_of(args, clock)
+    if keeper is None:
+        own = {"cert": args.cert, "key": args.key}
+        device_id, ca = _device_id(args), args.ca
+    else:
+        own = {"certificates": keeper.certificates}
+        device_id, ca = keeper.device_id, keeper.ca
+    config = LinkConfig.to_broker(args.broker, device_id, ca=ca, clock=clock, **own)
+    link = Link(
+        config, loaded.machine.program, loaded.manifest, end_main_thread,
+        on_up=(lambda: None) if air is None else air.came_up,
+    )  # fmt: skip
+    if air is not None:
+        air.listen(link)
+    if publisher is not None:
+        publisher.start(device_id, loaded.bundle.sha256, link)
+    beside.linked(link, loaded)
+    if keeper is not None:
+        keeper.start(link, FIRST_CONNECT_S)
+        return link
+    if text := vars(args).pop("id_note", ""):
+        note(text)
+    link.start(FIRST_CONNECT_S)
+    return link
+
+
+def keeper_of(args: argparse.Namespace, clock: Clock) -> Keeper | None:
+    """The keeper of the device's own certificate, where it has or is to get one."""
+    folder = args.identity
+    if folder is None and args.store is not None and args.cert is None and os.path.isdir(f"{args.store}/identity"):
+        folder = f"{args.store}/identity"
+    if folder is None:
+        return None
+    from ..identity.keeper import Keeper
+    from ..link.identity import default_id
+
+    if args.cert is not None:
+        raise InputError("--identity and --cert both name a certificate; name one of them")
+    names = {"device_id": args.device_id or "", "fallback_id": default_id()[0]}
+    return Keeper(folder, args.broker, **names, ca=args.ca, clock=clock, note=note)
+
+
+def _device_id(args: argparse.Namespace) -> str:
+    """The device's id, which stays the same for the whole process; ``args.id_note`` is what to tell of a new one."""
+    if not args.device_id:
+        from ..link.identity import MACHINE_ID, default_id
+
+        args.device_id, is_lasting = default_id()
+        why = "" if is_lasting else f", for this run only, because {MACHINE_ID} is missing; name one with --device-id"
+        args.id_note = f"the device id is {args.device_id}{why}"
+    return str(args.device_id)
