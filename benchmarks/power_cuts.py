@@ -55,7 +55,8 @@ HEAD = """# Power cuts
 `python benchmarks/power_cuts.py` wrote this page.
 It runs random steps of each routine that writes.
 At every call that changes a file or a name the power fails, in every combination of what was not flushed: a name is \
-there or not, a file is old, cut off, or zeros in part, and of writes to places within a file any is missing.
+there or not, a file is old, cut off, or zeros in part.
+Of writes to places within a file, one is missing or torn, or all behind one, or all but one.
 Of an image, each write since the last flush is missing or not, by a coin.
 A state is wrong if
 

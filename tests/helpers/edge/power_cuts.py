@@ -4,8 +4,8 @@
 ``Recorder`` notes the calls; ``cuts`` gives every folder that a cut may leave behind any prefix of them. The model is
 weaker than file systems are: a name that was made, removed or renamed since its folder was last flushed may be there or
 not, each by itself, in any combination; the bytes of a file since it was last flushed may be cut off anywhere, or be
-zeros in part, as where a disk has the length and not the data. Of the writes to places within a file any may be
-missing, and the last may be torn.
+zeros in part, as where a disk has the length and not the data. Of the writes to places within a file one may be
+missing, or all behind one, or all but one, and the last may be torn; not every combination is tried.
 """
 
 from __future__ import annotations
