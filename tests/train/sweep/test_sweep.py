@@ -216,7 +216,8 @@ def test_a_kept_entry_cannot_point_out_of_its_folder(cached_jobs):
 # ---------------------------------------------------------------- a sweep that was killed
 
 SLOW = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell has it ignored
 from hardcase.cli import main
 from hardcase_train.data.effort import EFFORTS
 from hardcase_train.sweep import job_cache
