@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from hardcase_edge.errors import LinkError
 from hardcase_edge.link.address import Address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
 from hardcase_edge.link.wire import reply_topic, request_topic
@@ -85,7 +84,6 @@ class Worker:
         self.unsent = 0
         self._on_step = on_step
         self._clock = clock
-        self._address = address
         self._inbox = Inbox()
         self._stop = threading.Event()
         all_requests = request_topic("+")
@@ -115,10 +113,7 @@ class Worker:
         LinkError
             The broker cannot be reached, or it refuses the connection or the subscription.
         """
-        if not self._connection.start(START_S):
-            trouble = self._connection.trouble or f"no answer in {START_S:g} s"
-            self._connection.stop()
-            raise LinkError(f"broker {self._address.url}: {trouble}; start it, or correct its URL or the credentials")
+        self._connection.open(START_S)
 
     def run(self, count: int | None = None) -> None:
         """Serve until ``stop``, or until ``count`` requests are answered; then answer what is queued and close.

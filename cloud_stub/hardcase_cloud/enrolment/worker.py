@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from hardcase_edge.errors import InputError, LinkError
+from hardcase_edge.errors import InputError
 from hardcase_edge.identity.messages import MAX_REQUEST_BYTES, enrol_topic, enrolled_topic
 from hardcase_edge.link.address import Address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
@@ -47,7 +47,7 @@ class EnrolmentWorker:
     def __init__(self, desk: Desk, address: Address, on_answer: Callable[[str], None] = lambda line: None) -> None:
         self.desk = desk
         self.lost = 0
-        self._address, self._on_answer = address, on_answer
+        self._on_answer = on_answer
         self._queue: queue.SimpleQueue[Message | None] = queue.SimpleQueue()  # None: look whether to stop
         self._waiting: Counter[str] = Counter()  # by topic
         self._lock = threading.Lock()
@@ -64,10 +64,7 @@ class EnrolmentWorker:
         LinkError
             The broker cannot be reached, or it refuses the connection or the subscription.
         """
-        if not self._connection.start(START_S):
-            trouble = self._connection.trouble or f"no answer in {START_S:g} s"
-            self._connection.stop()
-            raise LinkError(f"broker {self._address.url}: {trouble}; start it, or correct its URL or the credentials")
+        self._connection.open(START_S)
 
     def run(self, count: int | None = None) -> None:
         """Serve until ``stop``, or until so many requests were answered."""

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from itertools import groupby
 
-from hardcase_edge.errors import InputError, LinkError, WireError
+from hardcase_edge.errors import InputError, WireError
 from hardcase_edge.link.address import Address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
 from hardcase_edge.link.wire import ack_topic, audit_topic, decision_topic
@@ -104,7 +104,7 @@ class Keeper:
     def __init__(
         self, database: Database, address: Address, *, note: Callable[[str], None], now: Callable[[], float] = time.time
     ) -> None:
-        self._database, self._address, self._note, self._now = database, address, note, now
+        self._database, self._note, self._now = database, note, now
         self._inbox = Inbox()
         self._stop = threading.Event()
         self._is_ill = False
@@ -128,10 +128,7 @@ class Keeper:
         LinkError
             The broker cannot be reached, or it refuses the connection or a subscription.
         """
-        if not self._connection.start(START_S):
-            trouble = self._connection.trouble or f"no answer in {START_S:g} s"
-            self._connection.stop()
-            raise LinkError(f"broker {self._address.url}: {trouble}; start it, or correct its URL or the credentials")
+        self._connection.open(START_S)
 
     def stop(self) -> None:
         """Make ``run`` return soon; may be called by a signal handler or another thread."""

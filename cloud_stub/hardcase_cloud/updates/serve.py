@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from threading import Condition
 
-from hardcase_edge.errors import HardcaseError, LinkError, WireError
+from hardcase_edge.errors import HardcaseError, WireError
 from hardcase_edge.link.address import Address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
 from hardcase_edge.link.wire import device_of_topic, facts_topic, fetch_topic, status_topic, update_topic
@@ -50,7 +50,7 @@ class Server:
         on_change: Callable[[str, str, str], None] = lambda device, state, reason: None,
     ) -> None:
         self.campaign = campaign
-        self._address, self._reload, self._on_change = address, reload, on_change
+        self._reload, self._on_change = reload, on_change
         self._changed = Condition()
         self._queue: deque[Message | None] = deque()  # None: a new connection
         self._told: dict[str, tuple[str, str]] = {}
@@ -74,10 +74,7 @@ class Server:
         LinkError
             The broker cannot be reached.
         """
-        if not self._connection.start(START_S):
-            trouble = self._connection.trouble or f"no answer in {START_S:g} s"
-            self._connection.stop()
-            raise LinkError(f"broker {self._address.url}: {trouble}; start it, or correct its URL or the credentials")
+        self._connection.open(START_S)
         settled_at, reload_at = time.monotonic() + SETTLE_S, time.monotonic() + RELOAD_S
         try:
             while not self._is_stopping:

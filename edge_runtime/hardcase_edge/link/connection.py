@@ -25,6 +25,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from ..base.record import record
+from ..errors import LinkError
 from .address import tls_context
 from .paho_client import V5, V311, Client, ConnectionConfig, Will, make_properties
 from .rivals import SESSION_S, SHORT_S, Rivals
@@ -140,6 +141,19 @@ class Connection:
         self._thread.start()
         self._tried.wait(wait_s)
         return self.is_up
+
+    def open(self, wait_s: float) -> None:
+        """As ``start``, for those who are nothing without a broker.
+
+        Raises
+        ------
+        LinkError
+            The broker cannot be reached in this time, or it refuses the connection or a subscription.
+        """
+        if not self.start(wait_s):
+            trouble, url = self.trouble or f"no answer in {wait_s:g} s", self._config.address.url
+            self.stop()
+            raise LinkError(f"broker {url}: {trouble}; start it, or correct its URL or the credentials")
 
     def stop(self, wait_s: float = 2.0) -> None:
         """Disconnect cleanly, so that the broker does not send the will, and end the thread."""
