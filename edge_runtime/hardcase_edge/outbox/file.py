@@ -182,6 +182,8 @@ class RecordFile:
         """The result, with SQLite's errors as those above."""
         try:
             return act()
+        except UnicodeDecodeError as error:  # SQLite's word on a damaged schema quotes its bytes
+            raise DamagedError("its schema is damaged") from error
         except sqlite3.DatabaseError as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code in DAMAGED or not isinstance(error, sqlite3.OperationalError):

@@ -152,3 +152,13 @@ def test_a_schema_with_anything_else_in_it_is_damaged(path, statement):
     db.close()
     with pytest.raises(DamagedError, match="not an outbox's"):
         RecordFile(path, LIMIT, OLDEST_FIRST)
+
+
+@pytest.mark.parametrize("damage", [b"CRE\xf0TE TABLE", b"CREATE \xb8ABLE"])
+def test_a_schema_that_is_no_text_is_damaged(path, damage):
+    RecordFile(path, LIMIT, OLDEST_FIRST).close()
+    data = path.read_bytes()
+    assert b"CREATE TABLE" in data
+    path.write_bytes(data.replace(b"CREATE TABLE", damage))
+    with pytest.raises(DamagedError):
+        RecordFile(path, LIMIT, OLDEST_FIRST)
