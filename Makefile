@@ -1,6 +1,6 @@
-# make demo · make test · make check · make docs · make wheels · make toolchains · make bench-edge · make bench-learning ·
+# make demo · make test · make venv · make check · make docs · make wheels · make toolchains · make bench-edge · make bench-learning ·
 # make bench-booster · make bench-promise · make bench-exports · make bench-import · make bench-mcu · make bench-start ·
-# make bench-cuts · make machine · make fuzz · make stack
+# make bench-cuts · make card · make boot · make machine · make fuzz · make replay · make stack · make mlserver
 #
 # Everything lives in .venv. What only a system package can give (mosquitto, for the system tests) is installed by apt
 # when run as root, and otherwise named in one line. Tests for other processors run where `make toolchains` has been;
@@ -12,11 +12,13 @@ READY := .venv/.ready
 PACKAGES := edge_runtime train export cloud_stub .
 SOURCES := hardcase edge_runtime train export cloud_stub tests benchmarks docs
 
-.PHONY: demo test check docs wheels golden toolchains tflite-runtime bench-edge bench-learning bench-booster bench-promise bench-exports \
-	bench-import bench-mcu bench-start bench-cuts machine fuzz stack clean mosquitto
+.PHONY: demo test venv check docs wheels golden toolchains tflite-runtime bench-edge bench-learning bench-booster bench-promise bench-exports \
+	bench-import bench-mcu bench-start bench-cuts card boot machine fuzz replay stack clean mosquitto mlserver
 
 demo: $(READY)
 	@$(BIN)/hardcase demo
+
+venv: $(READY)
 
 test: $(READY) mosquitto
 	@$(BIN)/python -m pytest -n auto --dist worksteal
@@ -25,6 +27,7 @@ check: $(READY)
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check --quiet $(SOURCES) || { echo "run: $(BIN)/ruff format $(SOURCES)"; exit 1; }
 	@$(BIN)/mypy edge_runtime/hardcase_edge train/hardcase_train export/hardcase_export cloud_stub/hardcase_cloud hardcase
+	@$(BIN)/mypy --config-file benchmarks/mypy.ini -p benchmarks
 	@$(BIN)/python -m pytest tests/house/test_arrows.py tests/house/test_rules.py
 
 # The site, in build/site. Warnings are errors: a link or an anchor that leads nowhere, a page without a place.
@@ -57,6 +60,7 @@ bench-learning: $(READY)
 
 bench-booster: $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@$(BIN)/python -m benchmarks.many_trees grow
 	@$(BIN)/python benchmarks/booster.py
 
 bench-promise: $(READY)
@@ -81,34 +85,49 @@ bench-cuts: $(READY)
 		$(BIN)/python benchmarks/power_cuts_ext4.py; \
 	else echo "the cuts on ext4 need root: sudo apt install fuse3 e2fsprogs, then sudo make bench-cuts"; fi
 
-# A flashed card in an emulated machine that boots, hangs, is updated, and whose power is cut; about six minutes, and three
-# more the first time. The system on the card stays in build/machine.
 MACHINE := qemu-system-x86 debootstrap e2fsprogs dosfstools mtools fdisk kmod cpio busybox-static
 
-machine: $(READY) mosquitto
-	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "the emulated machine needs root, on a Debian: sudo make machine"; exit 2; }
+# The image of a card with Debian, to be flashed: build/machine/card.img; some three minutes the first time.
+card: $(READY) mosquitto
+	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "the emulated machine needs root, on a Debian: as root, make $(or $(MAKECMDGOALS),card)"; exit 2; }
 	@(PATH=$$PATH:/usr/sbin:/sbin; for tool in qemu-system-x86_64 debootstrap mkfs.ext4 mkfs.vfat mcopy sfdisk modprobe cpio busybox; \
 		do command -v $$tool >/dev/null || exit 1; done) || \
 		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends $(MACHINE) >/dev/null; } || \
 		{ echo "needed: apt install $(MACHINE)"; exit 2; }
 	@sh tests/helpers/machine/base.sh build/machine
+	@ls -l build/machine/card.img
+
+# Boots a copy of it that hardcase flash has written, and shows its journal until Ctrl-C: make boot CARD=card.img
+boot: $(READY)
+	@[ -f "$(CARD)" ] && [ -f build/machine/vmlinuz ] || { echo "needed: make card, then make boot CARD=IMAGE, a flashed copy of build/machine/card.img"; exit 2; }
+	@$(BIN)/python -m tests.helpers.machine.boot "$(CARD)"
+
+# A flashed card in an emulated machine that boots, hangs, is updated, and whose power is cut; some six minutes more.
+machine: card
 	@$(BIN)/python benchmarks/machine.py $(if $(CUTS),--cuts $(CUTS))
 
 # Compilers, emulators for 64-bit and 32-bit ARM and for Cortex-M, Debian's Python for both kinds of Raspberry Pi, tools
-# for FAT, an ssh server that tests start on loopback, systemd's checks of units, and a browser for the reports.
+# for FAT, an ssh server that tests start on loopback, systemd's checks of units, a browser for the reports, a database
+# and Prometheus.
 TOOLCHAINS := gcc libc6-dev python3-dev clang libclang-rt-dev make gcc-aarch64-linux-gnu libc6-dev-arm64-cross \
 	gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-user qemu-system-arm \
-	mtools dosfstools openssh-server systemd chromium
+	mtools dosfstools openssh-server systemd chromium postgresql prometheus
 
 toolchains:
 	@(PATH=$$PATH:/usr/sbin; for tool in cc clang make aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc arm-none-eabi-gcc \
-		qemu-aarch64 qemu-arm qemu-system-arm mcopy mkfs.vfat sshd systemd-analyze chromium; \
-		do command -v $$tool >/dev/null || exit 1; done) || \
+		qemu-aarch64 qemu-arm qemu-system-arm mcopy mkfs.vfat sshd systemd-analyze chromium promtool; \
+		do command -v $$tool >/dev/null || exit 1; done; ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1) || \
 		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 		apt-get install -y -qq --no-install-recommends $(TOOLCHAINS) >/dev/null; } || \
 		{ echo "needed: sudo apt install $(TOOLCHAINS); then make toolchains again"; exit 2; }
 	@sh tests/helpers/edge/debian_python.sh arm64 build/python-arm64
 	@sh tests/helpers/edge/debian_python.sh armhf build/python-armhf
+	@sh tests/helpers/edge/debian_micropython.sh build/micropython
+
+# MLServer for benchmarks/kserve.py, 326 MB, in an environment of its own.
+mlserver:
+	@test -x build/mlserver/bin/mlserver || { $(PYTHON) -m venv build/mlserver && \
+		build/mlserver/bin/pip install --quiet --disable-pip-version-check mlserver; }
 
 # The TFLite interpreter for 32-bit ARM, which needs numpy 1: tests run it in a process of its own.
 tflite-runtime: $(READY)
@@ -136,6 +155,11 @@ bench-start: $(READY)
 
 fuzz: $(READY)
 	@$(BIN)/python benchmarks/attack.py --seconds $(or $(FUZZ_SECONDS),120) $(if $(FUZZ_ONLY),--only $(FUZZ_ONLY))
+
+# A fleet in virtual time: 20 seeds of 50,000 decisions, and one of a million; about a minute.
+replay: $(READY)
+	@$(BIN)/hardcase fleet replay examples/fleet/small.toml --seeds 20
+	@$(BIN)/hardcase fleet replay examples/fleet/chaos.toml --seed 7
 
 stack:
 	@dir=$$(mktemp -d) && $(CC) -std=c99 -O2 -fstack-usage -c edge_runtime/hardcase_edge/kernel/hardcase.c -o $$dir/k.o && \

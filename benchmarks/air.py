@@ -28,9 +28,11 @@ from typing import Any
 from pages import ROOT, markdown, options, results
 from slow_link import CLOUD, CLOUD_IP, DEVICE, SlowLink
 
+sys.path.insert(0, str(ROOT))
+
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.manifest import Manifest
-from hardcase_edge.bundle.sha256 import sha256
 from hardcase_edge.bundle.signature import make_keys, sign
 from hardcase_edge.program.definition import (
     MICRO,
@@ -315,10 +317,13 @@ import hardcase_edge.running.run, hardcase_edge.link.link, hardcase_edge.store.r
 from hardcase_edge.store.folder import Store
 before = resident()
 from hardcase_edge.update.air import Air
-air = Air(Store(sys.argv[1]), "dev", key=None, metered=None, note=print, on_ready=print)
+air = Air(Store(sys.argv[1]), key=None, metered=None, note=print, on_ready=print)
 started = resident()
 class Link:
+    device_id = "dev"
+    def listen(self, topic, heard): pass
     def publish(self, topic, payload): return True
+air.listen(Link())
 air.begin(Link())
 air._put(b"x" * 100)
 import time

@@ -2,6 +2,7 @@
 """Our booster beside LightGBM: the same rows, bins, depth and leaves, iterations of both in turn.
 
     HARDCASE_DATA=folder python benchmarks/booster.py [--trees 30] [--out benchmarks/results/booster.json]
+    python benchmarks/booster.py --render       # only write docs/benchmarks/booster.md again from the JSON
 
 LightGBM has one thread, then two; ours has one, for training fills the cores with whole models. Time is that of a whole
 iteration: derivatives, tree, new scores. For several classes ours is one tree with a leaf value
@@ -30,6 +31,7 @@ from hardcase_train.trees.boosting import Ensemble, TreeSettings, extend
 from hardcase_train.trees.grower import Grower
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "benchmarks" / "booster.md"
 LIMIT = 2.0  # times LightGBM's time, fastest iteration against fastest
 WARM_UP = 3
 SHAPES = ((31, 6), (16, 4))  # leaves, depth
@@ -41,7 +43,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trees", type=int, default=30)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "booster.json")
+    parser.add_argument("--render", action="store_true")
     args = parser.parse_args()
+    if args.render:
+        PAGE.write_text(page(json.loads(args.out.read_text())))
+        return 0
     if "HARDCASE_DATA" not in os.environ:
         sys.exit("HARDCASE_DATA is not set: expected the folder of covertype_sample.npz and letter.npz")
     folder = Path(os.environ["HARDCASE_DATA"])
@@ -52,8 +58,32 @@ def main() -> int:
             figure |= compare(*rows, bins, leaves, depth, n_threads, args.trees)
             figures.append(figure)
             print(line(figure), flush=True)
-    args.out.write_text(json.dumps({"lightgbm": lightgbm.__version__, "figures": figures}, indent=1) + "\n")
+    results = {"lightgbm": lightgbm.__version__, "figures": figures}
+    args.out.write_text(json.dumps(results, indent=1) + "\n")
+    PAGE.write_text(page(results))
     return int(any(f["ratio_fastest"] > LIMIT for f in figures))
+
+
+def page(results: dict[str, Any]) -> str:
+    """The page's Markdown."""
+    figures = results["figures"]
+    worst = max(f["ratio_fastest"] for f in figures)
+    lines = [
+        "# Our booster beside LightGBM", "",
+        "`make bench-booster` writes this page; the first lines of `benchmarks/booster.py` say what is measured.",
+        f"The goal is at most {LIMIT:g} times LightGBM's time for an iteration, fastest against fastest.",
+        f"The largest ratio is {worst:.2f}: {'reached' if worst <= LIMIT else 'missed'}.",
+        "Trees over 519 sensors are on [a page of their own](many_trees.md).",
+        f"LightGBM is {results['lightgbm']}; times are medians of iterations in ms.",
+        "",
+        "| data | bins | leaves | threads of LightGBM | ours | LightGBM | ratio | fastest |",
+        "|---" * 8 + "|",
+    ]  # fmt: skip
+    measured = ("ours_ms", "lightgbm_ms", "ratio", "ratio_fastest")
+    for f in figures:
+        cells = [f["data"], *(str(f[key]) for key in ("bins", "leaves", "threads")), *(f"{f[k]:.2f}" for k in measured)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def line(figure: dict[str, Any]) -> str:

@@ -114,7 +114,8 @@ def small_problem(case: Small, seed: int) -> Problem:
         parts.append(Rows(X[mine], y[mine], np.full((len(mine), n_classes), 1 / n_classes), mine))
     sensors = tuple(Sensor(s, (to_micro(1.0),)) for s in case.sensors.values())
     features = tuple(Feature("f32") for _ in range(X.shape[1]))
-    return Problem(features, sensors, Uplink(), n_classes, *parts, seed)
+    train, valid, test = parts
+    return Problem(features, sensors, Uplink(), n_classes, train, valid, test, seed)
 
 
 def static_points(rows: DagRows, bank: list[Classifier]) -> list[Point]:
@@ -134,16 +135,17 @@ def small_seed(case: Small, seed: int) -> dict[str, Any]:
     judge = Judge(small_problem(case, seed))
     rows = DagRows(judge, all_subsets(len(case.sensors)), case.degree)
     dag = Dag(rows, forwards=False)
-    out = {"static": static_points(rows, dag.classifiers), "dag": [dag.point(p / dag.unit, {}) for p in PRICES]}
+    unit = dag.spent.max()  # the cost of all sensors
+    out = {"static": static_points(rows, dag.classifiers), "dag": [dag.point(p / unit, {}) for p in PRICES]}
     plain = Dag(rows, is_plain=True, n_passes=1, forwards=False, known=dag.classifiers)
-    out["dag, as in the paper"] = [plain.point(p / plain.unit, {}) for p in PRICES]
+    out["dag, as in the paper"] = [plain.point(p / unit, {}) for p in PRICES]
     tree = lp_tree._Tree(full_tree(len(case.sensors)), rows, "polynomial")
     tree.mine = [mine[(rows.terms.factors[mine] < rows.terms.n_features).sum(axis=1) < 2] for mine in tree.mine]
     out["lp-tree"] = [tree.point(p, {}) for p in LP_PRICES]
     if case.has_trees:
         trees = Dag(rows, "trees", forwards=False)
         out["static, trees"] = static_points(rows, trees.classifiers)
-        out["dag, trees"] = [trees.point(p / trees.unit, {}) for p in PRICES]
+        out["dag, trees"] = [trees.point(p / unit, {}) for p in PRICES]
     points = {name: tested(judge.problem, found) for name, found in out.items()}
     return {"points": points, "seconds": round(time.monotonic() - began, 1)}
 

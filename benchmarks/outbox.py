@@ -27,6 +27,7 @@ from pages import ROOT, markdown, options, results
 sys.path.insert(0, str(ROOT))
 
 from hardcase_edge.link.link import Link, LinkConfig
+from hardcase_edge.link.wire import ack_topic
 from hardcase_edge.outbox.drain import DrainConfig
 from hardcase_edge.outbox.outbox import Outbox
 from hardcase_edge.outbox.queue import Queue
@@ -108,7 +109,8 @@ def _ask(folder: Path, broker: Broker, n_waiting: int, rate: float) -> dict[str,
     _fill(queue, n_waiting)
     outbox = Outbox(queue)
     config = LinkConfig.to_broker(broker.url, "dev-1")
-    link = Link(config, make_program(), make_manifest(), on_ack=outbox.on_ack)
+    link = Link(config, make_program(), make_manifest())
+    link.listen(ack_topic(link.device_id), outbox.on_ack)
     assert link.start(5)
     gate = Gate(link)
     outbox.start(gate)

@@ -6,13 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
 __all__ = ["pyplot", "save"]
 
 
 def pyplot() -> Any:
     """matplotlib, drawing SVG whose bytes depend on the figures alone."""
+    import matplotlib
+
     matplotlib.use("svg")
     matplotlib.rcParams.update({"svg.hashsalt": "hardcase", "font.size": 9, "svg.fonttype": "none"})
     from matplotlib import pyplot

@@ -33,7 +33,7 @@ from pages import ROOT, markdown, options, results
 
 sys.path.insert(0, str(ROOT))
 
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.outbox import file as outbox_file
 from hardcase_edge.store.folder import Store
 from hardcase_edge.store.slots import passed

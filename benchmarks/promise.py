@@ -75,7 +75,8 @@ class Population:
         f0_right = self.f0_right[rows]
         found = np.array([local, local & ~right, local & ~right & f0_right, local & right & ~f0_right])
         groups = found.reshape(4, -1, group_size).sum(axis=2).T.tolist() if group_size else []
-        return Counts(len(local), *found.sum(axis=1).tolist(), tuple(Counts(group_size, *group) for group in groups))
+        n_local, errors, worse, better = found.sum(axis=1).tolist()
+        return Counts(len(local), n_local, errors, worse, better, tuple(Counts(group_size, *group) for group in groups))
 
 
 @dataclass(frozen=True)

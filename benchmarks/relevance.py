@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """MQ2008 of LETOR 4.0 as problems of ranking: five folds of whole queries, features that cost what a file says.
 
+The skewed data are those of Xu et al. (2014), 6.3: documents of relevance 2 against the others, of which each stands
+there ten times: it weighs ten times in learning, and takes ten places of a ranking.
+
 ``HARDCASE_DATA`` names the folder of ``mq2008.npz``. Three subsets train, one validates, one tests.
 """
 
@@ -19,11 +22,13 @@ from hardcase_train.data.problem import Problem, Rows
 
 from .digits38 import data
 
-__all__ = ["COSTS", "N_FOLDS", "feature_costs", "problem_of"]
+__all__ = ["COSTS", "N_FOLDS", "average_precision", "feature_costs", "precision", "problem_of", "skewed_of"]
 
 COSTS = Path(__file__).resolve().parent / "mq2008_costs.toml"
 N_FOLDS = 5
 NDCG = Quality("ndcg", "NDCG@5", at=5)
+AT = 5  # places of a ranking that count
+TIMES = 10.0  # that an irrelevant document stands in the skewed data
 FORWARD_COST = 2000.0  # beside the features; f0 knows nothing, so that policies decide alone
 
 
@@ -35,20 +40,75 @@ def feature_costs() -> dict[int, float]:
 
 def problem_of(fold: int, effort: Effort | str) -> Problem:
     """The problem of one fold, without the features that are the same in all rows."""
+    return _problem(fold, effort, is_skewed=False)
+
+
+def skewed_of(fold: int, effort: Effort | str) -> Problem:
+    """The skewed data of one fold, as values of 1 and 0."""
+    return _problem(fold, effort, is_skewed=True)
+
+
+def precision(y: np.ndarray, score: np.ndarray, group: np.ndarray, copies: np.ndarray | None = None) -> float:
+    """Precision@5, the mean over groups with a relevant row; rows of equal score share their places.
+
+    y : (n,) 1 for relevant rows, else 0
+    copies : (n,) places that a row takes, 1 unless told
+    """
+    shares = []
+    copies = np.ones(len(y)) if copies is None else copies
+    for g in np.unique(group[y > 0]):
+        own, s, n = y[group == g] * copies[group == g], score[group == g], copies[group == g]
+        ahead = (s[None] > s[:, None]) @ n
+        tied = (s[None] == s[:, None]) @ n
+        shares.append(float(own @ np.clip((AT - ahead) / tied, 0.0, 1.0)) / AT)
+    return float(np.mean(shares))
+
+
+def average_precision(y: np.ndarray, score: np.ndarray, group: np.ndarray, copies: np.ndarray | None = None) -> float:
+    """Average precision of the first 5 places, the mean over groups with a relevant row, over all orders of ties.
+
+    Of one order it is the sum over places r that hold a relevant row of the share of relevant rows up to r, divided by
+    the number of relevant rows, or by 5 if there are more. Over orders, two places of one tie of n rows, m of them
+    relevant, both hold a relevant one with probability m (m - 1) / (n (n - 1)), and places of different ties
+    independently.
+
+    y : (n,) 1 for relevant rows, else 0
+    copies : (n,) places that a row takes, whole numbers, 1 unless told
+    """
+    values = []
+    if copies is not None:
+        y, score, group = (np.repeat(row, copies.astype(np.int64)) for row in (y, score, group))
+    for g in np.unique(group[y > 0]):
+        own, s = y[group == g], score[group == g]
+        levels, tie = np.unique(-s, return_inverse=True)
+        n, m = np.bincount(tie), np.bincount(tie, own, len(levels))
+        at = np.repeat(np.arange(len(levels)), n)[:AT]  # the tie that each place belongs to
+        share = (m / n)[at]
+        both = np.outer(share, share)
+        same = (m * (m - 1) / np.maximum(n * (n - 1), 1))[at]
+        both = np.where(at[:, None] == at[None], same[:, None], both)
+        np.fill_diagonal(both, share)
+        places = np.arange(1, len(at) + 1)
+        values.append(float((np.tril(both).sum(axis=1) / places).sum() / min(own.sum(), AT)))
+    return float(np.mean(values))
+
+
+def _problem(fold: int, effort: Effort | str, is_skewed: bool) -> Problem:
     with np.load(data() / "mq2008.npz") as arrays:
         X, y, query, subset = (arrays[k] for k in ("X", "y", "qid", "subset"))
     usable = np.flatnonzero(np.ptp(X, axis=0) > 0)
     prices = feature_costs()
     costs = [prices[f + 1] for f in usable]
-    X, y = X[:, usable].astype(np.float64), y.astype(np.float64)
+    X, y = X[:, usable].astype(np.float64), (y == y.max() if is_skewed else y).astype(np.float64)
+    weight = np.where(y > 0, 1.0, TIMES) if is_skewed else np.ones(len(y))
     names = np.unique(subset)
     part = np.array([0, 0, 0, 1, 2])[(np.searchsorted(names, subset) - fold) % N_FOLDS]
-    made = make_problem(X, y, np.ones(len(y)), 0, None, costs, FORWARD_COST, fold, "small", effort, query)
-    mean = float(y[part == 0].mean())
+    made = make_problem(X, y, weight, 0, None, costs, FORWARD_COST, fold, "small", effort, query)
+    f0 = np.full((len(y), 1), y[part == 0].mean())
 
     def rows(k: int) -> Rows:
         own = np.flatnonzero(part == k)
-        return Rows(X[own], y[own], np.full((len(own), 1), mean), own, np.ones(len(own)), query[own].astype(np.int64))
+        return Rows(X[own], y[own], f0[own], own, weight[own], query[own].astype(np.int64))
 
     parts = {"train": rows(0), "valid": rows(1), "test": rows(2)}
     return replace(made, **parts, value_unit=(0.0, 1.0)).with_quality(NDCG)

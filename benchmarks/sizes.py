@@ -83,7 +83,7 @@ def measure(name: str, prices: list[float], min_agreement: float) -> None:
     print(f"{name}: {len(graph.states)} states, bank after {time.time() - began:.0f} s", flush=True)
     valid, unseen = rows_of(problem.valid.X, problem.valid.y), rows_of(X[test], y[test])
     for price in prices:
-        draft = dag.point(price / dag.unit, {}).program
+        draft = dag.point(price / dag.spent.max(), {}).program
         assert draft is not None
         began = time.time()
         made, on_valid = to_integers(draft, valid, min_agreement)

@@ -11,9 +11,21 @@ from setuptools import Extension, setup
 FOLDER = "hardcase_edge/kernel"
 kernel = Extension(
     "hardcase_edge.kernel._kernel",
-    [f"{FOLDER}/module.c", f"{FOLDER}/hardcase.c"],
+    [f"{FOLDER}/{name}.c" for name in ("module", "parts", "chain", "chain_module", "items_module")],
     include_dirs=[FOLDER],
-    depends=[f"{FOLDER}/hardcase.h", f"{FOLDER}/hardcase_config.h"],
+    depends=[
+        f"{FOLDER}/{name}"
+        for name in (
+            "hardcase.c",
+            "hardcase.h",
+            "hardcase_config.h",
+            "parts.h",
+            "chain.h",
+            "chain_module.h",
+            "module.h",
+        )
+    ]
+    + [f"{FOLDER}/items_module.h"],
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
     extra_compile_args=["-std=c99", "-O2"],
     py_limited_api=True,

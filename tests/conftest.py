@@ -1,19 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run leaves out for want of tools is said at its end; a process of tests has one thread for arithmetic.
+"""What all tests share: one thread for arithmetic, examples that are the same each time, no waiting for a disk.
 
-Where ``CI=true``, a test that is left out has failed.
+What a run leaves out for want of tools is said at its end. Where ``CI=true``, a test that is left out has failed.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # a run has a process a core already: threads in each would wait for each other, which made fits of f0 far slower
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
+
+
+CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGALRM)  # by commands that run
+
+# a test that is right is right on a busy machine, too
+settings.register_profile("house", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_real_flush() -> Generator[None]:
+    """A test's files need not outlive its machine; tests of crashes and of power cuts have processes of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # which refuses what is not open, too
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _own_signals() -> Generator[None]:
+    """A command that ran in this process leaves its handlers to no other test."""
+    before = {number: signal.getsignal(number) for number in CAUGHT}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="module")

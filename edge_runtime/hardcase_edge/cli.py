@@ -23,9 +23,11 @@ from . import __version__
 from .base.escape import json_line, terminal
 from .device.formats import FORMATS
 from .device.output import hold_standard_files, note, print_text
+from .drift.flags import add_arguments as add_drift_arguments
 from .errors import HardcaseError, InputError
 from .outbox.flags import add_arguments
 from .running.run import run
+from .servo import flags as servo_flags
 
 if TYPE_CHECKING:
     from .bundle.load import Loaded
@@ -126,8 +128,16 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     store.add_argument(
         "--trial-s",
         type=float,
-        help="seconds after which a trial has failed (default: 3600, or three times its decisions' intervals)",
+        help="seconds after which a trial has failed (default: 3600, or three times the intervals it needs)",
     )
+    store.add_argument(
+        "--trial-audits", type=int, default=30, metavar="N",
+        help="answers of f0 to local decisions that a trial waits for, 0 for none (default %(default)s)",
+    )  # fmt: skip
+    store.add_argument(
+        "--trial-audit-share", default="50%", metavar="SHARE",
+        help="share of the local decisions about which f0 is asked until then (default 50%%)",
+    )  # fmt: skip
     store.add_argument(
         "--metered", metavar="HH:MM-HH:MM", help="hours of the day in which no update is fetched (default: none)"
     )
@@ -146,6 +156,7 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
         "--deadline-ms", type=int, default=2_000, help="how long to wait for the cloud (default %(default)s)"
     )
     add_arguments(run)
+    servo_flags.add_arguments(run)
     item = run.add_argument_group("the decisions")
     _sensor_arguments(item)
     item.add_argument(
@@ -162,28 +173,34 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     item.add_argument(
         "--item-size", type=int, default=1, help="size of the items, for costs that depend on it (default %(default)s)"
     )
+    add_drift_arguments(run)
     _operations_arguments(run)
 
 
 def _measure_arguments(measure: argparse.ArgumentParser) -> None:
-    measure.add_argument("policy", help="the .hcb file, or the hardcase.toml, whose name ends with .toml")
+    measure.add_argument(
+        "policy", help="the .hcb file, the hardcase.toml (a name ends with .toml), or a plug-in's module"
+    )
     measure.add_argument("--reads", type=int, default=20, help="how often each sensor is read (default %(default)s)")
     measure.add_argument(
         "--power", metavar="KIND:DEVICE", help="a power sensor in W, such as hwmon:ina219/power1, to weigh sensors by"
     )
     measure.add_argument("--json", action="store_true", help="print one JSON object")
-    _sensor_arguments(measure)
+    measure.add_argument("--out", metavar="FILE", help="times of items of every size, one a line, for hardcase costs")
+    measure.add_argument("--repeat", type=int, default=20, help="times of each size (default %(default)s)")
+    _sensor_arguments(measure, is_required=False)
 
 
-def _sensor_arguments(item: argparse._ActionsContainer) -> None:
+def _sensor_arguments(item: argparse._ActionsContainer, *, is_required: bool = True) -> None:
     item.add_argument(
         "--sensors",
         metavar="SPEC",
         action="append",
-        required=True,
+        required=is_required,
         help="[NAME=]replay:FILE.csv, senml:FILE, MODULE:FUNCTION, KIND:DEVICE (iio, hwmon, w1, thermal, alsa) or "
         "NAME=none; repeatable",
     )
+    item.add_argument("--items", metavar="MODULE:FUNCTION", help="gives items with a size and a budget of their own")
     item.add_argument(
         "--sensor-timeout-ms", type=int, default=1_000, help="when a read counts as failed (default %(default)s)"
     )
@@ -242,7 +259,7 @@ def _end_within(seconds: float, status: int) -> None:
 def _verify(args: argparse.Namespace) -> int:
     from .bundle.load import load_bundle
 
-    report = _report(load_bundle(args.bundle, trust=args.trust), is_signed=args.trust is not None)
+    report = _report(load_bundle(args.bundle, trust=args.trust, allow_joint=True), is_signed=args.trust is not None)
     _print_report(report, as_json=args.json)
     return 0
 
@@ -265,6 +282,7 @@ def _report(loaded: Loaded, *, is_signed: bool) -> dict[str, Any]:
         "signed": "by the trusted key" if is_signed else "not checked",
         "hpc": manifest.hpc,
         "unit": manifest.unit,
+        "by_clock": manifest.clock,
         "best_cost": to_unit(proved.best_cost),
         "worst_cost": to_unit(proved.worst_cost),
         "cost_is_exact": proved.is_exact,
@@ -275,8 +293,26 @@ def _report(loaded: Loaded, *, is_signed: bool) -> dict[str, Any]:
         "unproved_scorers": list(proved.unproved),
         "sensors": len(manifest.sensors),
         "classes": len(manifest.classes),
-        "golden": len(loaded.bundle.golden),
+        "golden": len(loaded.bundle.golden) + len(loaded.bundle.items),
         "evaluator": name_of(loaded.machine),
+        **({} if manifest.prices is None else manifest.prices.report()),
+        **_report_of_items(loaded),
+    }
+
+
+def _report_of_items(loaded: Loaded) -> dict[str, Any]:
+    """What was proved of items of several parts; the other figures of their bundles are those of one part."""
+    if loaded.items is None or loaded.bundle.joint is None:
+        return {}
+    from .program.cost import to_unit
+
+    joint, proved = loaded.bundle.joint, loaded.items
+    return {
+        "release": joint.release,
+        "max_parts": joint.max_parts,
+        "item_worst_cost": to_unit(proved.worst_cost),
+        "item_operations": proved.operations,
+        "item_rounds": proved.rounds,
     }
 
 

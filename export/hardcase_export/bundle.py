@@ -15,12 +15,14 @@ from typing import Any
 
 from hardcase_edge.bundle.file import Bundle
 from hardcase_edge.bundle.manifest import Label, Manifest
+from hardcase_edge.bundle.prices import Prices
 from hardcase_edge.bundle.value import Value
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Program
 from hardcase_edge.program.encode import encode
 
 from .drafts.front import HPC_METHOD, Front, Point, read_front
+from .drafts.rows import Rows
 from .integers.compress import n_weights
 from .integers.decide import results_of
 from .integers.golden_cases import make_golden
@@ -29,8 +31,11 @@ from .integers.parity import Parity
 from .integers.point import AgreementError, IntegerPoint, make_integers, read_draft
 from .integers.quantise import quantise
 from .integers.ranges import ranges_of_rows
+from .picking.audit_claim import audit_claim
 from .picking.held_out import BuildTrial, HeldOut, check_unseen, read_held_out
+from .picking.monitors import measure_monitors
 from .picking.pick import ONE_WISH, candidates, pick
+from .picking.price_table import price_table
 from .picking.risk_choice import RiskTerms, choose
 from .publish import Published, check_out, publish, read_key
 
@@ -90,6 +95,8 @@ def export_bundle(
     held_out: HeldOut | None = None,
     beside: Callable[[Front, IntegerPoint], None] | None = None,
     force: bool = False,
+    monitors: bool = False,
+    prices: bool = False,
 ) -> Exported:
     """Write the bundle of one point of a build's Pareto front; the same build always gives the same bytes.
 
@@ -109,6 +116,8 @@ def export_bundle(
     beside : called when the bundle has passed every check, before a byte of it is written; it makes other files of the
         same point
     force : whether the bundle may replace a file that is not a bundle
+    monitors : whether the manifest gets what a device compares its readings with
+    prices : whether running budgets may move its thresholds, by a table in the manifest
 
     Raises
     ------
@@ -126,7 +135,7 @@ def export_bundle(
     if terms is None:
         wish = {"max_loss": max_loss, "budget": budget, "method": method}
         point, integers, passed_over = pick_that_agrees(build, front, wish, min_agreement)
-        exported = _export(front, point, integers, out, private_key, seed, {}, beside, force)
+        exported = _export(front, point, integers, out, private_key, seed, {}, beside, force, monitors, prices)
         return replace(exported, passed_over=passed_over)
     if (max_loss, budget) != (None, None):
         raise InputError(ONE_WISH)
@@ -137,7 +146,8 @@ def export_bundle(
     trial = BuildTrial(build, held_out, min_agreement, front.legacy, front.measure)
     point, promise = choose(points, terms, trial)
     claim = {**promise.to_json(), "rows": held_out.to_json()}
-    return _export(front, point, trial.integers(point), out, private_key, seed, {"promise": claim}, beside, force)
+    claims = {"promise": claim}
+    return _export(front, point, trial.integers(point), out, private_key, seed, claims, beside, force, monitors, prices)
 
 
 def export_point(
@@ -150,12 +160,13 @@ def export_point(
     min_agreement: float = MIN_AGREEMENT,
     seed: int = 0,
     force: bool = False,
+    prices: bool = False,
 ) -> Exported:
     """As ``export_bundle``, for a point of the build's front that the caller has already picked."""
     check_out(out, force)
     private_key = _check(key, min_agreement)
     integers = make_integers(Path(build), point, min_agreement, front.legacy, front.measure)
-    return _export(front, point, integers, Path(out), private_key, seed, {}, force=force)
+    return _export(front, point, integers, Path(out), private_key, seed, {}, force=force, prices=prices)
 
 
 def pick_that_agrees(
@@ -211,10 +222,15 @@ def _export(
     claims: dict[str, Any],
     beside: Callable[[Front, IntegerPoint], None] | None = None,
     force: bool = False,
+    monitors: bool = False,
+    prices: bool = False,
 ) -> Exported:
     program, valid = integers.quantised.program, integers.valid
     manifest = _finish(front, point, integers, claims)
+    if prices:
+        manifest = replace(manifest, prices=_prices(program, valid))
     steps = integers.quantised.steps
+    manifest = replace(manifest, monitors=measure_monitors(program, valid, steps) if monitors else None)
     replies = valid.hpc if steps is None else results_of(valid.hpc, steps)
     golden = make_golden(program, valid.X, replies, valid.confidence, seed)
     bundle = Bundle(manifest.to_json(), program, golden)
@@ -233,6 +249,13 @@ def _export(
         promise=claims.get("promise"),
         weights=_weights(integers.draft, program, published.n_bytes),
     )
+
+
+def _prices(program: Program, valid: Rows) -> Prices:
+    table = price_table(program, valid)
+    if table is None:
+        raise InputError("no threshold of this point moves its cost on validation rows: leave --prices out")
+    return table
 
 
 def _n_bytes(program: Program) -> int:
@@ -258,6 +281,7 @@ def _finish(front: Front, point: Point, integers: IntegerPoint, promise: dict[st
     claims: dict[str, Any] = {name: p.after.to_json() for name, p in measured.items()} | promise
     claims |= {"quality": front.quality, "measure": front.measure.to_json()}
     claims["agreement"] = {name: p.agreement for name, p in measured.items()}
+    claims |= {"audits": audits} if manifest.hpc and (audits := audit_claim(integers, manifest.classes)) else {}
     claims["hpc"] = {
         name: getattr(p, name).quality for p in front.points if p.method == HPC_METHOD for name in ("valid", "test")
     }

@@ -25,7 +25,7 @@ from .importing.read_model import read_model
 from .importing.sensor_layout import Layout, make_layout
 from .integers.golden_cases import make_golden
 from .publish import Published, check_out, publish, read_key
-from .sources.source import CLASS, Source, read_bytes
+from .sources.source import Source, read_bytes
 
 __all__ = ["LEAVES", "Imported", "ImportedBundle", "NamedRows", "import_model", "import_parts", "read_model"]
 
@@ -145,7 +145,7 @@ def _check_agreement(imported: Imported, min_agreement: float | None) -> None:
     min_agreement = MIN_AGREEMENT[is_trees] if min_agreement is None else min_agreement
     match = imported.match
     if match.agreement < min_agreement:
-        what = "labels differ" if imported.source.kind == CLASS else "values are further apart than the bound"
+        what = "labels differ" if imported.source.kind.has_classes else "values are further apart than the bound"
         raise BundleError(
             f"{match.differ} of {match.n} {what} from those of {match.beside} (scores off by {match.off:.3g}), but "
             f"{min_agreement:.2%} must agree; {'take wider leaves with --leaves 31, or ' * is_trees}lower "

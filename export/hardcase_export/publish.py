@@ -21,7 +21,7 @@ from hardcase_edge.bundle.signature import (
 from hardcase_edge.errors import InputError
 from hardcase_edge.verifier.verify import Report
 
-__all__ = ["Published", "check_out", "publish", "read_key"]
+__all__ = ["Published", "check_out", "publish", "publish_bytes", "read_key"]
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,13 @@ def publish(
     if before_writing is not None:
         before_writing()
     if out is not None:
-        _write(out, data, None if key is None else sign(data, key))
+        publish_bytes(data, out, key)
     return Published(out, loaded.bundle.sha256, len(data), key is not None, len(bundle.golden), loaded.report)
+
+
+def publish_bytes(data: bytes, out: Path, key: bytes | None) -> None:
+    """Sign and write the bytes of a bundle that has passed every check; ``key`` is as for ``publish``."""
+    _write(out, data, None if key is None else sign(data, key))
 
 
 def _write(out: Path, data: bytes, signature: bytes | None) -> None:

@@ -16,6 +16,7 @@ from hardcase_edge.base.files import read_bounded
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError, one_line
 from hardcase_edge.program.definition import Opaque, Program
+from hardcase_edge.program.kinds import kind_of
 
 from .drafts.rows import Rows
 from .integers.decide import codes_of, readings_of
@@ -171,7 +172,7 @@ def hpc_model(build: Path, program: Program, manifest: Manifest, rows: Rows) -> 
         wide = session.get_inputs()[0].type == "tensor(double)"
         with np.errstate(over="ignore"):
             X = as_held(rows.X, [f.dtype for f in program.features]).astype(np.float64 if wide else np.float32)
-        (answers,) = session.run(["label" if manifest.classes else "value"], {"X": X})
+        (answers,) = session.run([kind_of(len(manifest.classes)).output], {"X": X})
     except InputError:
         raise
     except Exception as error:  # onnx and onnxruntime have no common base for their errors

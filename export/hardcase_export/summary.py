@@ -28,7 +28,7 @@ def describe(loaded: Loaded) -> dict[str, Any]:
         system that serves as f0 and has no file; empty for a fitted f0.
     """
     manifest, program, report = loaded.manifest, loaded.bundle.program, loaded.report
-    meter = Meter(program)
+    meter, largest = Meter(program), Meter(program, program.max_item_size)
     return {
         "name": manifest.name,
         "target": manifest.target,
@@ -42,6 +42,7 @@ def describe(loaded: Loaded) -> dict[str, Any]:
             {
                 "name": name,
                 "cost": to_unit(meter.sensor_costs[k]),
+                "largest_cost": to_unit(largest.sensor_costs[k]),
                 "features": [manifest.features[f] for f in sensor.features],
             }
             for k, (name, sensor) in enumerate(zip(manifest.sensors, program.sensors, strict=True))

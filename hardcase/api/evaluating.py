@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from hardcase_edge.bundle.manifest import Manifest
+    from hardcase_edge.program.definition import Program
+
 __all__ = ["evaluate"]
 
 
@@ -29,6 +32,8 @@ def evaluate(
     confidence: Sequence[float] | None = None,
     groups: Any = None,
     budget: float | None = None,
+    item_sizes: Any = None,
+    sequences: Any = None,
 ) -> dict[str, float]:
     """Decide every row and measure.
 
@@ -42,6 +47,9 @@ def evaluate(
     confidence : (n,) f0's confidence in these, from 0 to 1; log loss needs it
     groups : (n,) the group of each row; NDCG needs it
     budget : the most that a decision may cost
+    item_sizes : (n,) the size of each row's item, from 1; without them, all are 1
+    sequences : (n,) the stream of each row, text or numbers, for a bundle that holds labels; without them, all rows are
+        one stream. ``X`` may lack the columns of the memory, which the rows' order fills
 
     Returns
     -------
@@ -70,7 +78,10 @@ def evaluate(
     truth, answers = truth_of("y", y, loaded.classes), None if hpc is None else truth_of("hpc", hpc, loaded.classes)
     sure = None if confidence is None else _basis_points(confidence)
     group = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
-    for what, values in (("X", X), ("hpc", answers), ("confidence", sure), ("groups", group)):
+    sizes = None if item_sizes is None else np.asarray(item_sizes)
+    if sizes is not None and (sizes.dtype.kind not in "iu" or (sizes < 1).any()):
+        raise InputError("item_sizes holds something else than whole numbers from 1; give each row's size")
+    for what, values in (("X", X), ("hpc", answers), ("confidence", sure), ("groups", group), ("item_sizes", sizes)):
         if values is not None and len(values) != len(truth):
             raise InputError(f"{what} has {len(values)} rows, y has {len(truth)}; give one for each")
     if quality.reads_confidences and answers is not None and sure is None:
@@ -78,8 +89,30 @@ def evaluate(
     check_groups(quality, group)
     micro = None if budget is None else to_micro(budget)
     program = loaded._loaded.bundle.program
-    ends = decisions(program, np.asarray(X, dtype=np.float64), answers, sure, steps=steps, budget=micro)
+    X = _remembered(program, manifest, np.asarray(X, dtype=np.float64), sequences, micro, sizes)
+    ends = decisions(program, X, answers, sure, steps=steps, budget=micro, sizes=sizes)
     return figures(ends, truth, quality, group).to_json()
+
+
+def _remembered(program: Program, manifest: Manifest, X: Any, sequences: Any, budget: int | None, sizes: Any) -> Any:
+    """The rows with what the bundle's memory says of each, if it has one."""
+    import numpy as np
+
+    from hardcase_edge.batch.streams import remembered
+    from hardcase_edge.stream.layout import layout_of
+    from hardcase_train.data.dtypes import held
+
+    memory = layout_of(program, manifest.features, manifest.sensors)
+    if memory is None or X.ndim != 2:
+        return X
+    streams = np.zeros(len(X)) if sequences is None else np.asarray(sequences)
+    if len(streams) != len(X):
+        raise InputError(f"sequences has {len(streams)} rows, X has {len(X)}; give one for each")
+    n_own = len(program.features) - len(program.sensors[memory.sensor].features)
+    if X.shape[1] == n_own:
+        X = np.hstack([X, np.full((len(X), len(program.features) - n_own), np.nan)])
+    number = np.unique(streams, return_inverse=True)[1]
+    return remembered(program, memory, held(X, program.features), number, budget=budget, sizes=sizes)
 
 
 def _basis_points(confidence: Sequence[float]) -> NDArray[np.int64]:

@@ -137,7 +137,7 @@ def _task(
     called = tuple(sensors or (f"sensor {k}" for k in range(len(program.sensors))))
     config = Config(file=Path("arrays"), target="y", unit=unit, estimator=type(estimator.hpc_).__name__)
     table = Table(names, values, Labels({}), "")
-    task = Task(problem, names, called, tuple(classes), {}, estimator.hpc_, config, table)
+    task = Task(problem, names, called, tuple(classes), {}, estimator.hpc_, config, table, index)
     return task, [hpc_point(judge), *with_test(problem, [point])]
 
 

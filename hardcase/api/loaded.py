@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardcase_edge.bundle.evidence import reported
+from hardcase_edge.bundle.evidence import reported, sorted_answers
 from hardcase_edge.bundle.value import to_result
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import to_micro, to_unit
 from hardcase_edge.sensors.categories import code_of, codes_of
 from hardcase_edge.session.drive import drive
+from hardcase_edge.stream.layout import layout_of
+from hardcase_edge.stream.memory import Memory
 
 if TYPE_CHECKING:
     from hardcase_edge.bundle import load as _load
@@ -29,11 +31,13 @@ class Decided:
 
     label : class of the case, as in training; of a bundle of values the value, in the target's unit
     confidence : probability that the label is right, from 0 to 1, or that the value is no further from the truth than
-        f0's usually are; None if nobody measured it without ``failed``
-    route : "local", "cloud" or "degraded" (forwarded without a reply, or answered here without ``failed``)
+        f0's usually are; None if nobody measured it without ``failed`` and
+        ``unpaid``
+    route : "local", "cloud" or "degraded" (forwarded without a reply, or answered here without a sensor)
     cost : metered cost, in the bundle's unit
     sensors : names of the bought sensors, in the bundle's order
     failed : names of the sensors that it wanted and that failed
+    unpaid : names of the sensors that it wanted and that the budget did not allow
     interval : of a value: where the truth lies with a probability of 90 %; None if nobody measured it
     """
 
@@ -43,6 +47,7 @@ class Decided:
     cost: float
     sensors: tuple[str, ...]
     failed: tuple[str, ...] = ()
+    unpaid: tuple[str, ...] = ()
     interval: tuple[float, float] | None = None
 
     @property
@@ -85,15 +90,26 @@ class Loaded:
     classes : labels; empty for a bundle of values
     unit : of costs
     categories : the texts of each feature that takes text, in the order of their codes
+
+    A bundle that holds labels of a stream remembers its cases: they are windows of one stream, in the order of the
+    calls, until ``forget``. Load the bundle once for each stream.
     """
 
     def __init__(self, loaded: _load.Loaded) -> None:
         self._loaded = loaded
+        self._sorted_to = sorted_answers(loaded.bundle.program)
         manifest = loaded.manifest
         self.sensors, self.features = tuple(manifest.sensors), tuple(manifest.features)
         self.classes, self.unit = tuple(manifest.classes), manifest.unit
         self.categories = dict(manifest.categories)
+        self._layout = layout_of(loaded.machine.program, self.features, self.sensors)
+        self._memory = None if self._layout is None else Memory(loaded.machine.program, self._layout)
         self._codes = dict(zip(self.features, codes_of(manifest, range(len(self.features))), strict=False))
+
+    def forget(self) -> None:
+        """Empty the memory, as a restart does: the next case is the first window of a stream."""
+        if self._memory is not None:
+            self._memory.forget()
 
     def decide(
         self,
@@ -101,6 +117,7 @@ class Loaded:
         *,
         ask: Callable[[dict[str, Any]], Reply | None] | None = None,
         budget: float | None = None,
+        windows: int = 1,
     ) -> Decided:
         """Decide one case; only the sensors that the policy asks for are looked at and paid.
 
@@ -112,28 +129,42 @@ class Loaded:
             (or a value) or a pair of it and a confidence, or None if there is no reply. Without it there is no cloud,
             and hard cases are answered locally
         budget : largest cost of this decision, in the bundle's unit
+        windows : of a bundle for streams, how many windows after the case before this one is; more than 1 if some were
+            missed
 
         Raises
         ------
         InputError
-            A name is neither a feature nor a sensor, a sensor has another number of readings, text is given for a
-            number, or the reply is not one of the classes, or not a finite number where values are answered.
+            A name is neither a feature nor a sensor, or one of the memory's, a sensor has another number of readings,
+            text is given for a number, or the reply is not one of the classes, or not a finite number where values are
+            answered.
         """
         by_feature = self._by_feature(readings)
+        if windows < 1:
+            raise InputError(f"{windows} windows have passed; give a whole number from 1")
+        memory = self._memory
         program, names = self._loaded.bundle.program, self.features
 
         def read(asked: tuple[int, ...]) -> dict[int, list[Any] | None]:
             values = {s: [by_feature.get(names[f]) for f in program.sensors[s].features] for s in asked}
-            return {s: None if all(v is None for v in row) else row for s, row in values.items()}
+            known = {s: None if all(v is None for v in row) else row for s, row in values.items()}
+            if memory is not None:
+                memory.see(known)
+                known |= {s: memory.read() for s in asked if s == memory.layout.sensor}
+            return known
 
         def reply(_: object) -> tuple[int, int] | None:
             answer = ask({names[f]: by_feature.get(names[f]) for f in program.uplink.features}) if ask else None
             return None if answer is None else self._reply(answer)
 
         micro = None if budget is None else to_micro(budget)
+        if memory is not None:
+            memory.begin(windows)
         end = drive(self._loaded.machine.session(cloud=ask is not None, budget=micro), read, reply)
+        if memory is not None:
+            memory.end(end.result)
         value = self._loaded.manifest.value
-        route, confidence = reported(end, self._loaded.manifest.without)
+        route, confidence = reported(end, self._loaded.manifest.without, self._sorted_to)
         return Decided(
             label=self.classes[int(end.result)] if self.classes else value.of(end.result) if value else end.result,
             confidence=None if confidence is None else confidence / 10_000,
@@ -141,13 +172,17 @@ class Loaded:
             cost=to_unit(end.cost),
             sensors=tuple(self.sensors[s] for s in end.sensors),
             failed=tuple(self.sensors[s] for s in end.failed),
-            interval=value.interval_of(end) if value else None,
+            unpaid=tuple(self.sensors[s] for s in end.unpaid),
+            interval=value.interval_of(end, self._sorted_to) if value else None,
         )
 
     def _by_feature(self, readings: Mapping[str, Any]) -> dict[str, Any]:
         program = self._loaded.bundle.program
         out: dict[str, Any] = {}
+        inner = self.sensors[self._layout.sensor] if self._layout is not None else None
         for name, given in readings.items():
+            if inner is not None and name.partition(".")[0] == inner:
+                raise InputError(f"{name!r} is filled by the bundle's own memory; leave it out")
             if not isinstance(given, str) and (isinstance(given, Sequence) or hasattr(given, "__len__")):
                 if name not in self.sensors:
                     raise InputError(f"{name!r} is not a sensor; sensors are {', '.join(self.sensors[:20])}")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
+from hardcase_edge.program.kinds import CLASS, kind_named
 
 from ..measuring.measure import flattery
 from ..training.build import build
@@ -30,9 +31,9 @@ def train(
     y: Any,
     *,
     sensors: Mapping[str, Sequence[str | int] | str | int] | None = None,
-    costs: Mapping[str, float] | float = 1.0,
+    costs: Mapping[str, float | Sequence[float]] | float = 1.0,
     forward_cost: float = 0.0,
-    task: str = "class",
+    task: str = CLASS.name,
     target_unit: str = "",
     quality: str | Mapping[str, Any] | None = None,
     errors: Mapping[str, Any] | None = None,
@@ -46,7 +47,9 @@ def train(
     dates: str = "leave",
     weight: Any = None,
     groups: Any = None,
-    unit: str = "unit",
+    item_size: Any = None,
+    unit: str | None = None,
+    clock: bool = False,
     seed: int = 0,
     jobs: int | None = None,
     time_limit: str | None = None,
@@ -62,15 +65,16 @@ def train(
     X : (n, n_features) numbers, NaN for missing; or a DataFrame, whose text becomes categories, as in a table
     y : (n,) labels of 2 to 200 classes, numbers or text, or values; or the name of the DataFrame's column of them
     sensors : the columns of each sensor, by name or number; each column of no sensor becomes a sensor of its own
-    costs : cost of each sensor by name, 1 for the others; or one number for all
-    forward_cost : cost of one request, without the sensors that f0 reads
+    costs : cost of each sensor by name, 1 for the others; or one number for all. A sensor's cost may be the
+        coefficients [c0, c1, ...] of a polynomial in the item's size
+    forward_cost : cost of one request, without the sensors that f0 reads; by the clock the ms of its round trip
     task : "class"; "value", if y holds numbers to predict; or "rank", if it holds the relevance of each row within its
         group, whole numbers from 0
     target_unit : of values, for the device's records
     quality : what policies are measured by; None: accuracy, R2 of values, NDCG@5 of ranks. "balanced",
         "macro-f1" or "log-loss"; {"f1": class}; {"recall": class, "precision": share}; or {"ndcg": ranks}
     errors : what errors cost, in the unit of all costs: {"miss": {class: cost}, "false_alarm": {class: cost},
-        "other": cost}, or {"matrix": {class: {answer: cost}}}; ``quality`` is then ignored
+        "other": cost}, or {"matrix": {class: {answer: cost}}}; in place of ``quality``
     max_loss : pick the cheapest policy whose quality is at most this far below f0's, plus one standard error; None:
         0.01, or, where errors have costs, the policy of the least cost with its errors
     budget : instead, pick the best policy of at most this mean cost
@@ -85,7 +89,11 @@ def train(
     weight : (n,) weight of each row, at least 0; or the name of the DataFrame's column that holds it
     groups : (n,) the group of each row, such as its machine: text or numbers; or the name of the DataFrame's column
         that holds it. No split or fold divides one, and standard errors count groups
-    unit : unit of all costs, for reports
+    item_size : (n,) the size of each row's item, whole numbers from 1; or the name of the DataFrame's column that holds
+        it; None: all are 1
+    unit : unit of all costs, for reports; None: "unit", or "ms" by the clock
+    clock : whether the device decides by the clock: costs are milliseconds, a budget is a deadline, and what sensors
+        and requests really take is spent
     jobs : number of threads; None: one per core
     time_limit : of the whole run, such as "90s", "10m" or "2h"; what is reached then depends on this machine's speed.
         None: train all settings on all rows, with the same result everywhere
@@ -102,19 +110,24 @@ def train(
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 400)
     >>> X = y[:, None] + rng.normal(size=(400, 3)) * (1.5, 0.7, 0.2)
-    >>> policy = hardcase.train(X, y, sensors={"cheap": [0, 1], "good": [2]}, costs={"good": 20}, effort="quick")
+    >>> sensors = {"cheap": [0, 1], "good": [2]}
+    >>> policy = hardcase.train(X, y, sensors=sensors, costs={"good": 20}, methods=["static"], effort="quick")
     >>> policy.front.quality
     'accuracy'
     """
+    from hardcase_edge.bundle.manifest import CLOCK_UNIT
     from hardcase_train.columns.dates import DATES
-    from hardcase_train.data.config import TASKS, Config, check_amount, check_choice
+    from hardcase_train.data.amounts import check_amount
+    from hardcase_train.data.config import TASKS, Config, check_choice
     from hardcase_train.data.effort import effort_of
     from hardcase_train.methods import BASELINES, check_method
 
+    if errors and quality is not None:
+        raise InputError("errors and quality both say what an error counts; keep one")
     for what, amount in (("max_loss", max_loss), ("budget", budget)):
         if amount is not None:
             check_amount(what, amount)  # before training: the pick comes after it
-    table, called = _table(X, y, names, weight, groups)
+    table, called = _table(X, y, names, weight=weight, group=groups, item_size=item_size)
     config = Config(
         file=Path("arrays"),
         target=called["target"],
@@ -122,10 +135,12 @@ def train(
         target_unit=target_unit,
         group=called.get("group"),
         weight=called.get("weight"),
+        item_size=called.get("item_size"),
         seed=seed,
         drop=tuple(drop),
         dates=check_choice("dates", dates, DATES),
-        unit=unit,
+        unit=unit or (CLOCK_UNIT if clock else "unit"),
+        clock=clock,
         default_sensor=1.0 if isinstance(costs, Mapping) else check_amount("costs", costs),
         per_request=check_amount("forward_cost", forward_cost),
         sensors=_sensors(table, sensors, costs, dates),
@@ -185,8 +200,8 @@ def column_names(X: Any, names: Sequence[str] | None, n: int) -> tuple[str, ...]
     return called
 
 
-def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any, groups: Any) -> tuple[Table, dict[str, str]]:
-    """The table, and the names of its columns of labels: "target", and "weight" and "group" if they are given."""
+def _table(X: Any, y: Any, names: Sequence[str] | None, **more: Any) -> tuple[Table, dict[str, str]]:
+    """The table, and the names of its columns of labels: "target", and of ``more`` those that are not None."""
     import numpy as np
 
     from hardcase_train.columns.frames import frame_columns, frame_names
@@ -199,7 +214,7 @@ def _table(X: Any, y: Any, names: Sequence[str] | None, weight: Any, groups: Any
         table = table_of("X", columns.rename_columns(column_names(X, names, columns.num_columns)), "")
     called: dict[str, str] = {}
     added = {}
-    for name, given in (("target", y), ("weight", weight), ("group", groups)):
+    for name, given in (("target", y), *more.items()):
         if isinstance(given, str):
             called[name] = given
         elif given is not None:
@@ -237,18 +252,22 @@ def _free(name: str, taken: Sequence[str]) -> str:
 
 
 def _sensors(
-    table: Table, sensors: Mapping[str, Any] | None, costs: Mapping[str, float] | float, dates: str
+    table: Table,
+    sensors: Mapping[str, Any] | None,
+    costs: Mapping[str, float | Sequence[float]] | float,
+    dates: str,
 ) -> tuple[SensorConfig, ...]:
     """The declared sensors, and those of one column that have a cost."""
-    from hardcase_train.data.config import SensorConfig, check_amount
+    from hardcase_train.data.amounts import check_cost
+    from hardcase_train.data.config import SensorConfig
 
-    price = dict(costs) if isinstance(costs, Mapping) else {}
+    price: dict[str, Any] = dict(costs) if isinstance(costs, Mapping) else {}
     rest = 1.0 if isinstance(costs, Mapping) else costs
     columns = tuple(table.kinds) or table.names
     parts = [part for name in table.parts for part in table.date_columns(name)] if dates == "parts" else []
 
     def sensor(name: str, features: Sequence[str]) -> SensorConfig:
-        cost = check_amount(f"the cost of {name!r}", price.pop(name, rest))
+        cost = check_cost(f"the cost of {name!r}", price.pop(name, rest))
         return SensorConfig(name=name, features=tuple(features), cost=cost)
 
     configs = []
@@ -284,7 +303,10 @@ def _model(hpc: Any, seed: int, task: str) -> Any:
 
     from hardcase_train.tasks.hpc import ready
 
-    kind, method = ("classifier", "predict_proba") if task == "class" else ("regressor", "predict")
-    if not hasattr(hpc, method) or not hasattr(hpc, "get_params") or (kind == "regressor" and not is_regressor(hpc)):
-        raise InputError(f"hpc is {type(hpc).__name__}, not a scikit-learn {kind} with {method}; give one")
+    kind = kind_named(task)
+    is_one = hasattr(hpc, kind.predict) and hasattr(hpc, "get_params") and (kind.has_classes or is_regressor(hpc))
+    if not is_one:
+        raise InputError(
+            f"hpc is {type(hpc).__name__}, not a scikit-learn {kind.estimator} with {kind.predict}; give one"
+        )
     return ready(clone(hpc), seed)

@@ -12,10 +12,11 @@ from ..reports.page import figure, page, section, table
 
 __all__ = ["make_html"]
 
+QUALITY = "quality"
 COLUMNS = (
     ("name", "", "{}"),
     ("policy", "policy", "{}"),
-    ("accuracy", "accuracy", "{:.4f}"),
+    (QUALITY, QUALITY, "{:.4f}"),
     ("cost", "mean cost", "{:.2f}"),
     ("uplink_bytes", "uplink bytes", "{:,}"),
     ("p50_ms", "p50 ms", "{:.2f}"),
@@ -35,14 +36,16 @@ def make_html(values: Mapping[str, Any], front_svg: str, routes_svg: str) -> str
     """
     rows = [[safe(form.format(r[key])) for key, _, form in COLUMNS] for r in values["rows"]]
     problems = [f'<p class="bad">{safe(p)}</p>' for p in values["problems"]]
+    titles = [values["quality"] if key == QUALITY else title for key, title, _ in COLUMNS]
+    classes = values["classes"]
     fine = "<p>Every case was decided exactly once; both routes worked before and after the kill.</p>"
     body = [
         f"<p>Costs in {safe(values['unit'])} per decision, on test rows, which no choice has used. The last row is "
         f"what an export picks. The kill test runs {safe(values['kill_test'])}.</p>",
-        table([title for _, title, _ in COLUMNS], rows, words=2, best=len(rows) - 1),
+        table(titles, rows, words=2, best=len(rows) - 1),
         *(problems or [fine]),
-        section("The classes of the last row", classes_table(values["classes"])),
-        section("Accuracy over cost", figure(front_svg)),
+        *([section("The classes of the last row", classes_table(classes))] if classes else []),
+        section(f"{values['quality'][:1].upper()}{values['quality'][1:]} over cost", figure(front_svg)),
         section("The worker is killed and restarted", figure(routes_svg)),
     ]
     return page("hardcase: easy cases on the device, hard cases to the cloud", body)

@@ -22,7 +22,19 @@ WIDTHS = {
     "exact": "exact shares", "linear": "weights of 16 bits",
     "float32": "a TFLite model, which devices run by ai-edge-litert",
 }  # fmt: skip
-BUILD_FLAGS = ("delta", "max_forward", "excess", "calibration", "hpc", "method", "onnx", "tflite", "c", "inline")
+BUILD_FLAGS = (
+    "delta",
+    "max_forward",
+    "excess",
+    "calibration",
+    "hpc",
+    "method",
+    "onnx",
+    "tflite",
+    "c",
+    "inline",
+    "prices",
+)
 
 
 def add_model(parser: Flags, wish: argparse._MutuallyExclusiveGroup) -> None:

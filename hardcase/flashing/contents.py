@@ -83,7 +83,7 @@ def make_card(
         The bundle is damaged or not signed, or a file cannot be read.
     """
     data = read_bundle_bytes(bundle)
-    loaded = load_bundle(bundle, trust=trust) if trust is not None else load_bytes(data)
+    loaded = load_bundle(bundle, trust=trust, allow_joint=True) if trust else load_bytes(data, allow_joint=True)
     digest = hashlib.sha256(data).hexdigest()
     if loaded.bundle.sha256 != digest:
         raise InputError(f"{bundle} was changed while it was read; flash again")

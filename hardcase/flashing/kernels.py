@@ -25,7 +25,7 @@ __all__ = ["GLIBC", "PROCESSORS", "Processor", "can_compile", "check_kernel", "c
 GLIBC = (2, 17)  # of 2012: older than every Debian with Python 3.11
 COMPILE_S = 300  # Zig builds parts of its own runtime library the first time
 FLAGS = ["-std=c99", "-O2", "-g0", "-s", "-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
-SOURCES = ("module.c", "hardcase.c")
+SOURCES = ("module.c", "parts.c", "chain.c", "chain_module.c", "items_module.c")
 # What Python.h wants to know, from the compiler instead of from the machine that Python was built on.
 PYCONFIG = """\
 #define HAVE_STDDEF_H 1

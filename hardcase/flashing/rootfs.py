@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hardcase_edge.base.files import read_bounded
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.card.archive import MANIFEST, MAX_ARCHIVE_BYTES, read_archive
 from hardcase_edge.card.install import install
 from hardcase_edge.card.places import RUNTIME, STORE, UNITS

@@ -88,8 +88,10 @@ def verify(target: str, ssh: tuple[str, ...] = ()) -> dict[str, Any]:
     return {"target": target, **verify_partition(_Opener(target), target)}
 
 
-def offer(bundle: str, target: str, metadata: str | None) -> int:
+def offer(bundle: str, target: str, options: Mapping[str, str | None]) -> int:
     """Hand a bundle for a device behind a broker to ``hardcase cloud offer``; returns its exit status.
+
+    ``options``: those of that command by their names, None for those that were not given.
 
     Raises
     ------
@@ -100,8 +102,9 @@ def offer(bundle: str, target: str, metadata: str | None) -> int:
     if match is None:
         raise InputError(f"{target} is not mqtts://broker/device; correct it")
     command = [sys.executable, "-m", "hardcase.cli", "cloud", "offer", bundle]
-    where = ["--broker", match[1], "--device", match[2], *(["--metadata", metadata] if metadata else [])]
-    return subprocess.run([*command, *where], check=False).returncode
+    where = ["--broker", match[1], "--device", match[2]]
+    given = [word for name, value in options.items() if value is not None for word in (f"--{name}", value)]
+    return subprocess.run([*command, *where, *given], check=False).returncode
 
 
 def _kind(target: str, *, is_written: bool = False) -> str:

@@ -19,10 +19,12 @@ from hardcase_edge.base.files import read_bounded, sync_folder, write_whole
 from hardcase_edge.errors import InputError
 
 from .fat import FatVolume, is_fat
+from .gpt import FAT_TYPES, partitions
 
 __all__ = ["FolderVolume", "Volume", "open_image"]
 
 _FAT_TYPES = {0x04, 0x06, 0x0B, 0x0C, 0x0E, 0xEF}
+_PROTECTIVE = 0xEE  # the one entry of a card with a GPT
 
 
 class Volume(Protocol):
@@ -108,24 +110,28 @@ def open_image(path: Path, *, can_write: bool) -> Iterator[FatVolume]:
 
 def _boot_partition(file: int, size: int, name: str) -> tuple[int, int]:
     """Start and size in bytes."""
-    try:
-        sector = os.pread(file, 512, 0)
-    except OSError as error:
-        raise InputError(f"{name} cannot be read: {error.strerror}; put the card in again") from error
+
+    def read(start: int, n: int) -> bytes:
+        try:
+            return os.pread(file, n, start)
+        except OSError as error:
+            raise InputError(f"{name} cannot be read: {error.strerror}; put the card in again") from error
+
+    sector = read(0, 512)
     if len(sector) < 512 or sector[510:] != b"\x55\xaa":
         raise InputError(f"{name} has no partition table; write a system's image to it first")
     if is_fat(sector):
         return 0, size
     entries = [struct.unpack_from("<B3xB3xII", sector, 446 + 16 * k) for k in range(4)]
-    parts = [(kind, first * 512, n * 512) for _, kind, first, n in entries if kind and n]
-    if any(kind == 0xEE for kind, _, _ in parts):
-        raise InputError(f"{name} has a GPT, which is not read here; mount its boot partition and name that folder")
+    parts = [(kind in _FAT_TYPES, first * 512, n * 512) for _, kind, first, n in entries if kind and n]
+    if any(kind == _PROTECTIVE for _, kind, _, _ in entries):
+        parts = [(kind in FAT_TYPES, start, n) for kind, start, n in partitions(read, name)]
     short = [end for _, start, n in parts if (end := start + n) > size]
     if short:
         raise InputError(
             f"{name} is cut short: its partitions end at {max(short)} bytes, and it has {size}; copy it again"
         )
-    for kind, start, n in parts:
-        if kind in _FAT_TYPES and is_fat(os.pread(file, 512, start).ljust(512, b"\0")):
+    for may_be_fat, start, n in parts:
+        if may_be_fat and is_fat(read(start, 512).ljust(512, b"\0")):
             return start, n
     raise InputError(f"{name} has no FAT boot partition; mount its root and name that folder, or use ssh://")

@@ -19,10 +19,21 @@ if TYPE_CHECKING:
     from hardcase_edge.bundle.manifest import Manifest
     from hardcase_edge.program.definition import Program
     from hardcase_edge.program.readings import Reading
+    from hardcase_edge.stream.layout import Layout
     from hardcase_export.integers.decide import Reply
     from hardcase_train.data.table import Table
 
-__all__ = ["LabelledRows", "groups_of", "labelled_rows", "readings_of", "replies_to", "rows_for", "truth_of"]
+__all__ = [
+    "LabelledRows",
+    "groups_of",
+    "labelled_rows",
+    "readings_of",
+    "replies_to",
+    "rows_for",
+    "sequences_of",
+    "sizes_of",
+    "truth_of",
+]
 
 BATCH = 256  # rows per call of the HPC
 
@@ -37,12 +48,18 @@ class LabelledRows:
     y : (n,) class index, or value
     replies : the HPC's reply to each row; empty if the program never forwards
     group : (n,) number of the row's group, for intervals; None: each row stands for itself
+    sizes : (n,) size of each row's item; None: all are 1
+    memory : the layout of the program's memory, whose columns in ``X`` are empty; None: it has none
+    sequence : (n,) number of the stream of each row, whose rows follow each other; None: all rows are one stream
     """
 
     X: NDArray[np.float64]
     y: NDArray[Any]
     replies: Sequence[Reply] = ()
     group: NDArray[np.int64] | None = None
+    sizes: NDArray[np.int64] | None = None
+    memory: Layout | None = None
+    sequence: NDArray[np.int64] | None = None
 
 
 def rows_for(
@@ -62,10 +79,17 @@ def rows_for(
     from hardcase_edge.program.definition import Forward
 
     X, y, stored = labelled_rows(path, manifest)
-    group = groups_of(path, manifest)
-    if not any(isinstance(node, Forward) for node in program.nodes):
-        return LabelledRows(X, y, group=group)
-    return LabelledRows(X, y, replies_to(program, manifest, X, stored, hpc, [*near, path.parent]), group)
+    forwards = any(isinstance(node, Forward) for node in program.nodes)
+    replies = replies_to(program, manifest, X, stored, hpc, [*near, path.parent]) if forwards else ()
+    group, sizes, memory = groups_of(path, manifest), sizes_of(path, manifest), _memory_of(program, manifest)
+    sequence = None if memory is None else sequences_of(path, manifest)
+    return LabelledRows(X, y, replies, group, sizes, memory, sequence)
+
+
+def _memory_of(program: Program, manifest: Manifest) -> Layout | None:
+    from hardcase_edge.stream.layout import layout_of
+
+    return layout_of(program, manifest.features, manifest.sensors)
 
 
 def labelled_rows(path: Path, manifest: Manifest) -> tuple[NDArray[np.float64], NDArray[Any], list[Reply]]:
@@ -132,6 +156,7 @@ def readings_of(where: str, table: Table, manifest: Manifest) -> NDArray[np.floa
     """
     import numpy as np
 
+    from hardcase_export.drafts.rows import n_remembered
     from hardcase_train.columns.categories import codes_in
 
     columns = {name: table.X[:, k] for k, name in enumerate(table.names)}
@@ -140,13 +165,15 @@ def readings_of(where: str, table: Table, manifest: Manifest) -> NDArray[np.floa
     for name, texts in manifest.categories.items():
         if name in table.labels or name in columns:
             columns[name] = codes_in(table.labels[name] if name in table.labels else columns[name].tolist(), texts)
-    absent = [name for name in manifest.features if name not in columns]
+    own = manifest.features[: len(manifest.features) - n_remembered(manifest)]
+    absent = [name for name in own if name not in columns]
     if absent:
         what = "holds no numbers in" if absent[0] in table.texts else "lacks"
         raise InputError(
             f"{where} {what} {len(absent)} of the bundle's features, such as {absent[0]!r}; add the columns"
         )
-    return np.column_stack([columns[name] for name in manifest.features])
+    empty = [np.full(len(table.X), np.nan)] * (len(manifest.features) - len(own))
+    return np.column_stack([*(columns[name] for name in own), *empty])
 
 
 def groups_of(path: Path, manifest: Manifest) -> NDArray[np.int64] | None:
@@ -159,20 +186,61 @@ def groups_of(path: Path, manifest: Manifest) -> NDArray[np.int64] | None:
     InputError
         The file cannot be read, or a row has no group.
     """
-    import numpy as np
+    from hardcase_export.drafts.rows import group_name
 
-    from hardcase_export.drafts.rows import group_name, is_rows, read_rows
+    return _numbers_of(path, manifest, "group", group_name(manifest.trained))
+
+
+def sizes_of(path: Path, manifest: Manifest) -> NDArray[np.int64] | None:
+    """The item size of each of the ``labelled_rows``, (n,); None if the bundle was trained without sizes.
+
+    A table says it in the column that held the sizes of the training rows.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or lacks the sizes that the bundle's costs depend on.
+    """
+    from hardcase_export.drafts.rows import is_rows, read_rows, size_name
     from hardcase_train.data.table import read_table
-    from hardcase_train.tasks.target import whole_column
+    from hardcase_train.tasks.parts import sizes_in
+
+    column = size_name(manifest.trained)
+    if is_rows(path):
+        return read_rows(path, manifest).sizes
+    if column is None:
+        return None
+    return sizes_in(read_table(path), column, f"{path}: the item size is {column!r}")
+
+
+def sequences_of(path: Path, manifest: Manifest) -> NDArray[np.int64] | None:
+    """The stream of each of the ``labelled_rows``, (n,); None if the file does not say: all rows are then one stream.
+
+    A table says it in the column that named the streams of the training rows.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or a row has no stream.
+    """
+    from hardcase_export.drafts.rows import sequence_name
+
+    return _numbers_of(path, manifest, "sequence", sequence_name(manifest.trained))
+
+
+def _numbers_of(path: Path, manifest: Manifest, what: str, column: str | None) -> NDArray[np.int64] | None:
+    """Rows by a column that names a group or a stream of each; ``what`` names it among rows that were kept, too."""
+    from hardcase_export.drafts.rows import is_rows, read_rows
+    from hardcase_train.data.table import read_table
+    from hardcase_train.tasks.target import numbers_of_names
 
     if is_rows(path):
-        return read_rows(path, manifest).group
-    table, column = read_table(path), group_name(manifest.trained)
+        numbers: NDArray[np.int64] | None = getattr(read_rows(path, manifest), what)
+        return numbers
+    table = read_table(path)
     if column is None or column not in table.labels:
         return None
-    names = whole_column(table, column, f"{path}: the group {column!r}")
-    number = {name: k for k, name in enumerate(dict.fromkeys(names))}
-    return np.array([number[name] for name in names], dtype=np.int64)
+    return numbers_of_names(table, column, f"{path}: the {what} {column!r}")
 
 
 # ---------------------------------------------------------------- the HPC

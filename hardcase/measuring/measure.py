@@ -8,7 +8,7 @@ same program on the same rows has the same figures everywhere.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..options import plain
@@ -144,8 +144,9 @@ def measure(
     from hardcase_export.integers.decide import answers_of, decisions, figures
 
     check_groups(quality, rows.group)
+    rows = _in_order(program, rows, budget, dead)
     hpc, confidence = zip(*rows.replies, strict=True) if rows.replies else (None, None)
-    decided = decisions(program, rows.X, hpc, confidence, steps=steps, budget=budget, dead=dead)
+    decided = decisions(program, rows.X, hpc, confidence, steps=steps, budget=budget, dead=dead, sizes=rows.sizes)
     bought = [0] * len(program.sensors)
     for d in decided:
         for s in d.sensors:
@@ -161,6 +162,23 @@ def measure(
         bought=tuple(bought),
         decisions=decided,
     )
+
+
+def _in_order(program: Program, rows: LabelledRows, budget: int | None, dead: Sequence[int]) -> LabelledRows:
+    """The rows with what the program's memory says of each, if it has one."""
+    if rows.memory is None:
+        return rows
+    import numpy as np
+
+    from hardcase_edge.batch.streams import remembered
+    from hardcase_train.data.dtypes import held
+
+    sequence = np.zeros(len(rows.y), dtype=np.int64) if rows.sequence is None else rows.sequence
+    hpc = np.array([reply[0] for reply in rows.replies]) if rows.replies else None
+    X = remembered(
+        program, rows.memory, held(rows.X, program.features), sequence, hpc, budget=budget, dead=dead, sizes=rows.sizes
+    )
+    return replace(rows, X=X)
 
 
 # ---------------------------------------------------------------- text

@@ -40,8 +40,12 @@ def lost(program: Program, result: float, truth: float) -> float:
     return float(result != truth) if program.n_classes else (result - truth) ** 2
 
 
-def node_figures(program: Program, decisions: Sequence[Decision], y: Sequence[float]) -> NodeFigures:
+def node_figures(
+    program: Program, decisions: Sequence[Decision], y: Sequence[float], sizes: Sequence[int] = ()
+) -> NodeFigures:
     """Figures of a program's nodes from its decisions on rows of truth y (n,), class indices or values.
+
+    ``sizes``: (n,) size of each row's item; empty: all are 1.
 
     The cost so far counts the sensors that a row has bought on its way, so at the node where a row ends without an
     unanswered request it is the decision's cost.
@@ -49,21 +53,22 @@ def node_figures(program: Program, decisions: Sequence[Decision], y: Sequence[fl
     from hardcase_edge.program.cost import Meter, to_unit
     from hardcase_edge.session.session import CLOUD
 
-    meter, size = Meter(program), len(program.nodes)
-    ways = Counter((d.trace, d.sensors, d.route == CLOUD) for d in decisions)
+    item_sizes, size = sizes or [1] * len(decisions), len(program.nodes)
+    meters = {s: Meter(program, s) for s in set(item_sizes)}
+    ways = Counter((d.trace, d.sensors, d.route == CLOUD, s) for d, s in zip(decisions, item_sizes, strict=True))
     rows, spent = [0] * size, [0] * size
     ended, losses = [0] * size, [0.0] * size
     for d, truth in zip(decisions, y, strict=True):
         ended[d.trace[-1]] += 1
         losses[d.trace[-1]] += lost(program, d.result, truth)
     steps: Counter[tuple[int, int]] = Counter()
-    for (trace, sensors, is_cloud), count in ways.items():
+    for (trace, sensors, is_cloud, item_size), count in ways.items():
         bought: set[int] = set()
         for node in trace:
             bought |= set(getattr(program.nodes[node], "sensors", ())) & set(sensors)
             is_request = is_cloud and node == trace[-1]
             rows[node] += count
-            spent[node] += count * meter.total(bought, int(is_request))
+            spent[node] += count * meters[item_size].total(bought, int(is_request))
         for step in pairwise(trace):
             steps[step] += count
     return NodeFigures(

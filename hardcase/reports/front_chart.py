@@ -22,6 +22,7 @@ LEFT, TOP, PLOT_HEIGHT = 64, 46, 352
 PER_ROW = 6  # methods in a row of the legend
 DEPTH = 0.12  # of quality below the best that is shown
 HPC = "hpc"
+OTHERS = {HPC: "#222222", "own": "#00838f", "structured": "#6a1b9a", "gap": "#ef6c00"}  # not in the registry
 OTHER = "#5d6d7e"  # colour of a method that has none of its own
 LEGEND_COLUMN = 138
 Point = Mapping[str, Any]
@@ -71,7 +72,7 @@ def _colours(points: Sequence[Point]) -> dict[str, str]:
     """The colour of each method, in the order of the points."""
     from hardcase_train.methods import METHODS
 
-    known = {name: METHODS[name].method.colour for name in METHODS} | {HPC: "#222222", "own": "#00838f"}
+    known = {name: METHODS[name].method.colour for name in METHODS} | OTHERS
     methods = dict.fromkeys(str(p["method"]) for p in points)
     colours = {m: known.get(m, OTHER) for m in methods}
     return {m: c if re.fullmatch("#[0-9a-fA-F]{6}", c) else OTHER for m, c in colours.items()}

@@ -138,14 +138,23 @@ def _classes(picked: Picked, values: dict[str, Any]) -> list[str]:
 def _sensors(picked: Picked, values: dict[str, Any], points: Front) -> list[str]:
     from hardcase_edge.program.cost import Meter, to_unit
 
-    meter, n, total = Meter(picked.program), values["n"], values["cost"] * values["n"]
+    n, total = values["n"], values["cost"] * values["n"]
     used = sorted(
         (k for k, rows in enumerate(picked.measured.bought) if rows), key=lambda k: -picked.measured.bought[k]
     )
-    costs = [(safe(picked.manifest.sensors[k], 60), meter.sensor_costs[k], picked.measured.bought[k]) for k in used]
+    sizes = [1] * n if picked.rows.sizes is None else picked.rows.sizes.tolist()
+    meters = {size: Meter(picked.program, size) for size in set(sizes)}
+    spent = dict.fromkeys(used, 0)
+    for decision, size in zip(picked.measured.decisions, sizes, strict=True):
+        for k in decision.sensors:
+            spent[k] += meters[size].sensor_costs[k]
+    costs = [
+        (safe(picked.manifest.sensors[k], 60), spent[k] / picked.measured.bought[k], picked.measured.bought[k])
+        for k in used
+    ]
     requests = round(values["forward_rate"] * n)
     if requests:
-        costs.append(("request: radio and cloud", meter.request_cost, requests))
+        costs.append(("request: radio and cloud", Meter(picked.program).request_cost, requests))
     rows = [
         [
             name,
@@ -166,8 +175,9 @@ def _sensors(picked: Picked, values: dict[str, Any], points: Front) -> list[str]
 def _flow(picked: Picked) -> list[str]:
     n = picked.measured.figures.n
     svg = policy_svg(
-        picked.program, picked.manifest, picked.measured.decisions, picked.rows.y.tolist(), note=f"{n:,} test rows"
-    )
+        picked.program, picked.manifest, picked.measured.decisions, picked.rows.y.tolist(), note=f"{n:,} test rows",
+        sizes=() if picked.rows.sizes is None else picked.rows.sizes.tolist(),
+    )  # fmt: skip
     return [
         "<p>From top to bottom: what is bought, what is asked, and where cases end, with the share of the rows that "
         "pass, their mean cost so far, and the error of those that end there. Arrows are as wide as their share. "

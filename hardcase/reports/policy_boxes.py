@@ -166,7 +166,7 @@ class _Writer:
         from hardcase_edge.program.cost import Meter
 
         self.program, self.manifest, self.figures = program, manifest, figures
-        self.meter = Meter(program)
+        self.meters = Meter(program), Meter(program, program.max_item_size)
 
     def box(self, run: list[int]) -> Box:
         from hardcase_edge.program.definition import Acquire, Answer, Branch, Forward
@@ -232,12 +232,13 @@ class _Writer:
     def _price(self, sensors: list[int]) -> str:
         from hardcase_edge.program.cost import to_unit
 
-        return f"{amount(to_unit(self.meter.buy(set(sensors))))} {self.manifest.unit}"
+        low, high = (amount(to_unit(meter.buy(set(sensors)))) for meter in self.meters)
+        return f"{low} {self.manifest.unit}" if low == high else f"{low} to {high} {self.manifest.unit}"
 
     def _request(self, node: Forward) -> str:
         from hardcase_edge.program.cost import to_unit
 
-        price = f"{amount(to_unit(self.meter.request_cost))} {self.manifest.unit}"
+        price = f"{amount(to_unit(self.meters[0].request_cost))} {self.manifest.unit}"
         return f"request {price}, of {len(node.sensors)} sensors"
 
     def _rows(self, node: int) -> int | None:

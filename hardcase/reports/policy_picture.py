@@ -33,6 +33,7 @@ def policy_svg(
     y: Sequence[float] = (),
     *,
     note: str = "",
+    sizes: Sequence[int] = (),
 ) -> str:
     """The picture, an SVG document that loads nothing.
 
@@ -40,8 +41,9 @@ def policy_svg(
     ----------
     decisions, y : the program's decisions on some rows, and their class indices or values; None: no shares are shown
     note : a line below the heading, such as what the rows are
+    sizes : size of each row's item; empty: all are 1
     """
-    figures = None if decisions is None else node_figures(program, decisions, y)
+    figures = None if decisions is None else node_figures(program, decisions, y, sizes)
     flow = flow_of(program, manifest, figures)
     if decisions is not None and any(box.kind == MORE for box in flow.boxes):
         flow = states_of(program, manifest, decisions, y)  # too many nodes to show them all

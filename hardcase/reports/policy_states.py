@@ -117,10 +117,11 @@ def _box(
 ) -> Box:
     from hardcase_edge.program.cost import Meter, to_unit
 
-    cost = to_unit(Meter(program).buy(state))
+    low, high = (amount(to_unit(Meter(program, size).buy(state))) for size in (1, program.max_item_size))
+    cost = low if low == high else f"{low} to {high}"
     names = [manifest.sensors[s] for s in sorted(state)]
     rows, loss = ended.total([state])
-    lines = [*_wrapped(names), f"{percent(passed[state] / n)} of rows, {amount(cost)} {manifest.unit} so far"]
+    lines = [*_wrapped(names), f"{percent(passed[state] / n)} of rows, {cost} {manifest.unit} so far"]
     if rows:
         lines += [f"{percent(rows / n)} answered here", error_words(loss, rows, manifest.value)]
     is_end = rows == passed[state]

@@ -129,16 +129,18 @@ def _asked(task: Task, command: str) -> list[str]:
         [safe(name), str(len(s.features)), amount(cost)]
         for name, s, cost in zip(task.sensors, task.problem.sensors, task.problem.sensor_costs().tolist(), strict=True)
     ]
-    costs = table(("sensor", "features", f"cost, {config.unit}"), sensors)
+    costs = table(
+        ("sensor", "features", f"{'cost' if config.item_size is None else 'mean cost'}, {config.unit}"), sensors
+    )
     shown = [f"<pre><code>{safe(command, 2000)}</code></pre>"] if command else []
     shown.append(table(("key", "value"), rows, words=2))
     return [*shown, _folded(f"{len(sensors)} sensors and their costs", len(sensors), costs)]
 
 
 def _target(task: Task) -> str:
-    config, kind = task.config, {"class": "", "value": ", a number", "rank": ", a relevance within its group"}
+    config = task.config
     unit = f" in {safe(config.target_unit)}" if config.target_unit else ""
-    return f"{safe(config.target)}{kind[config.task]}{unit}"
+    return f"{safe(config.target)}{config.kind.shown}{unit}"
 
 
 def _f0_words(task: Task) -> str:
@@ -178,21 +180,21 @@ def _data(task: Task) -> list[str]:
     named = {name: getattr(problem, name) for name in ("train", "valid", "calibration", "test")}
     parts = {name: rows for name, rows in named.items() if rows is not None}
     totals = [len(rows.y) for rows in parts.values()]
-    rows = _values_by_part(task, parts) if problem.is_value else _classes_by_part(task, parts)
-    word, caption = ("value", "values by part") if problem.is_value else ("class", "rows by class and part")
+    rows = _classes_by_part(task, parts) if task.classes else _values_by_part(task, parts)
     rows.append(
-        [f"<strong>{'rows' if problem.is_value else 'all'}</strong>", *(f"{n:,}" for n in totals), f"{sum(totals):,}"]
+        [f"<strong>{'all' if task.classes else 'rows'}</strong>", *(f"{n:,}" for n in totals), f"{sum(totals):,}"]
     )
     if problem.test.group is not None:
         groups = [len(np.unique(part.group)) for part in parts.values() if part.group is not None]
         rows.append(["<strong>groups</strong>", *(f"{n:,}" for n in groups), f"{sum(groups):,}"])
-    what = "with a value each" if problem.is_value else f"in {len(task.classes)} classes"
+    what = f"in {len(task.classes)} classes" if task.classes else "with a value each"
     words = (
         f"<p>{sum(totals):,} rows of {len(task.features):,} features from {len(task.sensors)} sensors, {what}. "
         "Models learn on train; choices are made on valid, and on train by models that "
         "did not see the row; calibration serves promises alone; test is only reported.</p>"
     )
-    listed = table((word, *parts, "all"), rows, caption=caption)
+    kind = problem.kind
+    listed = table((kind.answer, *parts, "all"), rows, caption=kind.caption)
     return [words, _folded(f"{len(task.classes)} classes", len(rows), listed)]
 
 

@@ -33,6 +33,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", metavar="USER", help="user name of hardcase cloud store (default: none)")
     parser.add_argument("--updater", metavar="USER", help="user name of hardcase cloud offer (default: none)")
     parser.add_argument(
+        "--tenant", action="append", default=[], metavar="NAME",
+        help="when rules are printed: a tenant, who gets users of these roles, too; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
         "--authority", metavar="DIR", help="with --out: know devices by certificates of this folder of hardcase ca init"
     )
     parser.set_defaults(act=run)
@@ -52,8 +56,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if (args.devices is None) != (args.out is None):
         raise InputError("--devices and --out belong together; name both, or neither to print the rules alone")
+    if args.tenant and args.out is not None:
+        raise InputError("--out finds the tenants in the names of --devices, such as acme/pump-7; leave out --tenant")
     if args.out is None:
-        sys.stdout.write(rules_for(args.broker, **users))
+        sys.stdout.write(rules_for(args.broker, args.tenant, **users))
         return 0
     if args.broker != "mosquitto":
         raise InputError("--out writes settings of mosquitto only; leave --devices and --out away to print rules")

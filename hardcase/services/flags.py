@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import argparse
 
-__all__ = ["broker_argument", "positive", "tls_arguments"]
+from hardcase_edge.errors import InputError
+
+__all__ = ["broker_argument", "parse_time", "positive", "store_argument", "tenant_argument", "tls_arguments"]
+
+UNITS_S = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
 def broker_argument(parser: argparse.ArgumentParser) -> None:
@@ -14,6 +18,31 @@ def broker_argument(parser: argparse.ArgumentParser) -> None:
         "--broker", required=True, metavar="URL", help="mqtt[s]://host:port; user and password may be given by the "
         "environment variables HARDCASE_MQTT_USER and HARDCASE_MQTT_PASSWORD",
     )  # fmt: skip
+
+
+def store_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--store``."""
+    parser.add_argument(
+        "--store", required=True, metavar="URL", help="sqlite:FILE, or postgresql://user@host/database; psycopg reads "
+        "the password from PGPASSWORD or ~/.pgpass",
+    )  # fmt: skip
+
+
+def tenant_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--tenant``."""
+    parser.add_argument(
+        "--tenant", default="", type=_tenant, metavar="NAME",
+        help="whose devices, named NAME/DEVICE (default: those without a tenant)",
+    )  # fmt: skip
+
+
+def _tenant(text: str) -> str:
+    from hardcase_edge.link.wire import check_name
+
+    try:
+        return check_name(text, "tenant") if text else text  # argparse checks the default, too
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def tls_arguments(command: argparse.ArgumentParser) -> None:
@@ -31,3 +60,17 @@ def positive(text: str) -> int:
     if not 1 <= value <= 1_000_000:
         raise argparse.ArgumentTypeError(f"{value} is not between 1 and 1000000")
     return value
+
+
+def parse_time(text: str, flag: str) -> float:
+    """Seconds of a time such as 90s, 30m, 6h or 7d.
+
+    Examples
+    --------
+    >>> parse_time("1.5h", "--soak")
+    5400.0
+    """
+    try:
+        return float(text[:-1]) * UNITS_S[text[-1:]]
+    except (ValueError, KeyError) as error:
+        raise InputError(f"{flag} is {text!r}; give a time such as 90s, 30m, 6h or 7d") from error

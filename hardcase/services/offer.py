@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hardcase_edge.errors import HardcaseError, InputError
 
 from .events import on_stop_signals, say
+from .flags import tenant_argument
 
 if TYPE_CHECKING:
     from hardcase_cloud.updates.campaign import Campaign
@@ -27,6 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     who = parser.add_mutually_exclusive_group(required=True)
     who.add_argument("--device", action="append", metavar="NAME", help="a device that is to run it; repeatable")
     who.add_argument("--all", action="store_true", help="every device whose status the broker has")
+    tenant_argument(parser)
     parser.add_argument("--wait", action="store_true", help="serve on for devices that come later (default: end)")
     tls = parser.add_argument_group("TLS")
     tls.add_argument("--ca", metavar="PEM", help="CA certificate that verifies --broker")
@@ -42,9 +44,11 @@ def run(args: argparse.Namespace) -> int:
     from hardcase_cloud.updates.offer import make_offer
     from hardcase_cloud.updates.serve import Server
     from hardcase_edge.link.address import parse_address
-    from hardcase_edge.link.wire import check_device_id
+    from hardcase_edge.link.wire import check_device_id, tenant_of
 
     named = None if args.all else frozenset(map(check_device_id, args.device))
+    if strange := sorted(device for device in named or () if tenant_of(device) != args.tenant):
+        raise InputError(f"{strange[0]} is not a device of {args.tenant or 'no tenant'}; say --tenant, or name others")
     address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
     campaign = Campaign(*make_offer(args.bundle, args.metadata), named=named)
 
@@ -57,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     def on_change(device: str, state: str, reason: str) -> None:
         say(args.json, "device", {"device": device, "state": state, **({"reason": reason} if reason else {})})
 
-    server = Server(campaign, address, reload=reload, on_change=on_change)
+    server = Server(campaign, address, reload=reload, on_change=on_change, tenant=args.tenant)
     on_stop_signals(server.stop)
     offer = campaign.offer
     say(args.json, "offering", {"sha256": offer.sha256.hex(), "bytes": offer.size, "release": _dotted(campaign)})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hardcase cloud store``: keep the decisions and audits of all devices in one SQLite file, or write them as CSV."""
+"""``hardcase cloud store``: keep the decisions and audits of all devices in a database, or write them to a file."""
 
 from __future__ import annotations
 
@@ -14,23 +14,31 @@ from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import InputError
 
 from .events import log_lines, on_stop_signals, say
+from .flags import parse_time, tenant_argument
 
 if TYPE_CHECKING:
     from hardcase_cloud.records.database import Database
 
 __all__ = ["HELP", "arguments", "run"]
 
-HELP = "Keep the decisions of devices in an SQLite file, and acknowledge what is on the disk."
+HELP = "Keep the decisions of devices in SQLite or PostgreSQL, and acknowledge what is on the disk."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("--out", required=True, metavar="FILE", help="the SQLite file; made if it does not exist")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--store", metavar="URL", help="sqlite:FILE, or postgresql://user@host/database")
+    where.add_argument("--out", metavar="FILE", help="the same as --store sqlite:FILE")
     parser.add_argument("--broker", metavar="URL", help="mqtt[s]://host:port, as of cloud worker")
-    parser.add_argument("--export", metavar="CSV", help="in place of --broker: write what is in the file, and end")
+    parser.add_argument(
+        "--export", metavar="FILE", help="in place of --broker: write all records as .csv or .parquet, and end"
+    )
+    parser.add_argument("--keep", metavar="TIME", help="remove records after this time, such as 90d (default: never)")
+    parser.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus' metrics at this loopback address")
     parser.add_argument(
         "--max-bytes", default="8G", metavar="BYTES", help="of the file; then devices keep their records (default 8G)"
     )
+    tenant_argument(parser)
     parser.add_argument("--count", type=int, metavar="N", help="end after this many new records")
     parser.add_argument("--ca", metavar="PEM", help="CA certificate that verifies --broker")
     parser.add_argument("--cert", metavar="PEM", help="client certificate, if --broker requires one")
@@ -46,9 +54,13 @@ def run(args: argparse.Namespace) -> int:
 
     if (args.broker is None) == (args.export is None):
         raise InputError("name either a broker with --broker, or a CSV file with --export")
-    if args.export is not None and not Path(args.out).exists():
-        raise InputError(f"there is no store {args.out} to export; name the file of an earlier --out")
-    database = Database(args.out, parse_bytes(args.max_bytes, "--max-bytes"))
+    url = args.store or f"sqlite:{args.out}"
+    is_file = url.startswith("sqlite:")
+    if args.export is not None and is_file and not Path(url.removeprefix("sqlite:")).exists():
+        raise InputError(
+            f"there is no store {url.removeprefix('sqlite:')} to export; name the file of an earlier --out"
+        )
+    database = Database(url, parse_bytes(args.max_bytes, "--max-bytes"))
     try:
         if args.export is not None:
             return _export(database, args.export)
@@ -58,20 +70,26 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _keep(database: Database, args: argparse.Namespace) -> int:
+    from hardcase_cloud.metrics.families import store_text
     from hardcase_cloud.records.keeper import Keeper
     from hardcase_edge.link.address import parse_address
+    from hardcase_edge.operations.scrape import Page
 
     def note(line: str) -> None:
         print(f"hardcase cloud: {terminal(line)}", file=sys.stderr, flush=True)
 
     address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
-    keeper = Keeper(database, address, note=note)
+    keep_s = None if args.keep is None else parse_time(args.keep, "--keep")
+    keeper = Keeper(database, address, note=note, keep_s=keep_s, tenant=args.tenant)
     on_stop_signals(keeper.stop)
     logging.getLogger("hardcase_edge.link.connection").addHandler(logging.NullHandler())  # errors at start are raised
     keeper.start()
     log_lines()
-    say(args.json, "ready", {"broker": address.url, "store": args.out, "pid": os.getpid()})
+    say(args.json, "ready", {"broker": address.url, "store": database.dialect.name, "pid": os.getpid()})
+    page = None if args.metrics is None else Page(args.metrics, lambda: store_text(keeper.figures()))
     keeper.run(args.count)
+    if page is not None:
+        page.close()
     say(args.json, "stopped", keeper.all_counters())
     return 0
 
@@ -79,10 +97,14 @@ def _keep(database: Database, args: argparse.Namespace) -> int:
 def _export(database: Database, path: str) -> int:
     import io
 
+    from hardcase_cloud.records.parquet import write_parquet
     from hardcase_edge.base.files import check_replaceable, write_whole
 
-    text = io.StringIO(newline="")
     check_replaceable(path)
+    if path.endswith(".parquet"):
+        print(f"{path}: {write_parquet(database, path)} records")
+        return 0
+    text = io.StringIO(newline="")
     n = database.export(text)
     write_whole(path, text.getvalue().encode())
     print(f"{path}: {n} records")

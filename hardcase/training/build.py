@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..measuring.bars import rows_bar
 from ..measuring.picked import Wish
+from ..reports.budget_chart import budgets_svg
 from ..reports.train_page import train_report
+from .budgets import budget_figures, is_indexed
 from .folders import BUILD, claimed, fill_folder
 from .hpc_file import copy_hpc, hpc_confidence, save_hpc, value_of
 from .own_model import own_points_of
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from hardcase_train.policy.front import Point
     from hardcase_train.tasks.task import Task
 
-__all__ = ["build", "configure", "write_build"]
+__all__ = ["build", "configure", "provenance", "write_build"]
 
 
 def configure(
@@ -94,6 +97,10 @@ def build(
                     page, svg, warning = train_report(folder, task, front, command=command, wish=wish)
                 (folder / "report.html").write_text(page, encoding="utf-8")
                 (folder / "front.svg").write_text(svg, encoding="utf-8")
+                if is_indexed(points) and task.problem.kind.has_classes:
+                    curves = budget_figures(task.problem, points, config.unit)
+                    (folder / "budgets.json").write_text(json.dumps(curves, indent=1) + "\n", encoding="utf-8")
+                    (folder / "budgets.svg").write_text(budgets_svg(curves), encoding="utf-8")
                 return front if warning is None else {**front, "warning": warning}
 
         def first(points: list[Point]) -> None:
@@ -123,6 +130,7 @@ def write_build(
     over_seeds = {"seeds": list(seeds), "max_loss": wishes}
     measure = {"quality": quality.name, "measure": quality.to_json(), "n_judged": len(Judge(task.problem).y)}
     front = {"unit": task.config.unit, **measure, "points": entries, "hpc": hpc, "seeds": over_seeds}
+    front |= overlap_of(task, [p.method for p in points])
     (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     title = f"{task.config.file.name}: {task.config.target}"
     (folder / "front.md").write_text(page(title, front), encoding="utf-8")
@@ -134,11 +142,25 @@ def write_build(
     return front
 
 
+def overlap_of(task: Task, methods: Collection[str]) -> dict[str, Any]:
+    """``label_overlap`` by the distance of labels, if they are ordered and trees of classifiers were trained."""
+    from hardcase_edge.program.kinds import RANK
+    from hardcase_train.linear.label_overlap import label_overlap, overlap_by_distance
+
+    problem, classes = task.problem, task.classes
+    is_ordered = task.config.kind is RANK or (classes and all(isinstance(c, int | float) for c in classes))
+    if not is_ordered or "cstc" not in methods:
+        return {}
+    by_distance = overlap_by_distance(label_overlap(problem, problem.in_unit(problem.train.y)))
+    return {"label_overlap": by_distance} if by_distance else {}
+
+
 def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> list[dict[str, Any]]:
     from hardcase_edge.bundle.file import Bundle, pack_bundle
     from hardcase_edge.bundle.manifest import Manifest
+    from hardcase_train.data.memory import memory_names
     from hardcase_train.policy.front import programs
-    from hardcase_train.policy.target_unit import in_target_unit
+    from hardcase_train.tasks.target_unit import in_target_unit
 
     folder.mkdir()
     files, numbers = [], dict.fromkeys((p.method for p in points), 0)
@@ -147,18 +169,20 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> l
         numbers[p.method] += 1
     value = value_of(task)
     for k, draft, _ in programs(points):
+        features, sensors = memory_names(points[k].memory, task.features, task.sensors)
         manifest = Manifest(
             name=task.config.file.stem,
             unit=task.config.unit,
-            features=task.features,
-            sensors=task.sensors,
+            features=features,
+            sensors=sensors,
             classes=task.classes,
             target=task.config.target,
             hpc=hpc,
             windows=task.windows,
-            trained=_provenance(task, points[k]),
+            trained=provenance(task, points[k].method, points[k].params),
             categories=task.table.categories,
             value=value,
+            clock=task.config.clock,
         )
         program = draft if value is None else in_target_unit(draft, task.problem.value_unit)
         (folder.parent / files[k]).write_bytes(pack_bundle(Bundle(manifest.to_json(), program, (), is_draft=True)))
@@ -178,25 +202,32 @@ def _figures(task: Task, p: Point) -> dict[str, dict[str, float]]:
     import numpy as np
 
     assert p.program is not None
-    judged = np.concatenate([task.problem.train.index, task.problem.valid.index])
-    spent = (task.hpc.used_cost(rows, p.program) for rows in (judged, task.problem.test.index))
+    train, valid, test = task.problem.train, task.problem.valid, task.problem.test
+    sizes = None if train.sizes is None else np.concatenate([train.sizes, valid.sizes])
+    judged = np.concatenate([train.index, valid.index])
+    spent = (task.hpc.used_cost(*rows) for rows in ((judged, p.program, sizes), (test.index, p.program, test.sizes)))
     return {k: {**f, "used_cost": s} for (k, f), s in zip((("valid", p.valid), ("test", p.test)), spent, strict=True)}
 
 
-def _provenance(task: Task, point: Point) -> dict[str, Any]:
+def provenance(task: Task, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """What a bundle says of its training: method, parameters, data, seed, f0 and packages."""
     from importlib.metadata import version
 
     parts = {k: getattr(task.problem, k) for k in ("train", "valid", "calibration", "test")}
     rows = {k: len(part.y) if part else 0 for k, part in parts.items()}
     packages = {name: version(name) for name in ("hardcase-train", "numpy", "scikit-learn")}
     data = {"file": task.config.file.name, "sha256": task.table.sha256, "rows": rows, "split": task.config.split}
-    data |= {} if task.config.task == "class" else {"task": task.config.task}
+    data |= {} if task.config.kind.has_classes else {"task": task.config.task}
     if task.config.group is not None:
         groups = {k: len(set(part.group.tolist())) if part else 0 for k, part in parts.items()}
         data |= {"group": task.config.group, "groups": groups}
+    if task.config.sequence is not None:
+        data |= {"sequence": task.config.sequence}
+    if task.config.item_size is not None:
+        data |= {"item_size": task.config.item_size}
     return {
-        "method": point.method,
-        "params": {k: _named(task, k, v) for k, v in point.params.items()},
+        "method": method,
+        "params": {k: _named(task, k, v) for k, v in params.items()},
         "data": data if task.config.weight is None else {**data, "weight": task.config.weight},
         "seed": task.config.seed,
         "size": task.problem.size_name,
@@ -216,7 +247,7 @@ def _hpc_provenance(task: Task) -> dict[str, Any]:
 
 def _named(task: Task, key: str, value: Any) -> Any:
     """A parameter's value with sensors by name instead of number."""
-    if key == "sensors":
+    if key in ("sensors", "cheap"):
         return [task.sensors[s] for s in value]
     if key == "stages":
         return [[task.sensors[s] for s in stage] for stage in value]
@@ -235,10 +266,12 @@ def _save_rows(path: Path, task: Task, rows: Rows, hpc: str, more: dict[str, Any
     import numpy as np
 
     group: dict[str, Any] = {} if rows.group is None else {"group": rows.group}
+    group |= {} if rows.sizes is None else {"item_size": rows.sizes}
+    group |= {} if rows.sequence is None else {"sequence": rows.sequence}
     np.savez_compressed(
         path,
         X=rows.X,
-        y=task.problem.in_unit(rows.y),
+        y=task.y[rows.index],
         hpc=task.problem.in_unit(rows.hpc_label),
         hpc_confidence=hpc_confidence(task.problem, rows),
         hpc_sha256=hpc,

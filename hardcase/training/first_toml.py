@@ -7,20 +7,18 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from hardcase_edge.program.kinds import CLASS, Kind
+
 if TYPE_CHECKING:
     from .survey import Survey
 
 __all__ = ["make_toml", "quote"]
 
-TASKS = {
-    "class": 'which of its classes; "value" for a number, "rank" for relevances within a group',
-    "value": 'a number; "class" for one of few, "rank" for relevances within a group',
-}
 SPLIT = '# "random" (60/10/10/20), "time" (row order), or a column that says train, valid, calibration, test'
 
 
 def make_toml(
-    file: str, target: str, why: str, found: Survey, sensors: Mapping[str, Sequence[str]], task: str = "class"
+    file: str, target: str, why: str, found: Survey, sensors: Mapping[str, Sequence[str]], task: Kind = CLASS
 ) -> str:
     """The configuration of a table: every sensor costs 1, and a request as much as ten of them each.
 
@@ -30,14 +28,14 @@ def make_toml(
     target, why : the column to predict, and why it was chosen
     found : what the columns of the table are
     sensors : the columns, or a prefix with ``*``, of each sensor
-    task : "class" or "value"
+    task : what is predicted
     """
-    kind = "classifier" if task == "class" else "regressor"
+    kind = task.estimator
     return f"""\
 [data]
 file = {quote(file)}  # the table, relative to this file
 target = {quote(target)}  # the column to predict: {why}
-task = {quote(task)}  # what is predicted: {TASKS[task]}
+task = {quote(task.name)}  # what is predicted: {task.note}
 {_dropped(found)}{_dates(found)}{_group(found)}{SPLIT}
 split = {quote(found.split or "random")}
 seed = 0  # of splits and training
@@ -55,7 +53,7 @@ per_byte = 0.0  # and for each byte of it
 per_request = 0.0  # the cloud, for each request
 
 [hpc]
-estimator = "HistGradientBoosting{kind.capitalize()}"  # the large model in the cloud: any {kind} of scikit-learn
+estimator = {quote(task.default_f0)}  # the large model in the cloud: any {kind} of scikit-learn
 
 [hpc.params]  # its parameters, such as max_iter = 300
 

@@ -28,7 +28,7 @@ def opener(config: Config) -> Opener | None:
     def open_values(path: Path, names: Any, dtypes: Any, _classes: Any, X: Any) -> Any:
         return open_given_values(path, names, dtypes, X)
 
-    return open_given if config.task == "class" else open_values
+    return open_given if config.kind.has_classes else open_values
 
 
 def save_given(task: Task, path: Path, data: bytes) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def save_given(task: Task, path: Path, data: bytes) -> dict[str, Any]:
     """
     path.write_bytes(data)
     problem = task.problem
-    if problem.is_value:
+    if not problem.kind.has_classes:
         (train, train_error), (valid, valid_error) = map(_square, (problem.train, problem.valid))
         better, figures = valid - train, {"train": sqrt(train), "valid": sqrt(valid)}
         said = {"rmse": {part: problem.value_unit[1] * value for part, value in figures.items()}}

@@ -49,7 +49,7 @@ def value_of(task: Task) -> Value | None:
     """The target's unit and the scale of results, fine enough for four times the largest value; None of classes."""
     from hardcase_edge.bundle.value import Value, steps_for
 
-    if not task.problem.is_value:
+    if task.problem.kind.has_classes:
         return None
     return Value(task.config.target_unit, steps_for(float(abs(_truth(task.problem)).max())))
 
@@ -68,7 +68,7 @@ def hpc_confidence(problem: Problem, rows: Rows) -> np.ndarray:
     """
     import numpy as np
 
-    if problem.is_value:
+    if not problem.kind.has_classes:
         return np.full(len(rows.y), _confidence(problem))
     return np.asarray(np.round(rows.hpc_confidence * 10_000), dtype=np.int64)
 

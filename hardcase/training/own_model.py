@@ -30,6 +30,7 @@ def own_points_of(task: Task) -> list[Point]:
 
     from hardcase_export.to_tflite.own_process import open_own
     from hardcase_train.methods.baselines.own_model import own_points
+    from hardcase_train.methods.baselines.own_values import value_points
 
     problem = task.problem
     strange = [s for s in task.config.own_sensors if s not in task.sensors]
@@ -39,4 +40,7 @@ def own_points_of(task: Task) -> list[Point]:
     valid, test = problem.valid.X[:, features], problem.test.X[:, features]
     own = open_own(path, features, np.vstack([valid, test]), len(valid), problem.n_classes)
     origin = {"tflite": path.name, "sha256": hashlib.sha256(own.scorer.blob).hexdigest()}
-    return own_points(problem, own.scorer, own.scores[: len(valid)], own.scores[len(valid) :], origin)
+    scores = own.scores[: len(valid)], own.scores[len(valid) :]
+    if not problem.kind.has_classes:
+        return value_points(problem, own.scorer, own.steps, *scores, origin)
+    return own_points(problem, own.scorer, *scores, origin)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
+from hardcase_edge.program.kinds import CLASS, VALUE, Kind
 
 if TYPE_CHECKING:
     from hardcase_train.data.table import Table
@@ -53,7 +54,7 @@ def survey(table: Table, target: str) -> Survey:
     from hardcase_train.columns.kinds import DATE, OTHER, TEXT
 
     found = Survey()
-    y = table.labels[target].tolist() if task_of(table, target) == "class" else []  # no column names values
+    y = table.labels[target].tolist() if task_of(table, target).has_classes else []  # no column names values
     for name, kind in table.kinds.items():
         if name == target:
             continue
@@ -137,15 +138,15 @@ def _looks_like_classes(table: Table, name: str) -> bool:
     return is_whole and 2 <= len(values) <= MAX_LABELS
 
 
-def task_of(table: Table, target: str) -> str:
-    """What the target looks like: "value" if it holds many different numbers, fractions or more than classes may be."""
+def task_of(table: Table, target: str) -> Kind:
+    """What the target looks like: a value if it holds many different numbers, fractions or more than classes may be."""
     from hardcase_train.data.problem import MAX_CLASSES
 
     values = {v for v in table.labels[target].tolist() if v is not None and v == v}
     if len(values) <= MAX_LABELS or any(isinstance(v, str) for v in values):
-        return "class"
+        return CLASS
     is_whole = all(float(v).is_integer() for v in values)
-    return "class" if is_whole and len(values) <= MAX_CLASSES else "value"
+    return CLASS if is_whole and len(values) <= MAX_CLASSES else VALUE
 
 
 # ---------------------------------------------------------------- sensors

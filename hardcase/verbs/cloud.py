@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
-from ..services import acl, enrol, offer, store
+from ..services import acl, check_broker, dashboard, enrol, label, offer, rollout, store
+from ..services.engines import engine_of
 from ..services.events import log_lines, on_stop_signals, say
-from ..services.flags import broker_argument, positive, tls_arguments
+from ..services.flags import broker_argument, positive, tenant_argument, tls_arguments
+from . import audits, retrain
 
 if TYPE_CHECKING:
     from hardcase_cloud.answering.service import Answerer
@@ -28,7 +30,7 @@ HELP = "Answer forwarded cases and keep decisions: start a broker, a worker or a
 EXAMPLES = """\
 hardcase cloud up --hpc build/hpc.onnx              # on this machine, to try it
 hardcase cloud worker --hpc build/hpc.onnx --broker mqtts://broker.example:8883 --ca ca.pem
-hardcase cloud store --out decisions.sqlite --broker mqtts://broker.example:8884 --ca ca.pem
+hardcase cloud store --store sqlite:decisions.sqlite --broker mqtts://broker.example:8884 --ca ca.pem
 hardcase cloud offer model.hcb --metadata fleet --device pump-7 --broker mqtts://broker.example:8884 --ca ca.pem
 hardcase cloud acl --broker mosquitto --devices devices.txt --out /etc/mosquitto/hardcase   # for a broker of yours"""
 TERMS = "broker: the MQTT server between devices and workers; worker: a process that runs f0, the large model"
@@ -39,11 +41,15 @@ STUCK = 75  # exit status of a worker that another process must replace: EX_TEMP
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags of the commands ``up``, ``worker``, ``store``, ``enrol``, ``acl`` and ``offer``."""
+    """Declare the flags of all commands."""
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _up_arguments(commands.add_parser("up", help="Start a broker (unless one is named) and workers."))
     _worker_arguments(commands.add_parser("worker", help="Answer the requests of devices at a broker."))
-    for name, service in {"store": store, "enrol": enrol, "acl": acl, "offer": offer}.items():
+    services = {
+        "store": store, "label": label, "rollout": rollout, "dashboard": dashboard, "enrol": enrol, "acl": acl,
+        "offer": offer, "check-broker": check_broker, "retrain": retrain, "audits": audits,
+    }  # fmt: skip
+    for name, service in services.items():
         service.arguments(commands.add_parser(name, help=service.HELP, description=service.HELP))
 
 
@@ -56,7 +62,10 @@ def run(args: argparse.Namespace) -> int:
 def _model_arguments(command: argparse.ArgumentParser) -> None:
     parser = command.add_argument_group("the model")
     parser.add_argument(
-        "--hpc", required=True, metavar="MODEL", help="hpc.onnx of hardcase train, or your own Python module:function"
+        "--hpc",
+        required=True,
+        metavar="MODEL",
+        help="hpc.onnx of hardcase train, your own Python module:function, or kserve+http://host/v2/models/NAME",
     )
     parser.add_argument(
         "--bundle",
@@ -90,6 +99,7 @@ def _model_arguments(command: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="name of the group of workers that share requests (default: one per HPC and password)",
     )
+    tenant_argument(command)
     tls_arguments(command)
 
 
@@ -111,6 +121,9 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
 def _worker_arguments(parser: argparse.ArgumentParser) -> None:
     broker_argument(parser)
     parser.add_argument("--count", type=positive, metavar="N", help="exit after this many answers")
+    parser.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus' metrics at this loopback address")
+    parser.add_argument("--cases", metavar="URL", help="keep answered requests in this store, for cloud retrain")
+    parser.add_argument("--cases-share", default="100%", metavar="SHARE", help="of the requests to keep (100%%)")
     parser.add_argument(
         "--until-stdin-closes", action="store_true", help="exit when the parent process exits (used by cloud up)"
     )
@@ -139,26 +152,40 @@ def _worker(args: argparse.Namespace) -> int:
     from hardcase_cloud.answering.service import Service, ServiceConfig
     from hardcase_cloud.answering.watchdog import Watchdog
     from hardcase_cloud.answering.worker import Worker, default_group
-    from hardcase_edge.link.address import parse_address
+    from hardcase_cloud.metrics.families import worker_text
+    from hardcase_edge.operations.scrape import Page
 
-    address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
+    from ..services.cases import open_cases
+
+    address, url, engine = engine_of(args)
     hpc = _open_hpc(args)
-    service = Service(hpc, ServiceConfig(max_batch=args.max_batch, linger_ms=args.linger_ms))
+    cases = open_cases(args.cases, args.cases_share, hpc.sha256)
+    config = ServiceConfig(max_batch=args.max_batch, linger_ms=args.linger_ms)
+    service = Service(hpc, config, on_answer=None if cases is None else cases.add)
     watchdog = Watchdog(_standstill_s(args))
     group = args.group or default_group(hpc.sha256, address.password)
-    worker = Worker(service, address, group, on_step=watchdog.feed)
+    worker = Worker(service, address, group, on_step=watchdog.feed, tenant=args.tenant, **engine)
     on_stop_signals(worker.stop)
     if args.until_stdin_closes:
         threading.Thread(target=_when_stdin_closes, args=(worker.stop,), daemon=True).start()
-    connection_log = logging.getLogger("hardcase_edge.link.connection")
+    connection_log = logging.getLogger("hardcase_cloud.mqtt.attempts")
     connection_log.addHandler(logging.NullHandler())  # connection errors at start are raised; do not log them too
     worker.start()
     log_lines()
-    ready = {"broker": address.url, "mqtt": worker.protocol, "hpc": hpc.sha256, "pid": os.getpid()}
+    ready = {"broker": url, "mqtt": worker.protocol, "hpc": hpc.sha256, "pid": os.getpid()}
     say(args.json, "ready", ready)
+
+    def counters() -> dict[str, int]:
+        return {**worker.counters(), **({} if cases is None else cases.figures())}
+
+    page = None if args.metrics is None else Page(args.metrics, lambda: worker_text(counters()))
     worker.run(args.count)
     watchdog.close()
-    say(args.json, "stopped", worker.counters())
+    if cases is not None:
+        cases.close()
+    if page is not None:
+        page.close()
+    say(args.json, "stopped", counters())
     if service.is_stuck:
         os._exit(STUCK)  # a thread that hangs must not hold the process
     return 0
@@ -166,6 +193,12 @@ def _worker(args: argparse.Namespace) -> int:
 
 def _open_hpc(args: argparse.Namespace) -> Answerer:
     _check_hpc(args)
+    from hardcase_cloud.answering.kserve import is_kserve
+
+    if is_kserve(args.hpc):
+        from hardcase_cloud.answering.kserve import kserve_for
+
+        return kserve_for(args.hpc, args.bundle, limit_s=_limit_s(args))
     if args.bundle is not None:
         from hardcase_cloud.answering.function import function_for
 
@@ -191,11 +224,13 @@ def _standstill_s(args: argparse.Namespace) -> float:
 
 def _check_hpc(args: argparse.Namespace) -> None:
     """Check that --bundle is given with a function, and that it and --limit-ms are only then."""
+    from hardcase_cloud.answering.kserve import is_kserve
     from hardcase_edge.sensors.plugin import is_function_name
 
-    is_function = is_function_name(args.hpc)
+    is_function = is_function_name(args.hpc) or is_kserve(args.hpc)
     if is_function and args.bundle is None:
-        raise InputError(f"--hpc {args.hpc} is a function; name a bundle that forwards to it with --bundle model.hcb")
+        what = "a model behind KServe" if is_kserve(args.hpc) else "a function"
+        raise InputError(f"--hpc {args.hpc} is {what}; name a bundle that forwards to it with --bundle model.hcb")
     if args.bundle is not None and not is_function:
         raise InputError(
             f"--bundle requires --hpc module:function; {args.hpc} is a file and defines the contents of requests"
@@ -214,18 +249,18 @@ def _when_stdin_closes(stop: Callable[[], None]) -> None:
 
 
 def _up(args: argparse.Namespace) -> int:
-    from hardcase_edge.link.address import parse_address
-
     if not 0 <= args.workers <= MAX_WORKERS:
         raise InputError(f"--workers is {args.workers}; expected 0 to {MAX_WORKERS}")
     _check_hpc(args)
     stop = threading.Event()
     on_stop_signals(stop.set)
     if args.broker is not None:
-        address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
-        return _supervise(args, address.url, _secret(address.user, address.password), stop)
-    if args.ca or args.cert or args.key:
-        raise InputError("--ca, --cert and --key require --broker; the embedded broker does not use TLS")
+        address, url, _ = engine_of(args)
+        return _supervise(args, url, _secret(address.user, address.password), stop)
+    if args.ca or args.cert or args.key or args.tenant:
+        raise InputError(
+            "--ca, --cert, --key and --tenant require --broker; the embedded broker has neither TLS nor tenants"
+        )
     if args.workers > 1:
         raise InputError(
             f"--workers is {args.workers}, but the embedded broker cannot share requests between workers; "
@@ -268,7 +303,7 @@ def _supervise(args: argparse.Namespace, url: str, environment: dict[str, str], 
 def _worker_flags(args: argparse.Namespace, url: str) -> list[str]:
     flags = ["--until-stdin-closes", "--json", "--broker", url, "--hpc", args.hpc, "--threads", str(args.threads)]
     flags += ["--max-batch", str(args.max_batch), "--linger-ms", str(args.linger_ms)]
-    for name in ("bundle", "limit_ms", "group", "ca", "cert", "key"):
+    for name in ("bundle", "limit_ms", "group", "tenant", "ca", "cert", "key"):
         if getattr(args, name):
             flags += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
     return flags

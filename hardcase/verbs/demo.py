@@ -22,7 +22,8 @@ from ..training.folders import DEMO, claimed, list_files
 from .train import add_effort
 
 if TYPE_CHECKING:
-    from hardcase_cloud.fleet.threads import Outcome
+    from hardcase_cloud.fleet.journal import Outcome
+    from hardcase_edge.batch.quality import Quality
     from hardcase_edge.bundle.load import Loaded
     from hardcase_export.drafts.front import Front, Point
     from hardcase_train.tasks.task import Task
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
 HELP = "Train, export, start the cloud, run a fleet of devices, kill the worker half-way, and reconcile all counts."
 EXAMPLES = """\
 hardcase demo                                    # on the hydraulic rig, from a clone of the repository
+hardcase demo --config examples/hydraulic/values.toml   # the same rig, its pressure as a number of bar
 hardcase demo --config mine.toml --out mydemo"""
 TERMS = (
     "f0: the large model in the cloud; degraded: the device wanted the cloud, had no reply in time and answered itself"
 )
 INTERRUPTED = "its processes are stopped; what is trained stays in the folder of --out"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "hydraulic" / "hardcase.toml"
-MAX_LOSS = 0.005  # loss of accuracy against f0, on the judged rows
+MAX_LOSS = 0.005  # loss of quality against f0, on the judged rows
 MIN_FORWARD = 0.03  # so that both routes occur before and after the kill
 BEST, KILL_TEST = "cheapest", "kill test"
 WHICH = f"the cheapest policy that forwards at least {MIN_FORWARD:.0%} of the judged rows; its worker is killed"
@@ -57,7 +59,7 @@ class Row:
 
     name: str
     policy: str
-    accuracy: float
+    quality: float
     cost: float  # mean, in the unit of cost
     uplink_bytes: int  # sum over all decisions
     p50_ms: float
@@ -103,6 +105,7 @@ def _run(args: argparse.Namespace) -> int:
         "unit": task.config.unit,
         "kill_test": WHICH,
         "classes": classes,
+        "quality": _measure(task).name,
     }
     _write_report(args.out, values, outage, outcomes)
     report(args, values, _text(values, args.out))
@@ -222,7 +225,7 @@ def _cloud(hpc: Path) -> Iterator[tuple[str, list[Process]]]:
 
 
 def _run_fleet(bundle: Path, task: Task, url: str, name: str) -> tuple[list[Outcome], list[str]]:
-    from hardcase_cloud.fleet.threads import Fleet
+    from hardcase_cloud.fleet.sockets import Fleet
     from hardcase_edge.bundle.load import load_bundle
 
     prefix = name.replace(" ", "-")
@@ -236,7 +239,7 @@ def _run_with_kill(
 ) -> tuple[list[Outcome], list[str], tuple[float, float]]:
     import numpy as np
 
-    from hardcase_cloud.fleet.threads import Fleet
+    from hardcase_cloud.fleet.sockets import Fleet
     from hardcase_edge.bundle.load import load_bundle
     from hardcase_edge.device.device import RuntimeConfig
 
@@ -308,12 +311,15 @@ def _write_replay(path: Path, task: Task, loaded: Loaded) -> int:
 def _row(name: str, point: Point, task: Task, outcomes: list[Outcome]) -> Row:
     import numpy as np
 
-    classes, y = task.classes, task.problem.test.y
+    test, rows = task.problem.test, np.array([o.item for o in outcomes]) % len(task.problem.test.y)
+    labels = [o.label for o in outcomes]
+    answers = np.array([task.classes.index(label) for label in labels] if task.classes else labels)
+    groups = None if test.group is None else test.group[rows]
     latency = [o.latency_ms for o in outcomes] or [float("nan")]
     return Row(
         name=name,
         policy=point.method,
-        accuracy=float(np.mean([o.label == classes[y[o.item % len(y)]] for o in outcomes])),
+        quality=_measure(task)(task.y[test.index][rows], answers, None, groups),
         cost=float(np.mean([o.cost for o in outcomes])),
         uplink_bytes=sum(o.uplink_bytes for o in outcomes),
         p50_ms=float(np.percentile(latency, 50)),
@@ -323,10 +329,19 @@ def _row(name: str, point: Point, task: Task, outcomes: list[Outcome]) -> Row:
     )
 
 
+def _measure(task: Task) -> Quality:
+    """What the table shows of answers: the measure of values, and of classes the share that is right."""
+    from hardcase_edge.batch.quality import ACCURACY
+
+    return ACCURACY if task.classes else task.problem.quality
+
+
 def _classes(task: Task, outcomes: list[Outcome]) -> list[dict[str, Any]]:
-    """Counts, recall and precision of each class, as plain values."""
+    """Counts, recall and precision of each class, as plain values; empty of values."""
     from hardcase_edge.batch.per_class import per_class
 
+    if not task.classes:
+        return []
     y, number = task.problem.test.y, {label: k for k, label in enumerate(task.classes)}
     truth = [int(y[o.item % len(y)]) for o in outcomes]
     counts = per_class(truth, [number[o.label] for o in outcomes], len(task.classes))
@@ -344,14 +359,26 @@ def _write_report(out: Path, values: dict[str, Any], outage: tuple[float, float]
 
 
 def _text(values: dict[str, Any], out: Path) -> list[str]:
-    titles = ("", "policy", "accuracy", f"cost/{values['unit']}", "bytes up", "p50 ms", "p99 ms", "degraded", "n")
-    lines = ["", f"{BEST}, by class, on test rows:", *class_lines(values["classes"], MAX_CLASSES), "", _line(titles)]
+    titles = (
+        "",
+        "policy",
+        values["quality"],
+        f"cost/{values['unit']}",
+        "bytes up",
+        "p50 ms",
+        "p99 ms",
+        "degraded",
+        "n",
+    )
+    by_class = class_lines(values["classes"], MAX_CLASSES) if values["classes"] else []
+    lines = ["", f"{BEST}, by class, on test rows:", *by_class] if by_class else []
+    lines += ["", _line(titles)]
     for r in values["rows"]:
         bytes_up = f"{r['uplink_bytes'] / r['n']:.1f}"
         times = (f"{r['p50_ms']:.2f}", f"{r['p99_ms']:.2f}")
-        figures = (f"{r['accuracy']:.4f}", f"{r['cost']:.2f}", bytes_up, *times, r["degraded"], r["n"])
+        figures = (f"{r['quality']:.4f}", f"{r['cost']:.2f}", bytes_up, *times, r["degraded"], r["n"])
         lines.append(_line((r["name"], r["policy"], *figures)))
-    lines += ["", "accuracy and cost on test rows; bytes up: mean request payload per decision"]
+    lines += ["", f"{values['quality']} and cost on test rows; bytes up: mean request payload per decision"]
     lines.append(f"{KILL_TEST}: {WHICH}")
     lines.append(f"{BEST}: the pick of hardcase export --max-loss {MAX_LOSS}")
     verdict = "asked = local + cloud + degraded, each once; both routes used before the kill and after it"

@@ -50,9 +50,26 @@ def run(args: argparse.Namespace) -> int:
     """Decide every row and print the figures."""
     from hardcase_edge.bundle.load import load_bundle
 
-    loaded = load_bundle(args.bundle, trust=args.trust)
+    loaded = load_bundle(args.bundle, trust=args.trust, allow_joint=True)
+    if loaded.joint is not None:
+        return _run_items(loaded, args)
     values = _measure(loaded, args)
     report(args, values, _lines(values))
+    return 0
+
+
+def _run_items(loaded: Loaded, args: argparse.Namespace) -> int:
+    """The same for a bundle of items of several parts, whose data is a CSV file."""
+    from ..measuring.items import item_lines, measure_items
+
+    if args.hpc is not None:
+        raise InputError("items of several parts are measured without the cloud; leave --hpc out")
+    _budget(args.budget, loaded.manifest.unit)
+    values = measure_items(loaded, Path(args.data), args.budget)
+    if args.each_dead and loaded.joint is not None:
+        outer = [name for s, name in enumerate(loaded.manifest.sensors) if s not in loaded.joint.inner]
+        values["dead"] = {name: measure_items(loaded, Path(args.data), args.budget, [name]) for name in outer}
+    report(args, values, item_lines(values))
     return 0
 
 

@@ -14,6 +14,7 @@ from hardcase_edge.program.cost import to_unit
 
 from ..exports.imported import add_model, run_model
 from ..exports.runtimes import Targets, add_targets
+from ..items.export import export_items, is_items_build
 from ..measuring.bars import rows_bar
 from ..measuring.measure import constant_warning, some_classes, value_errors
 from ..options import Flags, add_force, add_hpc, add_json, plain, report
@@ -105,7 +106,13 @@ def _output_arguments(group: Flags) -> None:
     group.add_argument(
         "--inline", action="store_true", help="with --c: write small tree ensembles as code instead of tables"
     )
+    group.add_argument(
+        "--prices", action="store_true", help="let running budgets of a device move the policy's thresholds"
+    )
     add_targets(group)
+    group.add_argument(
+        "--monitors", action="store_true", help="have the bundle say how readings are spread and predict each other"
+    )
     group.add_argument("--key", metavar="FILE", help="private key to sign with, from hardcase keygen")
     add_force(group)
 
@@ -115,6 +122,8 @@ def run(args: argparse.Namespace) -> int:
     if args.model is not None:
         return run_model(args)
     _check_build(args)
+    if is_items_build(Path(args.build)):
+        return export_items(args)
     from ..exports.c import c_lines, c_report, export_c
 
     targets, sources = Targets(args), None
@@ -169,6 +178,8 @@ def _export(args: argparse.Namespace, out: str | Path | None, targets: Targets) 
             held_out=held_out,
             beside=targets,
             force=args.force,
+            monitors=args.monitors,
+            prices=args.prices,
         )
 
 
@@ -206,7 +217,7 @@ def _held_out(args: argparse.Namespace) -> HeldOut:
     from hardcase_export.picking.held_out import HeldOut, file_sha256
     from hardcase_export.picking.pick import candidates
 
-    from ..measuring.labelled_rows import groups_of, labelled_rows, replies_to
+    from ..measuring.labelled_rows import groups_of, labelled_rows, replies_to, sizes_of
 
     build, path = Path(args.build), Path(args.calibration)
     front = read_front(build / "front.json")
@@ -214,7 +225,7 @@ def _held_out(args: argparse.Namespace) -> HeldOut:
     manifest = replace(manifest, hpc=front.legacy or file_sha256(build / "hpc.onnx"))  # drafts may lack it
     X, y, stored = labelled_rows(path, manifest)
     replies = np.array(replies_to(draft, manifest, X, stored, args.hpc, [build]), dtype=np.int64).reshape(-1, 2)
-    rows = Rows(X, y, replies[:, 0], replies[:, 1], group=groups_of(path, manifest))
+    rows = Rows(X, y, replies[:, 0], replies[:, 1], group=groups_of(path, manifest), sizes=sizes_of(path, manifest))
     return HeldOut(rows, path.name, file_sha256(path))
 
 

@@ -20,6 +20,7 @@ hardcase flash --list
 hardcase flash model.hcb /dev/sdb --run '--sensors thermal: --interval 60'
 hardcase flash model.hcb /media/bootfs --file my_sensors.py --run '--sensors my_sensors:read --interval 60'
 hardcase flash model.hcb ssh://pi@raspberrypi --trust fleet.pub --run '--sensors thermal:'
+hardcase flash model.hcb mqtts://broker.example:8884/pi-1 --ca ca.pem --metadata fleet
 hardcase flash --verify /dev/sdb"""
 
 
@@ -49,6 +50,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metadata", metavar="DIR", help="the other metadata: a TUF repository's JSON files")
     parser.add_argument("--wheels", metavar="DIR", help="take kernels from the wheels of make wheels, and compile none")
     parser.add_argument("--ssh-config", metavar="FILE", help="ssh's -F, for an ssh:// target")
+    tls = parser.add_argument_group("TLS of an mqtts:// target")
+    tls.add_argument("--ca", metavar="PEM", help="CA certificate that verifies the broker")
+    tls.add_argument("--cert", metavar="PEM", help="client certificate, if the broker requires one")
+    tls.add_argument("--key", metavar="PEM", help="private key of --cert")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -71,8 +76,11 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.verify is not None:
         return _print(verify(args.verify, ssh), as_json=args.json)
+    tls = {name: getattr(args, name) for name in ("ca", "cert", "key")}
     if args.target.startswith(("mqtt://", "mqtts://")):
-        return offer(args.bundle, args.target, args.metadata)
+        return offer(args.bundle, args.target, {"metadata": args.metadata, **tls})
+    if any(tls.values()):
+        raise InputError("--ca, --cert and --key are of an mqtts:// target; those of the device belong into --run")
     try:
         words = tuple(shlex.split(args.words))
     except ValueError as error:

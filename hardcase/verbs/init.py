@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     target, why = (args.target, "named by --target") if args.target else guess_target(table)
     target_labels(table, target)  # there is such a column, and it is complete
     task = task_of(table, target)
-    classes = target_classes(table, target)[1] if task == "class" else ()
+    classes = target_classes(table, target)[1] if task.has_classes else ()
     n_values = 0 if classes else len(set(target_values(table, target).tolist()))
     found = survey(table, target)
     sensors = sensors_of(table, found.features - {found.group})  # a group is no feature once its line counts
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     values = {
         "out": str(args.out),
         "target": target,
-        "task": task,
+        "task": task.name,
         "classes": list(classes),
         "features": len(found.features),
         "sensors": sensors,
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         "notes": list(table.notes),
     }
     guessed = "" if args.target else "; --target names another"
-    what = f"{len(classes)} classes" if classes else f'{n_values} different numbers, so task = "value"'
+    what = f"{len(classes)} classes" if classes else f'{n_values} different numbers, so task = "{task.name}"'
     head = f"{args.out}: predicts {target!r} ({why}{guessed}), {what}"
     last = f"edit the costs of your sensors, then: hardcase train {args.out} --out build"
     report(args, values, [head, *_lines(table, found, sensors), last])

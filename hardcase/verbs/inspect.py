@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
+from ..measuring.items import joint_lines
 from ..options import add_force, add_hpc, add_json, add_trust, report
 
 if TYPE_CHECKING:
@@ -54,9 +55,12 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("--rows and --hpc are for the picture; name its file with --svg")
     if args.svg is not None:
         check_replaceable(args.svg, "a picture that hardcase drew", is_picture_head, force=args.force)
-    loaded = load_bundle(args.bundle, trust=args.trust)
+    loaded = load_bundle(args.bundle, trust=args.trust, allow_joint=True)
+    if loaded.joint is not None and args.rows is not None:
+        raise InputError("--rows draws rows of one part, but this bundle decides items of several; leave it out")
     facts = describe(loaded)
-    lines = _lines(facts)
+    of_items, item_lines = joint_lines(loaded)
+    facts, lines = facts | of_items, _lines(facts) + item_lines
     if args.svg is not None:
         _draw(loaded, args)
         lines.append(f"  picture     {args.svg}")
@@ -80,8 +84,9 @@ def _draw(loaded: Loaded, args: argparse.Namespace) -> None:
         with rows_bar("inspect", len(rows.y)):
             decisions = measure(program, rows, quality_of(manifest), steps=steps_of(manifest)).decisions
         svg = policy_svg(
-            program, manifest, decisions, rows.y.tolist(), note=f"{len(rows.y):,} rows of {args.rows.name}"
-        )
+            program, manifest, decisions, rows.y.tolist(), note=f"{len(rows.y):,} rows of {args.rows.name}",
+            sizes=() if rows.sizes is None else rows.sizes.tolist(),
+        )  # fmt: skip
     write_whole(args.svg, svg.encode())
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hardcase_edge.errors import InputError
 
@@ -14,6 +17,9 @@ from ..measuring.measure import flattery
 from ..options import Flags, add_force, add_json, report
 from ..training.build import build, configure
 from ..training.runs import add_pool
+
+if TYPE_CHECKING:
+    from hardcase_train.data.config import Config
 
 MAX_SEEDS = 1000
 HELP = "Train gates, low-cost models and baselines; write policies, their Pareto front, a report and f0."
@@ -52,8 +58,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     asked.add_argument(
         "--hpc", type=Path, metavar="FILE", help="f0: a fitted model, as .onnx, .skops, LightGBM text or XGBoost JSON"
     )
-    asked.add_argument("--no-baselines", action="store_true", help="do not add static and cascade to the methods")
+    asked.add_argument("--no-baselines", action="store_true", help="do not add the baselines to the methods")
     add_effort(asked)
+    indexed = parser.add_argument_group("poly-dom and the methods beside it")
+    indexed.add_argument("--all", action="store_true", help="train a model for every sensor set, and prune none")
+    indexed.add_argument(
+        "--max-models", type=int, metavar="N", help="models of a program; overrides [index] max_models"
+    )
+    indexed.add_argument("--max-bytes", type=int, metavar="N", help="bytes of its models; overrides [index] max_bytes")
     add_pool(parser.add_argument_group("where it runs"))
     shown = parser.add_argument_group("output")
     shown.add_argument("--quiet", action="store_true", help="print no plan and no progress bars")
@@ -73,6 +85,10 @@ def run(args: argparse.Namespace) -> int:
     if not 1 <= args.seeds <= MAX_SEEDS:
         raise InputError(f"--seeds is {args.seeds}; expected 1 to {MAX_SEEDS}")
     config = configure(args.config, seed=args.seed, methods=tuple(args.method or ()), effort=args.effort, hpc=args.hpc)
+    if config.item is not None:
+        return _train_items(args, config)
+    index = {"expands_all": args.all or None, "max_models": args.max_models, "max_bytes": args.max_bytes}
+    config = replace(config, index=replace(config.index, **{k: v for k, v in index.items() if v is not None}))
     from hardcase_train.methods import BASELINES
 
     methods = config.methods if args.no_baselines else (*config.methods, *BASELINES)
@@ -83,18 +99,48 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _train_items(args: argparse.Namespace, config: Config) -> int:
+    """The same for items of several parts."""
+    from ..items.build import build_items
+
+    for flag in ("method", "dask", "time_limit", "jobs", "all", "max_models", "max_bytes"):
+        if getattr(args, flag):
+            raise InputError(f"items of several parts are trained without --{flag.replace('_', '-')}; leave it out")
+    if args.seeds > 1:
+        raise InputError("items of several parts are trained with one seed; leave --seeds out")
+    quiet = args.quiet or args.json
+    front = build_items(config, args.out, command=_command(args), force=args.force, quiet=quiet)
+    report(args, {"out": str(args.out), "front": front}, _item_text(args.out, front))
+    return 0
+
+
+def _item_text(out: Path, front: dict[str, Any]) -> list[str]:
+    """A line a policy of the front of items."""
+    unit = front["unit"]
+    lines = [f"{out}: {len(front['points']) - 1} joint bundles, on test items:"]
+    for p in front["points"]:
+        t, params = p["test"], p["params"]
+        policy = f"{params['release']} {params['share']:.0%}{' asks' if params['asks'] else ''}" if params else ""
+        lines.append(
+            f"  {p['method']:10s} {policy:18s} parts right {t['quality']:.4f}  cost of an item {t['cost']:10.3f} "
+            f"{unit}  bought {t['bought']:6.1%}  asked {t['forward_rate']:6.1%}"
+        )
+    return [*lines, f"report: {out / 'report.html'}", f"next: hardcase export {out} --out model.hcb"]
+
+
 def _command(args: argparse.Namespace) -> str:
     """The command line as the report shows it: what decides the result, and no folder of this machine."""
     words = ["hardcase", "train", args.config.name, "--out", "build"]
     hpc = None if args.hpc is None else args.hpc.name
     for flag, value in (
-        ("--seed", args.seed), ("--effort", args.effort), ("--hpc", hpc), ("--time-limit", args.time_limit)
+        ("--seed", args.seed), ("--effort", args.effort), ("--hpc", hpc), ("--time-limit", args.time_limit),
+        ("--max-models", args.max_models), ("--max-bytes", args.max_bytes),
     ):  # fmt: skip
         words += [flag, str(value)] if value is not None else []
     words += ["--seeds", str(args.seeds)] * (args.seeds > 1)
     for method in args.method or ():
         words += ["--method", method]
-    return shlex.join([*words, *["--no-baselines"] * args.no_baselines])
+    return shlex.join([*words, *["--no-baselines"] * args.no_baselines, *["--all"] * args.all])
 
 
 def _text(out: Path, front: dict[str, Any]) -> list[str]:
@@ -110,7 +156,7 @@ def _text(out: Path, front: dict[str, Any]) -> list[str]:
             f"  {method:12s} {front['quality']} {t['quality']:.4f}  cost {t['cost']:10.3f} {unit}  "
             f"forwarded {100 * t['forward_rate']:5.1f} %"
         )
-    lines += [f"  {line}" for line in flattery(front["hpc"])]
+    lines += [f"  {line}" for line in (*_paths(best, unit), *_overlap(front), *flattery(front["hpc"]))]
     for rows, n in front["hpc"].get("beyond", {}).items():
         if n:
             lines.append(
@@ -120,3 +166,26 @@ def _text(out: Path, front: dict[str, Any]) -> list[str]:
     lines.append(f"report: {out / 'report.html'}")
     lines.append(f"next: hardcase export {out} --out model.hcb")
     return lines
+
+
+def _paths(best: Mapping[str, Mapping[str, Any]], unit: str) -> list[str]:
+    """How far the costs of a tree's paths differ."""
+    costs = {method: p["params"].get("path_costs", ()) for method, p in best.items()}
+    return [
+        f"{method}: the sensors of its {len(own)} paths cost {min(own):g} to {max(own):g} {unit}"
+        for method, own in costs.items()
+        if len(own) > 1
+    ]
+
+
+def _overlap(front: Mapping[str, Any]) -> list[str]:
+    """The criterion of trees of classifiers, for ordered labels."""
+    by_distance = front.get("label_overlap", [])
+    if not by_distance:
+        return []
+    shares = ", ".join(f"{share:.2f}" for share in by_distance)
+    verdict = ""
+    if len(by_distance) > 1:
+        is_falling = all(b <= a for a, b in pairwise(by_distance)) and by_distance[-1] < by_distance[0]
+        verdict = ": it falls, which suits trees" if is_falling else ": it does not fall, which does not suit trees"
+    return [f"sensors that tell neighbouring labels apart overlap by {shares} with distance{verdict}"]

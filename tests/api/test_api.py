@@ -23,6 +23,9 @@ from hardcase_edge.bundle.signature import make_keys
 from hardcase_edge.errors import InputError, SignatureError
 from hardcase_edge.session.session import Decision
 from hardcase_export.integers.decide import decisions
+from hardcase_train.data.config import Config
+from hardcase_train.data.table import Table
+from hardcase_train.tasks.parts import item_sizes
 from tests.helpers.train.estimators import few
 from tests.helpers.train.problems import BRIEF
 
@@ -281,6 +284,9 @@ def test_c_sources_stand_beside_their_bundle(policy: hardcase.Policy, tmp_path: 
         pytest.param({"drop": [5]}, r"drop is \[5\], column names are expected", id="drop"),
         pytest.param({"quality": 5}, "quality is 5; name a measure", id="quality"),
         pytest.param({"errors": [1]}, r"is '\[1\]', a table of costs is expected", id="errors"),
+        pytest.param(
+            {"quality": "balanced", "errors": {"other": 2}}, "errors and quality both say what an error", id="both"
+        ),
         pytest.param({"weight": ["a"] * 60}, "the weight 'weight' is missing or not a number", id="weight"),
         pytest.param({"hpc": object()}, "hpc is object, not a scikit-learn classifier", id="hpc"),
     ],
@@ -352,3 +358,27 @@ def test_rows_that_do_not_fit_the_estimator_are_refused(tmp_path: Path) -> None:
     for bad in ((X[:, :2], y, {}), (X[:5], y[:5], {}), (X, y[:9], {}), (X, y, {"sensors": ["one"]})):
         with pytest.raises(InputError):
             hardcase.export(model, tmp_path / "x.hcb", *bad[:2], **bad[2])
+
+
+def test_items_of_any_size_by_the_clock_from_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = rows(40)
+    sizes = list(range(1, 41))
+    built: list[tuple[Config, Table]] = []
+
+    def build(config: Config, *_: object, table: Table, **__: object) -> None:
+        built.append((config, table))
+        raise InputError("that is enough")
+
+    monkeypatch.setattr("hardcase.api.training.build", build)
+    with pytest.raises(InputError, match="that is enough"):
+        hardcase.train(X, y, costs={"x1": [0, 2]}, forward_cost=80, clock=True, item_size=sizes)
+    ((config, table),) = built
+    (sensor,) = config.sensors
+    assert (config.clock, config.unit, config.per_request, sensor.cost) == (True, "ms", 80.0, (0.0, 2.0))
+    assert item_sizes(table, config).tolist() == sizes  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="the cost of sensor 'x1' depends on the item's size, but no column gives"):
+        hardcase.train(X, y, costs={"x1": [0, 2]})
+    with pytest.raises(InputError, match="a request costs its round trip, and none is declared"):
+        hardcase.train(X, y, clock=True)
+    with pytest.raises(InputError, match=r"X has 40 rows, but item_size has the shape \(3,\)"):
+        hardcase.train(X, y, item_size=[1, 2, 3])

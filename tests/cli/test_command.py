@@ -84,9 +84,16 @@ def test_bash_completes_verbs_flags_and_files(tmp_path: Path, capsys: pytest.Cap
         try() { COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); COMPREPLY=(); _shtab_hardcase; echo "${COMPREPLY[*]}"; }
         try hardcase exp; try hardcase export --max-l; try hardcase train hardc; try hardcase cloud ""
     """
-    made = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=20)
+    made = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    )
     assert (made.stdout.split("\n")[:4], made.stderr) == (
-        ["export", "--max-loss", "hardcase.toml", "up worker store enrol acl offer"],
+        [
+            "export",
+            "--max-loss",
+            "hardcase.toml",
+            "up worker store label rollout dashboard enrol acl offer check-broker retrain audits",
+        ],
         "",
     )
 

@@ -198,7 +198,7 @@ def test_many_different_numbers_are_values_to_predict(tmp_path: Path, capsys: py
     config = read_config(tmp_path / "h.toml")
     assert (config.task, config.estimator) == ("value", "HistGradientBoostingRegressor")
     made = make_task(config, model=imputed(Ridge()))
-    assert made.problem.is_value
+    assert not made.problem.kind.has_classes
     assert made.problem.in_unit(made.problem.train.y).max() <= 300 / 7
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import stat
 import sys
@@ -32,8 +31,7 @@ Keys = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files need not outlive the machine, and the same signature is checked once."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    """The same signature is checked once."""
     monkeypatch.setattr("hardcase_edge.store.metadata.is_signed", lru_cache(10_000)(is_signed))
 
 

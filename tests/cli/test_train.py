@@ -667,11 +667,9 @@ def test_a_build_that_cannot_take_its_place_leaves_the_old_one(tmp_path, capsys,
 
 
 def test_a_run_that_is_terminated_leaves_nothing(tmp_path):
-    n = 3000
-    write_csv(
-        tmp_path / "data.csv",
-        {**{f"x{k}": np.random.default_rng(k).normal(size=n) for k in range(30)}, **columns(n=n, n_classes=9)},
-    )
+    n = 900
+    noise = {f"x{k}": np.random.default_rng(k).normal(size=n) for k in range(9)}
+    write_csv(tmp_path / "data.csv", {**noise, **columns(n=n, n_classes=9)})
     path = toml(tmp_path)
     with process("train", path, "--out", tmp_path / "build", "--quiet") as child:
         until = time.monotonic() + 60

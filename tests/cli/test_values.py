@@ -13,9 +13,12 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import hardcase
 from hardcase.cli import main
+from hardcase.training.build import _save_rows
 from hardcase_edge.bundle.value import steps_for
 from hardcase_edge.errors import InputError
+from hardcase_train.data.config import read_config
 from hardcase_train.tasks.target import MAX_RELEVANCE
+from hardcase_train.tasks.task import make_task
 from tests.helpers.cli.pages import read_page
 from tests.helpers.train.problems import run, toml, write_csv
 
@@ -94,6 +97,31 @@ def test_f0_is_a_regressor_whose_values_come_back_on_the_programs_scale(build: P
         assert np.corrcoef(rows["hpc"], rows["y"])[0, 1] > 0.6
         assert abs(rows["hpc"].mean() - 300) < 5
         assert 5000 < rows["hpc_confidence"][0] < 9000
+
+
+def test_rows_hold_the_target_as_it_was_read(tmp_path: Path) -> None:
+    """And not what standard units make of it, such as 2.9999999999999996 for 3."""
+    y = np.arange(80) * 0.37 - 9
+    path = write_csv(tmp_path / "data.csv", {"a": np.arange(80) % 9, "b": np.arange(80) % 4, "y": y})
+    task = make_task(read_config(toml(path.parent, HPC, data=DATA)))
+    rows = task.problem.train
+    assert task.problem.in_unit(rows.y).tolist() != y[rows.index].tolist(), "this target shows it"
+    _save_rows(tmp_path / "train.npz", task, rows, "", {})
+    with np.load(tmp_path / "train.npz") as saved:
+        assert saved["y"].tolist() == y[rows.index].tolist()
+
+
+def test_a_confidence_is_the_share_of_answers_within_f0s_own_error(build: Path) -> None:
+    """Each of the policy's answers states the chance, as judged rows have it; test rows agree within sampling."""
+    loaded = hardcase.load(build.parent / "m.hcb")
+    with np.load(build / "test.npz") as rows:
+        X, y = rows["X"], rows["y"]
+    with np.load(build / "valid.npz") as rows:
+        rmse = float(np.sqrt(np.mean(np.square(rows["hpc"] - rows["y"]))))
+    made = [loaded.decide(dict(zip("abc", row.tolist(), strict=True))) for row in X]
+    within = np.array([abs(d.value - t) <= rmse for d, t in zip(made, y, strict=True)])
+    stated = np.array([d.confidence for d in made])
+    assert within.mean() == pytest.approx(stated.mean(), abs=3 * np.sqrt(0.25 / len(y)))
 
 
 def test_the_picture_shows_the_error_in_the_unit(build: Path, tmp_path: Path) -> None:
@@ -179,10 +207,10 @@ def test_a_target_that_does_not_fit_the_task_is_refused_in_one_line(
     ("text", "said"),
     [
         ("\n[cost.errors]\nother = 2\n", 'is for classes, not for task = "value"'),
+        ('\n[policy]\nclass_weight = "balanced"\n', 'class_weight is for classes, not for task = "value"; remove it'),
         ('\n[policy]\nquality = "balanced"\n', 'task = "value" is measured by "r2"'),
-        ('\n[policy]\nmethods = ["adapt-lin"]\n', "the method adapt-lin predicts classes, not values"),
+        ('\n[policy]\nmethods = ["budget-prune"]\n', "the method budget-prune predicts classes, not values"),
         ('\n[hpc]\nestimator = "LogisticRegression"\n', "is not a regressor of scikit-learn"),
-        ('\n[lpc]\ntflite = "own.tflite"\nsensors = ["a"]\n', 'task = "value" takes no [lpc] tflite'),
     ],
 )
 def test_what_only_classes_have_is_refused_in_one_line(

@@ -198,6 +198,9 @@ def test_a_bundle_decides_as_its_draft_and_says_so(build, tmp_path):
         rows = read_rows(build / f"{name}.npz", loaded.manifest)
         made = decisions(loaded.bundle.program, rows.X, rows.hpc, rows.confidence)
         assert loaded.manifest.claims[name] == figures(made, rows.y).to_json()
+    claim, local = loaded.manifest.claims["audits"], [k for k, d in enumerate(made) if d.route == "local"]
+    assert (claim["local"], claim["agreed"]) == (len(local), sum(made[k].result == rows.hpc[k] for k in local))
+    assert 0.8 < claim["at_least"] < claim["agreed"] / claim["local"]
     assert loaded.manifest.trained == {"seed": 0, "method": "cascade", "params": {"n": 1}}
     assert loaded.bundle.sha256 == done.sha256
 
@@ -216,6 +219,16 @@ def test_the_same_build_gives_the_same_bytes(build, tmp_path):
     for name in ("a.hcb", "b.hcb"):
         export_bundle(build, tmp_path / name, max_loss=0.01)
     assert (tmp_path / "a.hcb").read_bytes() == (tmp_path / "b.hcb").read_bytes()
+
+
+def test_a_bundle_has_monitors_only_if_they_are_asked_for_and_decides_alike(build, tmp_path):
+    for name, wanted in (("with", True), ("without", False)):
+        export_bundle(build, tmp_path / f"{name}.hcb", max_loss=0.01, monitors=wanted)
+    watched, plain = (load_bundle(tmp_path / f"{name}.hcb") for name in ("with", "without"))
+    assert watched.bundle.program == plain.bundle.program
+    assert plain.manifest.monitors is None
+    assert watched.manifest.monitors.features
+    assert watched.manifest.monitors.forwarded[0] > 0
 
 
 def test_an_unsigned_export_removes_the_signature_of_the_bundle_it_replaces(build, tmp_path):

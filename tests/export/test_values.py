@@ -390,7 +390,7 @@ def test_models_for_other_runtimes_give_the_scores_of_values(build: Path, tmp_pa
     answers = [e for e in described if e["file"].startswith("lpc") and "int8" not in e["file"]]
     assert len(answers) == 6
     assert all(e["test"]["apart"] == 0 and e["test"]["gap"] == 0 for e in answers)
-    assert len({node["steps"] for e in answers for node in e["nodes"]}) == 3
+    assert len({node["steps"] for e in answers for node in e["nodes"]}) == 2  # the stack is smaller as trees
 
 
 def test_an_f0_that_is_not_the_rows_own_is_refused(build: Path, tmp_path: Path) -> None:

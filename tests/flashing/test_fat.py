@@ -18,12 +18,6 @@ SHAPES = [("-F", "16", "-s", "1"), ("-F", "16", "-s", "4", "-f", "1"), ("-F", "3
 SIZES = {"16": 2_300_000, "32": 35_000_000}
 
 
-@pytest.fixture(autouse=True)
-def _no_real_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test's files need not outlive its machine."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
 def made(path: Path, flags: tuple[str, ...] = SHAPES[0], files: dict[str, bytes] | None = None) -> Path:
     n_bytes = 9_500_000 if "4" in flags else SIZES[flags[1]]
     return boot_image(path, files or {}, *flags, n_bytes=n_bytes, has_table=False)

@@ -21,9 +21,13 @@ from hardcase import cli
 from hardcase.flashing import contents, kernels, target
 from hardcase.flashing.volumes import open_image
 from hardcase_edge.base import files as base_files
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.load import load_bundle
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.bundle.signature import make_keys, sign
 from hardcase_edge.errors import HardcaseError, InputError
+from hardcase_edge.link.address import parse_address
+from hardcase_edge.link.connection import Connection, ConnectionConfig
+from hardcase_edge.link.wire import facts_topic, reply_topic, status_topic
 from hardcase_edge.store.folder import Store
 from tests.helpers.attack.flashing import cuts as cuts_of_image
 from tests.helpers.attack.flashing import damage
@@ -37,6 +41,8 @@ from tests.helpers.cards import (
     plain_card,
     system_tree,
 )
+from tests.helpers.cloud.brokers import running_mosquitto
+from tests.helpers.cloud.certificates import Authority
 from tests.helpers.edge.power_cuts import read_tree
 from tests.helpers.flash_cuts import FolderCuts, small_card
 from tests.helpers.places import GOLDEN
@@ -52,8 +58,7 @@ def whole_runtime() -> None:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """A test's files need not outlive its machine, and only a test of the runtime needs a runtime and kernels."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    """Only a test of the runtime needs a runtime and kernels."""
     monkeypatch.setattr(os, "sync", lambda: None)
     monkeypatch.setattr(target, "can_compile", lambda: True)
     monkeypatch.setattr(target, "compile_kernel", lambda name: MADE_KERNEL)
@@ -388,7 +393,7 @@ def test_a_root_that_cannot_be_flashed_stays_as_it_is(
 # ---------------------------------------------------------------- what is refused before a byte is written
 
 
-@pytest.mark.parametrize("what", ["cut short", "no table", "GPT", "no FAT", "nothing"])
+@pytest.mark.parametrize("what", ["cut short", "no table", "half a GPT", "no FAT", "nothing"])
 def test_an_image_that_is_not_a_cards_stays_as_it_is(
     tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -398,7 +403,7 @@ def test_an_image_that_is_not_a_cards_stays_as_it_is(
         del data[-70_000:]
     elif what == "no table":
         data[510:512] = b"xx"
-    elif what == "GPT":
+    elif what == "half a GPT":
         data[446 + 4] = 0xEE
     elif what == "no FAT":
         data[446 + 4] = 0x83
@@ -406,7 +411,8 @@ def test_an_image_that_is_not_a_cards_stays_as_it_is(
         data.clear()
     image.write_bytes(data)
     expected = {
-        "cut short": "is cut short: its partitions end at", "GPT": "has a GPT", "no FAT": "has no FAT boot partition"
+        "cut short": "is cut short: its partitions end at", "no FAT": "has no FAT boot partition",
+        "half a GPT": "is damaged: its header is missing",
     }  # fmt: skip
     assert expected.get(what, "has no partition table") in refused(capsys, BUNDLE, image)
     assert image.read_bytes() == data
@@ -471,6 +477,7 @@ def test_what_is_given_is_checked_before_the_card(tmp_path: Path, capsys: pytest
         ((BUNDLE, "no-such-card.img"), "no-such-card.img: No such file or directory; name a folder"),
         ((BUNDLE, "/dev/null"), "is neither a folder, an image file nor a card"),
         ((BUNDLE, "mqtts://broker"), "is not mqtts://broker/device"),
+        ((BUNDLE, "card.img", "--ca", "ca.pem"), "--ca, --cert and --key are of an mqtts:// target"),
         ((BUNDLE, "ssh://-oProxyCommand=x/"), "is not ssh://user@host"),
         ((BUNDLE, "ssh://pi@host/a/../b"), "is not ssh://user@host"),
         (("--verify", "no-such-card.img"), "No such file or directory"),
@@ -480,6 +487,26 @@ def test_a_target_that_is_none_is_one_line(
     words: tuple[object, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert message in refused(capsys, *words)
+
+
+def test_an_offer_over_mqtts_shows_the_certificate_that_the_broker_asks_for(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "tls")
+    server, ours = authority.issue("broker"), authority.issue("desk")
+    signed = shutil.copy(BUNDLE, tmp_path)
+    Path(f"{signed}.sig").write_bytes(sign(BUNDLE.read_bytes(), make_keys()[0]))
+    options = {"cafile": authority.ca, "certfile": server, "keyfile": server.with_suffix(".key")}
+    with running_mosquitto(tmp_path, **{k: str(v) for k, v in options.items()}, require_certificate=True) as broker:
+        url = f"mqtts://127.0.0.1:{broker.port}"
+        tls = {"ca": authority.ca, "cert": ours, "key": ours.with_suffix(".key")}
+        config = ConnectionConfig(address=parse_address(url, **tls), client_id="pi-1")
+        device = Connection(config, subscribe=reply_topic("pi-1"), on_message=print)
+        assert device.start(5)
+        facts = {"bundle": SHA, "store": {"state": "good", "slot": "a", "release": None}}
+        assert device.publish(status_topic("pi-1"), b'{"state":"online"}', retain=True, wait_s=5)
+        assert device.publish(facts_topic("pi-1"), json.dumps(facts).encode(), retain=True, wait_s=5)
+        flags = [word for name, path in tls.items() for word in (f"--{name}", str(path))]
+        assert cli.main(["flash", str(signed), f"{url}/pi-1", *flags]) == 0
+        device.stop()
 
 
 def test_nothing_on_a_card_and_half_of_it_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

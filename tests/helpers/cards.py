@@ -51,17 +51,28 @@ def need_tool(*tools: str) -> list[str]:
 
 
 def boot_image(
-    path: Path, files: Mapping[str, bytes], *flags: str, n_bytes: int = 3_000_000, has_table: bool = True
-) -> Path:
-    """An image with one FAT partition that holds these files, put there by mtools."""
+    path: Path, files: Mapping[str, bytes], *flags: str, n_bytes: int = 3_000_000, has_table: bool = True,
+    gpt_type: str = "",
+) -> Path:  # fmt: skip
+    """An image with one FAT partition that holds these files, put there by mtools.
+
+    ``gpt_type``: of the partition; it is then the second of a GPT, which sfdisk makes.
+    """
     mkfs, mcopy = need_tool("mkfs.vfat", "mcopy")
     start = START if has_table else 0
     with open(path, "wb") as file:
         file.truncate(start + n_bytes)
-        if has_table:
+        if gpt_type:
+            file.truncate(start + n_bytes + START)
+        elif has_table:
             table = struct.pack("<B3xB3xII", 0x80, 0x0C, start // 512, n_bytes // 512)
             file.seek(446)
             file.write(table + bytes(48) + b"\x55\xaa")
+    if gpt_type:
+        second = f"start={START // 512}, size={n_bytes // 512}, type={gpt_type}"
+        script = f"label: gpt\nfirst-lba: 64\nstart=64, size=64, type=L\n{second}\n"
+        command = [*need_tool("sfdisk"), "--quiet", "--no-reread", str(path)]
+        subprocess.run(command, input=script.encode(), check=True, capture_output=True, timeout=60)
     options = [*(flags or ("-F", "16", "-s", "1")), "--offset", str(start // 512)]
     command = [mkfs, *options, "-i", "cafe0001", str(path), str(n_bytes // 1024)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)

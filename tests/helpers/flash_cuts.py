@@ -23,7 +23,7 @@ from hardcase.flashing.partition import flash_partition, verify_partition
 from hardcase.flashing.rootfs import flash_root, verify_root
 from hardcase.flashing.volumes import FolderVolume, Volume, open_image
 from hardcase.flashing.wheels import zip_of
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.card.archive import MANIFEST
 from hardcase_edge.card.places import RUNTIME
 from hardcase_edge.errors import HardcaseError

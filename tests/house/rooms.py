@@ -25,21 +25,26 @@ FOLDERS = {
 }
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hardcase_edge": (
-        ("errors",), ("base",), ("program", "drivers"), ("verifier", "session", "batch"), ("kernel",), ("bundle",),
-        ("sensors", "link", "store"), ("update", "device", "card", "diagnosis", "outbox", "identity"), ("operations",),
-        ("running", "measuring"), ("cli",),
+        ("errors",), ("base",), ("program", "drivers"), ("stream",), ("verifier", "session", "batch", "exchange"),
+        ("kernel",), ("joint",), ("bundle",),
+        ("sensors", "link", "store", "drift", "servo"), ("update", "device", "card", "diagnosis", "outbox", "identity"),
+        ("operations",), ("running", "measuring"), ("cli",),
     ),
-    "hardcase_train": (
-        ("columns",), ("data", "method"), ("policy", "tasks"), ("trees", "linear"), ("stages",), ("policy_estimator",),
-        ("estimator",), ("checks",), ("methods.*",), ("sweep", "regressor"),  # a method is a room, imports no other
+    "hardcase_train": (  # a method is a room, imports no other
+        ("columns", "structured"), ("data", "method"), ("policy", "tasks"), ("trees", "linear"), ("stages",),
+        ("policy_estimator",), ("estimator",), ("checks",), ("methods.*",), ("sweep", "regressor"),
     ),
     "hardcase_export": (
         ("drafts", "sources", "publish", "summary", "to_c"), ("integers", "importing"),
-        ("picking", "scorers"), ("bundle", "to_onnx", "to_tflite"), ("runtimes", "foreign_model"),
+        ("picking", "scorers"), ("bundle", "joint", "to_onnx", "to_tflite"), ("runtimes", "foreign_model"),
     ),
-    "hardcase_cloud": (("broker", "answering", "fleet", "records", "enrolment", "updates"),),
+    "hardcase_cloud": (
+        ("metrics", "mqtt", "slow_link"), ("broker", "answering", "records", "enrolment", "updates", "nats"),
+        ("rollouts",), ("fleet", "dashboard"), ("replay",),
+    ),
     "hardcase": (
-        ("options",), ("measuring",), ("reports",), ("demo", "training", "flashing"), ("exports", "keys", "services"),
+        ("options",), ("measuring",), ("reports",), ("demo", "training", "flashing"),
+        ("exports", "keys", "services", "items"),
         ("verbs", "api"), ("cli",),
     ),
 }  # fmt: skip

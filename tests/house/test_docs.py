@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -32,6 +33,7 @@ PAGES = sorted(
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("[a-z]*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+SENTENCE = re.compile(r"`((?:hardcase|hardcase-edge) [a-z][^`\n]*)`")
 PARSERS = {"hardcase": make_parser, "hardcase-edge": make_edge_parser}
 
 
@@ -55,11 +57,17 @@ def blocks(*languages: str) -> list[object]:
 
 # ---------------------------------------------------------------- examples
 
+BRIEFLY = """\
+from hardcase_train.data.effort import EFFORTS
+from tests.helpers.train.problems import BRIEF
+EFFORTS["quick"] = BRIEF
+"""
+
 
 @pytest.mark.parametrize("source", blocks("python"))
 def test_a_python_example_runs(source: str) -> None:
-    command = [sys.executable, "-W", "error", "-c", source]
-    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    command = [sys.executable, "-W", "error", "-c", BRIEFLY + source]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     for bundle in ROOT.glob("*.hcb"):
         bundle.unlink()
     assert made.returncode == 0, made.stderr
@@ -93,6 +101,35 @@ def test_a_page_that_shows_a_wrong_flag_would_be_seen(capsys: pytest.CaptureFixt
         PARSERS["hardcase"]().parse_args(["train", "hardcase.toml", "--out", "build", "--oot"])
     said = capsys.readouterr().err
     assert said == "hardcase: unrecognized arguments: --oot; see hardcase --help\n"
+
+
+@cache
+def parser_of(program: str) -> argparse.ArgumentParser:
+    return PARSERS[program]()
+
+
+def unknown(program: str, *words: str) -> list[str]:
+    """The words of a command in a sentence, which may leave some out, that are no command or flag of the program."""
+    parser, strange = parser_of(program), list[str]()
+    for word in words:
+        choices = next((a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)), None)
+        flag = word.partition("=")[0]
+        if choices and word in choices:
+            parser = choices[word]
+            continue
+        is_flag = word[:1] == "-"
+        is_known = any(flag in action.option_strings for action in parser._actions) if is_flag else not choices
+        if not is_known:
+            strange.append(word)
+    return strange
+
+
+def test_a_command_in_a_sentence_has_the_flags_that_it_names() -> None:
+    named = {(name(page), m[1]) for page in PAGES for m in SENTENCE.finditer(BLOCK.sub("", text_of(page)))}
+    assert len(named) > 100
+    assert {(page, text): bad for page, text in named if (bad := unknown(*text.split()))} == {}
+    assert unknown("hardcase", "export", "build", "--max-los", "0.1") == ["--max-los"]
+    assert unknown("hardcase", "trian", "x.toml") == ["trian", "x.toml"]
 
 
 # ---------------------------------------------------------------- nothing is left out
@@ -169,13 +206,12 @@ def test_the_architecture_has_a_row_for_every_module() -> None:
 def test_the_architecture_names_only_what_is_there() -> None:
     page = text_of(ROOT / "ARCHITECTURE.md").partition("<!-- rooms -->")[0]
     paths = set(re.findall(r"`([\w/]+\.(?:py|c))`", page))
-    there = {p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.[pc]*") if ".venv" not in p.parts}
     assert len(paths) > 30
-    assert not {path for path in paths if not any(other == path or other.endswith(f"/{path}") for other in there)}
+    assert not {path for path in paths if not any(other.endswith(f"/{path}") for other in MODULES)}
 
 
 MODULES = {p.as_posix() for top in sorted(ROOT.iterdir()) if top.name[0] != "." and top.name != "build"
-           for p in (top.rglob("*.py") if top.is_dir() else [top])}  # fmt: skip
+           for p in (top.rglob("*.[pc]*") if top.is_dir() else [top])}  # fmt: skip
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.parts[len(ROOT.parts)] == "docs"], ids=name)

@@ -19,7 +19,7 @@ from hardcase_cloud.broker.embedded import EmbeddedBroker
 from hardcase_cloud.updates.campaign import Campaign
 from hardcase_cloud.updates.offer import make_offer
 from hardcase_cloud.updates.serve import Server
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.wire import facts_topic
 from hardcase_edge.store.folder import Store
@@ -118,7 +118,7 @@ class Rig:
 
 def end(offer: subprocess.Popen[bytes]) -> tuple[int, list[dict], str]:
     """What an offer that has ended said."""
-    out, errors = offer.communicate(timeout=30)
+    out, errors = offer.communicate(timeout=120)
     return offer.returncode, [json.loads(line) for line in out.splitlines()], errors.decode()
 
 
@@ -158,7 +158,7 @@ def test_a_device_that_is_killed_on_the_way_goes_on_where_it_was(broker, tmp_pat
             device.kill()
         campaign.limit = 1_000_000
         with rig.running():
-            until(lambda: rig.is_good(new), 20)
+            until(lambda: rig.is_good(new))
             until(lambda: campaign.is_done)
             status = rig.facts()
     assert campaign.sent_chunks <= campaign.offer.n_chunks + MOST  # at most a window again

@@ -12,19 +12,11 @@ import pytest
 
 from hardcase.cli import main
 from hardcase_edge.bundle.file import unpack_bundle
+from tests.helpers.cli.browser import BROWSER, FLAGS
 from tests.helpers.cli.pages import HOSTILE, hostile_table, hostile_toml, read_page
 from tests.helpers.edge.machines import need
 from tests.helpers.train.problems import toml, write_csv
 
-BROWSER = "chromium"
-FLAGS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--hide-scrollbars",
-    "--virtual-time-budget=2000",
-]
 DARK = "--blink-settings=preferredColorScheme=0"
 
 
@@ -45,7 +37,14 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def browse(path: Path, folder: Path, *flags: str) -> str:
     """What the browser prints for a page."""
-    command = [BROWSER, *FLAGS, f"--user-data-dir={folder / 'profile'}", *flags, path.as_uri()]
+    command = [
+        BROWSER,
+        *FLAGS,
+        "--virtual-time-budget=2000",
+        f"--user-data-dir={folder / 'profile'}",
+        *flags,
+        path.as_uri(),
+    ]
     made = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=folder)
     assert made.returncode == 0, made.stderr[-500:]
     return made.stdout

@@ -170,7 +170,7 @@ def test_a_device_with_a_claim_decides_at_once_and_connects_as_soon_as_it_has_a_
     said = running(folder, "--device-id", "pi-i")
     until(lambda: "no certificate for pi-i" in said() or (folder / "0001" / "request.der").exists())
     with enrolling(broker):
-        until(lambda: "has accepted the certificate of pi-i" in said(), 30)
+        until(lambda: "has accepted the certificate of pi-i" in said())
     eye = status_of(broker, "pi-i")
     until(lambda: eye.settle() and eye.heard)
     assert b'"state":"online"' in eye.heard[0][1]
@@ -181,6 +181,6 @@ def test_a_running_device_renews_its_certificate_and_connects_with_the_new_one(b
     broker.authority.device("pi-j", tmp_path / "pi-j", now=now(), days=0.01)  # two thirds of its life are over
     with enrolling(broker):
         said = running(tmp_path / "pi-j")
-        until(lambda: "has accepted the certificate of pi-j" in said(), 30)
-        until(lambda: said().count("connected to") == 2, 30)
+        until(lambda: "has accepted the certificate of pi-j" in said())
+        until(lambda: said().count("connected to") == 2)
     assert Identities(tmp_path / "pi-j").current().number == 2  # type: ignore[union-attr]

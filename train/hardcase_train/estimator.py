@@ -16,6 +16,7 @@ from sklearn.utils.validation import validate_data
 
 from hardcase_edge.batch.quality import Quality
 from hardcase_edge.program.definition import Answer
+from hardcase_edge.program.kinds import CLASS
 
 from .data.error_costs import chosen_quality
 from .data.from_arrays import group_names, row_weights
@@ -107,7 +108,7 @@ class PolicyClassifier(ClassifierMixin, PolicyEstimator):  # type: ignore[misc]
 
     def _quality(self, y: np.ndarray, weight: np.ndarray) -> Quality:
         classes = self.classes_.tolist()
-        return chosen_quality("class", self.quality, self.errors, classes, y, weight, "the parameter", "errors")
+        return chosen_quality(CLASS.name, self.quality, self.errors, classes, y, weight, "the parameter", "errors")
 
     @property
     def _n_classes(self) -> int:
@@ -189,7 +190,7 @@ class MethodClassifier(PolicyClassifier):
     Examples
     --------
     >>> from hardcase_train.method import Method
-    >>> from hardcase_train.methods import METHODS, register_method
+    >>> from hardcase_train.methods import ESTIMATORS, METHODS, register_method
     >>> from hardcase_train.policy.answers import answer_point
     >>> class EverySensor(MethodClassifier):
     ...     "Buy every sensor, then answer by boosted trees."
@@ -206,7 +207,7 @@ class MethodClassifier(PolicyClassifier):
     [0, 1, 2]
     >>> register_method(EverySensor).method.name in METHODS
     True
-    >>> del METHODS["every-sensor"]
+    >>> del METHODS["every-sensor"], ESTIMATORS["EverySensor"]
     """
 
     method: ClassVar[Method]

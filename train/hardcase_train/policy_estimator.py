@@ -26,8 +26,8 @@ from .data.from_arrays import make_problem
 from .policy.batch import Batch, Outcome
 from .policy.front import Point
 from .policy.selection import Judge
-from .policy.target_unit import in_target_unit
 from .tasks.hpc import fit_hpc, imputed, out_of_fold
+from .tasks.target_unit import in_target_unit
 
 __all__ = ["NUMBERS", "Limits", "PolicyEstimator"]
 
@@ -126,7 +126,7 @@ class PolicyEstimator(BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
         program = point.program
         assert program is not None
         program = order.restored(program)
-        self.program_ = in_target_unit(program, problem.value_unit) if problem.is_value else program
+        self.program_ = in_target_unit(program, problem.value_unit)
         self._targets = judge.problem.targets
         self.figures_ = point.valid
         self.sensors_ = _bought(self.program_, X)

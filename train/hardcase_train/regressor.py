@@ -13,6 +13,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from hardcase_edge.batch.quality import Quality
+from hardcase_edge.program.kinds import VALUE
 
 from .data.error_costs import chosen_quality
 from .data.from_arrays import group_names, row_weights
@@ -129,7 +130,7 @@ class PolicyRegressor(RegressorMixin, PolicyEstimator):  # type: ignore[misc]
         return 0
 
     def _quality(self, y: np.ndarray, weight: np.ndarray) -> Quality:
-        return chosen_quality("value", None, None, (), y, weight, "the parameter", "errors")
+        return chosen_quality(VALUE.name, None, None, (), y, weight, "the parameter", "errors")
 
     def _new_hpc(self) -> Any:
         return HistGradientBoostingRegressor() if self.hpc is None else clone(self.hpc)

@@ -13,7 +13,7 @@ the next call gets a new one; with ``MAX_ABANDONED`` such threads the process mu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -47,6 +47,7 @@ class FunctionHpc:
     name : ``MODULE:FUNCTION``
     program, manifest : of a bundle that forwards
     limit_s : seconds that one call may take
+    function : what to call; None: what the name says
 
     Attributes
     ----------
@@ -63,7 +64,15 @@ class FunctionHpc:
         There is no such function, or the bundle never forwards.
     """
 
-    def __init__(self, name: str, program: Program, manifest: Manifest, *, limit_s: float = LIMIT_S) -> None:
+    def __init__(
+        self,
+        name: str,
+        program: Program,
+        manifest: Manifest,
+        *,
+        limit_s: float = LIMIT_S,
+        function: Callable[..., Any] | None = None,
+    ) -> None:
         if not manifest.hpc:
             raise InputError(
                 f"the bundle {manifest.name!r} never forwards, so {name} has nothing to answer; use another"
@@ -76,8 +85,8 @@ class FunctionHpc:
         self._limit_s = limit_s
         self._steps = None if manifest.value is None else manifest.value.steps
         self._number = {label: k for k, label in enumerate(manifest.classes)}
-        function = load_function(name, "HPC")
-        self._function = lambda X: np.asarray(function(X, self.names))
+        wanted = function or load_function(name, "HPC")
+        self._function = lambda X: np.asarray(wanted(X, self.names))
         self._call = TimedCall(self._function)
         self._abandoned: list[Ticket] = []
 
@@ -104,7 +113,7 @@ class FunctionHpc:
     # ------------------------------------------------------------ parts
 
     def _ask(self, X: Array) -> Array:
-        self._abandoned = [ticket for ticket in self._abandoned if not ticket.done.is_set()]
+        self._abandoned = [ticket for ticket in self._abandoned if not ticket.is_done]
         if len(self._abandoned) >= MAX_ABANDONED:
             raise HpcStuckError(
                 f"HPC {self._name}: {MAX_ABANDONED} calls have not returned, so no more are made; correct the "

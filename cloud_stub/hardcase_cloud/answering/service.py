@@ -2,31 +2,37 @@
 """The service: turns requests into replies in batches, without network or clock, in the way h11 treats HTTP.
 
     service.receive(topic, payload, now)   queues a request, or counts and drops it; if it repeats an answered request,
-                                           returns the reply to send
+                                           or cannot be answered in time, returns the reply to send
     service.due(now)                       seconds until a batch should run; None if the queue is empty
     service.run(now)                       answers one batch and returns the replies to send
+    service.ended(now)                     the batch has ended: so the service learns how long one takes
+    service.released()                     tags of the messages that need wait no longer, to be acknowledged
 
 Whatever it receives, the service never raises an exception; it answers a repeated (device, id) with the remembered
 reply; it replies only to the device that the request's topic names, and never after the request's deadline; its memory
-is bounded. It takes requests from the devices in turn, and refuses the request that makes the HPC hang; a device that
-does so again is refused unasked for a time.
+is bounded. It answers the earliest deadline first, but the first request of each device before the second of any
+(``agenda.py``), and tells the devices at once whose requests it cannot answer in time: busy, try after so many ms.
+It refuses the request that makes the HPC hang; a device that does so again is refused unasked for a time. What a device
+sends beyond its rate (``rates.py``) is dropped.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from hardcase_edge.errors import HpcStuckError, HpcTimeoutError, InputError, WireError
-from hardcase_edge.link.wire import OK, REFUSED, Reply, device_of_topic, pack_reply, unpack_request
+from hardcase_edge.link.wire import BUSY, OK, REFUSED, Reply, device_of_topic, pack_reply, unpack_request
 from hardcase_edge.program.readings import Reading
 
+from .agenda import Agenda, Pace, seconds_left
+from .counters import Counters
+from .rates import Rates
 from .remembered import Remembered, Replies
 from .suspects import Suspects
-from .turns import Turns
 
 __all__ = ["Answerer", "Counters", "Outgoing", "Service", "ServiceConfig"]
 
@@ -34,10 +40,12 @@ log = logging.getLogger(__name__)
 
 MAX_ALONE = 256  # requests of suspects that are kept from batches
 MAX_CORRELATION_BYTES = 256  # MQTT 5 allows 65,535; hardcase's devices send 16
+BUSY_LEAST_MS, BUSY_MOST_MS = 50, 200  # what a busy reply asks for; devices double it while they meet it again
 
 FAILED, HUNG, UNANSWERED = "failed", "hung", "unanswered"  # what a row has instead of an answer
 Key = tuple[str, bytes]  # device, request id
 _Answer = tuple[int, int] | str  # result and confidence in basis points, or one of the three above
+OnAnswer = Callable[[str, bytes, tuple[Reading, ...], int], None]
 
 
 class Answerer(Protocol):
@@ -64,31 +72,12 @@ class ServiceConfig:
 
     max_batch: int = 32  # rows in one run of the model
     linger_ms: float = 2.0  # how long the first request of a batch waits for others
-    max_waiting: int = 4096  # queued requests; further ones are dropped, and their devices send them again
+    max_waiting: int = 512  # queued requests; the devices of further ones are told that the service is busy
     max_waiting_per_device: int = 64  # keeps one device from filling the queue
+    most_wait: float = 0.5  # share of the time to its deadline that a request may wait; a longer queue gains nothing
+    max_per_s_per_device: float = 1000.0  # messages; what is beyond is dropped
     max_remembered: int = 16_384  # replies remembered for requests that are sent again
     max_remembered_per_device: int = 64  # an honest device sends only its latest request again
-
-
-@dataclass(slots=True)
-class Counters:
-    """What has happened to requests since the start."""
-
-    received: int = 0  # messages of any kind
-    served: int = 0  # answered for the first time
-    refused: int = 0  # answered with REFUSED: the HPC failed, or the device made it hang before
-    hung: int = 0  # of these, the HPC did not return in time
-    repeated: int = 0  # sent again: answered from memory, or still in the queue
-    expired: int = 0  # dropped: the deadline passed in the queue
-    overloaded: int = 0  # dropped: the queue was full
-    malformed: int = 0  # dropped: not a request, or the id of another one
-    oversized: int = 0  # dropped: too long
-    other_hpc: int = 0  # dropped: for another model
-    batches: int = 0  # runs of the model, without those that isolate a failing row
-
-    def as_dict(self) -> dict[str, int]:
-        """The counters as plain JSON values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +95,7 @@ class _Waiting:
     readings: tuple[Reading, ...]
     deadline: float  # on the caller's clock, seconds
     correlation: bytes
+    tags: list[int]  # of the messages that wait for the answer
 
 
 class Service:
@@ -115,6 +105,7 @@ class Service:
     ----------
     hpc : Answerer
     config : ServiceConfig or None
+    on_answer : called once with each request that f0 has answered: device, id, readings and result
 
     Attributes
     ----------
@@ -142,22 +133,37 @@ class Service:
     1
     """
 
-    def __init__(self, hpc: Answerer, config: ServiceConfig | None = None) -> None:
-        self.config = config or ServiceConfig()
+    def __init__(self, hpc: Answerer, config: ServiceConfig | None = None, on_answer: OnAnswer | None = None) -> None:
+        self.config, self._on_answer = config or ServiceConfig(), on_answer
         self.counters = Counters()
         self._hpc = hpc
         self._digest = bytes.fromhex(hpc.sha256)
-        self._turns: Turns[bytes] = Turns(self.config.max_waiting, self.config.max_waiting_per_device)
+        self._agenda = Agenda()
+        self._pace = Pace()
+        self._rates = Rates(self.config.max_per_s_per_device, self.config.max_per_s_per_device / 5)
         self._alone: deque[Key] = deque()  # requests of a batch that hung, and of suspects
-        self._waiting: dict[Key, _Waiting] = {}  # those in ``_turns`` and in ``_alone``
+        self._waiting: dict[Key, _Waiting] = {}  # those in ``_agenda`` and in ``_alone``
         self._replies = Replies(self.config.max_remembered, self.config.max_remembered_per_device)
         self._suspects = Suspects()
         self._was_batch = False
         self.is_stuck = False
         self._first_at = 0.0
+        self._began = 0.0  # when the last batch did
+        self._n_running = 0
+        self._has_next = False  # a full batch waited when the last one had ended
+        self._released: list[int] = []
 
-    def receive(self, topic: str, payload: bytes, now: float, correlation: bytes = b"") -> Outgoing | None:
-        """Take one message; returns a reply if the message repeats an answered request, otherwise None.
+    def receive(
+        self,
+        topic: str,
+        payload: bytes,
+        now: float,
+        correlation: bytes = b"",
+        *,
+        tag: int = 0,
+        expiry_s: int | None = None,
+    ) -> Outgoing | None:
+        """Take one message; returns a reply if it repeats an answered request or comes too late to be answered in time.
 
         Parameters
         ----------
@@ -166,18 +172,30 @@ class Service:
             When the message arrived, on the same clock as in ``due`` and ``run``.
         correlation : bytes
             The message's MQTT 5 correlation data, which the reply repeats.
+        tag : int
+            What ``released`` names when the message need wait no longer; 0: nothing.
+        expiry_s : int or None
+            What is left of the message's MQTT 5 expiry: by so much less than the deadline, the broker has had it.
         """
         self.counters.received += 1
         try:
             device = device_of_topic(topic)
+            if not self._rates.allows(device, now):
+                raise WireError("flooded", f"{device} sends more than {self.config.max_per_s_per_device:g} a second")
             request = unpack_request(payload, self._hpc.dtypes, self._digest)
             if len(correlation) > MAX_CORRELATION_BYTES:
                 raise WireError("malformed", f"correlation data of {len(correlation)} bytes")
         except WireError as error:
             self.drop(error.reason, str(error))
+            self._release([tag])
             return None
-        left_s = request.deadline_ms / 1000
-        return self._admit((device, request.id), _Waiting(request.readings, now + left_s, correlation), left_s, now)
+        left_s = seconds_left(request.deadline_ms, expiry_s)
+        waiting = _Waiting(request.readings, now + left_s, correlation, [tag])
+        reply = self._admit((device, request.id), waiting, left_s, now)
+        queued = self._waiting.get((device, request.id))
+        if queued is None or tag not in queued.tags:
+            self._release([tag])
+        return reply
 
     def drop(self, reason: str, detail: str) -> None:
         """Count a message that is not answered; ``reason`` is the name of a counter."""
@@ -186,25 +204,44 @@ class Service:
 
     def due(self, now: float) -> float | None:
         """Seconds until ``run`` should be called, at least 0; None if the queue is empty."""
-        if self._alone or len(self._turns) >= self.config.max_batch:
+        if self._alone or len(self._agenda) >= self.config.max_batch:
             return 0.0
-        if not self._turns:
+        if not self._agenda:
             return None
         return max(0.0, self._first_at + self.config.linger_ms / 1000 - now)
 
     def run(self, now: float) -> list[Outgoing]:
-        """Answer at most ``max_batch`` requests, the oldest of each device in turn; returns their replies.
+        """Answer at most ``max_batch`` requests, the earliest deadline of each device in turn; returns their replies.
 
         After a batch that made the HPC hang, its requests are asked alone, in turn with further batches: so nobody
         waits for more than two calls that hang.
         """
-        is_alone = bool(self._alone) and (self._was_batch or not self._turns)
+        if self._has_next:
+            self._learn(now)
+        self._n_running = 0
+        is_alone = bool(self._alone) and (self._was_batch or not self._agenda)
         self._was_batch = not is_alone
         if is_alone:
             return self._run_alone(now)
-        replies = self._run_batch(self._take_batch(now), now)
+        batch, replies = self._take_batch(now)
+        replies += self._run_batch(batch, now)
         self._first_at = now  # the requests left over linger again, unless they are a full batch already
+        self._has_next = len(self._agenda) >= self.config.max_batch
         return replies
+
+    def ended(self, now: float) -> None:
+        """Learn how long a batch takes: until now, or while another batch waits, until ``run`` begins that."""
+        if not self._has_next:
+            self._learn(now)
+
+    def interrupted(self) -> None:
+        """The caller has waited for its connection: the last batch tells nothing of how long one takes."""
+        self._n_running = 0
+
+    def released(self) -> list[int]:
+        """The tags of messages that need wait no longer, each once."""
+        released, self._released = self._released, []
+        return released
 
     # ------------------------------------------------------------ parts
 
@@ -222,36 +259,74 @@ class Service:
             self.counters.repeated += 1
             queued.deadline = max(queued.deadline, waiting.deadline)
             queued.correlation = waiting.correlation
+            queued.tags += waiting.tags
         elif self._suspects.is_barred(device, now):
+            waiting.tags = []  # ``receive`` releases the message, as every one that does not wait
             return self._reply(key, waiting, FAILED, now)
-        elif not self._turns.put(device, id_):
-            self.drop("overloaded", f"{len(self._waiting)} requests wait, and there is no room for one of {device}")
+        elif self._is_hopeless(device, waiting.deadline, now):
+            return self._busy(key, waiting, now)
         else:
-            if len(self._turns) == 1:
+            self._agenda.put(key, waiting.deadline)
+            if len(self._agenda) == 1:
                 self._first_at = now
             self._waiting[key] = waiting
         return None
 
-    def _take_batch(self, now: float) -> list[tuple[Key, _Waiting]]:
-        """Remove requests from the queue, dropping those whose deadline has passed; suspects are asked alone."""
+    def _is_hopeless(self, device: str, deadline: float, now: float) -> bool:
+        """Whether there is no room for a request, or its turn would come too late."""
+        config = self.config
+        if len(self._waiting) >= config.max_waiting or self._agenda.n_of(device) >= config.max_waiting_per_device:
+            return True
+        wait_s = self._pace.of(self._agenda.place(device, deadline) + 1, config.max_batch)
+        return wait_s > config.most_wait * (deadline - now)
+
+    def _busy(self, key: Key, waiting: _Waiting, now: float) -> Outgoing:
+        """Tell a device to try later, after about the time that the queue takes; nothing is remembered."""
+        self.counters.busy += 1
+        queue_ms = self._pace.of(len(self._agenda), self.config.max_batch) * 1000
+        after_ms = round(min(BUSY_MOST_MS, max(BUSY_LEAST_MS, queue_ms)))
+        payload = pack_reply(Reply(key[1], self._digest, BUSY, after_ms, 0))
+        return Outgoing(key[0], payload, waiting.deadline - now, waiting.correlation)
+
+    def _take_batch(self, now: float) -> tuple[list[tuple[Key, _Waiting]], list[Outgoing]]:
+        """Remove requests from the queue: a batch, and replies to those that would come too late.
+
+        Those whose deadline has passed are dropped; suspects are asked alone.
+        """
         batch: list[tuple[Key, _Waiting]] = []
-        while self._turns and len(batch) < self.config.max_batch:
-            key = self._turns.take()
+        replies: list[Outgoing] = []
+        latest = now + self._pace.of(1, self.config.max_batch)
+        while self._agenda and len(batch) < self.config.max_batch:
+            key = self._agenda.take()
             if self._suspects.is_known(key[0]) and len(self._alone) < MAX_ALONE:
                 self._alone.append(key)
                 continue
             waiting = self._waiting.pop(key)
             if waiting.deadline <= now:
                 self.drop("expired", f"a request of {key[0]} waited beyond its deadline")
+                self._release(waiting.tags)
+            elif waiting.deadline < latest:
+                replies.append(self._busy(key, waiting, now))
+                self._release(waiting.tags)
             else:
                 batch.append((key, waiting))
-        return batch
+        return batch, replies
+
+    def _learn(self, now: float) -> None:
+        if self._n_running:
+            self._pace.learn(self._n_running, now - self._began)
+            self._n_running = 0
+
+    def _release(self, tags: list[int]) -> None:
+        self._released += [tag for tag in tags if tag]
 
     def _run_batch(self, batch: list[tuple[Key, _Waiting]], now: float) -> list[Outgoing]:
         if not batch:
             return []
         self.counters.batches += 1
         answers = self._answer([waiting.readings for _, waiting in batch])
+        if len(answers) == len(batch) and not any(isinstance(answer, str) for answer in answers):
+            self._began, self._n_running = now, len(batch)  # one that fails or hangs tells nothing of the others
         self._set_apart(batch[len(answers) :])
         pairs = zip(batch, answers, strict=False)
         return [self._reply(key, waiting, a, now) for (key, waiting), a in pairs if a is not UNANSWERED]
@@ -275,6 +350,7 @@ class Service:
                 replies.append(self._reply(key, waiting, FAILED, now))
             elif waiting.deadline <= now:
                 self.drop("expired", f"a request of {key[0]} waited beyond its deadline")
+                self._release(waiting.tags)
             else:
                 return replies + self._run_batch([(key, waiting)], now)
         return replies
@@ -317,5 +393,8 @@ class Service:
         else:
             self.counters.served += 1
             payload = pack_reply(Reply(id_, self._digest, OK, *answer))
+            if self._on_answer is not None:
+                self._on_answer(device, id_, waiting.readings, answer[0])
         self._replies.add(device, id_, Remembered(payload, hash(waiting.readings)))
+        self._release(waiting.tags)
         return Outgoing(device, payload, waiting.deadline - now, waiting.correlation)

@@ -1,39 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worker: takes requests from a broker, lets the service answer them, and sends the replies.
 
-The connection's thread only puts messages into a bounded inbox, and the loop of ``run`` does everything else on its
-caller's thread, so nothing else needs a lock. On MQTT 5, the workers of one HPC share a subscription and thereby the
-work; on 3.1.1 there can be only one worker.
+All of it is one loop on one thread. On MQTT 5, the workers of one HPC share a subscription and thereby the work; on
+3.1.1 there can be only one worker. A request is acknowledged when it is answered, refused or dropped, not when it has
+come: so the broker keeps what is more than ``MAX_UNANSWERED``, lets it expire, and some brokers give the requests of a
+worker that has died to another one. The service refuses what it cannot answer in time, so that little waits there.
 """
 
 from __future__ import annotations
 
 import hmac
-import logging
-import math
-import secrets
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from hardcase_edge.link.address import Address
-from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
-from hardcase_edge.link.wire import reply_topic, request_topic
+from hardcase_edge.link.wire import devices_of, reply_topic, request_topic
 
-from .inbox import Inbox
+from ..mqtt.client import Client, ClientConfig, Token
+from ..mqtt.packets import Published
 from .service import Outgoing, Service
 
 __all__ = ["Worker", "default_group"]
 
-log = logging.getLogger(__name__)
-
 MAX_PACKET_BYTES = 1024 * 1024  # an MQTT 5 broker withholds longer messages; on 3.1.1 they end the connection
+MAX_UNANSWERED = 1024  # twice as many as the service lets wait, so that it sees those that it has to refuse
 START_S = 15.0  # how long to wait for the first connection
 POLL_S = 0.2  # how often the loop looks whether to stop
 LAST_CALL_S = 0.3  # how long to take messages that the broker still sends after the unsubscription
-FLUSH_S = 3.0  # how long to wait for the last reply's acknowledgement
-FULL_PAUSE_S = 0.002  # pause while the connection has as many unacknowledged replies as it may
-MAX_PAUSE_S = 1.0  # in all for one reply, whatever deadline its device has named
+AT_ONCE_S = 0.0005  # nothing was waited for
+FLUSH_S = 3.0  # how long to wait for the broker to take the last reply
 
 
 def default_group(sha256: str, password: str = "") -> str:
@@ -52,6 +49,31 @@ def default_group(sha256: str, password: str = "") -> str:
     return hmac.digest(password.encode(), b"hardcase group\0" + sha256.encode(), "sha256").hex()[:16]
 
 
+class Messenger(Protocol):
+    """What a worker needs of its connection; ``mqtt.client.Client`` is one."""
+
+    version: int
+    lost: int
+
+    @property
+    def is_up(self) -> bool: ...
+
+    def open(self, wait_s: float) -> None: ...
+    def receive(self, wait_s: float) -> list[tuple[Token, Published]]: ...
+    def acknowledge(self, token: Token) -> None: ...
+    def publish(self, topic: str, payload: bytes, correlation: bytes | None, expires_s: float) -> bool: ...
+    def flush(self, wait_s: float = 0.0) -> None: ...
+    def unsubscribe(self) -> None: ...
+    def close(self) -> None: ...
+
+
+Opener = Callable[[ClientConfig, Callable[[], bool], Callable[[], float]], Messenger]
+
+
+def _mqtt(config: ClientConfig, is_stopping: Callable[[], bool], clock: Callable[[], float]) -> Messenger:
+    return Client(config, is_stopping=is_stopping, clock=clock)
+
+
 class Worker:
     """Serves one HPC's requests from one broker.
 
@@ -64,11 +86,13 @@ class Worker:
         Name of the shared subscription.
     on_step : called often while the loop of ``run`` goes on
     clock : function that returns monotonic seconds
+    tenant : whose devices are answered; "": those without one
+    opener : makes the connection
 
     Attributes
     ----------
-    unsent : int
-        Replies that could not be sent in time; their devices ask again and get the same replies.
+    client : Messenger
+        The connection.
     """
 
     def __init__(
@@ -79,41 +103,39 @@ class Worker:
         *,
         on_step: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        tenant: str = "",
+        opener: Opener = _mqtt,
     ) -> None:
         self.service = service
-        self.unsent = 0
         self._on_step = on_step
         self._clock = clock
-        self._inbox = Inbox()
         self._stop = threading.Event()
-        all_requests = request_topic("+")
-        self._connection = Connection(
-            ConnectionConfig(
-                address=address,
-                client_id=f"hardcase-worker-{secrets.token_hex(8)}",
-                max_packet_bytes=MAX_PACKET_BYTES,
-                max_in_flight=256,
-            ),
-            subscribe=all_requests,  # not shared on 3.1.1: amqtt would grant that and deliver nothing
-            subscribe_v5=f"$share/{group}/{all_requests}",
-            admits=lambda topic: self._inbox.admits(topic, self._clock()),
-            on_message=self._take,
+        config = ClientConfig(
+            address=address,
+            topics=[f"$share/{group}/{request_topic(devices_of(tenant))}"],
+            name="hardcase-worker",
+            max_packet_bytes=MAX_PACKET_BYTES,
+            receive_maximum=MAX_UNANSWERED,
         )
+        self.client = opener(config, self._stop.is_set, clock)
+        self._tokens: dict[int, Token] = {}  # of messages that are not acknowledged, by the service's tag
+        self._tag = 0
+        self._looked_at = clock()
 
     @property
     def protocol(self) -> str:
-        """The MQTT version in use: "5" or "3.1.1"."""
-        return "5" if self._connection.protocol == 5 else "3.1.1"
+        """The MQTT version in use, "5" or "3.1.1"; or "nats"."""
+        return {5: "5", 4: "3.1.1"}.get(self.client.version, "nats")
 
     def start(self) -> None:
-        """Connect and subscribe; from then on the connection's thread reconnects whenever the connection breaks.
+        """Connect and subscribe; from then on ``run`` connects again whenever the connection breaks.
 
         Raises
         ------
         LinkError
             The broker cannot be reached, or it refuses the connection or the subscription.
         """
-        self._connection.open(START_S)
+        self.client.open(START_S)
 
     def run(self, count: int | None = None) -> None:
         """Serve until ``stop``, or until ``count`` requests are answered; then answer what is queued and close.
@@ -130,8 +152,8 @@ class Worker:
         self._stop.set()
 
     def counters(self) -> dict[str, int]:
-        """The service's counters, and the worker's own: ``unsent``, and ``lost`` as of its inbox."""
-        return {**self.service.counters.as_dict(), "unsent": self.unsent, "lost": self._inbox.lost}
+        """The service's counters, and ``unsent``: replies that could not be sent; their devices ask again."""
+        return {**self.service.counters.as_dict(), "unsent": self.client.lost}
 
     # ------------------------------------------------------------ parts
 
@@ -139,60 +161,61 @@ class Worker:
         return count is not None and self.service.counters.served + self.service.counters.refused >= count
 
     def _step(self) -> None:
-        """Wait for a message or until a batch is due, take what else has arrived, and run the batch if it is due."""
+        """Wait for messages or until a batch is due, take what has come, and run the batch if it is due."""
         due = self.service.due(self._clock())
         self._receive(POLL_S if due is None else min(due, POLL_S))
-        for _ in range(self.service.config.max_batch - 1):
-            if not self._receive(0.0):
-                break
         if self.service.due(self._clock()) == 0:
+            self.client.flush()  # before the model takes its time
             self._run_batch()
 
-    def _receive(self, wait_s: float) -> bool:
-        """Pass one message to the service; False if none arrived in this time."""
-        incoming = self._inbox.take(wait_s)
-        if incoming is None:
-            return False
-        reply = self.service.receive(incoming.topic, incoming.payload, incoming.at, incoming.correlation)
-        if reply is not None:
-            self._send(reply, incoming.at)
-        return True
+    def _receive(self, wait_s: float) -> None:
+        """Pass the messages that are here within this time to the service."""
+        began = self._clock()
+        was_up = self.client.is_up
+        messages = self.client.receive(wait_s)
+        now = self._clock()
+        if not (was_up and self.client.is_up):
+            self.service.interrupted()
+        at = self._looked_at if now - began < AT_ONCE_S else now  # what was here already may have come as early as that
+        self._looked_at = now
+        for token, message in messages:
+            self._tag += 1
+            self._tokens[self._tag] = token
+            reply = self.service.receive(
+                message.topic,
+                message.payload,
+                at,
+                message.correlation or b"",
+                tag=self._tag,
+                expiry_s=message.expiry_s,
+            )
+            if reply is not None:
+                self._send(reply)
+        self._acknowledge()
 
     def _run_batch(self) -> None:
-        now = self._clock()
-        for reply in self.service.run(now):
-            self._send(reply, now)
+        for reply in self.service.run(self._clock()):
+            self._send(reply)
+        self._acknowledge()
+        self.client.flush()
+        self.service.ended(self._clock())
 
-    def _send(self, reply: Outgoing, since: float) -> None:
-        """Publish a reply whose ``expires_s`` counts from ``since``, unless its device has stopped waiting."""
-        began = self._clock()
-        until = min(since + reply.expires_s, began + MAX_PAUSE_S)
-        while (now := self._clock()) < until:
-            is_sent = self._connection.publish(
-                reply_topic(reply.device),
-                reply.payload,
-                correlation=reply.correlation or None,
-                expiry_s=max(1, math.ceil(since + reply.expires_s - now)),
-            )
-            if is_sent:
-                return
-            if not self._connection.is_up:
-                break
-            time.sleep(FULL_PAUSE_S)
-        self.unsent += 1
+    def _send(self, reply: Outgoing) -> None:
+        """Publish a reply, unless its device has stopped waiting or the broker takes no more."""
+        self.client.publish(reply_topic(reply.device), reply.payload, reply.correlation or None, reply.expires_s)
+
+    def _acknowledge(self) -> None:
+        for tag in self.service.released():
+            self.client.acknowledge(self._tokens.pop(tag))
 
     def _close(self) -> None:
-        """Unsubscribe, answer all that has arrived, wait for the last acknowledgement, and disconnect."""
-        self._connection.unsubscribe()
+        """Unsubscribe, answer all that has arrived, wait for the broker to take it, and disconnect."""
+        self.client.unsubscribe()
         until = self._clock() + LAST_CALL_S
-        while self._receive(max(0.0, until - self._clock())):
-            pass
-        while self.service.due(self._clock()) is not None:
+        while (left_s := until - self._clock()) > 0:
+            self._receive(left_s)
+        while self.service.due(self._clock()) is not None and not self.service.is_stuck:
             self._on_step()
             self._run_batch()
-        self._connection.flush(FLUSH_S)
-        self._connection.stop()
-
-    def _take(self, message: Message) -> None:
-        """Put a message into the inbox; runs on the connection's thread."""
-        self._inbox.put(message, self._clock())
+        self.client.flush(FLUSH_S)
+        self.client.close()

@@ -3,7 +3,8 @@
 
 Devices have a listener of their own, at which a client's id is its user name, so that no device can take over the
 connection of another. Workers have another listener, which takes no device's password, because several workers share
-a user name. A user who is there already keeps the password.
+a user name. Devices ``TENANT/DEVICE`` make a tenant, who gets users of every role. A user who is there already keeps
+the password.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from pathlib import Path
 
 from hardcase_edge.base.files import check_replaceable, read_bounded, write_whole
 from hardcase_edge.errors import InputError
-from hardcase_edge.link.wire import check_device_id
+from hardcase_edge.link.wire import check_device_id, tenant_of
 from hardcase_edge.program.readings import MAX_REQUEST_BYTES
 
 from .passwords import hash_of, new_password, parse_lines
-from .rules import names_of, rules_for
+from .rules import rules_for, users_of
 
 __all__ = [
     "CONF", "DEVICES", "LIMITS", "MARK", "PASSWORDS", "RULES", "WORKERS", "Written", "check_own", "locked",
@@ -77,15 +78,16 @@ def write_acl(folder: str | Path, devices: Sequence[str], **users: str | None) -
     ----------
     folder : where the files go, and where mosquitto will read them
     devices : device ids, as of ``read_devices``
-    users : as for ``rules.names_of``
+    users : as for ``rules.users_of``
 
     Raises
     ------
     InputError
         A name is not valid or has two roles, the folder cannot be written, or a file there is not of an earlier run.
     """
-    rules = rules_for("mosquitto", **users)
-    workers = list(names_of(**users).values())
+    tenants = sorted({tenant_of(device) for device in devices} - {""})
+    rules = rules_for("mosquitto", tenants, **users)
+    workers = list(users_of(tenants, **users))
     if both := sorted(set(workers) & set(devices)):
         raise InputError(f"{both[0]} is a device and cannot have another role too; choose another name")
     here = Path(folder).absolute()

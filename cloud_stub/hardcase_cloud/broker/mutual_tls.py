@@ -40,7 +40,7 @@ def write_mutual_tls(folder: str | Path, authority: str | Path, **users: str | N
         the authority has no certificate for a broker.
     """
     users = {"enroller": "enroller", **users}
-    rules = rules_for("mosquitto", **users)
+    rules = rules_for("mosquitto", (), **users)
     here, of = Path(folder).absolute(), Path(authority).absolute()
     for path in (here, of):
         if not str(path).isprintable():

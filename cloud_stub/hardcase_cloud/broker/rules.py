@@ -3,54 +3,65 @@
 
 A device logs in with its device id as user name. It may publish its own requests, state, facts, decisions and audits,
 fetch chunks of a bundle, and read its own replies, acknowledgements and updates. A worker may read all requests and
-publish all replies. A watcher may read all states, facts and decisions, but no readings. A store may read all decisions
-and audits and acknowledge them. An updater may read all states, facts and fetches and publish all updates. All else is
-refused.
+publish all replies. A watcher may read all states, facts and decisions, but no readings. A store may read all states,
+facts, decisions and audits and acknowledge records. An updater may read all states, facts and fetches and publish all
+updates. All else is refused. A tenant has users of these roles of its own, ``TENANT/USER``, who see its devices alone.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.identity.messages import enrol_topic, enrolled_topic
 from hardcase_edge.link.wire import (
     ack_topic,
     audit_topic,
-    check_device_id,
+    check_name,
     decision_topic,
+    devices_of,
     facts_topic,
     fetch_topic,
     reply_topic,
     request_topic,
     status_topic,
+    tenant_of,
     update_topic,
 )
 
-__all__ = ["BROKERS", "claim_patterns", "device_patterns", "names_of", "rules_for"]
+__all__ = ["BROKERS", "claim_patterns", "device_patterns", "names_of", "rules_for", "users_of"]
 
 Grants = list[tuple[str, str]]  # "read" or "write", and a topic
 
 
-# What users other than devices may do, by their role.
-ROLES: dict[str, Grants] = {
-    "worker": [("read", request_topic("+")), ("write", reply_topic("+"))],
-    "watcher": [("read", status_topic("+")), ("read", facts_topic("+")), ("read", decision_topic("+"))],
-    "store": [("read", decision_topic("+")), ("read", audit_topic("+")), ("write", ack_topic("+"))],
-    "updater": [
-        ("read", fetch_topic("+")),
-        ("read", status_topic("+")),
-        ("read", facts_topic("+")),
-        ("write", update_topic("+")),
+# What users other than devices may do with the topics of their devices, by their role.
+ROLES: dict[str, list[tuple[str, Callable[[str], str]]]] = {
+    "worker": [("read", request_topic), ("write", reply_topic)],
+    "watcher": [("read", status_topic), ("read", facts_topic), ("read", decision_topic)],
+    "store": [
+        ("read", decision_topic),
+        ("read", audit_topic),
+        ("read", status_topic),
+        ("read", facts_topic),
+        ("write", ack_topic),
     ],
-    "enroller": [("read", enrol_topic("+")), ("write", enrolled_topic("+"))],
+    "updater": [
+        ("read", fetch_topic),
+        ("read", status_topic),
+        ("read", facts_topic),
+        ("write", update_topic),
+    ],
+    "enroller": [("read", enrol_topic), ("write", enrolled_topic)],
 }
 
 
-def rules_for(broker: str, **users: str | None) -> str:
+def rules_for(broker: str, tenants: Sequence[str] = (), **users: str | None) -> str:
     """A rule file; comments at its top give the other settings that the broker needs.
 
     Parameters
     ----------
     broker : a key of ``BROKERS``
+    tenants : names of tenants, who have users of the same roles beside those of devices without a tenant
     users : as for ``names_of``
 
     Raises
@@ -58,7 +69,23 @@ def rules_for(broker: str, **users: str | None) -> str:
     InputError
         As of ``names_of``.
     """
-    return BROKERS[broker]({name: ROLES[role] for role, name in names_of(**users).items()})
+    return BROKERS[broker](
+        {
+            user: [(access, topic(devices_of(tenant_of(user)))) for access, topic in ROLES[role]]
+            for user, role in users_of(tenants, **users).items()
+        }
+    )
+
+
+def users_of(tenants: Sequence[str] = (), **users: str | None) -> dict[str, str]:
+    """The role of each user who is not a device; parameters and errors as of ``rules_for``.
+
+    >>> users_of(["acme"], store="keeper")
+    {'worker': 'worker', 'keeper': 'store', 'acme/worker': 'worker', 'acme/keeper': 'store'}
+    """
+    names = names_of(**users)
+    heads = ["", *(f"{check_name(tenant, 'tenant')}/" for tenant in tenants)]
+    return {f"{head}{name}": role for head in heads for role, name in names.items() if not head or role != "enroller"}
 
 
 def names_of(**users: str | None) -> dict[str, str]:
@@ -93,7 +120,7 @@ def _check_names(roles: dict[str, str]) -> None:
     by_name: dict[str, str] = {}
     for role, name in roles.items():
         try:
-            check_device_id(name)
+            check_name(name)
         except InputError as error:
             raise InputError(
                 f"user name {name[:80]!r} is not 1 to 64 letters, digits, '.', '_' or '-'; choose another"
@@ -164,7 +191,8 @@ MOSQUITTO_HEAD = """\
 # give the workers a --group that no device knows.
 """
 
-EMQX_DEVICE = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"  # a user called "+" would be granted every device's topics
+# a user called "+" would be granted every device's topics
+EMQX_DEVICE = "^([A-Za-z0-9][A-Za-z0-9._-]{0,63}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 EMQX_HEAD = """\
 %% Access rules of EMQX 5 for hardcase. emqx.conf names this file and needs at least:
 %%

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from hardcase_edge.errors import InputError
 from hardcase_edge.identity.messages import BAD_CLAIM, BAD_NAME, REVOKED, TOO_OFTEN, is_claim
-from hardcase_edge.link.wire import check_device_id
+from hardcase_edge.link.wire import check_name
 
 __all__ = ["Book", "Entry", "Refused", "check_device"]
 
@@ -74,7 +74,7 @@ def check_device(name: str) -> str:
     InputError
         It is not a device id, or begins as a claim's.
     """
-    if is_claim(check_device_id(name)):
+    if is_claim(check_name(name)):
         raise InputError(f"device id {name!r} begins like the name of a claim; choose another")
     return name
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated fleet: many devices that decide at once over a real broker."""
+"""Simulated fleets: their scenarios, and many devices that decide at once over a real broker."""

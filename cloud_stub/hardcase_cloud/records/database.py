@@ -1,80 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The database of records: SQLite, flushed before anything is acknowledged, each (device, boot, sequence) once.
+"""The database of records: flushed before anything is acknowledged, and each (device, boot, sequence) once.
 
 Records carry seconds since their boot, and wall time where the device knew it. ``rows`` gives all records of a boot the
-wall time that follows from its latest record with both (docs/SPEC-wire-v1.md, section 5).
+wall time that follows from its latest record with both (docs/SPEC-wire-v1.md, section 5). What the records of a minute
+say together is summed up as they come, so that a page over a million of them is read from few rows.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
-from hardcase_edge.errors import InputError, one_line
+from .dialects import Dialect, Row, open_dialect
+from .incoming import Incoming, joined_labels
+from .schema import STAGE, migrate
 
-from .incoming import Incoming
+__all__ = ["COLUMNS", "Database", "utf8"]
 
-__all__ = ["COLUMNS", "Database"]
-
-APPLICATION_ID = 0x68636472  # "hcdr"
-SCHEMA = """\
-CREATE TABLE records (
-  device TEXT NOT NULL, boot INTEGER NOT NULL, sequence INTEGER NOT NULL, kind TEXT NOT NULL,
-  received REAL NOT NULL, record TEXT NOT NULL, PRIMARY KEY (device, boot, sequence)
-) WITHOUT ROWID"""
-SETTINGS = ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL", "journal_size_limit=4194304")
 COLUMNS = (
     "device", "boot", "sequence", "kind", "received", "time", "at", "bundle", "label", "value", "confidence", "route",
-    "cost", "failed", "latency_ms",
+    "cost", "failed", "latency_ms", "item_size", "budget", "late",
 )  # fmt: skip
 MOST_SECONDS = 1e12  # a time beyond it is not one
-
-T = TypeVar("T")
+PAGE = 5_000  # rows that are read or removed at once
+MOST_LABELS = 64  # of a bundle in one batch that are counted by name; the others are "other"
+MINUTES = """\
+INSERT INTO minutes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (bundle, minute) DO UPDATE SET
+  decisions = minutes.decisions + excluded.decisions, forwarded = minutes.forwarded + excluded.forwarded,
+  degraded = minutes.degraded + excluded.degraded, cost = minutes.cost + excluded.cost,
+  audits = minutes.audits + excluded.audits, labelled = minutes.labelled + excluded.labelled,
+  agreed = minutes.agreed + excluded.agreed"""
+ANSWERS = (
+    "INSERT INTO answers VALUES (?, ?, ?, ?) ON CONFLICT (bundle, hour, label) DO UPDATE SET n = answers.n + excluded.n"
+)
 
 
 class Database:
-    """A file of records.
+    """A store of records.
 
     Parameters
     ----------
-    path : the file; made if it does not exist
+    url : ``sqlite:FILE`` (or a path; the file is made if it does not exist), or ``postgresql://...``
     max_bytes : of the file; when it is full, nothing more is taken
 
     Raises
     ------
     InputError
-        By every method: the file cannot be used, is another program's, or is full.
+        By every method: the database cannot be used, is another program's, of a newer version, or is full.
     """
 
-    def __init__(self, path: str | Path, max_bytes: int = 1 << 40) -> None:
-        self._path = path
+    def __init__(self, url: str | Path, max_bytes: int = 1 << 40) -> None:
+        self.dialect: Dialect = open_dialect(url, max_bytes)
         try:
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.0)
-        except sqlite3.Error as error:
-            raise InputError(f"the store {path} cannot be opened: {one_line(error)}; name another file") from error
-        try:
-            self._call(lambda: self._open(max_bytes))
+            self.dialect.run(lambda: migrate(self.dialect))
         except BaseException:
-            self._db.close()
+            self.dialect.close()
             raise
-
-    def _open(self, max_bytes: int) -> None:
-        for setting in SETTINGS:
-            self._db.execute(f"PRAGMA {setting}").fetchall()
-        schema = [row[0] for row in self._db.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")]
-        is_new = not schema and self._db.execute("PRAGMA application_id").fetchone()[0] == 0
-        if is_new:
-            self._db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-            self._db.execute(SCHEMA)
-        elif schema != [SCHEMA]:
-            raise InputError(f"{self._path} is not a store of decisions; name another file")
-        page = self._db.execute("PRAGMA page_size").fetchone()[0]
-        self._db.execute(f"PRAGMA max_page_count={max(1, max_bytes // page)}").fetchone()
 
     def keep(self, records: Sequence[Incoming], received: float) -> int:
         """Have these records on the disk, each once; returns how many are new.
@@ -83,43 +68,68 @@ class Database:
         ----------
         received : wall time in seconds
         """
-        rows = [(r.device, r.boot, r.sequence, r.kind, received, r.text) for r in records]
-        return self._call(lambda: self._keep(rows))
+        by_key: dict[Row, Incoming] = {}
+        for record in records:
+            by_key.setdefault((record.device, record.boot, record.sequence), record)
+        return self.dialect.run(lambda: self._keep(by_key, received))
 
-    def _keep(self, rows: list[tuple[Any, ...]]) -> int:
-        db = self._db
-        before = db.total_changes
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            db.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", rows)
-            db.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                db.execute("ROLLBACK")
-            raise
-        return db.total_changes - before
+    def _keep(self, by_key: dict[Row, Incoming], received: float) -> int:
+        it = self.dialect
+        it.execute(STAGE)
+        it.execute("DELETE FROM incoming")
+        it.load("incoming", [(*key, r.kind, received, r.text) for key, r in by_key.items()])
+        new = it.execute(
+            "INSERT INTO records SELECT * FROM incoming WHERE true ON CONFLICT DO NOTHING "
+            "RETURNING device, boot, sequence"
+        )
+        minutes, answers = _sums([by_key[row] for row in new], received)
+        it.many(MINUTES, minutes)
+        it.many(ANSWERS, answers)
+        return len(new)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """All records in order of device, boot and sequence, with ``COLUMNS`` as keys; absent values are None."""
         offsets = self._offsets()
-        for row in self._db.execute("SELECT * FROM records ORDER BY device, boot, sequence"):
+        for row in self._pages():
             fields = json.loads(row[5])
+            fields.setdefault("label", joined_labels(fields.get("labels")) or None)
             at, offset = _seconds(fields.get("at")), offsets.get(row[:2])
             time = _seconds(fields.get("t")) if at is None or offset is None else round(at + offset, 3)
             head = dict(zip(COLUMNS[:5], row[:5], strict=True))
-            yield {**head, "time": time, **{key: _plain(fields.get(key)) for key in COLUMNS[6:]}}
+            yield {**head, "time": time, **{key: fields.get(key) for key in COLUMNS[6:]}}
 
-    def _offsets(self) -> dict[tuple[str, int], float]:
+    def _pages(self) -> Iterator[Row]:
+        after: Row = ("", 0, 0)
+        while True:
+            page = self.read(
+                "SELECT device, boot, sequence, kind, received, record FROM records WHERE (device, boot, sequence) > "
+                "(?, ?, ?) ORDER BY device, boot, sequence LIMIT ?",
+                (*after, PAGE),
+            )
+            yield from page
+            if len(page) < PAGE:
+                return
+            after = page[-1][:3]
+
+    def _offsets(self) -> dict[Row, float]:
         """Of each boot of each device the wall time at which it began, by its latest record that knows the time."""
         offsets = {}
-        for device, boot, text in self._db.execute(
-            "SELECT device, boot, record FROM records ORDER BY device, boot, sequence"
-        ):
+        for device, boot, _, _, _, text in self._pages():
             fields = json.loads(text)
             t, at = _seconds(fields.get("t")), _seconds(fields.get("at"))
             if t is not None and at is not None:
                 offsets[device, boot] = t - at
         return offsets
+
+    def remove(self, before: float) -> int:
+        """Remove some of the records that were received before this time; returns how many, 0 when all are gone."""
+        return len(
+            self.write(
+                "DELETE FROM records WHERE (device, boot, sequence) IN (SELECT device, boot, sequence FROM records "
+                "WHERE received < ? LIMIT ?) RETURNING boot",
+                (before, PAGE),
+            )
+        )
 
     def export(self, file: IO[str]) -> int:
         """Write all records as CSV; returns their number."""
@@ -127,21 +137,47 @@ class Database:
         writer.writeheader()
         n = 0
         for row in self.rows():
-            writer.writerow(row)
+            writer.writerow({key: _plain(value) for key, value in row.items()})
             n += 1
         return n
 
     def close(self) -> None:
-        """Close the file."""
-        self._db.close()
+        """Close the connection."""
+        self.dialect.close()
 
-    def _call(self, act: Callable[[], T]) -> T:
-        try:
-            return act()
-        except sqlite3.Error as error:
-            raise InputError(
-                f"the store {self._path} cannot be used: {one_line(error)}; make room or repair it"
-            ) from error
+    def read(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """The rows that a statement gives."""
+        return self.dialect.run(lambda: self.dialect.execute(sql, values), writes=False)
+
+    def write(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Change something with one statement; the rows that it gives."""
+        return self.dialect.run(lambda: self.dialect.execute(sql, values))
+
+
+def _sums(records: Sequence[Incoming], received: float) -> tuple[list[Row], list[Row]]:
+    """Rows of ``minutes`` and ``answers`` for new records."""
+    minute = int(received // 60)
+    counts: dict[str, list[float]] = {}
+    answers: dict[str, Counter[str]] = {}
+    for r in records:
+        if r.kind not in ("audit", "decision"):  # a worker's case, which its device reports as a decision
+            continue
+        of_bundle = counts.setdefault(r.bundle, [0, 0, 0, 0.0, 0])
+        if r.kind == "audit":
+            of_bundle[4] += 1
+            continue
+        of_bundle[0] += 1
+        of_bundle[1] += r.route in ("cloud", "degraded")
+        of_bundle[2] += r.route == "degraded"
+        of_bundle[3] += r.cost
+        if r.label:
+            of_label = answers.setdefault(r.bundle, Counter())
+            of_label[r.label if r.label in of_label or len(of_label) < MOST_LABELS else "other"] += 1
+    # sorted: two stores that write at once lock rows in the same order
+    minutes = [(bundle, minute, *c, 0, 0) for bundle, c in sorted(counts.items())]
+    return minutes, [
+        (b, minute // 60, label, n) for b, of in sorted(answers.items()) for label, n in sorted(of.items())
+    ]
 
 
 def _seconds(value: Any) -> float | None:
@@ -152,4 +188,12 @@ def _plain(value: Any) -> Any:
     """A cell of CSV: lists and objects as JSON. A text that a spreadsheet would take for a formula gets a quote."""
     if isinstance(value, list | dict):
         value = json.dumps(value)
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+    if not isinstance(value, str):
+        return value
+    is_formula = value[:1] in ("=", "+", "-", "@", "\t", "\r")
+    return f"'{utf8(value)}" if is_formula else utf8(value)
+
+
+def utf8(text: str) -> str:
+    """The text with a question mark for each half of a surrogate pair: JSON may hold one alone, UTF-8 may not."""
+    return text.encode("utf-8", "replace").decode()

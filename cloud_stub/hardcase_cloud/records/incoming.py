@@ -14,10 +14,11 @@ from typing import Any
 from hardcase_edge.errors import WireError
 from hardcase_edge.link.wire import audit_topic, decision_topic, device_of_topic
 
-__all__ = ["MAX_RECORD_BYTES", "Incoming", "parse_record"]
+__all__ = ["MAX_RECORD_BYTES", "Incoming", "cost_of", "joined_labels", "parse_record", "word"]
 
 MAX_RECORD_BYTES = 65_536
 MOST = 2**53 - 1
+MAX_WORD = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,10 @@ class Incoming:
     sequence: int
     kind: str  # "decision" or "audit", as the topic says
     text: str  # JSON
+    bundle: str = ""  # these four are for sums, and "" or 0.0 where the record has something else
+    route: str = ""
+    label: str = ""
+    cost: float = 0.0
 
 
 def parse_record(topic: str, payload: bytes) -> Incoming:
@@ -55,7 +60,28 @@ def parse_record(topic: str, payload: bytes) -> Incoming:
     numbers = [fields.get("boot"), fields.get("sequence")]
     if not all(type(x) is int and 1 <= x <= MOST for x in numbers):
         raise WireError("malformed", f"a record's boot or sequence is not a whole number from 1 to {MOST}")
-    return Incoming(device, int(fields["boot"]), int(fields["sequence"]), kind, text)
+    bundle, route, label = (word(fields.get(key)) for key in ("bundle", "route", "label"))
+    label = label or joined_labels(fields.get("labels"))
+    numbered = (device, int(fields["boot"]), int(fields["sequence"]))
+    return Incoming(*numbered, kind, text, bundle, route, label, cost_of(fields.get("cost")) or 0.0)
+
+
+def cost_of(value: Any) -> float | None:
+    """What a record states as its cost; None if that is not one."""
+    return float(value) if type(value) in (int, float) and 0 <= value <= MOST else None
+
+
+def joined_labels(labels: Any) -> str:
+    """The labels of an item of several parts as one word: letters side by side, others with spaces between."""
+    if not isinstance(labels, list) or not all(isinstance(label, str | int) for label in labels):
+        return ""
+    texts = [str(label) for label in labels[: MAX_WORD + 1]]
+    return word(("" if all(len(text) == 1 for text in texts) else " ").join(texts))
+
+
+def word(value: Any) -> str:
+    """What a record states as a bundle, a route or a label; "" if that is not a word which a store can hold."""
+    return value if isinstance(value, str) and len(value) <= MAX_WORD and value.isprintable() else ""
 
 
 def _refuse(word: str) -> Any:

@@ -2,7 +2,10 @@
 """Keeps the records of all devices of a broker: an inbox, a commit for each batch, and then the acknowledgements.
 
 The connection's thread only puts messages into the inbox, which is bounded for each device and for all; what finds no
-room is not acknowledged, and its device sends it again. Only the thread of ``run`` touches the database.
+room is not acknowledged, and its device sends it again. Only the thread of ``run`` touches the database, and only it
+sends acknowledgements, on a connection of their own: at QoS 0, because a device that misses one sends its records
+again. While the database cannot be used, records wait in a spool, bounded too, and devices keep theirs until they are
+acknowledged. The registry of devices follows from their retained states and facts.
 """
 
 from __future__ import annotations
@@ -17,11 +20,15 @@ from itertools import groupby
 from hardcase_edge.errors import InputError, WireError
 from hardcase_edge.link.address import Address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
-from hardcase_edge.link.wire import ack_topic, audit_topic, decision_topic
+from hardcase_edge.link.wire import ack_topic, audit_topic, decision_topic, devices_of, facts_topic, status_topic
 from hardcase_edge.outbox.acks import pack_acks
 
+from ..metrics.families import StoreFigures
+from ..mqtt.client import Client, ClientConfig
 from .database import Database
 from .incoming import MAX_RECORD_BYTES, Incoming, parse_record
+from .presence import Presence
+from .registry import Registry
 
 __all__ = ["Inbox", "Keeper"]
 
@@ -29,11 +36,14 @@ MOST_OF_ONE = 256  # messages of one device that wait
 MOST_OF_ALL = 16_384
 MOST_BYTES = 64 * 1024 * 1024  # of all messages that wait
 BATCH = 2_000  # records in one commit
+SPOOL = 20_000  # records that wait while the database cannot be used
+REMOVE_S = 60.0  # how often old records are looked for
 LINGER_S = 0.02  # how long the first record of a batch waits for others
 START_S = 15.0
 POLL_S = 0.2
 RETRY_S = 5.0  # after a commit that failed
-ACK_S = 1.0  # how long to try to send an acknowledgement; the device sends the records again otherwise
+ACK_S = 1.0  # how long to wait until the broker has taken a batch's acknowledgements
+ACK_EXPIRY_S = 60  # after which a device has sent its records again
 
 
 class Inbox:
@@ -93,31 +103,52 @@ class Keeper:
         The broker's address.
     note : called with each line that a user should read
     now : function that gives wall time in seconds
+    keep_s : how long records are kept; None: for ever
+    tenant : whose devices' records are kept; "": those of devices without one
 
     Attributes
     ----------
     counters : Counter
         ``kept``, ``repeated`` (records that were there already), ``malformed``, ``oversized``, ``unwritable`` batches,
-        ``unsent`` acknowledgements.
+        ``unsent`` acknowledgements, ``removed`` records that were too old.
+    ill_since : float or None
+        Wall time since when the database cannot be used.
     """
 
     def __init__(
-        self, database: Database, address: Address, *, note: Callable[[str], None], now: Callable[[], float] = time.time
+        self,
+        database: Database,
+        address: Address,
+        *,
+        note: Callable[[str], None],
+        now: Callable[[], float] = time.time,
+        keep_s: float | None = None,
+        tenant: str = "",
     ) -> None:
         self._database, self._note, self._now = database, note, now
         self._inbox = Inbox()
         self._stop = threading.Event()
-        self._is_ill = False
-        self.counters: Counter[str] = Counter(kept=0, repeated=0, malformed=0, oversized=0, unwritable=0, unsent=0)
+        self._registry, self._presence = Registry(database), Presence()
+        self._spool: deque[Incoming] = deque()
+        self._retry_at = 0.0
+        self._keep_s, self._remove_at = keep_s, 0.0
+        self.ill_since: float | None = None
+        self._lag_s = 0.0  # from the moment at which a batch was taken until it was on the disk
+        names = ("kept", "repeated", "malformed", "oversized", "unwritable", "unsent", "removed")
+        self.counters: Counter[str] = Counter(dict.fromkeys(names, 0))
         config = ConnectionConfig(
             address=address, client_id=f"hardcase-store-{secrets.token_hex(8)}", max_in_flight=256,
             max_packet_bytes=2 * MAX_RECORD_BYTES,
         )  # fmt: skip
         self._connection = Connection(
             config,
-            subscribe=decision_topic("+"),
-            also=(audit_topic("+"),),
+            subscribe=decision_topic(devices_of(tenant)),
+            also=tuple(topic(devices_of(tenant)) for topic in (audit_topic, status_topic, facts_topic)),
+            wants_retained=True,
             on_message=self._take,
+        )
+        self._voice = Client(
+            ClientConfig(address=address, topics=(), name="hardcase-acks"), is_stopping=self._stop.is_set
         )
 
     def start(self) -> None:
@@ -129,6 +160,7 @@ class Keeper:
             The broker cannot be reached, or it refuses the connection or a subscription.
         """
         self._connection.open(START_S)
+        self._voice.open(START_S)
 
     def stop(self) -> None:
         """Make ``run`` return soon; may be called by a signal handler or another thread."""
@@ -141,23 +173,49 @@ class Keeper:
         self._connection.unsubscribe()
         self._connection.flush(POLL_S)
         self._connection.stop()
+        self._voice.close()
 
     def step(self, wait_s: float) -> None:
         """Keep one batch of what arrives in this time, and acknowledge it."""
-        records = [
-            r for topic, payload in self._inbox.take(BATCH, wait_s, LINGER_S) if (r := self._parse(topic, payload))
-        ]
-        if records and self._keep(records):
-            self._acknowledge(records)
+        self._voice.receive(0.0)  # signs of life, and the next connection after one that broke
+        room = min(BATCH, SPOOL - len(self._spool))
+        for topic, payload in self._inbox.take(room, wait_s, LINGER_S) if room else self._wait(wait_s):
+            if record := self._parse(topic, payload):
+                self._spool.append(record)
+        while time.monotonic() >= self._retry_at and (self._spool or self._presence.is_waiting):
+            began = time.monotonic()
+            batch = [self._spool.popleft() for _ in range(min(BATCH, len(self._spool)))]
+            if not self._keep(batch):
+                self._spool.extendleft(reversed(batch))
+                return
+            self._lag_s = time.monotonic() - began
+            self._acknowledge(batch)
+        self._remove_old()
+
+    @property
+    def waiting(self) -> int:
+        """How many records wait for the database."""
+        return len(self._spool)
 
     def all_counters(self) -> dict[str, int]:
         """The counters, and ``lost``: messages that found no room."""
         return {**self.counters, "lost": self._inbox.lost}
 
+    def figures(self) -> StoreFigures:
+        """How it stands, for Prometheus."""
+        ill_since = self.ill_since
+        ill_s = 0.0 if ill_since is None else self._now() - ill_since
+        return StoreFigures(self.all_counters(), self.waiting, ill_s, self._lag_s)
+
     # ------------------------------------------------------------ parts
 
     def _take(self, message: Message) -> None:
-        self._inbox.put(message.topic, message.payload)
+        if not self._presence.take(message.topic, message.payload):
+            self._inbox.put(message.topic, message.payload)
+
+    def _wait(self, wait_s: float) -> list[tuple[str, bytes]]:
+        self._stop.wait(wait_s)
+        return []
 
     def _parse(self, topic: str, payload: bytes) -> Incoming | None:
         try:
@@ -167,29 +225,39 @@ class Keeper:
             return None
 
     def _keep(self, records: list[Incoming]) -> bool:
+        devices = self._presence.drain()
         try:
-            n_new = self._database.keep(records, self._now())
+            n_new = self._database.keep(records, self._now()) if records else 0
+            if devices:
+                self._registry.saw(devices, self._now())
         except InputError as error:
+            self._presence.put_back(devices)
             self.counters["unwritable"] += 1
-            if not self._is_ill:
-                self._note(f"{error}; devices keep their records until then")
-            self._is_ill = True
-            self._stop.wait(RETRY_S)
+            if self.ill_since is None:
+                self.ill_since = self._now()
+                self._note(f"{error}; up to {SPOOL} records wait here, and devices keep theirs until then")
+            self._retry_at = time.monotonic() + RETRY_S
             return False
-        self._is_ill = False
+        if self.ill_since is not None:
+            self._note(f"the store can be used again after {self._now() - self.ill_since:.0f} s")
+        self.ill_since = None
         self.counters["kept"] += n_new
         self.counters["repeated"] += len(records) - n_new
         return True
 
+    def _remove_old(self) -> None:
+        if self._keep_s is None or time.monotonic() < self._remove_at:
+            return
+        try:
+            n = self._database.remove(self._now() - self._keep_s)
+        except InputError:
+            n = 0  # the next batch says what is wrong
+        self.counters["removed"] += n
+        self._remove_at = time.monotonic() + (0.0 if n else REMOVE_S)
+
     def _acknowledge(self, records: list[Incoming]) -> None:
         for device, of_device in groupby(sorted(records, key=lambda r: r.device), key=lambda r: r.device):
             for payload in pack_acks((r.boot, r.sequence) for r in of_device):
-                self._send(ack_topic(device), payload)
-
-    def _send(self, topic: str, payload: bytes) -> None:
-        until = time.monotonic() + ACK_S
-        while not self._connection.publish(topic, payload):
-            if not self._connection.is_up or time.monotonic() > until:
-                self.counters["unsent"] += 1
-                return
-            time.sleep(0.002)
+                if not self._voice.publish(ack_topic(device), payload, None, ACK_EXPIRY_S):
+                    self.counters["unsent"] += 1
+        self._voice.flush(ACK_S)

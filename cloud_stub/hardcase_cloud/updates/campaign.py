@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,12 +58,14 @@ class Campaign:
         May be replaced by one of the same bundle with newer metadata.
     release : versions of root and targets in the offer; (0, 0) without metadata
     named : the devices; None: every device that the broker knows
+    may_have : whether a device may be offered the bundle and fetch it now
     """
 
     bundle: bytes
     offer: Offer
     release: tuple[int, int] = (0, 0)
     named: frozenset[str] | None = None
+    may_have: Callable[[str], bool] = lambda device: True
     dropped: int = 0  # messages that no device of ours should have sent
     sent_chunks: int = 0
     sent_offers: int = 0
@@ -121,7 +124,7 @@ class Campaign:
     def fetch(self, now: float, device: str, payload: bytes) -> None:
         """A device asks for chunks."""
         known = self._known(device)
-        if known is None:
+        if known is None or not self.may_have(device):
             return
         try:
             fetch = unpack_fetch(payload)
@@ -160,11 +163,11 @@ class Campaign:
             return device, pack_chunk(Chunk(name_of(self.offer.sha256), index, data))
         if now >= self._scan_at:
             self._scan_at = now + SCAN_S
-            self._to_offer = deque(name for name, d in self._devices.items() if self._wants_offer(d, now))
+            self._to_offer = deque(name for name, d in self._devices.items() if self._wants_offer(name, d, now))
         while self._to_offer:
             device = self._to_offer.popleft()
             known = self._devices[device]
-            if self._wants_offer(known, now):
+            if self._wants_offer(device, known, now):
                 known.next_offer_at = now + known.pause_s
                 known.pause_s = min(2 * known.pause_s, MOST_PAUSE_S)
                 if known.state == "unknown":
@@ -173,9 +176,10 @@ class Campaign:
                 return device, pack_offer(self.offer)
         return None
 
-    def _wants_offer(self, known: _Device, now: float) -> bool:
+    def _wants_offer(self, device: str, known: _Device, now: float) -> bool:
         is_running = known.state in (*FINAL, TRIAL)
-        return known.is_online and not is_running and now >= max(known.next_offer_at, known.fetched_at + ACTIVE_S)
+        is_time = now >= max(known.next_offer_at, known.fetched_at + ACTIVE_S)
+        return known.is_online and not is_running and is_time and self.may_have(device)
 
     def forget_queues(self) -> None:
         """The connection is lost, and devices ask again on the next one."""
@@ -188,9 +192,19 @@ class Campaign:
         """Whether every device that is to run the bundle runs it for good, or has shown that it cannot."""
         return bool(self._devices) and all(d.state in FINAL for d in self._devices.values())
 
+    def is_online(self, device: str) -> bool:
+        """Whether a device is connected."""
+        known = self._devices.get(device)
+        return known is not None and known.is_online
+
     def states(self) -> dict[str, tuple[str, str]]:
         """Each device's state and, where it has not taken the bundle, the reason."""
         return {name: (d.state, d.reason) for name, d in sorted(self._devices.items())}
+
+    def state_of(self, device: str) -> tuple[str, str]:
+        """One device's state and reason, as in ``states``."""
+        known = self._devices[device]
+        return known.state, known.reason
 
     def _known(self, device: str) -> _Device | None:
         known = self._devices.get(device)

@@ -16,7 +16,14 @@ from threading import Condition
 from hardcase_edge.errors import HardcaseError, WireError
 from hardcase_edge.link.address import Address
 from hardcase_edge.link.connection import Connection, ConnectionConfig, Message
-from hardcase_edge.link.wire import device_of_topic, facts_topic, fetch_topic, status_topic, update_topic
+from hardcase_edge.link.wire import (
+    device_of_topic,
+    devices_of,
+    facts_topic,
+    fetch_topic,
+    status_topic,
+    update_topic,
+)
 
 from .campaign import Campaign
 
@@ -39,6 +46,8 @@ class Server:
     address : the broker's
     reload : called now and then: may put a fresh offer into the campaign
     on_change : called with a device, its state and the reason, each time that a state changes
+    on_step : called again and again, at least four times a second, on the thread of ``run``
+    tenant : whose devices are served; "": those without one
     """
 
     def __init__(
@@ -48,8 +57,11 @@ class Server:
         *,
         reload: Callable[[], None] = lambda: None,
         on_change: Callable[[str, str, str], None] = lambda device, state, reason: None,
+        on_step: Callable[[], None] = lambda: None,
+        tenant: str = "",
     ) -> None:
         self.campaign = campaign
+        self._on_step = on_step
         self._reload, self._on_change = reload, on_change
         self._changed = Condition()
         self._queue: deque[Message | None] = deque()  # None: a new connection
@@ -59,8 +71,8 @@ class Server:
             ConnectionConfig(
                 address=address, client_id=f"hardcase-offer-{secrets.token_hex(8)}", max_in_flight=64
             ),
-            subscribe=fetch_topic("+"),
-            also=(status_topic("+"), facts_topic("+")),
+            subscribe=fetch_topic(devices_of(tenant)),
+            also=(status_topic(devices_of(tenant)), facts_topic(devices_of(tenant))),
             wants_retained=True,
             on_message=self._take,
             on_up=lambda: self._take(None),
@@ -79,6 +91,7 @@ class Server:
         try:
             while not self._is_stopping:
                 self._step()
+                self._on_step()
                 now = time.monotonic()
                 if now >= reload_at:
                     reload_at = now + RELOAD_S

@@ -2,8 +2,8 @@
 """Runs a program on many rows at once, with the same decisions and costs as the session.
 
 The program may be a draft, whose numbers are floats. A sensor fails on rows without one of its readings that is not
-nullable; there is no budget, items have size 1, and every request is answered. A test compares each outcome with the
-session's decision.
+nullable, each row has its own item size, and every request is answered. A test compares each outcome with the session's
+decision.
 """
 
 from __future__ import annotations
@@ -15,8 +15,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..program.cost import Meter, to_unit
-from ..program.definition import MISSING, Acquire, Answer, Branch, Node, Opaque, Program, Select, Slice, Stack, Trees
+from ..program.cost import Meter, evaluate_polynomial, to_unit
+from ..program.definition import (
+    MISSING,
+    Acquire,
+    Answer,
+    Branch,
+    Forward,
+    Node,
+    Opaque,
+    Program,
+    Select,
+    Slice,
+    Stack,
+    Trees,
+)
+from ..program.kinds import CLASS, VALUE
 from .choices import choose, classes_of, margins_of, values_of
 from .codes import codes_of
 from .scores import score_codes
@@ -59,6 +73,10 @@ class Outcome:
                 stated[rows] = np.array(node.confidences)[step] / 10_000
         return stated
 
+    def take(self, rows: Flags | Numbers) -> Outcome:
+        """The outcomes of some rows, by number or by mask."""
+        return Outcome(*(getattr(self, f.name)[rows] for f in fields(Outcome)))
+
     @staticmethod
     def joined(parts: Sequence[Outcome], order: Numbers) -> Outcome:
         """The outcomes of several batches as one: its row k is row ``order[k]`` of the batches laid end to end."""
@@ -74,15 +92,35 @@ class Batch:
     X : ndarray of shape (n, n_features), NaN for missing, values as the declared types hold them
     scores : per scorer an ndarray of shape (n, n_outputs) to use instead of the scorer's own, such as out-of-fold
         scores, for rows on which all its sensors work; an Opaque scorer needs them
+    sizes : (n,) item size of each row, from 1; None: all are 1
+    dead : sensors known not to work: never asked for, never charged
+
+    Attributes
+    ----------
+    works : (n_sensors, n) whether each sensor works on each row
     """
 
-    def __init__(self, program: Program, X: NDArray[np.float64], scores: Sequence[Array] = ()) -> None:
+    def __init__(
+        self,
+        program: Program,
+        X: NDArray[np.float64],
+        scores: Sequence[Array] = (),
+        sizes: NDArray[np.int64] | None = None,
+        dead: Sequence[int] = (),
+    ) -> None:
         self.program = program
         self.X = X
-        self._meter = Meter(program)
+        distinct, self._size_of = np.unique(np.ones(len(X), np.int64) if sizes is None else sizes, return_inverse=True)
+        self._sizes = distinct.tolist()
+        self._meters = [Meter(program, size) for size in self._sizes]
+        self._prices = np.array([meter.sensor_costs for meter in self._meters], dtype=np.int64)  # (sizes, sensors)
+        self._budget: int | None = None
+        self._spent = np.zeros(len(X), dtype=np.int64)
         self._codes = codes_of(program.columns, X)
         works = [_works(program, s.features, X) for s in program.sensors]
-        self._works = np.array(works, dtype=np.bool_).reshape(len(works), len(X))
+        self.works = np.array(works, dtype=np.bool_).reshape(len(works), len(X))
+        self._dead = list(dead)
+        self.works[self._dead] = False
         self._full: dict[int, Array] = dict(enumerate(scores))
 
     # ------------------------------------------------------------ scores
@@ -116,33 +154,42 @@ class Batch:
     def _columns_of(self, scorer: int) -> tuple[int, ...]:
         """The columns that a scorer reads; none for an Opaque one, which is read only where its sensors work."""
         s = self.program.scorers[scorer]
-        below = self.program.scorers[s.trees] if isinstance(s, Stack) else s
-        return () if isinstance(below, Opaque | Stack) else below.columns
+        if not isinstance(s, Stack):
+            return () if isinstance(s, Opaque) else s.columns
+        below = self.program.scorers[s.trees]
+        assert isinstance(below, Trees)
+        return tuple(sorted({below.columns[k] for m in s.members for k in below.trees[m].splits}))
 
     def _is_read(self, bought: Flags, sensors: Sequence[int], rows: Numbers) -> Flags:
         """Whether these sensors gave readings on these rows, (n_sensors, n)."""
         cells = _cells(sensors, rows)
-        return np.asarray(bought[cells] & self._works[cells])
+        return np.asarray(bought[cells] & self.works[cells])
 
     # ------------------------------------------------------------ the walk
 
-    def run(self, hpc_label: Array, nodes: Sequence[Node] | None = None) -> Outcome:
+    def run(self, hpc_label: Array, nodes: Sequence[Node] | None = None, budget: int | None = None) -> Outcome:
         """Walk all rows through the nodes (the program's own, or others over the same scorers).
 
         Parameters
         ----------
         hpc_label : ndarray of shape (n,), class index or value
             f0's answer for each row, taken if the row is forwarded.
+        budget : hard limit of each row's cost, in micro-units; None: no limit
         """
-        return self.walk(hpc_label, nodes)[0]
+        return self.walk(hpc_label, nodes, budget)[0]
 
-    def walk(self, hpc_label: Array, nodes: Sequence[Node] | None = None) -> tuple[Outcome, Flags]:
+    def walk(
+        self, hpc_label: Array, nodes: Sequence[Node] | None = None, budget: int | None = None
+    ) -> tuple[Outcome, Flags]:
         """As ``run``; also returns the sensors that each row bought, (n_sensors, n) bool."""
         nodes = self.program.nodes if nodes is None else nodes
         n = len(self.X)
+        self._budget = budget
+        self._spent = np.zeros(n, dtype=np.int64)
         at = np.zeros(n, dtype=np.int64)
         arrived = {0: [np.arange(n)]}
         bought = np.zeros((len(self.program.sensors), n), dtype=np.bool_)
+        bought[self._dead] = True  # as if they had failed: neither asked for nor charged again
         label = np.zeros(n, dtype=self._label_type(nodes))
         margin = np.full(n, np.nan)
         forwarded = np.zeros(n, dtype=np.bool_)
@@ -156,23 +203,29 @@ class Batch:
             elif isinstance(node, Branch):
                 _send(rows, self._branch(nodes, node, rows, bought), arrived)
             elif isinstance(node, Select):
-                arrived.setdefault(node.candidates[0].target, []).append(rows)  # size 1 and no budget: it fits
+                _send(rows, self._select(node, rows), arrived)
             elif isinstance(node, Answer):
                 label[rows], margin[rows] = self._answer(node, rows, bought)
             else:
+                can = self._can_have(node, rows, bought)
+                _send(rows[~can], np.full(int((~can).sum()), node.fallback), arrived)
+                rows = rows[can]
                 bought[_cells(node.sensors, rows)] = True
                 label[rows], forwarded[rows] = hpc_label[rows], True
+        bought[self._dead] = False
         return Outcome(label, self._costs(bought, forwarded), forwarded, margin, at), bought
 
     def _label_type(self, nodes: Sequence[Node]) -> np.dtype[Any]:
         """Integers for class indices; for values, the type of their scores."""
-        values = [n.scores.scorer for n in nodes if isinstance(n, Answer) and n.kind == "value"]
+        values = [n.scores.scorer for n in nodes if isinstance(n, Answer) and n.kind == VALUE.answer]
         return np.result_type(np.int64, *(self.scores(k) for k in values))
 
     def _acquire(self, node: Acquire, rows: Numbers, bought: Flags) -> Numbers:
         can = self._can_have(node, rows, bought)
+        if self._budget is not None:
+            self._spent[rows[can]] += self._price(node, rows[can], bought)
         bought[_cells(node.sensors, rows[can])] = True
-        works = self._works[_cells(node.sensors, rows)].all(axis=0)
+        works = self.works[_cells(node.sensors, rows)].all(axis=0)
         return np.where(works & can, node.then, node.otherwise)
 
     def _branch(self, nodes: Sequence[Node], node: Branch, rows: Numbers, bought: Flags) -> Numbers:
@@ -180,15 +233,41 @@ class Batch:
         return np.array(node.targets)[choose(node, self._slice(node.scores, rows, bought), can)]
 
     def _can_have(self, node: Node, rows: Numbers, bought: Flags) -> Flags:
-        """Whether a row may go to this node, (n,): not if the node acquires a sensor that has failed on the row."""
-        if not isinstance(node, Acquire):
+        """Whether a row may go to this node, (n,): not if it acquires a sensor that has failed, or is over budget."""
+        if not isinstance(node, Acquire | Forward):
             return np.ones(len(rows), dtype=np.bool_)
+        can = np.ones(len(rows), dtype=np.bool_)
+        if self._budget is not None:
+            can = self._spent[rows] + self._price(node, rows, bought) <= self._budget
+        if isinstance(node, Forward):
+            return can
         cells = _cells(node.sensors, rows)
-        return np.asarray(~(bought[cells] & ~self._works[cells]).any(axis=0))
+        return np.asarray(can & ~(bought[cells] & ~self.works[cells]).any(axis=0))
+
+    def _price(self, node: Acquire | Forward, rows: Numbers, bought: Flags) -> Numbers:
+        """What the node would add to each row's cost, (n,) micro-units."""
+        sensors = list(node.sensors)
+        request = self._meters[0].request_cost if isinstance(node, Forward) and self._meters else 0
+        unread = ~bought[_cells(sensors, rows)]
+        return np.asarray(request + (self._prices[self._size_of[rows]][:, sensors] * unread.T).sum(axis=1))
+
+    def _select(self, node: Select, rows: Numbers) -> Numbers:
+        """The target of each row, (n,): the first candidate that fits its size and the budget left."""
+        targets = np.full(len(rows), node.otherwise, dtype=np.int64)
+        open_ = np.ones(len(rows), dtype=np.bool_)
+        for c in node.candidates:
+            now = open_ & np.array([size <= c.max_size for size in self._sizes])[self._size_of[rows]]
+            if self._budget is not None:
+                price = np.array([evaluate_polynomial(c.cost, size) for size in self._sizes], dtype=np.int64)
+                now &= self._spent[rows] + price[self._size_of[rows]] <= self._budget
+            targets[now], open_ = c.target, open_ & ~now
+            if not open_.any():
+                break
+        return targets
 
     def _answer(self, node: Answer, rows: Numbers, bought: Flags) -> tuple[Array, Array]:
         scores = self._slice(node.scores, rows, bought)
-        if node.kind == "class":
+        if node.kind == CLASS.answer:
             return classes_of(scores), margins_of(scores)
         values = scores[:, 0]
         return (values_of(values, node.shift) if node.shift else values), values
@@ -197,9 +276,13 @@ class Batch:
         return self.scores(part.scorer, rows, bought)[:, part.start : part.stop]
 
     def _costs(self, bought: Flags, forwarded: Flags) -> NDArray[np.float64]:
-        """One call of the meter per distinct path."""
-        _, first, which = np.unique(_path_of([*bought, forwarded]), return_index=True, return_inverse=True)
-        costs = [to_unit(self._meter.total(np.flatnonzero(bought[:, i]).tolist(), int(forwarded[i]))) for i in first]
+        """One call of the meter per distinct path and size."""
+        path = _path_of([*bought, forwarded]) * max(len(self._sizes), 1) + self._size_of
+        _, first, which = np.unique(path, return_index=True, return_inverse=True)
+        costs = [
+            to_unit(self._meters[self._size_of[i]].total(np.flatnonzero(bought[:, i]).tolist(), int(forwarded[i])))
+            for i in first
+        ]
         return np.array(costs)[which]
 
 

@@ -3,18 +3,31 @@
 
 Both are optional keys of the manifest; docs/SPEC-bundle-v1.md section 3 defines them. A device reports a decision that
 wanted a sensor in vain as degraded, with the confidence that was measured without it, or none if nobody measured it.
+
+A sensor that the budget did not allow counts alike where a Branch sorts cases into the Answer: those that it sorts
+there are the easy ones. An Answer that no Branch leads to is given for what the budget allowed, and the cases that its
+confidence was measured on came there whatever they read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import inf
 
 from ..errors import BundleError
-from ..program.definition import Answer, Program
+from ..program.definition import Acquire, Answer, Branch, Forward, Program, Select
 from ..session.session import CLOUD, DEGRADED, Decision
 
-__all__ = ["Ranges", "Without", "ranges_of", "reported", "without_of", "without_to_json"]
+__all__ = [
+    "Ranges",
+    "Without",
+    "ranges_of",
+    "reported",
+    "sorted_answers",
+    "wanted_in_vain",
+    "without_of",
+    "without_to_json",
+]
 
 Confidences = tuple[int | None, int | None]  # basis points: route local, and degraded for want of the cloud
 Without = Mapping[tuple[int, ...], Mapping[int, Confidences]]  # by the decision's failed sensors and its Answer node
@@ -22,17 +35,51 @@ Ranges = tuple[tuple[float, float] | None, ...]  # lowest and highest reading by
 MAX_SETS = 4096
 
 
-def reported(decision: Decision, without: Without) -> tuple[str, int | None]:
+def reported(decision: Decision, without: Without, sorted_to: Collection[int] = ()) -> tuple[str, int | None]:
     """The route and the confidence (basis points) that a device reports; None: nobody measured the confidence.
+
+    ``sorted_to``: the program's ``sorted_answers``.
 
     >>> decision = Decision(1, 9_900, "local", 0, (), (0, 7), failed=(2,))
     >>> reported(decision, {(2,): {7: (6_200, None)}}), reported(decision, {})
     (('degraded', 6200), ('degraded', None))
     """
-    if not decision.failed or decision.route == CLOUD:
+    lacked = wanted_in_vain(decision, sorted_to)
+    if not lacked:
         return decision.route, decision.confidence
-    confidences = without.get(decision.failed, {}).get(decision.trace[-1], (None, None))
+    confidences = without.get(lacked, {}).get(decision.trace[-1], (None, None))
     return DEGRADED, confidences[decision.route == DEGRADED]
+
+
+def wanted_in_vain(decision: Decision, sorted_to: Collection[int]) -> tuple[int, ...]:
+    """The sensors without which an answer on the device is not what was measured, in order; none of the cloud's answer.
+
+    >>> decision = Decision(1, 9_900, "local", 0, (), (0, 7), unpaid=(2,))
+    >>> wanted_in_vain(decision, {7}), wanted_in_vain(decision, {3})
+    ((2,), ())
+    """
+    if decision.route == CLOUD:
+        return ()
+    if not decision.unpaid or decision.trace[-1] not in sorted_to:
+        return decision.failed
+    return tuple(sorted({*decision.failed, *decision.unpaid}))
+
+
+def sorted_answers(program: Program) -> frozenset[int]:
+    """The Answer nodes to which a Branch leads while the budget allows each purchase."""
+    nodes, reached = program.nodes, set[int]()
+    for k, node in enumerate(nodes):  # targets lie ahead of their nodes
+        if isinstance(node, Branch):
+            reached.update(node.targets)
+        elif k not in reached:
+            continue
+        elif isinstance(node, Acquire):
+            reached.add(node.then)
+        elif isinstance(node, Select):
+            reached.update([node.otherwise, *[c.target for c in node.candidates]])
+        elif isinstance(node, Forward):
+            reached.add(node.fallback)
+    return frozenset([k for k in reached if isinstance(nodes[k], Answer)])
 
 
 def without_to_json(without: Without) -> list[list[object]]:

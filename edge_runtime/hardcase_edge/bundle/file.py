@@ -17,16 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.files import read_bounded
 from ..base.record import record
+from ..base.sha256 import sha256, sha256_twice
 from ..errors import BundleError, BundleVersionError
 from ..program.decode import decode
 from ..program.definition import Program
 from ..program.encode import encode
 from ..program.format import POOLS, Pools, Tensor
 from .golden import GoldenCase, decode_golden, encode_golden
-from .sha256 import sha256, sha256_twice
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ..joint.definition import Joint
+    from ..joint.golden import JointCase
 
 __all__ = [
     "BUNDLE_VERSION", "MAX_BUNDLE_BYTES", "Bundle", "is_bundle_head", "pack_bundle", "read_bundle_bytes",
@@ -40,8 +43,9 @@ _TYPES = {"F64": "d", "I64": "q", "F32": "f", "I32": "i", "I16": "h", "I8": "b"}
 _HEAD = b'{"__metadata__":{"format":"'  # how every header begins, because its keys are sorted
 _FORMAT = re.compile("[1-9][0-9]{0,8}")
 _NAMES = {code: name for name, code in _TYPES.items()}
-_ORDER = [*POOLS, "program", "golden.words", "golden.readings"]
-_CODES = {"program": "i", "golden.words": "qih", "golden.readings": "dfh"}
+_JOINT = {"joint": "qi", "items.words": "qih", "items.readings": "dfh"}  # of SPEC-joint-v1
+_CODES = {"program": "i", "golden.words": "qih", "golden.readings": "dfh", **_JOINT}
+_ORDER = [*POOLS, *_CODES]
 _ENTRY = {"dtype", "shape", "data_offsets"}
 
 
@@ -54,6 +58,8 @@ class Bundle:
     golden: tuple[GoldenCase, ...]
     sha256: str = ""
     is_draft: bool = False
+    joint: Joint | None = None  # with it, ``program`` decides one part of an item, and ``items`` are the golden cases
+    items: tuple[JointCase, ...] = ()
 
 
 def pack_bundle(bundle: Bundle) -> bytes:
@@ -68,6 +74,11 @@ def pack_bundle(bundle: Bundle) -> bytes:
     """
     tensors = encode(bundle.program, is_draft=bundle.is_draft)
     tensors |= encode_golden(bundle.golden, bundle.program)
+    if bundle.joint is not None:
+        from ..joint.format import encode_joint
+        from ..joint.golden import encode_items
+
+        tensors |= {"joint": encode_joint(bundle.joint)} | encode_items(bundle.items, bundle.program)
     ordered = [(name, tensors[name]) for name in _in_order(tensors)]
     header: dict[str, Any] = {"__metadata__": {"format": str(BUNDLE_VERSION), "manifest": _manifest(bundle.manifest)}}
     offset = 0
@@ -131,8 +142,10 @@ def is_bundle_head(head: bytes) -> bool:
     return head[8 : 8 + len(_HEAD)] == _HEAD
 
 
-def unpack_bundle(data: bytes, *, allow_draft: bool = False) -> Bundle:
+def unpack_bundle(data: bytes, *, allow_draft: bool = False, allow_joint: bool = False) -> Bundle:
     """The bundle in these bytes. Damage and shape are checked here; ``verifier.verify`` has yet to prove the program.
+
+    A bundle of items of several parts is refused unless ``allow_joint``: its program alone decides nothing.
 
     Raises
     ------
@@ -162,7 +175,33 @@ def unpack_bundle(data: bytes, *, allow_draft: bool = False) -> Bundle:
         raise BundleError("this file is a draft with floating-point numbers; make a bundle of it with hardcase export")
     manifest = _parse(meta["manifest"], "manifest")
     golden = decode_golden(tensors, program)
-    return Bundle(manifest, program, golden, file_digest.hex(), is_draft)
+    joint, items = _joint(tensors, program, allow_joint and not is_draft and not golden)
+    return Bundle(manifest, program, golden, file_digest.hex(), is_draft, joint, items)
+
+
+def _joint(tensors: Pools, program: Program, is_allowed: bool) -> tuple[Joint | None, tuple[JointCase, ...]]:
+    """What makes the program one of items, and its golden cases."""
+    has_words = [name in tensors for name in _JOINT]
+    if not any(has_words):
+        return None, ()
+    if not is_allowed:
+        raise BundleError(
+            "the bundle decides items of several parts, which cannot be done here; hardcase-edge run and verify, and "
+            "hardcase evaluate and inspect do it"
+        )
+    if has_words not in ([True, True, True], [True, False, False]):
+        raise BundleError("the bundle has golden items without a joint program, or half of them; export it again")
+    from ..joint.format import decode_joint
+    from ..joint.golden import decode_items
+
+    joint = decode_joint(tensors["joint"])
+    if joint.chain.labels != program.n_classes or not all(0 <= w.node < len(program.nodes) for w in joint.waits):
+        raise BundleError("the bundle's joint program is of another part program; export it again")
+    if not all(0 <= s < len(program.sensors) for s in joint.inner(program)):
+        raise BundleError("a barrier of the bundle's joint program names a sensor that is not there; export it again")
+    return joint, decode_items(tensors["items.words"], tensors["items.readings"], program, joint) if has_words[
+        1
+    ] else ()
 
 
 def _parse(text: str, what: str) -> dict[str, Any]:

@@ -23,6 +23,9 @@ from .manifest import Manifest
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ..joint.definition import Joint
+    from ..joint.prove import JointReport
+    from ..joint.session import JointMachine
     from ..kernel.compiled import CompiledMachine
 
 __all__ = ["Loaded", "load_bundle", "load_bytes"]
@@ -38,9 +41,11 @@ class Loaded:
     manifest: Manifest
     report: Report  # what the verifier proved: worst-case cost, operations, memory
     machine: Machine | CompiledMachine  # runs the program
+    joint: JointMachine | None = None  # runs items of several parts; None: the program decides alone
+    items: JointReport | None = None  # what was proved of items
 
 
-def load_bundle(path: str | Path, *, trust: str | Path | None = None) -> Loaded:
+def load_bundle(path: str | Path, *, trust: str | Path | None = None, allow_joint: bool = False) -> Loaded:
     """Read, check and prepare a bundle.
 
     Parameters
@@ -49,6 +54,7 @@ def load_bundle(path: str | Path, *, trust: str | Path | None = None) -> Loaded:
     trust : path of an Ed25519 public key in PEM, or None
         With a key, the file ``<path>.sig`` must hold that key's signature; otherwise the bundle is refused before
         it is parsed. None skips this check.
+    allow_joint : whether the caller decides items of several parts; without it, their bundles are refused
 
     Raises
     ------
@@ -89,10 +95,10 @@ def load_bundle(path: str | Path, *, trust: str | Path | None = None) -> Loaded:
     data = read_bundle_bytes(path)
     if trust is not None:
         _check_trust(data, path, trust)
-    return load_bytes(data)
+    return load_bytes(data, allow_joint=allow_joint)
 
 
-def load_bytes(data: bytes) -> Loaded:
+def load_bytes(data: bytes, *, allow_joint: bool = False) -> Loaded:
     """As ``load_bundle``, for bytes whose origin the caller has checked already.
 
     Raises
@@ -100,7 +106,9 @@ def load_bytes(data: bytes) -> Loaded:
     BundleError
         The bundle must not be used; its subclasses name the reason.
     """
-    bundle = unpack_bundle(data)
+    bundle = unpack_bundle(data, allow_joint=allow_joint)
+    if bundle.joint is not None:
+        return _load_joint(bundle, bundle.joint)
     report = verify(bundle.program)
     manifest = Manifest.from_json(bundle.manifest, bundle.program)
     if len(bundle.golden) * report.operations > MAX_GOLDEN_OPERATIONS:
@@ -111,6 +119,24 @@ def load_bytes(data: bytes) -> Loaded:
     machine = open_machine(bundle.program, outlines=report.outlines)
     check_golden(machine, bundle.golden)
     return Loaded(bundle, manifest, report, machine)
+
+
+def _load_joint(bundle: Bundle, joint: Joint) -> Loaded:
+    from ..joint.golden import check_items
+    from ..joint.machine import open_joint
+    from ..joint.prove import verify_joint
+
+    proved = verify_joint(bundle.program, joint)
+    manifest = Manifest.from_json(bundle.manifest, bundle.program)
+    if manifest.clock or manifest.without:
+        raise BundleError(
+            "a joint program goes by declared costs, without confidences of lost sensors; export it again"
+        )
+    if len(bundle.items) * proved.operations > MAX_GOLDEN_OPERATIONS:
+        raise BundleError(f"{len(bundle.items)} golden items are too many to replay; export the bundle with fewer")
+    machine = open_joint(bundle.program, joint, outlines=proved.part.outlines)
+    check_items(machine, bundle.items)
+    return Loaded(bundle, manifest, proved.part, machine.machine, machine, proved)
 
 
 def _check_trust(data: bytes, path: str | Path, trust: str | Path) -> None:

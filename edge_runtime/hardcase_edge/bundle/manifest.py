@@ -7,21 +7,35 @@ docs/SPEC-bundle-v1.md section 3 lists the keys.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base.record import field, record
 from ..errors import BundleError
 from ..program.definition import Forward, Program
+from ..program.inner import inner_sensors
 from ..program.window import WINDOW_FEATURES
 from .evidence import Ranges, Without, ranges_of, without_of, without_to_json
 from .value import Value, value_of
 
-__all__ = ["Label", "Manifest"]
+if TYPE_CHECKING:
+    from .monitors import Monitors
+    from .prices import Prices
+
+__all__ = ["CLOCK_UNIT", "Label", "Manifest"]
 
 Label = str | int | float
 MAX_NAME = 200
+CLOCK_UNIT = "ms"  # so that a micro-unit is a nanosecond
 MAX_CATEGORIES = 200  # texts of one feature; more are names of rows rather than categories
-OPTIONAL = {"categories", "ranges", "value", "without"}  # keys that a manifest has only where they hold something
+OPTIONAL = {
+    "categories",
+    "clock",
+    "monitors",
+    "prices",
+    "ranges",
+    "value",
+    "without",
+}  # keys that a manifest has only where they hold something
 
 
 @record(frozen=True, slots=True)
@@ -56,6 +70,12 @@ class Manifest:
         Features whose readings are texts, with the texts in the order of their codes, from 0.
     value : Value or None
         The scale of a program of values; older bundles have none, and their results are printed as they are.
+    clock : bool
+        Whether decisions go by the clock: the unit of cost is ms, and what sensors really take is spent.
+    monitors : Monitors or None
+        What readings of the field are compared with; None: nothing.
+    prices : Prices or None
+        The thresholds that running budgets may move; None: none may be moved.
     """
 
     name: str
@@ -72,6 +92,9 @@ class Manifest:
     ranges: Ranges = ()
     categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
     value: Value | None = None
+    clock: bool = False
+    monitors: Monitors | None = None
+    prices: Prices | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as plain JSON values, which ``from_json`` reads."""
@@ -80,7 +103,10 @@ class Manifest:
         ranges = [None if pair is None else list(pair) for pair in self.ranges]
         categories = {name: list(texts) for name, texts in self.categories.items()}
         value = None if self.value is None else self.value.to_json()
+        prices = None if self.prices is None else self.prices.to_json()
         changed = {"without": without_to_json(self.without), "ranges": ranges, "categories": categories, "value": value}
+        changed["monitors"] = None if self.monitors is None else self.monitors.to_json()
+        changed["prices"] = prices
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in (asdict(self) | changed).items()}
         return {k: v for k, v in plain.items() if v or k not in OPTIONAL}
 
@@ -114,12 +140,15 @@ class Manifest:
             raise BundleError("the manifest's hpc is not a SHA-256 in lower-case hex")
         if not hpc and any(isinstance(node, Forward) for node in program.nodes):
             raise BundleError("the program forwards, but the manifest names no HPC; export the bundle with its HPC")
+        inner = inner_sensors(program, features, sensors)
         windows = data["windows"]
         if not isinstance(windows, dict) or not all(type(n) is int and 2 <= n <= 1_000_000 for n in windows.values()):
             raise BundleError("the manifest's windows do not map sensors to numbers of samples, 2 to 1000000")
+        if data.get("clock", True) is not True or ("clock" in data and data["unit"] != CLOCK_UNIT):
+            raise BundleError(f"the manifest's clock is not true with the unit {CLOCK_UNIT}; export the bundle again")
         lengths = {name: len(s.features) for name, s in zip(sensors, program.sensors, strict=True)}
         for name in windows:
-            if lengths.get(name) != len(WINDOW_FEATURES):
+            if lengths.get(name) != len(WINDOW_FEATURES) or name in inner:
                 raise BundleError(
                     f"window {name[:40]!r} in the manifest is not a sensor of {len(WINDOW_FEATURES)} features"
                 )
@@ -141,7 +170,22 @@ class Manifest:
             ranges=ranges_of(data["ranges"], program) if "ranges" in data else (),
             categories=_categories(data, program, features, [sensors.index(name) for name in windows]),
             value=value_of(data["value"], program) if "value" in data else None,
+            clock="clock" in data,
+            monitors=_monitors(data["monitors"], program) if "monitors" in data else None,
+            prices=_prices(data["prices"], program) if "prices" in data else None,
         )
+
+
+def _monitors(value: object, program: Program) -> Monitors:
+    from .monitors import monitors_of  # imported here, because most bundles have none, and a start is measured
+
+    return monitors_of(value, program)
+
+
+def _prices(value: object, program: Program) -> Prices:
+    from .prices import prices_of  # imported here, because few devices move thresholds
+
+    return prices_of(value, program)
 
 
 def _names(value: object, count: int, what: str) -> tuple[str, ...]:

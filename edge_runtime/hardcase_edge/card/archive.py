@@ -15,7 +15,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from ..base.record import record
-from ..bundle.sha256 import sha256
+from ..base.sha256 import sha256
 from ..errors import InputError, one_line
 
 if TYPE_CHECKING:

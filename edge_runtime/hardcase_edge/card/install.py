@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.files import read_bounded, sync_folder, write_whole
-from ..bundle.sha256 import sha256
+from ..base.sha256 import sha256
 from ..errors import HardcaseError, InputError
 from ..store.first_boot import REPORT
 from ..store.folder import Store

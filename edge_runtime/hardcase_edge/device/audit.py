@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from ..program.definition import Program
     from ..program.readings import Reading
-    from .device import Bank
+    from ..sensors.items import Item
+    from .surroundings import ItemBank
 
 __all__ = ["AuditedBank"]
 
@@ -27,16 +28,22 @@ class AuditedBank:
 
     Parameters
     ----------
-    bank : Bank
+    bank : ItemBank
     program : Program
-    item_size : size of every item, for sensors whose cost depends on it
+    item_size : size of items that have none of their own, for sensors whose cost depends on it
+
+    Attributes
+    ----------
+    without : frozenset of int
+        Sensors that count as dead, besides the bank's own, because they are suspected.
     """
 
-    def __init__(self, bank: Bank, program: Program, item_size: int) -> None:
+    def __init__(self, bank: ItemBank, program: Program, item_size: int) -> None:
         self.counters = bank.counters
         self._bank, self._program = bank, program
-        self._costs = Meter(program, item_size).sensor_costs
+        self._item_size = item_size
         self._read: dict[int, Sequence[Reading] | None] = {}
+        self.without: frozenset[int] = frozenset()
 
     @property
     def pause_s(self) -> float:
@@ -45,8 +52,18 @@ class AuditedBank:
 
     @property
     def dead(self) -> frozenset[int]:
+        """The bank's, and those to do without."""
+        return self._bank.dead | self.without
+
+    @property
+    def busy(self) -> frozenset[int]:
         """The bank's."""
-        return self._bank.dead
+        return self._bank.busy
+
+    @property
+    def item(self) -> Item | None:
+        """The bank's."""
+        return self._bank.item
 
     def next_item(self) -> bool:
         """Move on to the next item, and forget what was read of the last one."""
@@ -59,15 +76,38 @@ class AuditedBank:
         self._read.update(readings)
         return readings
 
+    def read_in_turn(self, sensors: Sequence[int], until: float) -> Mapping[int, Sequence[Reading] | None]:
+        """The bank's readings, one after the other."""
+        readings = self._bank.read_in_turn(sensors, until)
+        self._read.update(readings)
+        return readings
+
+    @property
+    def readings(self) -> Mapping[int, Sequence[Reading] | None]:
+        """What was read of the current item, by sensor."""
+        return self._read
+
+    def request_cost(self) -> float:
+        """What the readings of a request on the current item would cost that were not read yet."""
+        return to_unit(self._costs(self._rest()))
+
+    def _rest(self) -> list[int]:
+        wanted = set(self._program.uplink.features)
+        needed = {s for s, sensor in enumerate(self._program.sensors) if wanted & set(sensor.features)}
+        return sorted(needed - set(self._read) - self.dead)
+
     def request_readings(self) -> tuple[list[Reading], float]:
         """The readings of a request on the current item, None for missing; and the cost of those read only now."""
         wanted = self._program.uplink.features
         places = {f: (s, k) for s, sensor in enumerate(self._program.sensors) for k, f in enumerate(sensor.features)}
-        needed = {places[f][0] for f in wanted}
-        rest = sorted(needed - set(self._read) - self.dead)
+        rest = self._rest()
         if rest:
             self.read(rest)
-        return [self._reading(f, *places[f]) for f in wanted], to_unit(sum(self._costs[s] for s in rest))
+        return [self._reading(f, *places[f]) for f in wanted], to_unit(self._costs(rest))
+
+    def _costs(self, sensors: Sequence[int]) -> int:
+        size = None if self.item is None else self.item.size
+        return Meter(self._program, size or self._item_size).buy(sensors)
 
     def _reading(self, feature: int, sensor: int, k: int) -> Reading:
         values = self._read.get(sensor)

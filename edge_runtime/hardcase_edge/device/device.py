@@ -16,60 +16,28 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, cast
 
 from ..base.record import record
-from ..bundle.evidence import reported
+from ..bundle.evidence import reported, sorted_answers
 from ..bundle.load import Loaded
 from ..errors import InputError
-from ..link.wire import MAX_DEADLINE_MS, OK, Reply
-from ..program.cost import to_micro, to_unit
+from ..link.wire import MAX_DEADLINE_MS, OK
+from ..program.cost import evaluate_polynomial, to_micro, to_unit
+from ..program.inner import MEMORY
 from ..program.readings import Reading
+from ..sensors.items import Item
 from ..session.drive import drive
-from ..session.session import Decision, NeedReply, Session
+from ..session.session import DEGRADED, Decision, NeedReply, Session
+from .by_clock import NS, ItemClock, RoundTrips
 
-__all__ = ["Bank", "Cloud", "Device", "RuntimeConfig"]
+if TYPE_CHECKING:
+    from .remembering import Remembering
+    from .surroundings import Bank, Cloud, ItemBank, Pace
+
+__all__ = ["Device", "RuntimeConfig"]
 
 Record = dict[str, Any]
-
-
-class Bank(Protocol):
-    """Where readings come from; ``sensors.bank.SensorBank`` implements it."""
-
-    counters: Counter[str]
-
-    @property
-    def pause_s(self) -> float:
-        """Seconds that a loop without an interval waits, because a sensor is still busy with an earlier item."""
-
-    @property
-    def dead(self) -> frozenset[int]:
-        """Sensors without a source."""
-
-    def next_item(self) -> bool:
-        """Move on to the next item; False if there are no more items."""
-
-    def read(self, sensors: Sequence[int]) -> Mapping[int, Sequence[Reading] | None]:
-        """The readings of each of these sensors; None for a sensor that failed."""
-
-
-class Cloud(Protocol):
-    """What the device asks about hard cases; ``link.link.Link`` implements it."""
-
-    counters: Counter[str]
-
-    @property
-    def can_ask(self) -> bool:
-        """Whether a request can go out now."""
-
-    def ask(self, readings: Sequence[Reading], deadline_s: float, may_resend: Callable[[], bool]) -> Reply | None:
-        """The HPC's reply; None if none came within ``deadline_s`` seconds."""
-
-    def publish_facts(self, fields: Mapping[str, Any]) -> bool:
-        """Replace the device's retained facts."""
-
-    def cancel(self) -> None:
-        """End a wait for a reply at once."""
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -86,7 +54,7 @@ class RuntimeConfig:
     deadline_ms: int = 2_000  # how long to wait for the cloud before the device answers alone
     interval_s: float = 0.0  # from the start of one decision to the start of the next; 0: as fast as sensors read
     count: int | None = None  # decisions before the run ends; None: run until the items end
-    item_size: int = 1  # size of every item, for sensors whose cost depends on it
+    item_size: int = 1  # size of items that have none of their own, for sensors whose cost depends on it
     strict_range: bool = False  # True: a sensor with a reading outside the range of training has failed
     facts_every_s: float = 60.0  # least time between two messages of facts, because each costs radio energy
 
@@ -109,7 +77,7 @@ class Device:
     loaded : Loaded
         A bundle that has passed every check.
     bank : Bank
-        The sensors.
+        The sensors; an ``ItemBank`` for items of their own sizes and budgets, and for decisions by the clock.
     link : Cloud or None
         None: offline; hard cases are answered locally and marked degraded.
     config : RuntimeConfig
@@ -118,6 +86,10 @@ class Device:
     wait : function of seconds
         Sleeps that long, and returns early once ``stop`` has been called.
     facts : function that gives further facts
+    tell : called with each line for the log
+    again : is given each decision's record before anybody else is, and what the decision may cost in all; it may answer
+        the case anew
+    pace : running budgets; None: there are none
 
     Attributes
     ----------
@@ -144,9 +116,14 @@ class Device:
         monotonic: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] | None = None,
         facts: Callable[[], Mapping[str, Any]] = dict,
+        tell: Callable[[str], object] = lambda line: None,
+        again: Callable[[Record, float | None], Record] | None = None,
+        pace: Pace | None = None,
     ) -> None:
+        self._pace = pace
         self._loaded = loaded
         self._bank = bank
+        self._timed = cast("ItemBank", bank) if hasattr(bank, "read_in_turn") else None
         self._link = link
         self._config = config or RuntimeConfig()
         self._now = now
@@ -157,10 +134,15 @@ class Device:
         self._wait = wait or self._sleep
         self._budget = None if self._config.budget is None else to_micro(self._config.budget)
         self._facts = facts
+        self._tell = tell
+        self._again = again
+        self._round_trips = RoundTrips()
         self._next_facts = float("-inf")
         self.is_idle = False
         self.counters: Counter[str] = Counter(asked=0, local=0, cloud=0, degraded=0, unwritten=0)
         self._ranges = _ranges_by_sensor(loaded)
+        self._sorted_to = sorted_answers(loaded.machine.program)
+        self._memory = _memory_of(loaded, self._config.interval_s, (monotonic, now))
         if not 1 <= self._config.item_size <= loaded.machine.program.max_item_size:
             largest = loaded.machine.program.max_item_size
             raise InputError(f"the item size is {self._config.item_size}; this bundle supports 1 to {largest}")
@@ -182,22 +164,57 @@ class Device:
             yield self.decide()
             n_decisions += 1
             # missed intervals are skipped, not made up
-            start_at = max(start_at + (self._config.interval_s or self._bank.pause_s), self._monotonic())
+            stretch = 1.0 if self._pace is None else self._pace.stretch
+            start_at = max(start_at + (self._config.interval_s * stretch or self._bank.pause_s), self._monotonic())
             self._report()
 
     def decide(self) -> Record:
         """The record of one decision on the bank's current item, ready for JSON; docs/devices.md lists its keys."""
         began = self._monotonic()
+        item = None if self._timed is None else self._timed.item
+        budget = self._budget if item is None or item.budget is None else item.budget
+        size = self._config.item_size if item is None or item.size is None else item.size
+        is_by_clock = self._loaded.manifest.clock and self._timed is not None
+        can_ask = self._link is not None and self._link.can_ask and (item is None or not item.fault)
+        limit = budget  # of this decision, in micro-units
+        if self._pace is not None:
+            limit, may_ask = self._pace.begin(budget)
+            can_ask = can_ask and may_ask
+        clock = ItemClock(budget, self._monotonic) if is_by_clock else None
+        is_slow = clock is not None and self._round_trips.expected_s > clock.until - began
+        if self._memory is not None:
+            self._memory.begin(getattr(self._bank, "stream", None))
         session = self._loaded.machine.session(
-            budget=self._budget,
-            item_size=self._config.item_size,
-            dead=self._bank.dead,
-            cloud=self._link is not None and self._link.can_ask,
+            budget=limit,
+            item_size=size,
+            dead=self._not_to_ask(item, clock),
+            cloud=can_ask and not is_slow,
         )
         self.counters["asked"] += 1
         outside: list[str] = []
-        decision = drive(session, lambda asked: self._read(asked, outside), lambda need: self._ask(session, need))
-        record = self._record(decision, outside, self._monotonic() - began)
+        decision = drive(
+            session,
+            lambda asked: self._read(asked, outside, clock),
+            lambda need: self._ask(session, need, clock),
+            None if clock is None else clock.spent,
+        )
+        if self._memory is not None and (item is None or not item.fault):
+            self._memory.end(decision)
+        elapsed_s = self._monotonic() - began
+        if is_slow and decision.route == DEGRADED:
+            self._round_trips.forget_one()
+        record = self._record(decision, outside, elapsed_s)
+        if item is not None or clock is not None:
+            record |= self._of_item(item, size, budget, decision)
+        if clock is not None:
+            record["late"] = budget is not None and elapsed_s > budget / NS
+        route = decision.route  # not the reported one: an answer without a sensor has asked nobody
+        if self._again is not None and can_ask:
+            local = record
+            record = self._again(local, None if limit is None else to_unit(limit))
+            route = route if record is local else record["route"]
+        if self._pace is not None:
+            record |= self._pace.end(route, to_micro(record["cost"]), can_ask)
         self.counters[record["route"]] += 1
         return record
 
@@ -219,9 +236,38 @@ class Device:
         if not self._is_stopping:
             self._sleeping.acquire(timeout=seconds)
 
-    def _read(self, sensors: Sequence[int], outside: list[str]) -> Mapping[int, Sequence[Reading] | None]:
+    def _not_to_ask(self, item: Item | None, clock: ItemClock | None) -> frozenset[int]:
+        if item is not None and item.fault:
+            self._tell(f"{item.fault} (its sensors are not read)")
+            return frozenset(range(len(self._loaded.manifest.sensors)))
+        return self._bank.dead if clock is None or self._timed is None else self._bank.dead | self._timed.busy
+
+    def _of_item(self, item: Item | None, size: int, budget: int | None, decision: Decision) -> Record:
+        """The item's size, null if it cannot be used, and its budget; says so if that is too small for anything."""
+        if budget is not None and not decision.sensors and not decision.failed:
+            costs = self._loaded.machine.program.sensors
+            least = min((evaluate_polynomial(s.cost, size) for s in costs), default=0)
+            if least > budget:
+                self._tell(f"a budget of {to_unit(budget):g} is less than any sensor costs; the answer is a guess")
+        is_usable = item is None or not item.fault
+        return {"item_size": size if is_usable else None, "budget": None if budget is None else to_unit(budget)}
+
+    def _read(
+        self, sensors: Sequence[int], outside: list[str], clock: ItemClock | None
+    ) -> Mapping[int, Sequence[Reading] | None]:
+        """Readings of these sensors, the memory's among them."""
+        if self._memory is None:
+            return self._read_bank(sensors, outside, clock)
+        return self._memory.read(sensors, lambda others: self._read_bank(others, outside, clock))
+
+    def _read_bank(
+        self, sensors: Sequence[int], outside: list[str], clock: ItemClock | None
+    ) -> Mapping[int, Sequence[Reading] | None]:
         """The bank's readings; adds the names of those outside their ranges, whose sensors fail if that is strict."""
-        readings = self._bank.read(sensors)
+        if clock is None or self._timed is None:
+            readings = self._bank.read(sensors)
+        else:
+            readings = self._timed.read_in_turn(sensors, clock.until)
         if not self._ranges:
             return readings
         names = {s: some for s in sensors if (some := self._outside(s, readings[s]))}
@@ -237,14 +283,21 @@ class Device:
         places = self._ranges[sensor]
         return [name for k, name, low, high in places if (x := values[k]) is not None and not low <= x <= high]
 
-    def _ask(self, session: Session, need: NeedReply) -> tuple[int, int] | None:
+    def _ask(self, session: Session, need: NeedReply, clock: ItemClock | None) -> tuple[int, int] | None:
         assert self._link is not None  # a session without a cloud never asks
-        reply = self._link.ask(need.readings, self._config.deadline_ms / 1000, session.resend)
+        wait_s, began = self._config.deadline_ms / 1000, self._monotonic()
+        if clock is not None:
+            wait_s = min(wait_s, clock.until - began)
+            if wait_s * 1000 < 1 or wait_s < self._round_trips.expected_s:
+                self._round_trips.forget_one()
+                return None
+        reply = self._link.ask(need.readings, wait_s, session.resend)
+        self._round_trips.add(self._monotonic() - began)
         return None if reply is None or reply.status != OK else (reply.result, reply.confidence)
 
     def _record(self, decision: Decision, outside: list[str], elapsed_s: float) -> Record:
         manifest = self._loaded.manifest
-        route, confidence = reported(decision, manifest.without)
+        route, confidence = reported(decision, manifest.without, self._sorted_to)
         return {
             "t": round(self._now(), 3),
             **self._answer(decision),
@@ -253,6 +306,7 @@ class Device:
             "cost": to_unit(decision.cost),
             "sensors": [manifest.sensors[s] for s in decision.sensors],
             "failed": [manifest.sensors[s] for s in decision.failed],
+            **({"unpaid": [manifest.sensors[s] for s in decision.unpaid]} if decision.unpaid else {}),
             "out_of_range": outside,
             "latency_ms": round(elapsed_s * 1000, 3),
         }
@@ -261,7 +315,7 @@ class Device:
         """The class as ``label``, or ``value`` and ``interval``; of an older bundle of values the bare result."""
         manifest = self._loaded.manifest
         if manifest.value is not None:
-            interval = manifest.value.interval_of(decision)
+            interval = manifest.value.interval_of(decision, self._sorted_to)
             return {"value": manifest.value.of(decision.result), "interval": interval and list(interval)}
         return {"label": manifest.classes[int(decision.result)] if manifest.classes else decision.result}
 
@@ -280,6 +334,18 @@ class Device:
             "sensors": dict(self._bank.counters),
             "link": dict(self._link.counters) if self._link is not None else {},
         }
+
+
+def _memory_of(loaded: Loaded, interval_s: float, clocks: Sequence[Callable[[], float]]) -> Remembering | None:
+    """The memory of a bundle for streams; None for any other, which then imports nothing of it."""
+    manifest, program = loaded.manifest, loaded.machine.program
+    if MEMORY not in manifest.sensors:
+        return None
+    from ..stream.layout import layout_of
+    from .remembering import Remembering
+
+    layout = layout_of(program, manifest.features, manifest.sensors)
+    return None if layout is None else Remembering(program, layout, interval_s, clocks)
 
 
 def _ranges_by_sensor(loaded: Loaded) -> list[list[tuple[int, str, float, float]]]:

@@ -27,7 +27,7 @@ __all__ = ["build_kernel", "examine"]
 
 SOURCES = Path(__file__).parent.parent / "kernel"
 BUILT = SOURCES / "_kernel.abi3.so"
-MODULES = ("module.c", "hardcase.c")
+MODULES = ("module.c", "parts.c", "chain.c", "chain_module.c", "items_module.c")
 FLAGS = ["-std=c99", "-O2", "-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
 BUILD_S = 120
 NEEDS = "install a C compiler and Python's headers (Debian: apt install gcc python3-dev)"

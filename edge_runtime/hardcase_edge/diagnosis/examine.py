@@ -49,11 +49,12 @@ def _bundle(path: Path, run: argparse.Namespace) -> Iterator[Fault]:
     from ..bundle.load import load_bundle
 
     try:
-        loaded = load_bundle(path, trust=run.trust)
+        loaded = load_bundle(path, trust=run.trust, allow_joint=True)
     except HardcaseError as error:
         yield Fault.of(error, path)
         return
-    yield from _sensors(loaded, run)
+    if loaded.joint is None:  # sources of parts are opened by the run itself
+        yield from _sensors(loaded, run)
 
 
 def _sensors(loaded: Loaded, run: argparse.Namespace) -> Iterator[Fault]:

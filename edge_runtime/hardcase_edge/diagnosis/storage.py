@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..base.files import read_bounded
+from ..base.sha256 import sha256
 from ..bundle.file import MAX_BUNDLE_BYTES
-from ..bundle.sha256 import sha256
 from ..errors import HardcaseError
 from ..store.folder import SPARE_BYTES, Store
 from ..store.slots import NAMES, Slots

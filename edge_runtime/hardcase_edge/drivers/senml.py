@@ -134,6 +134,8 @@ def pack_of_decision(decision: Mapping[str, Any], device: str) -> list[dict[str,
             pack.append({"n": "latency", "u": "s", "v": value / 1000})
         elif key == "confidence" and value is not None:
             pack.append({"n": key, "u": "/", "v": value})
+        elif isinstance(value, bool):
+            pack.append({"n": key, "vb": value})
         elif isinstance(value, str):
             pack.append({"n": key, "vs": value})
         elif isinstance(value, list) and key != "interval":

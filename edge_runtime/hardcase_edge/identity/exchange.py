@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ..bundle.sha256 import sha256
+from ..base.sha256 import sha256
 from ..errors import InputError, WireError
 from .der import read_certificate, read_request
 from .messages import ISSUED, REFUSALS, pack_enrol, unpack_enrolled

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from ..errors import InputError
-from ..link.wire import check_device_id
+from ..link.wire import check_name
 
 __all__ = ["check_issued", "make_key", "make_request"]
 
@@ -37,7 +37,7 @@ def make_request(key: Path, device: str) -> bytes:
     InputError
         The name is not a device id, the command is missing, or it cannot use the key.
     """
-    subject = f"/CN={check_device_id(device)}"
+    subject = f"/CN={check_name(device)}"
     return _openssl("req", "-new", "-key", str(key), "-subj", subject, "-outform", "DER", "-config", "/dev/stdin")
 
 

@@ -127,4 +127,6 @@ def sender_of_topic(topic: str) -> str:
     name = topic.removesuffix("/enrol")
     if name == topic:
         raise WireError("malformed", f"topic {topic[:120]!r} is not {enrol_topic('<sender>')}")
-    return device_of_topic(f"{name}/request")
+    if "/" in (sender := device_of_topic(f"{name}/request")):
+        raise WireError("malformed", f"topic {topic[:120]!r} is of a tenant's device, which has no certificate")
+    return sender

@@ -7,11 +7,12 @@ another version of this package.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ImageError, SessionError
 from ..program.definition import Program
+from ..program.limits import SAFE
 from ..program.readings import DTYPES, Reading, normalise
 from ..session.session import CLOUD, DEGRADED, LOCAL, NOT_READINGS, Decision, NeedReply, NeedSensors
 from . import _kernel  # type: ignore[attr-defined]
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledMachine"]
 
-INTERFACE = 2  # as in module.c
+INTERFACE = 5  # as in module.c
 if getattr(_kernel, "INTERFACE", 1) != INTERFACE:
     raise ImportError("the kernel was built for another version; run hardcase-edge doctor --build")
 
 
 class CompiledMachine:
-    """A program made ready to run in C; immutable, and shared by any number of sessions.
+    """A program made ready to run in C, for any number of sessions; only ``move`` changes it.
 
     ``session`` and ``decide`` are methods of the C object itself, because a Python call around them would take as long
     as a decision. A row for ``decide`` is a list of readings. If all features have one type and the sensors name them
@@ -39,7 +40,7 @@ class CompiledMachine:
     Parameters
     ----------
     program : a verified, quantised program
-    outlines : as for ``image.make_image``
+    outlines, moved : as for ``image.make_image``
 
     Raises
     ------
@@ -47,8 +48,11 @@ class CompiledMachine:
         The kernel cannot run this program.
     """
 
-    def __init__(self, program: Program, outlines: Sequence[Outline] | None = None) -> None:
+    def __init__(
+        self, program: Program, outlines: Sequence[Outline] | None = None, moved: Collection[int] = ()
+    ) -> None:
         self.program = program
+        self._moved = frozenset(moved)
         dtypes = [tuple(program.features[f].dtype for f in s.features) for s in program.sensors]
 
         def held(sensor: int, values: Any, is_row: bool) -> list[Reading] | None:
@@ -64,7 +68,7 @@ class CompiledMachine:
 
         codes = {name: dtype.number for name, dtype in DTYPES.items()}
         parts = (
-            make_image(program, outlines),
+            make_image(program, outlines, moved),
             len(program.features),
             tuple(
                 (bytes(codes[d] for d in types), s.features) for types, s in zip(dtypes, program.sensors, strict=True)
@@ -77,5 +81,19 @@ class CompiledMachine:
         except ValueError as error:
             raise ImageError(f"the kernel refuses this program: {error}") from error
 
+        self.image = image
+        self._move: Callable[[int, int], None] = image.move
         self.session: Callable[..., Session] = image.session  # as session.Machine.session
         self.decide: Callable[..., Decision] = image.decide  # as machine.decide, and takes rows in buffers too
+
+    def move(self, node: int, threshold: int) -> None:
+        """As ``session.Machine.move``, for the nodes that this machine was opened for.
+
+        Raises
+        ------
+        ValueError
+            It is another node, or the threshold is outside -2^62 to 2^62.
+        """
+        if node not in self._moved or not -SAFE <= threshold <= SAFE:
+            raise ValueError(f"a threshold of {threshold} cannot be set there")
+        self._move(node, threshold)

@@ -68,7 +68,7 @@ enum plain { ALL_I32 = 1, ALL_F32, ALL_DIRECT }; /* of one type and none may be 
 enum column { COLUMN_BYTES = 12, C_RULE = 0, C_FLAGS = 1, C_CELL = 2, C_A = 4, C_B = 8, C_READING = 10 };
 enum column_flags { C_IS_WIDE = 1, C_TYPE = 1 }; /* bit 0; the type is what lies above it */
 enum rule { R_AFFINE, R_RANK, R_DIRECT, R_COPY };
-enum scorer { K_POLYNOMIAL, K_TREES, K_STACK, K_INLINE };
+enum scorer { K_POLYNOMIAL, K_TREES, K_STACK, K_INLINE, K_LEAF };
 enum polynomial {
     P_KIND, P_OUTPUTS, P_FIRST, P_COLUMNS, P_CELLS, P_SUBSTITUTES, P_TERMS, P_DEGREE, P_POSITIONS, P_WEIGHTS,
     P_WEIGHT_BYTES, P_BIAS, P_CONSTANT, P_WORDS
@@ -78,6 +78,7 @@ enum group { GROUP_WORDS = 6, G_LAYOUT = 0, G_OUTPUT, G_WIDTH, G_TREES, G_DEPTH,
 enum pointers { POINTER_WORDS = 3, T_NODES = 0, T_LEAVES, T_COUNT };
 enum layout { L_SMALL_HEAP, L_WIDE_HEAP, L_SMALL_POINTERS, L_WIDE_POINTERS };
 enum stack { Z_KIND, Z_OUTPUTS, Z_FIRST, Z_MEMBERS, Z_WEIGHTS, Z_BIAS, Z_WORDS };
+enum leaf { M_KIND, M_OUTPUTS, M_FIRST, M_TREES, M_GROUP, M_TREE, M_WORDS };
 enum inlined { I_KIND, I_OUTPUTS, I_FIRST, I_COUNT, I_SENSORS, I_WORDS };
 enum node { ACQUIRE, BRANCH, SELECT, ANSWER, FORWARD };
 enum branch_rule { THRESHOLD, MARGIN, ARGMAX, TOURNAMENT };
@@ -87,7 +88,7 @@ enum { Q_KIND, Q_THEN, Q_OTHERWISE, Q_SENSORS, Q_WORDS }; /* acquire; a forward'
 enum { X_KIND, X_OTHERWISE, X_CANDIDATES, X_WORDS, CANDIDATE_WORDS = 4, Y_SIZE = 0, Y_TARGET, Y_COST, Y_COSTS };
 enum { A_KIND, A_SCORER, A_START, A_WIDTH, A_VALUE, A_MARGINS, A_AT_MARGINS, A_AT_CONFIDENCES, A_WORDS };
 
-enum flags { BOUGHT = 1, FAILED = 2, WANTED = 4, LACKED = 8 };
+enum flags { BOUGHT = 1, FAILED = 2, WANTED = 4, LACKED = 8, UNPAID = 16, ANYTHING = 32 };
 enum phase { RUNNING, NEW, WAIT_SENSORS, WAIT_REPLY, DECIDED };
 enum { SMALL_MISSING = 255, MISSING = -32768, CODE_MAX = 32767 };
 
@@ -164,21 +165,24 @@ static int can_buy(const hc_session *s, bytes_in node, unsigned without)
 {
     const unsigned char *flags = part_of(s, S_SENSORS);
     int64_t total = 0;
+    int any = 0;
     for (uint32_t k = 0; k < word(node, Q_SENSORS); k++) {
         uint32_t sensor = word(node, Q_WORDS + k);
         if (flags[sensor] & without) return 0;
-        if (!(flags[sensor] & BOUGHT)) total = add64(total, cost_of(s, sensor));
+        if (flags[sensor] & BOUGHT) continue;
+        total = add64(total, cost_of(s, sensor));
+        any = 1;
     }
-    return fits(s, total);
+    return !any || fits(s, total); /* what is there already may be used when the budget's time is over */
 }
 
-/* The walk wanted the sensors of this node: note those that have failed. */
-static void lack(hc_session *s, bytes_in node)
+/* The walk wanted the sensors of this node: LACKED marks those that have failed, UNPAID those that are not bought. */
+static void note(hc_session *s, bytes_in node, unsigned mark)
 {
     unsigned char *flags = part(s, S_SENSORS);
     for (uint32_t k = 0; k < word(node, Q_SENSORS); k++) {
         unsigned char *flag = flags + word(node, Q_WORDS + k);
-        if (*flag & FAILED) *flag |= LACKED;
+        if (mark == LACKED ? *flag & FAILED : !(*flag & BOUGHT)) *flag |= (unsigned char)mark;
     }
 }
 
@@ -404,16 +408,8 @@ static int take(hc_session *s, uint32_t sensor, bytes_in readings)
         unsigned flags = column[C_FLAGS], type = flags >> C_TYPE;
         uint32_t cell = get_u16(column + C_CELL);
         bytes_in value = readings + 4 * (size_t)get_u16(column + C_READING);
-        reading_key key;
-        if (get_u16(column) == R_DIRECT) { /* a small cell of a whole number: the common case, kept short */
-            code = get_i32(value);
-            if (code == INT32_MIN) continue; /* the cell says so already */
-            code = 1 + (int32_t)direct(code, get_i32(column + C_A), get_u16(column + C_B));
-            small[cell] = (unsigned char)code;
-            continue;
-        }
-        key = key_of(type, value);
-        if (key == NOTHING) continue;
+        reading_key key = key_of(type, value);
+        if (key == NOTHING) continue; /* the cell says so already */
         if (column[C_RULE] != R_COPY) code = code_of(image, column, type, key);
         if (HAS(HC_WIDE | HC_POLYNOMIALS) && (flags & C_IS_WIDE)) put_i16(wide + 2 * (size_t)cell, (int16_t)code);
         else small[cell] = (unsigned char)code;
@@ -444,6 +440,7 @@ static void polynomial_scores(hc_session *s, bytes_in image, bytes_in scorer, un
             }
             product = mul64(product, x);
         }
+        if (product == 0) continue; /* pixels and histograms are mostly 0 */
         for (uint32_t o = 0; o < n_outputs; o++) {
             size_t k = (size_t)o * n_terms + t;
             int32_t w = is_byte ? (int32_t)weights[k] - 2 * (weights[k] & 0x80) : get_i16(weights + 2 * k);
@@ -611,14 +608,33 @@ static void tree_scores(const hc_session *s, bytes_in image, bytes_in scorer, un
         add_group(s, image, group, scores + 8 * (size_t)word(group, G_OUTPUT));
 }
 
-static void stack_scores(const hc_session *s, bytes_in image, bytes_in scorer, unsigned char *scores)
+/* The value of tree ``tree`` of a group of ensemble ``trees``, for the session's codes. */
+static int32_t member_value(const hc_session *s, bytes_in image, uint32_t trees, uint32_t group, uint32_t tree)
+{
+    bytes_in record = scorer_record(image, trees) + 4 * (E_WORDS + GROUP_WORDS * (size_t)group);
+    return get_i16(leaf_of(s, image, record, tree));
+}
+
+/* The same of a tree that several stacks share: walked once, until a sensor that it reads has been fed. */
+static int32_t shared_value(hc_session *s, bytes_in image, bytes_in leaf, uint32_t number)
+{
+    unsigned char *value = part(s, S_SCORES) + 8 * (size_t)word(leaf, M_FIRST), *is_scored = part(s, S_IS_SCORED) + number;
+    if (!*is_scored) {
+        put_i64(value, member_value(s, image, word(leaf, M_TREES), word(leaf, M_GROUP), word(leaf, M_TREE)));
+        *is_scored = 1;
+    }
+    return (int32_t)get_i64(value);
+}
+
+static void stack_scores(hc_session *s, bytes_in image, bytes_in scorer, unsigned char *scores)
 {
     bytes_in member = scorer + 4 * Z_WORDS, weights = image + word(scorer, Z_WEIGHTS), bias = image + word(scorer, Z_BIAS);
     uint32_t n_outputs = word(scorer, Z_OUTPUTS), n = word(scorer, Z_MEMBERS);
     for (uint32_t o = 0; o < n_outputs; o++) put_i64(scores + 8 * (size_t)o, get_i64(bias + 8 * (size_t)o));
     for (uint32_t m = 0; m < n; m++, member += 12) {
-        bytes_in group = scorer_record(image, word(member, 0)) + 4 * (E_WORDS + GROUP_WORDS * (size_t)word(member, 1));
-        int32_t z = get_i16(leaf_of(s, image, group, word(member, 2)));
+        bytes_in below = scorer_record(image, word(member, 0));
+        int32_t z = word(below, M_KIND) == K_LEAF ? shared_value(s, image, below, word(member, 0))
+                                                  : member_value(s, image, word(member, 0), word(member, 1), word(member, 2));
         for (uint32_t o = 0; o < n_outputs; o++) {
             int32_t w = get_i16(weights + 2 * ((size_t)o * n + m));
             put_i64(scores + 8 * (size_t)o, add64(get_i64(scores + 8 * (size_t)o), (int64_t)w * z));
@@ -689,10 +705,11 @@ static int64_t margin_of(const unsigned char *scores, uint32_t n, uint32_t *best
 
 /* ------------------------------------------------------------------ nodes: SPEC-program-v1 section 4.2 */
 
-/* Targets that acquire a sensor with one of the flags ``without`` cannot be had. */
+/* Targets that acquire a sensor with one of the flags ``without`` cannot be had; with ANYTHING all can. */
 static int can_have(const hc_session *s, uint32_t target, unsigned without)
 {
     bytes_in node = node_record(image_of(s), target);
+    if (without == ANYTHING) return 1;
     if (word(node, Q_KIND) == ACQUIRE) return can_buy(s, node, without);
     if (HAS(HC_FORWARDS) && word(node, Q_KIND) == FORWARD)
         return fits(s, add64(price(s, node), request_cost(s)));
@@ -743,13 +760,27 @@ static uint32_t choose(hc_session *s, bytes_in node, const unsigned char *scores
     return word(target, best);
 }
 
+int hc_move(void *image, uint32_t node, int64_t threshold)
+{
+    bytes_in record;
+    if (node >= word(image, H_NODES)) return HC_ERROR_ARGUMENT;
+    record = node_record(image, node);
+    if (word(record, B_KIND) != BRANCH || word(record, B_RULE) > MARGIN) return HC_ERROR_ARGUMENT;
+    put_i64((unsigned char *)image + word(record, B_THRESHOLD), threshold);
+    return 0;
+}
+
 static uint32_t branch(hc_session *s, bytes_in node)
 {
     const unsigned char *scores = scores_of(s, word(node, B_SCORER)) + 8 * (size_t)word(node, B_START);
     uint32_t chosen = choose(s, node, scores, FAILED);
     if (s->has_failed) {
         bytes_in wanted = node_record(image_of(s), choose(s, node, scores, 0));
-        if (word(wanted, Q_KIND) == ACQUIRE) lack(s, wanted);
+        if (word(wanted, Q_KIND) == ACQUIRE) note(s, wanted, LACKED);
+    }
+    if (s->budget != HC_NO_BUDGET) {
+        bytes_in own = node_record(image_of(s), choose(s, node, scores, ANYTHING));
+        if (word(own, Q_KIND) == ACQUIRE && !can_buy(s, own, 0)) note(s, own, UNPAID);
     }
     return chosen;
 }
@@ -817,7 +848,8 @@ static void acquire(hc_session *s, bytes_in node)
     if (can_buy(s, node, FAILED)) {
         if (!want(s, node, BOUGHT)) s->at = word(node, Q_THEN);
     } else {
-        lack(s, node);
+        if (!can_buy(s, node, 0)) note(s, node, UNPAID);
+        note(s, node, LACKED);
         s->at = word(node, Q_OTHERWISE);
     }
 }
@@ -842,7 +874,7 @@ static void forward(hc_session *s, bytes_in node)
     } else if (!fits(s, add64(price(s, node), request_cost(s)))) {
         s->at = word(node, Q_THEN);
     } else if (!want(s, node, BOUGHT | FAILED)) {
-        lack(s, node);
+        note(s, node, LACKED);
         s->spent = add64(s->spent, request_cost(s));
         write_missing(s);
         s->phase = WAIT_REPLY;
@@ -985,6 +1017,15 @@ int hc_resend(hc_session *s)
     return 1;
 }
 
+int hc_elapsed(hc_session *s, int64_t amount)
+{
+    if (s->phase == DECIDED) return HC_ERROR_ORDER;
+    if (amount < 0 || amount > INT64_C(0x4000000000000000)) return HC_ERROR_ARGUMENT;
+    s->spent = amount;
+    s->saved = 0;
+    return 0;
+}
+
 int hc_was_bought(const hc_session *s, int sensor)
 {
     if (sensor < 0 || (uint32_t)sensor >= word(image_of(s), H_SENSORS)) return 0;
@@ -995,6 +1036,12 @@ int hc_has_failed(const hc_session *s, int sensor)
 {
     if (sensor < 0 || (uint32_t)sensor >= word(image_of(s), H_SENSORS)) return 0;
     return (part_of(s, S_SENSORS)[sensor] & LACKED) != 0;
+}
+
+int hc_was_unpaid(const hc_session *s, int sensor)
+{
+    if (sensor < 0 || (uint32_t)sensor >= word(image_of(s), H_SENSORS)) return 0;
+    return (part_of(s, S_SENSORS)[sensor] & UNPAID) != 0;
 }
 
 int hc_visited(const hc_session *s, int step)
@@ -1210,6 +1257,29 @@ static int check_polynomial(checked *c, bytes_in scorer)
            holds(c, word(scorer, P_WEIGHTS), n_terms * n_outputs, weight_bytes) && holds(c, word(scorer, P_BIAS), n_outputs, 8);
 }
 
+/* One tree, with one value, of an ensemble that comes before scorer ``number``: its scorer, group and tree. */
+static int check_member(checked *c, bytes_in member, uint32_t number)
+{
+    bytes_in below, group;
+    if (word(member, 0) >= number) return 0;
+    below = scorer_record(c->image, word(member, 0));
+    if (word(below, E_KIND) != K_TREES || word(member, 1) >= word(below, E_GROUPS)) return 0;
+    group = below + 4 * (E_WORDS + GROUP_WORDS * (size_t)word(member, 1));
+    return word(group, G_WIDTH) == 1 && word(member, 2) < word(group, G_TREES);
+}
+
+static int check_leaf(checked *c, bytes_in scorer, uint32_t number)
+{
+    return holds_words(c, scorer, 0, M_WORDS) && word(scorer, M_OUTPUTS) == 1 && check_member(c, scorer + 4 * M_TREES, number);
+}
+
+/* Scorer k is a tree that stacks share; it is checked itself in its turn. */
+static int is_leaf(checked *c, uint32_t k)
+{
+    return k < word(c->image, H_SCORERS) && holds(c, get_u32(at(c->image, H_AT_SCORERS) + 4 * (size_t)k), M_WORDS, 4) &&
+           word(scorer_record(c->image, k), M_KIND) == K_LEAF;
+}
+
 static int check_stack(checked *c, bytes_in scorer, uint32_t number)
 {
     bytes_in member = scorer + 4 * Z_WORDS;
@@ -1219,14 +1289,8 @@ static int check_stack(checked *c, bytes_in scorer, uint32_t number)
     if (!holds_words(c, scorer, Z_WORDS, 3 * n) || !holds(c, word(scorer, Z_WEIGHTS), n * n_outputs, 2) ||
         !holds(c, word(scorer, Z_BIAS), n_outputs, 8))
         return 0;
-    for (; n > 0; n--, member += 12) {
-        bytes_in below, group;
-        if (word(member, 0) >= number) return 0;
-        below = scorer_record(c->image, word(member, 0));
-        if (word(below, E_KIND) != K_TREES || word(member, 1) >= word(below, E_GROUPS)) return 0;
-        group = below + 4 * (E_WORDS + GROUP_WORDS * (size_t)word(member, 1));
-        if (word(group, G_WIDTH) != 1 || word(member, 2) >= word(group, G_TREES)) return 0;
-    }
+    for (; n > 0; n--, member += 12)
+        if (!is_leaf(c, word(member, 0)) && !check_member(c, member, number)) return 0;
     return 1;
 }
 
@@ -1254,6 +1318,7 @@ static int check_scorers(checked *c)
         case K_POLYNOMIAL: is_ok = HAS(HC_POLYNOMIALS) && check_polynomial(c, scorer); break;
         case K_TREES: is_ok = check_trees(c, scorer); break;
         case K_STACK: is_ok = HAS(HC_STACKS) && check_stack(c, scorer, k); break;
+        case K_LEAF: is_ok = HAS(HC_STACKS) && check_leaf(c, scorer, k); break;
         case K_INLINE: is_ok = HAS(HC_INLINE) && check_inlined(c, scorer); break;
         default: is_ok = 0;
         }
@@ -1270,7 +1335,7 @@ static int is_ahead(const checked *c, uint32_t from, uint32_t target)
 static int check_slice(checked *c, bytes_in node)
 {
     uint32_t scorer = word(node, B_SCORER), width = word(node, B_WIDTH);
-    if (scorer >= word(c->image, H_SCORERS) || width < 1) return 0;
+    if (scorer >= word(c->image, H_SCORERS) || width < 1 || word(scorer_record(c->image, scorer), P_KIND) == K_LEAF) return 0;
     return (uint64_t)word(node, B_START) + width <= word(scorer_record(c->image, scorer), P_OUTPUTS);
 }
 

@@ -124,6 +124,12 @@ uint32_t hc_largest_item(const void *image);
  * Not checked: what the verifier proves of costs and sums. Those wrap around in a forged image, harmlessly. */
 int hc_check(const void *image, size_t n_bytes);
 
+/* Set the threshold of a node that branches by threshold or margin, in an image that lies in RAM; sessions go on with it.
+ * What the verifier has proved holds for every threshold. Nodes whose thresholds were not meant to move may share theirs.
+ *
+ * Returns 0, or HC_ERROR_ARGUMENT for a node that is another. */
+int hc_move(void *image, uint32_t node, int64_t threshold);
+
 /* Begin a decision.
  *
  * s          hc_session_bytes(image) bytes, aligned to 8; whatever they held is gone
@@ -173,10 +179,16 @@ int hc_no_reply(hc_session *s);
 /* Charge one more transmission: 1, or 0 (nothing charged) if the budget forbids it. */
 int hc_resend(hc_session *s);
 
-/* Was this sensor bought (failed ones included)? Did the walk want it in vain, because it is dead or has failed? The
- * node visited at step 0 to steps - 1. */
+/* By the clock: what has really been spent until now, 0 to 2^62, in place of the declared costs of what was bought. Where
+ * the unit of cost is a time, call it after hc_start, after each sensor that was fed and after hc_no_reply; a reading
+ * that would come after the budget's time is over counts as failed. */
+int hc_elapsed(hc_session *s, int64_t amount);
+
+/* Was this sensor bought (failed ones included)? Did the walk want it in vain, because it is dead or has failed, or
+ * because the budget did not suffice? The node visited at step 0 to steps - 1. */
 int hc_was_bought(const hc_session *s, int sensor);
 int hc_has_failed(const hc_session *s, int sensor);
+int hc_was_unpaid(const hc_session *s, int sensor);
 int hc_visited(const hc_session *s, int step);
 
 /* The scores of an ensemble that is code: defined by the exported inline.c, where hardcase_config.h says HC_INLINE.

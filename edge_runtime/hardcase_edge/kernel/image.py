@@ -18,7 +18,8 @@ second, ``pack``, appends sections (``sections.py``) in this order:
 Data come before the records that refer to them, so every offset is known when it is written and points backwards; equal
 runs are stored once. The kernel addresses everything by offset and follows no pointer, so an image can lie in flash or
 in a file. Features, columns and cells are renumbered so that what a feed or a scorer reads together lies together;
-sensors, nodes, scorers and outputs keep the program's numbers, because sessions report them.
+sensors, nodes, scorers and outputs keep the program's numbers, because sessions report them. A tree that several stacks
+read is a scorer of its own behind these: it keeps its value until a sensor that it reads is fed.
 
 The image also fixes the memory of a session (``Memory``): the keys of readings that inlined ensembles compare, then
 scores, the request, wide cells, the trace, winners of a tournament, flags and small cells. The widest types come first,
@@ -29,7 +30,7 @@ kernel resets each kind by filling one range.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
 
 from ..errors import ImageError
@@ -49,8 +50,11 @@ from ..program.definition import (
     Trees,
     targets_of,
 )
-from ..program.format import KINDS, RULES
+from ..program.format import RULES
+from ..program.kinds import ANSWERS
+from ..program.limits import MAX_SCORERS
 from ..program.readings import DTYPES
+from ..program.reads import indices_of, read_by_trees, readers_of, shared_trees
 from ..verifier.tree_shapes import Outline, outline_of
 from .cells import DIRECT, Cells, Splits
 from .ensembles import Ensemble, plan_ensemble
@@ -66,29 +70,35 @@ SESSION_BYTES = 64  # size of the struct hc_session, which begins a session's me
 NOT_SENT = 0xFFFF  # a feature that requests do not carry
 
 
-def make_image(program: Program, outlines: Sequence[Outline] | None = None) -> bytes:
+def make_image(program: Program, outlines: Sequence[Outline] | None = None, moved: Collection[int] = ()) -> bytes:
     """The image of a verified, quantised program.
 
     Parameters
     ----------
     program : Program
     outlines : the outlines of the verifier's report; None: they are computed again
+    moved : Branch nodes whose thresholds ``hc_move`` may set, in an image that lies in RAM
 
     Raises
     ------
     ImageError
         The kernel cannot run this program, which then runs in Python: it has an opaque scorer, or it is a draft.
     """
-    return Image(program, outlines=outlines).pack()
+    return Image(program, outlines=outlines, moved=moved).pack()
 
 
 class Image:
     """A program on its way to bytes. ``inlined``: ensembles that are exported as C code instead of tables."""
 
     def __init__(
-        self, program: Program, inlined: Iterable[int] = (), outlines: Sequence[Outline] | None = None
+        self,
+        program: Program,
+        inlined: Iterable[int] = (),
+        outlines: Sequence[Outline] | None = None,
+        moved: Collection[int] = (),
     ) -> None:
         self.p = program
+        self.moved = frozenset(moved)
         self.inlined = frozenset(inlined)
         self.session_bytes = 0  # known after pack
         self.out = Sections(HEADER_BYTES)
@@ -104,6 +114,9 @@ class Image:
                 keyed = {c for c in scorer.columns if self.keys.has(c)} if k in self.inlined else set()
                 outline = outlines[k] if outlines else outline_of(scorer.trees)
                 self.ensembles[k] = plan_ensemble(scorer, outline, self.cells, keyed)
+        trees = [(k, m) for k, members in shared_trees(program).items() for m in members]
+        trees = trees[: MAX_SCORERS - len(program.scorers)]  # others are walked for each stack
+        self.leaves = {tree: len(program.scorers) + i for i, tree in enumerate(trees)}
         self.cells.number()
         self._splits = [Splits(self.cells, is_small) for is_small in (False, True)]
 
@@ -113,8 +126,13 @@ class Image:
         widths = [_width(s) for s in p.scorers]
         first = [0, *accumulate(widths)]
         at_sensors = self._sensors()
-        at_scorers = out.i32([self._scorer(k, first[k]) for k in range(len(p.scorers))])
-        at_nodes = out.i32([self._node(node) for node in p.nodes])
+        n_scorers, n_scores = len(p.scorers) + len(self.leaves), first[-1] + len(self.leaves)
+        records = [self._scorer(k, first[k]) for k in range(len(p.scorers))]
+        records += [
+            out.i32([4, 1, first[-1] + i, k, *self.ensembles[k].place[m]]) for i, (k, m) in enumerate(self.leaves)
+        ]
+        at_scorers = out.i32(records)
+        at_nodes = out.i32([self._node(k, node) for k, node in enumerate(p.nodes)])
         steps = _longest_path(p.nodes)
         entrants = max((2 * len(n.targets) - 1 for n in p.nodes if isinstance(n, Branch) and n.bracket), default=0)
         request = sum(DTYPES[p.features[f].dtype].size for f in p.uplink.features)
@@ -122,13 +140,13 @@ class Image:
         memory = Memory()
         memory.take(self.keys.n_bytes, 8)
         places = [
-            memory.take(8 * first[-1], 8),
+            memory.take(8 * n_scores, 8),
             memory.take(request, 8),
             memory.take(2 * wide, 2),
             memory.take(2 * steps, 2),
             memory.take(2 * entrants, 2),
             memory.take(len(p.sensors), 1),
-            memory.take(len(p.scorers), 1),
+            memory.take(n_scorers, 1),
             memory.take(small, 1),
         ]
         self.session_bytes = memory.total()
@@ -136,7 +154,7 @@ class Image:
         cost = Meter(p).request_cost
         head = struct.pack(
             "<16Iq14I",
-            MAGIC, size, memory.total(), len(p.features), len(p.sensors), len(self.cells.columns), len(p.scorers),
+            MAGIC, size, memory.total(), len(p.features), len(p.sensors), len(self.cells.columns), n_scorers,
             len(p.nodes), p.n_classes, p.max_item_size, self.at_features, at_sensors, self.at_columns, at_scorers,
             at_nodes, request, cost, small_left, small, wide_left, wide, steps, entrants, *places,
         )  # fmt: skip
@@ -151,6 +169,12 @@ class Image:
         for f in p.uplink.features:
             sent[f] = n_sent
             n_sent += DTYPES[p.features[f].dtype].size
+        trees = read_by_trees(p) if self.leaves else {}
+        readers = readers_of(p)
+        leaf_readers: list[list[int]] = [[] for _ in p.sensors]
+        for (ensemble, tree), number in self.leaves.items():
+            for sensor in indices_of(trees[ensemble][tree]):
+                leaf_readers[sensor].append(number)
         records: list[int] = []
         features, columns, n_features, n_columns = bytearray(), bytearray(), 0, 0
         for k, s in enumerate(p.sensors):
@@ -164,7 +188,7 @@ class Image:
                     is_direct = is_direct and record[:2] == bytes([DIRECT, 0])
                     n_columns += 1
                 n_bytes += dtype.size
-            scorers = p.scorers_of[k]  # feeding it invalidates their scores
+            scorers = [*readers[k], *leaf_readers[k]]  # feeding it invalidates their scores
             records += [n_features, len(s.features), before, n_columns - before, out.i64(s.cost), len(s.cost)]
             records += [out.i16(scorers), len(scorers), n_bytes, self._plain(s, is_direct), self._keys(k)]
             n_features += len(s.features)
@@ -197,7 +221,7 @@ class Image:
             head = [1, len(s.base), first, out.i32(s.base), len(self.ensembles[k].groups)]
             return out.i32(head + self.ensembles[k].records(self._splits[self.ensembles[k].is_small], out))
         if isinstance(s, Stack):
-            members = [w for m in s.members for w in (s.trees, *self.ensembles[s.trees].place[m])]
+            members = [w for m in s.members for w in self._member(s.trees, m)]
             weights = out.i16([w for row in s.weights for w in row])
             return out.i32([2, len(s.bias), first, len(s.members), weights, out.i64(s.bias), *members])
         assert isinstance(s, Polynomial)
@@ -209,15 +233,21 @@ class Image:
         words += [len(s.terms), len(s.terms[0]) if s.terms else 1, out.i16(positions), at_weights]
         return out.i32([*words, s.weight_bits // 8, out.i64(s.bias), s.constant])
 
+    def _member(self, ensemble: int, tree: int) -> tuple[int, int, int]:
+        """What a stack says of a member: the leaf that it shares, or its scorer, group and tree."""
+        leaf = self.leaves.get((ensemble, tree))
+        return (leaf, 0, 0) if leaf is not None else (ensemble, *self.ensembles[ensemble].place[tree])
+
     # ------------------------------------------------------------ nodes
 
-    def _node(self, node: Node) -> int:
+    def _node(self, k: int, node: Node) -> int:
         out = self.out
         if isinstance(node, Acquire):
             return out.i32([0, node.then, node.otherwise, len(node.sensors), *node.sensors])
         if isinstance(node, Branch):
             s = node.scores
-            head = [1, s.scorer, s.start, s.stop - s.start, RULES.index(node.rule), out.i64([node.threshold])]
+            at_threshold = out.own_i64(node.threshold) if k in self.moved else out.i64([node.threshold])
+            head = [1, s.scorer, s.start, s.stop - s.start, RULES.index(node.rule), at_threshold]
             return out.i32([*head, len(node.targets), *node.targets, *(e for pair in node.bracket for e in pair)])
         if isinstance(node, Select):
             words = [2, node.otherwise, len(node.candidates)]
@@ -227,7 +257,7 @@ class Image:
         if isinstance(node, Answer):
             s = node.scores
             at = [len(node.margins), out.i64(node.margins), out.i16(node.confidences)]
-            kind = KINDS.index(node.kind) | (node.shift & 0xFF) << 8
+            kind = ANSWERS.index(node.kind) | (node.shift & 0xFF) << 8
             return out.i32([3, s.scorer, s.start, s.stop - s.start, kind, *at])
         return out.i32([4, node.fallback, node.fallback, len(node.sensors), *node.sensors])
 

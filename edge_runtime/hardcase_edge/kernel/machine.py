@@ -8,7 +8,7 @@ the same decisions bit for bit and differ only in speed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -44,7 +44,10 @@ def has_kernel() -> bool:
 
 
 def open_machine(
-    program: Program, evaluator: str | None = None, outlines: Sequence[Outline] | None = None
+    program: Program,
+    evaluator: str | None = None,
+    outlines: Sequence[Outline] | None = None,
+    moved: Collection[int] = (),
 ) -> Machine | CompiledMachine:
     """A verified program made ready to run.
 
@@ -55,6 +58,7 @@ def open_machine(
         None: the environment decides; where it does not, the kernel if it can run the program, otherwise Python.
     outlines : the outlines of the verifier's report, from which the kernel's image is made
         None: they are computed again.
+    moved : Branch nodes whose thresholds the machine's ``move`` may set
 
     Raises
     ------
@@ -76,7 +80,7 @@ def open_machine(
             )
         return Machine(program)
     try:
-        return compiled(program, outlines)
+        return compiled(program, outlines, moved)
     except ImageError:
         if choice == KERNEL:
             raise

@@ -3,40 +3,20 @@
  *
  * Image   a program's image and what its sessions need of Python: made by hardcase_edge/kernel/compiled.py
  * Session one decision; the methods and errors of hardcase_edge.session.session.Session
+ * Chain, Items  in chain_module.c and items_module.c
  *
  * A row of exact floats, ints and None is read here; whatever else a sensor gives goes to Python's own normalise, so
  * that both bodies take the same things for readings. */
-#ifndef Py_LIMITED_API
-#define Py_LIMITED_API 0x030B0000
-#endif
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "module.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "hardcase.h"
+#include "chain_module.h"
+#include "items_module.h"
 
-enum type { I32, F32, F64 };
 enum { STACK_BYTES = 2048, BASIS_POINTS = 10000 };
-enum { INTERFACE = 2 }; /* to compiled.py, which refuses another number: one more when either expects something new */
-
-typedef struct {
-    unsigned char *types; /* of its readings */
-    int32_t *features;
-    Py_ssize_t count, bytes;
-} sensor_info;
-
-typedef struct {
-    PyObject_HEAD
-    void *bytes; /* the image, aligned */
-    size_t session_bytes;
-    Py_ssize_t n_features, n_sensors, n_uplink;
-    sensor_info *sensors;
-    unsigned char *uplink;
-    Py_ssize_t row_bytes; /* of a row in a buffer; 0 where it cannot be read as it lies */
-    PyObject *need_sensors, *need_reply, *decision, *error, *normalise, *route_names, *n_classes, *session_type;
-} Image;
+enum { INTERFACE = 5 }; /* to compiled.py, which refuses another number: one more when either expects something new */
 
 typedef struct {
     PyObject_HEAD
@@ -46,7 +26,7 @@ typedef struct {
     hc_session *session; /* in memory of its own */
 } Session;
 
-static PyObject *name_sensors, *name_readings, *names_decision[7];
+static PyObject *name_sensors, *name_readings, *names_decision[8];
 
 /* ------------------------------------------------------------------ readings */
 
@@ -239,11 +219,7 @@ static void image_free(PyObject *object)
 
 /* ------------------------------------------------------------------ starting a session */
 
-typedef struct {
-    PyObject *budget, *item_size, *dead, *cloud, *reply;
-} options;
-
-static int read_options(options *o, PyObject *const *values, PyObject *names, int has_reply)
+int read_options(options *o, PyObject *const *values, PyObject *names, int has_reply)
 {
     Py_ssize_t n = names == NULL ? 0 : PyTuple_Size(names);
     memset(o, 0, sizeof *o);
@@ -260,7 +236,7 @@ static int read_options(options *o, PyObject *const *values, PyObject *names, in
 }
 
 /* An integer, cut off to 64 bits. */
-static int64_t to_i64(PyObject *value, int *overflow)
+int64_t to_i64(PyObject *value, int *overflow)
 {
     PyObject *whole = PyNumber_Index(value);
     int64_t v;
@@ -272,7 +248,7 @@ static int64_t to_i64(PyObject *value, int *overflow)
     return v;
 }
 
-static int start(hc_session *s, const Image *image, const options *o)
+int start_session(hc_session *s, const Image *image, const options *o)
 {
     int64_t budget = HC_NO_BUDGET, size = 1;
     int overflow, cloud = HC_CLOUD;
@@ -302,7 +278,7 @@ static int start(hc_session *s, const Image *image, const options *o)
 /* ------------------------------------------------------------------ actions as objects */
 
 /* An instance of a record, without calling its __init__. Steals the values. */
-static PyObject *instance(PyObject *type, PyObject **names, PyObject **values, int n)
+PyObject *instance(PyObject *type, PyObject **names, PyObject **values, int n)
 {
     PyObject *made = PyType_GenericAlloc((PyTypeObject *)type, 0);
     for (int k = 0; k < n; k++) {
@@ -313,7 +289,7 @@ static PyObject *instance(PyObject *type, PyObject **names, PyObject **values, i
     return made;
 }
 
-static PyObject *tuple_of(const Py_ssize_t n, int (*each)(const hc_session *, int), const hc_session *s)
+PyObject *tuple_of(const Py_ssize_t n, int (*each)(const hc_session *, int), const hc_session *s)
 {
     PyObject *made = PyTuple_New(n);
     for (Py_ssize_t k = 0; made != NULL && k < n; k++) PyTuple_SetItem(made, k, PyLong_FromLong(each(s, (int)k)));
@@ -321,7 +297,7 @@ static PyObject *tuple_of(const Py_ssize_t n, int (*each)(const hc_session *, in
 }
 
 /* The sensors, in order, of which this is so. */
-static PyObject *sensors_that(int (*is_so)(const hc_session *, int), const Image *image, const hc_session *s)
+PyObject *sensors_that(int (*is_so)(const hc_session *, int), const Image *image, const hc_session *s)
 {
     Py_ssize_t n = 0;
     PyObject *made;
@@ -335,11 +311,12 @@ static PyObject *sensors_that(int (*is_so)(const hc_session *, int), const Image
 static PyObject *make_decision(const Image *image, const hc_session *s)
 {
     PyObject *route = PyTuple_GetItem(image->route_names, s->route);
-    PyObject *values[7] = {PyLong_FromLongLong(s->result), PyLong_FromLong(s->confidence), route,
+    PyObject *values[8] = {PyLong_FromLongLong(s->result), PyLong_FromLong(s->confidence), route,
                            PyLong_FromLongLong(s->spent - s->saved), sensors_that(hc_was_bought, image, s),
-                           tuple_of(s->steps, hc_visited, s), sensors_that(hc_has_failed, image, s)};
+                           tuple_of(s->steps, hc_visited, s), sensors_that(hc_has_failed, image, s),
+                           sensors_that(hc_was_unpaid, image, s)};
     Py_XINCREF(route);
-    return instance(image->decision, names_decision, values, 7);
+    return instance(image->decision, names_decision, values, 8);
 }
 
 static PyObject *make_need_sensors(const Image *image, const hc_session *s)
@@ -354,7 +331,7 @@ static PyObject *make_need_sensors(const Image *image, const hc_session *s)
     return instance(image->need_sensors, &name_sensors, &made, 1);
 }
 
-static PyObject *make_need_reply(const Image *image, const hc_session *s)
+PyObject *request_readings(const Image *image, const hc_session *s)
 {
     const unsigned char *p = hc_request(s);
     PyObject *made = PyTuple_New(image->n_uplink);
@@ -362,13 +339,19 @@ static PyObject *make_need_reply(const Image *image, const hc_session *s)
         PyTuple_SetItem(made, k, get_reading(p, image->uplink[k]));
         p += image->uplink[k] == F64 ? 8 : 4;
     }
+    return made;
+}
+
+static PyObject *make_need_reply(const Image *image, const hc_session *s)
+{
+    PyObject *made = request_readings(image, s);
     return instance(image->need_reply, &name_readings, &made, 1);
 }
 
 /* ------------------------------------------------------------------ feeding */
 
 /* Feed one sensor what it gave: any object. -1 with an exception only where memory is out. */
-static int feed_object(const Image *image, hc_session *s, int sensor, PyObject *values, int is_row, int64_t cost)
+int feed_object(const Image *image, hc_session *s, int sensor, PyObject *values, int is_row, int64_t cost)
 {
     const sensor_info *info = &image->sensors[sensor];
     unsigned char stack[STACK_BYTES], *out = info->bytes > STACK_BYTES ? PyMem_Malloc((size_t)info->bytes) : stack;
@@ -406,8 +389,19 @@ static PyObject *image_session(PyObject *object, PyObject *const *args, Py_ssize
     self->image = image;
     self->session = PyMem_Malloc(image->session_bytes);
     if (self->session == NULL) PyErr_NoMemory();
-    if (self->session == NULL || start(self->session, image, &o) < 0) Py_CLEAR(self);
+    if (self->session == NULL || start_session(self->session, image, &o) < 0) Py_CLEAR(self);
     return (PyObject *)self;
+}
+
+/* Set a threshold for all sessions of this image; compiled.py says which nodes may move. */
+static PyObject *image_move(PyObject *object, PyObject *args)
+{
+    long long threshold;
+    unsigned int node;
+    if (!PyArg_ParseTuple(args, "IL:move", &node, &threshold)) return NULL;
+    if (hc_move(((Image *)object)->bytes, node, threshold) != 0)
+        return PyErr_SetString(PyExc_ValueError, "this node has no threshold"), NULL;
+    return Py_NewRef(Py_None);
 }
 
 /* One whole decision over a row: a list of readings by feature, or a buffer that holds them. */
@@ -427,7 +421,7 @@ static PyObject *image_decide(PyObject *object, PyObject *const *args, Py_ssize_
         PyErr_SetString(PyExc_TypeError, "decide takes one row");
         goto done;
     }
-    if (read_options(&o, args + 1, names, 1) < 0 || start(s, image, &o) < 0) goto done;
+    if (read_options(&o, args + 1, names, 1) < 0 || start_session(s, image, &o) < 0) goto done;
     if (Py_TYPE(args[0]) != &PyList_Type && PyObject_CheckBuffer(args[0])) {
         if (PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) goto done;
         if (image->row_bytes == 0 || view.len != image->row_bytes || (uintptr_t)view.buf % 8 != 0) {
@@ -602,6 +596,78 @@ static PyObject *session_resend(PyObject *object, PyObject *unused)
     return PyBool_FromLong(hc_resend(self->session));
 }
 
+static PyObject *session_elapsed(PyObject *object, PyObject *amount)
+{
+    Session *self = (Session *)object;
+    int overflow = 1;
+    long long value = Py_TYPE(amount) == &PyLong_Type ? PyLong_AsLongLongAndOverflow(amount, &overflow) : -1;
+    if (overflow || hc_elapsed(self->session, value) < 0)
+        return PyErr_Format(self->image->error,
+                            "%R was reported as spent; report 0 to 2^62 micro-units, before the decision", amount);
+    Py_RETURN_NONE;
+}
+
+/* ------------------------------------------------------------------ a session that is one part of an item */
+
+static PyObject *session_afford(PyObject *object, PyObject *left)
+{
+    int overflow;
+    int64_t amount = left == Py_None ? HC_NO_BUDGET : to_i64(left, &overflow);
+    if (PyErr_Occurred()) return NULL;
+    hc_afford(((Session *)object)->session, amount < 0 ? 0 : amount);
+    Py_RETURN_NONE;
+}
+
+static PyObject *session_spent(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromLongLong(((Session *)object)->session->spent);
+}
+
+static PyObject *session_node(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromLong(hc_node(((Session *)object)->session));
+}
+
+static PyObject *session_scores(PyObject *object, PyObject *args)
+{
+    Session *self = (Session *)object;
+    int scorer, start, stop, is_ok;
+    int64_t stack[64], *scores;
+    PyObject *list = NULL;
+    if (!PyArg_ParseTuple(args, "iii:scores", &scorer, &start, &stop)) return NULL;
+    if (stop <= start) return PyErr_SetString(self->image->error, "a slice without scores"), NULL;
+    scores = stop - start > 64 ? PyMem_Calloc((size_t)(stop - start), sizeof *scores) : stack;
+    if (scores == NULL) return PyErr_NoMemory();
+    is_ok = hc_scores(self->session, scorer, start, stop - start, scores) == 0;
+    if (!is_ok) PyErr_SetString(self->image->error, "a slice of scores that the program does not have");
+    else list = PyList_New(stop - start);
+    for (int k = 0; list != NULL && k < stop - start; k++) PyList_SetItem(list, k, PyLong_FromLongLong(scores[k]));
+    if (scores != stack) PyMem_Free(scores);
+    return list;
+}
+
+static PyObject *session_fork(PyObject *object, PyObject *unused)
+{
+    Session *self = (Session *)object, *copy;
+    (void)unused;
+    copy = (Session *)PyType_GenericAlloc((PyTypeObject *)self->image->session_type, 0);
+    if (copy == NULL) return NULL;
+    Py_INCREF((PyObject *)self->image);
+    copy->image = self->image;
+    Py_XINCREF(self->action);
+    copy->action = self->action;
+    copy->kind = self->kind;
+    copy->session = PyMem_Malloc(self->image->session_bytes);
+    if (copy->session == NULL) {
+        Py_DECREF((PyObject *)copy);
+        return PyErr_NoMemory();
+    }
+    memcpy(copy->session, self->session, self->image->session_bytes);
+    return (PyObject *)copy;
+}
+
 /* ------------------------------------------------------------------ the module */
 
 static PyMethodDef session_methods[] = {
@@ -610,12 +676,19 @@ static PyMethodDef session_methods[] = {
     {"reply", (PyCFunction)(void (*)(void))session_reply, METH_FASTCALL, NULL},
     {"no_reply", session_no_reply, METH_NOARGS, NULL},
     {"resend", session_resend, METH_NOARGS, NULL},
+    {"elapsed", session_elapsed, METH_O, NULL},
+    {"afford", session_afford, METH_O, NULL},
+    {"spent", session_spent, METH_NOARGS, NULL},
+    {"node", session_node, METH_NOARGS, NULL},
+    {"scores", session_scores, METH_VARARGS, NULL},
+    {"fork", session_fork, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMethodDef image_methods[] = {
     {"session", (PyCFunction)(void (*)(void))image_session, METH_FASTCALL | METH_KEYWORDS, NULL},
     {"decide", (PyCFunction)(void (*)(void))image_decide, METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"move", image_move, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -632,16 +705,18 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__kernel(void)
 {
-    static const char *const fields[7] = {"result", "confidence", "route", "cost", "sensors", "trace", "failed"};
+    static const char *const fields[8] = {"result", "confidence", "route",  "cost",
+                                          "sensors", "trace",      "failed", "unpaid"};
     PyObject *module = PyModule_Create(&definition);
     PyObject *session = PyType_FromSpec(&session_spec), *image = PyType_FromSpec(&image_spec);
     name_sensors = PyUnicode_InternFromString("sensors");
     name_readings = PyUnicode_InternFromString("readings");
-    for (int k = 0; k < 7; k++) names_decision[k] = PyUnicode_InternFromString(fields[k]);
+    for (int k = 0; k < 8; k++) names_decision[k] = PyUnicode_InternFromString(fields[k]);
     if (module == NULL || session == NULL || image == NULL || PyErr_Occurred() ||
         PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0 ||
         PyObject_SetAttrString(image, "Session", session) < 0 ||
-        PyModule_AddObjectRef(module, "Session", session) < 0 || PyModule_AddObjectRef(module, "Image", image) < 0)
+        PyModule_AddObjectRef(module, "Session", session) < 0 || PyModule_AddObjectRef(module, "Image", image) < 0 ||
+        add_chain(module) < 0 || add_items(module, image) < 0)
         Py_CLEAR(module);
     Py_XDECREF(session);
     Py_XDECREF(image);

@@ -76,6 +76,13 @@ class Sections:
         """The offset of these numbers, stored signed."""
         return self.raw(packed(f"{len(values)}q", values), 8)
 
+    def own_i64(self, value: Number) -> int:
+        """The offset of a number that may be changed later, so that no other run is stored there."""
+        data = packed("q", [value])
+        self._data += bytes(-len(self._data) % 8)
+        self._data += data
+        return len(self._data) - len(data)
+
     def close(self) -> int:
         """Pad with zeros to a multiple of 8 bytes, and return the number of all bytes."""
         self._data += bytes(-len(self._data) % 8)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ..base.clock import Clock
 
-__all__ = ["Address", "parse_address", "tls_context"]
+__all__ = ["Address", "is_host", "parse_address", "tls_context"]
 
 PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 TLS = {"mqtts", "wss"}
@@ -37,7 +37,9 @@ MAX_URL = 1000  # characters
 MAX_SECRET = 500  # characters of a user or a password; MQTT allows more, but nobody types more
 _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f]")  # urlsplit silently drops some of these
 _PATH = re.compile(r"/[A-Za-z0-9._~/%+-]{1,200}")
-_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{2,45}")
+_LABEL = r"[A-Za-z0-9_-]{1,63}"  # of a name; longer ones have no encoding
+_NAME = re.compile(rf"(?=[A-Za-z0-9].{{0,252}}\Z){_LABEL}(?:\.{_LABEL})*(?<=[A-Za-z0-9])")
+_NUMBERS = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")  # of IPv6
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,15 @@ class Address:
         host = f"[{self.host}]" if ":" in self.host else self.host
         scheme = ("wss" if self.is_tls else "ws") if self.path else ("mqtts" if self.is_tls else "mqtt")
         return f"{scheme}://{host}:{self.port}{self.path}"
+
+
+def is_host(text: str) -> bool:
+    """Whether this may be the name or the number of a machine.
+
+    >>> [is_host(text) for text in ("broker.example", "::1", "broker..example", "a" * 64)]
+    [True, True, False, False]
+    """
+    return bool(_NAME.fullmatch(text) or (len(text) <= 45 and _NUMBERS.fullmatch(text)))
 
 
 def parse_address(
@@ -106,7 +117,7 @@ def parse_address(
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
         raise InputError(f"broker {shown} is not a URL ({error}); use {SHAPE}") from error
-    if parts.scheme not in PORTS or not _HOST.fullmatch(host) or _BLANK_OR_CONTROL.search(url):
+    if parts.scheme not in PORTS or not is_host(host) or _BLANK_OR_CONTROL.search(url):
         raise InputError(f"broker {shown} is not an MQTT URL; use {SHAPE}")
     is_websocket = parts.scheme in ("ws", "wss")
     has_path = parts.path not in ("", "/")

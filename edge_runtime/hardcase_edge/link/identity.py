@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 
-from ..bundle.sha256 import sha256
+from ..base.sha256 import sha256
 from .wire import check_device_id
 
 __all__ = ["default_id"]

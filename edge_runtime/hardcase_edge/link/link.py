@@ -3,27 +3,20 @@
 
 The device's loop calls ``ask`` on its own thread, for one request at a time, and ``ask`` blocks until one of these:
 
-    a reply to this request arrives                 ask returns the Reply, whose status may be REFUSED
+    a reply to this request arrives                 ask returns the Reply, whose status may be REFUSED or BUSY
     the deadline passes, or ``cancel`` is called    ask returns None
     the broker refuses the request, or has no       ask returns None at once, and no further request is sent for a
-    worker to give it to (MQTT 5)                   while (``circuit.py``)
+    worker to give it to (MQTT 5)                   while
     ``can_ask`` is False when ``ask`` is called     ask returns None at once; no request is queued
 
-While it waits, ``ask`` sends the request again under the same random id of 128 bits
-
-- when ``resend_every_s`` have passed without a reply, and
-- at once on a new connection, because a reply to the old one is lost,
-
-but only if more than ``WORTHWHILE_S`` are left and ``may_resend`` agrees. ``may_resend`` is the session's ``resend``,
-which charges the budget; the session has charged the first transmission already. Once it declines, ``ask`` only waits.
-Each transmission carries the time that is left as its deadline. A worker answers a repeated id from memory.
+What is sent when, and which reply counts, is ``exchange/exchange.py``'s to say; a request has a random id of 128 bits,
+each transmission carries the time that is left as its deadline, and a worker answers a repeated id from memory.
 
 Two threads meet here. ``Connection`` runs a thread that keeps the connection up and calls ``_received`` for each
 message, ``_was_refused`` for each refused one and ``_came_up`` for each new connection. Under the lock of ``_changed``,
-``_received`` hands the reply to the waiting ``ask`` if it bears the id that is waited for; it counts and drops all
-other messages. ``_came_up`` publishes the retained state and facts, closes the circuit and wakes ``ask``. ``cancel``
-may be called on any thread and in a signal handler. Decisions and audits go out through ``publish_record``; what the
-cloud acknowledges of them is for a listener, on the connection's thread.
+they report to the exchange and wake ``ask``, which does what the exchange says. ``cancel`` may be called on any thread
+and in a signal handler. Decisions and audits go out through ``publish_record``; what the cloud acknowledges of them is
+for a listener, on the connection's thread.
 
 docs/SPEC-wire-v1.md defines the bytes and the topics.
 """
@@ -31,25 +24,27 @@ docs/SPEC-wire-v1.md defines the bytes and the topics.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from pathlib import Path
-from time import monotonic
-from typing import Any
+from time import monotonic_ns
+from typing import Any, cast
 
 from ..base.record import record
 from ..bundle.manifest import Manifest
 from ..errors import LinkError, WireError
+from ..exchange.circuit import log
+from ..exchange.exchange import Exchange, Over, Send
 from ..program.definition import Program
 from ..program.readings import Reading
 from .address import parse_address
-from .circuit import Circuit, log
+from .aside import Aside
 from .connection import Connection, ConnectionConfig, Message, Will
 from .wire import (
+    BUSY,
     ID_BYTES,
     Reply,
     Request,
@@ -66,8 +61,7 @@ from .wire import (
 
 __all__ = ["Link", "LinkConfig"]
 
-OLD_IDS = 64  # ids of finished requests, remembered to tell a late reply from an unknown one
-WORTHWHILE_S = 0.05  # with less time left, a reply to another transmission would come too late
+LOOK_MS = 1_000  # how often to look, at least, whether the connection is a new one
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -75,7 +69,7 @@ class LinkConfig:
     """Every setting of the link, with its unit in its name."""
 
     connection: ConnectionConfig  # its client_id is the device's id
-    resend_every_s: float = 1.0  # time without a reply before a request is sent again, which costs radio energy
+    resend_every_s: float = 1.0  # time without a reply before a request is sent again for the first time
     stop_wait_s: float = 1.0  # how long ``stop`` waits for the broker to acknowledge the last status
 
     @classmethod
@@ -121,9 +115,8 @@ class Link:
     ----------
     device_id : str
     counters : Counter
-        ``sent``, ``resent``, ``sent_bytes`` (payloads only), ``rejected`` (transmissions that the broker refused or had
-        no worker for), ``replies``, and the messages dropped: ``malformed``, ``oversized``, ``late``, ``unknown``,
-        ``other_hpc``.
+        Those of ``Exchange``, ``aside`` (requests of audits), ``sent_bytes`` (payloads only), and further messages
+        dropped: ``malformed``, ``oversized``, ``other_hpc``.
     """
 
     def __init__(
@@ -142,18 +135,16 @@ class Link:
         self._hpc = bytes.fromhex(manifest.hpc)
         self._device = self.device_id = config.connection.client_id
         self._changed = threading.Condition()
-        self._waiting: bytes | None = None
-        self._reply: Reply | None = None
-        self._old: deque[bytes] = deque(maxlen=OLD_IDS)
         self._retained: dict[str, bytes] = {}  # by topic
         self._is_cancelled = False
-        self._circuit = Circuit()
+        self._aside = Aside()
         self._packet = 0  # id of the last transmission's packet
         self._refused: dict[int, str] = {}  # ids of packets that the broker refused since then, and why
         self._gave_up = False
         self._on_taken_over = on_taken_over
         self._listeners: dict[str, Callable[[bytes], None]] = {}
         self.counters: Counter[str] = Counter()
+        self._exchange = Exchange(round(config.resend_every_s * 1000), self.counters)
         self._connection = Connection(
             config.connection,
             subscribe=reply_topic(self._device),
@@ -171,8 +162,8 @@ class Link:
 
     @property
     def can_ask(self) -> bool:
-        """Whether a request can go out now: the connection is up, and the circuit is closed or wants a test."""
-        return self.is_connected and self._circuit.lets_through
+        """Whether a request can go out now: the connection is up, and the exchange lets it."""
+        return self.is_connected and self._exchange.can_ask(_now())
 
     @property
     def trouble(self) -> str:
@@ -244,7 +235,7 @@ class Link:
     @property
     def is_asking(self) -> bool:
         """Whether a request waits for its reply."""
-        return self._waiting is not None
+        return bool(self._exchange.waiting)
 
     def publish_record(self, payload: bytes, *, is_audit: bool) -> bool:
         """Publish a decision, or an audit, over the present connection; returns whether it was sent."""
@@ -269,76 +260,56 @@ class Link:
         """
         if not self.can_ask or self._is_cancelled:
             return None
-        id_ = os.urandom(ID_BYTES)
         with self._changed:
-            self._waiting, self._reply = id_, None
-        try:
-            return self._exchange(id_, tuple(readings), monotonic() + deadline_s, may_resend)
-        finally:
-            with self._changed:
-                self._waiting, self._reply = None, None
-                self._old.append(id_)
+            self._packet, self._refused = 0, {}
+            self._exchange.ask(_now(), os.urandom(ID_BYTES), ceil(deadline_s * 1000), may_resend)
+        while not isinstance(action := self._next(), Over):
+            self._send(action, tuple(readings))
+        log(action.line, action.level)
+        return cast("Reply | None", action.reply)
+
+    def ask_aside(self, readings: Sequence[Reading], deadline_s: float, on_reply: Callable[[Reply], None]) -> bool:
+        """Send a request once, for an audit, and return whether it was sent; no circuit opens or closes by it.
+
+        ``on_reply`` is called on the connection's thread, unless another request aside went out before.
+        """
+        if self._exchange.circuit.is_open or self._is_cancelled:
+            return False
+        id_ = self._aside.begin(on_reply)
+        is_sent = self._transmit(Request(id_, self._hpc, ceil(deadline_s * 1000), tuple(readings))) != 0
+        self.counters["aside"] += is_sent
+        return is_sent
 
     # ------------------------------------------------------------ one request
 
-    def _exchange(
-        self, id_: bytes, readings: tuple[Reading, ...], until: float, may_resend: Callable[[], bool]
-    ) -> Reply | None:
-        every_s = self._config.resend_every_s
-        n_sent, may_send, is_test = 0, True, self._circuit.is_open
-        next_at, sent_on = 0.0, 0  # when the next transmission is due; the connection that carried the last one
-        while (now := monotonic()) < until and not self._is_cancelled:
-            connection, left_s = self._connection.connects, until - now
-            is_due = now >= next_at or connection != sent_on
-            if is_due and self.is_connected and may_send and (not n_sent or left_s > WORTHWHILE_S):
-                may_send = not n_sent or (not is_test and may_resend())
-                if may_send:
-                    request = Request(id_, self._hpc, ceil(left_s * 1000), readings)
-                    n_sent += self._send(request, is_again=n_sent > 0)
-                    next_at, sent_on = now + every_s, connection
-            is_over, reply = self._wait(min(left_s, next_at - now if next_at > now else every_s))
-            if is_over:
-                return reply
-        line = ""
+    def _next(self) -> Send | Over:
+        """Wait until the exchange says what to do next."""
         with self._changed:
-            if n_sent and self.is_connected and not self._is_cancelled:
-                line = self._circuit.silent()
-        log(line)
-        return None
+            while True:
+                now, connection = _now(), self._connection.connects if self.is_connected else 0
+                if self._is_cancelled:
+                    self._exchange.cancel()
+                elif self._packet in self._refused:
+                    self._exchange.refused(now, self._refused[self._packet])
+                action = self._exchange.poll(now, connection)
+                if action is not None:
+                    return action
+                self._changed.wait(min(self._exchange.due(now) or 0, LOOK_MS) / 1000)
 
-    def _wait(self, seconds: float) -> tuple[bool, Reply | None]:
-        """Wait for a reply, a refusal, a new connection, or the end of these seconds.
-
-        Returns whether the request is over, and the reply if there is one.
-        """
-        with self._changed:
-            if self._reply is None and self._packet not in self._refused and not self._is_cancelled:
-                self._changed.wait(seconds)
-            reply, level = self._reply, logging.WARNING
-            if reply is not None:
-                line, level = self._circuit.answered(), logging.INFO
-            elif self._packet in self._refused:
-                line = self._circuit.refused(self._refused[self._packet])
-                self.counters["rejected"] += 1
-            else:
-                return False, None
-        log(line, level)
-        return True, reply
-
-    def _send(self, request: Request, *, is_again: bool) -> bool:
-        payload = pack_request(request, self._dtypes)
+    def _send(self, send: Send, readings: tuple[Reading, ...]) -> None:
         self._packet, self._refused = 0, {}
-        self._packet = self._connection.publish(
-            request_topic(self._device),
-            payload,
-            response_topic=reply_topic(self._device),
-            correlation=request.id,
-            expiry_s=ceil(request.deadline_ms / 1000),
-        )
+        self._packet = self._transmit(Request(send.id, self._hpc, send.deadline_ms, readings))
         if self._packet:
-            self.counters["resent" if is_again else "sent"] += 1
+            with self._changed:
+                self._exchange.sent()
+
+    def _transmit(self, request: Request) -> int:
+        payload, back = pack_request(request, self._dtypes), reply_topic(self._device)
+        topic, s = request_topic(self._device), ceil(request.deadline_ms / 1000)
+        packet = self._connection.publish(topic, payload, response_topic=back, correlation=request.id, expiry_s=s)
+        if packet:
             self.counters["sent_bytes"] += len(payload)
-        return self._packet != 0
+        return packet
 
     # ------------------------------------------------------------ on the connection's thread
 
@@ -353,17 +324,15 @@ class Link:
         except WireError as error:
             self.counters[error.reason] += 1
             return
+        if self._aside.takes(reply):
+            return
         with self._changed:
-            if reply.id == self._waiting and self._reply is None:
-                self._reply = reply
-                self.counters["replies"] += 1
-                self._changed.notify_all()
-            else:
-                self.counters["late" if reply.id == self._waiting or reply.id in self._old else "unknown"] += 1
+            self._exchange.replied(_now(), reply.id, reply, reply.result if reply.status == BUSY else 0)
+            self._changed.notify_all()
 
     def _was_refused(self, packet: int, why: str) -> None:
         with self._changed:
-            if self._waiting is not None:
+            if self.is_asking:
                 self._refused[packet] = why  # perhaps before ``publish`` has returned this id to ``_send``
                 self._changed.notify_all()
 
@@ -374,7 +343,7 @@ class Link:
         for topic in tuple(self._listeners):
             self._connection.subscribe(topic)
         with self._changed:
-            self._circuit.reset()
+            self._exchange.connected()
             self._changed.notify_all()
         self._on_up()
 
@@ -386,3 +355,8 @@ class Link:
     def _publish_state(self, state: str, wait_s: float = 0.0) -> bool:
         payload = b'{"state":"%s"}' % state.encode()
         return self._connection.publish(status_topic(self._device), payload, retain=True, wait_s=wait_s) != 0
+
+
+def _now() -> int:
+    """Milliseconds of a clock that only rises."""
+    return monotonic_ns() // 1_000_000

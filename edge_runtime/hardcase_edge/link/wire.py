@@ -7,7 +7,8 @@
 
 docs/SPEC-wire-v1.md defines every byte. Values are raw readings, each in its declared type; a missing one is NaN, or
 the smallest integer for i32. Readers check a message's length before anything else. Topics carry the device's name: a
-worker replies to the device that the request's *topic* names, because a broker can enforce topics but not payloads.
+worker replies to the device that the request's *topic* names, because a broker can enforce topics but not payloads. The
+name of a tenant's device begins with the tenant's, so that its topics have a level more than those of others.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from ..errors import InputError, WireError
 from ..program.readings import _REQUEST, DTYPES, MAX_REQUEST_BYTES, Reading, request_bytes
 
 __all__ = [
+    "BUSY",
     "ID_BYTES",
+    "MAX_BUSY_MS",
     "OK",
     "REFUSED",
     "WIRE_VERSION",
@@ -31,8 +34,10 @@ __all__ = [
     "ack_topic",
     "audit_topic",
     "check_device_id",
+    "check_name",
     "decision_topic",
     "device_of_topic",
+    "devices_of",
     "facts_topic",
     "fetch_topic",
     "pack_reply",
@@ -40,6 +45,7 @@ __all__ = [
     "reply_topic",
     "request_topic",
     "status_topic",
+    "tenant_of",
     "unpack_reply",
     "unpack_request",
     "update_topic",
@@ -49,10 +55,12 @@ WIRE_VERSION = 1
 ID_BYTES = 16
 MAX_DEADLINE_MS = 3_600_000
 ROOT = "hardcase/v1"
-OK, REFUSED = 0, 1
+OK, REFUSED, BUSY = 0, 1, 2
+MAX_BUSY_MS = 60_000  # for which a worker may ask to be left alone
 
 _REPLY = struct.Struct("<BBBBHHq16s32s")
-_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DEVICE = re.compile(f"(?:{_NAME.pattern}/)?{_NAME.pattern}")
 
 
 @record(frozen=True, slots=True)
@@ -71,8 +79,8 @@ class Reply:
 
     id: bytes
     hpc: bytes
-    status: int  # OK or REFUSED
-    result: int  # a class index, or a value in a program of values
+    status: int  # OK, REFUSED or BUSY
+    result: int  # a class index, or a value in a program of values; of BUSY the ms after which to ask again
     confidence: int  # basis points
 
 
@@ -167,7 +175,7 @@ def unpack_reply(payload: bytes, hpc: bytes, n_classes: int) -> Reply:
         reason = "oversized" if len(payload) > _REPLY.size else "malformed"
         raise WireError(reason, f"a reply has {len(payload)} bytes, {_REPLY.size} are expected")
     version, kind, status, zero, confidence, zero2, result, id_, model = _REPLY.unpack(payload)
-    if (version, kind, zero, zero2) != (WIRE_VERSION, 2, 0, 0) or status not in (OK, REFUSED):
+    if (version, kind, zero, zero2) != (WIRE_VERSION, 2, 0, 0) or status not in (OK, REFUSED, BUSY):
         raise WireError("malformed", f"a reply has an unknown version {version}, kind {kind} or status {status}")
     if model != hpc:
         raise WireError("other_hpc", f"a reply is from HPC {model.hex()[:12]}, but {hpc.hex()[:12]} was asked")
@@ -175,6 +183,8 @@ def unpack_reply(payload: bytes, hpc: bytes, n_classes: int) -> Reply:
         raise WireError(
             "malformed", f"a reply has class {result} of {n_classes} and confidence {confidence} of at most 10000"
         )
+    if status == BUSY and (confidence or not 1 <= result <= MAX_BUSY_MS):
+        raise WireError("malformed", f"a busy reply says to wait {result} ms, 1 to {MAX_BUSY_MS} are allowed")
     return Reply(id_, model, status, result, confidence)
 
 
@@ -182,12 +192,12 @@ def unpack_reply(payload: bytes, hpc: bytes, n_classes: int) -> Reply:
 
 
 def check_device_id(device: str) -> str:
-    """The name itself, if it is valid in a topic.
+    """The name itself, if it is a device's: ``NAME``, or ``TENANT/NAME``.
 
     Raises
     ------
     InputError
-        The name is not 1 to 64 letters, digits, ``.``, ``_`` and ``-`` that begin with a letter or digit.
+        A part of it is not 1 to 64 letters, digits, ``.``, ``_`` and ``-`` that begin with a letter or digit.
     """
     if not _DEVICE.fullmatch(device):
         raise InputError(
@@ -195,6 +205,40 @@ def check_device_id(device: str) -> str:
             "digit; choose another"
         )
     return device
+
+
+def check_name(name: str, what: str = "device id") -> str:
+    """The name itself, if it is one level of a topic: a tenant's, or that of a device without a tenant.
+
+    Raises
+    ------
+    InputError
+        It is not 1 to 64 such characters; ``what`` names it in the message.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"{what} {name[:80]!r} is not 1 to 64 letters, digits, '.', '_' or '-' that begin with a letter or digit; "
+            "choose another"
+        )
+    return name
+
+
+def tenant_of(device: str) -> str:
+    """The tenant of a device, "" if it has none.
+
+    >>> tenant_of("acme/pump-7"), tenant_of("pump-7")
+    ('acme', '')
+    """
+    return device.partition("/")[0] if "/" in device else ""
+
+
+def devices_of(tenant: str) -> str:
+    """What stands for all devices of a tenant in a topic; of "" for all devices without one.
+
+    >>> request_topic(devices_of("acme")), request_topic(devices_of(""))
+    ('hardcase/v1/acme/+/request', 'hardcase/v1/+/request')
+    """
+    return f"{tenant}/+" if tenant else "+"
 
 
 def request_topic(device: str) -> str:
@@ -259,7 +303,7 @@ def device_of_topic(topic: str, of: Callable[[str], str] = request_topic) -> str
         The topic is not of this kind; ``reason`` is ``malformed``.
     """
     parts = topic.split("/")
-    device = parts[2] if len(parts) == 4 else ""
+    device = "/".join(parts[2:-1])
     if not _DEVICE.fullmatch(device) or topic != of(device):
         raise WireError("malformed", f"topic {topic[:120]!r} is not {of('<device>')}")
     return device

@@ -29,6 +29,7 @@ __all__ = ["Policy", "measure", "policy_of"]
 
 MAX_TOML = 1_000_000  # bytes, as training reads them
 MAX_READS = 100_000
+MAX_REPEAT = 10_000  # of each sensor on items of one size
 
 
 @record(frozen=True, slots=True)
@@ -89,6 +90,10 @@ def measure(args: argparse.Namespace, root: str = "") -> int:
     """
     if not 1 <= args.reads <= MAX_READS:
         raise InputError(f"the number of reads is {args.reads}; use 1 to {MAX_READS}")
+    if args.out is not None or args.items is not None or _is_module(args.policy):
+        return _measure_items(args)
+    if not args.sensors:
+        raise InputError("no sensor has a source; name one with --sensors")
     policy = policy_of(args.policy, args.trust)
     power = _power(args.power, root) if args.power else None
     timeout_s = timeout_s_of(args.sensor_timeout_ms)
@@ -110,6 +115,41 @@ def measure(args: argparse.Namespace, root: str = "") -> int:
                 lines.write("\t".join(map(terminal, line.split("\t"))))
     if power is not None:
         power[0].close()
+    return 0
+
+
+def _is_module(policy: str) -> bool:
+    """Whether this names a plug-in module, such as ``my_camera``."""
+    return all(part.isidentifier() for part in policy.split(".")) and not policy.endswith((".toml", ".hcb"))
+
+
+def _measure_items(args: argparse.Namespace) -> int:
+    """Time every sensor on items of every size, and write a line for each time."""
+    from ..kernel.machine import open_machine
+    from .item_times import module_sensors, stand_in, time_items, write_times
+
+    if args.out is None:
+        raise InputError("the times of items go to a file; name one with --out times.jsonl")
+    if not 1 <= args.repeat <= MAX_REPEAT:
+        raise InputError(f"--repeat is {args.repeat}; use 1 to {MAX_REPEAT}")
+    is_module, machine = _is_module(args.policy), None
+    sensors, items = args.sensors or [], args.items
+    if is_module:
+        wanted = module_sensors(args.policy)
+        sensors, items = sensors or [f"{args.policy}:read"], items or f"{args.policy}:items"
+    elif args.policy.endswith(".toml"):
+        wanted = policy_of(args.policy).wanted
+    else:
+        from ..bundle.load import load_bundle
+
+        loaded = load_bundle(args.policy, trust=args.trust)
+        wanted, machine = wanted_of(loaded.machine.program, loaded.manifest), loaded.machine
+    largest = 2**31 - 1 if machine is None else machine.program.max_item_size
+    timeout_s = timeout_s_of(args.sensor_timeout_ms)
+    with open_sources(sensors, wanted, timeout_s=timeout_s, isolate=args.isolate, items=items, largest=largest) as bank:
+        lines = list(time_items(bank, wanted, machine or open_machine(stand_in(wanted)), args.repeat))
+    write_times(args.out, lines)
+    note(f"{len(lines)} times are in {args.out}; fit costs to them with: hardcase costs {args.out}")
     return 0
 
 

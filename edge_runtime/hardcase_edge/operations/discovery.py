@@ -12,7 +12,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..bundle.sha256 import sha256
+from ..base.sha256 import sha256
 from ..errors import InputError
 from ..link.wire import decision_topic, facts_topic, status_topic
 

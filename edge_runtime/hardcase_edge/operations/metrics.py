@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import Any
 
-__all__ = ["Metrics"]
+__all__ = ["Family", "Metrics", "lines"]
 
 BUCKETS_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)  # of the time that a decision takes
 Labels = Mapping[str, str]
@@ -58,7 +58,7 @@ class Metrics:
         """Count a decision's record."""
         seconds = record["latency_ms"] / 1000
         self._routes[record["route"]] += 1
-        self._failed.update(record["failed"])
+        self._failed.update(list(record["failed"]))  # of an item of several parts, the keys
         self._buckets[bisect_left(BUCKETS_S, seconds)] += 1
         self._latency_s += seconds
         self._cost += record["cost"]
@@ -72,7 +72,7 @@ class Metrics:
         memory_bytes : resident memory of the process; 0 if nobody can tell
         suppressed : lines of the log that were not written, because they repeated others
         """
-        return "".join(line for family in self._families(facts, memory_bytes, suppressed) for line in _lines(*family))
+        return "".join(line for family in self._families(facts, memory_bytes, suppressed) for line in lines(*family))
 
     def _families(self, facts: Mapping[str, Any], memory_bytes: int, suppressed: int) -> Iterable[Family]:
         yield "hardcase_build_info", "gauge", "The version that runs.", [({"version": self._version}, 1)]
@@ -93,6 +93,9 @@ class Metrics:
             failed,
         )
         yield from _of_facts(facts)
+        yield from _of_audits(facts, self._bundle["unit"])
+        yield from _of_drift(facts)
+        yield from _of_budget(facts.get("budget", {}), self._bundle["unit"])
         yield "hardcase_log_lines_suppressed_total", "counter", "Lines that repeated others.", [({}, suppressed)]
 
     def _histogram(self) -> list[Sample]:
@@ -125,7 +128,55 @@ def _of_facts(facts: Mapping[str, Any]) -> Iterable[Family]:
         yield "hardcase_boot_number", "gauge", "Which start of the device this is.", [({}, facts["boot"])]
 
 
-def _lines(name: str, kind: str, text: str, samples: Iterable[Sample]) -> Iterable[str]:
+def _of_audits(facts: Mapping[str, Any], unit: str) -> Iterable[Family]:
+    """The families of audits, where there are any."""
+    if "audits" in facts:
+        audits = dict(facts["audits"])
+        cost = [({"unit": unit}, audits.pop("cost"))]
+        yield "hardcase_audit_cost_total", "counter", "What audits have cost, which no decision's cost has.", cost
+        outcomes = [({"outcome": name}, n) for name, n in audits.items() if name not in ("kept", "asked")]
+        yield "hardcase_audits_total", "counter", "Local decisions about which f0 was asked, by its answer.", outcomes
+        yield "hardcase_audits_kept_total", "counter", "Audits that went into a record.", [({}, audits["kept"])]
+    agreement = facts.get("store", {}).get("agreement")
+    if agreement:
+        promised: list[Sample] = [({}, agreement["promised"])]
+        yield "hardcase_trial_agreement_promised", "gauge", "Share with which f0 agrees at least.", promised
+
+
+def _of_drift(facts: Mapping[str, Any]) -> Iterable[Family]:
+    """The families of a promise that is tested again, and of drift monitors, where there are such."""
+    if "promise" in facts:
+        promise = facts["promise"]
+        info = {"state": promise["state"], "rule": promise["rule"]}
+        yield "hardcase_promise_info", "gauge", "How the promise of the bundle stands.", [(info, 1)]
+        agreement = promise.get("agreement", {})
+        bounds = [({"bound": key}, agreement[key]) for key in ("promised", "low", "high") if key in agreement]
+        yield "hardcase_promise_agreement_ratio", "gauge", "F0's agreement in audits: promised, and its bounds.", bounds
+        share: list[Sample] = [({}, promise["forwarding"])]
+        yield "hardcase_promise_forwarded_ratio", "gauge", "Share of local answers forwarded for want of it.", share
+    if "drift" in facts:
+        moved = [({"of": name}, index) for name, index in facts["drift"]["moved"].items()]
+        yield "hardcase_drift_index", "gauge", "Stability index of what has moved since training.", moved
+        suspects = [({"sensor": s, "why": it["why"]}, 1) for s, it in facts["drift"]["suspects"].items()]
+        yield "hardcase_sensor_suspected", "gauge", "Sensors that seem to fail slowly.", suspects
+
+
+def _of_budget(budget: Mapping[str, Any], unit: str) -> Iterable[Family]:
+    """The families of a running budget, where there is one."""
+    if not budget:
+        return
+    price: list[Sample] = [] if budget["price"] is None else [({}, budget["price"])]
+    yield "hardcase_budget_price", "gauge", "The level of the bundle's prices.", price
+    yield "hardcase_budget_held_total", "counter", "Decisions that were not allowed to ask.", [({}, budget["held"])]
+    yield "hardcase_budget_stretch_ratio", "gauge", "The factor of the interval.", [({}, budget["stretch"])]
+    if "spent" in budget:
+        names = {"unit": unit}
+        yield "hardcase_budget_spent_total", "counter", "What decisions have spent.", [(names, budget["spent"])]
+        yield "hardcase_budget_plan_per_hour", "gauge", "What an hour may cost.", [(names, budget["plan_per_hour"])]
+        yield "hardcase_budget_ahead", "gauge", "How far spending is ahead of the plan.", [(names, budget["ahead"])]
+
+
+def lines(name: str, kind: str, text: str, samples: Iterable[Sample]) -> Iterable[str]:
     """A family's lines; the label "" is the suffix of a histogram's sample."""
     yield f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
     for labels, value in samples:

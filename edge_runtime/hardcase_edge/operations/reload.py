@@ -79,7 +79,7 @@ def newer(path: str, trust: str | None, loaded: Loaded, note: Callable[[str], No
     from ..bundle.load import load_bundle
 
     try:
-        new = load_bundle(path, trust=trust)
+        new = load_bundle(path, trust=trust, allow_joint=True)
     except HardcaseError as error:
         note(f"{error}; the bundle that runs goes on")
         return None

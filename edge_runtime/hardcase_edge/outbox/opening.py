@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import random
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from ..base.clock import RELEASED
 from ..errors import InputError
 from ..link.wire import ack_topic
 from .boot import next_boot, random_boot
-from .flags import parse_bytes, parse_share
+from .flags import parse_bytes
 from .outbox import Direct, Outbox
 from .records import ALL, Recorder, Rule
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..link.link import Link
-    from ..program.readings import Reading
+    from .records import Audited, Made
 
 __all__ = ["Publisher"]
 
@@ -51,7 +50,6 @@ class Publisher:
         if not 0.1 <= args.outbox_rate <= 100_000:
             raise InputError(f"--outbox-rate is {args.outbox_rate}; use 0.1 to 100000 records a second")
         self._rule = Rule(args.publish or ALL) if args.publish or args.outbox else None
-        self._audit = 0.0 if args.audit is None else parse_share(args.audit, "--audit")
         self._lock = -1
         self._recorder: Recorder | None = None
         self._too_long = 0
@@ -100,19 +98,22 @@ class Publisher:
         self._recorder = Recorder(device, bundle, self._boot, floor=FLOOR)
         self._way.start(link)
 
-    def decided(self, decision: Mapping[str, Any], readings: Callable[[], tuple[list[Reading], float]] | None) -> None:
-        """A decision was made; ``readings`` gives those of a request, and what was spent on them, for an audit."""
+    def decided(self, decision: Mapping[str, Any]) -> None:
+        """A decision was made."""
         assert self._recorder is not None
-        made = []
         if self._rule is not None and self._rule.takes(decision):
-            made.append(self._recorder.decision(decision))
-        if readings is not None and decision["route"] == "local" and random.random() < self._audit:
-            made.append(self._recorder.audit(decision, *readings()))
-        for one in made:
-            if one is None:
-                self._too_long += 1
-            else:
-                self._way.add(one)
+            self._add(self._recorder.decision(decision))
+
+    def audited(self, audit: Audited, f0: Mapping[str, Any]) -> None:
+        """An audit is over; ``f0`` has f0's answer, if it was asked and gave one."""
+        assert self._recorder is not None
+        self._add(self._recorder.audit(audit.decision, audit.readings, audit.cost, f0, audit.draw))
+
+    def _add(self, made: Made | None) -> None:
+        if made is None:
+            self._too_long += 1
+        else:
+            self._way.add(made)
 
     def stop(self) -> None:
         """Send and write what is left."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..base.record import record
 from .flags import parse_share
@@ -20,12 +20,28 @@ if TYPE_CHECKING:
 
     from ..program.readings import Reading
 
-__all__ = ["ALL", "CHANGES", "Made", "Recorder", "Row", "Rule"]
+__all__ = ["ALL", "CHANGES", "Audited", "Made", "Recorder", "Row", "Rule"]
 
 ALL, CHANGES = "all", "changes"
 MAX_RECORD_BYTES = 32_768  # a longer record is not made: brokers take at most 64 KB
-COPIED = ("label", "value", "interval", "confidence", "route", "cost", "failed", "latency_ms")
-ANSWER = ("label", "value", "failed")  # what a change is a change of
+COPIED = (
+    "label", "value", "interval", "confidence", "route", "cost", "failed", "unpaid", "latency_ms", "price", "item_size",
+    "budget", "late", "labels", "confidences", "routes", "bought", "rounds",
+)  # fmt: skip
+ANSWER = ("label", "labels", "value", "failed")  # what a change is a change of
+
+
+class Audited(Protocol):
+    """An audit; ``device.audits.Audit`` is one."""
+
+    @property
+    def decision(self) -> Mapping[str, Any]: ...
+    @property
+    def readings(self) -> Sequence[Reading]: ...
+    @property
+    def cost(self) -> float: ...
+    @property
+    def draw(self) -> int: ...
 
 
 @record(frozen=True, slots=True)
@@ -115,10 +131,17 @@ class Recorder:
         """The record of a decision, which is a line of ``Device.run``; None if it would be too long."""
         return self._make({key: decision[key] for key in COPIED if key in decision}, is_audit=False)
 
-    def audit(self, decision: Mapping[str, Any], readings: Sequence[Reading], cost: float) -> Made | None:
-        """The record of an audit: the decision, the readings that a request would carry, and what the rest cost."""
+    def audit(
+        self, decision: Mapping[str, Any], readings: Sequence[Reading], cost: float,
+        f0: Mapping[str, Any] | None = None, draw: int = 0,
+    ) -> Made | None:  # fmt: skip
+        """The record of an audit: the decision, the readings that a request would carry, what the audit cost alone.
+
+        ``f0``: f0's answer, if it was asked and gave one. ``draw``: which of this start's local decisions it is.
+        """
         fields = {key: decision[key] for key in COPIED if key in decision}
-        return self._make({**fields, "audit_cost": cost, "readings": list(readings)}, is_audit=True)
+        answer: dict[str, Any] = ({"f0": dict(f0)} if f0 else {}) | ({"draw": draw} if draw else {})
+        return self._make({**fields, **answer, "audit_cost": cost, "readings": list(readings)}, is_audit=True)
 
     def _make(self, fields: dict[str, Any], *, is_audit: bool) -> Made | None:
         self._sequence += 1

@@ -41,7 +41,6 @@ from .format import (
     COLUMN,
     FEATURE,
     HEADER,
-    KINDS,
     NODE,
     PACKED,
     PACKED_COLUMNS,
@@ -54,6 +53,7 @@ from .format import (
     Tensor,
     from_keys,
 )
+from .kinds import ANSWERS
 from .limits import MAX_NUMBERS, MAX_WORK, WORK
 from .readings import DTYPES
 from .stored_trees import StoredTrees
@@ -343,11 +343,9 @@ def _read_node(r: _Reader) -> Node:
         ]
         return Select(tuple(candidates), f[2])
     if kind == 3:
-        if r.is_draft:
-            r.unused(f[7:8])
         return Answer(
             Slice(f[0], f[1], f[2]),
-            _one_of(KINDS, f[3], "answer kind"),
+            _one_of(ANSWERS, f[3], "answer kind"),
             r.numbers("i64", f[5], f[4]),
             r.get("i16", f[6], f[4] + 1),
             f[7],

@@ -45,9 +45,12 @@ buys a thermometer for 2 units and answers class 1 above 20 degrees:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import ldexp
+from typing import Any
 
 from ..base.record import cached, field, record
+from .kinds import CLASS
 
 __all__ = [
     "ARGMAX",
@@ -80,8 +83,8 @@ __all__ = [
     "Trees",
     "Uplink",
     "sensors_of_features",
-    "sensors_of_scorer",
     "shifted",
+    "shifter_of",
     "targets_of",
 ]
 
@@ -295,7 +298,7 @@ class Answer:
     """
 
     scores: Slice
-    kind: str = "class"  # or "value"
+    kind: str = CLASS.answer  # one of ``kinds.ANSWERS``
     margins: tuple[Number, ...] = ()  # strictly increasing
     confidences: tuple[int, ...] = (0,)
     shift: int = 0  # of a value
@@ -330,33 +333,11 @@ class Program:
         """The sensor of each feature."""
         return sensors_of_features(self.sensors)
 
-    @cached
-    def scorers_of(self) -> tuple[tuple[int, ...], ...]:
-        """The scorers that read each sensor, in order: its readings change their scores."""
-        readers: list[list[int]] = [[] for _ in self.sensors]
-        read: dict[int, tuple[int, ...]] = {}  # the sensors of ensembles, for the stacks on them
-        for k, s in enumerate(self.scorers):
-            sensors = read[s.trees] if isinstance(s, Stack) else sensors_of_scorer(self, s)
-            if isinstance(s, Trees):
-                read[k] = sensors
-            for sensor in sensors:
-                readers[sensor].append(k)
-        return tuple(map(tuple, readers))
-
 
 def sensors_of_features(sensors: Sequence[Sensor]) -> tuple[int, ...]:
     """The sensor of each feature, where every feature belongs to exactly one: (n_features,) numbers of sensors."""
     owner = {f: k for k, sensor in enumerate(sensors) for f in sensor.features}
     return tuple([owner[f] for f in range(len(owner))])
-
-
-def sensors_of_scorer(program: Program, scorer: Polynomial | Trees | Opaque) -> tuple[int, ...]:
-    """The sensors that a scorer reads, each once and in order."""
-    owner = program.sensor_of
-    if isinstance(scorer, Opaque):
-        return tuple(sorted({owner[f] for f in scorer.features}))
-    columns = program.columns
-    return tuple(sorted({owner[columns[c].feature] for c in scorer.columns}))
 
 
 def shifted(score: int, shift: int) -> int:
@@ -366,6 +347,16 @@ def shifted(score: int, shift: int) -> int:
     (-10, 3, -2, 2)
     """
     return score << shift if shift >= 0 else (score + (1 << -shift - 1)) >> -shift
+
+
+def shifter_of(program: Program) -> Callable[[Any, int], Any]:
+    """What a shift does to a program's score: as ``shifted``, and in a draft without rounding.
+
+    A draft shifts the integers of an opaque scorer alone; a scorer of floats beside it shows that it is a draft.
+    """
+    transparent = [s for s in program.scorers if not isinstance(s, Opaque)]
+    offsets = [v for s in transparent for v in (s.base if isinstance(s, Trees) else s.bias)]
+    return ldexp if any(isinstance(v, float) for v in offsets) else shifted
 
 
 def targets_of(node: Node) -> tuple[int, ...]:

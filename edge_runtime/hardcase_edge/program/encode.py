@@ -30,7 +30,6 @@ from .definition import (
 )
 from .format import (
     HEADER,
-    KINDS,
     NODE,
     PACKED,
     PACKED_COLUMNS,
@@ -41,6 +40,7 @@ from .format import (
     are_held,
     to_keys,
 )
+from .kinds import ANSWERS
 from .readings import DTYPES
 
 __all__ = ["encode"]
@@ -235,7 +235,7 @@ def _node(w: _Writer, n: Node) -> list[int]:
         return [
             3,
             *_slice_words(n.scores),
-            KINDS.index(n.kind),
+            ANSWERS.index(n.kind),
             len(n.margins),
             w.numbers("i64", n.margins),
             w.put("i16", n.confidences),

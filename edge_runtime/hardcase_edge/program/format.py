@@ -16,7 +16,6 @@ from .definition import ARGMAX, MARGIN, THRESHOLD, TOURNAMENT, Number
 from .readings import DTYPES, I32_MIN
 
 __all__ = [
-    "KINDS",
     "PACKED",
     "PACKED_COLUMNS",
     "POOLS",
@@ -32,7 +31,6 @@ __all__ = [
 
 PROGRAM_VERSION = 1
 RULES = (THRESHOLD, MARGIN, ARGMAX, TOURNAMENT)
-KINDS = ("class", "value")
 POOLS = {"f64": "d", "i64": "q", "i32": "i", "i16": "h", "i8": "b"}  # widest first, so that all are aligned in the file
 HEADER, FEATURE, SENSOR, COLUMN, SCORER, NODE, TREE, CANDIDATE = 16, 2, 4, 4, 12, 10, 8, 4  # words of a record
 

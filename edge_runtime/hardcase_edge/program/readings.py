@@ -18,7 +18,10 @@ from operator import index
 from ..base.record import record
 from .definition import CODE_MAX, Affine, Column, Number, Rank
 
-__all__ = ["DTYPES", "MAX_REQUEST_BYTES", "Coder", "Dtype", "fixed", "make_coder", "normalise", "request_bytes"]
+__all__ = [
+    "DTYPES", "MAX_REQUEST_BYTES", "Coder", "Dtype", "fixed", "make_coder", "normalise", "rank_or_coder",
+    "request_bytes",
+]  # fmt: skip
 
 MAX_REQUEST_BYTES = 65_536
 _REQUEST = struct.Struct("<BBHI16s32s")
@@ -123,12 +126,18 @@ def make_coder(column: Column) -> Coder:
     return _affine(rule)
 
 
+def rank_or_coder(column: Column) -> tuple[list[Number], Coder]:
+    """A rank column's thresholds, in which the session searches itself, and the function for all other columns."""
+    return list(column.rule.thresholds) if isinstance(column.rule, Rank) else [], make_coder(column)
+
+
 def _affine(rule: Affine) -> Coder:
     frac, mul, add, shift, low, high = rule.frac, rule.mul, rule.add, rule.shift, rule.low, rule.high
 
     def code(x: Number) -> int:
-        value = (fixed(x, frac) * mul + add) >> shift
-        return low if value < low else min(value, high)
+        is_plain = not frac and x.__class__ is int and I32_MIN <= x <= I32_MAX  # then fixed() is x: most of the time
+        value = ((x if is_plain else fixed(x, frac)) * mul + add) >> shift  # type: ignore[operator]
+        return low if value < low else high if value > high else value
 
     return code
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import signal
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ..base.clock import Clock
@@ -22,10 +23,15 @@ if TYPE_CHECKING:
 
     from ..bundle.load import Loaded
     from ..device.device import Device, RuntimeConfig
+    from ..device.surroundings import ItemBank
     from ..link.link import Link
     from ..operations.beside import Beside
+    from ..outbox.opening import Publisher
     from ..store.folder import Store
     from ..store.run import Run
+    from .auditing import Auditing
+    from .budgeting import Budgets
+    from .watching import Watching
 
 __all__ = ["Process", "run_bundle"]
 
@@ -60,42 +66,62 @@ def run_bundle(
     HardcaseError
         It cannot start, or another device uses its id.
     """
-    from ..device.audit import AuditedBank
+    from ..device.by_clock import short_switches
     from ..device.device import Device
-    from ..sensors.specs import open_bank, timeout_s_of
+    from ..sensors.specs import timeout_s_of
 
     args, beside = process.args, process.beside
     timeout_s = timeout_s_of(args.sensor_timeout_ms)
     try:
-        bank = open_bank(
-            args.sensors, loaded.machine.program, loaded.manifest, timeout_s=timeout_s, isolate=args.isolate
-        )
+        bank = _bank(args, loaded, timeout_s)
     except InputError as error:
         if stored is not None:  # its sensors are not those of this device
             stored.fail(str(error))
         raise
-    with bank:
+    with bank, short_switches() if loaded.manifest.clock else nullcontext():
         for k in sorted(bank.dead):
             note(f"sensor {loaded.manifest.sensors[k]} has no source and counts as dead")
         publisher = publisher_of(args)
+        auditing = _auditing(args, loaded, bank, publisher, stored)
         air = updates_of(args, store) if store is not None else None
-        link = connect(args, loaded, beside, publisher, air, stored.clock() if stored is not None else Clock())
-        audited = AuditedBank(bank, loaded.machine.program, process.config.item_size) if args.audit else None
-        sources = [s.facts for s in (stored, publisher, air) if s is not None]
-        device = Device(
-            loaded, audited or bank, link, process.config,
+        clock = stored.clock() if stored is not None else Clock()
+        budgets = _budgets(args, loaded, clock)
+        if budgets is not None:
+            loaded = budgets.loaded
+        link = connect(args, loaded, beside, publisher, air, clock)
+        watching = _watching(process, loaded, bank, auditing, link)
+        sources = [s.facts for s in (stored, publisher, air, auditing, watching, budgets) if s is not None]
+        seen_by = watching or auditing
+        kind = Device
+        if loaded.joint is not None:
+            from ..device.joint import JointDevice
+
+            kind = JointDevice
+        device = kind(
+            loaded, bank if seen_by is None else seen_by.bank, link, process.config,
             facts=lambda: {key: value for facts in sources for key, value in facts().items()},
+            tell=beside.note, again=None if watching is None else watching.again, pace=budgets,
         )  # fmt: skip
         gc.freeze()
         gc.enable()
-        beside.begin(device, loaded, len(loaded.manifest.sensors) * timeout_s + process.config.deadline_ms / 1000)
+        parts = 1 if loaded.joint is None else loaded.joint.joint.max_parts
+        longest_s = parts * (len(loaded.manifest.sensors) * timeout_s + process.config.deadline_ms / 1000)
+        beside.begin(device, loaded, longest_s)
         try:
             _begin(process, device, link, stored, has_news)
+            if stored is not None:
+                promised = None if auditing is None else auditing.promised
+                stored.begin(time.monotonic(), has_broker=link is not None, promised=promised)
+                _at_deadline(stored)
             if air is not None and link is not None:
                 air.begin(link)
             for made in _decisions(process, device, link, stored):
                 if publisher is not None:
-                    publisher.decided(made, audited.request_readings if audited is not None else None)
+                    publisher.decided(made)
+                if auditing is not None:
+                    auditing.decided(made, link)
+                if watching is not None and watching.decided(made):
+                    device.report_soon()
         except KeyboardInterrupt:
             pass  # stopped between two decisions
         finally:
@@ -103,14 +129,37 @@ def run_bundle(
                 air.close()
             on_end(beside.reload.tell if stored is None else stored.tell)
             beside.end()
+            if auditing is not None:
+                auditing.stop()
+            if watching is not None:
+                watching.stop()
             if publisher is not None:
                 publisher.stop()
+            if budgets is not None:
+                budgets.stop()
             if link is not None:
                 link.stop(device.facts())
         if stored is not None and not stored.is_told:
             stored.waited(time.monotonic())
         if link is not None:
             link.check()
+
+
+def _bank(args: argparse.Namespace, loaded: Loaded, timeout_s: float) -> Any:
+    """The bank of sensors, or of parts of items."""
+    program, manifest = loaded.machine.program, loaded.manifest
+    if loaded.joint is None:
+        from ..sensors.specs import open_bank
+
+        return open_bank(args.sensors, program, manifest, timeout_s=timeout_s, isolate=args.isolate, items=args.items)
+    from ..device.joint import check_flags
+    from ..device.parts import open_part_bank
+
+    check_flags(args)
+    return open_part_bank(
+        args.sensors, program, manifest, loaded.joint.inner, timeout_s=timeout_s, items=args.items,
+        isolate=args.isolate,
+    )  # fmt: skip
 
 
 def _begin(
@@ -141,10 +190,47 @@ def _begin(
     on_end(stop)
     beside.watch()
     beside.reload.begin(reload)
-    if stored is not None:
-        stored.begin(time.monotonic(), has_broker=link is not None)
-        if stored.is_trial:
-            _at_deadline(stored)
+
+
+def _auditing(
+    args: argparse.Namespace, loaded: Loaded, bank: ItemBank, publisher: Publisher | None, stored: Run | None
+) -> Auditing | None:
+    """The audits, if a flag or a trial asks for any."""
+    if loaded.joint is not None:  # a trial of items passes without audits
+        return None
+    if not (args.audit or (stored is not None and stored.is_trial and args.broker is not None)):
+        return None
+    from .auditing import auditing_of
+
+    return auditing_of(args, loaded, bank, publisher, stored)
+
+
+def _watching(
+    process: Process, loaded: Loaded, bank: ItemBank, auditing: Auditing | None, link: Link | None
+) -> Watching | None:
+    """The promise that is tested again, and the drift monitors, if a flag asks for them.
+
+    Raises
+    ------
+    InputError
+        A rule for a broken promise is named, and nothing tests it.
+    """
+    if process.args.drift is None:
+        if process.args.on_broken is not None:
+            raise InputError("--on-broken needs --drift, which tests the promise")
+        return None
+    from .watching import watching_of
+
+    return watching_of(process.args, loaded, bank, auditing, link, process.beside.note)
+
+
+def _budgets(args: argparse.Namespace, loaded: Loaded, clock: Clock) -> Budgets | None:
+    """The running budgets, if a flag asks for any."""
+    if (args.budget_per_hour, args.battery, args.until, args.max_forward_rate) == (None, None, None, None):
+        return None
+    from .budgeting import budgets_of
+
+    return budgets_of(args, loaded, clock, note)
 
 
 def _decisions(process: Process, device: Device, link: Link | None, stored: Run | None) -> Iterator[dict[str, Any]]:
@@ -167,6 +253,8 @@ def _decisions(process: Process, device: Device, link: Link | None, stored: Run 
 
 def _at_deadline(stored: Run) -> None:
     """End the run at its trial's deadline, if it is on trial then, even if it waits for something."""
+    if not stored.is_trial:
+        return
     import threading
 
     def end() -> None:

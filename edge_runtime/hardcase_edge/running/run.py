@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         item_size=args.item_size,
         strict_range=args.strict_range,
     )
-    loaded = load_bundle(args.bundle, trust=args.trust) if args.store is None else None
+    loaded = load_bundle(args.bundle, trust=args.trust, allow_joint=True) if args.store is None else None
     output = Lines(ends_with_reader=args.broker is None, is_last=args.is_process, tell=beside.note)
     with output as lines, beside:
         process = Process(args, config, lines, beside)
@@ -86,19 +86,22 @@ def _run_store(process: Process) -> None:
     from ..bundle.load import load_bundle
     from ..errors import BundleError, SignatureError
     from ..operations.reload import has_news
+    from ..outbox.flags import parse_share
     from ..store.folder import Store
     from ..store.run import Run
     from ..store.trial import Rules
 
     args, beside = process.args, process.beside
-    deadline_s = args.trial_s or max(3_600.0, 3 * args.trial_decisions * args.interval)
-    rules = Rules(decisions=args.trial_decisions, deadline_s=deadline_s)
+    share = parse_share(args.trial_audit_share, "--trial-audit-share")
+    longest = max(args.trial_decisions, args.trial_audits / share)
+    deadline_s = args.trial_s or min(1e7, max(3_600.0, 3 * longest * args.interval))
+    rules = Rules(decisions=args.trial_decisions, deadline_s=deadline_s, audits=args.trial_audits)
     store = Store(args.store)
     while True:
         stored = Run(store, store.start(), rules, beside.note)
         try:
             try:
-                loaded = load_bundle(stored.started.path, trust=args.trust)
+                loaded = load_bundle(stored.started.path, trust=args.trust, allow_joint=True)
             except BundleError as error:
                 if not isinstance(error, SignatureError):  # a wrong --trust is not the bundle's fault
                     stored.fail(str(error))

@@ -11,13 +11,17 @@ that thread, too (``values.py``). A failed read increments a counter and gives N
     MODULE:FUNCTION    the user's Python, called with the sensor's name    (plugin.py)
                        with --isolate in processes of its own              (isolated.py)
     none               no source: the sensor is dead
+
+Sensors are read all at once, or by the clock one after the other, until the item's time is over. A sensor whose read
+was then given up is busy: the bank waits for it before the next item, up to the time limit, and if it has not come back
+by then, nobody asks it until it does.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from time import monotonic
 from typing import Protocol
@@ -26,9 +30,11 @@ from ..base.record import record
 from ..bundle.manifest import Manifest
 from ..errors import SensorError
 from ..program.definition import Program
+from ..program.inner import inner_sensors
 from ..program.readings import Reading
 from ..program.window import window_features
 from .categories import Codes, code_of, codes_of
+from .items import Item, ItemSource
 from .timeout import Ticket, TimedCall
 from .values import Plain, as_plain
 
@@ -39,6 +45,7 @@ LARGEST = int(sys.float_info.max)  # a larger integer is out of the range of eve
 FAILURES = {
     "raised": "the source raised an exception",
     "timed_out": "no reading within the time limit",
+    "late": "by the clock: no reading when the item's time was over",
     "still_busy": "an earlier read that timed out has not returned yet, or the system gives no thread",
     "crashed": "the process of an isolated plug-in has ended",
     "wrong_shape": "the number of values or samples differs from the bundle's",
@@ -56,6 +63,7 @@ class Wanted:
     nullable: tuple[bool, ...]  # for each feature, whether it may be missing
     window: int = 0  # samples per read, from which the features are computed; 0: a read gives the features themselves
     categories: tuple[Codes, ...] = ()  # for each feature, the codes of its texts; () if none is a category
+    is_inner: bool = False  # the device fills it itself (``program.inner``), and no source serves it
 
     @property
     def count(self) -> int:
@@ -87,6 +95,7 @@ class Source(Protocol):
 
 def wanted_of(program: Program, manifest: Manifest) -> list[Wanted]:
     """What a bundle expects of each of its sensors, in the program's order."""
+    inner = inner_sensors(program, manifest.features, manifest.sensors)
     return [
         Wanted(
             name=name,
@@ -94,6 +103,7 @@ def wanted_of(program: Program, manifest: Manifest) -> list[Wanted]:
             nullable=tuple(program.features[f].nullable for f in sensor.features),
             window=manifest.windows.get(name, 0),
             categories=codes_of(manifest, sensor.features),
+            is_inner=name in inner,
         )
         for name, sensor in zip(manifest.sensors, program.sensors, strict=True)
     ]
@@ -110,6 +120,10 @@ class SensorBank:
         Sensors without an entry are dead.
     timeout_s : float
         A sensor that takes longer counts as failed. Sensors that are read together share the wait.
+    items : ItemSource or None
+        What gives items with a size and a budget of their own; None: nothing does.
+    stream : function
+        Gives the name of the stream that the current item belongs to; the device remembers nothing of another.
 
     Attributes
     ----------
@@ -117,19 +131,34 @@ class SensorBank:
         Failed reads by kind; see ``FAILURES``.
     dead : frozenset of int
         Sensors without a source.
+    busy : frozenset of int
+        By the clock: sensors whose read of an earlier item was given up and has not returned yet.
     pause_s : float
         How long a loop without an interval should leave the sensors alone: ``timeout_s`` after an item for which a
         sensor was still busy or its process had ended, otherwise 0.
     """
 
-    def __init__(self, wanted: Sequence[Wanted], sources: Mapping[str, Source], *, timeout_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        wanted: Sequence[Wanted],
+        sources: Mapping[str, Source],
+        *,
+        timeout_s: float = 1.0,
+        items: ItemSource | None = None,
+        stream: Callable[[], object] = lambda: None,
+    ) -> None:
         self._wanted = list(wanted)
         self._sources = dict(sources)
         self._timeout_s = timeout_s
         self._calls: dict[int, TimedCall] = {}
-        self.dead = frozenset(k for k, w in enumerate(self._wanted) if w.name not in self._sources)
+        lacking = [k for k, w in enumerate(self._wanted) if w.name not in self._sources and not w.is_inner]
+        self.dead = frozenset(lacking)
+        self.busy: frozenset[int] = frozenset()
         self.counters: Counter[str] = Counter()
         self.pause_s = 0.0
+        self._items = items
+        self._stream = stream
+        self._given_up: dict[int, tuple[Ticket, float]] = {}  # by sensor, with the time until which to wait for it
 
     def __enter__(self) -> SensorBank:
         return self
@@ -143,11 +172,32 @@ class SensorBank:
             call.close()
         for source in self._distinct():
             source.close()
+        if self._items is not None:
+            self._items.close()
+
+    @property
+    def givers(self) -> list[Source | ItemSource]:
+        """Whatever moves from item to item, each once."""
+        sources: dict[int, Source | ItemSource] = {} if self._items is None else {id(self._items): self._items}
+        sources.update({id(source): source for source in self._distinct()})
+        return list(sources.values())
 
     def next_item(self) -> bool:
         """Move all sources on to the next item; False if one of them has no more."""
         self.pause_s = 0.0
-        return all(source.next_item() for source in self._distinct())
+        if self._given_up:
+            self._settle()
+        return all(source.next_item() for source in self.givers)
+
+    @property
+    def item(self) -> Item | None:
+        """What is known of the current item; None if nothing gives items."""
+        return None if self._items is None else self._items.item
+
+    @property
+    def stream(self) -> object:
+        """The name of the stream that the current item belongs to."""
+        return self._stream()
 
     def read(self, sensors: Sequence[int]) -> dict[int, list[Reading] | None]:
         """One reading of each of these sensors: its features, or None if it failed."""
@@ -155,7 +205,32 @@ class SensorBank:
         slow = {k: self._begin(k) for k in sensors if k not in self.dead and not self._source(k).is_instant}
         return {k: self._finish(k, slow.get(k), until) for k in sensors}
 
+    def read_in_turn(self, sensors: Sequence[int], until: float) -> dict[int, list[Reading] | None]:
+        """The same one after the other, until this time of ``time.monotonic``; what has none by then has failed."""
+        return {k: self._read_until(k, until) for k in sensors}
+
     # ------------------------------------------------------------ parts
+
+    def _read_until(self, sensor: int, until: float) -> list[Reading] | None:
+        now = monotonic()
+        if now >= until and sensor not in self.dead:
+            self.counters["late"] += 1
+            return None
+        if sensor in self.dead or self._source(sensor).is_instant:
+            return self._finish(sensor, None, until)
+        ticket = self._begin(sensor)
+        limit = min(until, now + self._timeout_s)
+        outcome = self._outcome(sensor, ticket, limit)
+        if ticket is not None and not ticket.is_done:
+            self._given_up[sensor] = ticket, now + self._timeout_s
+        return self._counted("late" if outcome == "timed_out" and limit == until else outcome)
+
+    def _settle(self) -> None:
+        """Wait for the reads that were given up, each until its time limit; those that go on are busy."""
+        for sensor, (ticket, until) in list(self._given_up.items()):
+            if ticket.wait(until):
+                del self._given_up[sensor]
+        self.busy = frozenset(self._given_up)
 
     def _distinct(self) -> Iterable[Source]:
         return {id(source): source for source in self._sources.values()}.values()
@@ -173,7 +248,9 @@ class SensorBank:
     def _finish(self, sensor: int, ticket: Ticket | None, until: float) -> list[Reading] | None:
         if sensor in self.dead:
             return None
-        outcome = self._outcome(sensor, ticket, until)
+        return self._counted(self._outcome(sensor, ticket, until))
+
+    def _counted(self, outcome: list[Reading] | str) -> list[Reading] | None:
         if isinstance(outcome, list):
             return outcome
         self.counters[outcome] += 1

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, TextIO
 from ..base.cells import LATIN_1, column_names, number_in, separator_of
 from ..errors import InputError, SensorError
 from .bank import Features, Wanted
+from .items import BUDGET, SIZE, Item, item_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 __all__ = ["Replay"]
@@ -59,6 +61,8 @@ class Replay:
         self._at = {name: k for k, name in enumerate(names)}
         self._columns: dict[str, tuple[list[tuple[int, bool]], bool]] = {}  # of a sensor, as ``lacks`` found them
         self._cells: list[str] | None = None
+        self._item_columns: dict[str, int] = {}
+        self._largest_item = 1
 
     def lacks(self, wanted: Wanted) -> str:
         """Why the file cannot serve this sensor, or empty text if it can."""
@@ -74,6 +78,29 @@ class Replay:
         are_texts = [bool(codes) for codes in wanted.categories] or [False] * len(names)
         self._columns[wanted.name] = list(zip(map(self._at.__getitem__, names), are_texts, strict=True)), has_features
         return ""
+
+    def has_items(self, largest: int, features: Collection[str]) -> bool:
+        """Whether columns ``item_size`` or ``budget`` say what each row's item is; a feature's column does not."""
+        self._largest_item = largest
+        self._item_columns = {n: self._at[n] for n in (SIZE, BUDGET) if n in self._at and n not in features}
+        return bool(self._item_columns)
+
+    @property
+    def item(self) -> Item:
+        """What the current row says of its item; an empty cell stands for the run's own."""
+        if self._cells is None:
+            return Item(None, None)
+        cells = {n: self._cells[k].strip() for n, k in self._item_columns.items()}
+        size, budget = (_number_or_text(cells.get(name, ""), self._separator) for name in (SIZE, BUDGET))
+        return item_of(size, budget, self._largest_item)
+
+    def has_column(self, name: str) -> bool:
+        """Whether the file has a column of this name."""
+        return name in self._at
+
+    def cell(self, name: str) -> str:
+        """The current row's cell in this column; empty if the row cannot be read."""
+        return "" if self._cells is None else self._cells[self._at[name]]
 
     def next_item(self) -> bool:
         """Read the next row; False at the end of the file."""
@@ -119,6 +146,13 @@ def _cells(line: str, separator: str) -> list[str]:
         return next(csv.reader([line], strict=True, delimiter=separator), [])
     except csv.Error:
         return []
+
+
+def _number_or_text(cell: str, separator: str) -> object:
+    try:
+        return number_in(cell, separator) if cell else None
+    except ValueError:
+        return cell
 
 
 def _value(cell: str, separator: str) -> float | None:

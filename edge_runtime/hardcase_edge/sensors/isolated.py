@@ -5,8 +5,8 @@ A process that does not answer within the time limit is killed, with all process
 that crashes or never gives Python's lock back costs one sensor, and not the device. A process that has ended is started
 again, five times at once and then every ten seconds. ``isolated_child.py`` is the other side.
 
-    device -> process      one byte: read the sensor
-    process -> device      length (4 bytes), JSON: ready or error once, then value or failure for each byte
+    device -> process      READ: read the sensor; or WITH_ITEM, length (4 bytes), the item as base/parcel.py packs it
+    process -> device      length (4 bytes), JSON: ready or error once, then value or failure for each request
 """
 
 from __future__ import annotations
@@ -18,20 +18,24 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic, sleep
 from typing import Any
 
+from ..base.parcel import pack
 from ..errors import InputError, SensorError
 from .bank import Wanted
+from .isolated_child import READ, WITH_ITEM
 from .plugin import checked_name
 
 __all__ = ["Isolated"]
 
 CHILD = "hardcase_edge.sensors.isolated_child"
 MAX_REPLY = 4 * 1024 * 1024  # bytes; what claims more is not read ...
+MAX_ITEM = 64 * 1024 * 1024  # bytes of a packed item
 MAX_VALUE = 32  # ... unless so many bytes for each of its values are more: a number in JSON has up to 26
 START_S = 120.0  # for Python to start and the module to be imported, by many processes at once on a small machine
+LOOK_S = 0.05  # between looks at whether the device ends, while a process takes in an item
 END_S = 1.0  # for the module's exit handlers, when the device ends
 RESTARTS, RESTART_EVERY_S = 5, 10.0  # so a function that crashes whenever it is called does not keep the machine busy
 
@@ -43,6 +47,7 @@ class Isolated:
     ----------
     name : ``MODULE:FUNCTION``
     timeout_s : seconds after which a read has failed, and its process is killed
+    item : gives the item that the function is called with behind the sensor's name; None: it gets the name alone
 
     Raises
     ------
@@ -51,10 +56,12 @@ class Isolated:
     """
 
     is_instant = False
+    _item: Callable[[], object] | None = None
 
-    def __init__(self, name: str, timeout_s: float) -> None:
+    def __init__(self, name: str, timeout_s: float, item: Callable[[], object] | None = None) -> None:
         checked_name(name, "sensor source")
         self._name = name
+        self._item = item
         self._timeout_s = timeout_s
         self._processes: dict[str, _Process] = {}
 
@@ -85,9 +92,9 @@ class Isolated:
         Raises
         ------
         SensorError
-            The function or its process has failed; ``reason`` says how.
+            The function or its process has failed, or the item cannot be packed; ``reason`` says how.
         """
-        return self._processes[sensor].read()
+        return self._processes[sensor].read(READ if self._item is None else _request(self._item()))
 
     def close(self) -> None:
         """End all processes: each may run its exit handlers, and is killed if that takes longer than a second."""
@@ -96,6 +103,14 @@ class Isolated:
         until = monotonic() + END_S
         for process in self._processes.values():
             process.end(until)
+
+
+def _request(item: object) -> bytes:
+    """The request for a reading of this item; on the sensor's thread, because an item may be large."""
+    data = pack(item)
+    if len(data) > MAX_ITEM:
+        raise SensorError("raised", f"an item of {len(data)} bytes is refused")
+    return WITH_ITEM + len(data).to_bytes(4, "little") + data
 
 
 class _Process:
@@ -126,13 +141,14 @@ class _Process:
         except SensorError as error:
             raise InputError(str(error)) from error
 
-    def read(self) -> object:
+    def read(self, request: bytes) -> object:
         """One reading; see ``Isolated.read``."""
         if self._child is None and not self._start():
             raise SensorError("crashed", "the process has ended and cannot be started yet; it is tried again later")
         self._be_ready()
-        self._ask()
-        reply = self._receive(monotonic() + self._timeout_s)
+        until = monotonic() + self._timeout_s
+        self._ask(request, until)
+        reply = self._receive(until)
         if "value" not in reply:
             raise SensorError(reply.get("failure", "raised"))
         value: object = reply["value"]
@@ -185,6 +201,7 @@ class _Process:
             return None
         os.close(requests)
         os.close(replies)
+        os.set_blocking(self._requests, False)  # an item may be longer than a pipe, and the process may not read it
         return child
 
     def _be_ready(self) -> None:
@@ -195,14 +212,25 @@ class _Process:
                 raise SensorError("crashed", str(reply.get("error"))[:400])
             self._is_ready = True
 
-    def _ask(self) -> None:
-        with self._lock:
-            if self._is_closed or self._child is None:
-                raise SensorError("crashed", "the device is about to end")
-            try:
-                os.write(self._requests, b"r")
-            except OSError:  # the process has ended since its last reply, and ``_receive`` will see it
+    def _ask(self, request: bytes, until: float) -> None:
+        """Send a request; what the process does not take in time is seen by ``_receive``, as is its end."""
+        rest = memoryview(request)
+        while True:
+            with self._lock:
+                if self._is_closed or self._child is None:
+                    raise SensorError("crashed", "the device is about to end")
+                file = self._requests
+                try:
+                    rest = rest[os.write(file, rest) :]
+                except BlockingIOError:
+                    pass
+                except OSError:  # the process has ended since its last reply
+                    return
+            if not rest or monotonic() > until:
                 return
+            poll = select.poll()
+            poll.register(file, select.POLLOUT)
+            poll.poll(max(0.0, min(until - monotonic(), LOOK_S)) * 1000)
 
     def _receive(self, until: float) -> dict[str, Any]:
         """The next reply. The process is killed, and a new one started, if it gives none."""

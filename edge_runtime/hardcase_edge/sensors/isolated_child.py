@@ -17,11 +17,15 @@ import threading
 import time
 from collections.abc import Callable
 
+from ..base.parcel import unpack
 from ..base.printing import print_to_stderr
 from ..errors import InputError, SensorError
 from .plugin import load_function
 from .values import NEITHER, as_plain
 
+__all__ = ["READ", "WITH_ITEM", "main"]
+
+READ, WITH_ITEM = b"r", b"i"  # the first byte of a request
 END_S = 1.0  # for exit handlers, as in isolated.py; longer after a device that was killed
 
 
@@ -39,7 +43,7 @@ def main(requests: int, replies: int, name: str, sensor: str, count: int) -> Non
         _send(replies, {"error": str(error)})
         return
     try:
-        _serve(requests, replies, lambda: _read(function, sensor, count))
+        _serve(requests, replies, lambda *item: _read(function, sensor, count, *item))
     except BrokenPipeError:  # the device was killed
         return
 
@@ -48,19 +52,30 @@ def _ignore(number: int, frame: object) -> None:
     """Do nothing, unlike SIG_IGN in this process alone: programs that the function starts can be terminated."""
 
 
-def _serve(requests: int, replies: int, read: Callable[[], dict[str, object]]) -> None:
+def _serve(requests: int, replies: int, read: Callable[..., dict[str, object]]) -> None:
     process = os.getpid()
     _send(replies, {"ready": True})
-    while os.read(requests, 1):
-        reply = read()
+    while kind := os.read(requests, 1):
+        reply = read() if kind == READ else read(_bytes(requests, int.from_bytes(_bytes(requests, 4), "little")))
         if os.getpid() != process:
             os._exit(1)  # the function has forked, and its child must not answer, too
         _send(replies, reply)
 
 
-def _read(function: Callable[..., object], sensor: str, count: int) -> dict[str, object]:
+def _bytes(requests: int, n: int) -> bytearray:
+    data = bytearray()
+    while len(data) < n:
+        part = os.read(requests, n - len(data))
+        if not part:
+            os._exit(0)  # the device has ended
+        data += part
+    return data
+
+
+def _read(function: Callable[..., object], sensor: str, count: int, item: bytearray | None = None) -> dict[str, object]:
     try:
-        value = as_plain(function(sensor), count)
+        items = () if item is None else (unpack(bytes(item)),)
+        value = as_plain(function(sensor, *items), count)
         reply: dict[str, object] = {"value": [NEITHER] if value is NEITHER else value}
         json.dumps(reply)  # an integer may have too many digits
     except SensorError as error:

@@ -81,6 +81,11 @@ def load_function(name: str, what: str) -> Callable[..., object]:
 class Plugin:
     """A Python function as a source.
 
+    Parameters
+    ----------
+    name : ``MODULE:FUNCTION``
+    item : gives the item that the function is called with behind the sensor's name; None: it gets the name alone
+
     Raises
     ------
     InputError
@@ -88,9 +93,11 @@ class Plugin:
     """
 
     is_instant = False
+    _item: Callable[[], object] | None = None
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, item: Callable[[], object] | None = None) -> None:
         self._read = load_function(name, "sensor source")
+        self._item = item
 
     def lacks(self, wanted: Wanted) -> str:
         """Empty: a function serves every sensor, and gets the sensor's name."""
@@ -102,7 +109,7 @@ class Plugin:
 
     def read(self, sensor: str) -> object:
         """The value that the function returns for this sensor."""
-        return self._read(sensor)
+        return self._read(sensor) if self._item is None else self._read(sensor, self._item())
 
     def close(self) -> None:
         """Do nothing, because no file is open."""

@@ -13,7 +13,8 @@ sources: then a missing column is an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..bundle.manifest import Manifest
@@ -22,6 +23,7 @@ from ..errors import InputError
 from ..program.definition import Program
 from .bank import SensorBank, Source, Wanted, wanted_of
 from .csv_replay import Replay
+from .items import ItemFunction, ItemSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +43,7 @@ def open_bank(
     *,
     timeout_s: float = 1.0,
     isolate: bool = False,
+    items: str | None = None,
     root: str | Path = "",
 ) -> SensorBank:
     """The sensor bank of a run.
@@ -51,6 +54,7 @@ def open_bank(
     program, manifest : of the bundle that runs
     timeout_s : seconds after which a read has failed
     isolate : whether plug-ins run in processes of their own
+    items : ``MODULE:FUNCTION`` that gives items, which plug-ins are then called with; None: a replay's columns may
     root : folder under which drivers look up ``/sys`` and ``/usr``; empty: the system's own
 
     Raises
@@ -59,7 +63,18 @@ def open_bank(
         A spec has another form, names no sensor or cannot be opened, a source serves no sensor, or a replay lacks a
         column.
     """
-    return open_sources(specs, wanted_of(program, manifest), timeout_s=timeout_s, isolate=isolate, root=root)
+    wanted, largest = wanted_of(program, manifest), program.max_item_size
+    has_items = largest > 1 or manifest.clock
+    return open_sources(
+        specs,
+        wanted,
+        timeout_s=timeout_s,
+        isolate=isolate,
+        items=items,
+        largest=largest if has_items else None,
+        sequence=_sequence_of(manifest) if any(w.is_inner for w in wanted) else "",
+        root=root,
+    )
 
 
 def open_sources(
@@ -68,10 +83,24 @@ def open_sources(
     *,
     timeout_s: float = 1.0,
     isolate: bool = False,
+    items: str | None = None,
+    largest: int | None = None,
+    sequence: str = "",
     root: str | Path = "",
+    replay: type[Replay] = Replay,
+    function: type[ItemFunction] = ItemFunction,
 ) -> SensorBank:
-    """The same for sensors that are known without a bundle; see ``open_bank``."""
-    opener = _Opener(root, timeout_s if isolate else None)
+    """The same for sensors that are known without a bundle; see ``open_bank``. ``largest`` is that of items.
+
+    ``sequence``: the column of a replay that names each row's stream; empty: all rows are one stream.
+    ``replay`` and ``function`` open files and functions of items; items of several parts have their own.
+    """
+    opener = _Opener(
+        root,
+        timeout_s if isolate else None,
+        None if items is None else _item_function(function, items, largest or 1),
+        replay,
+    )
     try:
         sources = _assign(specs, wanted, opener)
         for plugin in opener.isolated:
@@ -79,7 +108,20 @@ def open_sources(
     except BaseException:
         opener.close()
         raise
-    return SensorBank(wanted, sources, timeout_s=timeout_s)
+    given: ItemSource | None = opener.items
+    if given is None and largest is not None:
+        names = {name for w in wanted for name in w.features}
+        given = next((r for r in sources.values() if isinstance(r, Replay) and r.has_items(largest, names)), None)
+    named = next((r for r in sources.values() if sequence and isinstance(r, Replay) and r.has_column(sequence)), None)
+    stream: Callable[[], object] = (lambda: None) if named is None else partial(named.cell, sequence)
+    return SensorBank(wanted, sources, timeout_s=timeout_s, items=given, stream=stream)
+
+
+def _sequence_of(manifest: Manifest) -> str:
+    """The column that named the sequences of the training rows; empty if none did."""
+    data = manifest.trained.get("data")
+    name = data.get("sequence") if isinstance(data, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def timeout_s_of(ms: int) -> float:
@@ -105,12 +147,14 @@ def _assign(specs: Sequence[str], wanted: Sequence[Wanted], opener: _Opener) -> 
         name, text = _split(spec, by_name)
         if not name:
             free.append(opener.open(text))
+        elif by_name[name].is_inner:
+            raise InputError(f"the device fills the inner sensor {name} itself; remove its --sensors spec")
         elif name in bound:
             raise InputError(f"sensor {name} has two sources; give it one")
         else:
             bound[name] = _bind(by_name[name], text, opener)
     for w in wanted:
-        if w.name not in bound:
+        if w.name not in bound and not w.is_inner:
             bound[w.name] = _first_that_serves(w, free)
     for source in free:
         if source not in bound.values():
@@ -153,17 +197,27 @@ def _first_that_serves(wanted: Wanted, sources: Sequence[Source]) -> Source | No
 
 
 def _why_idle(source: Source, wanted: Sequence[Wanted]) -> str:
-    reasons = [reason for w in wanted if (reason := source.lacks(w))]
+    reasons = [reason for w in wanted if not w.is_inner and (reason := source.lacks(w))]
     return f"a sensor source serves no sensor: {reasons[0] if reasons else 'all have another source already'}"
+
+
+def _item_function(function: type[ItemFunction], name: str, largest: int) -> ItemFunction:
+    from .plugin import load_function
+
+    return function(load_function(name, "item source"), name, largest)
 
 
 class _Opener:
     """Opens each source once, even if many sensors name it, so that a file advances by one row per item."""
 
-    def __init__(self, root: str | Path, isolated_timeout_s: float | None) -> None:
+    def __init__(
+        self, root: str | Path, isolated_timeout_s: float | None, items: ItemFunction | None, replay: type[Replay]
+    ) -> None:
         self._root = str(root)
+        self._replay = replay
         self._isolated_timeout_s = isolated_timeout_s  # None: plug-ins run in this process
         self.isolated: list[Isolated] = []
+        self.items = items
         self._opened: dict[str, Source] = {}
 
     def open(self, text: str) -> Source:
@@ -174,11 +228,13 @@ class _Opener:
     def close(self) -> None:
         for source in self._opened.values():
             source.close()
+        if self.items is not None:
+            self.items.close()
 
     def _make(self, text: str) -> Source:
         kind, colon, rest = text.partition(":")
         if kind == "replay" and rest:
-            return Replay(rest)
+            return self._replay(rest)
         if kind == "senml" and rest:
             from .packs import Packs
 
@@ -192,11 +248,12 @@ class _Opener:
         raise InputError(f"sensor source {text[:80]!r} is unknown; use {KINDS}")
 
     def _make_plugin(self, text: str) -> Source:
+        item = None if self.items is None else self.items.current
         if self._isolated_timeout_s is None:
             from .plugin import Plugin
 
-            return Plugin(text)
+            return Plugin(text, item)
         from .isolated import Isolated
 
-        self.isolated.append(Isolated(text, self._isolated_timeout_s))
+        self.isolated.append(Isolated(text, self._isolated_timeout_s, item))
         return self.isolated[-1]

@@ -28,7 +28,7 @@ NeedSensors(sensors=(0,))
 NeedReply(readings=(21.5,))
 >>> session.reply(result=1, confidence=9_700)
 >>> session.next_action()
-Decision(result=1, confidence=9700, route='cloud', cost=7000000, sensors=(0,), trace=(0, 1, 2), failed=())
+Decision(result=1, confidence=9700, route='cloud', cost=7000000, sensors=(0,), trace=(0, 1, 2), failed=(), unpaid=())
 
 ``drive`` plays the owner's part with two functions.
 """

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..program.definition import ARGMAX, MARGIN, THRESHOLD, Branch, Number
+from ..program.definition import ARGMAX, MARGIN, THRESHOLD, Branch, Node, Number
+from ..program.limits import SAFE
 
-__all__ = ["choose", "margin_of"]
+__all__ = ["choose", "margin_of", "moved"]
 
 
 def choose(node: Branch, scores: Sequence[Number], can_have: Callable[[int], bool]) -> int:
@@ -55,3 +56,16 @@ def margin_of(scores: Sequence[Number]) -> Number:
         return abs(scores[0])
     second, best = sorted(scores)[-2:]
     return best - second
+
+
+def moved(node: Node, threshold: int) -> Branch:
+    """A Branch by threshold or margin with another threshold, which the verifier would accept as well.
+
+    Raises
+    ------
+    ValueError
+        It is another node, or the threshold is outside -2^62 to 2^62.
+    """
+    if not isinstance(node, Branch) or node.rule not in (THRESHOLD, MARGIN) or not -SAFE <= threshold <= SAFE:
+        raise ValueError(f"a threshold of {threshold} cannot be set there")
+    return Branch(node.scores, node.rule, node.targets, threshold)

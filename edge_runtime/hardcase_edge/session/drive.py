@@ -14,7 +14,7 @@ Read = Callable[[tuple[int, ...]], Mapping[int, Sequence[Reading] | None]]
 Ask = Callable[[NeedReply], tuple[int, int] | None]
 
 
-def drive(session: Session, read: Read, ask: Ask) -> Decision:
+def drive(session: Session, read: Read, ask: Ask, clock: Callable[[], int] | None = None) -> Decision:
     """Run a session to its end.
 
     Parameters
@@ -22,6 +22,7 @@ def drive(session: Session, read: Read, ask: Ask) -> Decision:
     session : a session of either evaluator
     read : function from sensor numbers to their readings, None for a sensor that failed
     ask : function from a ``NeedReply`` to the HPC's result and confidence (basis points), or None if no reply came
+    clock : function that gives what has been spent since the decision began, in micro-units; None: declared costs count
 
     Raises
     ------
@@ -47,12 +48,18 @@ def drive(session: Session, read: Read, ask: Ask) -> Decision:
     >>> decision.result, decision.route, decision.cost
     (1, 'local', 2000000)
     """
+    if clock is not None:
+        session.elapsed(clock())
     while True:
         action = session.next_action()
         if isinstance(action, NeedSensors):
             session.feed(read(action.sensors))
+            if clock is not None:
+                session.elapsed(clock())
         elif isinstance(action, NeedReply):
             answer = ask(action)
+            if clock is not None:
+                session.elapsed(clock())
             if answer is None:
                 session.no_reply()
             else:

@@ -8,7 +8,7 @@ comparison, whichever way missing goes (the verifier keeps thresholds of missing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import prod
 from operator import mul
 from typing import Any
@@ -16,17 +16,23 @@ from typing import Any
 from ..program.definition import MISSING, Number, Opaque, Polynomial, Program, Stack, Tree, Trees
 from ..program.stored_trees import children_of, depth_of
 
-__all__ = ["ScoreFunction", "prepare", "prepare_tree", "walk"]
+__all__ = ["Leaves", "ScoreFunction", "prepare", "prepare_tree", "walk"]
 
-ScoreFunction = Callable[[list[int]], list[Number]]
+ScoreFunction = Callable[..., list[Number]]  # of codes; of a stack, also of values of trees that it shares with others
+Leaves = dict[tuple[int, int], Number]  # values of trees, by ensemble and number
 
 MAX_PADDED_DEPTH = 6  # shallower trees are padded to complete ones, and walked together without tests for leaves
 
 
-def prepare(program: Program, index: int, roots: dict[int, list[Any]] | None = None) -> ScoreFunction:
+def prepare(
+    program: Program, index: int, roots: dict[int, list[Any]] | None = None, shared: Collection[tuple[int, int]] = ()
+) -> ScoreFunction:
     """The scoring function of scorer ``index``; ``session.tflite`` prepares Opaque scorers.
 
-    ``roots`` caches prepared trees by scorer, so that the stacks on an ensemble share its trees.
+    Parameters
+    ----------
+    roots : caches prepared trees by scorer, so that the stacks on an ensemble share its trees
+    shared : trees, by ensemble and number, that several stacks read and whose values the session keeps
     """
     scorer = program.scorers[index]
     if isinstance(scorer, Polynomial):
@@ -41,7 +47,7 @@ def prepare(program: Program, index: int, roots: dict[int, list[Any]] | None = N
     assert isinstance(ensemble, Trees)
     if below not in roots:
         roots[below] = [prepare_tree(tree, ensemble.columns) for tree in ensemble.trees]
-    return _stack(scorer, roots[below]) if isinstance(scorer, Stack) else _trees(ensemble, roots[below])
+    return _stack(scorer, roots[below], shared) if isinstance(scorer, Stack) else _trees(ensemble, roots[below])
 
 
 # ---------------------------------------------------------------- trees
@@ -102,13 +108,22 @@ def _padded(node: Any, depth: int) -> Any:
     return slot, threshold, _padded(left, depth - 1), _padded(right, depth - 1)
 
 
-def _stack(scorer: Stack, roots: Sequence[Any]) -> ScoreFunction:
-    members = [roots[m] for m in scorer.members]
+def _stack(scorer: Stack, roots: Sequence[Any], shared: Collection[tuple[int, int]]) -> ScoreFunction:
+    keys = [(scorer.trees, m) for m in scorer.members]
+    members = [(roots[m], key if key in shared else None) for m, key in zip(scorer.members, keys, strict=True)]
     rows = [list(w) for w in scorer.weights]
     bias = list(scorer.bias)
 
-    def score(codes: list[int]) -> list[Number]:
-        outputs = [walk(root, codes)[0] for root in members]
+    def score(codes: list[int], leaves: Leaves | None = None) -> list[Number]:
+        leaves = {} if leaves is None else leaves
+        outputs = []
+        for root, key in members:
+            value = None if key is None else leaves.get(key)
+            if value is None:
+                value = walk(root, codes)[0]
+                if key is not None:
+                    leaves[key] = value
+            outputs.append(value)
         return [b + sum(map(mul, row, outputs)) for b, row in zip(bias, rows, strict=True)]
 
     return score

@@ -11,13 +11,16 @@ The owner calls ``next_action``, does what the action asks for, reports back, an
                                                 resend()                       still waiting, one more request charged
     decided             Decision                nothing                        decided
 
+``elapsed`` may be called in every state but the last, by an owner who goes by the clock: what has been spent is then
+the time that has passed, and no longer the declared costs of what was bought until now.
 Any other call raises a SessionError and changes nothing. A sensor fed with None, or with anything but the right number
 of numbers, has failed; it is charged all the same. A walk ends at an Answer, with route LOCAL, or DEGRADED if a Forward
 on the way found the cloud out of reach or silent. A Forward beyond the budget goes to its fallback and buys nothing.
-A decision also names the sensors that the walk wanted and could not have, because they are dead or have failed.
+A decision also names the sensors that the walk wanted and could not have: those that are dead or have failed, and those
+for which the budget did not suffice.
 
 Whatever it is fed, a session ends (targets lie ahead of their nodes), never asks for a sensor twice, and keeps declared
-costs within the budget, requests sent again included.
+costs within the budget, requests sent again included. By the clock, it asks for nothing beyond what is left.
 """
 
 from __future__ import annotations
@@ -35,24 +38,26 @@ from ..program.definition import (
     Acquire,
     Answer,
     Branch,
-    Column,
     Forward,
     Node,
     Number,
     Opaque,
     Program,
-    Rank,
     Select,
     Slice,
-    shifted,
+    Stack,
+    shifter_of,
 )
-from ..program.readings import Coder, Reading, make_coder, normalise
-from .branching import choose, margin_of
-from .scoring import ScoreFunction, prepare
+from ..program.kinds import VALUE
+from ..program.readings import Reading, normalise, rank_or_coder
+from ..program.reads import readers_of, shared_trees, trees_by_sensor
+from .branching import choose, margin_of, moved
+from .scoring import Leaves, ScoreFunction, prepare
 
 __all__ = ["CLOUD", "DEGRADED", "LOCAL", "Decision", "Machine", "NeedReply", "NeedSensors", "Session"]
 
 LOCAL, CLOUD, DEGRADED = "local", "cloud", "degraded"
+MOST_ELAPSED = 2**62  # micro-units; with a nanosecond each, 146 years
 NOT_READINGS = (str, bytes, bytearray, memoryview, Mapping, Set)  # iterable, but not sequences of numbers
 
 
@@ -81,18 +86,21 @@ class Decision:
     sensors: tuple[int, ...]  # sensors bought, failed ones included, in order of index
     trace: tuple[int, ...]  # nodes visited, in order
     failed: tuple[int, ...] = ()  # sensors wanted that are dead or have failed, in order of index
+    unpaid: tuple[int, ...] = ()  # sensors wanted that the budget did not allow, in order of index
 
 
 class Machine:
-    """A verified program made ready to run in Python; immutable, and shared by any number of sessions."""
+    """A verified program made ready to run in Python, for any number of sessions; only ``move`` changes it."""
 
     def __init__(self, program: Program) -> None:
-        self.program = program
-        self.nodes: tuple[Node, ...] = program.nodes
+        self.program, self.shifted = program, shifter_of(program)
+        self.nodes: list[Node] = list(program.nodes)
         roots: dict[int, list[Any]] = {}
-        self.score: list[ScoreFunction] = [prepare(program, k, roots) for k in range(len(program.scorers))]
-        self.is_opaque = [isinstance(s, Opaque) for s in program.scorers]
-        self.scorers_of = program.scorers_of
+        shared = {(k, m) for k, members in shared_trees(program).items() for m in members}
+        self.score: list[ScoreFunction] = [prepare(program, k, roots, shared) for k in range(len(program.scorers))]
+        self.is_stack = [isinstance(s, Stack) for s in program.scorers]
+        self.shared_of = trees_by_sensor(program, shared)
+        self.scorers_of = readers_of(program)
         self.missing_codes = [MISSING, -MISSING - 1] * len(program.columns)
         self.dtypes = [tuple(program.features[f].dtype for f in s.features) for s in program.sensors]
         self.nullable = [[program.features[f].nullable for f in s.features] for s in program.sensors]
@@ -101,7 +109,7 @@ class Machine:
             by_feature.setdefault(column.feature, []).append(c)
         self.coders = [
             [
-                (k, 2 * c, *_rank_or_coder(program.columns[c]))
+                (k, 2 * c, *rank_or_coder(program.columns[c]))
                 for k, f in enumerate(sensor.features)
                 for c in by_feature.get(f, [])
             ]
@@ -113,6 +121,10 @@ class Machine:
         """A session of this machine; ``settings`` are those of ``Session``."""
         return Session(self, **settings)
 
+    def move(self, node: int, threshold: int) -> None:
+        """Set a Branch's threshold, as ``branching.moved`` does, for all sessions; ``program`` stays as it was."""
+        self.nodes[node] = moved(self.nodes[node], threshold)
+
     def meter(self, item_size: int) -> Meter:
         """The cost meter for items of this size; the machine remembers only the last one."""
         meter = self._meters.get(item_size)
@@ -120,11 +132,6 @@ class Machine:
             meter = Meter(self.program, item_size)
             self._meters = {item_size: meter}
         return meter
-
-
-def _rank_or_coder(column: Column) -> tuple[list[Number], Coder]:
-    """A rank column's thresholds, in which the session searches itself, and the function for all other columns."""
-    return list(column.rule.thresholds) if isinstance(column.rule, Rank) else [], make_coder(column)
 
 
 class Session:
@@ -160,7 +167,9 @@ class Session:
         self._bought: set[int] = set()
         self._failed = set(dead)
         self._lacked: set[int] = set()  # those of the failed that the walk wanted
+        self._unpaid: set[int] = set()  # wanted, and too dear when they were
         self._scores: dict[int, list[Number]] = {}
+        self._leaves: Leaves = {}
         self._spent = 0  # declared, in micro-units
         self._saved = 0  # declared minus actual, as sensors reported it
         self._degraded = False
@@ -215,6 +224,8 @@ class Session:
             for sensor in asked:
                 for scorer in self._machine.scorers_of[sensor]:
                     self._scores.pop(scorer, None)
+                for tree in self._machine.shared_of[sensor]:
+                    self._leaves.pop(tree, None)
         self._waiting = None
 
     def reply(self, result: int, confidence: int) -> None:
@@ -240,14 +251,25 @@ class Session:
         self._spent += self._meter.request_cost
         return True
 
+    def elapsed(self, amount: int) -> None:
+        """Report what has really been spent until now, in micro-units, in place of declared costs.
+
+        Raises
+        ------
+        SessionError
+            It is not an integer from 0 to 2^62, or the decision has been made.
+        """
+        if type(amount) is not int or not 0 <= amount <= MOST_ELAPSED or self._decision is not None:
+            raise SessionError(f"{amount!r} was reported as spent; report 0 to 2^62 micro-units, before the decision")
+        self._spent, self._saved = amount, 0
+
     # ------------------------------------------------------------ nodes
 
     def _acquire(self, node: Acquire) -> None:
         missing = tuple([s for s in node.sensors if s not in self._bought])
-        if not self._failed.isdisjoint(node.sensors):
+        if not self._failed.isdisjoint(node.sensors) or not self._can_buy(missing):
             self._lack(node)
-            self._at = node.otherwise
-        elif not self._fits(self._meter.buy(missing)):
+            self._owe(node)
             self._at = node.otherwise
         elif missing:
             self._waiting = NeedSensors(missing)  # after the feed, this node runs again with nothing missing
@@ -284,12 +306,16 @@ class Session:
             wanted = self._machine.nodes[choose(node, scores, lambda k: self._can_have(k, had_none_failed=True))]
             if isinstance(wanted, Acquire):
                 self._lack(wanted)
+        if self._budget is not None:
+            own = self._machine.nodes[choose(node, scores, lambda k: True)]
+            if isinstance(own, Acquire):
+                self._owe(own)
 
     def _answer(self, node: Answer) -> None:
         scores = self._slice(node.scores)
-        if node.kind == "value":
+        if node.kind == VALUE.answer:
             margin = scores[0]
-            result = shifted(margin, node.shift) if node.shift else margin  # type: ignore[arg-type]  # drafts do not shift
+            result = self._machine.shifted(margin, node.shift) if node.shift else margin
         else:
             if len(scores) == 1:
                 scores = [0, scores[0]]
@@ -301,7 +327,7 @@ class Session:
 
     def _take(self, sensor: int, values: Sequence[Reading] | None) -> bool:
         """Store one sensor's readings and their codes; False if it failed."""
-        machine = self._machine
+        machine, codes = self._machine, self._codes
         dtypes, nullable = machine.dtypes[sensor], machine.nullable[sensor]
         if values is None or (values.__class__ is not list and isinstance(values, NOT_READINGS)):
             return False
@@ -311,7 +337,6 @@ class Session:
             return False
         if None in readings and any(x is None and not may for x, may in zip(readings, nullable, strict=True)):
             return False
-        codes = self._codes
         for k, slot, thresholds, code in machine.coders[sensor]:
             x = readings[k]
             if x is not None:
@@ -320,33 +345,44 @@ class Session:
         return True
 
     def _slice(self, part: Slice) -> list[Number]:
-        scores = self._scores.get(part.scorer)
-        if scores is None:
-            scores = self._compute(part.scorer)
-            self._scores[part.scorer] = scores
+        scores = self._scores.get(part.scorer) or self._compute(part.scorer)
         return scores[part.start : part.stop]
 
-    def _compute(self, scorer: int) -> list[Number]:
-        if self._machine.is_opaque[scorer]:
-            opaque = self._machine.program.scorers[scorer]
-            assert isinstance(opaque, Opaque)
-            return self._machine.score[scorer]([self._readings[f] for f in opaque.features])  # type: ignore[misc]
-        return self._machine.score[scorer](self._codes)
+    def _compute(self, number: int) -> list[Number]:
+        machine, scorer = self._machine, self._machine.program.scorers[number]
+        if isinstance(scorer, Opaque):
+            scores = machine.score[number]([self._readings[f] for f in scorer.features])
+        else:
+            scores = machine.score[number](
+                *((self._codes, self._leaves) if machine.is_stack[number] else (self._codes,))
+            )
+        self._scores[number] = scores
+        return scores
 
     def _lack(self, node: Acquire | Forward) -> None:
         """Note the sensors of a node that the walk wanted and that have failed."""
         self._lacked |= self._failed.intersection(node.sensors)
+
+    def _owe(self, node: Acquire) -> None:
+        """Note the sensors of a node that the walk wanted, if the budget does not hold for them."""
+        missing = [s for s in node.sensors if s not in self._bought]
+        if not self._can_buy(missing):
+            self._unpaid.update(missing)
 
     def _can_have(self, target: int, had_none_failed: bool = False) -> bool:
         node = self._machine.nodes[target]
         if isinstance(node, Acquire):
             if not had_none_failed and not self._failed.isdisjoint(node.sensors):
                 return False
-            return self._fits(self._meter.buy([s for s in node.sensors if s not in self._bought]))
+            return self._can_buy([s for s in node.sensors if s not in self._bought])
         if isinstance(node, Forward):
             missing = [s for s in node.sensors if s not in self._bought and s not in self._failed]
             return self._fits(self._meter.buy(missing) + self._meter.request_cost)
         return True
+
+    def _can_buy(self, sensors: Sequence[int]) -> bool:
+        """Whether the budget holds for these; what is there already may be used after the budget's time is over."""
+        return not sensors or self._fits(self._meter.buy(sensors))
 
     def _fits(self, cost: int) -> bool:
         return self._budget is None or self._spent + cost <= self._budget
@@ -360,4 +396,5 @@ class Session:
     def _decide(self, result: Number, confidence: int, route: str) -> None:
         self._waiting = None
         cost, sensors, failed = self._spent - self._saved, tuple(sorted(self._bought)), tuple(sorted(self._lacked))
-        self._decision = Decision(result, confidence, route, cost, sensors, tuple(self._trace), failed)
+        unpaid = tuple(sorted(self._unpaid - self._bought))
+        self._decision = Decision(result, confidence, route, cost, sensors, tuple(self._trace), failed, unpaid)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..base.files import read_bounded, write_whole
-from ..bundle.sha256 import sha256
+from ..base.sha256 import sha256
 from ..errors import HardcaseError
 
 if TYPE_CHECKING:

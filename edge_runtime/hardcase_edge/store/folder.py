@@ -21,8 +21,8 @@ from pathlib import Path
 
 from ..base.files import read_bounded, sync_folder, write_whole
 from ..base.record import record
+from ..base.sha256 import sha256
 from ..bundle.file import MAX_BUNDLE_BYTES
-from ..bundle.sha256 import sha256
 from ..bundle.signature import signature_path
 from ..errors import HardcaseError, StoreError, one_line
 from .boot import Boot

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ..base.clock import Clock
 from ..base.files import read_bounded
+from ..base.sha256 import sha256
 from ..bundle.file import read_bundle_bytes
 from ..bundle.load import load_bundle, load_bytes
-from ..bundle.sha256 import sha256
 from ..bundle.signature import (
     MAX_KEY_BYTES,
     MAX_SIGNATURES,
@@ -58,10 +58,10 @@ def receive(
     if trust is not None:
         release = release_of(trust, data, now=now)
     if key is not None:
-        if load_bundle(bundle, trust=key).bundle.sha256 != sha256(data).hex():
+        if load_bundle(bundle, trust=key, allow_joint=True).bundle.sha256 != sha256(data).hex():
             raise InputError(f"{bundle} was changed while it was read; put it again")
     else:
-        load_bytes(data)
+        load_bytes(data, allow_joint=True)
     slot = store.put(data, _signature(bundle), release, trust.to_bytes() if trust is not None else b"")
     return slot, sha256(data).hex()
 
@@ -90,7 +90,7 @@ def take(
     if key is not None:
         remedy = "name the public key that hardcase keygen wrote"
         check_signature(data, signature, read_bounded(key, MAX_KEY_BYTES, "trusted key", remedy=remedy))
-    load_bytes(data)
+    load_bytes(data, allow_joint=True)
     return store.put(data, signature, release, trust.to_bytes() if trust is not None else b"")
 
 

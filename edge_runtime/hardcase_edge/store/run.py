@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..base.clock import Clock
+from ..bundle.agreement import Agreement
 from ..errors import HardcaseError
 from .first_boot import read_report
 from .hours import Hours, clock_of
@@ -69,6 +70,7 @@ class Run:
         self.is_late = self.is_told = False
         self.deadline_s = rules.deadline_s
         self._trial: Trial | None = None
+        self._agreement: Agreement | None = None
         self._first_boot = read_report(store.folder)
 
     def clock(self) -> Clock:
@@ -78,10 +80,30 @@ class Run:
         except HardcaseError:
             return Clock(self._store.noted_time())
 
-    def begin(self, now: float, *, has_broker: bool) -> None:
-        """The first decision is about to be made; ``now`` is seconds of a clock that only rises."""
+    def begin(self, now: float, *, has_broker: bool, promised: float | None = None) -> None:
+        """The first decision is about to be made.
+
+        Parameters
+        ----------
+        now : seconds of a clock that only rises
+        has_broker : whether there is somebody to ask
+        promised : share of its local answers with which f0 agrees, as the bundle promises; None if it does not
+        """
+        if not self.is_trial:
+            return
         needs_cloud = has_broker and self._has_seen_cloud
-        self._trial = Trial(self._rules, now, needs_cloud=needs_cloud) if self.is_trial else None
+        self._agreement = Agreement(promised) if has_broker and promised is not None else None
+        self._trial = Trial(self._rules, now, needs_cloud=needs_cloud, agreement=self._agreement)
+
+    @property
+    def wants_audit(self) -> bool:
+        """Whether f0 is to be asked about local decisions."""
+        return self.is_trial and self._trial is not None and self._trial.wants_audit
+
+    def audited(self, agrees: bool) -> None:
+        """F0 has answered what the device had answered alone; the next decision judges by it."""
+        if self._agreement is not None:
+            self._agreement.audited(agrees)
 
     def decided(self, now: float, *, is_connected: bool, memory_bytes: Callable[[], int]) -> bool:
         """A decision was made; returns whether to make more of them with this bundle."""
@@ -125,7 +147,10 @@ class Run:
     def facts(self) -> dict[str, Any]:
         """What runs, what was tried and failed, and what the first boot of a flashed card did, for the status."""
         slot = self.started.slot
-        store = {"slot": self.started.name, "state": self._state, "release": _dotted(slot)}
+        store: dict[str, Any] = {"slot": self.started.name, "state": self._state, "release": _dotted(slot)}
+        if self._agreement is not None:
+            a = self._agreement
+            store["agreement"] = {"agreed": a.agreed, "differed": a.differed, "promised": a.promised}
         facts = {"store": {**store, "failed": self._failed} if self._failed else store}
         return {**facts, "first_boot": self._first_boot} if self._first_boot else facts
 

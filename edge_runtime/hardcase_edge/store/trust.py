@@ -14,7 +14,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ..base.record import record
-from ..bundle.sha256 import sha256
+from ..base.sha256 import sha256
 from ..errors import TrustError
 from .metadata import Metadata, check_signatures, parse, seconds_of
 

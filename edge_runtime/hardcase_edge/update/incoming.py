@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..base.files import read_bounded, sync_folder, write_whole
 from ..base.record import record
-from ..bundle.sha256 import sha256
+from ..base.sha256 import sha256
 from ..errors import HardcaseError, InputError
 
 if TYPE_CHECKING:

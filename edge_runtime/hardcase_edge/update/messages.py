@@ -17,8 +17,8 @@ import struct
 from collections.abc import Sequence
 
 from ..base.record import record
+from ..base.sha256 import sha256
 from ..bundle.file import MAX_BUNDLE_BYTES
-from ..bundle.sha256 import sha256
 from ..errors import WireError
 from ..link.wire import WIRE_VERSION
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ..bundle.sha256 import sha256
+from ..base.sha256 import sha256
 from ..errors import BundleError, HardcaseError, SignatureError, WireError
 from .authority import Authority, authorised
 from .incoming import Refused

@@ -9,29 +9,14 @@ nodes that buy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..program.cost import Meter
 from ..program.definition import Acquire, Answer, Forward, Program, targets_of
+from ..program.reads import bits_of
 
-__all__ = ["bits_of", "cost_range"]
+__all__ = ["cost_range"]
 
 MAX_STATES = 50_000
 MAX_STEPS = 1_000_000  # sensors and targets looked at, over all states
-
-
-def bits_of(indices: Sequence[int]) -> int:
-    """A set of small indices as the bits of an integer.
-
-    >>> bin(bits_of([0, 3]))
-    '0b1001'
-    """
-    if not indices:
-        return 0
-    bits = bytearray(max(indices) // 8 + 1)  # filled in place: an integer of many bits would be copied for each
-    for i in indices:
-        bits[i >> 3] |= 1 << (i & 7)
-    return int.from_bytes(bits, "little")
 
 
 def cost_range(p: Program) -> tuple[int, int, bool]:

@@ -12,14 +12,13 @@ from ..program.definition import (
     Branch,
     Forward,
     Opaque,
-    Polynomial,
     Program,
+    Scorer,
     Stack,
     Trees,
-    sensors_of_scorer,
     targets_of,
 )
-from .costs import bits_of
+from ..program.reads import bits_of, read_by_scorers
 
 __all__ = ["Reads", "check_flow", "reads_of"]
 
@@ -29,19 +28,16 @@ Reads = tuple[int, int, int]  # sensors, as bits: read, to be tried on every pat
 def reads_of(p: Program) -> list[Reads]:
     """What each scorer reads. Its columns and features exist: V11 has been proved.
 
-    Trees need only the first: each split says where a missing reading goes, so other sensors may be left unbought.
+    Trees need only the first: each split says where a missing reading goes, so other sensors may be left unbought. A
+    stack reads its members alone, so that nodes with different sensors may stand on one ensemble.
     """
-    reads: list[Reads] = []
-    for s in p.scorers:
-        reads.append(reads[s.trees] if isinstance(s, Stack) else _reads(p, s))
-    return reads
+    return [_reads(p, s, read) for s, read in zip(p.scorers, read_by_scorers(p), strict=True)]
 
 
-def _reads(p: Program, s: Polynomial | Trees | Opaque) -> Reads:
-    read = bits_of(sensors_of_scorer(p, s))
+def _reads(p: Program, s: Scorer, read: int) -> Reads:
     if isinstance(s, Opaque):
         return read, read, read
-    if isinstance(s, Trees):
+    if isinstance(s, Trees | Stack):
         return read, 0, 0
     must = [p.sensor_of[p.columns[c].feature] for c, x in zip(s.columns, s.substitutes, strict=True) if x is None]
     return read, read, bits_of(must)

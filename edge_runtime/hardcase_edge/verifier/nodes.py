@@ -23,6 +23,7 @@ from ..program.definition import (
     shifted,
     targets_of,
 )
+from ..program.kinds import CLASS, VALUE
 from ..program.limits import MAX_ITEM_SIZE, MAX_SHIFT, MAX_TARGETS, SAFE
 from .require import check_cost, in_range, integers, need
 
@@ -92,12 +93,12 @@ def _check_branch(node: Branch, width: int, what: str) -> None:
 
 
 def _check_answer(p: Program, node: Answer, width: int, bound: int, what: str) -> None:
-    integers([node.shift], f"{what}: the shift", MAX_SHIFT if node.kind == "value" else 0)
-    if node.kind == "class":
+    integers([node.shift], f"{what}: the shift", MAX_SHIFT if node.kind == VALUE.answer else 0)
+    if node.kind == CLASS.answer:
         ok = width == p.n_classes or (width == 1 and p.n_classes == 2)
         need(ok and p.n_classes >= 2, f"{what} answers with {width} scores for {p.n_classes} classes")
     else:
-        ok = node.kind == "value" and width == 1 and p.n_classes == 0
+        ok = node.kind == VALUE.answer and width == 1 and p.n_classes == 0
         need(ok, f"{what} answers a {node.kind} with {width} scores in a program of {p.n_classes} classes")
     need(shifted(bound, node.shift) < SAFE, f"{what}: a value of {bound} times 2^{node.shift} overflows 64 bits")
     integers(node.margins, f"{what}: a margin")

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from ..program.definition import Acquire, Affine, Answer, Branch, Column, Forward, Node, Program, Select, targets_of
 from ..program.limits import MAX_OPERATIONS, MAX_WORK, WORK
+from ..program.reads import readers_of
 from .require import need
 from .scorers import Proved
 
-__all__ = ["check_work", "operations_of"]
+__all__ = ["check_work", "operations_of", "reading_operations"]
 
 VISIT = 8  # operations of a node that is visited, of a target that is looked at, of a sensor that is read
 SENSORS_PER_WORD = 1024  # as many as a proof handles in about the time of one number
@@ -73,7 +74,7 @@ def operations_of(p: Program, proofs: Sequence[Proved]) -> tuple[int, int]:
         A decision takes too many operations.
     """
     prices = [len(s.cost) for s in p.sensors]
-    readings = _reading_operations(p)
+    readings = reading_operations(p)
     own = [_operations(p, proofs, prices, node) for node in p.nodes]
     bought = [_sum_over(readings, node) for node in p.nodes]
     walked = _longest(p, own)
@@ -113,12 +114,12 @@ def _operations(p: Program, proofs: Sequence[Proved], prices: Sequence[int], nod
     return operations
 
 
-def _reading_operations(p: Program) -> list[int]:
+def reading_operations(p: Program) -> list[int]:
     """Of each sensor: its features, the look-ups of its columns, and the scorers whose scores it changes."""
     operations = [VISIT + 2 * len(s.features) for s in p.sensors]
     for column in p.columns:
         operations[p.sensor_of[column.feature]] += _look_up(column)
-    return [n + len(scorers) for n, scorers in zip(operations, p.scorers_of, strict=True)]
+    return [n + len(scorers) for n, scorers in zip(operations, readers_of(p), strict=True)]
 
 
 def _look_up(column: Column) -> int:

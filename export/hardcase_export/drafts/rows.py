@@ -18,11 +18,23 @@ from numpy.typing import NDArray
 from hardcase_edge.batch.tables import read_npz
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.program.inner import MEMORY
+from hardcase_edge.program.limits import MAX_ITEM_SIZE
 
-__all__ = ["KEYS", "Rows", "file_sha256", "group_name", "is_rows", "read_rows"]
+__all__ = [
+    "KEYS",
+    "Rows",
+    "file_sha256",
+    "group_name",
+    "is_rows",
+    "n_remembered",
+    "read_rows",
+    "sequence_name",
+    "size_name",
+]
 
 KEYS = ("X", "y", "feature_names", "hpc", "hpc_confidence", "index")
-OPTIONAL = ("hpc_sha256", "group", "weight", "limits")
+OPTIONAL = ("hpc_sha256", "group", "weight", "limits", "item_size", "sequence")
 MAX_CONFIDENCE = 10_000  # basis points
 MAX_VALUE = 1e30  # of a target, in its unit; squares of it are far from the largest float
 KINDS = {"f": "floats", "iu": "integers"}  # kinds of numpy types
@@ -37,7 +49,8 @@ class Rows:
     identifies that f0; empty if the file does not name it. ``group``: (n,) number of each row's group, None if each row
     stands for itself. ``weight``: (n,) of the rows, at least 0; None: they are equal. ``limits``: (n_features, 2)
     lowest and highest value of the rows that trained and chose the policies, NaN where there is none; None: not in the
-    file.
+    file. ``sizes``: (n,) size of each row's item, from 1; None: all are 1. ``sequence``: (n,) number of the stream of
+    each row, whose rows follow each other; None: rows have no order. The columns of a memory in ``X`` are empty.
     """
 
     X: NDArray[np.float64]
@@ -48,6 +61,8 @@ class Rows:
     group: NDArray[np.int64] | None = None
     weight: NDArray[np.float64] | None = None
     limits: NDArray[np.float64] | None = None
+    sizes: NDArray[np.int64] | None = None
+    sequence: NDArray[np.int64] | None = None
 
 
 def is_rows(path: str | Path) -> bool:
@@ -69,15 +84,16 @@ def read_rows(path: str | Path, manifest: Manifest) -> Rows:
     """
     arrays = _load(Path(path))
     names = tuple(arrays["feature_names"].tolist())
-    if names != manifest.features:
-        odd = sorted(map(str, set(names) ^ set(manifest.features)))[:3]
+    n_own = len(manifest.features) - n_remembered(manifest)
+    if names != manifest.features[:n_own]:
+        odd = sorted(map(str, set(names) ^ set(manifest.features[:n_own])))[:3]
         raise InputError(
             f"{path} has other features than the bundle ({', '.join(odd) or 'in another order'}); "
             "name rows of the same training run"
         )
     n = len(arrays["y"]) if arrays["y"].ndim == 1 else 0
     _need(arrays, "X", "f", (n, len(names)), path)
-    for key in ("hpc_confidence", *(("group",) if "group" in arrays else ())):
+    for key in ("hpc_confidence", *(key for key in ("group", "item_size", "sequence") if key in arrays)):
         _need(arrays, key, "iu", (n,), path)
     for key in ("y", "hpc"):
         _need(arrays, key, "iu" if manifest.classes else "f", (n,), path)
@@ -94,7 +110,15 @@ def read_rows(path: str | Path, manifest: Manifest) -> Rows:
     if "weight" in more and not (np.isfinite(more["weight"]).all() and more["weight"].min() >= 0):
         raise InputError(f"{path}: weight has values below 0 or infinite ones; train again")
     group = np.asarray(arrays["group"], np.int64) if "group" in arrays else None
-    rows = Rows(np.asarray(arrays["X"], np.float64), y, hpc, confidence, sha256, group, **more)
+    sizes = np.asarray(arrays["item_size"], np.int64) if "item_size" in arrays else None
+    if sizes is not None and not 1 <= sizes.min() <= sizes.max() <= MAX_ITEM_SIZE:
+        raise InputError(f"{path}: item_size has values outside 1 to {MAX_ITEM_SIZE}; train again")
+    sequence = np.asarray(arrays["sequence"], np.int64) if "sequence" in arrays else None
+    empty = np.full((n, len(manifest.features) - n_own), np.nan)
+    if "limits" in more:
+        more["limits"] = np.vstack([more["limits"], np.full((empty.shape[1], 2), np.nan)])
+    X = np.hstack([np.asarray(arrays["X"], np.float64), empty])
+    rows = Rows(X, y, hpc, confidence, sha256, group, **more, sizes=sizes, sequence=sequence)
     last = len(manifest.classes) - 1
     highest = (MAX_VALUE, MAX_VALUE, MAX_CONFIDENCE) if last < 0 else (last, last, MAX_CONFIDENCE)
     lowest = (-MAX_VALUE, -MAX_VALUE, 0) if last < 0 else (0, 0, 0)
@@ -110,8 +134,28 @@ def read_rows(path: str | Path, manifest: Manifest) -> Rows:
 
 def group_name(trained: dict[str, Any]) -> str | None:
     """The column that named the groups of a manifest's training rows; None if each row stood for itself."""
+    return _column(trained, "group")
+
+
+def size_name(trained: dict[str, Any]) -> str | None:
+    """The column that held the item sizes of a manifest's training rows; None if all were 1."""
+    return _column(trained, "item_size")
+
+
+def sequence_name(trained: dict[str, Any]) -> str | None:
+    """The column that named the streams of a manifest's training rows; None if none did."""
+    return _column(trained, "sequence")
+
+
+def n_remembered(manifest: Manifest) -> int:
+    """How many of a manifest's features, the last ones, are those of a memory; no file of rows has them."""
+    own = f"{MEMORY}."
+    return sum(name.startswith(own) for name in manifest.features) if MEMORY in manifest.sensors else 0
+
+
+def _column(trained: dict[str, Any], use: str) -> str | None:
     data = trained.get("data")
-    name = data.get("group") if isinstance(data, dict) else None
+    name = data.get(use) if isinstance(data, dict) else None
     return name if isinstance(name, str) else None
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hardcase_edge.batch.choices import margins_of
 
-from ..sources.source import CLASS, Source
+from ..sources.source import Source
 from .leaves import Summed
 from .reference import labels_of_scores
 
@@ -75,7 +75,7 @@ def compare(
     off = np.abs(steps / summed.scale - exact)
     beside = "its own numbers in float64" if answers is None else source.name
     slack = float_bound(source, X)
-    if source.kind == CLASS:
+    if source.kind.has_classes:
         labels = labels_of_scores(exact, ties_up=source.ties_up) if answers is None else answers
         differ = labels_of_scores(scores) != labels
         close = margins_of(exact) <= 2 * slack

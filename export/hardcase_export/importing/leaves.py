@@ -24,7 +24,7 @@ from hardcase_edge.program.definition import CODE_MAX, Scorer, Stack, Tree, Tree
 from hardcase_edge.program.limits import SAFE
 from hardcase_edge.verifier.require import I32
 
-from ..sources.source import MEAN, VALUE, Source
+from ..sources.source import MEAN, Source
 from .trees import Shape
 
 __all__ = ["BITS", "Summed", "power_below", "sum_exactly", "sum_in_16", "sum_in_31"]
@@ -62,7 +62,7 @@ def sum_exactly(source: Source, shapes: Sequence[Shape]) -> Summed | None:
             denominator = math.lcm(denominator, _denominator(v, *DENOMINATORS[source.sums]))
             if denominator * max(1.0, abs(v)) > CODE_MAX:
                 return None
-    if source.kind == VALUE and denominator & (denominator - 1):
+    if not source.kind.has_classes and denominator & (denominator - 1):
         return None
     exact = [t.leaves for t in source.trees]
     leaves = [np.rint(v * denominator).astype(np.int64) for v in exact]
@@ -130,7 +130,7 @@ def _fitting(source: Source, scale: float, by: int) -> float:
 
     Most equal sums of shares then stay equal.
     """
-    if source.kind == VALUE:
+    if not source.kind.has_classes:
         return power_below(scale)
     return float(by * int(scale / by)) if source.link == MEAN and by <= scale < 2.0**53 else scale
 

@@ -19,7 +19,7 @@ from hardcase_edge.program.definition import CODE_MAX, Affine, Column, Polynomia
 from hardcase_edge.program.limits import SAFE
 from hardcase_edge.program.readings import I32_MAX
 
-from ..sources.source import VALUE, Source
+from ..sources.source import Source
 from .leaves import Summed, power_below
 
 __all__ = ["MAX_OFF", "sum_linear"]
@@ -52,7 +52,7 @@ def sum_linear(source: Source, reach: NDArray[np.float64], dtypes: Sequence[str]
     top = float((np.abs(bias) + np.abs(weights) @ codes).max())
     largest = float(np.abs(weights).max())
     scale = min(CODE_MAX / largest if largest else math.inf, SAFE / 4 / top if top else math.inf, 2.0**200)
-    scale = power_below(scale) if source.kind == VALUE else scale
+    scale = power_below(scale) if not source.kind.has_classes else scale
     integers = np.rint(weights * scale)
     start = [round(b * scale) for b in bias.tolist()]
     fill = middle if linear.fill is None else linear.fill

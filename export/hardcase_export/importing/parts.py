@@ -16,7 +16,7 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Column, Program, Trees
 from hardcase_edge.verifier.scorers import Proved, prove_scorer
 
-from ..sources.source import CLASS, Source
+from ..sources.source import Source
 from .agreement import Match, compare, float_bound, score_size
 from .leaves import Summed, sum_exactly, sum_in_16, sum_in_31
 from .linear import sum_linear
@@ -61,7 +61,7 @@ class Imported:
     @property
     def steps(self) -> int | None:
         """Of values: a result is the value times 2^steps; None of classes."""
-        if self.source.kind == CLASS:
+        if self.source.kind.has_classes:
             return None
         return math.frexp(self.summed.scale)[1] - 1 + self.parts.answer.shift
 
@@ -148,7 +148,7 @@ class _Check:
     def of(self, summed: Summed, proof: str) -> Imported:
         parts = Parts.of(self.source, self.columns, summed)
         program = plain(self.layout.features, self.layout.sensors, parts, len(self.layout.classes))
-        if self.source.kind != CLASS:
+        if not self.source.kind.has_classes:
             parts = replace(parts, answer=replace(parts.answer, shift=-_bits_beyond_32(program)))
         scores = scores_of(program, len(program.scorers) - 1, self.X)
         match = compare(self.source, summed, scores, self.X, self.answers, self.exact)
@@ -157,7 +157,7 @@ class _Check:
     def is_fine(self, summed: Summed) -> bool:
         """Whether no label, and no value by more than ``MAX_VALUE_OFF``, is expected to change."""
         imported = self.of(summed, TESTED)
-        if self.source.kind == CLASS:
+        if self.source.kind.has_classes:
             return imported.match.differ == 0 and imported.match.expected <= MAX_EXPECTED
         return imported.bound <= MAX_VALUE_OFF * score_size(self.source)
 
@@ -180,7 +180,7 @@ def _proof(source: Source, exact: Summed) -> str:
 
 def _keeps_all(source: Source, shapes: Sequence[Shape], summed: Summed) -> bool:
     """Whether each leaf of a single tree keeps its label, which then holds for every row."""
-    if source.kind != CLASS or len(shapes) != 1:
+    if not source.kind.has_classes or len(shapes) != 1:
         return False
     tree, ensemble = source.trees[0], summed.scorers[0]
     assert isinstance(ensemble, Trees)

@@ -28,7 +28,7 @@ from hardcase_edge.program.definition import (
 )
 from hardcase_edge.program.readings import request_bytes
 
-from ..sources.source import CLASS, LOGISTIC, MEAN, Source
+from ..sources.source import LOGISTIC, MEAN, Source
 from .leaves import Summed
 
 __all__ = ["Parts", "answer_of", "gated", "plain"]
@@ -68,8 +68,8 @@ class Parts:
 
 def answer_of(source: Source, scale: float, scorer: int) -> Answer:
     """The answer by a scorer that gives the source's scores in steps of 1 / ``scale``."""
-    margins, confidences = _confidences(source, scale) if source.kind == CLASS else ((), (0,))
-    return Answer(Slice(scorer, 0, len(source.base)), source.kind, margins, confidences)
+    margins, confidences = _confidences(source, scale) if source.kind.has_classes else ((), (0,))
+    return Answer(Slice(scorer, 0, len(source.base)), source.kind.answer, margins, confidences)
 
 
 def plain(features: Sequence[Feature], sensors: Sequence[Sensor], model: Parts, n_classes: int) -> Program:

@@ -114,6 +114,7 @@ def decisions(
     budget: int | None = None,
     dead: Sequence[int] = (),
     cloud: bool = True,
+    sizes: NDArray[np.int64] | None = None,
 ) -> list[Decision]:
     """One decision per row; its result is a class index, or a value in the target's unit.
 
@@ -128,7 +129,18 @@ def decisions(
     budget : micro-units per decision, or None
     dead : sensors known not to work
     cloud : whether the cloud can be reached
+    sizes : (n,) size of each row's item; None: all are 1
+
+    Raises
+    ------
+    InputError
+        An item is larger than the program's largest.
     """
+    largest = 1 if sizes is None else int(sizes.max(initial=1))
+    if largest > program.max_item_size:
+        raise InputError(
+            f"an item of the rows has the size {largest}; this program supports 1 to {program.max_item_size}"
+        )
     machine = open_machine(program)
     rows = readings_of(program, X)
     replies: list[Any] = [None] * len(rows)
@@ -137,8 +149,9 @@ def decisions(
         results = hpc if steps is None else results_of(hpc, steps)
         replies = list(zip(np.asarray(results).tolist(), basis_points.tolist(), strict=True))
     watcher, out = _watcher.get(), []
-    for row, reply in zip(rows, replies, strict=True):
-        out.append(decide(machine, row, reply, budget=budget, dead=dead, cloud=cloud))
+    item_sizes = [1] * len(rows) if sizes is None else sizes.tolist()
+    for row, reply, size in zip(rows, replies, item_sizes, strict=True):
+        out.append(decide(machine, row, reply, budget=budget, item_size=size, dead=dead, cloud=cloud))
         if watcher is not None and len(out) % STEP == 0:
             watcher(STEP)
     return out if steps is None else [replace(d, result=ldexp(d.result, -steps)) for d in out]

@@ -47,11 +47,11 @@ def measure_intervals(quantised: Quantised, rows: Rows) -> Intervals:
     rows : labelled rows that neither training nor the choice of a program has seen
     """
     program, steps = quantised.program, quantised.steps
-    answered = decisions(program, rows.X, rows.hpc, rows.confidence, steps=steps)
+    answered = decisions(program, rows.X, rows.hpc, rows.confidence, steps=steps, sizes=rows.sizes)
     ends = {(node, False): offsets for node, offsets in _by_node(answered, rows).items()}
     if any(isinstance(node, Forward) for node in program.nodes):
         for cloud in (False, True):
-            silent = decisions(program, rows.X, None, steps=steps, cloud=cloud)
+            silent = decisions(program, rows.X, None, steps=steps, cloud=cloud, sizes=rows.sizes)
             for node, (low, high) in _by_node(silent, rows, DEGRADED).items():
                 known = ends.get((node, True), (low, high))
                 ends[node, True] = min(low, known[0]), max(high, known[1])

@@ -76,6 +76,7 @@ class _Measurement:
         self._truth = rows.y[part].tolist()
         self._unit = 1.0 if steps is None else 2.0**-steps  # of a result
         self._slack = 0.0 if steps is None else float(np.sqrt(np.mean(np.square(rows.hpc - rows.y))))
+        self._sizes = [1] * len(part) if rows.sizes is None else rows.sizes[part].tolist()
         self._weight = np.ones(len(part)) if rows.weight is None else rows.weight[part]
 
     def shares(self) -> dict[Place, Share]:
@@ -108,4 +109,4 @@ class _Measurement:
         return bool(abs(decision.result * self._unit - self._truth[row]) <= self._slack)
 
     def _decide(self, row: int, dead: tuple[int, ...]) -> Decision:
-        return decide(self._machine, self._rows[row], dead=dead, cloud=self._cloud)
+        return decide(self._machine, self._rows[row], item_size=self._sizes[row], dead=dead, cloud=self._cloud)

@@ -15,12 +15,12 @@ from hardcase_edge.batch.intervals import Interval, loss_interval, quality_inter
 from hardcase_edge.batch.per_class import ClassCount, per_class
 from hardcase_edge.batch.quality import ACCURACY, Quality, figures_of
 from hardcase_edge.program.definition import Opaque, Program
-from hardcase_edge.session.session import CLOUD, Decision
+from hardcase_edge.session.session import CLOUD, LOCAL, Decision
 
 from .align import MANY_ROWS
 from .decide import Figures, answered, answers_of, decisions, figures
 
-__all__ = ["BesideF0", "Parity", "parity"]
+__all__ = ["BesideF0", "LocalAnswers", "Parity", "parity"]
 
 SAME, TINY = 0.01, 1e-8  # so that rounding alone takes a ten-thousandth of R2 at most
 
@@ -41,19 +41,29 @@ class BesideF0:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalAnswers:
+    """What a program answers alone, with all sensors: numbers of rows, its answers, and the nodes where they end."""
+
+    rows: tuple[int, ...]
+    answers: tuple[float, ...]
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Parity:
     """Shares of rows that are decided alike, and figures before (draft) and after (program).
 
     ``agreement``: share with the same result, route, cost, sensors and trace, of more than ``MANY_ROWS`` rows with the
     same last node in place of the trace. ``labels``: share with the same result;
-    values are the same if they differ by at most ``SAME`` standard deviations of the true values. ``beside``: the
-    program beside f0; None without f0's answers.
+    values are the same if they differ by at most ``SAME`` standard deviations of the true values. ``local``: what the
+    program answers alone. ``beside``: the program beside f0; None without f0's answers.
     """
 
     agreement: float
     labels: float
     before: Figures
     after: Figures
+    local: LocalAnswers
     beside: BesideF0 | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -77,6 +87,7 @@ def parity(
     *,
     steps: int | None = None,
     group: NDArray[np.int64] | None = None,
+    sizes: NDArray[np.int64] | None = None,
 ) -> Parity:
     """Decide every row with both; arguments as for ``decide.decisions`` and ``decide.figures``.
 
@@ -84,18 +95,19 @@ def parity(
     ----------
     steps : of the program's values
     group : (n,) number of each row's group, for intervals; None: each row stands for itself
+    sizes : (n,) size of each row's item; None: all are 1
 
     Raises
     ------
     InputError
         There are no rows.
     """
-    after = decisions(program, X, hpc, confidence, steps=steps)
+    after = decisions(program, X, hpc, confidence, steps=steps, sizes=sizes)
     figures_after = figures(after, y, quality, group)
     if len(X) > MANY_ROWS and hpc is not None and not any(isinstance(s, Opaque) for s in draft.scorers):
-        results, has_same_path, figures_before = _at_once(draft, X, y, hpc, confidence, after, quality, group)
+        results, has_same_path, figures_before = _at_once(draft, X, y, hpc, confidence, after, quality, group, sizes)
     else:
-        before = decisions(draft, X, hpc, confidence)
+        before = decisions(draft, X, hpc, confidence, sizes=sizes)
         figures_before = figures(before, y, quality, group)
         results = np.array([d.result for d in before])
         has_same_path = np.array([_path(a) == _path(b) for a, b in zip(before, after, strict=True)])
@@ -106,8 +118,15 @@ def parity(
         labels=float(has_same_result.mean()),
         before=figures_before,
         after=figures_after,
+        local=_local(after),
         beside=None if hpc is None else _beside(program, after, y, hpc, confidence, quality, group),
     )
+
+
+def _local(after: Sequence[Decision]) -> LocalAnswers:
+    found = [(k, d.result, d.trace[-1]) for k, d in enumerate(after) if d.route == LOCAL]
+    rows, answers, nodes = zip(*found, strict=True) if found else ((), (), ())
+    return LocalAnswers(rows, answers, nodes)
 
 
 def _at_once(
@@ -119,12 +138,13 @@ def _at_once(
     after: Sequence[Decision],
     quality: Quality,
     group: NDArray[np.int64] | None,
+    sizes: NDArray[np.int64] | None,
 ) -> tuple[NDArray[Any], NDArray[np.bool_], Figures]:
     """The draft's results, (n,), whether it takes the same way to each, and its figures.
 
     A draft's session computes in Python; all rows at once take a hundredth of its time.
     """
-    outcome, bought = Batch(draft, X).walk(hpc)
+    outcome, bought = Batch(draft, X, sizes=sizes).walk(hpc)
     of_after = np.zeros_like(bought)
     for k, d in enumerate(after):
         of_after[list(d.sensors), k] = True

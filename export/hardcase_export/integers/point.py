@@ -17,16 +17,18 @@ from hardcase_edge.bundle.file import read_bundle_bytes, unpack_bundle
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.bundle.value import Intervals, steps_for
 from hardcase_edge.errors import BundleError, InputError
-from hardcase_edge.program.definition import Forward, Polynomial, Program
+from hardcase_edge.program.definition import Forward, Polynomial, Program, Stack
 
 from ..drafts.front import Point
 from ..drafts.rows import Rows, file_sha256, read_rows
+from ..drafts.stacks import smaller
+from ..drafts.streams import in_order
 from .align import align, code_table
 from .compress import shrink, sizes_of
 from .decide import decisions
 from .intervals import measure_intervals
 from .parity import Parity, parity
-from .quantise import Quantised, quantise
+from .quantise import Quantised, check_shape, quantise
 from .uses import split
 
 __all__ = ["AgreementError", "IntegerPoint", "make_integers", "read_draft", "to_integers"]
@@ -78,7 +80,11 @@ def make_integers(
     draft, manifest = read_draft(build, point, legacy)
     if not quality.fits(draft.n_classes):
         raise InputError(f"{build / 'front.json'}: the quality measure {quality.name[:60]!r} is not one of its drafts")
-    valid, test = (read_rows(build / f"{name}.npz", manifest) for name in ("valid", "test"))
+    if any(isinstance(s, Stack) for s in draft.scorers):
+        check_shape(draft)
+        draft = smaller(draft)
+    files = (read_rows(build / f"{name}.npz", manifest) for name in ("valid", "test"))
+    valid, test = (in_order(draft, manifest, rows) for rows in files)
     steps = None if draft.n_classes else _steps(manifest, valid)
     quantised, on_valid = to_integers(draft, valid, min_agreement, quality, steps)
     measured = {"valid": on_valid, "test": _compare(draft, quantised, test, quality)}
@@ -170,7 +176,7 @@ def _compressed(draft: Program, rows: Rows, min_agreement: float) -> Quantised |
         unseen.y
     ):
         return None
-    traces = [d.trace for d in decisions(draft, seen.X, seen.hpc, seen.confidence)]
+    traces = [d.trace for d in decisions(draft, seen.X, seen.hpc, seen.confidence, sizes=seen.sizes)]
     sizes = sizes_of(parted, code_table(draft, seen.X), traces)
     allowed = 1 - min_agreement
     for share in SHARES:
@@ -184,8 +190,9 @@ def _compressed(draft: Program, rows: Rows, min_agreement: float) -> Quantised |
 
 def _some(rows: Rows, numbers: NDArray[np.int64]) -> Rows:
     """Some of the rows, by number."""
+    sizes = None if rows.sizes is None else rows.sizes[numbers]
     hpc, confidence = (None if x is None else x[numbers] for x in (rows.hpc, rows.confidence))
-    return Rows(rows.X[numbers], rows.y[numbers], hpc, confidence)
+    return Rows(rows.X[numbers], rows.y[numbers], hpc, confidence, sizes=sizes)
 
 
 def _check_agreement(measured: dict[str, Parity], min_agreement: float) -> None:
@@ -201,4 +208,4 @@ def _check_agreement(measured: dict[str, Parity], min_agreement: float) -> None:
 
 def _compare(draft: Program, quantised: Quantised, rows: Rows, quality: Quality = ACCURACY) -> Parity:
     known = (rows.X, rows.y, rows.hpc, rows.confidence, quality)
-    return parity(draft, quantised.program, *known, steps=quantised.steps, group=rows.group)
+    return parity(draft, quantised.program, *known, steps=quantised.steps, group=rows.group, sizes=rows.sizes)

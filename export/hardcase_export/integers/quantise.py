@@ -5,7 +5,8 @@ A scale is the number of integer steps in one unit of a scorer's score. It is a 
 exact, or if the score is a value, otherwise the largest scale that fits. Outputs that answer values have scales of
 their own, and a shift brings each Answer to the one scale of the program's values. A threshold takes the scale of the
 scores that it is compared with, and is rounded so that integer scores compare as exact scores would: ``score > t`` with
-floor, ``margin >= t`` with ceiling.
+floor, ``margin >= t`` with ceiling. A model of the user's own gives integers already: a draft's Answer of its value has
+a shift, which is the scale's.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from hardcase_edge.program.definition import (
     Tree,
     Trees,
 )
+from hardcase_edge.program.kinds import answers_number
 from hardcase_edge.program.limits import SAFE
 from hardcase_edge.verifier.require import I32
 from hardcase_edge.verifier.verify import verify
@@ -39,6 +41,7 @@ from hardcase_edge.verifier.verify import verify
 __all__ = ["Quantised", "check_shape", "quantise"]
 
 MAX_SCALE = 2.0**200  # far above practical scales, far below the largest float
+MAX_OPAQUE_SHIFT = 126  # in a draft, to either side: 2 to this power is a float32, as the model's numbers are
 FINER = 40  # powers of two by which a scorer's values may be finer than the program's
 
 Round = Callable[[float], int]
@@ -83,6 +86,7 @@ def quantise(draft: Program, *, weight_bits: int | None = None, steps: int | Non
         scorers = [replace(s, weight_bits=weight_bits) if isinstance(s, Polynomial) else s for s in draft.scorers]
         draft = replace(draft, scorers=tuple(scorers))
     check_shape(draft)
+    _check_shifts(draft)
     finest = MAX_SCALE if steps is None else 2.0 ** (steps + FINER)
     scales: list[Scales] = []
     integers: list[Scorer] = []
@@ -192,7 +196,7 @@ class _Group:
 def _groups(draft: Program, k: int, n_outputs: int, finest: float) -> list[_Group]:
     """The outputs of a scorer by scale: all together, or by the nodes that read them if some answer values."""
     readers = [node for node in draft.nodes if isinstance(node, Branch | Answer) and node.scores.scorer == k]
-    values = {node.scores.start for node in readers if isinstance(node, Answer) and node.kind == "value"}
+    values = {node.scores.start for node in readers if isinstance(node, Answer) and answers_number(node.kind)}
     if not values or any(isinstance(s, Stack) and s.trees == k for s in draft.scorers):
         return [_Group(tuple(range(n_outputs)), finest if values else None)]
     first = list(range(n_outputs))  # the first output that shares its scale
@@ -207,7 +211,7 @@ def _quantise_scorer(
 ) -> tuple[Scorer, Scales]:
     s = draft.scorers[k]
     if isinstance(s, Opaque):
-        return s, (1.0,) * len(s.low)
+        return s, (_opaque_scale(draft, k),) * len(s.low)
     groups = _groups(draft, k, len(s.base if isinstance(s, Trees) else s.bias), finest)
     if isinstance(s, Trees):
         return _trees(s, groups)
@@ -216,6 +220,22 @@ def _quantise_scorer(
     trees = below[s.trees]
     assert isinstance(trees, Trees)  # check_shape has verified it
     return _stack(s, groups, trees, scales[s.trees][0])
+
+
+def _opaque_scale(draft: Program, k: int) -> float:
+    """A draft's Answer shifts the integers of an opaque scorer to values; classes and gates have no unit."""
+    shifts = {node.shift for node in draft.nodes if isinstance(node, Answer) and node.scores.scorer == k}
+    if len(shifts) > 1:
+        raise ProgramError(f"the answers of scorer {k} of the draft are shifted by {sorted(shifts)}; train it again")
+    return 2.0 ** -next(iter(shifts), 0)
+
+
+def _check_shifts(draft: Program) -> None:
+    for k, node in enumerate(draft.nodes):
+        if isinstance(node, Answer) and node.shift:
+            is_opaque = isinstance(draft.scorers[node.scores.scorer], Opaque)
+            if not is_opaque or not answers_number(node.kind) or abs(node.shift) > MAX_OPAQUE_SHIFT:
+                raise ProgramError(f"node {k} of the draft shifts its answer by {node.shift}; train it again")
 
 
 def _trees(s: Trees, groups: Sequence[_Group]) -> tuple[Trees, Scales]:
@@ -298,8 +318,8 @@ def _linear(
 
 
 def _exponent(node: Answer, scales: Sequence[Scales]) -> int:
-    """The scale of a value is 2 to this power."""
-    return math.frexp(scales[node.scores.scorer][node.scores.start])[1] - 1
+    """The scale of a value is 2 to this power; a stack's is a product, which rounding may leave just below it."""
+    return round(math.log2(scales[node.scores.scorer][node.scores.start]))
 
 
 def _quantise_node(k: int, node: Node, scales: Sequence[Scales], steps: int | None) -> Node:

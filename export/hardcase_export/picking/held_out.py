@@ -15,6 +15,7 @@ from hardcase_edge.session.session import CLOUD, Decision
 
 from ..drafts.front import Point
 from ..drafts.rows import Rows, file_sha256, group_name, read_rows
+from ..drafts.streams import in_order
 from ..integers.decide import decisions
 from ..integers.point import IntegerPoint, make_integers, read_draft
 from .risk_test import Counts
@@ -134,7 +135,8 @@ class BuildTrial:
 
 def count(integers: IntegerPoint, rows: Rows) -> Counts:
     """Errors of a quantised program on these rows; every row that the cloud does not answer counts as local."""
-    outcomes = decisions(integers.quantised.program, rows.X, rows.hpc, rows.confidence)
+    rows = in_order(integers.quantised.program, integers.manifest, rows)
+    outcomes = decisions(integers.quantised.program, rows.X, rows.hpc, rows.confidence, sizes=rows.sizes)
     cases = list(zip(outcomes, rows.y.tolist(), rows.hpc.tolist(), strict=True))
     if rows.group is None:
         return _counts(cases)

@@ -13,6 +13,7 @@ from typing import Any
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Answer, Branch, Opaque, Program, Slice, Stack
+from hardcase_edge.program.kinds import answers_number
 
 __all__ = ["GATE", "LPC", "ScorerPart", "parts_of"]
 
@@ -53,7 +54,7 @@ def _use(program: Program, k: int, manifest: Manifest) -> dict[str, Any]:
         return {"rule": node.rule, "threshold": node.threshold, "targets": list(node.targets)}
     assert isinstance(node, Answer)
     use = {"kind": node.kind, "margins": list(node.margins), "confidences": list(node.confidences)}
-    if node.kind == "class":
+    if not answers_number(node.kind):
         return {**use, "classes": list(manifest.classes)}
     return use if manifest.value is None else {**use, "steps": manifest.value.steps - node.shift}
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from hardcase_edge.base.files import read_bounded
 from hardcase_edge.bundle.manifest import MAX_NAME, Label
 from hardcase_edge.errors import InputError
+from hardcase_edge.program.kinds import Kind, kind_of
 
 __all__ = [
     "MAX_MODEL_BYTES",
@@ -47,7 +48,6 @@ MAX_VALUES = 8_000_000  # in all leaves
 MAX_WEIGHTS = 700_000  # of a network, which becomes a TFLite file of at most 3 MB
 ACTIVATIONS = ("identity", "relu", "tanh", "logistic")
 
-CLASS, VALUE = "class", "value"
 MEAN, LOGISTIC, NONE = "mean", "logistic", "none"  # how scores become probabilities
 
 Predict = Callable[[NDArray[np.float64]], NDArray[Any]]
@@ -146,9 +146,9 @@ class Source:
     predict: Predict | None = None
 
     @property
-    def kind(self) -> str:
-        """The kind of answer: CLASS or VALUE."""
-        return CLASS if self.classes else VALUE
+    def kind(self) -> Kind:
+        """What it predicts: classes or values."""
+        return kind_of(len(self.classes))
 
 
 def check_source(source: Source) -> Source:

@@ -14,12 +14,15 @@ from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.kernel.image import Image
 from hardcase_edge.program.definition import Program, Stack, Trees
 from hardcase_edge.program.stored_trees import depth_of
+from hardcase_edge.stream.layout import layout_of
 
 from .boards import FILES
 from .config import config_header
 from .golden import golden_header
 from .header import model_header, sensors_header
 from .inline import inline_source, unrolled
+from .memory import memory_header
+from .prices import prices_header
 from .size import CoreSize, measure
 
 __all__ = ["MAX_INLINE_NODES", "OWN", "ExportedC", "own_files", "write_c"]
@@ -60,15 +63,21 @@ def write_c(loaded: Loaded, folder: Path, *, inline: bool = False) -> ExportedC:
     program, manifest, golden = loaded.bundle.program, loaded.manifest, loaded.bundle.golden
     ensembles = {k: s for k, s in enumerate(program.scorers) if isinstance(s, Trees)}
     inlined = tuple(k for k in ensembles if inline and _can_unroll(program, k))
-    image = Image(program, inlined)
+    prices = manifest.prices
+    image = Image(program, inlined, moved=() if prices is None else prices.nodes)
     data = image.pack()
-    _copy(folder, has_windows=bool(manifest.windows))
+    _copy(folder, has_windows=bool(manifest.windows), has_prices=prices is not None)
     files = {
         "hardcase_config.h": config_header(image),
         "model.h": model_header(image, data, manifest, loaded.bundle.sha256),
         "golden.h": golden_header(program, golden),
         **own_files(loaded),
     }
+    if prices is not None:
+        files["prices.h"] = prices_header(prices, loaded.report.worst_cost)
+    memory = layout_of(program, manifest.features, manifest.sensors)
+    if memory is not None:
+        files["memory.h"] = memory_header(program, manifest, memory)
     if inlined:
         files["inline.c"] = inline_source({k: unrolled(image, k) for k in inlined})
     for name, text in files.items():
@@ -89,9 +98,10 @@ def own_files(loaded: Loaded) -> dict[str, str]:
     return {"main.c": (FILES / "main.c").read_text(encoding="ascii"), "sensors.h": sensors}
 
 
-def _copy(folder: Path, has_windows: bool) -> None:
+def _copy(folder: Path, has_windows: bool, has_prices: bool) -> None:
     """Copy the files that are the same for every policy."""
     files = [*KERNEL.glob("hardcase.[ch]"), *FILES.glob("*.[ch]"), FILES / "Makefile"]
+    files += KERNEL.glob("hardcase_servo.[ch]") if has_prices else []
     for path in [f for f in files if has_windows or f.name != "window.h"]:
         shutil.copyfile(path, folder / path.name)
     shutil.copytree(FILES / "boards", folder / "boards", ignore=shutil.ignore_patterns("__pycache__"))

@@ -16,7 +16,7 @@ from .config import parts_of
 from .names import array, identifiers, literal
 from .readings import held
 
-__all__ = ["model_header", "sensors_header", "words"]
+__all__ = ["Names", "model_header", "sensors_header", "words"]
 
 MODEL = Template("""\
 /* A policy as constant tables for hardcase.c, made by hardcase from the bundle with this SHA-256:
@@ -47,8 +47,8 @@ $members
 } model_readings;
 
 $classes
-/* The image: $n_bytes bytes. */
-static const uint64_t model[] = {
+/* The image: $n_bytes bytes$place. */
+static ${constant}uint64_t model[] = {
 $words
 };
 
@@ -118,7 +118,7 @@ $cases
 """)
 
 
-class _Names:
+class Names:
     """Identifiers of a program's sensors and features."""
 
     def __init__(self, program: Program, manifest: Manifest) -> None:
@@ -139,7 +139,7 @@ def model_header(image: Image, data: bytes, manifest: Manifest, sha256: str) -> 
     sha256 : of the bundle, in hex
     """
     program = image.p
-    names = _Names(program, manifest)
+    names = Names(program, manifest)
     labels = [literal(str(c)) for c in manifest.classes]
     return MODEL.substitute(
         sha256=sha256,
@@ -153,6 +153,8 @@ def model_header(image: Image, data: bytes, manifest: Manifest, sha256: str) -> 
         members="\n".join(f"    model_{m} {m};" for m in names.members) or "    char none;",
         classes=CLASSES.substitute(names=array(labels)) if labels else _values(manifest.value),
         n_bytes=len(data),
+        place=", in RAM, because its thresholds move" if image.moved else "",
+        constant="" if image.moved else "const ",
         words=array(words(data)),
     )
 
@@ -169,7 +171,7 @@ def _values(value: Value | None) -> str:
 
 def sensors_header(program: Program, manifest: Manifest, readings: Sequence[Reading]) -> str:
     """The text of ``sensors.h``: stubs that give these readings, one per feature, until the user writes drivers."""
-    names, values = _Names(program, manifest), held(program, readings)
+    names, values = Names(program, manifest), held(program, readings)
     cases = []
     for enum, member, fields in zip(names.enums, names.members, names.fields, strict=True):
         cases.append(f"    case {enum}:")

@@ -16,7 +16,7 @@ import numpy as np
 from hardcase_edge.errors import InputError
 
 from ..importing.trees import grow_trees
-from ..sources.source import CLASS, LOGISTIC, MEAN, Network, Source
+from ..sources.source import LOGISTIC, MEAN, Network, Source
 from .graph import OnnxGraph
 
 __all__ = ["PROBABILITIES", "READINGS", "VALUES", "model_of", "values_of"]
@@ -40,7 +40,7 @@ def model_of(source: Source) -> Any:
     InputError
         The source answers values, or has scores from which no probability follows.
     """
-    if source.kind != CLASS or source.link not in (MEAN, LOGISTIC):
+    if not source.kind.has_classes or source.link not in (MEAN, LOGISTIC):
         raise InputError(
             f"the {source.name} gives no probabilities, which gates need; take a classifier with predict_proba"
         )
@@ -61,7 +61,7 @@ def values_of(source: Source) -> tuple[Any, float]:
     InputError
         The source answers classes.
     """
-    if source.kind == CLASS:
+    if source.kind.has_classes:
         raise InputError(f"the {source.name} answers classes, but values are asked for; take a regressor")
     centre = 0.0
     if source.trees:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model that was fitted elsewhere as f0: read from its file, laid out as hpc.onnx, and run on rows.
 
-An ONNX file is taken as it is, whatever its nodes: onnxruntime runs it here and in the cloud. Files of scikit-learn
-(``.skops``), LightGBM and XGBoost become ONNX by way of their numbers, as imported models do; nothing else runs them.
+An ONNX file is taken as it is, whatever its nodes: onnxruntime runs it here and in the cloud. The hpc.onnx of another
+build, of the same features and classes, keeps its very bytes, so that the workers that have it answer this one, too.
+Files of scikit-learn (``.skops``), LightGBM and XGBoost become ONNX by way of their numbers, as imported models do;
+nothing else runs them.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from hardcase_edge.errors import InputError, one_line
 
 from ..scorers.replay import open_onnx
+from ..sources.source import read_bytes
 from .given_model import GivenModel, read_given
 from .layout import laid_out
 from .least_cost import answer_least_cost
@@ -114,6 +117,10 @@ def open_given(
     core, name = found.core, found.core.name
     order = feature_order(name, found.features, core.n_features, features)
     places = _places(name, found.classes, max(2, core.n_columns), classes)
+    if _is_hpc_of(core.model, dtypes, len(classes)):
+        given = Given(found, read_bytes(str(path)), len(classes))
+        _compare(found, given, X[:BATCH], order, places)
+        return given
     given = Given(found, laid_out(core, dtypes, places, len(classes), order=order), len(classes))
     rows = X[:BATCH]
     if not _takes_missing(given, rows):
@@ -122,6 +129,14 @@ def open_given(
         rows = np.where(np.isnan(rows), median, rows)
     _compare(found, given, rows, order, places)
     return given
+
+
+def _is_hpc_of(model: Any, dtypes: Sequence[str], n_classes: int) -> bool:
+    """Whether this is an hpc.onnx that answers such requests as it is."""
+    said = {p.key: p.value for p in model.metadata_props}
+    names = [{value.name for value in values} for values in (model.graph.input, model.graph.output)]
+    wanted = {"hardcase.dtypes": ",".join(dtypes), "hardcase.classes": str(n_classes)}
+    return wanted.items() <= said.items() and names == [{"X"}, {"label", "probabilities"}]
 
 
 def _takes_missing(given: Given, X: NDArray[np.float64]) -> bool:

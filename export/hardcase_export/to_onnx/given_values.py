@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.program.kinds import VALUE
 
 from ..importing.read_model import read_model
 from ..scorers.replay import open_onnx
@@ -75,7 +76,7 @@ class GivenValues:
     def _run(self, X: Array) -> Array:
         try:
             with np.errstate(over="ignore"):
-                (values,) = self._session.run(["value"], {"X": X.astype(self._type)})
+                (values,) = self._session.run([VALUE.output], {"X": X.astype(self._type)})
         except Exception as error:  # onnxruntime has no common base for its own errors
             raise InputError(
                 f"{self.name} fails on {len(X)} rows ({one_line(error)}); write it for any number of rows"

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.program.kinds import VALUE
 
 __all__ = ["IR_VERSION", "Core", "describe", "laid_out", "rename", "values_laid_out"]
 
@@ -91,6 +92,7 @@ def values_laid_out(
     centre: float,
     steps: int,
     confidence: int,
+    factor: float = 1.0,
     order: Sequence[int] | None = None,
     fill: NDArray[np.float64] | None = None,
 ) -> bytes:
@@ -99,7 +101,7 @@ def values_laid_out(
     Parameters
     ----------
     dtypes : "i32", "f32" or "f64" per feature of a request
-    centre : what is added to the model's output, in float64
+    factor, centre : by which the model's output is multiplied, and what is then added, in float64
     order, fill : as of ``laid_out``
 
     Raises
@@ -112,10 +114,12 @@ def values_laid_out(
     def head(after: _Nodes, output: str) -> None:
         wide = after.op("Cast", output, to=TensorProto.DOUBLE)
         column = after.op("Reshape", wide, after.const(np.array([-1, 1], dtype=np.int64)))
-        after.node("Add", [column, after.const(np.full((1, 1), centre))], "value")
-        after.output("value", TensorProto.DOUBLE, [None, 1])
+        if factor != 1.0:
+            column = after.op("Mul", column, after.const(np.full((1, 1), factor)))
+        after.node("Add", [column, after.const(np.full((1, 1), centre))], VALUE.output)
+        after.output(VALUE.output, TensorProto.DOUBLE, [None, 1])
 
-    metadata = {"task": "value", "dtypes": ",".join(dtypes), "steps": str(steps), "confidence": str(confidence)}
+    metadata = {"task": VALUE.name, "dtypes": ",".join(dtypes), "steps": str(steps), "confidence": str(confidence)}
     return _built(core, dtypes, head, metadata, order, fill)
 
 

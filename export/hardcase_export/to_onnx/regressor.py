@@ -15,9 +15,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.dummy import DummyRegressor
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import Pipeline
+from sklearn.svm import SVR
 
 from hardcase_edge.base.files import write_whole
 from hardcase_edge.errors import InputError, one_line
+from hardcase_edge.program.kinds import VALUE
 
 from ..importing.agreement import float_bound
 from ..sources.from_estimator import from_estimator
@@ -28,6 +35,8 @@ from .replay_rows import as_held, check_rows, feed, punch, runner
 
 __all__ = ["MAX_GAP", "convert_value_hpc", "export_value_hpc"]
 
+POLYNOMIAL = ("poly", "polynomial")  # kernel
+STRAIGHT = 1e-9  # relative: how far a transformation of the target may be from a straight line
 MAX_GAP = 1e-5  # share of the target's range by which a value may differ from the estimator's
 
 Array = NDArray[np.float64]
@@ -96,7 +105,8 @@ def convert_value_hpc(estimator: Any, X: Array, dtypes: Sequence[str], steps: in
         model, centre = values_of(from_estimator(estimator))
         core = Core(name, model, READINGS, "f32", n, VALUES, 1)
         return values_laid_out(core, dtypes, centre=centre, steps=steps, confidence=confidence)
-    centred, centre = _centred(estimator, X)
+    plain, factor, offset = _untransformed(estimator, X)
+    centred, centre = _centred(with_last_step(plain, _known(last_step(plain))), X)
     try:
         model = convert(centred, n)
     except Exception as error:  # skl2onnx has no common base for its errors
@@ -104,8 +114,69 @@ def convert_value_hpc(estimator: Any, X: Array, dtypes: Sequence[str], steps: in
     outputs = [output.name for output in model.graph.output]
     if len(outputs) != 1:
         raise InputError(f"{name} converts to the outputs {outputs}, but one of values is needed; {REMEDY}")
-    core = Core(name, model, "X", "f32", n, outputs[0], 1)
-    return values_laid_out(core, dtypes, centre=centre, steps=steps, confidence=confidence)
+    core, added = Core(name, model, "X", "f32", n, outputs[0], 1), factor * centre + offset
+    return values_laid_out(core, dtypes, centre=added, steps=steps, confidence=confidence, factor=factor)
+
+
+# ---------------------------------------------------------------- what skl2onnx does not know
+
+
+def _untransformed(estimator: Any, X: Array) -> tuple[Any, float, float]:
+    """A regressor without the transformation of its target: the rest, and factor and offset that undo it.
+
+    Raises
+    ------
+    InputError
+        The transformation is not a factor and an offset.
+    """
+    own = last_step(estimator)
+    if not isinstance(own, TransformedTargetRegressor):
+        return estimator, 1.0, 0.0
+    rest, own_factor, own_offset = _untransformed(with_last_step(estimator, own.regressor_), X)
+    z = own_offset + own_factor * _predict(rest, X, "")
+    points = np.array([z.min(), z.mean(), z.max(), 0.0, 1.0])
+    *values, at_0, at_1 = own.transformer_.inverse_transform(points[:, None]).ravel()
+    factor = at_1 - at_0
+    if np.abs(at_0 + factor * points[:3] - values).max() > STRAIGHT * max(np.abs(values).max(), abs(factor)):
+        raise InputError(
+            f"{name_of(estimator)} cannot be converted to ONNX (its target is transformed by more than a factor and "
+            f"an offset); {REMEDY}"
+        )
+    return rest, factor * own_factor, at_0 + factor * own_offset
+
+
+def with_last_step(estimator: Any, own: Any) -> Any:
+    """The estimator with another one in place of its ``last_step``."""
+    if not hasattr(estimator, "steps"):
+        return own
+    *before, (name, last) = estimator.steps
+    return Pipeline([*before, (name, with_last_step(last, own))])
+
+
+def _known(model: Any) -> Any:
+    """A regressor that skl2onnx knows and that predicts the same, where there is one; otherwise itself."""
+    if isinstance(model, DummyRegressor):
+        return _linear(np.zeros(model.n_features_in_), np.ravel(model.constant_)[0])
+    if not isinstance(model, KernelRidge) or model.kernel not in ("linear", "rbf", *POLYNOMIAL, "sigmoid"):
+        return model
+    dual = np.ravel(model.dual_coef_)
+    if model.kernel == "linear":
+        return _linear(dual @ model.X_fit_, 0.0)
+    kernel = "poly" if model.kernel in POLYNOMIAL else model.kernel
+    gamma = 1 / model.n_features_in_ if model.gamma is None else model.gamma
+    n = len(dual)
+    stand_in = SVR(kernel=kernel, gamma=gamma, degree=model.degree, coef0=model.coef0).fit(model.X_fit_, dual)
+    stand_in.support_vectors_, stand_in.support_ = model.X_fit_, np.arange(n, dtype=np.int32)
+    stand_in.dual_coef_ = stand_in._dual_coef_ = dual[None]
+    stand_in.intercept_ = stand_in._intercept_ = np.zeros(1)
+    stand_in._n_support = np.array([n, 0], dtype=np.int32)
+    return stand_in
+
+
+def _linear(coef: Array, intercept: float) -> LinearRegression:
+    model = LinearRegression()
+    model.coef_, model.intercept_, model.n_features_in_ = coef, float(intercept), len(coef)
+    return model
 
 
 # ---------------------------------------------------------------- the centre
@@ -135,6 +206,8 @@ def _shift(model: Any, centre: float) -> bool:
             tree.tree_.value[:] -= centre
     elif hasattr(model, "intercepts_"):  # a network
         model.intercepts_[-1] = model.intercepts_[-1] - centre
+    elif hasattr(model, "_intercept_"):  # of support vectors, which predict by the one and are converted by the other
+        model.intercept_ = model._intercept_ = model._intercept_ - centre
     elif hasattr(model, "intercept_"):
         model.intercept_ = model.intercept_ - centre
     else:
@@ -171,7 +244,7 @@ def _gap(estimator: Any, session: Any, X: Array, span: float, lost: float, kind:
     """The largest difference of a value, as a share of the span."""
     name = name_of(estimator)
     values = _predict(estimator, X, kind)
-    (output,) = feed(session, X, ["value"], f"{name}'s ONNX file", kind)
+    (output,) = feed(session, X, [VALUE.output], f"{name}'s ONNX file", kind)
     if np.shape(output) != (len(X), 1) or not np.isfinite(output).all():
         raise InputError(f"{name}'s ONNX file does not give one finite number for each test row{kind}; {REMEDY}")
     gap = float(np.abs(output[:, 0] - values).max()) / span

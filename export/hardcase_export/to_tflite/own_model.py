@@ -4,8 +4,8 @@
 Every file is treated as hostile. Its size is bounded before it is read, its contents are counted before they are
 unpacked, operators must be on an allow list, and tensors must be static, small and as long as their buffers. Only what
 was checked is written into a new file. That file takes readings (1, n) float32 and gives one score per class, or for
-two classes the score of class 1 less that of class 0, in steps that float32 holds as integers: ``reshape, quantize, the
-user's operators, dequantize, times steps``.
+two classes the score of class 1 less that of class 0, or one value, in steps that float32 holds as integers: ``reshape,
+quantize, the user's operators, dequantize, times steps``.
 
 Call ``own_bytes`` only in the separate process of ``own_process``: unpacking takes as long as the file wants, and an
 interpreter is native code.
@@ -43,7 +43,7 @@ def own_bytes(data: bytes, n_features: int, n_classes: int, steps: float) -> byt
     Parameters
     ----------
     n_features : number of readings, in the order of the input's elements
-    n_classes : number of scores
+    n_classes : number of scores; 0 for a model that gives one value
     steps : factor of the scores, a power of two
 
     Raises
@@ -55,12 +55,16 @@ def own_bytes(data: bytes, n_features: int, n_classes: int, steps: float) -> byt
     model = _unpacked(data)
     graph = model.subgraphs[0]
     (first,), (last,) = graph.inputs, graph.outputs
-    for what, tensor, expected in (("input", first, n_features), ("output", last, n_classes)):
+    outputs_are = f"there are {n_classes} classes" if n_classes else "a value is one number"
+    ends = (
+        ("input", first, n_features, f"the sensors give {n_features} readings"),
+        ("output", last, n_classes or 1, outputs_are),
+    )
+    for what, tensor, expected, cause in ends:
         t = graph.tensors[tensor]
         _need(_type(t) in END_TYPES, f"its {what} is {_type(t)}; convert it with one of {', '.join(END_TYPES)}")
         n_elements = math.prod(_shape(t))
-        cause = "the sensors give {} readings" if what == "input" else "there are {} classes"
-        _need(n_elements == expected, f"its {what} has the shape {_shape(t)}, but {cause.format(expected)}")
+        _need(n_elements == expected, f"its {what} has the shape {_shape(t)}, but {cause}")
     return _Adapter(model).bytes(n_features, n_classes, steps)
 
 
@@ -179,7 +183,7 @@ class _Adapter(TfliteGraph):
         self._enter(x, first)
         self._operate(graph)
         y = last if last.dtype == "f4" else self.op("DEQUANTIZE", last, dtype="f4")
-        y = self.reshape(y, 1, n_classes)
+        y = self.reshape(y, 1, n_classes or 1)
         if n_classes == 2:  # a program reads one score s as the pair (0, s)
             y = self.op("SUB", self.gather(y, [1], 1), self.gather(y, [0], 1))
         return self.model("own", {"scores": self.op("MUL", y, self.const([steps], "f4"))})

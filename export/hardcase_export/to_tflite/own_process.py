@@ -3,8 +3,8 @@
 
     python -m hardcase_export.to_tflite.own_process FOLDER
 
-is that process: it reads ``model.tflite``, ``rows.npy`` and ``job.json`` in the folder, and writes ``own.tflite`` and
-``scores.npy``, or ``error.txt``.
+is that process: it reads ``model.tflite``, ``rows.npy`` and ``job.json`` in the folder, and writes ``own.tflite``,
+``scores.npy`` and ``steps.txt``, or ``error.txt``.
 """
 
 from __future__ import annotations
@@ -35,14 +35,20 @@ TIMEOUT_S = 600.0
 MAX_MEMORY_BYTES = 8 * 1024**3
 LARGEST = 2**20  # bound, within a factor of 2, on the scores in steps of the rows that set the scale
 HELD = 2**23  # bound to which scores are clipped; float32 holds every integer up to here
+LARGEST_VALUE, HELD_VALUE = 2**23, 2**25  # of values, whose steps are as fine as a float32 of the largest of them
+MAX_STEPS = 126  # of the exponent, to either side: 2 to this power is a float32
 
 
 @dataclass(frozen=True)
 class OwnScorer:
-    """The scorer, and its scores (n, n_outputs) int64 on the given rows; a row with a missing reading has zeros."""
+    """The scorer, and its scores (n, n_outputs) int64 on the given rows; a row with a missing reading has zeros.
+
+    ``steps``: a score is what the user's model gives, times 2^steps, rounded.
+    """
 
     scorer: Opaque
     scores: NDArray[np.int64]
+    steps: int
 
 
 def open_own(
@@ -61,7 +67,7 @@ def open_own(
     features : the program's features that the model takes, in the order of its input
     X : (n, len(features)) rows to score
     n_seen : number of rows, the first ones, that set the scale of the scores
-    n_classes : number of scores
+    n_classes : number of scores; 0 for a model that gives one value
     timeout_s : seconds after which the process is stopped
 
     Raises
@@ -78,12 +84,23 @@ def open_own(
         _spawn(path, folder, timeout_s)
         blob = (folder / "own.tflite").read_bytes()
         scores = np.load(folder / "scores.npy", allow_pickle=False)
-    width = 1 if n_classes == 2 else n_classes
+        steps = int((folder / "steps.txt").read_text(encoding="utf-8"))
+    width, held = _width(n_classes), _bounds(n_classes)[1]
     if scores.shape != (len(X), width) or scores.dtype != np.int64:
         raise InputError(
             f"{path} gave scores of shape {scores.shape}, but {(len(X), width)} is expected; convert it again"
         )
-    return OwnScorer(Opaque(features, blob, (-HELD,) * width, (HELD,) * width), scores)
+    return OwnScorer(Opaque(features, blob, (-held,) * width, (held,) * width), scores, steps)
+
+
+def _width(n_classes: int) -> int:
+    """The number of scores of the new file."""
+    return 1 if n_classes in (0, 2) else n_classes
+
+
+def _bounds(n_classes: int) -> tuple[int, int]:
+    """Bound, within a factor of 2, on the scores that set the scale, and the bound to which scores are clipped."""
+    return (LARGEST, HELD) if n_classes else (LARGEST_VALUE, HELD_VALUE)
 
 
 def _spawn(path: Path, folder: Path, timeout_s: float) -> None:
@@ -115,12 +132,13 @@ def main(folder: Path) -> int:
     data = (folder / "model.tflite").read_bytes()
     X = np.load(folder / "rows.npy", allow_pickle=False)
     try:
-        blob, scores = _score(data, X, int(job["n_seen"]), int(job["n_classes"]))
+        blob, scores, steps = _score(data, X, int(job["n_seen"]), int(job["n_classes"]))
     except HardcaseError as error:
         (folder / "error.txt").write_text(str(error), encoding="utf-8")
         return 2
     (folder / "own.tflite").write_bytes(blob)
     np.save(folder / "scores.npy", scores)
+    (folder / "steps.txt").write_text(str(steps), encoding="utf-8")
     return 0
 
 
@@ -134,12 +152,12 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _score(data: bytes, X: NDArray[np.float64], n_seen: int, n_classes: int) -> tuple[bytes, NDArray[np.int64]]:
+def _score(data: bytes, X: NDArray[np.float64], n_seen: int, n_classes: int) -> tuple[bytes, NDArray[np.int64], int]:
     run = tflite_runner(own_bytes(data, X.shape[1], n_classes, 1.0), "convert it again")
     is_complete = ~np.isnan(X).any(axis=1)
     with np.errstate(over="ignore"):
         rows = X[is_complete].astype(np.float32)
-    scores = np.zeros((len(X), 1 if n_classes == 2 else n_classes))
+    scores = np.zeros((len(X), _width(n_classes)))
     try:
         scores[is_complete] = run({"readings": rows}) if len(rows) else 0.0
     except (RuntimeError, ValueError) as error:
@@ -149,9 +167,13 @@ def _score(data: bytes, X: NDArray[np.float64], n_seen: int, n_classes: int) -> 
     largest = float(np.abs(scores[:n_seen]).max(initial=0.0))
     if largest == 0:
         raise InputError("the TFLite model gives zeros on every row; train it on these readings")
-    steps = 2.0 ** (math.floor(math.log2(LARGEST / largest)))
-    scores = np.nan_to_num(scores * steps, nan=-HELD)
-    return own_bytes(data, X.shape[1], n_classes, steps), np.rint(np.clip(scores, -HELD, HELD)).astype(np.int64)
+    bound, held = _bounds(n_classes)
+    steps = math.floor(math.log2(bound / largest))
+    if steps > MAX_STEPS:
+        raise InputError(f"the TFLite model gives at most {largest:g}, too small for float32; use a smaller unit")
+    scores = np.nan_to_num(scores * 2.0**steps, nan=-held)
+    whole = np.rint(np.clip(scores, -held, held)).astype(np.int64)
+    return own_bytes(data, X.shape[1], n_classes, 2.0**steps), whole, steps
 
 
 if __name__ == "__main__":

@@ -329,14 +329,14 @@ def test_when_too_many_calls_hang_up_starts_a_new_worker_and_only_their_rows_go_
         with asking(broker.url, "+") as (client, heard):
             for k in range(MAX_ABANDONED):
                 client.publish(request_topic(f"bad-{k}"), ask(k, (13.0, 0.0), SHA, 9000), 1)
-                assert unpack_reply(heard.get(timeout=5).payload, bytes.fromhex(SHA), 3).status == REFUSED
+                assert unpack_reply(heard.get(timeout=60).payload, bytes.fromhex(SHA), 3).status == REFUSED
             good = ask(99, (1.0, 0.0), SHA, 9000)
             client.publish(request_topic("good"), good, 1)
             assert up.wait_for("worker-died")["status"] == 75
             assert up.wait_for("worker-stopped")["hung"] == MAX_ABANDONED
             up.wait_for("worker-ready", 2)
             client.publish(request_topic("good"), good, 1)  # as a device does that has no answer yet
-            assert unpack_reply(heard.get(timeout=5).payload, bytes.fromhex(SHA), 3).status == OK
+            assert unpack_reply(heard.get(timeout=60).payload, bytes.fromhex(SHA), 3).status == OK
         assert up.finish() == 0
         assert "16 calls have not returned, so no more are made" in up.stderr()
 
@@ -355,10 +355,10 @@ def test_a_worker_whose_loop_stands_still_ends_itself(tmp_path):
     )
     (tmp_path / "locked.py").write_text(LOCKED)
     began = time.monotonic()
-    ended = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, timeout=30, check=False)
+    ended = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, timeout=120, check=False)
     assert ended.returncode == 1
     assert b"locked.py" in ended.stderr
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50
 
 
 @pytest.mark.parametrize(

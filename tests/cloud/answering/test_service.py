@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hardcase_cloud.answering.service import MAX_CORRELATION_BYTES, Service, ServiceConfig
 from hardcase_edge.errors import HpcStuckError, HpcTimeoutError, InputError
-from hardcase_edge.link.wire import OK, REFUSED, request_topic, unpack_reply
+from hardcase_edge.link.wire import BUSY, OK, REFUSED, request_topic, unpack_reply
 from hardcase_edge.program.readings import MAX_REQUEST_BYTES
 
 from ...helpers.cloud.requests import DTYPES, N_CLASSES, ask
@@ -117,7 +117,7 @@ def test_the_same_id_with_other_readings_is_malformed_whether_it_waits_or_is_ans
 
 
 def test_no_number_of_requests_makes_another_devices_reply_forgotten():
-    service, model = make(max_remembered=200)
+    service, model = make(max_remembered=200, max_per_s_per_device=10_000)
     payload = ask(1, (1.0, 1.0), SHA)
     service.receive(TOPIC, payload, 0.0)
     service.run(0.0)
@@ -166,6 +166,22 @@ def test_a_device_that_makes_the_hpc_hang_again_is_refused_unasked_for_a_time():
     assert status(50, 1.0, 2.0, "pi-2") == OK
     assert status(51, 1.0, 62.0) == OK
     assert (service.counters.hung, service.counters.refused, service.counters.served) == (2, 48, 3)
+
+
+def test_every_message_is_released_once_whatever_becomes_of_its_request():
+    service = Service(Hanging())
+    bad, good = request_topic("bad"), request_topic("good")
+    for tag in range(1, 7):  # after two that hang, the device is refused unasked
+        service.receive(bad, ask(tag, (13.0, 0.0), SHA), 0.0, tag=tag)
+        while service.due(0.0) is not None:
+            service.run(0.0)
+    assert sorted(service.released()) == [1, 2, 3, 4, 5, 6]
+    service.receive(good, ask(1, (1.0, 0.0), SHA), 0.0, tag=7)
+    service.receive(good, ask(1, (2.0, 0.0), SHA), 0.0, tag=8)  # the id of another, which waits
+    service.receive(good, ask(1, (1.0, 0.0), SHA), 0.0, tag=9)  # the same again
+    assert service.released() == [8]
+    service.run(1.0)
+    assert service.released() == [7, 9]
 
 
 def test_nobody_waits_for_more_than_two_calls_that_hang():
@@ -305,14 +321,17 @@ def test_a_flipped_byte_never_raises_and_is_answered_or_counted(at, flip):
     assert served + c.malformed + c.other_hpc + c.oversized + c.expired == 1
 
 
-def test_a_full_queue_drops_what_comes_and_one_device_cannot_fill_it():
+def test_a_full_queue_says_that_it_is_busy_and_one_device_cannot_fill_it():
     service, _ = make(max_waiting=10, max_waiting_per_device=4)
-    for k in range(20):
-        service.receive(TOPIC, ask(k, (1.0, 1.0), SHA), 0.0)
-    assert service.counters.overloaded == 16
+    replies = [service.receive(TOPIC, ask(k, (1.0, 1.0), SHA), 0.0, b"c%d" % k, tag=k + 1) for k in range(20)]
+    assert replies[:4] == [None] * 4
+    assert [(r.device, r.correlation, reply_of(r).id[-1], reply_of(r).status) for r in replies[4:]] == [
+        ("pi-1", b"c%d" % k, k, BUSY) for k in range(4, 20)
+    ]
+    assert service.released() == list(range(5, 21))
     for k in range(20):
         service.receive(request_topic(f"pi-{k + 2}"), ask(k, (1.0, 1.0), SHA), 0.0)
-    assert service.counters.overloaded == 16 + 14
+    assert service.counters.busy == 16 + 14
     assert len(service.run(0.0)) == 10
     service.receive(TOPIC, ask(99, (1.0, 1.0), SHA), 0.0)  # there is room again
     assert len(service.run(0.0)) == 1
@@ -322,17 +341,138 @@ def test_a_full_queue_drops_what_comes_and_one_device_cannot_fill_it():
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 30), st.booleans()), max_size=200))
 def test_memory_is_bounded_and_every_request_is_accounted_for(steps):
     service, model = make(max_batch=3, max_waiting=6, max_waiting_per_device=3, max_remembered=5)
-    replies = 0
+    replies, tags = 0, []
     for k, (device, id_, does_run) in enumerate(steps):
-        replies += service.receive(request_topic(f"d{device}"), ask(id_, (1.0, 1.0), SHA), k * 0.01) is not None
+        replies += (
+            service.receive(request_topic(f"d{device}"), ask(id_, (1.0, 1.0), SHA), k * 0.01, tag=k + 1) is not None
+        )
         if does_run:
             replies += len(service.run(k * 0.01))
+        tags += service.released()
         assert len(service._waiting) <= 6
         assert len(service._replies) <= 5
-        assert len(service._turns) == len(service._waiting)
+        assert len(service._agenda) == len(service._waiting)
         assert all(sum(d == f"d{k}" for d, _ in service._waiting) <= 3 for k in range(6))
     c = service.counters
     assert sum(model.batches) == c.served
     assert c.received == len(steps)
-    assert c.served + c.repeated + c.overloaded + c.expired + len(service._waiting) == c.received
-    assert c.served <= replies <= c.served + c.repeated
+    assert c.served + c.repeated + c.busy + c.expired + len(service._waiting) == c.received
+    assert c.served <= replies <= c.served + c.repeated + c.busy
+    tags += [tag for waiting in service._waiting.values() for tag in waiting.tags]
+    assert sorted(tags) == [k + 1 for k in range(len(steps))], "every message is released once, when it waits no more"
+
+
+# ---------------------------------------------------------------- too much to answer
+
+
+class Slow(Model):
+    """Takes 10 ms a row; ``now`` is its clock."""
+
+    now = 0.0
+
+    def answer(self, rows: Sequence[Sequence[object]]) -> list[tuple[int, int]]:
+        self.now += 0.01 * len(rows)
+        return super().answer(rows)
+
+
+def slow(**knobs: object) -> tuple[Service, Slow]:
+    """A service that has learned that its model takes 10 ms a row."""
+    model = Slow()
+    service = Service(model, ServiceConfig(**knobs))  # type: ignore[arg-type]
+    service.receive(request_topic("first"), ask(1, (1.0, 1.0), SHA), 0.0)
+    service.run(0.0)
+    service.ended(model.now)
+    return service, model
+
+
+def send(service: Service, device: str, id_: int, deadline_ms: int, now: float) -> int:
+    """The status of the reply at once; -1 if there is none."""
+    out = service.receive(request_topic(device), ask(id_, (1.0, 1.0), SHA, deadline_ms), now)
+    return -1 if out is None else reply_of(out).status
+
+
+def test_what_cannot_be_answered_in_time_is_refused_at_once_and_the_rest_is_answered_in_time():
+    service, model = slow(max_batch=1)
+    began = model.now
+    taken = [k for k in range(100) if send(service, f"d{k}", k, 210, began) != BUSY]
+    assert (len(taken), service.counters.busy) == (10, 90), "half of 210 ms holds 10 rows of 10 ms"
+    while service.due(model.now) is not None:
+        [out] = service.run(model.now)
+        service.ended(model.now)
+        assert reply_of(out).status == OK
+        assert model.now <= began + 0.105
+    assert (service.counters.served, service.counters.expired) == (11, 0)
+
+
+def test_a_busy_reply_says_when_to_try_again_and_the_same_request_may_then_be_answered():
+    service, model = slow(max_batch=1)
+    for k in range(12):
+        send(service, f"d{k}", k, 250, model.now)
+    out = service.receive(TOPIC, ask(99, (1.0, 1.0), SHA, 250), model.now)
+    assert out is not None
+    assert (reply_of(out).status, reply_of(out).result) == (BUSY, 120), "12 rows wait"
+    assert send(service, "pi-1", 99, 500, model.now) == -1, "a busy reply is not remembered"
+
+
+def test_the_earliest_deadline_is_answered_first_but_no_device_overtakes_with_its_second_request():
+    service, model = slow(max_batch=1)
+    for device, id_, deadline_ms in (("a", 1, 900), ("b", 1, 500), ("c", 1, 700), ("b", 2, 290), ("a", 2, 280)):
+        assert send(service, device, id_, deadline_ms, model.now) == -1
+    order = []
+    while service.due(model.now) is not None:
+        order += [(out.device, reply_of(out).id[-1]) for out in service.run(model.now)]
+        service.ended(model.now)
+    assert order[:3] == [("b", 1), ("c", 1), ("a", 1)]
+    assert sorted(order) == [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("c", 1)]
+
+
+def test_a_flood_of_one_device_leaves_the_others_their_answers_in_time():
+    service, model = slow(max_batch=1)
+    statuses = []
+    for k in range(100):
+        for j in range(20):
+            send(service, "loud", 1000 * k + j, 600, model.now)
+        statuses.append(send(service, f"quiet-{k}", k, 60, model.now))
+        statuses += [reply_of(out).status for out in service.run(model.now) if out.device.startswith("quiet")]
+        service.ended(model.now)
+    assert statuses.count(BUSY) == 0
+    assert statuses.count(OK) >= 98, "the last may still wait"
+
+
+def test_a_batch_that_hangs_or_fails_does_not_make_the_service_busy():
+    class Poison(Slow):
+        def answer(self, rows: Sequence[Sequence[object]]) -> list[tuple[int, int]]:
+            if any(row[0] == 13 for row in rows):
+                self.now += 0.7
+                raise HpcTimeoutError("thirteen")
+            return super().answer(rows)
+
+    model = Poison()
+    service = Service(model, ServiceConfig())
+    service.receive(TOPIC, ask(1, (13.0, 1.0), SHA), 0.0)
+    service.run(0.0)
+    service.ended(model.now)
+    assert [send(service, f"d{k}", k, 300, model.now) for k in range(20)] == [-1] * 20
+
+
+def test_time_that_a_request_has_waited_at_the_broker_counts():
+    service, model = slow(max_batch=1)
+    for device, expiry_s in (("fresh", 3), ("old", 1), ("of-today", 2)):
+        request = ask(1, (1.0, 1.0), SHA, 3_000)
+        assert service.receive(request_topic(device), request, model.now, expiry_s=expiry_s) is None
+    assert [(out.device, round(out.expires_s)) for _ in range(3) for out in service.run(0.0)] == [
+        ("old", 2),
+        ("fresh", 3),
+        ("of-today", 3),
+    ], "of 3 s at least one has passed where 1 is left"
+
+
+def test_what_a_device_sends_beyond_its_rate_is_dropped_unread_and_acknowledged():
+    service, _ = make(max_per_s_per_device=100, max_waiting_per_device=1000)
+    for k in range(200):
+        assert service.receive(TOPIC, b"not even a request", 0.0, tag=k + 1) is None
+    assert (service.counters.malformed, service.counters.flooded) == (20, 180)
+    assert service.released() == list(range(1, 201))
+    assert send(service, "pi-2", 1, 1000, 0.0) == -1
+    assert send(service, "pi-1", 1, 1000, 1.0) == -1, "after a second it is heard again"
+    assert service.due(1.0) == 0.0

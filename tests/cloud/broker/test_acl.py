@@ -82,7 +82,7 @@ def test_two_workers_answer_devices_and_their_group_is_not_to_be_guessed(tmp_pat
                 assert device.publish(request_topic("pi-1"), ask(k, (1.0, 4.0), hpc.sha256))
             with ThreadPoolExecutor() as pool:
                 list(pool.map(lambda worker: worker.run(count=1), workers))
-            replies = [unpack_reply(heard.get(timeout=5).payload, bytes.fromhex(hpc.sha256), N_CLASSES) for _ in "12"]
+            replies = [unpack_reply(heard.get(timeout=60).payload, bytes.fromhex(hpc.sha256), N_CLASSES) for _ in "12"]
             assert {r.id[-1] for r in replies} == {0, 1}
             assert {r.status for r in replies} == {OK}
         finally:

@@ -74,11 +74,11 @@ class Client:
     def connect(self) -> str:
         self.paho.connect("127.0.0.1", self._port)
         self.paho.loop_start()
-        return str(self.said.get(timeout=5))
+        return str(self.said.get(timeout=60))
 
     def subscribe(self, topic: str) -> Any:
         self.paho.subscribe(topic, 1)
-        return self.said.get(timeout=5)
+        return self.said.get(timeout=60)
 
     def publish(self, topic: str, payload: bytes, **knobs: Any) -> None:
         self.paho.publish(topic, payload, qos=knobs.pop("qos", 1), **knobs)
@@ -97,7 +97,7 @@ def is_alive(broker: EmbeddedBroker) -> bool:
         assert client.connect() == "Success"
         assert client.subscribe(request_topic("+")) == [False]
         client.publish(request_topic("pi-9"), b"ping")
-        return client.heard.get(timeout=5) == (request_topic("pi-9"), b"ping")
+        return client.heard.get(timeout=60) == (request_topic("pi-9"), b"ping")
 
 
 # ---------------------------------------------------------------- what it is for
@@ -109,9 +109,9 @@ def test_a_request_and_its_reply_go_round(broker):
         device.subscribe(reply_topic("pi-1"))
         worker.subscribe(request_topic("+"))
         device.publish(request_topic("pi-1"), b"q" * MAX_REQUEST_BYTES)  # the longest there is
-        assert worker.heard.get(timeout=5) == (request_topic("pi-1"), b"q" * MAX_REQUEST_BYTES)
+        assert worker.heard.get(timeout=60) == (request_topic("pi-1"), b"q" * MAX_REQUEST_BYTES)
         worker.publish(reply_topic("pi-1"), b"a")
-        assert device.heard.get(timeout=5) == (reply_topic("pi-1"), b"a")
+        assert device.heard.get(timeout=60) == (reply_topic("pi-1"), b"a")
 
 
 def test_a_status_is_retained_and_a_will_is_kept(broker):
@@ -123,9 +123,9 @@ def test_a_status_is_retained_and_a_will_is_kept(broker):
         watcher.connect()
         wait_until(lambda: will_topic in broker._broker.retained_messages, "the status is retained")
         watcher.subscribe(status_topic("+"))
-        assert watcher.heard.get(timeout=5) == (will_topic, b"here")
+        assert watcher.heard.get(timeout=60) == (will_topic, b"here")
         device.paho.socket().shutdown(socket.SHUT_RDWR)
-        assert watcher.heard.get(timeout=5) == (will_topic, b"gone")
+        assert watcher.heard.get(timeout=60) == (will_topic, b"gone")
 
 
 def test_a_retained_status_goes_to_nobody_who_has_not_asked(broker):
@@ -134,11 +134,11 @@ def test_a_retained_status_goes_to_nobody_who_has_not_asked(broker):
         device.publish(status_topic("pi-4"), b"here", retain=True)
         watcher.connect()
         watcher.subscribe(status_topic("pi-4"))
-        assert watcher.heard.get(timeout=5) == (status_topic("pi-4"), b"here")
+        assert watcher.heard.get(timeout=60) == (status_topic("pi-4"), b"here")
         stranger.connect()
         stranger.subscribe(reply_topic("pi-5"))
         device.publish(reply_topic("pi-5"), b"for the stranger")
-        assert stranger.heard.get(timeout=5) == (reply_topic("pi-5"), b"for the stranger")
+        assert stranger.heard.get(timeout=60) == (reply_topic("pi-5"), b"for the stranger")
 
 
 def test_a_client_of_mqtt_5_is_told_so(broker):
@@ -254,7 +254,7 @@ def test_a_malformed_packet_harms_no_other_client(broker, packets):
         assert device.subscribe(reply_topic("pi-1")) == [False]
         raw(broker, packets)
         device.publish(reply_topic("pi-1"), b"still here")
-        assert device.heard.get(timeout=5) == (reply_topic("pi-1"), b"still here")
+        assert device.heard.get(timeout=60) == (reply_topic("pi-1"), b"still here")
     assert_all_gone(broker)
 
 

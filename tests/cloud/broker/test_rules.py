@@ -136,7 +136,7 @@ def test_mosquitto_delivers_what_the_rules_grant_and_nothing_else(guarded, publi
     try:
         assert mouth.publish(topic, b"x", wait_s=5)  # acknowledged, delivered or not
         if arrives:
-            assert heard.get(timeout=5).topic == topic
+            assert heard.get(timeout=60).topic == topic
         else:
             with pytest.raises(queue.Empty):
                 heard.get(timeout=SILENCE_S)
@@ -194,7 +194,7 @@ def test_a_worker_answers_a_device_under_the_rules(guarded, tmp_path):
     try:
         assert device.publish(request_topic("pi-1"), ask(1, (1.0, 4.0), hpc.sha256))
         worker.run(count=1)
-        assert unpack_reply(heard.get(timeout=5).payload, bytes.fromhex(hpc.sha256), N_CLASSES).status == OK
+        assert unpack_reply(heard.get(timeout=60).payload, bytes.fromhex(hpc.sha256), N_CLASSES).status == OK
     finally:
         device.stop()
 
@@ -237,7 +237,7 @@ def test_emqx_delivers_what_the_rules_grant_and_nothing_else(publisher, topic, l
     assert (may_publish and emqx_allows(rules, listener, "subscribe", wanted)) == arrives
 
 
-@pytest.mark.parametrize("user", ["+", "#", "", "a/b", "-a", "a" * 65])
+@pytest.mark.parametrize("user", ["+", "#", "", "a/b/c", "-a", "a" * 65])
 def test_emqx_grants_nothing_to_a_user_who_cannot_be_a_device(user):
     rules = rules_for("emqx")
     assert not emqx_allows(rules, user, "subscribe", "hardcase/v1/+/reply")
@@ -260,7 +260,7 @@ def test_the_command_prints_the_rules(capsys, broker):
     assert capsys.readouterr().out == rules_for(broker, worker="hpc", watcher="eye", store="shelf")
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a\ntopic write #", '"}', "+", "a/b", "x" * 65])
+@pytest.mark.parametrize("name", ["", "a b", "a\ntopic write #", '"}', "+", "a/b/c", "x" * 65])
 @pytest.mark.parametrize("broker", sorted(BROKERS))
 def test_a_name_that_could_change_the_rules_is_refused(broker, name):
     with pytest.raises(InputError, match="user name"):

@@ -35,11 +35,6 @@ from ...helpers.attack.identity import attack
 from ...helpers.cloud.enrolment import DAY, NOW, key, request
 
 
-@pytest.fixture(autouse=True)
-def _no_real_flush(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
 @pytest.fixture
 def authority(tmp_path):
     return AuthorityFolder.init(tmp_path / "authority", "test", NOW)

@@ -22,8 +22,24 @@ def pack(**changes: object) -> bytes:
 
 def test_a_record_is_kept_as_it_came():
     payload = pack()
-    assert parse_record(TOPIC, payload) == Incoming("pi-1", 3, 7, "decision", payload.decode())
+    assert parse_record(TOPIC, payload) == Incoming("pi-1", 3, 7, "decision", payload.decode(), label="kühl")
     assert parse_record(audit_topic("pi-1"), pack(kind="audit", readings=[1, None])).kind == "audit"
+
+
+@pytest.mark.parametrize(
+    ("labels", "label"),
+    [
+        (["V", 7], "V7"),
+        (["on", "off"], "on off"),
+        (None, ""),
+        ([["V"]], ""),
+        (["V"] * 100, ""),
+        (["\n"], ""),
+    ],
+)
+def test_the_labels_of_an_item_are_one_word(labels: object, label: str) -> None:
+    record = {key: value for key, value in GOOD.items() if key != "label"}
+    assert parse_record(TOPIC, json.dumps({**record, "labels": labels}).encode()).label == label
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,12 @@ from __future__ import annotations
 import json
 import threading
 from contextlib import contextmanager
+from functools import partial
+from socket import SHUT_RDWR
 
 import pytest
 
+from hardcase_cloud.mqtt.client import ClientConfig
 from hardcase_cloud.records import keeper as module
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.keeper import Inbox, Keeper
@@ -60,8 +63,17 @@ def test_what_is_on_the_disk_is_acknowledged_each_time_and_kept_once(broker, tmp
         until(lambda: keeper.counters["repeated"] == 2)
         until(lambda: acks[-1] == (2, 1, 1))
         assert keeper.all_counters() == {
-            "kept": 3, "repeated": 2, "malformed": 2, "oversized": 0, "unwritable": 0, "unsent": 0, "lost": 0,
+            "kept": 3, "repeated": 2, "malformed": 2, "oversized": 0, "unwritable": 0, "unsent": 0, "removed": 0,
+            "lost": 0,
         }  # fmt: skip
+
+
+def test_acknowledgements_have_a_connection_of_their_own_which_comes_back(broker, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "ClientConfig", partial(ClientConfig, retry_first_s=0.01, retry_most_s=0.02))
+    with keeping(broker, tmp_path / "d.sqlite") as (keeper, device, acks):
+        keeper._voice._line._sock.shutdown(SHUT_RDWR)
+        until(lambda: device.publish(decision_topic("pi-1"), pack(1)) and acks)
+        assert (keeper.counters["kept"], keeper._voice.connects) == (1, 2)
 
 
 def test_what_cannot_be_written_is_not_acknowledged_until_it_can(broker, tmp_path, monkeypatch):
@@ -79,7 +91,9 @@ def test_what_cannot_be_written_is_not_acknowledged_until_it_can(broker, tmp_pat
             until(lambda: not keeper._inbox._waiting)
         until(lambda: keeper.counters["unwritable"] >= 1)
         assert acks == []
-        assert notes == ["the store is full; devices keep their records until then"]
+        assert notes == ["the store is full; up to 20000 records wait here, and devices keep theirs until then"]
+        until(lambda: keeper.waiting == 3)  # not while the thread tries
+        assert keeper.ill_since is not None
         monkeypatch.setattr(keeper._database, "keep", keep)
         device.publish(decision_topic("pi-1"), pack(1))
         until(lambda: acks == [(2, 1, 1)])

@@ -17,7 +17,7 @@ from hardcase_cloud.updates.campaign import (
     Campaign,
 )
 from hardcase_cloud.updates.offer import CHUNK_BYTES, make_offer
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import InputError, TrustError
 from hardcase_edge.update.messages import (
     CHUNK,

@@ -16,7 +16,7 @@ from hardcase_edge.batch.evaluate import Batch, Outcome
 from hardcase_edge.batch.polynomials import products, score_products
 from hardcase_edge.batch.scores import score_codes, scores_of
 from hardcase_edge.kernel.machine import PYTHON, decide, open_machine
-from hardcase_edge.program.cost import to_unit
+from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import (
     ARGMAX,
     MARGIN,
@@ -93,6 +93,22 @@ def test_a_program_decides_as_in_the_session(program: Program, seed: int) -> Non
         assert outcome.forwarded[k] == (one.route == CLOUD)
         assert outcome.node[k] == one.trace[-1]
         assert tuple(np.flatnonzero(bought[:, k])) == one.sensors
+
+
+@given(programs(5), seeds)
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_items_of_any_size_and_budgets_are_priced_as_in_the_session(program: Program, seed: int) -> None:
+    rng, rows = random.Random(seed), rows_of(program, seed)
+    program = replace(program, max_item_size=max(program.max_item_size, 5))
+    said, machine = replies(program, seed, len(rows)), open_machine(program, PYTHON)
+    sizes = [rng.randint(1, program.max_item_size) for _ in rows]
+    dearest = max(Meter(program, size).total(range(len(program.sensors)), 1) for size in sizes)
+    for budget in (None, 0, rng.randint(0, dearest)):
+        outcome, bought = Batch(program, table(program, rows), sizes=np.array(sizes)).walk(said, budget=budget)
+        for k, (row, size) in enumerate(zip(rows, sizes, strict=True)):
+            one = decide(machine, row, (int(said[k]), 0), budget=budget, item_size=size)
+            assert (outcome.label[k], outcome.cost[k]) == (one.result, to_unit(one.cost))
+            assert (outcome.node[k], tuple(np.flatnonzero(bought[:, k]))) == (one.trace[-1], one.sensors)
 
 
 @given(programs(5), seeds)

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from hardcase_edge.bundle.evidence import reported
+from hardcase_edge.bundle.evidence import reported, sorted_answers
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import BundleError
+from hardcase_edge.program.definition import THRESHOLD, Acquire, Answer, Branch, Candidate, Select, Slice
+from hardcase_edge.program.kinds import CLASS
 from hardcase_edge.session.session import Decision
 from tests.golden.make_golden import cases_of, golden_program, manifest_of
 
@@ -91,3 +93,32 @@ def test_a_range_may_be_of_any_two_numbers() -> None:
 )
 def test_a_decision_is_reported_with_the_confidence_of_its_own_path(route: str, failed: Any, expected: Any) -> None:
     assert reported(Decision(1, 7_777, route, 0, (), (0, A), failed), WITHOUT) == expected
+
+
+@pytest.mark.parametrize(
+    ("route", "failed", "unpaid", "sorted_to", "expected"),
+    [
+        ("local", (), (0,), {A}, ("degraded", 9_000)),
+        ("local", (), (1,), {A}, ("degraded", None)),
+        ("local", (0,), (1, 2), {A}, ("degraded", None)),
+        ("local", (), (0,), {B}, ("local", 7_777)),
+        ("local", (2,), (0,), {B}, ("degraded", 1)),
+        ("cloud", (), (0,), {A}, ("cloud", 7_777)),
+        ("degraded", (), (2,), {A}, ("degraded", 1)),
+    ],
+)
+def test_a_sensor_that_was_too_dear_counts_where_a_branch_sorts_cases(
+    route: str, failed: Any, unpaid: Any, sorted_to: set[int], expected: Any
+) -> None:
+    decision = Decision(1, 7_777, route, 0, (), (0, A), failed, unpaid)
+    assert reported(decision, WITHOUT, sorted_to) == expected
+
+
+def test_branches_sort_cases_into_answers_that_no_purchase_was_refused_for() -> None:
+    part = Slice(0, 0, 1)
+    answers = [Answer(part, CLASS.answer, (), (9_000,))] * 4
+    nodes = (
+        Select((Candidate(1, (5,), 1),), 7), Acquire((0,), 2, 5), Branch(part, THRESHOLD, (3, 4), 0),
+        Acquire((1,), 6, 7), *answers,
+    )  # fmt: skip
+    assert sorted_answers(replace(PROGRAM, nodes=nodes)) == {4, 6}, "5 and 7 are for what the budget allowed"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.card import first_boot
 from hardcase_edge.card.archive import read_archive, read_zip
 from hardcase_edge.card.install import read_identity

@@ -118,9 +118,12 @@ def test_a_dead_sensor_that_the_walk_does_not_want_changes_nothing():
     assert without(FakeLink(can_ask=False), dead=[VIB]) == ("degraded", 0.6, []), "nothing is bought for no cloud"
 
 
-def test_a_sensor_beyond_the_budget_has_not_failed():
+def test_an_answer_without_a_sensor_that_the_budget_did_not_allow_has_the_confidence_measured_without_it():
+    (record,) = make_device([EASY], manifest={"without": WITHOUT}, budget=0.5).run()
+    assert (record["route"], record["failed"], record["unpaid"]) == ("degraded", [], ["x"])
+    assert record["confidence"] == 0.55, "and not 0.6, which is that of hard cases with x"
     (record,) = make_device([EASY], budget=0.5).run()
-    assert (record["route"], record["failed"], record["confidence"]) == ("local", [], 0.6)
+    assert (record["route"], record["confidence"]) == ("degraded", None)
 
 
 RANGES = ((-1.0, 2.0), (0.0, 0.5), None, None, None)

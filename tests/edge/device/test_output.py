@@ -37,7 +37,7 @@ def start(words, folder, **settings):
 def test_a_full_disk_ends_nothing_and_is_told_once(words, tmp_path):
     replay = write_replay(tmp_path / "r.csv", [EASY, HARD, EASY])
     with open("/dev/full", "w") as full, start([*words, f"replay:{replay}"], tmp_path, stdout=full) as process:
-        told = process.communicate(timeout=30)[1]
+        told = process.communicate(timeout=120)[1]
         assert told == NO_SPACE + "hardcase-edge: the last 3 decisions were not written\n"
         assert process.returncode == 0
 
@@ -46,10 +46,10 @@ def test_a_full_log_ends_nothing(words, tmp_path):
     replay = write_replay(tmp_path / "r.csv", [EASY, HARD, EASY])
     command = [*words, f"replay:{replay}", "--sensors", "vib=none"]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, timeout=30, check=False)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, timeout=120, check=False)
         assert done.returncode == 0
         assert len(done.stdout.splitlines()) == 3
-        assert subprocess.run(command, stdout=full, stderr=full, timeout=30, check=False).returncode == 0
+        assert subprocess.run(command, stdout=full, stderr=full, timeout=120, check=False).returncode == 0
 
 
 def test_when_there_is_space_again_it_writes_on_after_the_cut_line_and_says_what_is_lost(words, tmp_path):
@@ -63,7 +63,7 @@ def test_when_there_is_space_again_it_writes_on_after_the_cut_line_and_says_what
         time.sleep(0.1)
         infinite = (resource.RLIM_INFINITY,) * 2
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, infinite)
-        told = process.communicate(timeout=30)[1]
+        told = process.communicate(timeout=120)[1]
     assert process.returncode == 0
     lines = path.read_text().split("\n")
     assert lines.pop() == ""
@@ -81,7 +81,7 @@ def test_it_starts_on_a_new_line_if_the_run_before_it_was_cut(words, tmp_path):
     for before, separator in [(b'{"t": 1}\n', b""), (b'{"t": 1}\n{"t": 2, "lab', b"\n")]:
         path.write_bytes(before)
         with path.open("ab") as file, start([*words, f"replay:{replay}"], tmp_path, stdout=file) as process:
-            assert (process.communicate(timeout=30)[1], process.returncode) == ("", 0)
+            assert (process.communicate(timeout=120)[1], process.returncode) == ("", 0)
         rest = path.read_bytes().removeprefix(before + separator)
         assert json.loads(rest)["route"] == "local"
         assert rest.count(b"\n") == 1
@@ -89,7 +89,7 @@ def test_it_starts_on_a_new_line_if_the_run_before_it_was_cut(words, tmp_path):
 
 def test_without_a_broker_it_does_not_start_if_standard_output_was_closed(words, tmp_path):
     command = " ".join([*words, "endless:read", ">&-"])
-    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, timeout=30, cwd=tmp_path, check=False)
+    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, timeout=120, cwd=tmp_path, check=False)
     line = b"hardcase-edge: standard output is closed, and nobody else can read what is said; open it\n"
     assert (done.returncode, done.stderr) == (2, line)
 
@@ -134,7 +134,7 @@ def test_with_a_broker_it_goes_on_without_its_reader_and_counts_what_it_could_no
                 assert time.monotonic() < until
                 time.sleep(0.01)
             process.send_signal(signal.SIGTERM)
-            told = process.communicate(timeout=20)[1]
+            told = process.communicate(timeout=120)[1]
             assert process.returncode == 0
         assert told.count("standard output cannot be written: Broken pipe; decisions go on") == 1
         assert retained(broker, "hardcase/v1/pi-1/status") == {"state": "offline"}
@@ -171,7 +171,7 @@ threading.Thread(target=forever, daemon=True).start()
 def test_what_a_plug_in_prints_is_not_among_the_decisions(words, tmp_path):
     (tmp_path / "talks.py").write_text(TALKS)
     command = [*words, "x=talks:read", "--sensors", "vib=none", "--count", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=tmp_path, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, check=False)
     assert [json.loads(line)["route"] for line in done.stdout.splitlines()] == ["local", "local"]
     said = {"hello": 2, "world": 2, "from C": 2, "again": 2, "kept in a buffer": 2, "child": 2, "farewell": 1}
     assert {text: done.stderr.count(text) for text in said} == said
@@ -186,7 +186,7 @@ def test_a_plug_in_that_prints_is_not_a_failed_sensor_where_the_log_is_full(word
         open("/dev/full", "w") as full,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=full, text=True, cwd=tmp_path) as process,
     ):
-        lines = process.communicate(timeout=30)[0].splitlines()
+        lines = process.communicate(timeout=120)[0].splitlines()
     assert ([json.loads(line)["failed"] for line in lines], process.returncode) == ([[], []], 0)
 
 
@@ -209,8 +209,8 @@ def test_what_a_plug_in_leaves_behind_does_not_keep_the_process_alive(words, tmp
         start([*command, "x=fails:read"], tmp_path, stdout=subprocess.PIPE) as fails,
     ):
         try:
-            assert (len(leaves.communicate(timeout=10)[0].splitlines()), leaves.returncode) == (2, 0)
-            assert (fails.communicate(timeout=10)[0], fails.returncode) == ("", 2)
+            assert (len(leaves.communicate(timeout=120)[0].splitlines()), leaves.returncode) == (2, 0)
+            assert (fails.communicate(timeout=120)[0], fails.returncode) == ("", 2)
         finally:
             leaves.kill()
             fails.kill()
@@ -222,7 +222,7 @@ def test_what_a_plug_in_closes_at_its_end_is_closed(words, tmp_path):
         "atexit.register(end)\ndef read(sensor):\n    return 3.0\n"
     )
     command = [*words, "x=tidy:read", "--sensors", "vib=none", "--count", "1"]
-    assert subprocess.run(command, capture_output=True, timeout=10, cwd=tmp_path, check=False).returncode == 0
+    assert subprocess.run(command, capture_output=True, timeout=120, cwd=tmp_path, check=False).returncode == 0
     assert (tmp_path / "ended").exists()
 
 

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.cli import main
 from hardcase_edge.diagnosis import broker as broker_module
 from hardcase_edge.diagnosis import machine, storage

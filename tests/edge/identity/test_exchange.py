@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from hardcase_cloud.enrolment.certificates import issue, make_authority
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import InputError, WireError
 from hardcase_edge.identity.der import Facts
 from hardcase_edge.identity.exchange import CLAIM, RENEW, RESEND_S, TRY, WAIT, Exchange, plan

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 
@@ -16,9 +15,7 @@ from tests.helpers.edge.power_cuts import Recorder, cuts, materialise, without_l
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A test's files need not outlive its machine."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+def _by_hand() -> Iterator[None]:
     with without_openssl():
         yield
 

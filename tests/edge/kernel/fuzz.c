@@ -29,7 +29,7 @@ static void call_out_of_order(hc_session *s, const uint8_t *choices, int turn)
     case 2: hc_feed(s, choices[4] - 10, hc_readings_bytes(s->image.bytes, choices[4] - 10) > 32 ? NULL : readings); break;
     case 3: hc_visited(s, choices[3] - 5); break;
     case 4: hc_was_bought(s, choices[4] - 5); break;
-    case 5: hc_has_failed(s, choices[4] - 5); break;
+    case 5: hc_has_failed(s, choices[4] - 5), hc_was_unpaid(s, choices[4] - 5); break;
     case 6: hc_resend(s); break;
     default: hc_wanted(s);
     }

@@ -25,7 +25,7 @@ static const int64_t *run(size_t n)
 }
 
 typedef struct {
-    int64_t is_bought, has_failed, has_readings, n_bytes;
+    int64_t is_bought, has_failed, was_unpaid, has_readings, n_bytes;
     const int64_t *readings;
 } sensor;
 
@@ -55,6 +55,7 @@ static void replay(const void *image, size_t n_sensors)
     for (size_t k = 0; k < n_sensors; k++) {
         sensors[k].is_bought = take();
         sensors[k].has_failed = take();
+        sensors[k].was_unpaid = take();
         sensors[k].has_readings = take();
         sensors[k].n_bytes = take();
         sensors[k].readings = run((size_t)(sensors[k].n_bytes + 7) / 8);
@@ -71,6 +72,7 @@ static void replay(const void *image, size_t n_sensors)
     for (size_t k = 0; k < n_sensors; k++) {
         NEED(hc_was_bought(s, (int)k) == sensors[k].is_bought);
         NEED(hc_has_failed(s, (int)k) == sensors[k].has_failed);
+        NEED(hc_was_unpaid(s, (int)k) == sensors[k].was_unpaid);
     }
     free(sensors);
     free(s);

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hardcase_edge.errors import InputError, WireError
 from hardcase_edge.link.wire import (
+    BUSY,
     MAX_DEADLINE_MS,
     OK,
     REFUSED,
@@ -160,7 +161,10 @@ def test_a_reply_cut_is_malformed_and_one_too_long_is_oversized() -> None:
     [
         pytest.param(b"\x02" + REPLY[1:], "malformed", id="newer"),
         pytest.param(REPLY[:1] + b"\x01" + REPLY[2:], "malformed", id="a-requests-kind"),
-        pytest.param(REPLY[:2] + b"\x02" + REPLY[3:], "malformed", id="unknown-status"),
+        pytest.param(REPLY[:2] + b"\x03" + REPLY[3:], "malformed", id="unknown-status"),
+        pytest.param(pack_reply(Reply(ID, HPC, BUSY, 0, 0)), "malformed", id="busy-for-no-time"),
+        pytest.param(pack_reply(Reply(ID, HPC, BUSY, 60_001, 0)), "malformed", id="busy-for-longer-than-a-minute"),
+        pytest.param(pack_reply(Reply(ID, HPC, BUSY, 5, 1)), "malformed", id="busy-and-sure"),
         pytest.param(REPLY[:3] + b"\x01" + REPLY[4:], "malformed", id="reserved"),
         pytest.param(REPLY[:6] + b"\x00\x01" + REPLY[8:], "malformed", id="reserved-too"),
         pytest.param(pack_reply(Reply(ID, HPC, OK, 3, 10_001)), "malformed", id="more-than-sure"),
@@ -175,9 +179,9 @@ def test_a_reply_that_is_not_ours_is_counted_by_its_reason(payload: bytes, expec
     assert reason(unpack_reply, payload, HPC, 4) == expected
 
 
-def test_a_refusal_carries_no_class() -> None:
-    refusal = Reply(ID, HPC, REFUSED, -1, 0)
-    assert unpack_reply(pack_reply(refusal), HPC, 4) == refusal
+@pytest.mark.parametrize("reply", [Reply(ID, HPC, REFUSED, -1, 0), Reply(ID, HPC, BUSY, 60_000, 0)])
+def test_a_refusal_carries_no_class(reply: Reply) -> None:
+    assert unpack_reply(pack_reply(reply), HPC, 4) == reply
 
 
 def test_random_replies_are_classes_of_ours_or_dropped() -> None:
@@ -195,10 +199,10 @@ def test_random_replies_are_classes_of_ours_or_dropped() -> None:
 
 # ---------------------------------------------------------------- topics
 
-GOOD_NAMES = ["pi-1", "a", "A.b_c-9", "0", "x" * 64]
+GOOD_NAMES = ["pi-1", "acme/pi-1", "a", "A.b_c-9", "0", "x" * 64]
 BAD_NAMES = [
-    "", "+", "#", "a/b", "/", "a+", "$SYS", "-a", ".a", "..", "_a", "a b", "a\n", "a\0", "x" * 65, "é", "ａ", "١",
-    "pi-1/request", "a\u200b", "\ud800",
+    "", "+", "#", "a/b/c", "a/", "/a", "/", "a+", "$SYS", "-a", ".a", "..", "_a", "a b", "a\n", "a\0", "x" * 65, "é",
+    "ａ", "١", "pi-1/+", "a\u200b", "\ud800",
 ]  # fmt: skip
 
 
@@ -221,8 +225,8 @@ def test_a_name_that_could_reach_beyond_its_topic_is_refused(device: str) -> Non
 @pytest.mark.parametrize(
     "topic",
     ["", "hardcase/v1/pi-1", "hardcase/v1/pi-1/reply", "hardcase/v2/pi-1/request", "/hardcase/v1/pi-1/request",
-     "hardcase/v1/pi-1/request/", "hardcase/v1/pi-1/request/x", "x/hardcase/v1/pi-1/request",
-     "HARDCASE/v1/pi-1/request",
+     "hardcase/v1/pi-1/request/", "hardcase/v1/a/b/c/request", "hardcase/v1/pi-1/request/x",
+     "x/hardcase/v1/pi-1/request", "HARDCASE/v1/pi-1/request",
      "/".join("x" * 999)],
 )  # fmt: skip
 def test_another_topic_is_dropped(topic: str) -> None:

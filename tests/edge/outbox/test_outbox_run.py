@@ -23,9 +23,13 @@ from hardcase_edge.link.wire import decision_topic
 from hardcase_edge.outbox.opening import Publisher
 from hardcase_edge.outbox.outbox import BURST, MOST_NEW, Direct, Outbox
 from hardcase_edge.outbox.queue import Queue
+from hardcase_edge.running.auditing import auditing_of
+from hardcase_export.joint.build import export_chain
+from hardcase_export.joint.model import decide_floats
 from tests.helpers.cloud.brokers import retained, running_mosquitto, until
-from tests.helpers.edge.device import EASY, HARD, Cloud, make_bundle_bytes, make_program
+from tests.helpers.edge.device import EASY, HARD, Cloud, FakeBank, make_bundle_bytes, make_loaded, make_program
 from tests.helpers.edge.outbox import FakeChannel, make_config, make_made, seconds
+from tests.helpers.export.joint_models import small_chain, small_items
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +90,24 @@ def test_decisions_wait_for_the_store_and_are_there_once(edge, broker, tmp_path,
     assert [line["label"] for line in lines] == ["high", "low", "high", "low"]
 
 
+def test_items_of_several_parts_go_to_the_store_with_all_their_labels(broker, tmp_path, capfd):
+    items, _ = small_items(3)
+    truth = [decide_floats(small_chain(), item).labels for item in items]
+    export_chain(small_chain(), items, items, truth, name="c", unit="ms", max_parts=6, out=tmp_path / "codes.hcb")
+    rows = [[str(k), *map(repr, row)] for k, item in enumerate(items) for row in item.tolist()]
+    names = ["item", *small_chain().cheap.features, *small_chain().dear.features]
+    (tmp_path / "items.csv").write_text("\n".join(",".join(row) for row in [names, *rows]))
+    argv = ["run", str(tmp_path / "codes.hcb"), "--sensors", f"replay:{tmp_path / 'items.csv'}", "--outbox", "1M"]
+    argv += ["--outbox-folder", str(tmp_path / "outbox"), "--broker", broker.url, "--device-id", "pi-items"]
+    store = kept_by_a_store(broker, tmp_path / "store.sqlite", 3)
+    next(store)
+    assert main(argv) == 0
+    rows = next(store)
+    store.close()
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [r["label"] for r in rows] == ["".join(line["labels"]) for line in lines]
+
+
 def test_without_an_outbox_decisions_go_at_once_over_the_connection_that_is_there(edge, broker, tmp_path):
     heard = []
     config = ConnectionConfig(address=parse_address(broker.url), client_id="people")
@@ -114,7 +136,7 @@ def test_without_an_outbox_a_flood_of_decisions_leaves_places_for_requests():
 
 def test_an_audit_reads_what_the_decision_did_not_buy_and_tells_its_cost():
     class Bank:
-        counters, dead, pause_s = {}, frozenset(), 0.0
+        counters, dead, pause_s, item = {}, frozenset(), 0.0, None
 
         def __init__(self):
             self.asked = []
@@ -146,7 +168,6 @@ def test_an_audit_reads_what_the_decision_did_not_buy_and_tells_its_cost():
     [
         (["--publish", "all"], "need a broker"),
         (["--publish", "some", "--broker", "mqtt://h"], "--publish is 'some'; give a percentage"),
-        (["--audit", "1", "--broker", "mqtt://h"], "--audit is '1'; give a percentage"),
         (["--outbox", "1", "--broker", "mqtt://h"], "--outbox is 1; use 64K to 1024G"),
         (["--outbox", "1M", "--outbox-rate", "nan", "--broker", "mqtt://h"], "--outbox-rate is nan"),
         (["--outbox", "1M", "--outbox-days", "0", "--broker", "mqtt://h"], "--outbox-days is 0.0"),
@@ -155,6 +176,13 @@ def test_an_audit_reads_what_the_decision_did_not_buy_and_tells_its_cost():
 def test_a_wrong_flag_is_told_in_one_line(tmp_path, words, line):
     with pytest.raises(InputError, match=line):
         Publisher(arguments(tmp_path, *words), print)
+
+
+def test_a_wrong_share_of_audits_is_told_before_anything_is_opened(tmp_path):
+    loaded, bank = make_loaded(), FakeBank([])
+    with pytest.raises(InputError, match="--audit is '1'; give a percentage"):
+        auditing_of(arguments(tmp_path, "--audit", "1", "--broker", "mqtt://h"), loaded, bank, None, None)
+    assert auditing_of(arguments(tmp_path, "--broker", "mqtt://h"), loaded, bank, None, None) is None
 
 
 def arguments(tmp_path, *words: str) -> Namespace:
@@ -192,7 +220,7 @@ def test_a_disk_that_hangs_delays_one_decision_and_then_none(tmp_path, monkeypat
     began = time.monotonic()
     for k in range(2, MOST_NEW + 20):
         outbox.add(make_made(k))
-    assert 0.05 <= time.monotonic() - began < 0.5
+    assert 0.05 <= time.monotonic() - began < 2.0
     goes_on.set()
     until(lambda: queue.waiting == MOST_NEW + 1)
     outbox.add(make_made(1000))

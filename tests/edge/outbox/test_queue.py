@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from hardcase_cloud.records import database
+from hardcase_cloud.records import dialects
 from hardcase_edge.outbox import file as outbox_file
 from hardcase_edge.outbox.acks import MAX_RANGES, pack_acks
 from hardcase_edge.outbox.drain import DrainConfig
@@ -207,7 +207,7 @@ def test_what_cannot_be_sent_now_is_sent_later(make_queue):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_whatever_breaks_nothing_that_was_on_the_disk_is_lost_and_nothing_is_there_twice(tmp_path, monkeypatch, seed):
-    for module in (outbox_file, database):  # nobody cuts the power here
+    for module in (outbox_file, dialects):  # nobody cuts the power here
         monkeypatch.setattr(module, "SETTINGS", [s.replace("FULL", "OFF") for s in module.SETTINGS])
     drain = DrainConfig(window=40, burst=40, rate=1e5)
     world = World(tmp_path, random.Random(seed), make_config(group=30, drain=drain), loss=0.2, cut=0.1)

@@ -46,6 +46,15 @@ def test_a_record_has_its_numbers_and_times():
     assert (told["kind"], told["at"], told["readings"], told["audit_cost"]) == ("audit", 3.25, [0.5, None], 3.0)
 
 
+def test_a_record_of_an_item_has_its_size_its_budget_and_whether_it_was_late():
+    item = {"item_size": 32, "budget": 4.0, "late": False}
+    for made in (
+        Recorder("pi-1", "ab", 7).decision(DECISION | item),
+        Recorder("pi-1", "ab", 7).audit(DECISION | item, [], 0),
+    ):
+        assert item.items() <= json.loads(made.payload).items()
+
+
 def test_a_clock_that_shows_the_past_gives_no_wall_time():
     made = Recorder("pi-1", "ab", 7, floor=1000.0, now=lambda: 3.0).decision(DECISION)
     assert made.made is None

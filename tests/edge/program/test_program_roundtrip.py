@@ -194,13 +194,14 @@ def test_a_packed_polynomial_that_makes_no_sense_is_refused(word: int, value: in
         decode(tensors)
 
 
-def test_a_draft_does_not_shift_its_values() -> None:
+def test_a_shift_is_kept_in_programs_and_drafts() -> None:
     program = replace(square(((1,),)), n_classes=0)
     node = Answer(Slice(0, 0, 1), "value", shift=-3)
     shifting = replace(program, nodes=(*program.nodes[:-1], node))
     assert decode(encode(shifting)) == (shifting, False)
-    with pytest.raises(ProgramError, match="a word that is not used"):
-        decode(encode(shifting, is_draft=True))
+    draft, is_draft = decode(encode(shifting, is_draft=True))
+    assert is_draft
+    assert draft.nodes[-1] == node
 
 
 def test_bits_beyond_the_weights_and_weights_of_0_are_refused() -> None:
@@ -238,7 +239,7 @@ def test_a_few_bits_do_not_make_a_table_beyond_the_bound_on_work() -> None:
 
 
 @given(programs(3), seeds)
-@settings(max_examples=1500, deadline=None, derandomize=True)
+@settings(max_examples=600, deadline=None, derandomize=True)
 def test_damaged_tensors_are_refused_or_read_never_worse(program: Program, seed: int) -> None:
     rng = random.Random(seed)
     tensors = {name: values[:] for name, values in encode(program).items()}

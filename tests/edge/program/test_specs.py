@@ -20,6 +20,7 @@ from hardcase_edge.program import definition as program
 from hardcase_edge.program import format as layout
 from hardcase_edge.program import limits
 from hardcase_edge.program.encode import encode
+from hardcase_edge.program.kinds import ANSWERS
 from hardcase_edge.program.readings import DTYPES
 from hardcase_edge.program.window import WINDOW_FEATURES
 from hardcase_edge.verifier import costs as paths
@@ -103,7 +104,7 @@ def test_the_numbers_of_kinds_are_the_codes() -> None:
     assert [d.number for d in DTYPES.values()] == [0, 1, 2], "the decoder counts them"
     assert "type: " + ", ".join(f"{d.number} {name}" for name, d in DTYPES.items()) in PROGRAM
     assert "rule: " + ", ".join(f"{k} {r}" for k, r in enumerate(layout.RULES)) in PROGRAM
-    assert "kind of answer: " + ", ".join(f"{k} {r}" for k, r in enumerate(layout.KINDS)) in PROGRAM
+    assert "kind of answer: " + ", ".join(f"{k} {r}" for k, r in enumerate(ANSWERS)) in PROGRAM
     assert "up to five pools: " + ", ".join(f"`{p}`" for p in layout.POOLS) in PROGRAM
 
 

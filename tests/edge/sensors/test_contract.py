@@ -110,7 +110,7 @@ def test_a_sensor_that_hangs_is_waited_for_until_its_time_limit(kind: str, monke
         began = time.monotonic()
         assert bank.next_item()
         assert bank.read([0]) == {0: None}
-        assert 0.05 < time.monotonic() - began < 3.0
+        assert 0.05 < time.monotonic() - began < 8.0
         assert dict(bank.counters) == {"timed_out": 1}
         release.set()
 

@@ -193,7 +193,7 @@ def test_what_is_no_file_is_a_failed_sensor_and_nobody_waits(tmp_path: Path, wha
         path.symlink_to(path)
     began = time.monotonic()
     assert failure(source, HEAT) == (None, {"raised": 1})
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 10.0
 
 
 def test_a_pipe_in_the_place_of_a_name_does_not_stop_the_start(tmp_path: Path) -> None:

@@ -274,12 +274,12 @@ def test_a_dead_sensor_is_not_asked_and_not_charged() -> None:
 @pytest.mark.parametrize(
     ("budget", "cloud", "expected"),
     [
-        pytest.param(9, True, Decision(0, 9, "local", 0, (), (0, 2)), id="cannot-buy"),
+        pytest.param(9, True, Decision(0, 9, "local", 0, (), (0, 2), unpaid=(0,)), id="cannot-buy"),
         pytest.param(114, True, Decision(0, 9, "local", 10, (0,), (0, 1, 2)), id="cannot-ask"),
         pytest.param(115, True, NeedSensors((1,)), id="just-enough"),
         pytest.param(None, False, Decision(0, 9, "degraded", 10, (0,), (0, 1, 2)), id="no-cloud"),
         pytest.param(10, False, Decision(0, 9, "degraded", 10, (0,), (0, 1, 2)), id="no-cloud-and-no-money"),
-        pytest.param(-1, True, Decision(0, 9, "local", 0, (), (0, 2)), id="less-than-nothing"),
+        pytest.param(-1, True, Decision(0, 9, "local", 0, (), (0, 2), unpaid=(0,)), id="less-than-nothing"),
     ],
 )
 def test_the_budget_and_the_cloud_decide_what_is_bought(budget: int | None, cloud: bool, expected: Any) -> None:

@@ -13,19 +13,13 @@ from types import SimpleNamespace
 import pytest
 
 from hardcase_edge.base.files import write_whole
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import HardcaseError, InputError, StoreError
 from hardcase_edge.store import folder
 from hardcase_edge.store.folder import Store
 from hardcase_edge.store.slots import Slots, passed, slots_from, started
 
 OLD, NEW, NEXT = b"old" * 50, b"new" * 60, b"next" * 70
-
-
-@pytest.fixture(autouse=True)
-def _no_real_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test's files need not outlive its machine."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture

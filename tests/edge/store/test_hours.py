@@ -23,12 +23,6 @@ from tests.helpers.edge.repository import NOW, Repository
 YEAR = 365 * 86_400
 
 
-@pytest.fixture(autouse=True)
-def _no_real_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test's files need not outlive its machine."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     store = Store(tmp_path / "store")

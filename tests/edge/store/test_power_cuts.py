@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.store.slots import failed, passed, saw_cloud, stopped
 from tests.helpers.edge.store_cuts import MEMORY, Cuts, Step, bundle, random_steps
 
@@ -58,12 +57,6 @@ def memory(tmp_path: Path) -> Iterator[Path]:
     """A folder in memory, where there is one; a disk would spend the time on states that nobody keeps."""
     with tempfile.TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else tmp_path) as folder:
         yield Path(folder)
-
-
-@pytest.fixture(autouse=True)
-def _no_real_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test's files need not outlive its machine."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 def test_a_cut_anywhere_leaves_a_store_that_runs_and_loses_nothing_acknowledged(memory: Path) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,6 @@ from hardcase_edge.store.trial import Rules
 from tests.helpers.edge.device import make_bundle_bytes
 
 RULES = Rules(decisions=2, deadline_s=100)
-
-
-@pytest.fixture(autouse=True)
-def _no_real_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test's files need not outlive its machine."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from hardcase_edge.store.run import Run
 from hardcase_edge.store.slots import MAX_STARTS, NAMES
 from hardcase_edge.store.trial import Rules
 
-RULES = Rules(decisions=3, deadline_s=100, memory_bytes=1_000)
+RULES = Rules(decisions=3, deadline_s=100, memory_bytes=1_000, audits=2)
 
 
 class Life(RuleBasedStateMachine):
@@ -43,13 +43,11 @@ class Life(RuleBasedStateMachine):
         self.now, self.n_bundles, self.release = 0.0, 0, (0, 0)
         self.run: Run | None = None
         self.is_full = False
-        self.patches = [patch.object(folder, "_write", self.write), patch("os.fsync", lambda descriptor: None)]
-        for each in self.patches:
-            each.start()
+        self.patch = patch.object(folder, "_write", self.write)
+        self.patch.start()
 
     def teardown(self) -> None:
-        for each in self.patches:
-            each.stop()
+        self.patch.stop()
         shutil.rmtree(self.root)
 
     def write(self, path, data) -> None:
@@ -86,7 +84,7 @@ class Life(RuleBasedStateMachine):
                 assert not whole
                 return
             self.run = Run(self.store, started, RULES, lambda line: None)
-            self.run.begin(self.now, has_broker=True)
+            self.run.begin(self.now, has_broker=True, promised=0.9 if self.n_bundles % 3 else None)
 
     @precondition(lambda self: self.run is not None)
     @rule(
@@ -103,13 +101,23 @@ class Life(RuleBasedStateMachine):
                 self.cycle(1)  # the device runs what it had before, at once
                 return
 
-    @rule(is_connected=st.booleans())
-    def live(self, is_connected: bool) -> None:
+    @precondition(lambda self: self.run is not None)
+    @rule(n=st.integers(1, 4), agrees=st.sampled_from([True, True, False]))
+    def audit(self, n: int, agrees: bool) -> None:
+        """F0 answers some audits."""
+        assert self.run is not None
+        for _ in range(n):
+            self.run.audited(agrees)
+
+    @rule(is_connected=st.booleans(), is_answered=st.booleans())
+    def live(self, is_connected: bool, is_answered: bool) -> None:
         """The device starts and decides in peace."""
         self.cycle(1)
         if self.run is not None:
             was_trial = self.run.is_trial
             for _ in range(RULES.decisions):
+                if is_answered:
+                    self.run.audited(True)
                 self.run.decided(self.now, is_connected=is_connected, memory_bytes=lambda: 0)
             Life.ends[was_trial, self.run.facts()["store"]["state"]] += 1
 
@@ -192,7 +200,7 @@ def test_whatever_happens_one_slot_runs_and_the_report_says_which() -> None:
     Life.ends.clear()
     run_state_machine_as_test(Life, settings=SETTINGS)
     assert min(Life.ends[True, "good"], Life.ends[False, "good"]) > 3, Life.ends
-    assert Life.ends[True, "trial"] > 0, Life.ends  # a full disk, or a cloud that it has to see
+    assert Life.ends[True, "trial"] > 0, Life.ends  # a full disk, or a cloud that it has to see or that has to answer
 
 
 def life_with(monkeypatch: pytest.MonkeyPatch, name: str, function) -> None:

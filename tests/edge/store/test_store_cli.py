@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.signature import make_keys, sign
 from hardcase_edge.cli import main
 from hardcase_edge.operations import beside
@@ -47,12 +46,7 @@ def write_bundle(tmp_path: Path, name: str) -> Path:
 
 def edge(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, list[dict[str, object]], str]:
     """One command in this process: (status, records, stderr)."""
-    old = [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)]
-    try:
-        status = main([str(word) for word in words])
-    finally:
-        for number, handler in zip((signal.SIGTERM, signal.SIGINT, signal.SIGALRM), old, strict=True):
-            signal.signal(number, handler)
+    status = main([str(word) for word in words])
     out, errors = capfd.readouterr()
     return status, [json.loads(line) for line in out.splitlines() if line[:1] == "{"], errors
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import pytest
 
+from hardcase_edge.bundle.agreement import Agreement
 from hardcase_edge.errors import InputError
 from hardcase_edge.store.trial import PASSED, Rules, Trial
 
 RULES = Rules(decisions=3, deadline_s=100, memory_bytes=1_000)
+AUDITED = Rules(decisions=3, deadline_s=100, memory_bytes=1_000, audits=4)
 
 
 def verdicts(trial: Trial, *decisions: tuple[float, bool, int]) -> list[str]:
@@ -38,7 +40,47 @@ def test_where_the_cloud_was_seen_it_must_be_seen_again() -> None:
     assert verdicts(once, (1, True, 0), (2, False, 0), (3, False, 0))[-1] == PASSED
 
 
+def test_it_waits_for_its_audits_and_passes_with_the_last_one() -> None:
+    agreement = Agreement(0.9)
+    trial = Trial(AUDITED, 0, agreement=agreement)
+    assert verdicts(trial, *[(1, True, 0)] * 5) == [""] * 5
+    for k in range(4):
+        assert trial.wants_audit
+        assert verdicts(trial, (2, True, 0)) == [""]
+        agreement.audited(k > 0)
+    assert not trial.wants_audit
+    assert verdicts(trial, (3, True, 0)) == [PASSED]
+
+
+def test_a_cloud_that_does_not_answer_holds_a_trial_up_for_half_of_its_deadline() -> None:
+    trial = Trial(AUDITED, 0, agreement=Agreement(0.9))
+    assert verdicts(trial, *[(k, True, 0) for k in (1, 2, 3, 49.9, 50)]) == ["", "", "", "", PASSED]
+
+
+def test_it_fails_by_answers_with_which_f0_does_not_agree() -> None:
+    agreement = Agreement(0.95)
+    trial = Trial(AUDITED, 0, agreement=agreement)
+    for _ in range(3):
+        assert verdicts(trial, (1, True, 0)) == [""]
+        agreement.audited(False)
+    assert verdicts(trial, (60, True, 0)) == [
+        "f0 agreed with 0 of 3 audited answers, and the bundle promises 0.95 of all"
+    ]
+
+
+def test_without_a_promise_or_with_no_audits_asked_for_nothing_waits_for_f0() -> None:
+    for trial in (Trial(AUDITED, 0), Trial(RULES, 0), Trial(Rules(decisions=3, audits=0), 0, agreement=Agreement(0.9))):
+        assert not trial.wants_audit
+        assert verdicts(trial, *[(1, True, 0)] * 3) == ["", "", PASSED]
+
+
 def test_rules_out_of_range_are_refused() -> None:
-    for wrong in ({"decisions": 0}, {"decisions": 2_000_000}, {"deadline_s": 0.5}, {"deadline_s": float("nan")}):
+    for wrong in (
+        {"decisions": 0},
+        {"decisions": 2_000_000},
+        {"deadline_s": 0.5},
+        {"deadline_s": float("nan")},
+        {"audits": -1},
+    ):
         with pytest.raises(InputError):
             Rules(**wrong)

@@ -259,6 +259,7 @@ def test_a_device_that_refuses_what_it_should_take_would_be_found(monkeypatch: p
         ("timestamp", b'"version":2}', b'"version":2,"version":2}'),
         ("timestamp", b'"spec_version":"1.0.31"', b'"spec_version":null'),
         ("timestamp", b'"meta":{', b'"meta":{"twin.json":{"version":1},'),
+        ("timestamp", b'"expires":"2030-01', b'"expires":"2030-1'),
         ("root", b'"roles":{', b'"roles":{"twin":{"keyids":[],"threshold":1},'),
         ("root", b'"keys":{', b'"keys":{"twin":{"keytype":"ed25519","keyval":{"public":"x"},"scheme":"ed25519"},'),
         ("root", b'"consistent_snapshot":false', b'"consistent_snapshot":null'),

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import WireError
 from hardcase_edge.update import messages
 from hardcase_edge.update.messages import (

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.update.messages import Chunk, Offer, digests_of, name_of
 from hardcase_edge.update.metered import Metered, parse_metered
 from hardcase_edge.update.transfer import FIRST, LEAST, MOST, SILENT_S, SLOW_S, Transfer

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.signature import make_keys, sign
 from hardcase_edge.errors import InputError
 from hardcase_edge.store import folder
@@ -36,11 +36,6 @@ def keys() -> tuple[bytes, bytes]:
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path, Repository())
-
-
-@pytest.fixture(autouse=True)
-def _no_real_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 def test_a_bundle_that_the_metadata_list_becomes_ready(rig):

@@ -32,6 +32,7 @@ from hardcase_edge.program.definition import (
     Tree,
     Trees,
     Uplink,
+    shifted,
 )
 from hardcase_edge.session.drive import drive
 from hardcase_edge.session.session import Machine, Session
@@ -385,3 +386,43 @@ def test_a_users_blob_is_left_as_it_is():
     assert made.program.scorers[0] is blob
     assert made.scales[0][0] == 1.0
     assert made.program.nodes[1].threshold == 1
+
+
+def own_values(*answers: Answer) -> Program:
+    """A draft whose scorer 0 is a user's model in steps of a quarter, and whose scorer 1 is 300.75."""
+    blob = Opaque((0,), b"tfl3", (-4000,), (4000,))
+    draft = program([blob, Trees((), (300.75,), ())], [Acquire((0,), 1, 2), *answers], n_classes=0)
+    return replace(draft, features=(Feature("f32"), *draft.features[1:]))
+
+
+@pytest.mark.parametrize("steps", [None, 0, 2, 5])
+def test_a_users_values_come_to_the_programs_scale_by_a_shift(steps):
+    own, mean = Answer(Slice(0, 0, 1), "value", shift=-2), Answer(Slice(1, 0, 1), "value")
+    made = quantise(own_values(own, mean), steps=steps)
+    assert made.scales[0] == (4.0,)
+    assert made.steps == (2 if steps is None else steps)
+    assert made.program.nodes[1].shift == made.steps - 2
+    (base,) = made.program.scorers[1].base
+    assert shifted(base, made.program.nodes[2].shift) == round(300.75 * 2**made.steps)
+
+
+@pytest.mark.parametrize(
+    ("own", "mean", "said"),
+    [
+        (-2, 1, "node 2 of the draft shifts its answer by 1; train it again"),
+        (-127, 0, "node 1 of the draft shifts its answer by -127; train it again"),
+        (-(10**9), 0, "node 1 of the draft shifts its answer by -1000000000"),
+    ],
+)
+def test_a_draft_that_shifts_what_it_must_not_is_refused(own, mean, said):
+    draft = own_values(Answer(Slice(0, 0, 1), "value", shift=own), Answer(Slice(1, 0, 1), "value", shift=mean))
+    with pytest.raises(ProgramError, match=said):
+        quantise(draft)
+
+
+def test_answers_of_one_users_model_have_one_shift():
+    draft = own_values(*(Answer(Slice(0, 0, 1), "value", shift=k) for k in (-2, -3)), Answer(Slice(1, 0, 1), "value"))
+    branch = Branch(Slice(0, 0, 1), THRESHOLD, (2, 3), 0.5)
+    draft = replace(draft, nodes=(Acquire((0,), 1, 4), branch, *draft.nodes[1:]))
+    with pytest.raises(ProgramError, match=r"the answers of scorer 0 of the draft are shifted by \[-3, -2\]"):
+        quantise(draft)

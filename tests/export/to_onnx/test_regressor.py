@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import xgboost
 from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingRegressor,
@@ -21,12 +22,14 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.impute import SimpleImputer
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils import all_estimators
 
 from hardcase_edge.errors import InputError
 from hardcase_export.to_onnx.regressor import MAX_GAP, convert_value_hpc, export_value_hpc
@@ -83,6 +86,79 @@ def test_a_regressor_answers_as_in_scikit_learn_however_far_its_target_is_from_0
     assert max(report["gap"], report["gap_missing"]) <= MAX_GAP + lost
     assert report["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert np.array_equal(model.predict(rows(9, offset, 3)[0]), before)  # the estimator is as it was
+
+
+SEVERAL = (  # of several targets, or of one feature
+    "CCA", "IsotonicRegression", "MultiOutputRegressor", "MultiTaskElasticNet", "MultiTaskElasticNetCV",
+    "MultiTaskLasso", "MultiTaskLassoCV", "PLSCanonical", "RegressorChain",
+)  # fmt: skip
+REFUSED = ("RadiusNeighborsRegressor",)  # their ONNX form cannot count neighbours
+PARAMS: dict[str, Any] = {"n_estimators": 3, "max_iter": 20, "random_state": 0, "max_subpopulation": 50, "cv": 2}
+EVERY = [(name, cls) for name, cls in all_estimators(type_filter="regressor") if name not in SEVERAL]
+
+
+@pytest.mark.filterwarnings("ignore")  # some have not converged
+@pytest.mark.parametrize(("name", "cls"), EVERY, ids=[name for name, _ in EVERY])
+def test_every_regressor_of_scikit_learn_is_an_f0_or_is_refused_in_one_line(
+    name: str, cls: Any, tmp_path: Path
+) -> None:
+    X, y = rows(60, 300.0, 1)
+    base = cls([("a", Ridge()), ("b", Ridge(2.0))]) if name in ("StackingRegressor", "VotingRegressor") else cls()
+    given = set(base.get_params()) - ({"max_iter"} if name == "OrthogonalMatchingPursuitCV" else set())
+    base.set_params(**{key: value for key, value in PARAMS.items() if key in given})
+    steps = [("impute", SimpleImputer(keep_empty_features=True)), ("scale", StandardScaler()), ("model", base)]
+    model = Pipeline(steps).fit(X, y)
+    if name not in REFUSED:
+        report = export(model, tmp_path / "hpc.onnx", 300.0)
+        assert max(report["gap"], report["gap_missing"]) <= MAX_GAP
+        return
+    with pytest.raises(InputError, match=rf"{name}.*another estimator in \[hpc\]") as refusal:
+        export(model, tmp_path / "hpc.onnx", 300.0)
+    assert "\n" not in str(refusal.value)
+    assert not list(tmp_path.iterdir())
+
+
+KERNELS = [
+    KernelRidge(kernel="rbf", gamma=0.2),
+    KernelRidge(kernel="poly", degree=2, coef0=0.5),
+    KernelRidge(kernel="polynomial", degree=2),
+    KernelRidge(kernel="sigmoid", gamma=0.05),
+    TransformedTargetRegressor(Ridge(), transformer=StandardScaler()),
+    TransformedTargetRegressor(DecisionTreeRegressor(max_depth=3), transformer=MinMaxScaler((-3, 5))),
+    TransformedTargetRegressor(
+        TransformedTargetRegressor(Ridge(), transformer=StandardScaler()), transformer=MinMaxScaler()
+    ),
+    Pipeline([("scale", StandardScaler()), ("model", TransformedTargetRegressor(KernelRidge(kernel="rbf")))]),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("base", KERNELS, ids=range(len(KERNELS)))
+def test_what_skl2onnx_does_not_know_is_converted_as_what_predicts_the_same(base: Any, tmp_path: Path) -> None:
+    X, y = rows(60, 300.0, 1)
+    steps = [("impute", SimpleImputer(keep_empty_features=True)), ("scale", StandardScaler()), ("model", clone(base))]
+    model = Pipeline(steps).fit(X, y)
+    before = model.predict(X)
+    report = export(model, tmp_path / "hpc.onnx", 300.0)
+    assert max(report["gap"], report["gap_missing"]) <= MAX_GAP
+    assert np.array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        TransformedTargetRegressor(Ridge(), func=np.sqrt, inverse_func=np.square),
+        KernelRidge(kernel="laplacian"),
+    ],
+    ids=["curved", "laplacian"],
+)
+def test_what_has_no_onnx_form_is_refused_in_one_line(base: Any, tmp_path: Path) -> None:
+    X, y = rows(60, 300.0, 1)
+    model = Pipeline([("impute", SimpleImputer(keep_empty_features=True)), ("model", clone(base))]).fit(X, y)
+    with pytest.raises(InputError, match=r"cannot be converted to ONNX \(.*another estimator in \[hpc\]") as refusal:
+        export(model, tmp_path / "hpc.onnx", 300.0)
+    assert "\n" not in str(refusal.value)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_same_regressor_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from unittest import mock
 
 import numpy as np
 
+from hardcase_edge.exchange.circuit import Circuit
 from hardcase_edge.link import rivals
-from hardcase_edge.link.circuit import Circuit
 from hardcase_edge.link.link import Link, LinkConfig
 from hardcase_edge.link.wire import Reply, reply_topic
 from hardcase_edge.sensors.bank import FAILURES, SensorBank, Wanted
@@ -95,7 +95,7 @@ def _linked(port: int, problems: list[str]) -> Iterator[Link]:
     logger.addHandler(notes)
     logger.propagate = False
     no_pause = mock.patch.multiple(rivals, PAUSE_S=0.002, MOST_PAUSE_S=0.004)
-    with no_pause, mock.patch.object(Circuit, "lets_through", True):
+    with no_pause, mock.patch.object(Circuit, "lets_through", return_value=True):
         link.start(1.0)
         try:
             yield link

@@ -195,7 +195,7 @@ def _keys() -> Routine:
 
 
 def _store() -> Routine:
-    from hardcase_edge.bundle.sha256 import sha256
+    from hardcase_edge.base.sha256 import sha256
     from hardcase_edge.store.folder import Store
     from hardcase_edge.store.slots import passed
 

@@ -22,10 +22,11 @@ __all__ = ["attack", "cuts"]
 
 
 def attack(seconds: float, seed: int) -> list[Outcome]:
-    """Half of the time each."""
+    """A third of the time each."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
-        return [cuts(Path(folder), seconds / 2, seed), damage(Path(folder), seconds / 2, seed)]
+        part = seconds / 3
+        return [cuts(Path(folder), part, seed), *[damage(Path(folder), part, seed, gpt_type=x) for x in ("", "uefi")]]
 
 
 def cuts(folder: Path, seconds: float, seed: int) -> Outcome:
@@ -37,9 +38,12 @@ def cuts(folder: Path, seconds: float, seed: int) -> Outcome:
     return Outcome("flashing: power cuts at every write", done.n_states, 0, len(done.wrong))
 
 
-def damage(folder: Path, seconds: float, seed: int) -> Outcome:
-    """A few bytes of the file system's own changed: one line, or a card that verifies and reads back."""
-    image = boot_image(folder / "damaged.img", RASPBERRY_PI, n_bytes=SIZE)
+def damage(folder: Path, seconds: float, seed: int, gpt_type: str = "") -> Outcome:
+    """A few bytes of the table's or the file system's own changed: one line, or a card that verifies and reads back.
+
+    ``gpt_type``: of the boot partition, where the card has a GPT.
+    """
+    image = boot_image(folder / "damaged.img", RASPBERRY_PI, n_bytes=SIZE, gpt_type=gpt_type)
     whole, card, rng = image.read_bytes(), small_card("one"), random.Random(seed)
     root = whole.index(b"CMDLINE TXT") // 512 * 512
     places = [*range(440, 512), *range(START + 11, START + 64), *range(START + 510, START + 560),
@@ -61,4 +65,6 @@ def damage(folder: Path, seconds: float, seed: int) -> Outcome:
         except Exception:
             crashes += 1
         slowest = max(slowest, time.process_time() - started)
-    return Outcome("flashing: damaged file systems", tried, crashes, wrong, slowest)
+    return Outcome(
+        f"flashing: damaged {'cards with a GPT' if gpt_type else 'file systems'}", tried, crashes, wrong, slowest
+    )

@@ -24,7 +24,7 @@ from tests.helpers.edge.repository import NOW, Files, Repository, signed_again, 
 
 VALUES: list[Any] = [
     None, True, -1, 0, 1, 3, 2**53 - 1, 2**53, 2**70, 1.5, 1.0, "", "x", "1.9", "\U0001f600", "\ud83d", [], {}, [[]],
-    {"": 0},
+    {"": 0}, "2030-1-12T13:46:40Z",
 ]  # fmt: skip
 NAMES = ("twin", "targets.json", "hashes", "")
 CALLS = 20_000  # of the check of a signature, which most mutants leave as it was
@@ -108,6 +108,8 @@ def beyond_tuf(data: bytes, role: str) -> bool:
     signed = json.loads(data, object_pairs_hook=whole, parse_float=faults.append)["signed"]
     if signed["spec_version"] is None:
         faults.append("spec_version")
+    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T([0-9]{2}:){2}[0-9]{2}Z", signed["expires"]):
+        faults.append("expires")
     if role == "timestamp" and set(signed["meta"]) != {"snapshot.json"}:
         faults.append("meta")
     if role == "root":

@@ -112,7 +112,7 @@ def hostile_records(seconds_: float, seed: int) -> Outcome:
                 try:
                     database.keep(taken, 5.0)
                     wrong += any(row["device"] != "pi-1" for row in database.rows())
-                    database._db.execute("DELETE FROM records")
+                    database.dialect.db.execute("DELETE FROM records")
                 except BaseException:
                     crashes += 1
                 taken.clear()

@@ -138,7 +138,7 @@ def running_mosquitto(tmp_path: Path, **options: str | int | bool) -> Iterator[B
         broker.kill()
 
 
-def until(is_true: Callable[[], object], seconds: float = 10.0) -> None:
+def until(is_true: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for it."""
     end = time.monotonic() + seconds
     while not is_true():

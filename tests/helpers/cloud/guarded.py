@@ -20,9 +20,10 @@ __all__ = ["Guarded", "guarded_mosquitto"]
 class Guarded(Broker):
     """mosquitto behind passwords and access rules; ``port`` is the devices' listener, ``workers_port`` the other."""
 
-    def __init__(self, folder: Path, devices: Sequence[str]) -> None:
+    def __init__(self, folder: Path, devices: Sequence[str], **users: str) -> None:
         super().__init__(folder, {})
-        write_acl(folder / "acl", devices, watcher="eye")
+        write_acl(folder / "acl", devices, **{"watcher": "eye", **users})
+        self._devices = frozenset(devices)
         self.workers_port = free_port()
         lines = (folder / "acl" / "hardcase.passwords").read_text().splitlines()
         self.passwords = dict(line.split(" ", 1) for line in lines if not line.startswith("#"))
@@ -34,21 +35,21 @@ class Guarded(Broker):
 
     def client(self, user: str, client_id: str = "", will: tuple[str, bytes] | None = None) -> Raw:
         """A raw client with the user's own password, at the user's own listener."""
-        port = self.workers_port if user in ("worker", "eye") else self.port
+        port = self.port if user in self._devices else self.workers_port
         return Raw(port, connect(client_id or user, user, self.passwords[user], will=will))
 
     def url_of(self, user: str) -> str:
         """Where this user connects, with the password."""
-        port = self.workers_port if user in ("worker", "eye") else self.port
+        port = self.port if user in self._devices else self.workers_port
         return f"mqtt://{user}:{self.passwords[user]}@{self.host}:{port}"
 
 
 @contextmanager
-def guarded_mosquitto(tmp_path: Path, devices: Sequence[str]) -> Iterator[Guarded]:
+def guarded_mosquitto(tmp_path: Path, devices: Sequence[str], **users: str) -> Iterator[Guarded]:
     """A guarded broker that runs while the block does."""
     folder = tmp_path / "guarded"
     folder.mkdir(parents=True, exist_ok=True)
-    broker = Guarded(folder, devices)
+    broker = Guarded(folder, devices, **users)
     broker.start()
     try:
         yield broker

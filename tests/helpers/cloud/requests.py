@@ -113,7 +113,7 @@ def half_forwarding(sha256: str) -> Loaded:
     return load_bytes(pack_bundle(Bundle(manifest.to_json(), program, ())))
 
 
-def wait_until(is_true: Callable[[], Any], what: str, seconds: float = 10.0) -> None:
+def wait_until(is_true: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
     """Return as soon as it is true; fail when the time is up."""
     until = time.monotonic() + seconds
     while not is_true():

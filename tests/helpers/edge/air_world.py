@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from hardcase_cloud.updates.campaign import GOOD, ROLLED_BACK, Campaign
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import BundleError, InputError, StoreError
 from hardcase_edge.store.folder import Store
 from hardcase_edge.store.run import Run
@@ -32,9 +32,9 @@ from .fast_fleet import FastFleet, fast_signatures
 
 __all__ = ["Life", "live", "world"]
 
-RULES = Rules(decisions=3, deadline_s=600, memory_bytes=1_000)
+RULES = Rules(decisions=3, deadline_s=600, memory_bytes=1_000, audits=3)
 DEVICE = "pump-7"
-KINDS = ("good", "good", "good", "damaged", "crashes", "crashes", "fat", "slow", "elsewhere")  # of bundles
+KINDS = ("good", "good", "good", "damaged", "crashes", "crashes", "fat", "slow", "elsewhere", "differs")  # of bundles
 WALL = 1_800_000_000.0
 
 
@@ -146,7 +146,7 @@ def kind_of_bundle(data: bytes) -> str:
     return data.split(b" ", 1)[0].decode()
 
 
-def load(data: bytes) -> None:
+def load(data: bytes, *, allow_joint: bool) -> None:
     """In place of the bundle's own checks."""
     if kind_of_bundle(data) not in KINDS or kind_of_bundle(data) == "damaged":
         raise BundleError("it does not replay its golden cases")
@@ -241,7 +241,7 @@ class Life:
         except PowerCutError:
             self.power_off()
             return
-        run.begin(self.now, has_broker=True)
+        run.begin(self.now, has_broker=True, promised=0.95)
         self.run, self.bundle = run, bundle
         self.updater = Updater(
             self.store,
@@ -328,6 +328,8 @@ class Life:
             return
         was_trial = run.is_trial
         memory = 2_000 if kind == "fat" else 10
+        if self.is_up and run.wants_audit:
+            run.audited(kind != "differs")
         if not run.decided(self.now, is_connected=self.is_up, memory_bytes=lambda: memory):
             self.events["rolled back"] += 1
             self.switch()

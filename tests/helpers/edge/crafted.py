@@ -93,10 +93,13 @@ def empty_ensembles(n: int, columns: int = 16_383) -> Program:
 
 
 def stacked(n: int) -> Program:
-    """Stacks without members on one ensemble that reads every sensor: each reads them all, too."""
+    """Stacks on 500 trees, each of which reads eight sensors of its own: each stack reads all 4,000."""
     p = empty_ensembles(1)
-    stack = Stack(0, (), ((),), (0,))
-    return _program(p.nodes, (p.scorers[0], *(stack,) * n), p.sensors, p.columns)
+    line = (*((k + 1, -1 - k) for k in range(7)), (-8, -9))
+    trees = [Tree(0, 1, tuple(range(8 * k, 8 * k + 8)), (0,) * 8, (True,) * 8, line, (0,) * 9) for k in range(500)]
+    ensemble = Trees(tuple(range(4_000)), (0,), tuple(trees))
+    stack = Stack(0, tuple(range(500)), ((1,) * 500,), (0,))
+    return _program(p.nodes, (ensemble, *(stack,) * n), p.sensors, p.columns)
 
 
 def columns_of_one_feature(n: int) -> Program:

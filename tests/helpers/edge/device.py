@@ -171,6 +171,8 @@ class FakeBank:
         self._broken = broken
         self.counters: Counter[str] = Counter()
         self.pause_s = 0.0
+        self.busy: frozenset[int] = frozenset()
+        self.item = None
         self._xs = list(xs)
         self._at = -1
 

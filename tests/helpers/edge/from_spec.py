@@ -196,7 +196,7 @@ class World:
     reply: tuple[int, int] | None = None
 
 
-Decided = tuple[int, int, str, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+Decided = tuple[int, int, str, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
 class _Run:
@@ -205,6 +205,7 @@ class _Run:
         self.bought: set[int] = set()
         self.failed = set(world.dead)
         self.vain: set[int] = set()
+        self.dear: set[int] = set()
         self.spent, self.degraded = 0, False
         self.trace: list[int] = []
         self.codes = [MISSING] * len(p.columns)
@@ -292,10 +293,14 @@ class _Run:
             return self.fits(self.costs(needed) + self.p.request()[0])
         return True
 
-    def choose(self, node: tuple[Any, ...], failed: set[int]) -> int:
+    def afford(self, new: list[int]) -> None:
+        if new and not self.fits(self.costs(new)):
+            self.dear |= set(new)
+
+    def choose(self, node: tuple[Any, ...], failed: set[int] | None) -> int:
         _, part, rule, targets, threshold, matches = node
         scores = self.slice(part)
-        can = [self.available(t, failed) for t in targets]
+        can = [failed is None or self.available(t, failed) for t in targets]
         if not any(can):
             can = [True] * len(targets)
         pair = scores if len(scores) > 1 else [0, scores[0]]
@@ -323,6 +328,7 @@ class _Run:
     def _acquire(self, node: tuple[Any, ...]) -> int:
         _, sensors, then, otherwise = node
         wanted, new = set(sensors), self.new(sensors)
+        self.afford(new)
         if not wanted & self.failed and self.fits(self.costs(new)):
             self.buy(new)
             if not wanted & self.failed:
@@ -334,6 +340,9 @@ class _Run:
         liked = self.p.nodes[self.choose(node, set())]
         if liked[0] == "acquire":
             self.vain |= set(liked[1]) & self.failed
+        own = self.p.nodes[self.choose(node, None)]
+        if own[0] == "acquire":
+            self.afford(self.new(own[1]))
         return self.choose(node, self.failed)
 
     def _select(self, node: tuple[Any, ...]) -> int:
@@ -375,7 +384,8 @@ class _Run:
 
     def end(self, result: int, confidence: int, route: str) -> Decided:
         bought, vain = tuple(sorted(self.bought)), tuple(sorted(self.vain))
-        return result, confidence, route, self.spent, bought, tuple(self.trace), vain
+        dear = tuple(sorted(self.dear - self.bought))
+        return result, confidence, route, self.spent, bought, tuple(self.trace), vain, dear
 
 
 def decide(p: Read, world: World) -> tuple[Decided, list[Any] | None]:

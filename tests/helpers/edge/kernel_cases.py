@@ -14,6 +14,7 @@ from hardcase_edge.program.definition import Program
 from hardcase_edge.program.readings import normalise
 from tests.golden.make_golden import cases_of, golden_program
 from tests.helpers.edge.oracle import Case, decide
+from tests.helpers.edge.shared_stacks import of_both
 from tests.helpers.edge.strategies import random_program, random_readings
 from tests.helpers.places import ROOT
 
@@ -46,7 +47,7 @@ def _padded(data: bytes) -> bytes:
 
 
 def _case(case: Case) -> bytes:
-    result, confidence, route, cost, sensors, trace, failed = decide(case)
+    result, confidence, route, cost, sensors, trace, failed, unpaid = decide(case)
     p = case.program
     reply = (1, *case.reply) if case.reply else (0, 0, 0)
     budget = NO_BUDGET if case.budget is None else case.budget
@@ -54,7 +55,7 @@ def _case(case: Case) -> bytes:
     out += _words([result, confidence, ROUTES.index(route), cost, len(trace), *trace])
     for s in range(len(p.sensors)):
         data = pack_readings(p, s, case.readings)
-        out += _words([s in sensors, s in failed, s not in case.failing, len(data)]) + _padded(data)
+        out += _words([s in sensors, s in failed, s in unpaid, s not in case.failing, len(data)]) + _padded(data)
     return out
 
 
@@ -81,8 +82,9 @@ def _golden_cases(p: Program) -> list[Case]:
 
 
 def programs(count: int) -> Iterator[tuple[Program, list[Case]]]:
-    """The golden program and random ones, each with cases."""
+    """The golden program, stacks that share trees, and random programs, each with cases."""
     yield golden_program(), _golden_cases(golden_program())
+    yield of_both(), [_random_case(random.Random(k), of_both()) for k in range(40)]
     for seed in range(count):
         p = random_program(seed, seed % 6)
         rng = random.Random(seed)

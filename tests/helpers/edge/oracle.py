@@ -133,9 +133,11 @@ class Case:
     size: int = 1
     cloud: bool = True
     reply: tuple[int, int] | None = None
+    times: dict[int, int] | None = None  # by the clock: what each sensor really takes, and -1: the wait for a reply
     bought: list[int] = field(default_factory=list)
     failed: set[int] = field(default_factory=set)
     wanted: set[int] = field(default_factory=set)
+    owed: set[int] = field(default_factory=set)
     codes: list[int] = field(default_factory=list)
     spent: int = 0
     degraded: bool = False
@@ -155,18 +157,28 @@ class Case:
     def fits(self, more: int) -> bool:
         return self.budget is None or self.spent + more <= self.budget
 
+    def can_buy(self, sensors: Sequence[int]) -> bool:
+        return not sensors or self.fits(self.cost_of(sensors))
+
     def cost_of(self, sensors: Sequence[int]) -> int:
         return sum(self.price(self.program.sensors[s].cost) for s in sensors)
+
+    def passes(self, what: int, declared: int) -> bool:
+        """Spend what a sensor or the wait for a reply takes; False if it is given up when the time is over."""
+        took = declared if self.times is None else self.times[what]
+        in_time = self.budget is None or self.spent + took <= self.budget
+        self.spent = self.spent + took if in_time else max(self.spent, self.budget or 0)
+        return in_time
 
     def buy(self, sensors: Sequence[int]) -> None:
         p = self.program
         for s in sensors:
             self.bought.append(s)
-            self.spent += self.cost_of([s])
+            in_time = self.passes(s, self.cost_of([s]))
             features = p.sensors[s].features
             values = [held(self.readings[f], p.features[f].dtype) for f in features]
             gone = any(v is None and not p.features[f].nullable for v, f in zip(values, features, strict=True))
-            if s in self.failing or gone:
+            if s in self.failing or gone or not in_time:
                 self.failed.add(s)
                 continue
             for c, column in enumerate(p.columns):
@@ -176,19 +188,22 @@ class Case:
                     self.codes[c] = affine_code(rule, x) if isinstance(rule, Affine) else rank_code(column, x, dtype)
 
 
-Decided = tuple[int, int, str, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+Decided = tuple[int, int, str, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
 def decide(case: Case, at: int = 0) -> Decided:
-    """Result, confidence, route, cost, sensors, trace, and the sensors that it wanted and could not have."""
+    """Result, confidence, route, cost, sensors, trace, the sensors that it wanted in vain, and those unpaid."""
     case.trace.append(at)
     node = case.program.nodes[at]
     if isinstance(node, Acquire):
-        case.wanted |= set(node.sensors)
         new = [s for s in node.sensors if s not in case.bought]
-        if set(node.sensors) & case.failed or not case.fits(case.cost_of(new)):
+        is_bought = not set(node.sensors) & case.failed and case.can_buy(new)
+        case.owed |= set() if case.can_buy(new) else set(new)
+        if is_bought:
+            case.buy(new)
+        case.wanted |= set(node.sensors) & case.failed
+        if not is_bought:
             return decide(case, node.otherwise)
-        case.buy(new)
         return decide(case, node.otherwise if set(node.sensors) & case.failed else node.then)
     if isinstance(node, Select):
         for c in node.candidates:
@@ -202,13 +217,18 @@ def decide(case: Case, at: int = 0) -> Decided:
         had_none_failed = case.program.nodes[_choose(case, node, scores, frozenset())]
         if isinstance(had_none_failed, Acquire):
             case.wanted |= set(had_none_failed.sensors) & case.failed
+        liked = case.program.nodes[_choose(case, node, scores, None)]
+        if isinstance(liked, Acquire):
+            new = [s for s in liked.sensors if s not in case.bought]
+            case.owed |= set() if case.can_buy(new) else set(new)
         return decide(case, _choose(case, node, scores, frozenset(case.failed)))
     return _answer(case, node, scores)
 
 
 def _end(case: Case, result: int, confidence: int, route: str) -> Any:
     in_vain = tuple(sorted(case.wanted & case.failed))
-    return result, confidence, route, case.spent, tuple(sorted(case.bought)), tuple(case.trace), in_vain
+    unpaid = tuple(sorted(case.owed - set(case.bought)))
+    return result, confidence, route, case.spent, tuple(sorted(case.bought)), tuple(case.trace), in_vain, unpaid
 
 
 def _forward(case: Case, node: Forward) -> Any:
@@ -216,10 +236,11 @@ def _forward(case: Case, node: Forward) -> Any:
     if not case.cloud:
         case.degraded = True
     elif case.fits(case.cost_of(new) + case.request()):
-        case.wanted |= set(node.sensors)
         case.buy(new)
-        case.spent += case.request()
-        if case.reply is not None:
+        if not case.fits(case.request()):  # by the clock: the readings took too long
+            return decide(case, node.fallback)
+        case.wanted |= set(node.sensors)
+        if case.passes(-1, case.request()) and case.reply is not None:
             return _end(case, *case.reply, "cloud")
         case.degraded = True
     return decide(case, node.fallback)
@@ -241,13 +262,15 @@ def _answer(case: Case, node: Answer, scores: list[int]) -> Any:
     return _end(case, result, node.confidences[said], "degraded" if case.degraded else "local")
 
 
-def _choose(case: Case, node: Branch, scores: list[int], failed: frozenset[int]) -> int:
+def _choose(case: Case, node: Branch, scores: list[int], failed: frozenset[int] | None) -> int:
+    """The rule's choice among what can be had without these sensors; None: among everything."""
+
     def can(k: int) -> bool:
         target = case.program.nodes[node.targets[k]]
-        if isinstance(target, Acquire):
+        if isinstance(target, Acquire) and failed is not None:
             new = [s for s in target.sensors if s not in case.bought]
-            return not set(target.sensors) & failed and case.fits(case.cost_of(new))
-        if isinstance(target, Forward):
+            return not set(target.sensors) & failed and case.can_buy(new)
+        if isinstance(target, Forward) and failed is not None:
             new = [s for s in target.sensors if s not in case.bought and s not in case.failed]
             return case.fits(case.cost_of(new) + case.request())
         return True

@@ -149,11 +149,11 @@ class World:
         self.queue.close(self.now)
 
     def _stored(self) -> set[tuple[int, int]]:
-        return {(boot, s) for boot, s in self.database._db.execute("SELECT boot, sequence FROM records")}
+        return {(boot, s) for boot, s in self.database.dialect.db.execute("SELECT boot, sequence FROM records")}
 
     def wrong(self) -> int:
         """How many records are lost although they were on the disk, there twice, or were never made."""
         stored = self._stored()
-        n_rows = self.database._db.execute("SELECT count(*) FROM records").fetchone()[0]
+        n_rows = self.database.dialect.db.execute("SELECT count(*) FROM records").fetchone()[0]
         missing = self.made - self.lost - stored
         return len(missing) + n_rows - len(stored) + len(stored - self.made)

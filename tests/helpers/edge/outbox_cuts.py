@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from hardcase_edge.outbox.boot import next_boot
@@ -11,9 +13,12 @@ from hardcase_edge.outbox.file import DamagedError, RecordFile
 from hardcase_edge.outbox.flags import OLDEST_FIRST
 from hardcase_edge.outbox.records import Made
 
+from .cut_runs import CutRuns
 from .outbox import make_made
+from .power_cuts import Disk
+from .sqlite_calls import library, noting
 
-__all__ = ["RUNS", "View", "commits", "seen_in"]
+__all__ = ["RUNS", "Cuts", "View", "commits", "seen_in"]
 
 View = tuple[int, frozenset[tuple[int, int]], bool]  # the last boot number, the records, whether the next one goes in
 RUNS = 3  # starts of the device in a run
@@ -23,17 +28,20 @@ LIMIT = 1 << 30
 NEXT = (2**52, 1)  # the record that must go in after any cut
 
 
-def commits(folder: Path) -> Iterator[Callable[[], View]]:
-    """Start, commit groups of records, and remove those that the cloud acknowledged; behind each step its view."""
+def commits(folder: Path, lengths: Sequence[int] = (COMMITS,) * RUNS) -> Iterator[Callable[[], View]]:
+    """Start, commit groups of records, and remove those that the cloud acknowledged; behind each step its view.
+
+    ``lengths``: numbers of commits of each start.
+    """
     kept = frozenset[tuple[int, int]]()
     yield lambda: (0, kept, True)
-    for _ in range(RUNS):
+    for n_commits in lengths:
         boot, is_written = next_boot(folder)
         assert is_written
         yield _shows(boot, kept)
         file = RecordFile(folder / "outbox.sqlite", LIMIT, OLDEST_FIRST)
         try:
-            for k in range(COMMITS):
+            for k in range(n_commits):
                 made = [_made(boot, 1 + k * GROUP + n) for n in range(GROUP)]
                 done = file.after(0, GROUP)[0] if k % 3 == 2 else []
                 file.commit(made, [row.id for row in done])
@@ -72,3 +80,35 @@ def seen_in(folder: Path) -> View:
 
 def _made(boot: int, sequence: int) -> Made:
     return make_made(sequence, boot=boot, payload=b"x" * (3_000 + sequence))
+
+
+class Cuts(CutRuns[View]):
+    """Cuts the power at calls of SQLite and of the device, chosen at random, in some starts of a device."""
+
+    longest, n_cuts = 25, 120  # commits of a start, and states of a run
+
+    def sample(self, seed: int) -> None:
+        """Some starts, and some of the states that a cut may leave of them."""
+        rng, root = random.Random(seed), self.new_folder()
+        before, recorder = self.recorder(root)
+        sqlite = library()
+        assert sqlite is not None, "this Python has SQLite within itself"
+        ends, views = list[int](), list[View]()
+        with recorder.recording(), noting(sqlite, recorder):
+            for view in commits(root, [rng.randint(1, self.longest) for _ in range(RUNS)]):
+                ends.append(len(recorder.log))
+                views.append(view())
+        chosen = sorted(rng.choices(range(1, len(recorder.log) + 1), k=self.n_cuts))
+        disk, at = Disk(before), 0
+        for n in chosen:
+            for operation, data in recorder.log[at:n]:
+                disk.do(operation, data)
+            at, done = n, bisect_right(ends, n) - 1
+            self.n_states += 1
+            if self.view(disk.random_cut(rng)) not in views[done : done + 2]:
+                self.wrong.add(f"step {done}")
+                return
+
+    def look(self, root: Path) -> View:
+        """What the outbox holds."""
+        return seen_in(root)

@@ -11,6 +11,7 @@ missing, or all behind one, or all but one, and the last may be torn; not every 
 from __future__ import annotations
 
 import os
+import random
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,13 +22,15 @@ from pathlib import Path
 import pytest
 
 __all__ = [
-    "Operation", "Recorder", "Tree", "cuts", "cuts_behind", "kind_of", "materialise", "read_tree", "without_leftovers",
+    "Disk", "Operation", "Recorder", "Tree", "cuts", "cuts_behind", "kind_of", "materialise", "read_tree",
+    "without_leftovers",
 ]  # fmt: skip
 
 CALLS = ("open", "close", "pwrite", "ftruncate", "fsync", "replace", "unlink", "mkdir", "rmdir")
 PARTS = 16  # lengths at which a write is cut off
 Operation = tuple[str, ...]  # what, path, and a second path
 Tree = dict[str, bytes | None]  # path below the root to a file's bytes; None: a folder
+Patch = tuple[int, bytes | None]  # a place in a file and the bytes that come there; None: the file ends there
 
 
 @dataclass
@@ -142,7 +145,7 @@ class Disk:
 
     def __init__(self, tree: Tree) -> None:
         self.bytes: list[list[bytes]] = []  # of each file: what is on the disk, and what was written since
-        self.patches: dict[int, list[tuple[int, bytes]]] = {}  # of a file: places and bytes since it was flushed
+        self.patches: dict[int, list[Patch]] = {}  # of a file, since it was flushed
         self.names: dict[str, int | None] = {}  # as the running system sees them; None: a folder
         for path, data in tree.items():
             self.names[path] = None if data is None else self._file(data)
@@ -168,6 +171,9 @@ class Disk:
         elif what == "patch":
             file = self.names[path]
             self.patches.setdefault(file, []).append((int.from_bytes(data[:8], "little"), data[8:]))  # type: ignore[arg-type]
+        elif what == "truncate":
+            file = self.names[path]
+            self.patches.setdefault(file, []).append((int.from_bytes(data[:8], "little"), None))  # type: ignore[arg-type]
         else:
             gone = path if what in ("rename", "unlink") else ""
             comes = {"rename": operation[-1], "unlink": ""}.get(what, path)
@@ -190,6 +196,28 @@ class Disk:
                     path: data for (path, _), data in zip(files, contents, strict=True)
                 }
 
+    def random_cut(self, rng: random.Random) -> Tree:
+        """A folder that a cut may leave now: each name and each write that was not flushed by a coin, one torn."""
+        names = dict(self.durable)
+        for change in self.pending:
+            if rng.random() < 0.5:
+                apply(names, change)
+        there = {p: f for p, f in names.items() if all(str(q) in names for q in Path(p).parents if str(q) != ".")}
+        return {path: None if file is None else self._random_version(file, rng) for path, file in there.items()}
+
+    def _random_version(self, file: int, rng: random.Random) -> bytes:
+        patches = self.patches.get(file)
+        if not patches:
+            return rng.choice(self._versions(file))
+        some = (
+            [p for p in patches if rng.random() < 0.5]
+            if rng.random() < 0.5
+            else patches[: rng.randint(0, len(patches))]
+        )
+        if some and some[-1][1] is not None and rng.random() < 0.3:
+            some = [*some[:-1], (some[-1][0], some[-1][1][: rng.randrange(len(some[-1][1]))])]
+        return patched(self.bytes[file][-1], some)
+
     def _versions(self, file: int) -> list[bytes]:
         versions = self.bytes[file]
         if self.patches.get(file):
@@ -201,18 +229,23 @@ class Disk:
         return [*versions, *[last[: len(last) * k // PARTS] for k in range(PARTS)], *holes]
 
 
-def patched(data: bytes, patches: list[tuple[int, bytes]]) -> bytes:
+def patched(data: bytes, patches: list[Patch]) -> bytes:
     out = bytearray(data)
     for at, part in patches:
-        out.extend(bytes(max(0, at + len(part) - len(out))))
-        out[at : at + len(part)] = part
+        end = at + len(part or b"")
+        out.extend(bytes(max(0, end - len(out))))
+        if part is None:
+            del out[at:]
+        else:
+            out[at:end] = part
     return bytes(out)
 
 
-def subsets(patches: list[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
+def subsets(patches: list[Patch]) -> Iterator[list[Patch]]:
     """Those before any one, with the last whole or torn; all but one; one alone."""
     at, last = patches[-1]
-    yield [*patches[:-1], (at, last[: len(last) // 2])]
+    if last is not None:
+        yield [*patches[:-1], (at, last[: len(last) // 2])]
     for k in range(1, len(patches) + 1):
         yield patches[:k]
         yield [*patches[: k - 1], *patches[k:]]

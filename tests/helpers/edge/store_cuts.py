@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.errors import HardcaseError
 from hardcase_edge.store.folder import Store
 from hardcase_edge.store.slots import Slots, failed, passed, saw_cloud, slots_from, stopped

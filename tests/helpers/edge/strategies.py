@@ -235,7 +235,10 @@ class _Graph:
         self.everywhere: list[frozenset[int]] = []  # what every path must have tried: for trees nothing
         for s in program.scorers:
             if isinstance(s, Stack):
-                self.reads.append(self.reads[s.trees])
+                below = program.scorers[s.trees]
+                positions = {k for m in s.members for k in below.trees[m].splits}
+                split = frozenset(owner[program.columns[below.columns[k]].feature] for k in positions)
+                self.reads.append((split, frozenset()))
             elif isinstance(s, Opaque):
                 wanted = frozenset(owner[f] for f in s.features)
                 self.reads.append((wanted, wanted))

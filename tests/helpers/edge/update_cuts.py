@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.bundle.ed25519 import is_signed
-from hardcase_edge.bundle.sha256 import sha256
 from hardcase_edge.errors import HardcaseError
 from hardcase_edge.store import metadata
 from hardcase_edge.store.folder import Store

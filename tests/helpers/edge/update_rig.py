@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from hardcase_edge.store.folder import Store
 from hardcase_edge.store.receive import begin_trust
 from hardcase_edge.store.slots import passed

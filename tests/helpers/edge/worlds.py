@@ -49,7 +49,7 @@ def _by(evaluator: str, p: Program, world: World) -> tuple[Any, list[Any] | None
             asked = list(action.readings)
             session.no_reply() if world.reply is None else session.reply(*world.reply)
     d = action
-    return (d.result, d.confidence, d.route, d.cost, d.sensors, d.trace, d.failed), asked
+    return (d.result, d.confidence, d.route, d.cost, d.sensors, d.trace, d.failed, d.unpaid), asked
 
 
 def differences(p: Program, second: Read, world: World, worst_cost: int) -> list[str]:

@@ -92,3 +92,11 @@ def conv_scores(X: np.ndarray, n_classes: int = 3) -> np.ndarray:
             window = pictures[:, i : i + 3, j : j + 3]
             inside[:, i, j] = np.einsum("nab,kab->nk", window, KERNELS[:, :, :, 0])
     return np.maximum(inside, 0).reshape(len(pictures), -1) @ dense.T
+
+
+def dense_file(weights: list[list[float]], bias: list[float], n_outputs: int = 1) -> bytes:
+    """One dense layer: readings (1, n) to (1, len(bias)) numbers, given by so many outputs."""
+    g = TfliteGraph()
+    x = g.input("readings", "f4", (1, len(weights[0])))
+    y = g.op("FULLY_CONNECTED", x, g.const(weights, "f4"), g.const(bias, "f4"), shape=(1, len(bias)))
+    return g.model("dense", {f"value{k}": y for k in range(n_outputs)})

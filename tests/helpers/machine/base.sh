@@ -14,10 +14,12 @@ trap 'rm -rf "$new"' EXIT
 cd "$new"
 
 # The system: what Raspberry Pi OS has, too, and hardcase needs. Locales and pages are left out.
+echo "debootstrap fetches and unpacks $suite: two minutes or more"
 debootstrap --variant=minbase --include=systemd-sysv,udev,kmod,python3,dosfstools "$suite" root >debootstrap.log 2>&1 ||
     { tail -3 debootstrap.log >&2; exit 1; }
 rm -rf root/var/cache/apt/* root/var/lib/apt/lists/* root/usr/share/doc/* root/usr/share/locale/* root/usr/share/man/*
 
+echo "the kernel and the first file system"
 # The kernel is unpacked, not installed; only modules that the machine needs come along.
 package=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/ *Depends: \(linux-image-\)/\1/p')
 apt-get -qq -o APT::Sandbox::User=root download "$package"
@@ -72,6 +74,7 @@ systemctl --root=root --quiet enable systemd-networkd
 systemctl --root=root --quiet mask serial-getty@.service getty@.service getty-static.service apt-daily.timer apt-daily-upgrade.timer \
     dpkg-db-backup.timer e2scrub_all.timer fstrim.timer systemd-networkd-wait-online.service
 
+echo "the card's partitions and file systems"
 # The card: partitions, then a file system in each.
 truncate -s 800M new.img
 printf '%s\n' 'label: dos' 'start=2048, size=131072, type=c' 'start=133120, type=83' | sfdisk --quiet new.img

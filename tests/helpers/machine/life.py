@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from hardcase_edge.bundle.sha256 import sha256
+from hardcase_edge.base.sha256 import sha256
 from tests.helpers.cloud.brokers import Broker, running_mosquitto
 from tests.helpers.edge.device import make_bundle_bytes
 

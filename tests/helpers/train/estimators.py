@@ -16,10 +16,15 @@ from hardcase_train.policy_estimator import PolicyEstimator
 from hardcase_train.regressor import PolicyRegressor
 from tests.helpers.train.problems import BRIEF
 
-__all__ = ["NAMES", "few", "table"]
+__all__ = ["NAMES", "PEERS", "few", "table"]
 
 ROUNDS: dict[str, dict[str, Any]] = {
     "CostSensitiveTree": {"depth": 1, "n_steps": 1},
+    "SingleCostSensitive": {"n_steps": 1},
+    "GreedyTree": {"depth": 1},
+    "AndOr": {"n_stages": 2},
+    "StageWiseRegression": {"n_trees": 4},
+    "ResampledAdaBoost": {"n_drawn": 16},
     "AdaptGBRT": {"n_rounds": 1, "trees_per_round": 5},
     "AdaptLin": {"n_rounds": 2, "n_steps": 10},
     "AdaptLstsq": {"n_rounds": 2, "n_steps": 10},
@@ -27,6 +32,10 @@ ROUNDS: dict[str, dict[str, Any]] = {
     "GreedyMiser": {"n_trees": 8},
 }
 NAMES = sorted(ESTIMATORS)
+PEERS = {  # beside a method of the same paper, over the same classes; without an order the last two buy always
+    "AndOr", "Greedy", "GreedyAccuracy", "GreedyCost", "GreedyTree", "PolyDomAnytime", "ResampledAdaBoost",
+    "SingleCostSensitive", "StageWiseRegression", "DutyCycle", "Held",
+}  # fmt: skip
 
 
 class Grouped(LpTree):

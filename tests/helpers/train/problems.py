@@ -20,6 +20,7 @@ from hardcase_train.policy.front import Point
 
 __all__ = [
     "BRIEF",
+    "in_streams",
     "is_front",
     "legacy_columns",
     "legacy_toml",
@@ -155,3 +156,19 @@ def legacy_toml(
     data = '[data]\nfile = "data.csv"\ntarget = "y"\nseed = 9\n'
     path.write_text(f'{data}[policy]\neffort = "quick"\n[cost.uplink]\nper_request = 30\n[hpc]\n{hpc}\n{costs}')
     return path
+
+
+def in_streams(n: int = 240, n_streams: int = 8) -> Problem:
+    """The usual problem, whose class stays for ten rows, in streams of which none is in two parts."""
+    problem = make_problem(n=n, missing=0.0, effort=BRIEF)
+
+    def ordered(rows: Rows, first: int) -> Rows:
+        y = np.repeat(np.random.default_rng(first).integers(0, 3, n // 10 + 1), 10)[:n]
+        order, by_class = np.empty(n, dtype=np.int64), [list(np.flatnonzero(rows.y == c)) for c in range(3)]
+        order[:] = [by_class[c][k % len(by_class[c])] for k, c in enumerate(y)]
+        taken = rows.take(order)
+        stream = np.arange(n) * n_streams // n + first
+        return replace(taken, index=np.arange(n) + first * n, group=stream, sequence=stream)
+
+    parts = (ordered(problem.train, 0), ordered(problem.valid, 10), ordered(problem.test, 20))
+    return replace(problem, train=parts[0], valid=parts[1], test=parts[2])

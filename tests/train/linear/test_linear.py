@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import Ridge
 
 from hardcase_edge.batch.codes import affine_codes
 from hardcase_edge.batch.scores import score_codes
@@ -32,6 +33,7 @@ from hardcase_edge.verifier.verify import verify
 from hardcase_export.integers.quantise import quantise
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.linear.part import Linear
+from hardcase_train.linear.ridge import ridge_regression
 from hardcase_train.linear.standardise import STEPS, affine_rule, make_standard
 from hardcase_train.policy.compile import compile_program
 from hardcase_train.policy.losses import ClassLoss
@@ -177,3 +179,14 @@ def test_trees_and_lines_over_one_feature_share_a_program_but_no_column(case):
     assert machine_scores(program, 2, X) == pytest.approx(second_scores)
     assert machine_scores(program, 3, X) == pytest.approx(line.scores(line.standard.transform(X)))
     assert score_codes(program.scorers, 1, np.zeros((6, 1), dtype=np.int32)).tolist() == [[0.0] * 3]
+
+
+def test_ridge_regressions_of_values_are_scikit_learns_one_for_each_weighting() -> None:
+    rng = np.random.default_rng(0)
+    values = np.vstack([np.ones(40), rng.normal(size=(3, 40))]).astype(np.float32)
+    y, weight = rng.normal(size=40) + 5, np.vstack([rng.random((2, 40)), np.zeros(40)])
+    found = ridge_regression(values, y, weight, 0.3)
+    for k in (0, 1):
+        same = Ridge(alpha=0.3 * weight[k].sum()).fit(values[1:].T.astype(float), y, weight[k])
+        assert found[k] == pytest.approx([same.intercept_, *same.coef_], rel=1e-4)
+    assert not found[2].any()

@@ -20,7 +20,8 @@ from hardcase_train.methods.graph.reduce import all_subsets
 from hardcase_train.methods.graph.state_classifiers import make_bank
 from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.batch import Batch
-from hardcase_train.policy.losses import ClassLoss, answer_loss
+from hardcase_train.policy.kinds import answer_loss
+from hardcase_train.policy.losses import ClassLoss
 from hardcase_train.policy.selection import Judge
 from hardcase_train.stages.staged_policy import StagedPolicy
 from hardcase_train.stages.subset_search import SubsetSearch

@@ -4,16 +4,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ldexp
 
 import numpy as np
 import pytest
 
 from hardcase_edge.batch.quality import Quality
+from hardcase_edge.bundle.value import steps_for, to_result
 from hardcase_edge.errors import InputError
-from hardcase_edge.program.definition import Answer
+from hardcase_edge.kernel.machine import EVALUATORS, decide, open_machine
+from hardcase_edge.program.cost import Meter
+from hardcase_edge.program.definition import CODE_MAX, Answer, Polynomial, Program, Trees
+from hardcase_edge.session.session import CLOUD
+from hardcase_export.drafts.stacks import smaller
+from hardcase_export.integers.decide import decisions, readings_of
+from hardcase_export.integers.quantise import quantise
 from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.data.problem import Problem, Rows
 from hardcase_train.methods import METHODS
+from hardcase_train.methods.graph.dag import Dag
+from hardcase_train.methods.graph.reduce import all_subsets
+from hardcase_train.methods.graph.state_classifiers import cloud_losses, make_bank, stop_losses
+from hardcase_train.methods.graph.state_rows import DagRows
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.losses import AdaptLoss, SquaredLoss
 from hardcase_train.policy.selection import Judge
@@ -21,10 +33,12 @@ from hardcase_train.stages.staged_policy import StagedPolicy
 from hardcase_train.stages.subset_search import SubsetSearch
 from hardcase_train.stages.thresholds import Cut
 from hardcase_train.sweep.train import hpc_point, learn
+from hardcase_train.tasks.target_unit import in_target_unit
 from tests.helpers.train.problems import BRIEF
 from tests.helpers.train.slopes import check_slopes
 
 R2 = Quality("r2", "R2")
+LINEAR = ("adapt-lin", "adapt-lstsq", "l1", "astc", "lp-tree")  # their answers are, which fits less
 TAKE_VALUES = [name for name, cls in METHODS.items() if cls.method.takes_values]
 
 
@@ -44,7 +58,7 @@ def values(size: str = "small", n: int = 600) -> Problem:
 
 def test_values_are_learned_in_standard_units() -> None:
     p = values()
-    assert p.is_value
+    assert not p.kind.has_classes
     assert p.n_outputs == 1
     assert np.average(p.train.y) == pytest.approx(0, abs=1e-9)
     assert np.std(p.train.y) == pytest.approx(1)
@@ -58,13 +72,37 @@ def test_every_method_of_values_makes_policies_of_values(name: str) -> None:
     search = SubsetSearch(Judge(p), 1)
     method = METHODS[name]
     settings = method.grid(search)
-    points = [point for params in settings[: 2 if name == "adapt-gbrt" else 4] for point in method.run(search, params)]
+    n_run = {"adapt-gbrt": 2, "adapt-lstsq": 1}.get(name, 4)
+    points = [point for params in settings[:n_run] for point in method.run(search, params)]
     best = max(points, key=lambda point: point.valid["quality"])
-    assert best.valid["quality"] > 0.85
+    least = 0.5 if name in LINEAR else 0.8
+    assert best.valid["quality"] > least + 0.05
     assert all(n.kind == "value" for n in best.program.nodes if isinstance(n, Answer))
     outcome = Batch(best.program, p.valid.X).run(p.valid.hpc_label)
-    assert R2(p.valid.y, outcome.label) > 0.8
+    assert R2(p.valid.y, outcome.label) > least
     assert outcome.label.dtype == np.float64
+    check_integers(in_target_unit(best.program, p.value_unit), p.valid.X[:40], p.in_unit(p.valid.hpc_label[:40]))
+
+
+def check_integers(draft: Program, X: np.ndarray, hpc: np.ndarray) -> None:
+    """Integers answer as the draft, kernel and Python alike, and a row costs what its path's sensors cost."""
+    steps = steps_for(float(np.abs(hpc).max()))  # a policy that answers nothing by itself has no scale of its own
+    quantised = quantise(smaller(draft), steps=steps)
+    program = quantised.program
+    meter, machines = Meter(program), [open_machine(program, name) for name in EVALUATORS]
+    n_trees = max((len(s.trees) for s in program.scorers if isinstance(s, Trees)), default=0)
+    n_terms = max((len(s.columns) for s in program.scorers if isinstance(s, Polynomial)), default=0)
+    n_rounded = max(n_trees, n_terms * CODE_MAX / 2)  # a term's weight is rounded, and its code is as large as that
+    coarse = max(1 / scale for scales in quantised.scales for scale in scales)
+    floats, n_alike = decisions(draft, X, hpc), 0
+    for row, value, wanted in zip(readings_of(program, X), hpc, floats, strict=True):
+        made, other = (decide(machine, row, (to_result(value, steps), 0)) for machine in machines)
+        assert made == other
+        assert made.cost == meter.total(made.sensors, int(made.route == CLOUD))
+        if made.trace == wanted.trace:
+            n_alike += 1
+            assert abs(ldexp(made.result, -steps) - wanted.result) <= 2.0**-steps + (1 + n_rounded) * coarse
+    assert n_alike >= 0.9 * len(X)
 
 
 def test_a_policy_buys_the_dear_sensor_where_it_tells_something() -> None:
@@ -74,6 +112,23 @@ def test_a_policy_buys_the_dear_sensor_where_it_tells_something() -> None:
     static = max((x for x in points if x.method == "static"), key=lambda x: x.valid["quality"])
     fitting = [x for x in points if x.method == "dag" and x.valid["quality"] >= static.valid["quality"] - 0.02]
     assert min(x.valid["cost"] for x in fitting) < 0.8 * static.valid["cost"]
+
+
+@pytest.mark.parametrize("classifier", ["polynomial", "shared"])
+def test_states_of_a_graph_answer_values_and_stop_by_squared_errors(classifier: str) -> None:
+    p = values(n=300)
+    rows = DagRows(Judge(p), all_subsets(2), 2)
+    bank = make_bank(rows, classifier)
+    losses = stop_losses(rows, bank)
+    assert losses == pytest.approx(np.square(np.column_stack([one.answers for one in bank]) - p.train.y[:, None]))
+    assert cloud_losses(rows, bank)[:, 0] == pytest.approx(np.square(p.train.hpc[:, 0] - p.train.y))
+    assert losses[:, -1].mean() < 0.4 * losses[:, 0].mean()  # all sensors against none
+    dag = Dag(rows, classifier, known=bank, forwards=False, n_passes=1)
+    free, dear = dag.point(0.0, {}), dag.point(99.0, {})
+    assert dear.valid["cost"] == 0 < 1 < free.valid["cost"]
+    assert free.valid["quality"] > dear.valid["quality"] + 0.5
+    judged = Judge(p).problem.valid
+    assert R2(judged.y, Batch(free.program, judged.X).run(judged.hpc_label).label) > 0.5
 
 
 def test_rows_leave_a_stage_where_it_is_sure_enough_and_the_program_agrees() -> None:
@@ -102,7 +157,10 @@ def test_forests_are_offered_for_values_of_few_rows() -> None:
     assert np.corrcoef(model.scores[:, 1], np.log(np.square(away) + 1e-4))[0, 1] > 0.2
 
 
-@pytest.mark.parametrize("name", [m for m in METHODS if m not in TAKE_VALUES])
+NO_VALUES = [m for m, cls in METHODS.items() if m not in TAKE_VALUES and not cls.method.is_baseline]
+
+
+@pytest.mark.parametrize("name", NO_VALUES)
 def test_a_method_of_classes_alone_says_so(name: str) -> None:
     with pytest.raises(InputError, match=f"the method {name} predicts classes, not values; use "):
         learn(values(), (name,), quiet=True, jobs=1)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from hardcase_edge.program.definition import CODE_MAX, Acquire, Answer, Rank, Slice
 from hardcase_edge.program.readings import make_coder
+from hardcase_train.policy.answers import answer_node
 from hardcase_train.policy.batch import Batch
 from hardcase_train.policy.compile import compile_program
-from hardcase_train.policy.confidences import MAX_STEPS, confidence_table
+from hardcase_train.policy.confidences import BIN_ROWS, MAX_BINS, MAX_STEPS, confidence_table, value_table
 from hardcase_train.policy.losses import ClassLoss
 from hardcase_train.trees.binning import MISSING_BIN, make_bins
 from hardcase_train.trees.boosting import Ensemble, TreeSettings, boost, ensemble_scores
@@ -72,6 +73,29 @@ def test_many_steps_become_at_most_twelve():
     place = np.searchsorted(thresholds, margins, side="right")
     for k, said in enumerate(confidences):
         assert said / 10_000 == pytest.approx(margins[place == k].mean(), abs=0.05)
+
+
+@given(st.lists(st.tuples(st.floats(-5, 5) | st.sampled_from([0.0, 1.0]), st.booleans()), max_size=300))
+@settings(max_examples=60, deadline=None)
+def test_a_table_by_values_rises_strictly_and_counts_every_row_once(rows):
+    values, right = np.array([v for v, _ in rows]), np.array([r for _, r in rows], dtype=bool)
+    thresholds, confidences = value_table(values, right, np.ones(len(rows)))
+    assert len(confidences) == len(thresholds) + 1 <= max(1, min(MAX_BINS, len(rows) // BIN_ROWS))
+    assert all(a < b for a, b in pairwise(thresholds))
+    bins = np.searchsorted(thresholds, values, side="right")
+    for k, said in enumerate(confidences):
+        own = right[bins == k]
+        assert said == round(10_000 * (own.sum() + 1) / (len(own) + 2))
+
+
+def test_the_confidence_of_a_value_depends_on_the_value():
+    rng = np.random.default_rng(0)
+    values = rng.uniform(0, 1, 800)
+    node = Answer(Slice(0, 0, 1), "value")
+    made = answer_node(node, values, rng.random(800) < np.where(values < 0.5, 0.9, 0.3), np.ones(800))
+    assert len(made.confidences) == MAX_BINS
+    assert made.confidences[0] > 8000
+    assert made.confidences[-1] < 5000
 
 
 # ---------------------------------------------------------------- cuts

@@ -17,9 +17,11 @@ from hardcase_train.data.canonical_order import Order
 from hardcase_train.methods.adapt.gbrt import AdaptGBRT
 from hardcase_train.methods.baselines.static import StaticSubset
 from hardcase_train.policy.batch import Batch
-from tests.helpers.train.estimators import NAMES, few
+from tests.helpers.train.estimators import NAMES, PEERS, few
 
 VALUES = ("PolicyRegressor",)  # beside the classifiers of every method
+OFTEN = [*(name for name in NAMES if name not in PEERS), *VALUES]  # peers: ``benchmarks/checks.py`` runs all of theirs
+FEW_CHECKS = (checks.check_a_costless_sensor_is_used_where_it_helps, checks.check_the_device_decides_as_predict)
 FAILS = {
     "check_sample_weight_equivalence_on_dense_data": "validation rows and folds are drawn by row, and trees ask for a "
     "number of rows in each leaf: a row of weight two is not two rows"
@@ -33,7 +35,7 @@ SKIPPED = {
 
 
 @pytest.mark.filterwarnings("ignore")  # the checks look at those that matter
-@pytest.mark.parametrize("name", [*NAMES, *VALUES])
+@pytest.mark.parametrize("name", OFTEN)
 def test_scikit_learns_checks_pass(name: str) -> None:
     made = check_estimator(few(name), expected_failed_checks=FAILS, on_skip=None, on_fail=None)
     assert len(made) > 50
@@ -46,8 +48,14 @@ def test_scikit_learns_checks_pass(name: str) -> None:
 
 
 @pytest.mark.parametrize("check", ALL_CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("name", [*NAMES, *VALUES])
+@pytest.mark.parametrize("name", OFTEN)
 def test_our_own_checks_pass(name: str, check: Any) -> None:
+    check(few(name))
+
+
+@pytest.mark.parametrize("check", FEW_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", sorted(PEERS))
+def test_some_checks_pass_for_the_peers_of_a_paper(name: str, check: Any) -> None:
     check(few(name))
 
 

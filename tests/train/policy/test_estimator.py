@@ -62,6 +62,9 @@ def test_an_estimator_says_what_differs_from_its_defaults() -> None:
 # ---------------------------------------------------------------- sensors and costs
 
 
+INDICES = {"Greedy", "GreedyAccuracy", "GreedyCost", "PolyDom", "PolyDomAnytime"}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_sensors_are_numbered_as_given_and_cost_what_was_said(name: str) -> None:
     model = fitted(name, sensors=SENSORS, costs=COSTS, forward_cost=10)
@@ -70,7 +73,10 @@ def test_sensors_are_numbered_as_given_and_cost_what_was_said(name: str) -> None
     assert [s.features for s in program.sensors] == [(4, 0), (2,), (1,), (3,)]
     assert [s.cost[0] / 1e6 for s in program.sensors] == COSTS
     bought = {s for node in program.nodes if isinstance(node, Acquire) for s in node.sensors}
-    assert model.sensors_ == sorted(bought)
+    if name in INDICES:  # which have sets for small budgets, too
+        assert bought.issuperset(model.sensors_)
+    else:
+        assert model.sensors_ == sorted(bought)
     assert outcome.cost[outcome.forwarded] == pytest.approx(sum(COSTS) + 10)
     assert outcome.cost.max() <= sum(COSTS) + 10
     assert outcome.cost.tolist() == model.cost(X).tolist()

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardcase_edge.program.definition import Sensor
+from hardcase_edge.program.definition import Candidate, Node, Program, Select, Sensor
 from hardcase_train.data.problem import Problem
 from hardcase_train.methods import METHODS
 from hardcase_train.policy.prices import prices
 from hardcase_train.sweep.train import learn
-from tests.helpers.train.problems import BRIEF, make_problem
+from tests.helpers.train.problems import BRIEF, in_streams, make_problem
 
-PRICED = {"forward_price", "price", "gamma"}  # parameters in errors or loss for a unit of cost
+PRICED = {"forward_price", "price", "gamma", "budget", "path_costs"}  # parameters in units of cost, or by one
 
 
 def in_units(problem: Problem, times: int) -> Problem:
@@ -59,16 +59,29 @@ def test_a_price_times_a_cost_is_the_same_in_every_unit(times: int) -> None:
     assert np.array(prices(other, 5, 0.01, 1.0)) * times == pytest.approx(prices(one, 5, 0.01, 1.0))
 
 
+def in_micro(program: Program, times: int) -> list[Node]:
+    """The nodes, with the costs of candidates in so many times smaller units."""
+
+    def scaled(node: Node) -> Node:
+        if not isinstance(node, Select):
+            return node
+        candidates = [Candidate(c.max_size, tuple(x * times for x in c.cost), c.target) for c in node.candidates]
+        return Select(tuple(candidates), node.otherwise)
+
+    return list(map(scaled, program.nodes))
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_costs_in_another_unit_change_no_policy(method: str) -> None:
     """A factor of 4, so that no float is rounded otherwise."""
-    problem = make_problem(n=90, effort=replace(BRIEF, n_linear_gammas=2))
+    make = in_streams if METHODS[method].method.needs_order else make_problem
+    problem = replace(make(n=90), effort=replace(BRIEF, n_linear_gammas=2))
     one, other = (learn(p, (method,), quiet=True) for p in (problem, in_units(problem, 4)))
     assert len(one) == len(other) > 1
     for a, b in zip(one, other, strict=True):
         assert {k: v for k, v in a.params.items() if k not in PRICED} == {
             k: v for k, v in b.params.items() if k not in PRICED
         }
-        assert (a.program.nodes, a.program.scorers) == (b.program.nodes, b.program.scorers)
+        assert (in_micro(a.program, 4), a.program.scorers) == (in_micro(b.program, 1), b.program.scorers)
         assert b.valid == {**a.valid, "cost": pytest.approx(4 * a.valid["cost"])}
         assert b.test == {**a.test, "cost": pytest.approx(4 * a.test["cost"])}

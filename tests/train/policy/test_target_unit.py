@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hardcase_edge.program.definition import Answer, Branch, Slice
+from hardcase_edge.program.definition import Answer, Branch, Opaque, Slice
 from hardcase_train.policy.batch import Batch
-from hardcase_train.policy.target_unit import in_target_unit
+from hardcase_train.tasks.target_unit import in_target_unit
 from tests.helpers.export.value_build import cascade_draft, make_rows, mixed_draft
 
 UNIT = (1000.0, 0.25)
@@ -43,3 +43,14 @@ def test_a_score_that_is_answered_and_decides_is_refused() -> None:
     nodes = (draft.nodes[0], replace(gate, scores=Slice(0, 0, 1)), *draft.nodes[2:])
     with pytest.raises(ValueError, match="are answered and decide"):
         in_target_unit(replace(draft, nodes=nodes), UNIT)
+
+
+def test_a_users_model_is_in_the_targets_unit_already() -> None:
+    draft = cascade_draft()
+    answer = draft.nodes[2]
+    assert isinstance(answer, Answer)
+    own = Opaque((0,), b"tfl3", (-9,), (9,))
+    nodes = (*draft.nodes[:2], replace(answer, scores=Slice(len(draft.scorers), 0, 1), shift=-2), *draft.nodes[3:])
+    made = in_target_unit(replace(draft, scorers=(*draft.scorers, own), nodes=nodes), UNIT)
+    assert made.scorers[-1] is own
+    assert made.nodes[2].shift == -2  # type: ignore[union-attr]

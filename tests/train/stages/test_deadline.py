@@ -45,7 +45,7 @@ def test_a_search_that_is_late_ends_early_with_a_path_and_a_chain() -> None:
         2,
     ]  # one step forward each way; backward would not reach the small sets
     whole = SubsetSearch(Judge(make_problem(effort=BRIEF)), 1)
-    assert search.paths()[0] == whole.forward(1.0)[:2]
+    assert search.paths()[0] == whole.forward(1.0, whole.sensors)[:2]
     assert search.once(Chains).climbed in [[path[1]] for path in search.paths()]
 
 

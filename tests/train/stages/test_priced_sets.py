@@ -8,13 +8,15 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
+import pytest
 
 from hardcase_train.data.from_arrays import make_problem
 from hardcase_train.data.problem import Problem
 from hardcase_train.methods.baselines.cascade import ConfidenceCascade
 from hardcase_train.methods.baselines.static import StaticSubset
 from hardcase_train.policy.selection import Judge
-from hardcase_train.stages.priced_sets import MANY_SENSORS, PricedSets, priced_chains
+from hardcase_train.stages import subset_search
+from hardcase_train.stages.priced_sets import MANY_SENSORS, PricedSets
 from hardcase_train.stages.subset_search import SubsetSearch
 from tests.helpers.train.problems import BRIEF
 
@@ -43,7 +45,7 @@ def search(made: Problem) -> SubsetSearch:
 
 @cache
 def found() -> PricedSets:
-    return PricedSets(search(problem()))
+    return PricedSets(problem())
 
 
 def test_sets_are_nested_and_begin_with_what_is_worth_most() -> None:
@@ -57,7 +59,7 @@ def test_sets_are_nested_and_begin_with_what_is_worth_most() -> None:
 
 
 def test_the_same_rows_give_the_same_sets() -> None:
-    one, two = found(), PricedSets(search(problem()))
+    one, two = found(), PricedSets(problem())
     assert (one.plain, one.onward) == (two.plain, two.onward)
 
 
@@ -68,23 +70,41 @@ def test_rows_that_are_answered_weigh_less_so_later_sets_differ() -> None:
 
 
 def test_values_have_sets_too_bought_for_all_rows() -> None:
-    sets = PricedSets(search(problem(n_classes=0)))
+    sets = PricedSets(problem(n_classes=0))
     assert sets.onward is sets.plain
     assert {CHEAP, 9} <= set(sets.plain[2])
 
 
 def test_sensors_that_are_not_offered_are_never_bought() -> None:
     made = replace(problem(), kept=tuple(s for s in range(MANY_SENSORS) if s != CHEAP))
-    assert all(CHEAP not in s for s in PricedSets(search(made)).plain)
+    assert all(CHEAP not in s for s in PricedSets(made).plain)
 
 
 def test_methods_on_sensor_sets_try_them_from_fifty_sensors_on() -> None:
     many, few = search(problem()), search(problem(n_sensors=10))
-    assert priced_chains(few) == []
-    chains = [[list(s) for s in chain] for chain in priced_chains(many)]
+    assert few.priced() == []
+    chains = [[list(s) for s in chain] for chain in many.priced()]
     many.paths = lambda: [[(), (0,)]]  # type: ignore[method-assign]  # the greedy search takes its time
     settings = ConfidenceCascade.grid(many)
     assert all({"chain": chain, "classifier": "trees"} in settings for chain in chains)
     sensors = [setting["sensors"] for setting in StaticSubset.grid(many)]
     assert all(subset in sensors for chain in chains for subset in chain)
     assert sensors == sorted(sensors, key=lambda s: (-len(s), s))
+
+
+def test_of_very_many_sensors_greedy_paths_go_over_those_that_prices_buy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subset_search, "MOST_SEARCHED", 5)
+    many = search(problem())
+    bought = max((s for chain in many.priced() for s in chain if len(s) <= 5), key=len)
+    assert {frozenset(path[-1] if path[-1] else path[0]) for path in many.paths()} == {frozenset(bought)}
+    assert all(set(s) <= set(bought) for s in many.walked())
+
+
+def test_sets_go_on_where_the_first_sensors_fit_the_training_rows_already() -> None:
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 2, N)
+    X = np.round(y[:, None] + rng.normal(size=(N, MANY_SENSORS)), 1)  # every sensor tells a little
+    made = make_problem(X, y, np.ones(N), 2, None, [1.0] * MANY_SENSORS, 99.0, 0, "small", BRIEF)
+    sets = PricedSets(made.with_hpc(np.full((N, 2), 0.5))).plain
+    assert len(sets[-1]) >= 30
+    assert sum(10 <= len(s) <= 30 for s in sets) >= 3

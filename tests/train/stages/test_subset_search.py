@@ -39,7 +39,7 @@ def test_a_table_sorted_by_class_is_searched_on_rows_of_every_class(monkeypatch)
 
 def test_paths_go_from_nothing_to_everything_one_sensor_at_a_time():
     search = SubsetSearch(Judge(make_problem(effort=BRIEF)), 1)
-    for path in (search.forward(0.0), search.forward(1.0), search.backward((0, 1, 2))[::-1]):
+    for path in (search.forward(0.0, (0, 1, 2)), search.forward(1.0, (0, 1, 2)), search.backward((0, 1, 2))[::-1]):
         assert path[0] == ()
         assert path[-1] == (0, 1, 2)
         assert all(set(a) < set(b) and len(b) == len(a) + 1 for a, b in pairwise(path))
@@ -49,8 +49,8 @@ def test_gain_per_cost_begins_with_the_cheap_sensor_where_the_dear_one_is_hardly
     search = SubsetSearch(Judge(make_problem(effort=BRIEF)), 1)
     search._probes = probes({(): 1.0, (0,): 0.6, (1,): 0.5, (2,): 0.45})  # costs 1, 5 and 20
     search._probes |= probes({(0, 1): 0.4, (0, 2): 0.3, (1, 2): 0.3, (0, 1, 2): 0.2})
-    assert search.forward(1.0)[1] == (0,)
-    assert search.forward(0.0)[1] == (2,)
+    assert search.forward(1.0, (0, 1, 2))[1] == (0,)
+    assert search.forward(0.0, (0, 1, 2))[1] == (2,)
     assert search.backward((0, 1, 2))[1] == (0, 1)  # per cost saved, the dear one is missed least
 
 

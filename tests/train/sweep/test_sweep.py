@@ -112,18 +112,20 @@ def test_only_the_climbers_is_trained_on_all_rows_and_the_front_keeps_its_points
 # ---------------------------------------------------------------- auto
 
 
-def test_auto_takes_a_method_that_makes_the_front_cheaper_and_leaves_one_that_does_not():
+@pytest.mark.parametrize("name", ["l1", "cstc"])
+def test_auto_takes_a_method_that_makes_the_front_cheaper_and_leaves_one_that_does_not(name):
     problem = make_problem(n=60)
     good, poor = [point(0.1, 1.0)], [point(90.0, 0.2)]
 
     def race(jobs, title):
-        return [good if job.setting.method == "l1" else poor for job in jobs]
+        return [good if job.setting.method == name else poor for job in jobs]
 
-    assert chosen_methods(Ladder(problem), HPC, race) == (*ALWAYS, "l1")
+    assert chosen_methods(Ladder(problem), HPC, race) == (*ALWAYS, name)
     assert chosen_methods(Ladder(problem), HPC, lambda jobs, _: [poor for _ in jobs]) == ALWAYS
     assert chosen_methods(Ladder(problem), HPC, lambda jobs, _: [good for _ in jobs]) == ALWAYS
     assert chosen_methods(Ladder(problem), HPC, lambda jobs, _: [[] for _ in jobs]) == ALWAYS
-    assert set(ALWAYS) == {name for name, cls in METHODS.items() if cls.method.auto == "always"}
+    always = {name for name, cls in METHODS.items() if cls.method.auto == "always"}
+    assert always - set(ALWAYS) == {name for name, cls in METHODS.items() if cls.method.needs_order}
 
 
 def test_with_little_effort_auto_runs_no_race():
@@ -141,8 +143,10 @@ def test_auto_races_few_rows_of_each_method_and_never_judges_by_test_rows(monkey
         return [[point(50.0, 0.9)] for _ in jobs]
 
     chosen_methods(Ladder(problem), HPC, race)
-    assert {job.setting.method for job in seen} == {*ALWAYS, "adapt-lin", "budget-prune", "greedy-miser", "l1"}
-    assert set(METHODS) - {job.setting.method for job in seen} == {"adapt-lstsq", "lp-tree", "cstc"}  # by name only
+    assert {job.setting.method for job in seen} == {*ALWAYS, "adapt-lin", "budget-prune", "cstc", "greedy-miser", "l1"}
+    named = {name for name, cls in METHODS.items() if cls.method.auto == "named"}
+    unseen = set(METHODS) - {job.setting.method for job in seen} - {"held", "duty-cycle"}  # these need an order
+    assert unseen == named >= {"adapt-lstsq", "lp-tree", "single", "astc"}
     assert {job.rung for job in seen} == {2}
     n = len(problem.test.y)
     nonsense = replace(problem.test, y=(problem.test.y + 1) % 3, hpc=np.full((n, 3), 1 / 3))

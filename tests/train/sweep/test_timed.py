@@ -49,12 +49,23 @@ def test_when_the_time_is_over_there_is_a_whole_front_still() -> None:
     assert lines[-1] == "no time was left for 150 training rows; a longer limit gives better policies"
 
 
-def test_with_time_left_the_settings_of_the_asked_effort_run_on_all_rows() -> None:
+def test_with_time_left_the_search_and_the_settings_of_the_asked_effort_run_on_all_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lines: list[str] = []
+    efforts: list[str] = []
+    search = timed.TimedSweep._search
+
+    def noted(self: timed.TimedSweep, ladder: Ladder, deadline: Deadline, phase: int) -> None:
+        efforts.append(ladder.problem.effort.name)
+        search(self, ladder, deadline, phase)
+
+    monkeypatch.setattr(timed.TimedSweep, "_search", noted)
     points = learn(
         make_problem(effort=BRIEF), ("static",), quiet=True, jobs=1, say=lines.append, deadline=Deadline.after(600)
     )
     assert [line.split(":")[0] for line in lines] == ["first front, 150 rows", "settings, 150 rows"]
+    assert efforts == ["quick", BRIEF.name]
     assert any(p.params.get("classifier") == "forest" for p in points)  # of size "auto"; the first front has none
 
 
@@ -74,6 +85,14 @@ def test_expectations_grow_with_the_work_of_a_model() -> None:
     later = clock.then(Deadline.after(20), 10.0)
     assert later.expected == {("l1", "trees", False): 10 * timed.MARGIN, timed.kind_of(JOB): 20 * timed.MARGIN}
     assert not later.taken
+
+
+@pytest.mark.parametrize(("took", "times"), [(8.0, 2), (50.0, 10), (2.0, 10**0.3), (0.0, 10)])
+def test_the_next_expectation_grows_as_the_last_two_times_did(took: float, times: float) -> None:
+    kind = timed.kind_of(JOB)
+    taken = {kind: took} if took else {}
+    clock = Clock(Deadline.after(10), {kind: 8.0}, taken, before={kind: 4.0}, work=10.0)
+    assert clock.then(Deadline.after(20), 10.0).expected[kind] == pytest.approx((took or 8.0) * times * timed.MARGIN)
 
 
 def test_the_first_front_has_few_rows_where_validation_rows_alone_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,7 @@ def test_a_library_that_is_not_installed_is_named_with_what_installs_it(
 
     monkeypatch.setattr(hpc, "import_module", absent)
     with pytest.raises(InputError, match=rf"{name} needs {library}; pip install 'hardcase-train\[{library}\]'"):
-        make_hpc(name, {}, 0, is_value=name.endswith("Regressor"))
+        make_hpc(name, {}, 0, "regressor" if name.endswith("Regressor") else "classifier")
 
 
 class CatBoostClassifier:

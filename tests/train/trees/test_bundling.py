@@ -32,7 +32,7 @@ def unpacked(packed, f):
     """A feature's codes, read back from the cells."""
     n = packed.n_bins[f]
     column = int(np.searchsorted(packed.cell, packed.first[f], side="right")) - 1
-    at = packed.rows[:, column].astype(int) + int(packed.cell[column]) - packed.first[f]
+    at = packed.columns[column].astype(int) + int(packed.cell[column]) - packed.first[f]
     if packed.usual[f] >= 0:
         usual = packed.usual[f]
         at = np.where((at < 0) | (at >= n), usual, at + (at >= usual))
@@ -53,16 +53,16 @@ def test_a_one_hot_group_becomes_one_column():
     state = np.random.default_rng(0).integers(0, 40, 5000)
     codes = (state == np.arange(40)[:, None]).astype(np.uint8)
     packed = pack(codes, np.full(40, 2), np.ones(40, dtype=bool))
-    assert packed.rows.shape == (5000, 1)
+    assert packed.columns.shape == (1, 5000)
     assert packed.cell.tolist() == [0, 81]  # all usual, then 40 times one and missing
 
 
 def test_features_that_leave_their_usual_bins_together_do_not_share_a_column():
     codes = np.zeros((2, 9), dtype=np.uint8)
     codes[0, 3] = codes[1, 3] = 1
-    assert pack(codes, np.array([2, 2]), np.ones(2, dtype=bool)).rows.shape == (9, 2)
+    assert pack(codes, np.array([2, 2]), np.ones(2, dtype=bool)).columns.shape == (2, 9)
     codes[1, 3], codes[1, 4] = 0, 1
-    assert pack(codes, np.array([2, 2]), np.ones(2, dtype=bool)).rows.shape == (9, 1)
+    assert pack(codes, np.array([2, 2]), np.ones(2, dtype=bool)).columns.shape == (1, 9)
 
 
 def test_a_column_never_has_more_cells_than_a_byte_counts():

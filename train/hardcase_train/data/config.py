@@ -13,24 +13,28 @@ from typing import Any
 import numpy as np
 
 from hardcase_edge.base.toml import parse_toml
-from hardcase_edge.bundle.manifest import MAX_NAME
+from hardcase_edge.bundle.manifest import CLOCK_UNIT, MAX_NAME
 from hardcase_edge.errors import InputError
+from hardcase_edge.program.kinds import CLASS, NAMES, Kind, kind_named
 
 from ..columns.dates import DATES
+from ..structured.item_settings import ItemSettings
+from .amounts import check_amount, check_cost
 from .effort import effort_of
+from .index_settings import IndexSettings
 
 __all__ = [
-    "DEFAULT_METHODS", "SIZES", "TASKS", "Config", "SensorConfig", "check_amount", "check_choice", "default_hpc",
-    "read_config",
+    "DEFAULT_METHODS", "SIZES", "TASKS", "Config", "SensorConfig", "check_choice", "read_config",
 ]  # fmt: skip
 
 DEFAULT_METHODS = ("auto",)
-TASKS = ("class", "value", "rank")
+TASKS = NAMES
 SIZES = ("auto", "small", "large")
 MAX_CONFIG_BYTES = 1_000_000
-MAX_COST = 1e9
+NUMBER = (int, float)
 PATHS = ("file", "model", "table", "tflite")  # keys that name files
-KINDS = {dict: "a table", list: "an array", str: "a string", int: "a whole number", float: "a number"}
+KINDS = {dict: "a table", list: "an array", str: "a string", bool: "true or false", int: "a whole number"}
+KINDS |= {float: "a number"}
 
 KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "data": {
@@ -40,18 +44,31 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
         "target_unit": str,
         "split": str,
         "group": str,
+        "sequence": str,
         "weight": str,
+        "item_size": str,
+        "item": str,
         "seed": int,
         "drop": list,
         "dates": str,
     },
-    "cost": {"unit": str, "default_sensor": (int, float), "uplink": dict, "cloud": dict, "errors": dict},
+    "cost": {"unit": str, "clock": bool, "default_sensor": NUMBER, "uplink": dict, "cloud": dict, "errors": dict},
     "cost.uplink": {"per_request": (int, float), "per_byte": (int, float)},
     "cost.cloud": {"per_request": (int, float)},
     "cost.errors": {"miss": dict, "false_alarm": dict, "other": (int, float), "matrix": dict},
-    "sensor": {"name": str, "features": list, "cost": (int, float)},
+    "sensor": {"name": str, "features": list, "cost": (int, list, float)},
     "hpc": {"estimator": (list, str), "params": dict, "model": str, "table": str, "name": str},
     "lpc": {"tflite": str, "sensors": list},
+    "index": {
+        "alpha": (int, float),
+        "tolerance": (int, float),
+        "estimated": bool,
+        "max_trained": int,
+        "max_minutes": (int, float),
+        "max_models": int,
+        "max_bytes": int,
+    },
+    "joint": {"shares": list, "releases": list, "ask": (int, float), "max_parts": int, "weight_bits": int},
     "policy": {"methods": list, "size": str, "effort": str, "quality": (str, dict), "class_weight": str},
 }
 
@@ -62,7 +79,7 @@ class SensorConfig:
 
     name: str
     features: tuple[str, ...]
-    cost: float  # unit of cost
+    cost: float | tuple[float, ...]  # unit of cost; several: c0 + c1 s + c2 s^2 ... for an item of size s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,21 +88,25 @@ class Config:
 
     file: Path
     target: str
-    task: str = "class"  # what the target is, one of TASKS
+    task: str = CLASS.name  # what the target is, one of TASKS
     target_unit: str = ""  # of values, for the device's records
     split: str = "random"  # "random", "time", or a column that holds train, valid, test or calibration
     group: str | None = None  # a column that names each row's group; no split, fold or interval divides one
+    sequence: str | None = None  # a column that names each row's stream, whose rows follow each other as in the table
     weight: str | None = None  # a column of row weights; without one, all rows weigh the same
+    item_size: str | None = None  # a column of each row's item size, in which costs are polynomials
+    item: str | None = None  # a column: rows that follow each other with one text in it are the parts of an item
     seed: int = 0
     drop: tuple[str, ...] = ()  # columns that no model reads; one that ends in ``*``: all columns with that prefix
     dates: str = "leave"  # what becomes of columns of dates, one of ``columns.dates.DATES``
     unit: str = "unit"
+    clock: bool = False  # whether devices go by the clock; the unit is then ``CLOCK_UNIT``
     default_sensor: float = 1.0  # cost of a feature that belongs to no [[sensor]]
     per_request: float = 0.0
     per_byte: float = 0.0
     cloud_per_request: float = 0.0
     sensors: tuple[SensorConfig, ...] = ()
-    estimator: str | tuple[str, ...] = ""  # several are the steps of a Pipeline; empty: ``default_hpc`` of the task
+    estimator: str | tuple[str, ...] = ""  # several are the steps of a Pipeline; empty: the kind's default
     params: dict[str, Any] = field(default_factory=dict)
     model: Path | None = None  # file of a fitted model, in place of an estimator
     legacy: Path | None = None  # table of a legacy system, in place of an estimator
@@ -96,11 +117,33 @@ class Config:
     size: str = "auto"  # of low-cost models, one of SIZES
     effort: str = "normal"  # how much a search tries, one of ``effort.EFFORTS``
     quality: str | dict[str, Any] | None = None  # the measure of answers, as ``error_costs.chosen_quality`` takes it
+    index: IndexSettings = field(default_factory=IndexSettings)  # of poly-dom and the methods beside it
+    joint: ItemSettings = field(default_factory=ItemSettings)  # of items of several parts
     errors: dict[str, Any] = field(default_factory=dict)  # costs of errors, as ``error_costs.cost_table`` takes them
 
+    @property
+    def kind(self) -> Kind:
+        """What is predicted."""
+        return kind_named(self.task)
+
     def __post_init__(self) -> None:
+        if self.clock and self.unit != CLOCK_UNIT:
+            raise InputError(
+                f"the clock counts in {CLOCK_UNIT}, but the unit of costs is {str(self.unit)[:60]!r}; change one"
+            )
+        if self.clock and not self.per_request + self.per_byte + self.cloud_per_request:
+            raise InputError(
+                "by the clock a request costs its round trip, and none is declared; state in [cost.uplink] per_request "
+                "how many ms it takes, or more than any budget if there is no cloud"
+            )
+        sized = next((s for s in self.sensors if isinstance(s.cost, tuple) and any(s.cost[1:])), None)
+        if sized is not None and self.item_size is None:
+            raise InputError(
+                f"the cost of sensor {sized.name!r} depends on the item's size, but no column gives sizes; name it in "
+                "[data] item_size"
+            )
         if not self.estimator:
-            object.__setattr__(self, "estimator", default_hpc(self.task))
+            object.__setattr__(self, "estimator", self.kind.default_f0)
         for key, unit, least in (("unit", self.unit, 1), ("target_unit", self.target_unit, 0)):
             if not isinstance(unit, str) or not least <= len(unit) <= MAX_NAME:
                 raise InputError(f"{key} is {str(unit)[:60]!r}, a text of at most {MAX_NAME} characters is expected")
@@ -138,7 +181,12 @@ def read_config(path: str | Path, *, seed: int | None = None) -> Config:
 
 
 def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
-    _check_keys(path, "", tree, {"data": dict, "cost": dict, "sensor": list, "hpc": dict, "lpc": dict, "policy": dict})
+    _check_keys(
+        path,
+        "",
+        tree,
+        dict.fromkeys(("data", "cost", "hpc", "lpc", "policy", "index", "joint"), dict) | {"sensor": list},
+    )
     data = _section(path, tree, "data")
     cost = _section(path, tree, "cost")
     uplink = _section(path, cost, "uplink", "cost.uplink")
@@ -151,27 +199,35 @@ def _build(path: Path, tree: dict[str, Any], seed: int | None) -> Config:
     out: dict[str, Any] = {
         "file": path.parent / data["file"],
         "target": data["target"],
-        "task": check_choice(f"{path}: [data] task", data.get("task", "class"), TASKS),
+        "task": check_choice(f"{path}: [data] task", data.get("task", CLASS.name), TASKS),
         "target_unit": data.get("target_unit", ""),
         "split": data.get("split", "random"),
         "group": data.get("group"),
+        "sequence": data.get("sequence"),
         "weight": data.get("weight"),
+        "item_size": data.get("item_size"),
+        "item": data.get("item"),
         "seed": data.get("seed", 0) if seed is None else seed,
         "drop": tuple(data.get("drop", ())),
         "dates": check_choice(f"{path}: [data] dates", data.get("dates", "leave"), DATES),
-        "unit": cost.get("unit", "unit"),
-        "default_sensor": _amount(path, "[cost] default_sensor", cost.get("default_sensor", 1.0)),
-        "per_request": _amount(path, "[cost.uplink] per_request", uplink.get("per_request", 0.0)),
-        "per_byte": _amount(path, "[cost.uplink] per_byte", uplink.get("per_byte", 0.0)),
-        "cloud_per_request": _amount(path, "[cost.cloud] per_request", cloud.get("per_request", 0.0)),
+        "unit": cost.get("unit", CLOCK_UNIT if cost.get("clock") else "unit"),
+        "clock": cost.get("clock", False),
+        "default_sensor": check_amount(f"{path}: [cost] default_sensor", cost.get("default_sensor", 1.0)),
+        "per_request": check_amount(f"{path}: [cost.uplink] per_request", uplink.get("per_request", 0.0)),
+        "per_byte": check_amount(f"{path}: [cost.uplink] per_byte", uplink.get("per_byte", 0.0)),
+        "cloud_per_request": check_amount(f"{path}: [cost.cloud] per_request", cloud.get("per_request", 0.0)),
         "sensors": tuple(_sensor(path, entry) for entry in tree.get("sensor", [])),
     }
     if not all(isinstance(name, str) and name for name in out["drop"]):
         raise InputError(f"{path}: [data] drop is {str(data['drop'])[:80]}, an array of column names is expected")
     if not 0 <= out["seed"] < 2**32:
         raise InputError(f"{path}: the seed {out['seed']} is out of range 0..{2**32 - 1}")
-    out.update(_quality(path, policy, _section(path, cost, "errors", "cost.errors")))
+    out.update(_quality(path, policy, _section(path, cost, "errors", "cost.errors"), out["task"]))
     out.update(_hpc(path, hpc))
+    out["index"] = IndexSettings(**_section(path, tree, "index"))
+    out["joint"] = ItemSettings(**_section(path, tree, "joint"))
+    if tree.get("joint") and out["item"] is None:
+        raise InputError(f"{path}: [joint] is about items of several parts; name their column in [data] item")
     out.update(_lpc(path, _section(path, tree, "lpc")))
     if "methods" in policy:
         out["methods"] = tuple(policy["methods"])
@@ -204,7 +260,7 @@ def _check_keys(path: Path, where: str, section: Any, types: dict[str, Any]) -> 
             near = difflib.get_close_matches(key, types, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(types)}"
             raise InputError(f"{path}: {label} has the unknown key {key[:60]!r}; {hint}")
-        if not isinstance(value, types[key]) or isinstance(value, bool):
+        if not isinstance(value, types[key]) or isinstance(value, bool) != (types[key] is bool):
             kind = types[key][-1] if isinstance(types[key], tuple) else types[key]
             raise InputError(f"{path}: {label} {key} is {str(value)[:80]!r}, {KINDS[kind]} is expected")
         if isinstance(value, str) and not 1 <= len(value) <= MAX_NAME and key not in PATHS:
@@ -243,7 +299,7 @@ def _estimator(path: Path, hpc: dict[str, Any]) -> dict[str, Any]:
     return {"estimator": tuple(names)}
 
 
-def _quality(path: Path, policy: dict[str, Any], errors: dict[str, Any]) -> dict[str, Any]:
+def _quality(path: Path, policy: dict[str, Any], errors: dict[str, Any], task: str) -> dict[str, Any]:
     """The measure of answers: costs of errors, balanced classes, or a measure by name."""
     wishes = {"[cost.errors]": errors, "[policy] quality": policy.get("quality")}
     wishes["[policy] class_weight"] = policy.get("class_weight")
@@ -252,6 +308,8 @@ def _quality(path: Path, policy: dict[str, Any], errors: dict[str, Any]) -> dict
         raise InputError(f"{path}: {' and '.join(given)} both say what an error counts; keep one")
     if policy.get("class_weight", "balanced") != "balanced":
         raise InputError(f"{path}: [policy] class_weight is {policy['class_weight']!r}; use balanced, or [cost.errors]")
+    if not kind_named(task).has_classes and "class_weight" in policy:
+        raise InputError(f'{path}: [policy] class_weight is for classes, not for task = "{task}"; remove it')
     for key, value in errors.items():
         _check_costs(path, f"[cost.errors] {key}", value)
     quality = "balanced" if "class_weight" in policy else policy.get("quality")
@@ -264,7 +322,7 @@ def _check_costs(path: Path, what: str, value: Any) -> None:
         for name, part in value.items():
             _check_costs(path, f"{what}.{name[:60]}", part)
     else:
-        _amount(path, what, value)
+        check_amount(f"{path}: {what}", value)
 
 
 def _lpc(path: Path, lpc: dict[str, Any]) -> dict[str, Any]:
@@ -287,24 +345,6 @@ def _check_params(path: Path, params: dict[str, Any]) -> None:
         raise InputError(f"{path}: [hpc.params] must be numbers, strings, arrays and tables: {error}") from error
 
 
-def check_amount(what: str, value: Any) -> float:
-    """Check a cost in the user's unit.
-
-    Raises
-    ------
-    InputError
-        The value is not a number from 0 to 1e9.
-    """
-    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= MAX_COST:  # a comparison with NaN is false
-        raise InputError(f"{what} is {str(value)[:40]}, a cost from 0 to {MAX_COST:g} is expected")
-    return float(value)
-
-
-def _amount(path: Path, what: str, value: float) -> float:
-    return check_amount(f"{path}: {what}", value)
-
-
 def _sensor(path: Path, entry: Any) -> SensorConfig:
     _check_keys(path, "sensor", entry, KEYS["sensor"])
     for key in ("name", "cost"):
@@ -316,7 +356,7 @@ def _sensor(path: Path, entry: Any) -> SensorConfig:
     return SensorConfig(
         name=entry["name"],
         features=tuple(features),
-        cost=_amount(path, f"the cost of sensor {entry['name']!r}", entry["cost"]),
+        cost=check_cost(f"{path}: the cost of sensor {entry['name']!r}", entry["cost"]),
     )
 
 
@@ -334,12 +374,3 @@ def check_choice(what: str, name: Any, choices: Sequence[str]) -> str:
     if name not in choices:
         raise InputError(f"{what} is {str(name)[:80]!r}; use one of {', '.join(choices)}")
     return str(name)
-
-
-def default_hpc(task: str) -> str:
-    """f0 where the configuration names none.
-
-    >>> default_hpc("value")
-    'HistGradientBoostingRegressor'
-    """
-    return "HistGradientBoostingClassifier" if task == "class" else "HistGradientBoostingRegressor"

@@ -59,8 +59,12 @@ def held(X: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
     return values
 
 
-def check_declared(features: Sequence[Feature], sensors: Sequence[Sensor], uplink: Uplink) -> None:
+def check_declared(
+    features: Sequence[Feature], sensors: Sequence[Sensor], uplink: Uplink, max_item_size: int = 1
+) -> None:
     """Check, before hours of training, that a program could declare these features, sensors and uplink.
+
+    Costs are those of items up to ``max_item_size``.
 
     Raises
     ------
@@ -69,6 +73,6 @@ def check_declared(features: Sequence[Feature], sensors: Sequence[Sensor], uplin
     """
     nodes = (Forward(tuple(range(len(sensors))), 1), Answer(Slice(0, 0, 1)))
     try:
-        verify(Program(tuple(features), tuple(sensors), uplink, (), (Trees((), (0,), ()),), nodes, 2))
+        verify(Program(tuple(features), tuple(sensors), uplink, (), (Trees((), (0,), ()),), nodes, 2, max_item_size))
     except ProgramError as error:
         raise InputError(f"no device could run what is trained on this data: {error}") from error

@@ -14,8 +14,10 @@ import numpy as np
 
 from hardcase_edge.batch.quality import MAX_RANKS, R2, Quality
 from hardcase_edge.errors import InputError
+from hardcase_edge.program.kinds import kind_named
 
-from .config import KEYS, check_amount
+from .amounts import check_amount
+from .config import KEYS
 
 __all__ = ["chosen_quality", "cost_table", "error_losses", "measure_of", "named_quality", "soft_rows", "targets_of"]
 
@@ -150,21 +152,22 @@ def chosen_quality(
     InputError
         There is no such measure for the task.
     """
-    if task == "class":
+    kind = kind_named(task)
+    if kind.has_classes:
         if errors is not None:
             return measure_of(cost_table(errors, classes, errors_at), y, weight)
         return named_quality("accuracy" if wish is None else wish, classes, where)
     if errors:
         raise InputError(f'{errors_at} is for classes, not for task = "{task}"; remove it')
-    if task == "value":
+    if not kind.needs_groups:
         if wish not in (None, "r2"):
-            raise InputError(f'{where} quality is {str(wish)[:60]!r}; task = "value" is measured by "r2"')
+            raise InputError(f'{where} quality is {str(wish)[:60]!r}; task = "{task}" is measured by "r2"')
         return R2
     at = wish.get("ndcg") if isinstance(wish, Mapping) else RANKS
     is_ndcg = wish in (None, "ndcg") or (isinstance(wish, Mapping) and set(wish) == {"ndcg"})
     if not is_ndcg or type(at) is not int or not 1 <= at <= MAX_RANKS:
         raise InputError(
-            f'{where} quality is {str(wish)[:60]!r}; task = "rank" is measured by "ndcg", or ndcg = 1 to {MAX_RANKS}'
+            f'{where} quality is {str(wish)[:60]!r}; task = "{task}" is measured by "ndcg", or ndcg = 1 to {MAX_RANKS}'
         )
     return Quality("ndcg", f"NDCG@{at}", at=at)
 

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from hardcase_edge.batch.quality import ACCURACY, Quality
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.cost import Meter, to_unit
-from hardcase_edge.program.definition import Feature, Sensor, Uplink, sensors_of_features
+from hardcase_edge.program.definition import MICRO, Feature, Sensor, Uplink, sensors_of_features
+from hardcase_edge.program.kinds import RANK, Kind, kind_of
 
 from .effort import NORMAL, Effort
 from .error_costs import error_losses, targets_of
+from .index_settings import IndexSettings
 
 __all__ = ["MAX_CLASSES", "MIN_ROWS", "N_FOLDS", "Problem", "Rows", "Subset", "answers_of", "scaled", "value_unit"]
 
@@ -69,6 +73,9 @@ class Rows:
     weight : (n,) row weights as ``scaled`` makes them; ones unless given
     group : (n,) number of the group that the row belongs to; None if each row stands for itself
     targets : (n_classes, n_classes) f0's answer is the class with the most of ``hpc @ targets``; None: of ``hpc``
+    sizes : (n,) item size of each row, from 1, in which sensor costs are polynomials; None: all are 1
+    sequence : (n,) number of the stream that each row belongs to, whose rows are in the order of their time; None: rows
+        have no order
 
     >>> rows = Rows(np.zeros((2, 3)), np.array([0, 1]), np.array([[0.9, 0.1], [0.6, 0.4]]), np.arange(2))
     >>> rows.hpc_label, rows.weight
@@ -82,6 +89,8 @@ class Rows:
     weight: np.ndarray = None  # type: ignore[assignment]  # always an array after __init__
     group: np.ndarray | None = None
     targets: np.ndarray | None = None
+    sizes: np.ndarray | None = None
+    sequence: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.weight is None:
@@ -91,7 +100,8 @@ class Rows:
         """Some of the rows, by number or by mask."""
         group = None if self.group is None else self.group[rows]
         X, y, hpc, index, weight = (values[rows] for values in (self.X, self.y, self.hpc, self.index, self.weight))
-        return Rows(X, y, hpc, index, weight, group, self.targets)
+        sizes, sequence = (None if values is None else values[rows] for values in (self.sizes, self.sequence))
+        return Rows(X, y, hpc, index, weight, group, self.targets, sizes, sequence)
 
     @property
     def hpc_label(self) -> np.ndarray:
@@ -118,6 +128,8 @@ class Problem:
     n_classes : 0 if values are predicted
     value_unit : of a problem of values, what 0 and a step of 1 are in the target's unit
     kept : the sensors that policies may read before they forward (``stages.screening``); None: all
+    index : settings of methods that index sensor sets by size and budget
+    max_item_size : the largest item whose costs are defined; 1 if items have no sizes
     errors : (n_classes, n_classes) loss of answer a to a case of class y, as learners and cuts see it
         (``error_costs``); None: each error counts 1
 
@@ -144,15 +156,28 @@ class Problem:
     errors: np.ndarray | None = None
     value_unit: tuple[float, float] = (0.0, 1.0)
     kept: Subset | None = None
+    max_item_size: int = 1
+    index: IndexSettings = field(default_factory=IndexSettings)
 
     @property
-    def is_value(self) -> bool:
-        """Whether values are predicted, not classes."""
-        return self.n_classes == 0
+    def is_ordered(self) -> bool:
+        """Whether rows are windows of streams, in the order of their time."""
+        return self.train.sequence is not None
+
+    @property
+    def majority(self) -> int:
+        """The class of the most weight among the training rows."""
+        return int(np.bincount(self.train.y, self.train.weight, self.n_classes).argmax())
+
+    @property
+    def kind(self) -> Kind:
+        """What is predicted."""
+        return kind_of(self.n_classes, self.quality.kind == RANK.default_measure)
 
     def in_unit(self, answers: np.ndarray) -> np.ndarray:
         """Values (n,) in the target's unit; classes stay as they are."""
-        return self.value_unit[0] + self.value_unit[1] * answers if self.is_value else answers
+        mean, step = self.value_unit
+        return answers if (mean, step) == (0.0, 1.0) else mean + step * answers
 
     @property
     def n_outputs(self) -> int:
@@ -166,7 +191,7 @@ class Problem:
         ----------
         answers_are_fixed : f0's answers stay those of its highest probability, as of a legacy system
         """
-        if self.is_value:
+        if not self.kind.has_classes:
             return replace(self, quality=quality)
         train = self.train
         errors = error_losses(quality, train.y, train.weight, train.hpc)
@@ -210,18 +235,55 @@ class Problem:
         return np.where(np.isin(owner, self.offered), owner, -1)
 
     @property
+    def single_sensors(self) -> list[Subset]:
+        """Each sensor alone."""
+        return [(s,) for s in range(len(self.sensors))]
+
+    @property
     def hpc_sensors(self) -> tuple[int, ...]:
         """The sensors whose readings a request carries; forwarding acquires them."""
         return tuple(sorted({int(s) for s in self.sensor_of[list(self.uplink.features)]}))
 
-    def sensor_costs(self, size: int = 1) -> np.ndarray:
-        """(n_sensors,) cost of each sensor for an item of this size, in the user's unit."""
-        return np.array([to_unit(cost) for cost in Meter(self, size).sensor_costs])
+    @cached_property
+    def meter(self) -> Meter:
+        """The costs by which learners weigh sensors: of an item of size 1, or the mean over the training rows' sizes.
+
+        Outcomes of policies are priced row by row instead (``policy.batch.Batch``), and so is each row that a learner
+        weighs alone (``row_costs``).
+        """
+        meter, sizes = Meter(self), self.train.sizes
+        if sizes is not None:
+            distinct, row = np.unique(sizes, return_inverse=True)
+            weight = np.bincount(row, weights=self.train.weight)
+            costs = np.array([Meter(self, size).sensor_costs for size in distinct.tolist()], dtype=np.float64)
+            meter.sensor_costs = [round(cost) for cost in np.average(costs, axis=0, weights=weight).tolist()]
+        return meter
+
+    def sensor_costs(self, size: int | None = None) -> np.ndarray:
+        """(n_sensors,) cost of each sensor in the user's unit: for an item of this size, or as in ``meter``."""
+        meter = self.meter if size is None else Meter(self, size)
+        return np.array([to_unit(cost) for cost in meter.sensor_costs])
+
+    def row_costs(self, sets: Sequence[Subset], sizes: np.ndarray | None, requests: int = 0) -> np.ndarray:
+        """Cost of these sets for rows of these item sizes, (n, n_sets), in the user's unit; (1, n_sets) if all are 1.
+
+        Parameters
+        ----------
+        sizes : (n,) item size of each row, from 1; None: all are 1
+        requests : number of requests that each row sends
+        """
+        distinct, row = np.unique(np.ones(1, dtype=np.int64) if sizes is None else sizes, return_inverse=True)
+        meters = [Meter(self, size) for size in distinct.tolist()]
+        is_in = np.zeros((len(self.sensors), len(sets)), dtype=np.int64)
+        for k, s in enumerate(sets):
+            is_in[list(s), k] = 1
+        bought = np.array([meter.sensor_costs for meter in meters], dtype=np.int64) @ is_in
+        return np.asarray((bought + requests * meters[0].request_cost)[row] / MICRO)
 
     @property
     def forward_cost(self) -> float:
         """Cost of a forwarded case, in the user's unit: its sensors, the uplink and the cloud."""
-        return to_unit(Meter(self).total(self.hpc_sensors, 1))
+        return to_unit(self.meter.total(self.hpc_sensors, 1))
 
     @property
     def cost_unit(self) -> float:

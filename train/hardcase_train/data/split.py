@@ -10,12 +10,16 @@ import numpy as np
 
 from .problem import N_FOLDS
 
-__all__ = ["CALIBRATION", "LEAST_GROUPS", "deal", "group_folds", "random_split", "strata", "stratified", "time_split"]
+__all__ = [
+    "CALIBRATION", "LEAST_GROUPS", "blocks", "deal", "group_folds", "random_split", "strata", "stratified",
+    "time_split",
+]  # fmt: skip
 
 CALIBRATION = 3
 PATTERN = (0, 1, 0, 2, 0, 0, 2, 0, 0)  # train, valid and test, without the calibration rows
 SHARES = (6 / 9, 1 / 9, 2 / 9)  # the same as shares
 CUTS = (0.6, 0.7, 0.8)  # of the rows in time: where training, validation and calibration end
+N_BLOCKS = 6 * N_FOLDS  # of rows in time: enough that each fold gets rows of every class
 NEAR = 6  # ends of groups that are tried for each cut
 LEAST_GROUPS = (N_FOLDS, 1, 1)  # of train, valid and test: models are judged on folds of whole training groups
 
@@ -133,3 +137,8 @@ def deal(
 def group_folds(group: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
     """The fold of each row, (n,), 0 to N_FOLDS - 1; each fold has a group, and no group is in two."""
     return deal(group, y, seed, [1 / N_FOLDS] * N_FOLDS, [1] * N_FOLDS)
+
+
+def blocks(n: int) -> np.ndarray:
+    """The block of each of n rows in time, (n,): neighbours are alike, so folds deal blocks of them."""
+    return np.arange(n) * N_BLOCKS // max(n, 1)

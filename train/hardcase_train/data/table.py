@@ -4,7 +4,7 @@
 An .npz file holds ``X`` (rows, features) and ``feature_names``, or windows: ``X`` (rows, sensors, samples) and
 ``sensor_names``, whose features ``hardcase_edge.program.window`` computes, as on the device. Targets: ``y``, or
 ``Y`` with ``target_names``. Integers may come with a ``scale``. An array ``split`` may name each row's split, an array
-``group`` its group, and an array ``weight`` its weight.
+``group`` its group, an array ``weight`` its weight, and an array ``item_size`` the size of its item.
 
 A feature's whole numbers beyond 2**53 become the nearest double; labels stay exact.
 """
@@ -288,7 +288,7 @@ def _strings(names: np.ndarray) -> tuple[str, ...]:
 
 def _npz_labels(path: Path, arrays: dict[str, np.ndarray], n: int) -> Labels:
     columns: dict[str, np.ndarray] = {}
-    for name in ("y", "split", "group", "weight"):
+    for name in ("y", "split", "group", "weight", "item_size"):
         if name in arrays and arrays[name].ndim == 1:
             _check_length(path, name, len(arrays[name]), n)
             columns[name] = arrays[name]

@@ -11,7 +11,8 @@ import numpy as np
 from hardcase_edge.program.definition import Column, Polynomial
 
 from ..data.problem import Problem
-from ..policy.losses import AnswerLoss, answer_loss, hpc_loss
+from ..policy.kinds import answer_loss, hpc_loss
+from ..policy.losses import AnswerLoss
 from ..policy.selection import Judge, Trained
 from .standardise import STEPS, Standard
 

@@ -21,10 +21,18 @@ from .adapt.linear import AdaptLin
 from .adapt.stages import StagedAdaptGBRT
 from .baselines.cascade import ConfidenceCascade
 from .baselines.static import StaticSubset
+from .boosted.adaboost_rs import ResampledAdaBoost
+from .boosted.stage_wise import StageWiseRegression
+from .cstc.and_or import AndOr
 from .cstc.cost_tree import CostSensitiveTree
+from .cstc.greedy_tree import GreedyTree
+from .cstc.single import SingleCostSensitive
 from .graph.dag import DagClassifier
 from .graph.lp_tree import LpTree
+from .polydom.indexed import Greedy, GreedyAccuracy, GreedyCost, PolyDom, PolyDomAnytime
 from .prune.pruned_forest import BudgetPrunedForest
+from .streams.duty_cycle import DutyCycle
+from .streams.held import Held
 
 __all__ = ["AUTO", "BASELINES", "ESTIMATORS", "METHODS", "check_method", "register_method"]
 
@@ -41,6 +49,18 @@ _CLASSES: tuple[type[MethodClassifier], ...] = (
     GreedyMiser,
     LpTree,
     CostSensitiveTree,
+    PolyDom,
+    PolyDomAnytime,
+    Greedy,
+    GreedyAccuracy,
+    GreedyCost,
+    SingleCostSensitive,
+    GreedyTree,
+    AndOr,
+    StageWiseRegression,
+    ResampledAdaBoost,
+    Held,
+    DutyCycle,
 )
 METHODS = {cls.method.name: cls for cls in _CLASSES}
 BASELINES = tuple(name for name, cls in METHODS.items() if cls.method.is_baseline)
@@ -88,6 +108,6 @@ def check_method(where: str, name: Any) -> str:
     """
     if name == AUTO or name in METHODS:
         return str(name)
-    near = difflib.get_close_matches(str(name), [AUTO, *METHODS], n=1, cutoff=0.4)
+    near = difflib.get_close_matches(str(name), [AUTO, *METHODS], n=1, cutoff=0.45)
     hint = f"did you mean {near[0]!r}?" if near else f"methods are {', '.join([AUTO, *METHODS])}"
-    raise InputError(f"{where} names the method {str(name)[:80]!r}; {hint}")
+    raise InputError(f"{where} names the method {str(name)[:40]!r}; {hint}")

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from hardcase_edge.program.definition import Answer, Node, Slice
+from hardcase_edge.program.kinds import answers_number
 
 from ..data.problem import Problem, Subset
 from .acquire import buy
 from .compile import policy_of
-from .confidences import confidence_table
+from .confidences import confidence_table, value_table
 from .front import Point
 from .selection import Judge, Trained
 
@@ -32,13 +33,12 @@ def answer_point(judge: Judge, method: str, params: dict[str, Any], subset: Subs
 
 def bare_answer(problem: Problem, scorer: int) -> Answer:
     """The node that answers by this scorer's first outputs, still without confidences."""
-    return Answer(Slice(scorer, 0, problem.n_outputs), "value" if problem.is_value else "class")
+    return Answer(Slice(scorer, 0, problem.n_outputs), problem.kind.answer)
 
 
 def answer_node(node: Node, margins: np.ndarray, is_right: np.ndarray, weight: np.ndarray) -> Answer:
-    """The same Answer node with a confidence table fitted to these rows, (n,) each; a value has one confidence."""
+    """The same Answer node with a confidence table fitted to these rows, (n,) each; that of values is by the value."""
     assert isinstance(node, Answer)
-    if node.kind == "value":
-        margins = np.zeros(len(margins))
-    thresholds, confidences = confidence_table(margins, is_right, weight)
+    table = value_table if answers_number(node.kind) else confidence_table
+    thresholds, confidences = table(margins, is_right, weight)
     return Answer(node.scores, node.kind, thresholds, confidences)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from hardcase_edge.program.definition import (
     Affine,
@@ -23,12 +23,13 @@ from hardcase_edge.program.definition import (
     Polynomial,
     Program,
     Rank,
+    Stack,
     Trees,
 )
 
 from ..data.problem import Problem
 
-__all__ = ["Part", "Policy", "compile_program", "joint", "policy_of"]
+__all__ = ["OnPart", "Part", "Policy", "compile_bare", "compile_program", "joint", "policy_of"]
 
 
 class Part(Protocol):
@@ -40,7 +41,15 @@ class Part(Protocol):
 
     def columns(self, dtypes: Sequence[str]) -> list[Column]: ...
 
-    def scorer(self, dtypes: Sequence[str], columns: Sequence[Column]) -> Trees | Polynomial | Opaque: ...
+    def scorer(self, dtypes: Sequence[str], columns: Sequence[Column]) -> Trees | Polynomial | Opaque | Stack: ...
+
+
+@runtime_checkable
+class OnPart(Protocol):
+    """A part whose scorer is a stack on another part, ``below``, which comes before it in the list of parts."""
+
+    @property
+    def below(self) -> Part: ...
 
 
 @dataclass(frozen=True)
@@ -57,8 +66,10 @@ class Policy:
 
     @property
     def used(self) -> tuple[int, ...]:
-        """The parts that nodes read, by number."""
-        return tuple(sorted({n.scores.scorer for n in self.nodes if isinstance(n, Answer | Branch)}))
+        """The parts that nodes read, and those on which these stand, by number."""
+        read = {n.scores.scorer for n in self.nodes if isinstance(n, Answer | Branch)}
+        below = {id(part.below) for k in read if isinstance(part := self.parts[k], OnPart)}
+        return tuple(sorted(read | {k for k, part in enumerate(self.parts) if id(part) in below}))
 
     def program(self, like: Program | None = None) -> Program:
         """The draft program; ``like``: that of a policy that uses the same parts, whose scorers then serve again."""
@@ -81,7 +92,9 @@ def joint(policies: Sequence[Policy]) -> tuple[Program, list[tuple[Node, ...]]]:
 
 def policy_of(problem: Problem, parts: Sequence[Part], nodes: Sequence[Node]) -> Policy:
     """A policy for this problem."""
-    bare = Program(problem.features, problem.sensors, problem.uplink, (), (), (), problem.n_classes)
+    bare = Program(
+        problem.features, problem.sensors, problem.uplink, (), (), (), problem.n_classes, problem.max_item_size
+    )
     return Policy(bare, tuple(parts), tuple(nodes))
 
 
@@ -90,11 +103,22 @@ def compile_program(problem: Problem, parts: Sequence[Part], nodes: Sequence[Nod
     return _compiled(policy_of(problem, parts, nodes).bare, parts, nodes)
 
 
+def compile_bare(bare: Program, parts: Sequence[Part]) -> Program:
+    """A draft program without nodes, whose scorer k is ``parts[k]``, with the features and sensors of ``bare``."""
+    return _compiled(bare, parts, ())
+
+
 def _compiled(bare: Program, parts: Sequence[Part], nodes: Sequence[Node]) -> Program:
     dtypes = [f.dtype for f in bare.features]
     columns = _merged(c for part in parts for c in part.columns(dtypes))
-    scorers = tuple(part.scorer(dtypes, columns) for part in parts)
-    return replace(bare, columns=columns, scorers=scorers, nodes=tuple(nodes))
+    place = {id(part): k for k, part in enumerate(parts)}
+    scorers = []
+    for part in parts:
+        scorer = part.scorer(dtypes, columns)
+        if isinstance(scorer, Stack) and isinstance(part, OnPart):
+            scorer = replace(scorer, trees=place[id(part.below)])
+        scorers.append(scorer)
+    return replace(bare, columns=columns, scorers=tuple(scorers), nodes=tuple(nodes))
 
 
 def _renumbered(node: Node, place: dict[int, int]) -> Node:

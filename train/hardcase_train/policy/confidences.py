@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Confidence tables: the probability that an answer is right, by margin, from isotonic calibration."""
+"""Confidence tables: the probability that an answer is right, by margin (isotonic calibration), or by the value."""
 
 from __future__ import annotations
 
 import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
-__all__ = ["NEVER", "confidence_at", "confidence_table", "margin_at"]
+__all__ = ["NEVER", "confidence_at", "confidence_table", "margin_at", "value_table"]
 
 NEVER = 1e6  # a margin larger than any score
 
 MAX_STEPS = 12  # of a confidence table, which a device stores
+MAX_BINS = 8  # of a table by values
+BIN_ROWS = 30  # that a bin has at least
 
 
 def confidence_table(
@@ -54,6 +56,36 @@ def confidence_table(
     middle = (below + above) / 2
     edges = np.where(middle > below, middle, above)  # of neighbouring floats, the middle is one of them
     return tuple(edges.tolist()), tuple(int(c) for c in np.maximum.accumulate(shares))
+
+
+def value_table(
+    values: np.ndarray, is_right: np.ndarray, weight: np.ndarray
+) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """The share of right answers by the answered value, in at most 8 bins of about as many rows (histogram binning).
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,), the answers
+    is_right : ndarray of shape (n,), bool
+    weight : ndarray of shape (n,)
+
+    Returns
+    -------
+    thresholds, confidences : as of ``confidence_table``, but confidences need not rise
+
+    Examples
+    --------
+    >>> values, is_right = np.arange(60.0), np.arange(60) < 30
+    >>> value_table(values, is_right, np.ones(60))
+    ((29.5,), (9688, 312))
+    """
+    n_bins = max(1, min(MAX_BINS, len(values) // BIN_ROWS))
+    distinct = np.unique(values)
+    places = np.searchsorted(distinct, np.quantile(values, np.linspace(0, 1, n_bins + 1)[1:-1])) if n_bins > 1 else []
+    thresholds = sorted({float(distinct[k - 1] / 2 + distinct[k] / 2) for k in places if k > 0})
+    bins = np.searchsorted(thresholds, values, side="right")
+    right, total = (np.bincount(bins, w, len(thresholds) + 1) for w in (weight * is_right, weight))
+    return tuple(thresholds), tuple(round(10_000 * (r + 1) / (t + 2)) for r, t in zip(right, total, strict=True))
 
 
 def confidence_at(table: tuple[tuple[float, ...], tuple[int, ...]], margins: np.ndarray) -> np.ndarray:

@@ -19,9 +19,10 @@ from joblib import Parallel, delayed
 from hardcase_edge.batch.evaluate import Outcome
 from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.program.definition import Node, Program
+from hardcase_edge.stream.layout import Layout
 
 from ..data.problem import Problem
-from .batch import Batch
+from .batch import Batch, walked
 from .compile import Policy, joint
 
 __all__ = ["Figures", "Point", "best_points", "programs", "test_figures", "with_test"]
@@ -42,6 +43,7 @@ class Point:
     valid: Figures
     test: Figures
     policy: Policy | Program | None  # None if only the figures matter
+    memory: Layout | None = None  # of the inner sensor that the program has beyond the problem's
 
     @property
     def program(self) -> Program | None:
@@ -106,7 +108,14 @@ def with_test(problem: Problem, points: Sequence[Point], n_jobs: int = 1) -> lis
 
     def tested(group: list[int]) -> list[Point]:
         program, walks = _walks([points[k].policy for k in group])
-        batch = Batch(program, rows.X)
+        memory = points[group[0]].memory
+        if memory is not None:
+            outcomes = (walked(program, memory, rows, nodes) for nodes in walks)
+            return [
+                replace(points[k], test=test_figures(problem, outcome, nodes))
+                for k, nodes, outcome in zip(group, walks, outcomes, strict=True)
+            ]
+        batch = Batch(program, rows.X, sizes=rows.sizes)
         return [
             replace(points[k], test=test_figures(problem, batch.run(rows.hpc_label, nodes), nodes))
             for k, nodes in zip(group, walks, strict=True)

@@ -15,19 +15,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numba import njit
 
-from ..data.problem import Problem
-
 __all__ = [
     "FLOOR",
     "AdaptLoss",
     "AnswerLoss",
     "ClassLoss",
     "SquaredLoss",
-    "answer_loss",
     "class_outputs",
-    "hpc_loss",
     "log_probability",
-    "loss_of",
     "sigmoid",
 ]
 
@@ -136,26 +131,6 @@ class SquaredLoss:
 
 
 AnswerLoss = ClassLoss | SquaredLoss
-
-
-def answer_loss(problem: Problem, rows: np.ndarray | None = None) -> AnswerLoss:
-    """The loss of answers to a problem's training rows; ``rows``: to some of them, by number."""
-    loss = loss_of(problem, problem.train.y, problem.train.weight)
-    return loss if rows is None else loss.take(rows)
-
-
-def loss_of(problem: Problem, y: np.ndarray, weight: np.ndarray) -> AnswerLoss:
-    """The loss of answers to rows of classes or values ``y`` (n,)."""
-    return SquaredLoss(y, weight) if problem.is_value else ClassLoss(y, problem.n_classes, weight, problem.targets)
-
-
-def hpc_loss(problem: Problem) -> np.ndarray:
-    """f0's loss on training rows, (n_train,), of its out-of-fold probabilities or values."""
-    train, loss = problem.train, answer_loss(problem)
-    if isinstance(loss, SquaredLoss):
-        return loss.row_loss(train.hpc)
-    p = train.stakes if problem.targets is None else train.stakes / train.stakes.sum(axis=1, keepdims=True)
-    return loss.loss_of(np.log(np.maximum(p, FLOOR)))
 
 
 @dataclass

@@ -20,10 +20,11 @@ from hardcase_edge.batch.quality import figures_of
 from hardcase_edge.program.definition import Node, Program
 
 from ..data.problem import N_FOLDS, Problem, Rows, answers_of
-from ..data.split import group_folds, strata
+from ..data.split import blocks, group_folds, strata
 from .batch import Batch, Outcome
 from .compile import Part
 from .confidences import confidence_at, confidence_table
+from .kinds import learned
 
 __all__ = ["Judge", "Trained"]
 
@@ -52,6 +53,9 @@ class Judge:
     is_crossed : training rows are judged too
     fold : (n_train,) fold of each training row
     group : (n,) number of each judged row's group, None if each row stands for itself
+    sizes : (n,) item size of each judged row, None if all are 1
+    sequence : (n,) number of the stream of each judged row, None if rows have no order; a part of the rows begins
+        streams of its own
     """
 
     def __init__(self, problem: Problem, is_rough: bool = False, is_alone: bool = False) -> None:
@@ -63,9 +67,14 @@ class Judge:
         self.stakes = np.vstack([p.stakes for p in parts])
         self.hpc_label = answers_of(self.stakes)
         self.weight = np.concatenate([p.weight for p in parts])
+        sizes = [p.sizes for p in parts if p.sizes is not None]
+        self.sizes = np.concatenate(sizes) if sizes else None
         train = problem.train
-        if train.group is None:
-            self.group: np.ndarray | None = None
+        self.group: np.ndarray | None = None
+        self.sequence = _sequences(parts)
+        if train.group is None and train.sequence is not None:
+            self.fold = group_folds(blocks(len(train.y)), strata(train.y, problem.n_classes), problem.seed)
+        elif train.group is None:
             self.fold = np.random.default_rng(problem.seed).permutation(len(train.y)) % N_FOLDS
         else:
             self.group = np.concatenate([p.group for p in parts if p.group is not None])
@@ -90,18 +99,16 @@ class Judge:
 
     def right(self, answers: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Whether answers (n,) to these judged rows are right: the class, or within f0's root mean square error."""
-        if self.problem.is_value:
-            return np.asarray(np.abs(answers - self.y[rows]) <= self.tolerance)
-        return np.asarray(answers == self.y[rows])
+        return learned(self.problem).is_right(answers, self.y[rows], self.tolerance)
 
     @cached_property
     def tolerance(self) -> float:
-        """f0's root mean square error on the judged rows, where values are predicted."""
+        """f0's root mean square error on the judged rows; of classes, of their numbers, and then it says nothing."""
         return float(np.sqrt(np.average(np.square(self.hpc_label - self.y), weights=self.weight)))
 
     def batch(self, program: Program, trained: Sequence[Trained]) -> Batch:
         """The judged rows prepared for this program, with the scores of ``trained[k]`` for scorer k."""
-        return Batch(program, self.X, [t.scores for t in trained])
+        return Batch(program, self.X, [t.scores for t in trained], self.sizes)
 
     def summary(self, outcome: Outcome) -> dict[str, float]:
         """Weighted quality, mean cost, forward rate, and the standard error of the loss relative to f0's.
@@ -181,14 +188,28 @@ class Judge:
             rows. If only those are judged, only the last program is used
         """
         if not self.is_crossed:
-            return Batch(programs[-1], self.X).run(self.hpc_label)
+            return Batch(programs[-1], self.X, sizes=self.sizes).run(self.hpc_label)
         n = len(self.fold)
         parts = [*(np.flatnonzero(self.fold == k) for k in range(N_FOLDS)), np.arange(n, len(self.y))]
         outcomes = [
-            Batch(program, self.X[rows]).run(self.hpc_label[rows])
+            Batch(program, self.X[rows], sizes=self._sizes_of(rows)).run(self.hpc_label[rows])
             for program, rows in zip(programs, parts, strict=True)
         ]
         return Outcome.joined(outcomes, np.argsort(np.concatenate(parts)))
+
+    def _sizes_of(self, rows: np.ndarray) -> np.ndarray | None:
+        return None if self.sizes is None else self.sizes[rows]
+
+
+def _sequences(parts: Sequence[Rows]) -> np.ndarray | None:
+    """The streams of several parts, those of the later ones numbered onwards."""
+    numbers, first = [], 0
+    for part in parts:
+        if part.sequence is None:
+            return None
+        numbers.append(part.sequence + first)
+        first = int(numbers[-1].max(initial=first - 1)) + 1
+    return np.concatenate(numbers)
 
 
 def _is_enough(valid: Rows) -> bool:

@@ -3,34 +3,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 from numba import njit
 
 from hardcase_edge.program.definition import MISSING, Trees
 from hardcase_edge.program.stored_trees import children_of
 
-__all__ = ["BLOCK", "add_tree", "score_trees"]
+__all__ = ["BLOCK", "Arrays", "add_tree", "as_arrays", "score_trees"]
 
+Arrays = tuple[np.ndarray, ...]
 BLOCK = 1024  # rows that traverse a tree together, so that they stay in the cache
 
 
-def score_trees(scorer: Trees, codes: np.ndarray) -> np.ndarray:
-    """Scores of an ensemble, (n, n_outputs) float64, for codes of shape (n_columns, n)."""
+def score_trees(scorer: Trees, codes: np.ndarray, trees: Sequence[Arrays] | None = None) -> np.ndarray:
+    """Scores of an ensemble, (n, n_outputs) float64, for codes of shape (n_columns, n).
+
+    ``trees``: the ensemble's, as ``as_arrays`` gives them, for a caller that scores few rows many times.
+    """
     scores = np.tile(np.array(scorer.base, dtype=np.float64), (codes.shape[1], 1))
-    columns = np.array(scorer.columns, dtype=np.int64)
-    for tree in scorer.trees:
-        n = len(tree.splits)
+    for tree, arrays in zip(scorer.trees, as_arrays(scorer) if trees is None else trees, strict=True):
+        splits, thresholds, missing_left, children, leaves = arrays
         add_tree(
             codes,
             MISSING,
+            splits,
+            thresholds,
+            missing_left,
+            children,
+            leaves,
+            scores[:, tree.output : tree.output + tree.width],
+        )
+    return scores
+
+
+def as_arrays(scorer: Trees) -> Iterator[Arrays]:
+    """What ``add_tree`` reads of each tree: splits, thresholds, missing_left, children, leaves."""
+    columns = np.array(scorer.columns, dtype=np.int64)
+    for tree in scorer.trees:
+        n = len(tree.splits)
+        yield (
             columns[np.array(tree.splits, dtype=np.int64)].astype(np.int32),
             np.array(tree.thresholds, dtype=np.int32),
             np.array(tree.missing_left, dtype=np.bool_),
             np.array(children_of(tree), dtype=np.int32).reshape(n, 2),
             np.array(tree.leaves, dtype=np.float64).reshape(n + 1, tree.width),
-            scores[:, tree.output : tree.output + tree.width],
         )
-    return scores
 
 
 @njit(nogil=True, cache=True)
@@ -92,7 +111,8 @@ def _part(
         rows[at], spare[other] = i, i
         at += left
         other += 1 - left
-    rows[at:stop] = spare[:other]
+    for j in range(other):  # compiled in a fifth of the time that ``rows[at:stop] = spare[:other]`` takes
+        rows[at + j] = spare[j]
     return at
 
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from ..data.problem import Subset
-from ..policy.error_model import cloud_loss, expected_loss, expected_square
+from ..policy.kinds import learned
 from ..policy.prices import prices
 from .subset_search import Probe, SubsetSearch
 from .thresholds import Choices, Meeting, mean_value, priced_cuts
@@ -36,12 +36,10 @@ class Chains:
     def __init__(self, search: SubsetSearch) -> None:
         self.search = search
         judge, rows = search.judge, search.probed
-        self._y, self._weight, self._errors = judge.y[rows], judge.weight[rows], judge.problem.errors
-        self._cloud_cost = np.full(len(rows), judge.problem.forward_cost)
-        if judge.problem.is_value:
-            self._cloud_wrong = expected_square([], judge.hpc_label[rows], self._y, self._weight)
-        else:
-            self._cloud_wrong = cloud_loss(judge.stakes[rows], self._y, self._weight, self._errors)
+        self._y, self._weight = judge.y[rows], judge.weight[rows]
+        self._costs, self._cloud_cost = _row_costs(search)
+        self._kind = learned(judge.problem)
+        self._cloud_wrong = self._kind.cloud(judge.stakes[rows], (), self._y, self._weight)
         (self._price,) = prices(judge.problem, 1, PRICE, PRICE)
         self._meetings: dict[Subset, Meeting] = {}
 
@@ -87,15 +85,22 @@ class Chains:
         for subset, probe in zip(sets, self.search.probes(sets), strict=True):
             if subset not in self._meetings:
                 wrong = self._losses(probe)
-                cost = np.full(len(wrong), self.search.cost(subset))
+                cost = self._costs[:, list(subset)].sum(axis=1)
                 self._meetings[subset] = Meeting(probe.sure, None, wrong, cost)
         return Choices([self._meetings[s] for s in sets], self._cloud_wrong, self._cloud_cost, self._weight)
 
     def _losses(self, probe: Probe) -> np.ndarray:
         """Expected loss of the probe's answer to each probed row, (n_probed,)."""
-        if self.search.problem.is_value:
-            return expected_square([-probe.sure], probe.label, self._y, self._weight)
-        return expected_loss(probe.sure, None, probe.label, self._y, self._weight, self._errors)
+        return self._kind.expected(probe.sure, None, (), probe.label, self._y, self._weight)
+
+
+def _row_costs(search: SubsetSearch) -> tuple[np.ndarray, np.ndarray]:
+    """Cost of each sensor for each probed row, (n_probed, n_sensors), and of a request, (n_probed,)."""
+    problem, n = search.problem, len(search.probed)
+    sizes = None if search.judge.sizes is None else search.judge.sizes[search.probed]
+    costs = problem.row_costs(problem.single_sensors, sizes)
+    asked = problem.row_costs([problem.hpc_sensors], sizes, 1)[:, 0]
+    return np.maximum(np.broadcast_to(costs, (n, costs.shape[1])), 1e-9), np.broadcast_to(asked, n)
 
 
 def _order(path: list[Subset]) -> Order:

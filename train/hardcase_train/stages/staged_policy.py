@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hardcase_edge.program.definition import MARGIN, THRESHOLD, Acquire, Branch, Forward, Node, Slice
+from hardcase_edge.program.definition import THRESHOLD, Acquire, Branch, Forward, Node, Slice
 
 from ..data.problem import Subset
 from ..policy.acquire import buy, n_nodes
@@ -24,8 +24,8 @@ from ..policy.answers import answer_node, bare_answer
 from ..policy.batch import Outcome
 from ..policy.compile import compile_program, policy_of
 from ..policy.confidences import NEVER
-from ..policy.error_model import MAX_MET, cloud_loss, expected_loss, expected_square, met_margins
 from ..policy.front import Point
+from ..policy.kinds import learned
 from ..policy.selection import Judge, Trained
 from .thresholds import Choices, Cut, Cuts, Meeting, expected
 
@@ -59,6 +59,7 @@ class StagedPolicy:
     ) -> None:
         self.judge, self.chain, self.models = judge, list(chain), list(models)
         self.width = judge.problem.n_outputs
+        self._kind = learned(judge.problem)
         everything = tuple(sorted({s for subset in chain for s in subset}))
         start: list[Node] = [Acquire(everything, 1, 1), bare_answer(judge.problem, 0)]
         self._parts = tuple(m.part for m in models)
@@ -70,7 +71,7 @@ class StagedPolicy:
             stop, acquired = batch.walk(judge.hpc_label, [Acquire(subset, 1, 1), bare_answer(judge.problem, k)])
             self.stops.append(replace(stop, node=np.full(len(judge.y), k)))
             scores = batch.scores(k, np.arange(len(judge.y)), acquired)
-            self.sures.append(-scores[:, self.width] if judge.problem.is_value else stop.margin)
+            self.sures.append(self._kind.sureness(stop.margin, scores))
             self.gates.append(self._gate(k, scores))
         cloud: list[Node] = [Forward(judge.problem.hpc_sensors, 1), bare_answer(judge.problem, 0)]
         self.forwarded = batch.run(judge.hpc_label, cloud)
@@ -79,35 +80,17 @@ class StagedPolicy:
     def choices(self) -> Choices:
         """The judged rows at each stage, with the expected losses of their answers.
 
-        The features of a stage's error model are its margin, its gate's score and the margins of smaller sets: rows
-        reach a stage because earlier ones were not sure of them. docs/math.md (64).
+        The features of a stage's error model are what its cut sorts by, its gate's score and what the cuts of smaller
+        sets sort by: rows reach a stage because earlier ones were not sure of them. docs/math.md (64).
         """
-        judge = self.judge
-        if judge.problem.is_value:
-            return self._value_choices()
-        meetings = []
-        for k, (stop, gate) in enumerate(zip(self.stops, self.gates, strict=True)):
-            right = stop.label == judge.y
-            smaller = [t for t in range(k) if set(self.chain[t]) < set(self.chain[k])]
-            own = gate if self._has_gate(k) else None
-            features = [part for part in (own, self._margins(smaller, right)) if part is not None]
-            beside = np.column_stack(features) if features else None
-            wrong = expected_loss(stop.margin, beside, stop.label, judge.y, judge.weight, judge.problem.errors)
-            meetings.append(Meeting(stop.margin, gate, wrong, stop.cost))
-        margins = self._margins(range(len(self.chain)), judge.hpc_label == judge.y)
-        cloud = cloud_loss(judge.stakes, judge.y, judge.weight, judge.problem.errors, margins)
-        return Choices(meetings, cloud, self.forwarded.cost, judge.weight)
-
-    def _value_choices(self) -> Choices:
-        """The same for values: expected squared errors, from the uncertainty of the stage and of smaller sets."""
         judge, meetings = self.judge, []
-        for k, (stop, sure) in enumerate(zip(self.stops, self.sures, strict=True)):
-            smaller = [-self.sures[t] for t in range(k) if self.chain[t] and set(self.chain[t]) < set(self.chain[k])]
-            met = smaller[-MAX_MET:]
-            wrong = expected_square([-sure, *met], stop.label, judge.y, judge.weight)
-            meetings.append(Meeting(sure, None, wrong, stop.cost))
-        met = [-sure for sure, sensors in zip(self.sures, self.chain, strict=True) if sensors][-MAX_MET:]
-        cloud = expected_square(met, judge.hpc_label, judge.y, judge.weight)
+        for k, (stop, sure, gate) in enumerate(zip(self.stops, self.sures, self.gates, strict=True)):
+            met = [self.sures[t] for t in range(k) if self.chain[t] and set(self.chain[t]) < set(self.chain[k])]
+            own = gate if self._has_gate(k) else None
+            wrong = self._kind.expected(sure, own, met, stop.label, judge.y, judge.weight)
+            meetings.append(Meeting(sure, gate, wrong, stop.cost))
+        met = [sure for sure, sensors in zip(self.sures, self.chain, strict=True) if sensors]
+        cloud = self._kind.cloud(judge.stakes, met, judge.y, judge.weight)
         return Choices(meetings, cloud, self.forwarded.cost, judge.weight)
 
     def ends(self, k: int, cut: Cut) -> np.ndarray:
@@ -156,9 +139,7 @@ class StagedPolicy:
 
     def _cut_node(self, stage: int, cut: float, answer: int, onward: int) -> Node:
         """The node that sends rows that are sure by at least ``cut`` to ``answer``."""
-        if self.judge.problem.is_value:
-            return Branch(Slice(stage, self.width, self.width + 1), THRESHOLD, (answer, onward), -cut)
-        return Branch(self._classes(stage), MARGIN, (onward, answer), cut)
+        return self._kind.cut_node(stage, cut, answer, onward)
 
     def _has_gate(self, stage: int) -> bool:
         return bool(self.models[stage].scores.shape[1] > self.width)
@@ -169,10 +150,9 @@ class StagedPolicy:
         It is the gate's, of a model that has one. If one of two classes has the dearer misses, answers of the other
         class are safe at narrower margins, so its own score is the gate.
         """
-        if self.judge.problem.is_value:
-            return None
-        if self._has_gate(stage):
-            return np.asarray(scores[:, self.width])
+        own = self._kind.gate(scores)
+        if own is not None:
+            return own
         return None if self._sign is None else np.asarray(self._sign * scores[:, 0])
 
     @cached_property
@@ -190,9 +170,6 @@ class StagedPolicy:
         if self._sign == 1.0:
             return Branch(self._classes(stage), THRESHOLD, (answer, onward), gate)
         return Branch(self._classes(stage), THRESHOLD, (onward, answer), -gate)
-
-    def _margins(self, stages: Sequence[int], right: np.ndarray) -> np.ndarray | None:
-        return met_margins([self.stops[t].margin for t in stages if self.chain[t]], int((~right).sum()))
 
     def _classes(self, scorer: int) -> Slice:
         return Slice(scorer, 0, self.width)

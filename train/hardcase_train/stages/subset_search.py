@@ -2,7 +2,8 @@
 """Greedy search for sensor subsets by the loss of small classifiers, and a full classifier for each subset.
 
 There are three greedy paths: forward by gain per cost, forward by gain, and backward by least loss per cost saved. The
-loss is measured on rows that the small classifiers have not seen. Methods share one search, so that each subset's
+loss is measured on rows that the small classifiers have not seen. Their time grows with the square of the sensors:
+of very many, they go over those that prices buy (``priced_sets``). Methods share one search, so that each subset's
 models are trained once.
 """
 
@@ -16,10 +17,9 @@ from typing import Any, TypeVar
 import numpy as np
 from joblib import Parallel, delayed
 
-from hardcase_edge.batch.choices import classes_of, margins_of
-
 from ..data.problem import N_FOLDS, Subset
-from ..policy.losses import SquaredLoss, loss_of
+from ..policy.kinds import learned, loss_of
+from ..policy.losses import SquaredLoss
 from ..policy.selection import Judge, Trained
 from ..trees.binning import Bins, make_bins
 from ..trees.boosting import Ensemble, ensemble_scores
@@ -27,11 +27,13 @@ from ..trees.size import size_of
 from ..trees.subset_classifier import LEAST_SQUARE, TREES, Learner, fit_classifier, make_learner
 from ..trees.value_model import fit_value_model
 from .deadline import Deadline
+from .priced_sets import MANY_SENSORS, PricedSets
 
 __all__ = ["Probe", "SubsetSearch"]
 
 FEW_SENSORS = 20  # up to this number, each step of a greedy path tries all sensors
 AT_ONCE = 8  # sensors tried together if there are more
+MOST_SEARCHED = 100  # of more sensors, greedy paths go over those of the largest set from prices that has no more
 T = TypeVar("T")
 
 
@@ -73,7 +75,7 @@ class SubsetSearch:
         self.probed = _sample(np.flatnonzero(judged), self.size.probe_rows, p.seed)
         self._probes: dict[Subset, Probe] = {}
         self._learners: dict[str, Learner] = {}
-        self._models: dict[tuple[str, Subset], Trained] = {}
+        self._models: dict[tuple[str, Subset, bool], Trained] = {}
         self._shared: dict[Any, Any] = {}
         self._guide: SubsetSearch | None = None
         self._paths: list[list[Subset]] = []
@@ -82,6 +84,10 @@ class SubsetSearch:
     def _probe_rows(self) -> tuple[Bins, np.ndarray]:
         bins = make_bins(self.problem.train.X, self.problem.dtypes, self.size.probe.max_bins)
         return bins, bins.transform(self.problem.train.X)
+
+    @cached_property
+    def _probed_codes(self) -> np.ndarray:
+        return self._probe_rows[0].transform(self.judge.X[self.probed])
 
     def losses(self, subsets: Iterable[Subset]) -> list[float]:
         """Mean log loss of a small classifier for each subset, on rows that it has not seen."""
@@ -108,12 +114,24 @@ class SubsetSearch:
         """Number of sets that have been probed."""
         return len(self._probes)
 
+    def priced(self) -> list[list[Subset]]:
+        """The chains of nested sets from prices, each once; none with few sensors."""
+        return self.once(_priced_sets).chains if len(self.sensors) >= MANY_SENSORS else []
+
     def paths(self) -> list[list[Subset]]:
         """The greedy paths: forward by gain per cost, forward by gain, backward; fewer when the deadline is over."""
         if not self._paths:
-            paths = [self.forward(1.0), self.forward(0.0), self.backward(self.sensors)]
+            start = self._searched()
+            paths = [self.forward(1.0, start), self.forward(0.0, start), self.backward(start)]
             self._paths = [path for path in paths if len(path) > 1 and () in path]
         return self._paths
+
+    def _searched(self) -> Subset:
+        if len(self.sensors) <= MOST_SEARCHED:
+            return self.sensors
+        return max(
+            (s for chain in self.priced() for s in chain if len(s) <= MOST_SEARCHED), key=len, default=self.sensors
+        )
 
     def is_late(self) -> bool:
         """Whether the deadline is over."""
@@ -136,16 +154,16 @@ class SubsetSearch:
     def _scored(self, e: Ensemble) -> tuple[np.ndarray, np.ndarray]:
         """Scores of a small classifier on the rows ``probed``, (n_probed, n_outputs), and its losses, (n_probed,)."""
         judge, rows = self.judge, self.probed
-        scores = ensemble_scores(e, e.bins.transform(judge.X[rows][:, e.features]))
+        scores = ensemble_scores(e, self._probed_codes[e.features])
         return scores, loss_of(self.problem, judge.y[rows], judge.weight[rows]).row_loss(scores)
 
     def _probe(self, subset: Subset) -> Probe:
         p, e = self.problem, self.small_classifier(subset)
         scores, losses = self._scored(e)
         loss = float(np.average(losses, weights=self.judge.weight[self.probed]))
-        if p.is_value:
-            return Probe(loss, -self._uncertainty(subset, e), scores[:, 0])
-        return Probe(loss, margins_of(scores).astype(np.float32), classes_of(scores))
+        kind = learned(p)
+        sure = kind.margins(scores).astype(np.float32) if kind.has_margins else -self._uncertainty(subset, e)
+        return Probe(loss, sure, kind.results(scores))
 
     def _uncertainty(self, subset: Subset, value: Ensemble) -> np.ndarray:
         """Uncertainty of a small model of values on the probed rows, learned from its own errors, (n_probed,)."""
@@ -154,11 +172,14 @@ class SubsetSearch:
         fitted = ensemble_scores(value, codes[value.features][:, rows])[:, 0]
         loss = SquaredLoss(np.log(np.square(fitted - p.train.y[rows]) + LEAST_SQUARE), p.train.weight[rows])
         e = fit_classifier(p, subset, bins, codes, size.probe, max(1, size.probe_trees // 2), rows, loss)
-        return ensemble_scores(e, e.bins.transform(self.judge.X[self.probed][:, e.features]))[:, 0]
+        return ensemble_scores(e, self._probed_codes[e.features])[:, 0]
 
-    def models(self, subsets: Iterable[Subset], kind: str = TREES) -> list[Trained]:
-        """A full classifier of this kind for each subset, with scores on the judged rows."""
-        keys = [(kind, s) for s in subsets]
+    def models(self, subsets: Iterable[Subset], kind: str = TREES, *, are_cut: bool = True) -> list[Trained]:
+        """A full model of this kind for each subset, with scores on the judged rows.
+
+        ``are_cut``: models of values have their uncertainty as a second output, by which rows are cut.
+        """
+        keys = [(kind, s, are_cut and not learned(self.problem).has_margins) for s in subsets]
         if kind not in self._learners:
             self._learners[kind] = make_learner(self.problem, kind)
         new = sorted({key for key in keys if key not in self._models})
@@ -166,10 +187,11 @@ class SubsetSearch:
         self._models.update(zip(new, models, strict=True))
         return [self._models[key] for key in keys]
 
-    def _train(self, kind: str, subset: Subset) -> Trained:
+    def _train(self, kind: str, subset: Subset, is_unsure: bool) -> Trained:
         learner = self._learners[kind]
-        if self.problem.is_value:
-            return fit_value_model(learner, self.judge, subset)
+        if is_unsure:
+            plain = self._models.get((kind, subset, False))
+            return fit_value_model(learner, self.judge, subset, plain or self._train(kind, subset, False))
 
         def fold_scores(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
             copy = learner.fit(subset, others)
@@ -197,10 +219,10 @@ class SubsetSearch:
         """Cost of a subset in the user's unit."""
         return float(self.costs[list(subset)].sum())
 
-    def forward(self, power: float) -> list[Subset]:
-        """The path from the empty set to all offered sensors; each step adds the best ``gain / cost**power``."""
+    def forward(self, power: float, end: Subset) -> list[Subset]:
+        """The path from the empty set to ``end``; each step adds the best ``gain / cost**power``."""
         path: list[Subset] = [()]
-        worth: dict[int, float] = dict.fromkeys(self.sensors, np.inf)
+        worth: dict[int, float] = dict.fromkeys(end, np.inf)
         while worth and not (len(path) > 1 and self.is_late()):
             current = path[-1]
 
@@ -231,6 +253,10 @@ class SubsetSearch:
             dropped = _best(worth, savings)
             path.append(tuple(x for x in current if x != dropped))
         return path
+
+
+def _priced_sets(search: SubsetSearch) -> PricedSets:
+    return PricedSets(search.problem, search.is_late)
 
 
 def _best(worth: dict[int, float], fresh: Callable[[list[int]], list[float]]) -> int:

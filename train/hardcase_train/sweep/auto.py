@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The method ``auto``: choose methods by a race on a subsample, as the first rung of successive halving.
 
-Methods marked "always" are included: ADAPT-GBRT, both baselines and graphs of sensor sets. A method marked "raced" is
+Methods marked "always" are included: ADAPT-GBRT, the baselines, graphs of sensor sets, and ``held``
+where rows have an order. A method marked "raced" is
 included if its runners, trained on the subsample, lower the cost of the Pareto front of the "always" methods, as
 measured on the judged rows.
 """
@@ -15,6 +16,7 @@ import numpy as np
 from ..method import Setting
 from ..methods import METHODS
 from ..policy.front import Figures, Point
+from ..policy.kinds import learned
 from .halving import savings
 from .rungs import Job, Ladder, settings_of
 
@@ -34,7 +36,9 @@ def chosen_methods(
     hpc : ``quality`` and ``cost`` of f0
     run : trains jobs, under a title for the progress bar, and returns the points of each
     """
-    fitting = {m: cls for m, cls in METHODS.items() if cls.method.takes_values or not ladder.problem.is_value}
+    problem = ladder.problem
+    fitting = {m: cls for m, cls in METHODS.items() if learned(problem).takes(cls.method)}
+    fitting = {m: cls for m, cls in fitting.items() if problem.is_ordered or not cls.method.needs_order}
     always, raced = (tuple(m for m, cls in fitting.items() if cls.method.auto == how) for how in ("always", "raced"))
     if not ladder.problem.effort.races or ladder.problem.kept is not None:  # raced methods read every sensor
         return always

@@ -20,6 +20,7 @@ from hardcase_edge.base.files import write_whole
 from hardcase_edge.bundle.file import Bundle, pack_bundle, read_bundle_bytes, unpack_bundle
 from hardcase_edge.errors import BundleError, InputError
 from hardcase_edge.program.definition import Program
+from hardcase_edge.stream.layout import Layout
 
 from ..policy.front import Point, programs
 from ..tasks.task import Task
@@ -84,6 +85,7 @@ class JobCache:
         entry = []
         for point, data in zip(points, packed, strict=True):
             fields: dict[str, Any] = {"params": point.params, "valid": point.valid, "sha256": None}
+            fields |= {} if point.memory is None else {"memory": asdict(point.memory)}
             if data is not None:
                 fields["sha256"] = sha256(data).hexdigest()
                 self.folder.mkdir(exist_ok=True)
@@ -116,7 +118,8 @@ class JobCache:
         program = None
         if fields["sha256"] is not None:
             program = self._program(fields["sha256"])
-        return Point(job.setting.method, dict(fields["params"]), fields["valid"], {}, program)
+        memory = None if "memory" not in fields else Layout(**fields["memory"])
+        return Point(job.setting.method, dict(fields["params"]), fields["valid"], {}, program, memory)
 
     def _program(self, name: str) -> Program:
         if not re.fullmatch("[0-9a-f]{64}", name):

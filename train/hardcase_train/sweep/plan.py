@@ -56,9 +56,10 @@ def make_plan(ladder: Ladder, methods: Sequence[str], n_threads: int) -> Plan:
         search.models([all_sensors[:1]], kind)
     probe = _seconds(lambda: search.probes([all_sensors]))
     each = _seconds(lambda: [search.models([all_sensors], kind) for kind in kinds]) / len(kinds)
-    settings = {m: cls.n_settings(ladder.problem) for m, cls in METHODS.items() if m in names}
-    work = sum(n * METHODS[m].method.work for m, n in settings.items())
     problem = ladder.problem
+    fitting = {m: cls for m, cls in METHODS.items() if problem.is_ordered or not cls.method.needs_order}
+    settings = {m: cls.n_settings(problem) for m, cls in fitting.items() if m in names}
+    work = sum(n * METHODS[m].method.work for m, n in settings.items())
     searched = problem.effort.max_probes + len(problem.offered) ** 2 if _searches(settings) else 0
     seconds = (SHARE * each * work + probe * searched) / max(n_threads, 1)
     return Plan(len(problem.train.y), len(problem.sensors), problem.effort.name, settings, seconds)

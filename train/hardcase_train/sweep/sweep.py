@@ -16,6 +16,7 @@ from ..method import Setting
 from ..methods import AUTO, METHODS
 from ..methods.baselines.static import StaticSubset
 from ..policy.front import Point, best_points
+from ..policy.kinds import learned
 from ..stages.nested_sets import Chains
 from .auto import chosen_methods
 from .executors import Pool
@@ -84,12 +85,16 @@ class Sweep:
         Raises
         ------
         InputError
-            A method does not learn values, and the problem has them.
+            A method that is no baseline does not learn values, and the problem has them; or it needs an order, and the
+            rows have none.
         """
-        fitting = [m for m, cls in METHODS.items() if cls.method.takes_values or not self.ladder.problem.is_value]
+        fitting = [m for m, cls in METHODS.items() if learned(self.ladder.problem).takes(cls.method)]
+        methods = [m for m in methods if m == AUTO or m in fitting or not METHODS[m].method.is_baseline]
         unfit = [m for m in methods if m != AUTO and m not in fitting]
         if unfit:
             raise InputError(f"the method {unfit[0]} predicts classes, not values; use {', '.join(fitting)}")
+        if not self.ladder.problem.is_ordered:
+            methods = _without_order(methods)
         if AUTO not in methods:
             return list(dict.fromkeys(methods))
         automatic = chosen_methods(self.ladder, self.hpc.valid, self.run)
@@ -113,6 +118,18 @@ class Sweep:
             points = [next(trained) for _ in grid]
             out[method] = [grid[k] for k in climbers(points, self.hpc.valid, self.ladder.problem.exchange)]
         return out
+
+
+def _without_order(methods: Sequence[str]) -> list[str]:
+    """The methods that need no order of rows; a baseline that does is left out, and any other is refused."""
+    lost = [m for m in methods if m != AUTO and METHODS[m].method.needs_order]
+    refused = [m for m in lost if not METHODS[m].method.is_baseline]
+    if refused:
+        raise InputError(
+            f"the method {refused[0]} holds labels from row to row, but rows have no order; name the column of each "
+            "row's stream in [data] sequence, or split by time"
+        )
+    return [m for m in methods if m not in lost]
 
 
 def front_of(method: str, points: list[Point]) -> list[Point]:

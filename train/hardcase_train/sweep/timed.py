@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sweep under a time limit: a first front from small models on few rows, then better ones while time is left.
 
-Sensor sets are searched once, on few rows. All settings then run on more and more rows: each time on the most on which
-they would end in time, by what they have taken so far, or on the fewest if there are none. A setting that would not end
-in time is not started; methods that gave the front most points so far come first. What is reached depends on the speed
-of the machine.
+Sensor sets are searched on few rows for the first front, and once more with the full effort for all later ones. The
+settings of the leading methods, those that gave the front many of its points so far, then run on more and more rows:
+each time on the most on which they would end in time, by what they have taken so far, or on the fewest if there are
+none. The settings of all other methods follow on all rows, or where none of the leading ones would end in time. A
+setting that would not end in time is not started. What is reached depends on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -35,10 +36,13 @@ FIRST_SHARE = 0.1  # of the limit, for the first front, once f0 is fitted
 LAST_SHARE = 0.05  # of the limit at least, for test figures, the report and the files of the last front
 LAST_TIMES = 2  # as long as for the first front: models of more rows are larger
 SEARCH_SHARE = 0.5  # of that, for the sensor sets
+SECOND_SHARE = 0.2  # of what is left then, for the second search of sensor sets
+LEADING = 0.1  # of the points of the front: a method with fewer waits for the rung of all rows
 FIRST_ROWS = 6000  # training rows of the first front at most, where validation rows alone are judged
 FASTER = 4  # each rung has at most so many times the rows of the one before
 FIRST_METHODS = ("dag", "cascade", "static")  # come first in the first front, with at least one setting each
 MARGIN = 1.3  # a setting may take so many times what a smaller one took, in proportion to the work of a model
+LEAST_GROWTH = 0.3  # power of a model's work with which a setting's time grows at least: part of it is scoring alone
 FOREST_WORK = 4.0  # of a setting with forests, in settings with boosted trees
 
 Kind = tuple[str, str, bool]  # a method, a kind of classifier, and whether a setting trains a chain of sets
@@ -53,11 +57,22 @@ def kind_of(job: Job) -> Kind:
 
 @dataclass
 class Clock:
-    """Runs jobs that would end before the deadline, and notes the longest time of each kind, in seconds."""
+    """Runs jobs that would end before the deadline, and notes the longest time of each kind, in seconds.
+
+    Parameters
+    ----------
+    deadline : of the jobs
+    expected : of each kind, by the jobs on fewer rows
+    taken : the longest of each kind so far
+    before : what each kind took on the rows before these
+    work : of a model on these rows, in models on the rows before
+    """
 
     deadline: Deadline
     expected: dict[Kind, float] = field(default_factory=dict)
     taken: dict[Kind, float] = field(default_factory=dict)
+    before: dict[Kind, float] = field(default_factory=dict)
+    work: float = 1.0
 
     def run(self, ladder: Ladder, job: Job) -> list[Point] | None:
         """The job's points; None if it would not end in time."""
@@ -70,6 +85,10 @@ class Clock:
         self.taken[kind_of(job)] = max(self.taken.get(kind_of(job), 0.0), time.monotonic() - began)
         return points
 
+    def are_late(self, jobs: Sequence[Job]) -> bool:
+        """Whether none of the jobs would end before the deadline."""
+        return all(self.seconds(job) > self.deadline.left() for job in jobs)
+
     def seconds(self, job: Job) -> float:
         """What the job may take; 0 if nothing is known of its kind."""
         kind = kind_of(job)
@@ -81,7 +100,15 @@ class Clock:
     def then(self, deadline: Deadline, work: float) -> Clock:
         """The clock of jobs whose models need ``work`` times as much work as these did."""
         known = {**self.expected, **self.taken}
-        return Clock(deadline, {kind: MARGIN * work * seconds for kind, seconds in known.items()})
+        expected = {kind: MARGIN * work ** self._growth(kind) * seconds for kind, seconds in known.items()}
+        return Clock(deadline, expected, before=self.taken, work=work)
+
+    def _growth(self, kind: Kind) -> float:
+        """The power of a model's work with which the kind's time has grown so far; 1 at most, and where unknown."""
+        seconds, before = self.taken.get(kind, 0.0), self.before.get(kind, 0.0)
+        if min(seconds, before) <= 0 or self.work <= 1:
+            return 1.0
+        return min(1.0, max(LEAST_GROWTH, math.log(seconds / before) / math.log(self.work)))
 
 
 @dataclass(frozen=True)
@@ -111,29 +138,43 @@ class TimedSweep:
         ladder = Ladder(first_problem(self.problem), self.n_jobs)
         chosen = Sweep(ladder, self.hpc, self.pool, None, self.quiet).chosen(methods)
         order = [m for m in FIRST_METHODS if m in chosen] + [m for m in METHODS if m in {*chosen} - {*FIRST_METHODS}]
-        guide, clock = ladder.at(ALL), Clock(Deadline.after(FIRST_SHARE * self.deadline.limit))
-        guide.deadline = clock.deadline.before((1 - SEARCH_SHARE) * clock.deadline.limit)
-        with phase_bar(SETS, "sensor sets", None, self.quiet) as bar:
-            guide.progress = bar.update
-            _ = guide.once(Chains).climbed
+        clock = Clock(Deadline.after(FIRST_SHARE * self.deadline.limit))
+        self._search(ladder, clock.deadline.before((1 - SEARCH_SHARE) * clock.deadline.limit), SETS)
         points = self._run(ladder, _jobs(ladder, order), clock, CHOICE)
         began = time.monotonic()
         better(_fronts(chosen, points))
         last = self.deadline.before(max(LAST_SHARE * self.deadline.limit, LAST_TIMES * (time.monotonic() - began)))
         left = [Ladder(sample(self.problem, k), self.n_jobs) for k in rungs_of(self.problem)]
+        guide = ladder
+        if last.left() > 0:
+            guide = left[0]
+            self._search(guide, last.before((1 - SECOND_SHARE) * last.left()), SETTINGS)
+            guide.at(ALL).deadline = last
         for later in left:
-            later.at(ALL).follow(guide)
+            if later is not guide:
+                later.at(ALL).follow(guide.at(ALL))
         while left:
             worth = Counter(p.method for p in best_points(points))
             order.sort(key=lambda m, worth=worth: -worth[m])  # type: ignore[misc]
-            fitting = [(k, *self._planned(left[k], ladder, order, clock, last)) for k in range(len(left))]
+            leading = [m for m in order if worth[m] >= LEADING * worth.total()]
+            fitting = [(k, *self._planned(left[k], ladder, leading, clock, last)) for k in range(len(left))]
             k, jobs, next_clock, _ = next((f for f in reversed(fitting) if f[3] < last.left()), fitting[0])
-            if all(next_clock.seconds(job) > last.left() for job in jobs):
+            if k == len(left) - 1 or next_clock.are_late(jobs):
+                jobs += _jobs(left[k], [m for m in order if m not in leading])
+            if next_clock.are_late(jobs):
                 self.say(f"no time was left for {_n_rows(left[0])} training rows; a longer limit gives better policies")
                 break
             ladder, clock, left = left[k], next_clock, left[k + 1 :]
             points += self._run(ladder, jobs, clock, SETTINGS)
         return _fronts(chosen, points)
+
+    def _search(self, ladder: Ladder, deadline: Deadline, phase: int) -> None:
+        """Search the sensor sets that the methods share, until the deadline."""
+        search = ladder.at(ALL)
+        search.deadline = deadline
+        with phase_bar(phase, "sensor sets", None, self.quiet) as bar:
+            search.progress = bar.update
+            _ = search.once(Chains).climbed
 
     def _planned(
         self, ladder: Ladder, before: Ladder, methods: Sequence[str], clock: Clock, last: Deadline

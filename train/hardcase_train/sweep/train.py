@@ -15,7 +15,7 @@ from ..methods import METHODS
 from ..policy.answers import bare_answer
 from ..policy.compile import compile_program
 from ..policy.front import Point, best_points, with_test
-from ..policy.losses import answer_loss
+from ..policy.kinds import answer_loss
 from ..policy.selection import Judge
 from ..stages.deadline import Deadline
 from ..stages.screening import screen

@@ -49,13 +49,13 @@ TAKES_MISSING = (
 )  # natively, and their ONNX conversion does too
 
 
-def make_hpc(name: str | Sequence[str], params: dict[str, Any], seed: int, *, is_value: bool = False) -> Any:
+def make_hpc(name: str | Sequence[str], params: dict[str, Any], seed: int, kind: str = "classifier") -> Any:
     """An unfitted f0; a model that cannot take missing values gets an imputer (training median) in front.
 
     Parameters
     ----------
     name : a classifier; or transformers of scikit-learn and a classifier, which make a Pipeline
-    is_value : whether it is a regressor in place of a classifier
+    kind : of estimator, classifier or regressor
     params : of the classifier; those of a Pipeline are named STEP__PARAMETER
 
     Raises
@@ -76,8 +76,7 @@ def make_hpc(name: str | Sequence[str], params: dict[str, Any], seed: int, *, is
                 f"{', '.join(names)}"
             )
         own[step][parameter] = value
-    last = "regressor" if is_value else "classifier"
-    steps = [(step, _made(step, own[step], seed, last if step == names[-1] else "transformer")) for step in names]
+    steps = [(step, _made(step, own[step], seed, kind if step == names[-1] else "transformer")) for step in names]
     return ready(steps[0][1] if isinstance(name, str) else Pipeline(steps), seed)
 
 

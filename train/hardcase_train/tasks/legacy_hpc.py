@@ -27,7 +27,7 @@ from ..data.table import Table, read_table
 __all__ = ["Legacy", "read_legacy"]
 
 SUM_TOLERANCE = 0.02  # of a row's probabilities, for rounding; each row is divided by its sum
-P, USED, VALUE = "p:", "used:", "value"
+P, USED, VALUE = "p:", "used:", "value"  # columns of the table
 
 Places = Mapping[str, Sequence[int]]
 
@@ -73,12 +73,17 @@ class Legacy:
         is_absent[list(carried)] = False
         return int(self.used[np.ix_(rows, is_absent)].any(axis=1).sum())
 
-    def used_cost(self, rows: np.ndarray, program: Program) -> float:
-        """Mean cost of these rows, in the user's unit, if each acquired only the sensors that the system used."""
-        meter = Meter(program)
+    def used_cost(self, rows: np.ndarray, program: Program, sizes: np.ndarray | None = None) -> float:
+        """Mean cost of these rows, in the user's unit, if each acquired only the sensors that the system used.
+
+        ``sizes``: (n,) item sizes of these rows; None: all are 1.
+        """
         used = np.stack([self.used[rows][:, list(s.features)].any(axis=1) for s in program.sensors])
-        sets, counts = np.unique(used, axis=1, return_counts=True)
-        costs = [to_unit(meter.total(np.flatnonzero(is_used).tolist(), 1)) for is_used in sets.T]
+        sizes = np.ones(len(rows), dtype=np.int64) if sizes is None else sizes
+        sets, counts = np.unique(np.vstack([used, sizes]), axis=1, return_counts=True)
+        costs = [
+            to_unit(Meter(program, int(size)).total(np.flatnonzero(is_used).tolist(), 1)) for *is_used, size in sets.T
+        ]
         return float(np.average(costs, weights=counts))
 
     def declaration(self, features: Sequence[str], dtypes: Sequence[str], classes: Sequence[Any]) -> dict[str, Any]:

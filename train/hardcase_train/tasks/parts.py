@@ -3,20 +3,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from hardcase_edge.errors import InputError
+from hardcase_edge.program.limits import MAX_ITEM_SIZE
 
 from ..data.canonical_order import content_groups
 from ..data.config import Config
 from ..data.problem import MIN_ROWS, N_FOLDS, scaled
 from ..data.split import CALIBRATION, LEAST_GROUPS, random_split, time_split
 from ..data.table import Table
-from .target import Target, plain, whole_column
+from .target import Target, numbers_of_names, plain, whole_column
 
-__all__ = ["check_train_groups", "row_groups", "row_parts", "task_weights"]
+__all__ = [
+    "check_train_groups", "in_order", "item_sizes", "row_groups", "row_parts", "row_sequences", "sequences_in",
+    "sizes_in", "task_weights",
+]  # fmt: skip
 
 PARTS = (("train", 0), ("valid", 1), ("test", 2))  # none may be empty
 
@@ -42,6 +47,44 @@ def row_groups(table: Table, config: Config, y: np.ndarray) -> tuple[np.ndarray 
     texts = [np.unique(rest.labels[c].astype(str), return_inverse=True)[1] for c in rest.texts if c in rest.labels]
     dates = [part for column in rest.parts.values() for part in column().values()]
     return content_groups(names, np.column_stack([rest.X, *texts, *dates]), y)
+
+
+def in_order(config: Config) -> Config:
+    """The configuration, in which no split divides an item, and a random one no sequence, unless groups are named."""
+    if config.item is not None and config.group is None:
+        return replace(config, group=config.item)
+    is_whole = config.sequence is None or config.group is not None or config.split != "random"
+    return config if is_whole else replace(config, group=config.sequence)
+
+
+def row_sequences(table: Table, config: Config, n: int) -> np.ndarray | None:
+    """The number of each row's stream, (n,), whose rows are in the table's order; None if rows have no order.
+
+    Raises
+    ------
+    InputError
+        The column of sequences is missing, incomplete, or has another use.
+    """
+    if config.sequence is None:
+        return np.zeros(n, dtype=np.int64) if config.split == "time" else None
+    if config.sequence in (config.target, config.split, config.weight, config.item_size):
+        raise InputError(
+            f"[data] sequence is {config.sequence!r}, which has another use in [data]; name another column"
+        )
+    return sequences_in(table, config.sequence, "[data] sequence")
+
+
+def sequences_in(table: Table, column: str, what: str) -> np.ndarray:
+    """The number of each row's stream, (n,), by a column that names it; ``what`` begins the message of an error.
+
+    Raises
+    ------
+    InputError
+        The table lacks the column, or a cell of it is empty.
+    """
+    if column not in table.labels:
+        raise InputError(f"{what} is {column!r}, which is not a column of text or numbers of the data")
+    return numbers_of_names(table, column, f"{what} {column!r}")
 
 
 def check_train_groups(n_groups: int, config: Config) -> None:
@@ -117,6 +160,44 @@ def _check_whole(table: Table, config: Config, split: np.ndarray, group: np.ndar
             f"the group {str(table.labels[config.group][divided[0]])[:80]!r} of {config.group!r} is in both {one} and "
             f"{other} of the split column {config.split!r}; put all its rows in one part"
         )
+
+
+def item_sizes(table: Table, config: Config) -> np.ndarray | None:
+    """Item size of each row, (n,) int64; None if the configuration names no column.
+
+    Raises
+    ------
+    InputError
+        The column is missing, has another use, or holds something else than whole numbers from 1.
+    """
+    if config.item_size is None:
+        return None
+    if config.item_size in (config.target, config.split, config.group, config.weight):
+        raise InputError(
+            f"[data] item_size is {config.item_size!r}, which has another use in [data]; name another column"
+        )
+    return sizes_in(table, config.item_size, f"[data] item_size is {config.item_size!r}")
+
+
+def sizes_in(table: Table, column: str, what: str) -> np.ndarray:
+    """The item sizes in a column, (n,) int64; ``what`` begins the message of an error.
+
+    Raises
+    ------
+    InputError
+        The table lacks the column, or it holds something else than whole numbers from 1.
+    """
+    if column not in table.labels:
+        raise InputError(f"{what}, which is not a column of the data")
+    values = [v if isinstance(v, int | float) else np.nan for v in table.labels[column]]
+    sizes = np.array(values, dtype=np.float64)
+    odd = np.flatnonzero(~((sizes >= 1) & (sizes <= MAX_ITEM_SIZE) & (sizes == np.floor(sizes))))
+    if len(odd):
+        raise InputError(
+            f"{what}, whose row {odd[0] + 1} holds {str(table.labels[column][odd[0]])[:40]}; whole numbers from 1 to "
+            f"{MAX_ITEM_SIZE} are expected"
+        )
+    return sizes.astype(np.int64)
 
 
 def task_weights(table: Table, config: Config, split: np.ndarray) -> np.ndarray:

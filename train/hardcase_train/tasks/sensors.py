@@ -14,7 +14,7 @@ from hardcase_edge.program.readings import request_bytes
 from ..data.config import Config
 from ..data.table import Table
 
-__all__ = ["dropped_columns", "task_sensors", "task_uplink"]
+__all__ = ["coefficients", "dropped_columns", "task_sensors", "task_uplink"]
 
 
 def dropped_columns(table: Table, config: Config) -> list[str]:
@@ -63,7 +63,7 @@ def task_sensors(table: Table, config: Config) -> tuple[tuple[Sensor, ...], tupl
                     f"feature {f!r} belongs to the sensors {owner[f]!r} and {s.name!r}; remove it from one"
                 )
             owner[f] = s.name
-        sensors.append(Sensor(tuple(table.names.index(f) for f in features), (to_micro(s.cost),)))
+        sensors.append(Sensor(tuple(table.names.index(f) for f in features), coefficients(s.cost)))
         names.append(s.name)
     for k, f in enumerate(table.names):
         if f not in owner:
@@ -79,6 +79,15 @@ def _matching(names: Sequence[str], pattern: str) -> list[str]:
     if pattern in names:
         return [pattern]
     return [n for n in names if n.startswith(pattern[:-1])] if pattern.endswith("*") else []
+
+
+def coefficients(cost: float | tuple[float, ...]) -> tuple[int, ...]:
+    """A sensor's cost as the micro-units of a program.
+
+    >>> coefficients((0.5, 0.0, 2.0)), coefficients(3.0)
+    ((500000, 0, 2000000), (3000000,))
+    """
+    return tuple(map(to_micro, cost)) if isinstance(cost, tuple) else (to_micro(cost),)
 
 
 def task_uplink(config: Config, features: tuple[Feature, ...], carried: tuple[int, ...]) -> Uplink:

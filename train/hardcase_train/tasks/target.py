@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from hardcase_edge.errors import InputError
+from hardcase_edge.program.kinds import Kind
 
 from ..data.config import Config
 from ..data.problem import MAX_CLASSES
 from ..data.split import strata
 from ..data.table import Table
 
-__all__ = ["Target", "read_target", "target_classes", "target_labels", "target_values", "whole_column"]
+__all__ = [
+    "Target", "numbers_of_names", "read_target", "target_classes", "target_labels", "target_values", "whole_column",
+]  # fmt: skip
 
 MAX_VALUE = 1e12  # magnitude: beyond, squares and 32-bit results lose what models tell apart
 MAX_RELEVANCE = 31  # the gain of a relevance y is 2^y - 1
@@ -25,12 +28,12 @@ MAX_RELEVANCE = 31  # the gain of a relevance y is 2^y - 1
 class Target:
     """The target of every row.
 
-    kind : "class", "value" or "rank", as ``[data] task``
+    kind : as ``[data] task`` says
     y : (n,) class index, value, or relevance
     classes : the label of each class; empty for values and ranks
     """
 
-    kind: str
+    kind: Kind
     y: np.ndarray
     classes: tuple[Any, ...] = ()
 
@@ -53,13 +56,14 @@ def read_target(table: Table, config: Config) -> Target:
     InputError
         The column is missing or does not hold what the task predicts.
     """
-    if config.task == "class":
+    kind = config.kind
+    if kind.has_classes:
         y, classes = target_classes(table, config.target)
-        return Target("class", y, classes)
+        return Target(kind, y, classes)
     y = target_values(table, config.target)
-    if config.task == "rank":
+    if kind.needs_groups:
         _check_relevance(y, config)
-    return Target(config.task, y)
+    return Target(kind, y)
 
 
 def _check_relevance(y: np.ndarray, config: Config) -> None:
@@ -135,6 +139,13 @@ def whole_column(table: Table, column: str, what: str) -> list[Any]:
     if absent:
         raise InputError(f"{what} is missing in {len(absent)} rows, first in row {absent[0] + 1}; drop them")
     return [plain(v) for v in raw]
+
+
+def numbers_of_names(table: Table, column: str, what: str) -> np.ndarray:
+    """The number of the name in each row, (n,), counted by first appearance; errors as of ``whole_column``."""
+    names = whole_column(table, column, what)
+    number = {name: k for k, name in enumerate(dict.fromkeys(names))}
+    return np.array([number[name] for name in names], dtype=np.int64)
 
 
 def plain(value: Any) -> Any:

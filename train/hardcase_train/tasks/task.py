@@ -20,11 +20,11 @@ from ..data.dtypes import check_declared, declared, held
 from ..data.effort import effort_of
 from ..data.error_costs import chosen_quality
 from ..data.problem import N_FOLDS, Problem, Rows, value_unit
-from ..data.split import CALIBRATION
+from ..data.split import CALIBRATION, blocks
 from ..data.table import Table, read_table
 from .hpc import answers_to, fit_hpc, make_hpc, out_of_fold
 from .legacy_hpc import read_legacy
-from .parts import check_train_groups, row_groups, row_parts, task_weights
+from .parts import check_train_groups, in_order, item_sizes, row_groups, row_parts, row_sequences, task_weights
 from .sensors import dropped_columns, task_sensors, task_uplink
 from .target import Target, read_target
 
@@ -35,7 +35,10 @@ Opener = Callable[[Path, Sequence[str], Sequence[str], Sequence[Any], np.ndarray
 
 @dataclass(frozen=True)
 class Task:
-    """A problem and its names. ``hpc`` is the fitted f0, a given one or a ``Legacy``; ``table``: the rows as read."""
+    """A problem and its names. ``hpc`` is the fitted f0, a given one or a ``Legacy``; ``table``: the rows as read.
+
+    ``y``: (n,) the target of each row of the table, a class index or the value as read: ``Rows`` hold standard units.
+    """
 
     problem: Problem
     features: tuple[str, ...]
@@ -45,6 +48,7 @@ class Task:
     hpc: Any
     config: Config
     table: Table
+    y: np.ndarray
 
 
 def make_task(
@@ -65,13 +69,16 @@ def make_task(
     InputError
         The table does not fit the configuration.
     """
-    _check_task(config)
     if config.model is not None and given is None:
         raise InputError(f"[hpc] model {config.model} is opened by hardcase train only; name an estimator")
+    config = in_order(config)
     whole = read_table(config.file) if table is None else table
     target = read_target(whole, config)
     y, classes = target.y, target.classes
+    sizes = item_sizes(whole, config)
     group, order = row_groups(whole, config, y)
+    sequence = row_sequences(whole, config, len(y))
+    order = order if sequence is None else np.arange(len(y))
     split = row_parts(whole, config, target, group)
     weight = task_weights(whole, config, split)
     split = np.where(weight > 0, split, -1)  # rows of weight 0 belong to no part
@@ -89,7 +96,8 @@ def make_task(
     if config.legacy is not None:
         legacy = read_legacy(config.legacy, config.legacy_name, whole, classes, _places(table, sensors, names))
     uplink = task_uplink(config, features, tuple(range(len(features))) if legacy is None else legacy.carried(train))
-    check_declared(features, sensors, uplink)
+    largest = 1 if sizes is None else int(sizes.max())
+    check_declared(features, sensors, uplink, largest)
     if given is not None and config.model is not None:
         if table.categories:
             raise InputError(
@@ -101,11 +109,21 @@ def make_task(
     elif legacy is not None:
         hpc, proba = legacy, legacy.split(index)
     else:
-        hpc, proba = _fitted(config, model, (X, y, weight), index, target, quiet, group)
-    if target.kind != "class":
+        folded = blocks(len(y)) if group is None and sequence is not None else group
+        hpc, proba = _fitted(config, model, (X, y, weight), index, target, quiet, folded)
+    if unit != (0.0, 1.0):
         y, proba = (y - unit[0]) / unit[1], [(values - unit[0]) / unit[1] for values in proba]
     parts = [
-        Rows(X[rows], y[rows], p, rows, weight[rows], None if group is None else group[rows])
+        Rows(
+            X[rows],
+            y[rows],
+            p,
+            rows,
+            weight[rows],
+            None if group is None else group[rows],
+            sizes=None if sizes is None else sizes[rows],
+            sequence=None if sequence is None else sequence[rows],
+        )
         for rows, p in zip(index, proba, strict=True)
     ]
     calibration = parts[CALIBRATION] if len(parts) > CALIBRATION else None
@@ -122,26 +140,20 @@ def make_task(
         config.size,
         effort_of("[policy]", config.effort),
         value_unit=unit,
+        max_item_size=largest,
+        index=config.index,
     ).with_quality(_quality(config, target, weight, train), legacy is not None)
-    return Task(problem, table.names, names, classes, _windows(table, names), hpc, config, table)
-
-
-def _check_task(config: Config) -> None:
-    """Refuse what only classes have."""
-    if config.task == "class":
-        return
-    if config.own_model is not None:
-        raise InputError(f'[data] task = "{config.task}" takes no [lpc] tflite; leave it out')
+    return Task(problem, table.names, names, classes, _windows(table, names), hpc, config, table, target.y)
 
 
 def _unit(target: Target, y: np.ndarray, weight: np.ndarray, config: Config) -> tuple[float, float]:
     """What 0 and a step of 1 are in the target's unit; ``y`` and ``weight`` of the training rows."""
-    if target.kind == "class":
+    if target.kind.has_classes:
         if len(np.unique(y)) < 2:
             raise InputError(f"the training rows have only one class of {config.target!r}; choose another split")
         return 0.0, 1.0
     unit = value_unit(y, weight)
-    return unit if target.kind == "value" else (0.0, 1.0)  # NDCG takes relevances as they are
+    return unit if target.kind.has_unit else (0.0, 1.0)  # NDCG takes relevances as they are
 
 
 def _quality(config: Config, target: Target, weight: np.ndarray, train: np.ndarray) -> Quality:
@@ -164,7 +176,7 @@ def _fitted(
     """f0 fitted to the training rows, and its answers to every part's rows: out-of-fold on training rows."""
     n_classes = target.n_classes
     if model is None:
-        model = make_hpc(config.estimator, config.params, config.seed, is_value=not n_classes)
+        model = make_hpc(config.estimator, config.params, config.seed, target.kind.estimator)
     X, y, weight = rows
     train, *others = index
     with tqdm(total=1 + N_FOLDS, desc="1/5 f0", disable=quiet) as bar:
@@ -182,9 +194,10 @@ def _places(table: Table, sensors: tuple[Sensor, ...], names: tuple[str, ...]) -
 
 
 def _no_features(config: Config) -> list[str]:
-    """Columns that models must not read: target, split, group and weight."""
+    """Columns that models must not read: target, split, group, sequence, weight, item and its size."""
     split = None if config.split in ("random", "time") else config.split
-    return [name for name in (config.target, split, config.group, config.weight) if name is not None]
+    others = (split, config.group, config.sequence, config.weight, config.item_size, config.item)
+    return list(dict.fromkeys(name for name in (config.target, *others) if name is not None))
 
 
 def _windows(table: Table, sensors: tuple[str, ...]) -> dict[str, int]:

@@ -22,7 +22,7 @@ TRIES = 32  # shared columns that are tried for a feature, newest first, before 
 class Packed(NamedTuple):
     """The layout in which the rows of every bin are counted; cells are numbered over all columns."""
 
-    rows: np.ndarray  # (n, n_columns) uint8: each row's cell within the column
+    columns: np.ndarray  # (n_columns, n) uint8: each row's cell within the column
     cell: np.ndarray  # (n_columns + 1,) uint32: first cell of each column, then the number of cells
     features: np.ndarray  # (n_packed,) int64: the features in the order of columns
     first: np.ndarray  # (n_features,) int64: a feature's first cell
@@ -34,13 +34,13 @@ def pack(codes: np.ndarray, n_bins: np.ndarray, is_usable: np.ndarray) -> Packed
     """Lay out the usable features of ``codes``, (n_features, n) uint8 with ``MISSING_BIN`` for missing."""
     n_features, n = codes.shape
     usual, groups = _groups(codes, n_bins, is_usable)
-    rows = np.empty((n, len(groups)), dtype=np.uint8)
+    columns = np.empty((len(groups), n), dtype=np.uint8)
     cell, first = [0], np.zeros(n_features, dtype=np.int64)
     for c, group in enumerate(groups):
         if len(group) == 1:
             (f,) = group
             usual[f], first[f], size = -1, cell[c], n_bins[f] + 1
-            rows[:, c] = np.minimum(codes[f], n_bins[f])
+            columns[c] = np.minimum(codes[f], n_bins[f])
         else:
             column, size = np.zeros(n, dtype=np.uint8), 1
             for f in group:
@@ -49,10 +49,10 @@ def pack(codes: np.ndarray, n_bins: np.ndarray, is_usable: np.ndarray) -> Packed
                 column[rest] = size + bins - (bins > usual[f])
                 first[f] = cell[c] + size
                 size += n_bins[f]
-            rows[:, c] = column
+            columns[c] = column
         cell.append(cell[c] + size)
     features = np.array([f for g in groups for f in g], dtype=np.int64)
-    return Packed(rows, np.array(cell, dtype=np.uint32), features, first, usual, n_bins.astype(np.int64))
+    return Packed(columns, np.array(cell, dtype=np.uint32), features, first, usual, n_bins.astype(np.int64))
 
 
 def _groups(codes: np.ndarray, n_bins: np.ndarray, is_usable: np.ndarray) -> tuple[np.ndarray, list[list[int]]]:

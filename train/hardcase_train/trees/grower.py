@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .bundling import pack
-from .histogram import Growth, grow_tree, leaves_of, room, width_of
+from .growth import Growth, room, width_of
+from .histogram import grow_tree, leaves_of
 
 __all__ = ["CHARGES", "Grower", "GrownTree", "grow"]
 

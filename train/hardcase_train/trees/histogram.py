@@ -3,15 +3,14 @@
 
 The code releases the GIL and is single-threaded: it is bound by the caches, and trees are grown in parallel. A
 feature's best split is (gain, bin, 1 if missing rows go left), with the gain of ``grower.py`` before penalties. The
-code is one file, because numba's cache on disk does not notice changes of a function in another file.
+compiled code is one file, because numba's cache on disk does not notice changes of a function in another file. Arrays
+are copied and added by loops: for ``a[:] = b`` and ``a += b`` numba compiles an error message too, for seconds.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 # numba infers the types of compiled functions; those that Python calls are annotated
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -20,68 +19,14 @@ from numba.extending import intrinsic
 
 from .binning import MISSING_BIN
 from .bundling import Packed
+from .growth import Growth
 
-__all__ = ["Growth", "grow_tree", "leaves_of", "room", "width_of"]
+__all__ = ["grow_tree", "leaves_of"]
 
 CACHE = 1 << 16  # bytes of sums that stay in a core's L1 and L2 caches
+STREAMS = 16  # columns that are counted together: each is read from its beginning to its end
 EMPTY = 1e-12  # share of a leaf's Hessian; a side with less counts as having this much, for it is rounding
 TINY = 1e-100  # avoids 0 / 0
-
-
-class Growth(NamedTuple):
-    """State of a growing tree; leaf a has the rows ``rows[start[a] : stop[a]]`` and the sums ``sums[slot[a]]``."""
-
-    features: np.ndarray  # this and the next three as in GrownTree, for the largest number of nodes
-    bins: np.ndarray
-    missing_left: np.ndarray
-    children: np.ndarray
-    n_leaves: np.ndarray  # (1,)
-    rows: np.ndarray  # (n,) uint32, by leaf; unsigned indices are faster, as they cannot count from the end
-    spare: np.ndarray  # (n,) uint32
-    start: np.ndarray  # this and the following: for each leaf
-    stop: np.ndarray
-    depth: np.ndarray
-    parent: np.ndarray  # node above, or -1
-    side: np.ndarray  # 0 for its left child, 1 for its right
-    slot: np.ndarray
-    totals: np.ndarray  # (max_leaves, n_sums)
-    best: np.ndarray  # (max_leaves, n_features, 3): the best split of each feature
-    sums: np.ndarray  # (max_leaves, n_cells, width): as of steps
-
-
-def width_of(n_sums: int) -> int:
-    """Numbers in a row's steps: gradients, Hessians, 1 for the row's count, and zeros up to a multiple of four."""
-    return (n_sums + 4) // 4 * 4
-
-
-def _aligned(shape: tuple[int, ...]) -> np.ndarray:
-    """An uninitialised float64 array that begins at a cache line."""
-    size = 8 * int(np.prod(shape))
-    raw = np.empty(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size].view(np.float64).reshape(shape)
-
-
-def room(n: int, n_features: int, n_cells: int, n_sums: int, max_leaves: int) -> Growth:
-    """Uninitialised memory for a tree of n rows."""
-    return Growth(
-        features=np.empty(max_leaves, np.int32),
-        bins=np.empty(max_leaves, np.int32),
-        missing_left=np.empty(max_leaves, np.bool_),
-        children=np.empty((max_leaves, 2), np.int32),
-        n_leaves=np.empty(1, np.int64),
-        rows=np.empty(n, np.uint32),
-        spare=np.empty(n, np.uint32),
-        start=np.empty(max_leaves, np.int64),
-        stop=np.empty(max_leaves, np.int64),
-        depth=np.empty(max_leaves, np.int64),
-        parent=np.empty(max_leaves, np.int64),
-        side=np.empty(max_leaves, np.int64),
-        slot=np.empty(max_leaves, np.int64),
-        totals=np.empty((max_leaves, n_sums)),
-        best=np.empty((max_leaves, n_features, 3)),
-        sums=_aligned((max_leaves, n_cells, width_of(n_sums))),
-    )
 
 
 @intrinsic
@@ -135,12 +80,16 @@ def _plant(t, steps):
 def _look(t, packed, steps, small, large, min_rows, l2):
     """Best splits of all features in two leaves: the smaller is counted, the larger is the parent minus it."""
     sums = t.sums[t.slot[small]]
-    _count(packed, t.rows[t.start[small] : t.stop[small]], steps, sums)
+    own = t.rows[t.start[small] : t.stop[small]]
+    _gather(own, steps, t.ordered)
+    _count(packed, own, t.ordered[: len(own)], sums)
     for a in (small, large):
         if a < 0:
             continue
         if a == large:
-            t.sums[t.slot[a]] -= sums
+            parent, part = t.sums[t.slot[a]].reshape(-1), sums.reshape(-1)
+            for k in range(len(part)):
+                parent[k] -= part[k]
         size, s = t.stop[a] - t.start[a], t.slot[a]
         if size >= 2 * min_rows:
             _best_cuts(packed, t.sums[s], t.totals[a], size, min_rows, l2, t.best[a])
@@ -215,7 +164,8 @@ def _part(rows, spare, start, stop, codes, b, to_left):
         spare[other] = i
         at += left
         other += 1 - left
-    rows[at:stop] = spare[:other]
+    for j in range(other):
+        rows[at + j] = spare[j]
     return at
 
 
@@ -239,31 +189,39 @@ def leaves_of(t: Growth, steps: np.ndarray, l2: float) -> tuple[np.ndarray, np.n
     return leaf_of_row, leaves
 
 
+@njit(nogil=True, cache=True)
+def _gather(leaf_rows, steps, ordered):
+    """Copy the steps of a leaf's rows, so that they are then read one after the other."""
+    for j in range(len(leaf_rows)):
+        for k in range(steps.shape[1]):
+            ordered[j, k] = steps[leaf_rows[j], k]
+
+
 @njit(nogil=True, cache=True, fastmath=True)
-def _count(packed, leaf_rows, steps, sums):
+def _count(packed, leaf_rows, ordered, sums):
     """Sum the steps of a leaf's rows by cell, in blocks of columns whose sums fit the caches."""
     sums[:] = 0.0
-    first, n_columns = 0, packed.rows.shape[1]
+    first, n_columns = 0, len(packed.columns)
     while first < n_columns:
-        last = first + 1
-        while last < n_columns and (packed.cell[last + 1] - packed.cell[first]) * sums.shape[1] * 8 <= CACHE:
+        last, most = first + 1, min(n_columns, first + STREAMS)
+        while last < most and (packed.cell[last + 1] - packed.cell[first]) * sums.shape[1] * 8 <= CACHE:
             last += 1
-        _count_columns(packed.rows, packed.cell, leaf_rows, steps, first, last, sums)
+        _count_columns(packed.columns, packed.cell, leaf_rows, ordered, first, last, sums)
         first = last
 
 
 @njit(nogil=True, cache=True)
-def _count_columns(rows, cell, leaf_rows, steps, first, last, sums):
+def _count_columns(columns, cell, leaf_rows, ordered, first, last, sums):
     """Add the steps of every row to the row's cells; unsigned indices, because signed ones may count from the end."""
-    flat, step_of, cell_of = sums.reshape(-1), steps.reshape(-1), rows.reshape(-1)
-    width, n_columns = np.uint64(steps.shape[1]), np.uint64(rows.shape[1])
+    flat, step_of, cell_of = sums.reshape(-1), ordered.reshape(-1), columns.reshape(-1)
+    width, n, step = np.uint64(ordered.shape[1]), np.uint64(columns.shape[1]), np.uint64(0)
     for i in leaf_rows:
-        step, row = np.uint64(i) * width, np.uint64(i) * n_columns
         for c in range(np.uint64(first), np.uint64(last)):
-            at = (np.uint64(cell[c]) + np.uint64(cell_of[row + c])) * width
+            at = (np.uint64(cell[c]) + np.uint64(cell_of[c * n + np.uint64(i)])) * width
             _add_four(flat, at, step_of, step)  # type: ignore[call-arg]
             for k in range(np.uint64(4), width, np.uint64(4)):
                 _add_four(flat, at + k, step_of, step + k)
+        step += width
 
 
 @njit(nogil=True, cache=True, fastmath=True)
@@ -272,7 +230,8 @@ def _bins_of(packed, f, sums, totals, n_rows, out):
     n, usual, first, n_sums = packed.n_bins[f], packed.usual[f], packed.first[f], len(totals)
     if usual < 0:
         return sums[first : first + n + 1]
-    out[usual, :n_sums] = totals
+    for k in range(n_sums):
+        out[usual, k] = totals[k]
     out[usual, n_sums] = n_rows
     for b in range(n + 1):
         if b != usual:
@@ -290,9 +249,11 @@ def _left_sums(packed, f, b, to_left, sums, totals, n_rows, out):
     bins = _bins_of(packed, f, sums, totals, n_rows, np.empty((n + 1, sums.shape[1])))
     out[:] = 0.0
     for a in range(min(b + 1, n)):
-        out += bins[a, :n_sums]
+        for k in range(n_sums):
+            out[k] += bins[a, k]
     if to_left:
-        out += bins[n, :n_sums]
+        for k in range(n_sums):
+            out[k] += bins[n, k]
 
 
 @njit(nogil=True, cache=True, fastmath=True)
@@ -362,7 +323,8 @@ def _scan(bins, way, last, totals, n_rows, min_rows, l2, top, left):
     left[:] = 0.0
     n_left = 0.0
     if way == 1:
-        left[:] = bins[-1, :n_sums]
+        for k in range(n_sums):
+            left[k] = bins[-1, k]
         n_left = bins[-1, n_sums]
     best_bin, best_left = -1, 0.0
     for b in range(last):

@@ -14,7 +14,8 @@ import numpy as np
 
 from ..data.error_costs import soft_rows
 from ..data.problem import Problem
-from ..policy.losses import AnswerLoss, SquaredLoss, answer_loss
+from ..policy.kinds import answer_loss
+from ..policy.losses import AnswerLoss, SquaredLoss
 from .binning import Bins, make_bins
 from .boosting import Ensemble, TreeSettings, boost
 from .forest import ForestSettings, fit_forest, forest_ensemble

@@ -16,22 +16,28 @@ from ..policy.selection import Judge, Trained
 from .boosting import Ensemble, ensemble_scores
 from .subset_classifier import Learner
 
-__all__ = ["fit_value_model", "with_uncertainty", "without_uncertainty"]
+__all__ = ["fit_value_model", "with_uncertainty"]
 
 
-def fit_value_model(learner: Learner, judge: Judge, sensors: Sequence[int]) -> Trained:
-    """The model of a sensor set, and its two scores of the judged rows, each from copies that have not seen the row."""
+def fit_value_model(learner: Learner, judge: Judge, sensors: Sequence[int], plain: Trained) -> Trained:
+    """The model of a sensor set, and its two scores of the judged rows, each from copies that have not seen the row.
+
+    ``plain``: the same model without its uncertainty.
+    """
     train, every = learner.problem.train, np.arange(len(judge.fold))
     folds = [(np.flatnonzero(judge.fold == k), np.flatnonzero(judge.fold != k)) for k in range(N_FOLDS)]
-    value = learner.fit(sensors, every)
+    assert isinstance(plain.part, Ensemble)
     unseen = np.empty((len(every), 2))
-    for rows, others in folds:
-        unseen[rows, 0] = _score(learner, learner.fit(sensors, others), rows)
+    if judge.is_crossed:
+        unseen[:, 0] = plain.scores[: len(every), 0]
+    else:
+        for rows, others in folds:
+            unseen[rows, 0] = _score(learner, learner.fit(sensors, others), rows)
     square = np.square(unseen[:, 0] - train.y)
     if judge.is_crossed:
         for rows, others in folds:
             unseen[rows, 1] = _score(learner, learner.fit_uncertainty(sensors, others, square[others]), rows)
-    whole = with_uncertainty(value, learner.fit_uncertainty(sensors, every, square))
+    whole = with_uncertainty(plain.part, learner.fit_uncertainty(sensors, every, square))
     valid = ensemble_scores(whole, learner.valid[whole.features])
     return judge.trained(whole, valid, lambda rows, _: unseen[rows])
 
@@ -41,12 +47,6 @@ def with_uncertainty(value: Ensemble, uncertainty: Ensemble) -> Ensemble:
     outputs = [*((0, 1) for _ in value.trees), *((1, 1) for _ in uncertainty.trees)]
     base = np.concatenate([value.base, uncertainty.base])
     return Ensemble(value.bins, value.features, base, [*value.trees, *uncertainty.trees], outputs)
-
-
-def without_uncertainty(model: Trained) -> Trained:
-    """The first output alone, for policies that never ask how sure it is."""
-    assert isinstance(model.part, Ensemble)
-    return Trained(model.part.only([0]), model.scores[:, :1])
 
 
 def _score(learner: Learner, copy: Ensemble, rows: np.ndarray) -> np.ndarray:

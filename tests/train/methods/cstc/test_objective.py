@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardcase_train.methods.cstc.descent import by_blocks, initial, jointly, leaf_solution
+from hardcase_train.methods.cstc import descent
+from hardcase_train.methods.cstc.descent import along, by_blocks, initial, jointly, leaf_solution, screened
 from hardcase_train.methods.cstc.objective import Objective, Rule, Weights, payers_of
 from hardcase_train.methods.cstc.shape import EXIT, Shape, chain, tree
 from hardcase_train.methods.cstc.zeros import sparse
@@ -67,11 +68,34 @@ def test_no_step_raises_the_objective(minimise: Any, kind: str) -> None:
         made = objective(shape, kind, by_exit=by_exit, price=0.05)
         free = np.ones((len(shape), 5), dtype=bool)
         values, at = [made(somewhere(made))[0]], somewhere(made)
-        for _ in range(3):
+        for _ in range(2):
             at = minimise(made, at, free)
             values.append(made(at)[0])
         assert np.diff(values).max() <= 1e-12
         assert values[-1] < 0.9 * values[0]
+
+
+@pytest.mark.parametrize("kind", ["square", "2"])
+def test_nor_does_any_single_step_of_either_order(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, rises = objective(tree(2), kind, n=20, price=0.05, n_steps=1), list[float]()
+    at, free = somewhere(made), np.ones((7, 5), dtype=bool)
+    for _ in range(5):  # one step of L-BFGS each
+        before, at = at, jointly(made, at, free, rounds=1)
+        rises.append(made(at)[0] - made(before)[0])
+
+    def watched(step: Any) -> Any:
+        def run(own: Objective, start: Weights, *rest: Any, **how: Any) -> Weights:
+            new = step(own, start, *rest, **how)
+            rises.append(own(new)[0] - own(start)[0])
+            return new
+
+        return run
+
+    for name in ("jointly", "leaf_solution"):
+        monkeypatch.setattr(descent, name, watched(getattr(descent, name)))
+    by_blocks(made, somewhere(made), free, sweeps=2)
+    assert len(rises) >= 5 + 7
+    assert max(rises) <= 1e-12
 
 
 def test_a_closed_form_of_leaves_is_where_the_solver_ends() -> None:
@@ -149,3 +173,25 @@ def test_the_exact_cost_of_a_path_counts_each_sensor_once() -> None:
     no_price = replace(made, rule=replace(made.rule, price=0.0))
     assert made.exact(low) - no_price.exact(low) == pytest.approx(1.0)
     assert made.exact(high) - no_price.exact(high) == pytest.approx(6.0)
+
+
+def test_a_screened_descent_ends_where_the_whole_one_does() -> None:
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(600, 12))
+    loss = SquaredLoss(2 * Z[:, 0] - Z[:, 3] + 0.1 * rng.normal(size=600), np.ones(600))
+    made = Objective(Z, loss, tree(0), payers_of([(s,) for s in range(12)], np.ones(12)), Rule(price=0.6))
+    free = np.ones((1, 12), dtype=bool)
+    found = screened(made, made.zero(), free)
+    assert set(np.flatnonzero(found.coef[0, :-1, 0])) == {0, 3}  # the others were never looked at
+    assert made(found)[0] == pytest.approx(made(jointly(made, initial(made, free), free))[0], abs=1e-3)
+    assert not screened(replace(made, rule=Rule(price=99.0)), made.zero(), free).coef[:, :-1].any()
+
+
+def test_many_columns_are_screened_while_prices_fall(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = objective(tree(1), n=60, l2=0.01)
+    free = np.ones((3, 5), dtype=bool)
+    assert [m.rule.price for m, _ in along(made, free, [0.1, 0.4])] == [0.1, 0.4]
+    monkeypatch.setattr(descent, "WIDE", 4)
+    path = list(along(made, free, [0.1, 0.4]))
+    assert [m.rule.price for m, _ in path] == [0.4, 0.1]
+    assert (path[0][1].coef[:, :-1] != 0).sum() <= (path[1][1].coef[:, :-1] != 0).sum()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.quadrants import COSTS, QUADRANTS, exits_of, fitted_path, quadrants
+from benchmarks.quadrants import COSTS, QUADRANTS, cascade_cost, exits_of, fitted_path, quadrants
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -28,3 +28,8 @@ def test_the_data_are_those_of_the_paper() -> None:
     assert X[np.arange(400), 2 + number] == pytest.approx(y)
     assert [y[number == k].mean() for k in range(4)] == pytest.approx(QUADRANTS, abs=0.5)
     assert COSTS == (1.0, 1.0, 10.0, 10.0, 10.0, 10.0)
+
+
+def test_a_fixed_set_costs_42_and_a_cascade_27_at_best() -> None:
+    assert sum(COSTS) == 42.0
+    assert cascade_cost() == 27.0

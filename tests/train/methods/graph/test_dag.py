@@ -244,7 +244,7 @@ def test_a_chance_knows_the_margins_that_a_row_met_before():
     classifiers = bank.make_bank(rows, "polynomial")
     state = rows.graph.states.index((0, 1))
     before = classifiers[rows.graph.states.index((0,))].margin
-    wrong = classifiers[state].label != rows.problem.train.y
+    wrong = classifiers[state].answers != rows.problem.train.y
     alone = chance_wrong(classifiers[state].margin, None, ~wrong, rows.weight)
     unsure = before < np.quantile(before, 0.2)
     knowing = bank.stop_losses(rows, classifiers)[:, state]

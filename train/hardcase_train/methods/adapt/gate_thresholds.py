@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hardcase_edge.batch.choices import margins_of
 from hardcase_edge.program.definition import MARGIN, THRESHOLD, Branch, Forward, Node, Slice
 
 from ...data.problem import Problem
@@ -18,6 +17,7 @@ from ...policy.answers import answer_node, bare_answer
 from ...policy.compile import compile_program, policy_of
 from ...policy.confidences import NEVER
 from ...policy.front import Point, best_points
+from ...policy.kinds import learned
 from ...policy.selection import Judge, Trained
 
 __all__ = ["NEVER", "Gated", "adapt_nodes", "gated_points", "path_points"]
@@ -37,8 +37,9 @@ def adapt_nodes(problem: Problem, sensors: list[int], threshold: float, margin: 
     """
     width = problem.n_outputs
     nodes = buy(sensors, 0)
-    answer = len(nodes) + (2 if problem.is_value else 3)
-    if not problem.is_value:
+    has_margins = learned(problem).has_margins
+    answer = len(nodes) + (3 if has_margins else 2)
+    if has_margins:
         nodes.append(Branch(Slice(0, 0, width), MARGIN, (len(nodes) + 1, answer), margin))
     nodes.append(Branch(Slice(0, width, width + 1), THRESHOLD, (answer, answer - 1), threshold))
     return [*nodes, Forward(problem.hpc_sensors, answer), bare_answer(problem, 0)]
@@ -82,9 +83,10 @@ def _sweep(judge: Judge, method: str, model: Gated, params: dict[str, Any], gate
     local = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, NEVER, -NEVER))
     forwarded = judge.run(program, [model.trained_], adapt_nodes(problem, sensors, -NEVER, NEVER))
     gate = scores[:, -1]
-    margin = np.zeros(len(gate)) if problem.is_value else margins_of(scores[:, :-1])
+    kind = learned(problem)
+    margin = kind.margins(scores[:, :-1])
     rates = problem.effort.forward_rates
-    belows = {NEVER: None} if problem.is_value else dict.fromkeys(_threshold(margin, 1 - rate) for rate in rates)
+    belows = dict.fromkeys(_threshold(margin, 1 - rate) for rate in rates) if kind.has_margins else {NEVER: None}
     aboves = dict.fromkeys([-NEVER, *(_threshold(gate, rate) for rate in rates[1:])])
     pairs = [(above, below) for above in aboves for below in belows]
     points = []

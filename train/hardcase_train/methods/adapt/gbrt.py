@@ -19,7 +19,8 @@ import numpy as np
 from ...data.problem import Problem
 from ...estimator import Limits, PolicyClassifier
 from ...policy.front import Point
-from ...policy.losses import AdaptLoss, AnswerLoss, answer_loss, hpc_loss
+from ...policy.kinds import answer_loss, hpc_loss
+from ...policy.losses import AdaptLoss, AnswerLoss
 from ...policy.selection import Judge
 from ...trees.binning import Bins, make_bins
 from ...trees.boosting import Ensemble, TreeSettings, ensemble_scores, extend

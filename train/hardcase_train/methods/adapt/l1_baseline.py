@@ -21,7 +21,8 @@ from ...linear.proximal import Groups, minimise
 from ...linear.standardise import make_standard
 from ...method import Method, Params
 from ...policy.front import Point
-from ...policy.losses import ClassLoss, class_outputs, log_probability
+from ...policy.kinds import learned
+from ...policy.losses import AnswerLoss, ClassLoss
 from ...policy.selection import Judge
 from ...stages.subset_search import SubsetSearch
 from .gate_thresholds import gated_points, path_points
@@ -41,7 +42,8 @@ def weight_groups(problem: Problem, gamma: float, n_outputs: int) -> Groups:
 class L1Baseline(MethodClassifier):
     """A linear gate and a linear low-cost model, learned separately on sensors selected by an L1 penalty.
 
-    Class scores come first, the gate's score (the log odds that f1 is wrong) last.
+    The scores that answer come first, the gate's score (the log odds that f1 is wrong) last. A value is wrong if it is
+    farther off than f0's root mean square error.
 
     Parameters
     ----------
@@ -66,7 +68,7 @@ class L1Baseline(MethodClassifier):
 
     gamma: float = 0.0
     l2: float = 1e-4
-    method: ClassVar[Method] = Method(name="l1", work=4, colour="#a569bd", auto="raced")
+    method: ClassVar[Method] = Method(name="l1", work=4, colour="#a569bd", auto="raced", takes_values=True)
     _limits: ClassVar[Limits] = {"gamma": (0, np.inf), "l2": (0, np.inf)}
 
     @classmethod
@@ -101,7 +103,7 @@ class L1Baseline(MethodClassifier):
         problem = judge.problem
         standard = make_standard(problem.train.X, problem.train.weight)
         rows = linear_rows(problem, standard.transform(problem.train.X))
-        n_outputs = class_outputs(problem.n_classes)
+        n_outputs = problem.n_outputs
         coef = np.zeros((len(problem.features) + 1, n_outputs)) if start is None else start.selected_
         groups = weight_groups(problem, self.gamma, n_outputs)
         self.selected_: np.ndarray = minimise(rows.classes, rows.Z, rows.total, groups, coef)
@@ -112,23 +114,23 @@ class L1Baseline(MethodClassifier):
             judge,
             standard,
             rows.Z,
-            self._two_steps(rows, free),
-            lambda subset: self._two_steps(rows.take(subset), free),
+            self._two_steps(judge, rows, free),
+            lambda subset: self._two_steps(judge, rows.take(subset), free),
         )
         return self
 
-    def _two_steps(self, rows: LinearRows, free: np.ndarray) -> np.ndarray:
+    def _two_steps(self, judge: Judge, rows: LinearRows, free: np.ndarray) -> np.ndarray:
         """Weights, and biases in the last row, of f1 and then of the gate."""
-        assert isinstance(rows.classes, ClassLoss)  # the method does not take values
-        f1 = self._logistic(rows, rows.classes, free)
-        label = log_probability(rows.scores(f1)).argmax(axis=1)
-        wrong = (label != rows.classes.y).astype(np.int64)
-        return np.hstack([f1, self._logistic(rows, ClassLoss(wrong, 2, rows.classes.weight), free)])
+        kind = learned(judge.problem)
+        f1 = self._fitted(rows, rows.classes, free)
+        wrong = ~kind.is_right(kind.results(rows.scores(f1)), rows.classes.y, judge.tolerance)
+        gate = ClassLoss(wrong.astype(np.int64), 2, rows.classes.weight)
+        return np.hstack([f1, self._fitted(rows, gate, free)])
 
-    def _logistic(self, rows: LinearRows, loss: ClassLoss, free: np.ndarray) -> np.ndarray:
+    def _fitted(self, rows: LinearRows, loss: AnswerLoss, free: np.ndarray) -> np.ndarray:
         start = np.zeros((len(free) + 1, loss.n_outputs))
         start[-1] = loss.base()
-        if not loss.has_classes:  # f1 is right on every row, or wrong on every row
+        if isinstance(loss, ClassLoss) and not loss.has_classes:  # f1 is right on every row, or wrong on every row
             return start
         groups = Groups(np.repeat(np.where(free, 0, 1)[:, None], loss.n_outputs, axis=1), np.array([0.0, np.inf]))
         return minimise(loss, rows.Z, rows.total, groups, start, l2=self.l2)

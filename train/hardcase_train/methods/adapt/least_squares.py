@@ -19,7 +19,7 @@ from hardcase_edge.errors import InputError
 from ...linear.part import LinearRows
 from ...linear.proximal import SmoothLoss
 from ...method import Method
-from ...policy.losses import ClassLoss, sigmoid
+from ...policy.losses import AnswerLoss, sigmoid
 from .linear import AdaptLin
 
 __all__ = ["AdaptLstsq", "log_odds_step", "nearest_log_odds"]
@@ -137,7 +137,7 @@ class LogOddsLoss:
     mean_i (1 - q_i) * -log p_f1(y_i | x_i) + stiffness * (u_i - g_i)^2
     """
 
-    classes: ClassLoss
+    classes: AnswerLoss
     u: np.ndarray  # (n,) log odds of q
     stiffness: float
 
@@ -172,7 +172,7 @@ class AdaptLstsq(AdaptLin):
     """
 
     stiffness: float = 0.125
-    method: ClassVar[Method] = Method(name="adapt-lstsq", work=16, colour="#b7950b")
+    method: ClassVar[Method] = Method(name="adapt-lstsq", work=16, colour="#b7950b", takes_values=True)
 
     def _first(self) -> float:
         if not 0 < self.p_full <= 1 or not self.stiffness > 0:
@@ -183,7 +183,6 @@ class AdaptLstsq(AdaptLin):
         return float(logit(np.clip(self.p_full, EDGE, 1 - EDGE)))
 
     def _loss(self, rows: LinearRows, u: np.ndarray) -> SmoothLoss:
-        assert isinstance(rows.classes, ClassLoss)  # the method does not take values
         return LogOddsLoss(rows.classes, u, self.stiffness)
 
     def _hidden(self, rows: LinearRows, coef: np.ndarray, u: np.ndarray) -> np.ndarray:

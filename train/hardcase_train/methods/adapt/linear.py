@@ -24,7 +24,7 @@ from ...linear.proximal import MAX_STEPS, Groups, SmoothLoss, minimise
 from ...linear.standardise import make_standard
 from ...method import Method, Params
 from ...policy.front import Point
-from ...policy.losses import AdaptLoss, class_outputs
+from ...policy.losses import AdaptLoss
 from ...policy.selection import Judge
 from ...stages.subset_search import SubsetSearch
 from .gate_thresholds import gated_points, path_points
@@ -38,7 +38,7 @@ SETTLED = 1e-5  # stop when an alternation lowers the objective by a smaller rel
 
 @dataclass(eq=False, repr=False)
 class AdaptLin(MethodClassifier):
-    """Gate and low-cost model as one linear model: class scores first, the gate's score last.
+    """Gate and low-cost model as one linear model: scores that answer first, the gate's score last.
 
     Parameters
     ----------
@@ -81,7 +81,9 @@ class AdaptLin(MethodClassifier):
     n_steps: int = 20
     l2: float = 1e-4
     is_refitted: bool = True
-    method: ClassVar[Method] = Method(name="adapt-lin", work=8, colour="#e67e22", auto="raced", runners=slice(1, 2))
+    method: ClassVar[Method] = Method(
+        name="adapt-lin", work=8, colour="#e67e22", auto="raced", runners=slice(1, 2), takes_values=True
+    )
     _limits: ClassVar[Limits] = {
         "p_full": (0, 1),
         "gamma": (0, np.inf),
@@ -122,7 +124,7 @@ class AdaptLin(MethodClassifier):
         problem = judge.problem
         standard = make_standard(problem.train.X, problem.train.weight)
         rows = linear_rows(problem, standard.transform(problem.train.X))
-        n_outputs = class_outputs(problem.n_classes) + 1
+        n_outputs = problem.n_outputs + 1
         groups = sensor_groups(problem, self.gamma, n_outputs)
         groups = groups if only is None else groups.within(only)
         coef = np.zeros((len(problem.features) + 1, n_outputs)) if start is None else start.coef_

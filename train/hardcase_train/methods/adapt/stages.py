@@ -21,7 +21,8 @@ from ...data.problem import Problem, Subset
 from ...estimator import Limits, MethodClassifier
 from ...method import Method, Params
 from ...policy.front import Point, best_points
-from ...policy.losses import hpc_loss, sigmoid
+from ...policy.kinds import hpc_loss
+from ...policy.losses import sigmoid
 from ...policy.prices import prices
 from ...policy.selection import Judge, Trained
 from ...stages.nested_sets import Chains
@@ -123,14 +124,13 @@ def adapt_chain(
     rows, n = problem.train, len(problem.train.y)
     settings = settings or size.model
     bins = make_bins(rows.X, problem.dtypes, settings.max_bins)
-    costs = problem.sensor_costs()
+    costs = problem.row_costs(chain, rows.sizes)
     (price,) = prices(problem, 1, TRAIN_PRICE, TRAIN_PRICE)
     loss = hpc_loss(problem)
-    cost = np.full(n, problem.forward_cost)
+    cost = np.broadcast_to(problem.row_costs([problem.hpc_sensors], rows.sizes, 1)[:, 0], n)
     n_trees = max(1, size.n_trees // (1 + n_rounds))
     trained: list[Trained] = []
-    for subset in reversed(chain):
-        spent = costs[list(subset)].sum()
+    for subset, spent in zip(reversed(chain), costs.T[::-1], strict=True):
         learner = AdaptGBRT(p_full=1.0, n_rounds=n_rounds, trees_per_round=n_trees, settings=settings)
         learner.learn(judge, bins, within=subset, forward=loss + price * (cost - spent))
         trained.append(learner.trained_)

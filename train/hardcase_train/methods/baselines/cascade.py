@@ -16,7 +16,6 @@ from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.front import Point, best_points
 from ...stages.nested_sets import Chains
-from ...stages.priced_sets import priced_chains
 from ...stages.rules import level_cuts
 from ...stages.staged_policy import StagedPolicy
 from ...stages.subset_search import SubsetSearch
@@ -54,7 +53,7 @@ class ConfidenceCascade(MethodClassifier):
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
         """One setting per chain of nested subsets and kind of classifier; all levels share a setting's models."""
-        chains = [[list(subset) for subset in chain] for chain in (search.once(Chains).greedy, *priced_chains(search))]
+        chains = [[list(subset) for subset in chain] for chain in (search.once(Chains).greedy, *search.priced())]
         return [{"chain": chain, "classifier": kind} for chain in chains for kind in classifier_kinds(search.problem)]
 
     @classmethod

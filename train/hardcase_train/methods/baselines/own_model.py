@@ -23,19 +23,20 @@ from ...policy.batch import Batch
 from ...policy.compile import Part, compile_program
 from ...policy.confidences import NEVER, confidence_table, margin_at
 from ...policy.front import Point, best_points, test_figures
-from ...policy.losses import answer_loss, class_outputs
+from ...policy.kinds import answer_loss
+from ...policy.losses import class_outputs
 from ...policy.selection import Judge, Trained
 from ...trees.binning import Bins
 from ...trees.boosting import Ensemble
 
-__all__ = ["METHOD", "own_points"]
+__all__ = ["METHOD", "OwnPart", "check_readings", "own_points"]
 
 METHOD = "own"
 OWN_ANSWER = 4  # index of the node that answers by the user's model
 
 
 @dataclass(frozen=True)
-class _Own:
+class OwnPart:
     """The user's model as a part of a program."""
 
     opaque: Opaque
@@ -63,11 +64,11 @@ def own_points(
     InputError
         One of its features may be missing.
     """
-    _check(problem, scorer)
+    check_readings(problem, scorer)
     judge = Judge(problem, is_alone=True)
     sensors = tuple(sorted({int(s) for s in problem.sensor_of[list(scorer.features)]}))
     base = answer_loss(problem).base()
-    parts: list[Part] = [_Own(scorer), Ensemble(Bins(()), np.empty(0, dtype=np.int64), base)]
+    parts: list[Part] = [OwnPart(scorer), Ensemble(Bins(()), np.empty(0, dtype=np.int64), base)]
     trained = [Trained(parts[0], valid.astype(np.float64))]
     start = compile_program(problem, parts, _nodes(problem, sensors, -NEVER))
     batch = judge.batch(start, trained)
@@ -87,7 +88,7 @@ def own_points(
         params = {**origin, "sensors": list(sensors), "level": level}
         points.append(Point(METHOD, params, judge.summary(outcome), {}, program))
     rows = problem.test
-    tested = Batch(start, rows.X, [test.astype(np.float64)])
+    tested = Batch(start, rows.X, [test.astype(np.float64)], rows.sizes)
     return [
         replace(p, test=test_figures(problem, tested.run(rows.hpc_label, p.policy.nodes), p.policy.nodes))
         for p in best_points(points)
@@ -107,7 +108,14 @@ def _nodes(problem: Problem, sensors: tuple[int, ...], margin: float) -> list[No
     ]
 
 
-def _check(problem: Problem, scorer: Opaque) -> None:
+def check_readings(problem: Problem, scorer: Opaque) -> None:
+    """Refuse a model that reads what may be missing.
+
+    Raises
+    ------
+    InputError
+        One of its features may be missing.
+    """
     for f in scorer.features:
         if problem.features[f].nullable:
             raise InputError(

@@ -11,10 +11,8 @@ from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.answers import answer_point
 from ...policy.front import Point
-from ...stages.priced_sets import priced_chains
 from ...stages.subset_search import SubsetSearch
 from ...trees.subset_classifier import classifier_kinds
-from ...trees.value_model import without_uncertainty
 
 __all__ = ["StaticSubset"]
 
@@ -51,7 +49,7 @@ class StaticSubset(MethodClassifier):
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
         """The promising subsets on the greedy paths and those from prices, each with every kind of classifier."""
-        priced = {subset for chain in priced_chains(search) for subset in chain}
+        priced = {subset for chain in search.priced() for subset in chain}
         subsets = sorted({*search.walked(), *priced}, key=lambda s: (-len(s), s))
         kinds = classifier_kinds(search.problem)
         return [{"sensors": list(subset), "classifier": kind} for subset in subsets for kind in kinds]
@@ -60,12 +58,11 @@ class StaticSubset(MethodClassifier):
     def run(cls, search: SubsetSearch, params: Params) -> list[Point]:
         """The point of one subset."""
         subset = tuple(params["sensors"])
-        (model,) = search.models([subset], params["classifier"])
-        model = without_uncertainty(model) if search.problem.is_value else model
+        (model,) = search.models([subset], params["classifier"], are_cut=False)
         return [answer_point(search.judge, cls.method.name, dict(params), subset, model)]
 
     def _settings(self, search: SubsetSearch) -> list[Params]:
         settings = self.grid(search)
         for kind in classifier_kinds(search.problem):
-            search.models((tuple(s["sensors"]) for s in settings if s["classifier"] == kind), kind)  # in parallel
+            search.models((tuple(s["sensors"]) for s in settings if s["classifier"] == kind), kind, are_cut=False)
         return settings

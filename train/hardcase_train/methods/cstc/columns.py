@@ -3,12 +3,14 @@
 
 Xu et al. (2014), section 5: a column is a tree's output, and needs every sensor that the tree reads. Trees of one
 booster without prices read ten sensors each, and the relaxation then buys all or nothing; under prices they read few.
+Of more classes than two, each booster has one class against the others, in turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -17,12 +19,14 @@ from ...data.problem import Problem
 from ...linear.part import Linear
 from ...linear.standardise import Standard, make_standard
 from ...policy.compile import Part
-from ...policy.losses import answer_loss
+from ...policy.kinds import answer_loss
+from ...policy.losses import AnswerLoss, ClassLoss
 from ...policy.prices import prices
 from ...policy.tree_scores import add_tree
 from ...trees.binning import MISSING_BIN, Bins, make_bins
 from ...trees.boosting import Ensemble, TreeSettings, boost
 from ...trees.grower import GrownTree
+from ...trees.stacked import Stacked
 
 __all__ = ["Columns", "Readings", "TreeColumns", "readings", "tree_columns"]
 
@@ -39,6 +43,11 @@ class Columns(Protocol):
 
     def values(self, X: np.ndarray) -> np.ndarray:
         """(n, n_columns) for readings (n, n_features)."""
+        ...
+
+    @property
+    def below(self) -> list[Part]:
+        """The parts on which those of ``part`` stand."""
         ...
 
     def part(self, coef: np.ndarray) -> Part:
@@ -63,6 +72,10 @@ class Readings:
 
     def values(self, X: np.ndarray) -> np.ndarray:
         return self.standard.transform(X)
+
+    @property
+    def below(self) -> list[Part]:
+        return []
 
     def part(self, coef: np.ndarray) -> Part:
         return Linear(self.standard, coef[:-1], coef[-1])
@@ -91,6 +104,16 @@ class TreeColumns:
         owner = self.problem.sensor_of
         return [tuple(sorted({int(owner[f]) for f in tree.features})) for tree in self.trees]
 
+    @cached_property
+    def dictionary(self) -> Ensemble:
+        """All trees as one ensemble, on which the nodes' parts stand."""
+        features = np.arange(len(self.problem.features))
+        return Ensemble(self.bins, features, np.zeros(1), list(self.trees), [(0, 1)] * len(self.trees))
+
+    @property
+    def below(self) -> list[Part]:
+        return [self.dictionary]
+
     def values(self, X: np.ndarray) -> np.ndarray:
         codes, values = self.bins.transform(X), np.zeros((len(X), len(self.trees)))
         for t, tree in enumerate(self.trees):
@@ -102,9 +125,7 @@ class TreeColumns:
 
     def part(self, coef: np.ndarray) -> Part:
         used = np.flatnonzero(coef[:-1].any(axis=1))
-        trees = [replace(self.trees[t], leaves=self.trees[t].leaves * coef[t]) for t in used]
-        features = np.arange(len(self.problem.features))
-        return Ensemble(self.bins, features, coef[-1], trees, [(0, coef.shape[1])] * len(trees))
+        return Stacked(self.dictionary, used, coef[used], coef[-1])
 
     def of(self, rows: np.ndarray, sensors: Sequence[int]) -> TreeColumns:
         return tree_columns(self.problem, self.n_trees, rows, sensors)
@@ -113,7 +134,7 @@ class TreeColumns:
 def tree_columns(
     problem: Problem, n_trees: int, rows: np.ndarray | None = None, sensors: Sequence[int] | None = None
 ) -> TreeColumns:
-    """The trees of boosters without a price and under several, of answers with one score.
+    """The trees of boosters without a price and under several.
 
     Parameters
     ----------
@@ -124,12 +145,23 @@ def tree_columns(
     rows = np.arange(len(problem.train.y)) if rows is None else rows
     bins = make_bins(problem.train.X, problem.dtypes, SETTINGS.max_bins)
     codes = np.ascontiguousarray(bins.transform(problem.train.X[rows]))
-    loss, trees = answer_loss(problem, rows), []
+    losses, trees = _single_scores(answer_loss(problem, rows)), list[GrownTree]()
     allowed = np.isin(np.arange(len(problem.sensors)), problem.offered if sensors is None else list(sensors))
+    n_each = max(1, n_trees // ((1 + N_PRICES) * len(losses)))
     for price in [0.0, *prices(problem, N_PRICES, LEAST_PRICE, MOST_PRICE)]:
-        penalty = np.where(allowed, price * problem.sensor_costs() * loss.weight.sum(), np.inf)
-        grown = Ensemble(bins, np.arange(len(problem.features)), loss.base())
-        scores = np.tile(grown.base, (len(rows), 1))
-        boost(grown, loss, codes, problem.offered_of, scores, penalty, SETTINGS, max(1, n_trees // (1 + N_PRICES)))
-        trees += grown.trees
+        for loss in losses:
+            penalty = np.where(allowed, price * problem.sensor_costs() * loss.weight.sum(), np.inf)
+            grown = Ensemble(bins, np.arange(len(problem.features)), loss.base())
+            scores = np.tile(grown.base, (len(rows), 1))
+            boost(grown, loss, codes, problem.offered_of, scores, penalty, SETTINGS, n_each)
+            trees += grown.trees
     return TreeColumns(problem, bins, tuple(trees), n_trees)
+
+
+def _single_scores(loss: AnswerLoss) -> list[AnswerLoss]:
+    """Losses of one score each: the loss itself, or of more classes than two each class against the others."""
+    if not isinstance(loss, ClassLoss) or loss.n_outputs == 1:
+        return [loss]
+    worth = loss._targets[loss.y]
+    weight = loss.weight * worth.sum(axis=1)
+    return [ClassLoss((worth[:, a] > worth.mean(axis=1)).astype(np.int64), 2, weight) for a in range(loss.n_classes)]

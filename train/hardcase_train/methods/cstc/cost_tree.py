@@ -10,33 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from ...data.problem import N_FOLDS, Problem
+from ...data.problem import Problem
 from ...estimator import Limits, MethodClassifier
 from ...method import Method, Params
-from ...policy.compile import Part
 from ...policy.front import Point, best_points
-from ...policy.prices import prices
-from ...policy.selection import Judge, Trained
+from ...policy.selection import Judge
 from ...stages.subset_search import SubsetSearch
 from ...trees.binning import Bins
 from .columns import Columns, readings, tree_columns
-from .descent import initial, jointly, prices_of
-from .fit import LEAVES, Learner, has_by_then, make_objective
-from .objective import Rule
+from .descent import along, prices_of
+from .fit import LEAVES, Fitted, Learner, has_by_then, judged, make_objective
+from .objective import Objective, Rule
 from .program import tree_points
 from .shape import Shape, chain, tree
+from .structure import STRUCTURES, chosen
 from .zeros import sparse
 
 __all__ = ["SHAPES", "CostSensitiveTree"]
 
 SHAPES = ("tree", "cascade", "cronus")
 COLUMNS = ("readings", "trees")
+TUNINGS = ("sensors", "zeros")  # which weights are fitted again without the price
 N_TREES = 120  # of a dictionary
-LEAST_PRICE, MOST_PRICE = 0.01, 3.0  # errors per cost unit, at which rows are forwarded
+N_SHAPE_PRICES = 5  # of which the middle one chooses nodes
 
 
 @dataclass(eq=False, repr=False)
@@ -47,11 +48,15 @@ class CostSensitiveTree(MethodClassifier):
     ----------
     shape : "tree" (CSTC), "cascade" (CSCC) or "cronus"; with ``depth`` 0 all are the single classifier
     depth : levels below the root: a tree has ``2 ** depth`` leaves, a cascade ``depth + 1`` nodes
-    columns : what nodes weigh, "readings" or "trees" (boosted trees; two classes or values only)
+    columns : what nodes weigh, "readings" or "trees" (boosted trees)
     leaves : what answers, "linear" or "trees"
+    tuning : "sensors" fits the weights of all columns whose sensors a row has bought again, "zeros" only those that the
+        price left; copies that judge training rows grow trees of their own, so among trees they do the former
+    structure : "full", "pruned" or "grown" (``structure``)
     slope : of the sigmoid that routes rows in training; 1 in the paper
     interior : weight of inner nodes' losses in a tree; 1 in the paper
-    l2 : ridge penalty on all weights
+    l1, l2 : lasso (rho in the paper) and ridge penalty on all weights
+    tree_cost : what each evaluation of a tree costs in training, if columns are trees; the meter counts sensors alone
     n_steps : of L-BFGS between two rescalings
     others : those of ``PolicyClassifier``, by keyword
 
@@ -66,13 +71,17 @@ class CostSensitiveTree(MethodClassifier):
     depth: int = 2
     columns: str = "readings"
     leaves: str = "linear"
+    tuning: str = "sensors"
+    structure: str = "full"
     slope: float = 1.0
     interior: float = 1.0
+    l1: float = 0.0
     l2: float = 1e-4
+    tree_cost: float = 0.0
     n_steps: int = 25
-    method: ClassVar[Method] = Method(name="cstc", work=8, colour="#16a085", takes_values=True)
-    _limits: ClassVar[Limits] = {"depth": (0, 4), "slope": (1e-3, 1e3), "interior": (0, 1), "l2": (0, np.inf),
-                                "n_steps": (1, np.inf)}  # fmt: skip
+    method: ClassVar[Method] = Method(name="cstc", work=8, colour="#16a085", auto="raced", takes_values=True)
+    _limits: ClassVar[Limits] = {"depth": (0, 4), "slope": (1e-3, 1e3), "interior": (0, 1), "l1": (0, np.inf),
+                                "l2": (0, np.inf), "tree_cost": (0, np.inf), "n_steps": (1, np.inf)}  # fmt: skip
 
     @classmethod
     def n_settings(cls, problem: Problem) -> int:
@@ -91,9 +100,10 @@ class CostSensitiveTree(MethodClassifier):
 
     def points(self, judge: Judge) -> list[Point]:
         """Points over prices."""
-        for name, value, known in (("shape", self.shape, SHAPES), ("leaves", self.leaves, LEAVES),
-                                   ("columns", self.columns, COLUMNS)):  # fmt: skip
-            if value not in known:
+        known_values = {"shape": SHAPES, "leaves": LEAVES, "columns": COLUMNS, "tuning": TUNINGS,
+                        "structure": STRUCTURES}  # fmt: skip
+        for name, known in known_values.items():
+            if (value := getattr(self, name)) not in known:
                 raise ValueError(f"{name} of CostSensitiveTree is {value!r}; expected one of {known}")
         return self.learn(judge, {"shape": self.shape, "depth": self.depth, "leaves": self.leaves})
 
@@ -102,66 +112,70 @@ class CostSensitiveTree(MethodClassifier):
         problem, shape = judge.problem, tree(self.depth) if self.shape == "tree" else chain(self.depth + 1)
         rule = Rule(
             by_exit=self.shape != "tree", one_bundle=self.shape == "cronus", l2=self.l2, slope=self.slope,
-            interior=self.interior, n_steps=self.n_steps,
+            interior=self.interior, l1=self.l1, n_steps=self.n_steps,
         )  # fmt: skip
         columns = self._columns(problem)
+        if self.structure != "full":
+            shape = self._shape(problem, columns, shape, rule)
         learner = Learner(problem, shape, rule, self.leaves)
         binned = learner.binned() if self.leaves == "trees" else None
-        forward_prices = prices(problem, problem.effort.n_graph_prices, LEAST_PRICE, MOST_PRICE)
         points: list[Point] = []
-        for price, has in self._sensors(problem, columns, shape, rule):
-            trained = self._trained(judge, learner, columns, has, binned)
-            named = {**params, "price": price}
-            points += tree_points(judge, self.method.name, named, shape, has, trained, forward_prices)
+        for price, has, used in self._sensors(problem, columns, shape, rule):
+            free = used if self.tuning == "zeros" else None
+            trained = judged(judge, partial(_fitted, learner, columns, has, free, binned))
+            named = {**params, "price": price, "path_costs": _path_costs(problem, shape, has)}
+            points += tree_points(judge, self.method.name, named, shape, has, trained)
         return best_points(points)
 
     def _columns(self, problem: Problem) -> Columns:
-        if self.columns == "readings":
-            return readings(problem)
-        if problem.n_outputs > 1:
-            raise ValueError(
-                "columns of CostSensitiveTree are 'trees', which need two classes or values; use 'readings'"
-            )
-        return tree_columns(problem, N_TREES)
+        return readings(problem) if self.columns == "readings" else tree_columns(problem, N_TREES)
+
+    def _shape(self, problem: Problem, columns: Columns, shape: Shape, rule: Rule) -> Shape:
+        """The nodes to train, chosen at the middle price."""
+        objective, free = self._objective(problem, columns, shape, rule)
+        known = prices_of(objective, N_SHAPE_PRICES)
+        priced = replace(objective, rule=replace(rule, price=known[len(known) // 2]))
+        return chosen(self.structure, problem, columns, priced, free)
+
+    def _objective(self, problem: Problem, columns: Columns, shape: Shape, rule: Rule) -> tuple[Objective, np.ndarray]:
+        """The objective of all training rows, and the weights that may differ from 0."""
+        objective = make_objective(problem, columns, shape, rule, np.arange(len(problem.train.y)), self.tree_cost)
+        offered = np.isin(np.arange(len(problem.sensors)), problem.offered)
+        free = [all(offered[s] for s in sensors) for sensors in columns.sensors]
+        return objective, np.tile(np.array(free, dtype=bool), (len(shape), 1))
 
     def _sensors(
         self, problem: Problem, columns: Columns, shape: Shape, rule: Rule
-    ) -> Iterator[tuple[float, np.ndarray]]:
-        """For each price, the sensors that a row has bought when a node sees it, (n_nodes, n_sensors) bool."""
-        rows = np.arange(len(problem.train.y))
-        objective = make_objective(problem, columns, shape, rule, rows)
-        offered = np.isin(np.arange(len(problem.sensors)), problem.offered)
-        free = np.tile([all(offered[s] for s in sensors) for sensors in columns.sensors], (len(shape), 1))
-        weights, last = initial(objective, free), None
-        for price in prices_of(objective, problem.effort.n_tree_prices):
-            priced = replace(objective, rule=replace(rule, price=price))
-            weights = jointly(priced, weights, free)
-            has = has_by_then(priced, sparse(priced, weights), len(problem.sensors))
+    ) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
+        """For each price, the sensors that a row has bought when a node sees it, (n_nodes, n_sensors) bool.
+
+        And the weights that the price leaves, (n_nodes, n_columns) bool.
+        """
+        objective, free = self._objective(problem, columns, shape, rule)
+        last = None
+        for priced, weights in along(objective, free, prices_of(objective, problem.effort.n_tree_prices)):
+            few = sparse(priced, weights)
+            has = has_by_then(priced, few, len(problem.sensors))
             if last is None or (has != last).any():
-                yield price, has
+                yield priced.rule.price, has, np.asarray(few.coef[:, :-1].any(axis=2))
             last = has
 
-    def _trained(
-        self,
-        judge: Judge,
-        learner: Learner,
-        columns: Columns,
-        has: np.ndarray,
-        binned: tuple[Bins, np.ndarray] | None,
-    ) -> list[Trained]:
-        """The parts of a tree with these sensors, and their scores of the judged rows."""
-        problem = judge.problem
-        n = len(problem.train.y)
-        model = learner.fit(columns, has, np.arange(n), binned)
-        valid = model.scores(problem.valid.X)
-        unseen = [np.empty((n, part.shape[1])) for part in valid]
-        for k in range(N_FOLDS if judge.is_crossed else 0):
-            rows, others = np.flatnonzero(judge.fold == k), np.flatnonzero(judge.fold != k)
-            copy = learner.fit(columns.of(others, np.flatnonzero(has.any(axis=0)).tolist()), has, others, binned)
-            for own, scores in zip(unseen, copy.scores(problem.train.X[rows]), strict=True):
-                own[rows] = scores
 
-        def judged(part: Part, own_valid: np.ndarray, own: np.ndarray) -> Trained:
-            return judge.trained(part, own_valid, lambda rows, _: own[rows])
+def _path_costs(problem: Problem, shape: Shape, has: np.ndarray) -> list[float]:
+    """What the sensors of each way to an answer cost together."""
+    return [float(problem.sensor_costs()[has[k]].sum()) for k, _ in shape.exits]
 
-        return [judged(*part) for part in zip(model.parts(), valid, unseen, strict=True)]
+
+def _fitted(
+    learner: Learner,
+    columns: Columns,
+    has: np.ndarray,
+    used: np.ndarray | None,
+    binned: tuple[Bins, np.ndarray] | None,
+    rows: np.ndarray,
+) -> Fitted:
+    """The tree of these training rows, whose copies grow columns of their own of the sensors that the tree has."""
+    if len(rows) < len(learner.problem.train.y):
+        others = columns.of(rows, np.flatnonzero(has.any(axis=0)).tolist())
+        columns, used = others, used if others is columns else None
+    return learner.fit(columns, has, rows, binned, used)

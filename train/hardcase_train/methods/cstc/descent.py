@@ -8,7 +8,7 @@ form (16). Nodes start from the top, each as if it were a leaf (3.4.2). docs/mat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,9 +16,21 @@ from scipy.linalg import solve
 from scipy.optimize import minimize
 
 from ...policy.losses import SquaredLoss
-from .objective import Objective, Weights
+from .objective import SMOOTH, Objective, Weights
 
-__all__ = ["by_blocks", "initial", "jointly", "leaf_solution", "prices_of", "settled"]
+__all__ = [
+    "along",
+    "by_blocks",
+    "halved",
+    "initial",
+    "jointly",
+    "leaf_solution",
+    "median",
+    "prices_of",
+    "screened",
+    "settled",
+    "started",
+]
 
 ROUNDS = 6  # of rescaling
 MEMORY = 20  # steps that L-BFGS remembers
@@ -28,6 +40,10 @@ LEAST = 1e-3  # share of the rows that a node's scale takes for granted
 ALTERNATIONS = 5  # between auxiliaries and weights, of a leaf in closed form
 CERTAIN = 1e9  # slope of a sigmoid that is a step
 LEAST_PRICE = 1e-3  # of the largest at which a sensor is worth buying
+WIDE = 1500  # columns, above which a descent looks only at those that may be worth their price
+SCREENS = 3  # times that it looks for more of them
+MOST_NEW = 200  # of them, at each look
+CELLS = 1 << 24  # of columns that are squared at once
 
 
 def jointly(
@@ -108,17 +124,68 @@ def settled(objective: Objective, weights: Weights, free: np.ndarray) -> Weights
 def initial(objective: Objective, free: np.ndarray) -> Weights:
     """From the root down, each node as if it were a leaf (3.4.2); half of its rows take each side."""
     weights = objective.zero()
-    coef, theta = weights.coef, weights.theta
     for k in range(len(objective.shape)):
-        nodes, way = objective.shape.way(k)
-        own = replace(objective, shape=way)
-        last = len(nodes) - 1
-        fitted = jointly(own, Weights(coef[nodes], theta[nodes]), free[nodes], [last], rounds=1)
-        coef[k] = fitted.coef[last]
-        if not objective.shape.is_leaf(k):
-            reach = own.routing(fitted.scores(objective.Z), fitted.theta)[1][:, last]
-            coef[k], theta[k] = _halved(objective, coef[k], objective.share * reach)
+        weights = started(objective, weights, free, k, objective.shape.is_leaf(k))
+    return weights
+
+
+def started(objective: Objective, weights: Weights, free: np.ndarray, k: int, is_leaf: bool) -> Weights:
+    """The weights with those of node k, fitted as if it were a leaf; unless it is one, half of its rows take each side.
+
+    The nodes on its way are as they are.
+    """
+    nodes, way = objective.shape.way(k)
+    coef, theta, last = weights.coef.copy(), weights.theta.copy(), len(nodes) - 1
+    own = replace(objective, shape=way)
+    fitted = jointly(own, Weights(coef[nodes], theta[nodes]), free[nodes], [last], rounds=1)
+    coef[k] = fitted.coef[last]
+    if not is_leaf:
+        reach = own.routing(fitted.scores(objective.Z), fitted.theta)[1][:, last]
+        coef[k], theta[k] = halved(objective, coef[k], objective.share * reach)
     return Weights(coef, theta)
+
+
+def along(objective: Objective, free: np.ndarray, prices: Sequence[float]) -> Iterator[tuple[Objective, Weights]]:
+    """The objective at each price and its weights, each started from those before.
+
+    Prices rise, and weights that are next to 0 stay there; with more columns than ``WIDE`` they fall, and ``screened``
+    adds columns.
+    """
+    is_wide = objective.Z.shape[1] > WIDE
+    weights = objective.zero() if is_wide else initial(objective, free)
+    for price in sorted(prices, reverse=is_wide):
+        priced = replace(objective, rule=replace(objective.rule, price=price))
+        weights = screened(priced, weights, free) if is_wide else jointly(priced, weights, free)
+        yield priced, weights
+
+
+def screened(objective: Objective, start: Weights, free: np.ndarray) -> Weights:
+    """``jointly`` on the columns in use and those that would not stay 0; if none is in use, ``initial`` comes first."""
+    weights, live = start, np.asarray(start.coef[:, :-1].any(axis=(0, 2)))
+    for _ in range(SCREENS):
+        more = _tempted(objective, weights, free, live)
+        if not len(more):
+            break
+        was_empty = not live.any()
+        live[more] = True
+        small = replace(objective, Z=objective.Z[:, live], payers=objective.payers.only(live))
+        own = np.append(live, True)
+        at = initial(small, free[:, live]) if was_empty else Weights(weights.coef[:, own], weights.theta)
+        made = jointly(small, at, free[:, live])
+        coef = objective.zero().coef
+        coef[:, own] = made.coef
+        weights = Weights(coef, made.theta)
+    return weights
+
+
+def _tempted(objective: Objective, weights: Weights, free: np.ndarray, live: np.ndarray) -> np.ndarray:
+    """Numbers of columns that are 0 and lower the objective if they are not, at some node; the most tempted ones."""
+    high, reach = objective.routing(weights.scores(objective.Z), weights.theta)
+    slope = np.sqrt(np.square(objective(weights)[1].coef[:, :-1]).sum(axis=2))
+    bound = objective.curvature(weights.coef[:, :-1], high, reach)[:, :, 0] * np.sqrt(SMOOTH)
+    ratio = np.where(free & ~live, slope / np.maximum(bound, 1e-300), 0.0).max(axis=0)
+    order = np.argsort(-ratio, kind="stable")[:MOST_NEW]
+    return np.asarray(order[ratio[order] > 1.0])
 
 
 def prices_of(objective: Objective, n: int) -> list[float]:
@@ -130,7 +197,7 @@ def prices_of(objective: Objective, n: int) -> list[float]:
     return (top * np.geomspace(LEAST_PRICE, 0.7, n)).tolist() if top > 0 else [0.0]
 
 
-def _halved(objective: Objective, coef: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, float]:
+def halved(objective: Objective, coef: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, float]:
     """A node's weights and threshold so that half of the rows take each side.
 
     A gate starts as the direction in which the scores that answer differ most.
@@ -138,16 +205,17 @@ def _halved(objective: Objective, coef: np.ndarray, counts: np.ndarray) -> tuple
     coef, own = coef.copy(), objective.loss.n_outputs
     answers = objective.Z @ coef[:-1, :own] + coef[-1, :own]
     if objective.n_outputs == own:
-        return coef, _median(answers[:, -1], counts)
+        return coef, median(answers[:, -1], counts)
     away = answers - np.average(answers, axis=0, weights=np.maximum(counts, 1e-12))
     _, directions = np.linalg.eigh((away * counts[:, None]).T @ away)
     turn = directions[:, -1] * np.sign(directions[np.abs(directions[:, -1]).argmax(), -1])
     coef[:, -1] = coef[:, :own] @ turn
-    coef[-1, -1] -= _median(answers @ turn, counts)
+    coef[-1, -1] -= median(answers @ turn, counts)
     return coef, 0.0
 
 
-def _median(values: np.ndarray, counts: np.ndarray) -> float:
+def median(values: np.ndarray, counts: np.ndarray) -> float:
+    """The value (n,) below which half of the counts (n,) lie."""
     order = np.argsort(values, kind="stable")
     sums = np.cumsum(counts[order])
     return float(values[order[np.searchsorted(sums, sums[-1] / 2)]])
@@ -163,11 +231,21 @@ def _variables(objective: Objective, free: np.ndarray, nodes: Sequence[int]) -> 
     return np.flatnonzero(np.concatenate([coef.ravel(), is_on & routes]))
 
 
+def _mean_squares(objective: Objective) -> np.ndarray:
+    """(n_columns,) weighted means of the squares of columns."""
+    n_rows = max(1, CELLS // max(objective.Z.shape[1], 1))
+    sums, share = np.zeros(objective.Z.shape[1]), objective.share
+    for first in range(0, len(objective.Z), n_rows):
+        rows = slice(first, first + n_rows)
+        sums += share[rows] @ np.square(objective.Z[rows], dtype=np.float64)
+    return sums
+
+
 def _scale(objective: Objective, weights: Weights) -> np.ndarray:
     """A step's natural size for each variable: one over the root of its curvature, the rows' and the penalty's."""
     high, reach = objective.routing(weights.scores(objective.Z), weights.theta)
     count = np.maximum(objective.share @ reach, LEAST) * BEND[isinstance(objective.loss, SquaredLoss)]
-    spread = np.append(objective.share @ np.square(objective.Z, dtype=np.float64), 1.0)
+    spread = np.append(_mean_squares(objective), 1.0)
     bend = count[:, None, None] * spread[None, :, None] + np.zeros(weights.coef.shape)
     bend[:, :-1] += objective.curvature(weights.coef[:, :-1], high, reach)
     return np.asarray(1 / np.sqrt(np.concatenate([bend.ravel(), count]) + 1e-12))

@@ -8,13 +8,15 @@ answer keep their linear scores, or get boosted trees on the sensors of their pa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...data.problem import Problem
+from ...data.problem import N_FOLDS, Problem
 from ...policy.compile import Part
-from ...policy.losses import answer_loss
+from ...policy.kinds import answer_loss
+from ...policy.selection import Judge, Trained
 from ...trees.binning import Bins, make_bins
 from ...trees.boosting import Ensemble, ensemble_scores
 from ...trees.size import size_of
@@ -24,7 +26,7 @@ from .descent import initial, jointly, settled
 from .objective import Objective, Rule, Weights, payers_of
 from .shape import Shape
 
-__all__ = ["LEAVES", "Fitted", "Learner", "answering", "has_by_then", "inner", "make_objective"]
+__all__ = ["LEAVES", "Fitted", "Learner", "answering", "has_by_then", "inner", "judged", "make_objective"]
 
 LEAVES = ("linear", "trees")  # what answers
 REFITS = 2  # rounds: without a price the objective is smooth
@@ -43,14 +45,15 @@ class Fitted:
     n_answers: int
 
     def parts(self) -> list[Part]:
-        """Each inner node's routing part, then the part of each node where rows exit; see ``numbers``."""
-        return [*map(self._router, inner(self.shape)), *map(self._answer, answering(self.shape))]
+        """What parts stand on, each inner node's routing part, then the part of each node where rows exit."""
+        return [*self.columns.below, *map(self._router, inner(self.shape)), *map(self._answer, answering(self.shape))]
 
     def scores(self, X: np.ndarray) -> list[np.ndarray]:
-        """The parts' scores of rows, (n, n_outputs) each."""
+        """The parts' scores of rows, (n, n_outputs) each; zeros for what parts stand on, which no node reads."""
+        below = [np.zeros((len(X), 1)) for _ in self.columns.below]
         scores = self.weights.scores(self.columns.values(X))
         routes = [scores[:, k, -1:] - self.weights.theta[k] for k in inner(self.shape)]
-        return [*routes, *(self._answer_scores(k, scores, X) for k in answering(self.shape))]
+        return [*below, *routes, *(self._answer_scores(k, scores, X) for k in answering(self.shape))]
 
     def _router(self, k: int) -> Part:
         coef = self.weights.coef[k][:, -1:].copy()
@@ -104,7 +107,12 @@ class Learner:
         return bins, bins.transform(self.problem.train.X)
 
     def fit(
-        self, columns: Columns, has: np.ndarray, rows: np.ndarray, binned: tuple[Bins, np.ndarray] | None
+        self,
+        columns: Columns,
+        has: np.ndarray,
+        rows: np.ndarray,
+        binned: tuple[Bins, np.ndarray] | None,
+        used: np.ndarray | None = None,
     ) -> Fitted:
         """Fit to these training rows.
 
@@ -113,10 +121,12 @@ class Learner:
         has : (n_nodes, n_sensors) bool, the sensors that a row has bought when a node sees it
         rows : numbers of training rows
         binned : as ``binned``; None if the leaves are linear
+        used : (n_nodes, n_columns) bool, the weights that may differ from 0; None: all whose sensors a node has
         """
         rule = replace(self.rule, price=0.0)
         objective = make_objective(self.problem, columns, self.shape, rule, rows)
         free = np.array([[all(node[s] for s in sensors) for sensors in columns.sensors] for node in has], dtype=bool)
+        free = free if used is None else used
         live = np.asarray(free.any(axis=0))
         small = replace(objective, Z=objective.Z[:, live], payers=objective.payers.only(live))
         fitted = jointly(small, initial(small, free[:, live]), free[:, live], rounds=REFITS)
@@ -150,3 +160,26 @@ def has_by_then(objective: Objective, weights: Weights, n_sensors: int) -> np.nd
     """(n_nodes, n_sensors) bool: the sensors that nodes on the way to each node, and it, need."""
     pays = objective.squares(weights.coef[:, :-1])[:, :n_sensors] > 0
     return np.asarray(objective.shape.above @ pays)
+
+
+def judged(judge: Judge, fit: Callable[[np.ndarray], Fitted]) -> list[Trained]:
+    """The parts of the tree that ``fit`` gives for all training rows, in the order of ``Fitted.parts``.
+
+    Parameters
+    ----------
+    fit : a tree of these training rows, by number; copies without a fold score that fold
+    """
+    problem, n = judge.problem, len(judge.problem.train.y)
+    model = fit(np.arange(n))
+    valid = model.scores(problem.valid.X)
+    unseen = [np.empty((n, part.shape[1])) for part in valid]
+    for k in range(N_FOLDS if judge.is_crossed else 0):
+        rows = np.flatnonzero(judge.fold == k)
+        copy = fit(np.flatnonzero(judge.fold != k))
+        for own, scores in zip(unseen, copy.scores(problem.train.X[rows]), strict=True):
+            own[rows] = scores
+
+    def trained(part: Part, own_valid: np.ndarray, own: np.ndarray) -> Trained:
+        return judge.trained(part, own_valid, lambda rows, _: own[rows])
+
+    return [trained(*part) for part in zip(model.parts(), valid, unseen, strict=True)]

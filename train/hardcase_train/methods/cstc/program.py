@@ -23,6 +23,8 @@ from ...policy.compile import compile_program, policy_of
 from ...policy.confidences import NEVER
 from ...policy.error_model import cloud_loss, expected_loss
 from ...policy.front import Point, best_points
+from ...policy.kinds import learned
+from ...policy.prices import prices
 from ...policy.selection import Judge, Trained
 from ...stages.thresholds import Choices, Meeting, priced_cuts
 from .fit import answering, inner
@@ -30,6 +32,7 @@ from .shape import EXIT, LOW_HIGH, Shape
 
 __all__ = ["tree_points"]
 
+LEAST_PRICE, MOST_PRICE = 0.01, 3.0  # errors per cost unit, at which rows are forwarded
 Cuts = Mapping[int, float]  # by node where rows exit: the margin below which they are forwarded
 
 
@@ -40,7 +43,6 @@ def tree_points(
     shape: Shape,
     has: np.ndarray,
     trained: Sequence[Trained],
-    prices: Sequence[float],
 ) -> list[Point]:
     """The points of one tree that are best on the judged rows: answering all rows, and forwarding at each price.
 
@@ -48,22 +50,23 @@ def tree_points(
     ----------
     has : (n_nodes, n_sensors) bool, the sensors that a row has bought when a node sees it
     trained : the parts in the order of ``Fitted.parts``
-    prices : errors per unit of cost
     """
     problem = judge.problem
-    plain, answers = _nodes(problem, shape, has, {})
     parts = [t.part for t in trained]
+    first = len(parts) - len(inner(shape)) - len(answering(shape))  # before it: what parts stand on
+    plain, answers = _nodes(problem, shape, has, {}, first)
     policy = policy_of(problem, parts, plain)
     batch = judge.batch(compile_program(problem, parts, plain), trained)
     local = batch.run(judge.hpc_label, plain)
     tried: list[tuple[dict[str, Any], Cuts]] = [({}, {})]
-    if not problem.is_value:
+    if learned(problem).has_margins:
         exits = {k: np.flatnonzero(local.node == at) for k, at in answers.items()}
         cloud = _cloud(judge)
-        tried += [({"forward_price": p}, _cuts(judge, local, exits, cloud, p)) for p in prices]
+        grid = prices(problem, problem.effort.n_graph_prices, LEAST_PRICE, MOST_PRICE)
+        tried += [({"forward_price": p}, _cuts(judge, local, exits, cloud, p)) for p in grid]
     points = []
     for own, cuts in tried:
-        nodes, answers = _nodes(problem, shape, has, cuts)
+        nodes, answers = _nodes(problem, shape, has, cuts, first)
         outcome = batch.run(judge.hpc_label, nodes)
         for at in answers.values():
             rows = outcome.node == at
@@ -82,22 +85,24 @@ def _cloud(judge: Judge) -> np.ndarray:
 def _cuts(judge: Judge, local: Outcome, exits: Mapping[int, np.ndarray], cloud: np.ndarray, price: float) -> Cuts:
     """The margin at each exit below which forwarding is worth its price."""
     cuts: dict[int, float] = {}
+    asked = judge.problem.row_costs([judge.problem.hpc_sensors], judge.sizes, 1)[:, 0]
     for k, rows in exits.items():
         if not len(rows):
             continue
         answer = (local.margin[rows], None, local.label[rows], judge.y[rows], judge.weight[rows], judge.problem.errors)
         stage = Meeting(local.margin[rows], None, expected_loss(*answer), local.cost[rows])
-        cost = np.full(len(rows), judge.problem.forward_cost)
+        cost = np.broadcast_to(asked, len(judge.y))[rows]
         found = priced_cuts(Choices([stage], cloud[rows], cost, judge.weight[rows]), price)
         cuts[k] = found[0].margin if found else NEVER
     return {k: cut for k, cut in cuts.items() if cut > -NEVER}
 
 
-def _nodes(problem: Problem, shape: Shape, has: np.ndarray, cuts: Cuts) -> tuple[list[Node], dict[int, int]]:
-    """The nodes, and by node of the tree where its Answer is."""
-    part = {k: i for i, k in enumerate(inner(shape))}
-    first = len(part)
-    answer = {k: first + i for i, k in enumerate(answering(shape))}
+def _nodes(
+    problem: Problem, shape: Shape, has: np.ndarray, cuts: Cuts, first: int
+) -> tuple[list[Node], dict[int, int]]:
+    """The nodes, and by node of the tree where its Answer is; ``first``: the scorer of the first routing part."""
+    part = {k: first + i for i, k in enumerate(inner(shape))}
+    answer = {k: first + len(part) + i for i, k in enumerate(answering(shape))}
     nodes: list[Node] = []
     places: dict[int, int] = {}
 
@@ -118,7 +123,7 @@ def _nodes(problem: Problem, shape: Shape, has: np.ndarray, cuts: Cuts) -> tuple
             leave(k)
             return at
         branch = len(nodes)
-        nodes.append(bare_answer(problem, 0))  # its place; the branch needs targets
+        nodes.append(bare_answer(problem, first))  # its place; the branch needs targets
         low, high = (visit(c) if (c := shape.children[k][side]) != EXIT else leave(k) for side in LOW_HIGH)
         nodes[branch] = Branch(Slice(part[k], 0, 1), THRESHOLD, (low, high), 0.0)
         return at

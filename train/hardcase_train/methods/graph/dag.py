@@ -15,16 +15,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hardcase_edge.program.cost import Meter, to_unit
-
 from ...data.problem import Problem
 from ...estimator import Limits, MethodClassifier
 from ...linear.terms import n_terms
 from ...method import Method, Params
 from ...policy.front import Point, best_points
+from ...policy.kinds import learned
 from ...policy.selection import Judge
 from ...stages.nested_sets import Chains
-from ...stages.priced_sets import priced_chains
 from ...stages.subset_cover import find_subsets
 from ...stages.subset_search import SubsetSearch
 from ...trees.subset_classifier import classifier_kinds
@@ -55,6 +53,8 @@ class Dag:
     n_passes : number of passes; from the second on, rows weigh less in states they did not reach before
     forwards : whether forwarding to f0 is an action
     known : an existing classifier bank; None: train one
+
+    ``spent`` is the cost of each state for each training row, (n, n_states), or (1, n_states) if items have no sizes.
     """
 
     rows: DagRows
@@ -72,11 +72,12 @@ class Dag:
         rows.prepare(self.learner == "polynomial", self.learner == "trees")
         self.margins = [one.margin for one in self.classifiers]
         self.losses = stop_losses(rows, self.classifiers, self.is_plain)
-        meter, states = Meter(p), rows.graph.states
-        self.spent = spent = np.array([to_unit(meter.total(s, 0)) for s in states])
-        self.costs = np.array([spent[t] - spent[s] for s, edges in enumerate(rows.graph.edges) for t in edges])
-        asked = np.array([to_unit(meter.total({*s, *p.hpc_sensors}, 1)) for s in states]) - spent
-        self.asked, self.cloud = asked, cloud_losses(rows, self.classifiers, self.is_plain)
+        states, sizes = rows.graph.states, p.train.sizes
+        self.spent = spent = p.row_costs(states, sizes)
+        ends = np.array([(s, t) for s, edges in enumerate(rows.graph.edges) for t in edges], dtype=np.int64)
+        self.costs = spent[:, ends[:, 1]] - spent[:, ends[:, 0]] if len(ends) else np.empty((1, 0))
+        self.asked = p.row_costs([(*s, *p.hpc_sensors) for s in states], sizes, 1) - spent
+        self.cloud = cloud_losses(rows, self.classifiers, self.is_plain)
 
     def learn(self, price: float) -> list[StatePolicy | None]:
         """The policies of all states when a unit of cost is worth ``price`` errors."""
@@ -119,7 +120,7 @@ def graph_of(search: SubsetSearch, how: str, count: int = 0) -> Graph:
     free = tuple(s for s in everything if not any(sensors[s].cost))
     if how == "chains":
         chains = search.once(Chains)
-        priced = [s for chain in priced_chains(search) for s in chain]
+        priced = [s for chain in search.priced() for s in chain]
         return inclusion([free, everything, *({*s, *free} for s in (*chains.greedy, *chains.climbed, *priced))])
     subsets = [free, everything, *({*s, *free} for s in find_subsets(search, count - 1))]
     while True:
@@ -166,7 +167,7 @@ class DagClassifier(MethodClassifier):
 
     @classmethod
     def n_settings(cls, problem: Problem) -> int:
-        few = has_few(problem) and not problem.is_value
+        few = has_few(problem)
         return len(classifier_kinds(problem)) + (1 + problem.effort.max_degree) * few
 
     @classmethod
@@ -174,7 +175,7 @@ class DagClassifier(MethodClassifier):
         """Chains with each kind of trees; for a few sensors and classes, also all subsets with trees or polynomials."""
         p = search.problem
         chains = [{"classifier": kind, "subsets": "chains"} for kind in classifier_kinds(p)]
-        if p.is_value or not has_few(p):
+        if not has_few(p):
             return chains
         shape = {"learner": "polynomial", "subsets": "all", "count": 0, "passes": 2}
         degrees = [
@@ -211,5 +212,5 @@ class DagClassifier(MethodClassifier):
 
 
 def has_few(problem: Problem) -> bool:
-    """Whether the sensors are so few that every subset of them is a state."""
-    return len(problem.sensors) <= FEW_SENSORS
+    """Whether the sensors are so few that every subset of them is a state, whose answers have margins."""
+    return len(problem.sensors) <= FEW_SENSORS and learned(problem).has_margins

@@ -15,15 +15,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hardcase_edge.program.cost import Meter, to_unit
 from hardcase_edge.program.definition import THRESHOLD, Acquire, Answer, Branch, Node, Slice
 
+from ...data.problem import Problem
 from ...estimator import Limits, MethodClassifier
 from ...method import Method, Params
-from ...policy.answers import answer_node
+from ...policy.answers import answer_node, bare_answer
 from ...policy.compile import compile_program
 from ...policy.front import Point, best_points
-from ...policy.losses import class_outputs
 from ...policy.prices import prices
 from ...policy.selection import Judge, Trained
 from ...stages.subset_search import SubsetSearch
@@ -57,7 +56,7 @@ class LpTree(MethodClassifier):
 
     classifier: str = "polynomial"
     degree: int = 1
-    method: ClassVar[Method] = Method(name="lp-tree", work=20, colour="#5d6d7e")
+    method: ClassVar[Method] = Method(name="lp-tree", work=20, colour="#5d6d7e", takes_values=True)
     _limits: ClassVar[Limits] = {"degree": (1, 3)}
 
     @classmethod
@@ -93,8 +92,7 @@ class _Tree:
         classifiers = make_bank(rows, bank)
         self.bank = [classifier.trained for classifier in classifiers]
         self.errors = stop_losses(rows, classifiers)
-        meter = Meter(self.problem)
-        self.costs = np.array([to_unit(meter.total(s, 0)) for s in tree.states])
+        self.costs = self.problem.row_costs(tree.states, self.problem.train.sizes)
         self.mine = [rows.mine(s) for s in range(len(tree.states))]
 
     @cached_property
@@ -117,7 +115,7 @@ class _Tree:
         answering, deciding = ([m.state for m in marks if m.kind == kind] for kind in (ANSWER, BRANCH))
         deciding = sorted(set(deciding))
         trained = [*(self.bank[s] for s in answering), *(decisions[s][0] for s in deciding)]
-        nodes = _nodes(self.tree, taken, marks, class_outputs(self.problem.n_classes), answering, deciding)
+        nodes = _nodes(self.tree, taken, marks, self.problem, answering, deciding)
         judge, parts = self.rows.judge, [t.part for t in trained]
         outcome = judge.run(compile_program(self.problem, parts, nodes), trained)
         for k, node in enumerate(nodes):
@@ -209,7 +207,7 @@ def _nodes(
     tree: FullTree,
     taken: list[tuple[int, ...]],
     marks: list[_Mark],
-    width: int,
+    problem: Problem,
     answering: list[int],
     deciding: list[int],
 ) -> list[Node]:
@@ -226,5 +224,5 @@ def _nodes(
             new = tuple(sorted({*tree.states[mark.number]} - {*tree.states[mark.state]}))
             nodes.append(Acquire(new, *targets))
         else:
-            nodes.append(Answer(Slice(answering.index(mark.state), 0, width)))
+            nodes.append(bare_answer(problem, answering.index(mark.state)))
     return nodes

@@ -19,11 +19,10 @@ from hardcase_edge.batch.choices import Bracket
 from hardcase_edge.program.definition import MARGIN, TOURNAMENT, Acquire, Answer, Branch, Forward, Node, Slice
 
 from ...linear.polynomial import PolynomialPart
-from ...policy.answers import answer_node
+from ...policy.answers import answer_node, bare_answer
 from ...policy.compile import compile_program
 from ...policy.confidences import NEVER
 from ...policy.front import Point
-from ...policy.losses import class_outputs
 from ...policy.selection import Trained
 from .filter_tree import without
 from .state_classifiers import Classifier
@@ -121,7 +120,7 @@ def _scorers(
     policies: Sequence[StatePolicy | None],
 ) -> tuple[list[Trained], dict[int, _Wants]]:
     """The scorers of the states; classes and matches that are polynomials of the same terms share a scorer."""
-    width = class_outputs(rows.problem.n_classes)
+    width = rows.problem.n_outputs
     scorers: list[Trained] = []
     wants: dict[int, _Wants] = {}
     for s, actions in actions_of.items():
@@ -182,7 +181,7 @@ def _size(rows: DagRows, s: int, actions: list[int], wants: _Wants) -> int:
 def _state(rows: DagRows, s: int, actions: list[int], wants: _Wants, begin: dict[int, int]) -> list[Node]:
     """The nodes of a state: cut; tournament and purchases; both again, for failed purchases; forward; answer."""
     if wants.matches is None:
-        return [Answer(wants.answer)]
+        return [bare_answer(rows.problem, wants.answer.scorer)]
     targets, size = _edges(rows, s, actions), _size(rows, s, actions, wants)
     answer = begin[s] + size - 1
     is_forwarding = len(actions) > 1 + len(targets)
@@ -198,4 +197,4 @@ def _state(rows: DagRows, s: int, actions: list[int], wants: _Wants, begin: dict
         nodes += [Acquire(rows.graph.states[t], begin[t], after) for t in targets]
     if is_forwarding:
         nodes.append(Forward(rows.problem.hpc_sensors, answer))
-    return [*nodes, Answer(wants.answer)]
+    return [*nodes, bare_answer(rows.problem, wants.answer.scorer)]

@@ -2,11 +2,11 @@
 """The classifier bank of a graph: a classifier per state, with out-of-fold scores of the training rows.
 
 There are four kinds. ``polynomial``: a multinomial logistic regression on the state's terms, warm-started from that of
-a smaller state. ``trees``: boosted trees on the state's features. ``forest``: trees with randomised splits.
-``shared``: one polynomial for all states, trained on rows with some sensors hidden (the paper's missing-feature
-classifier); a state uses the part of it whose readings it has, because a program may not read what was not bought.
-Losses of stopping come from copies that were not trained on the row: judged by a model on its own training rows, no row
-would look hard. docs/math.md (64).
+a smaller state; of values, a ridge regression. ``trees``: boosted trees on the state's features. ``forest``: trees with
+randomised splits. ``shared``: one polynomial for all states, trained on rows with some sensors hidden (the paper's
+missing-feature classifier); a state uses the part of it whose readings it has, because a program may not read what was
+not bought. Losses of stopping come from copies that were not trained on the row: judged by a model on its own training
+rows, no row would look hard. docs/math.md (64).
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from hardcase_edge.batch.choices import margins_of
-
 from ...data.problem import N_FOLDS
 from ...linear.logistic import Design, logistic
-from ...policy.error_model import cloud_loss, expected_loss, met_margins
-from ...policy.losses import answer_loss, class_outputs
+from ...linear.ridge import ridge_regression
+from ...policy.kinds import Learned, answer_loss, learned
+from ...policy.losses import SquaredLoss
 from ...policy.selection import Trained
 from ...trees.boosting import ensemble_scores
 from ...trees.subset_classifier import FOREST, TREES, Learner, make_learner
@@ -42,17 +41,17 @@ class Classifier:
 
     trained: Trained
     unseen: np.ndarray
+    kind: Learned
 
     @property
-    def label(self) -> np.ndarray:
-        """Out-of-fold labels of the training rows, (n_train,) class index."""
-        s = self.unseen
-        return (s[:, 0] > 0).astype(np.int64) if s.shape[1] == 1 else s.argmax(axis=1)
+    def answers(self) -> np.ndarray:
+        """Out-of-fold answers to the training rows, (n_train,)."""
+        return self.kind.results(self.unseen)
 
     @property
     def margin(self) -> np.ndarray:
         """Out-of-fold margins of the training rows, (n_train,)."""
-        return margins_of(self.unseen)
+        return self.kind.margins(self.unseen)
 
 
 def make_bank(rows: DagRows, kind: str, n_jobs: int = 1) -> list[Classifier]:
@@ -70,30 +69,27 @@ def stop_losses(rows: DagRows, bank: Sequence[Classifier], is_counted: bool = Fa
 
     Margins are those of the state and of smaller ones (``error_model.met_margins``). ``is_counted``: instead the
     loss itself, 1 for a wrong answer, else 0, as in the paper's (5). The mean is the same, the expectation varies less.
+    Values have no margins, so their squared errors are counted.
     """
-    y = rows.problem.train.y
+    y, kind = rows.problem.train.y, learned(rows.problem)
     out = np.empty((len(y), len(bank)))
     for s, one in enumerate(bank):
-        right = one.label == y
-        met = met_margins([bank[t].margin for t in rows.graph.below(s)], int((~right).sum()))
-        errors = rows.problem.errors
-        if is_counted:
-            out[:, s] = ~right if errors is None else errors[y, one.label]
+        if is_counted or not kind.has_margins:
+            out[:, s] = kind.row_losses(one.answers, y)
         else:
-            out[:, s] = expected_loss(one.margin, met, one.label, y, rows.weight, errors)
+            met = [bank[t].margin for t in rows.graph.below(s)]
+            out[:, s] = kind.expected(one.margin, None, met, one.answers, y, rows.weight)
     return out
 
 
 def cloud_losses(rows: DagRows, bank: Sequence[Classifier], is_counted: bool = False) -> np.ndarray:
     """Loss of forwarding from each state, (n_train, n_states), estimated as in ``stop_losses``."""
-    train = rows.problem.train
-    wrong, errors = train.hpc_label != train.y, rows.problem.errors
-    if is_counted:
-        losses = wrong.astype(np.float64) if errors is None else errors[train.y, train.hpc_label]
-        return np.repeat(losses[:, None], len(bank), axis=1)
+    train, kind = rows.problem.train, learned(rows.problem)
+    if is_counted or not kind.has_margins:
+        return np.repeat(kind.row_losses(train.hpc_label, train.y)[:, None], len(bank), axis=1)
     visited = [[t for t in (*rows.graph.below(s), s) if rows.graph.states[t]] for s in range(len(bank))]
-    met = [met_margins([bank[t].margin for t in states], int(wrong.sum())) for states in visited]
-    return np.column_stack([cloud_loss(train.stakes, train.y, train.weight, errors, m) for m in met])
+    met = [[bank[t].margin for t in states] for states in visited]
+    return np.column_stack([kind.cloud(train.stakes, m, train.y, train.weight) for m in met])
 
 
 # ---------------------------------------------------------------- polynomials
@@ -115,23 +111,32 @@ def _polynomials(rows: DagRows, n_jobs: int) -> list[Classifier]:
 
 
 def _polynomial(rows: DagRows, s: int, ridge: float, coefs: dict[int, np.ndarray]) -> tuple[np.ndarray, Classifier]:
-    columns, y = rows.mine(s), rows.problem.train.y
-    k = class_outputs(rows.problem.n_classes)
-    start = np.zeros((len(rows.seen), k, len(columns)))
+    columns = rows.mine(s)
+    start = np.zeros((len(rows.seen), rows.problem.n_outputs, len(columns)))
     below = [t for t in coefs if set(rows.graph.states[t]) < set(rows.graph.states[s])]
     if below:
         best = max(below, key=lambda t: coefs[t].shape[2])
         start[:, :, np.searchsorted(columns, rows.mine(best))] = coefs[best]
-    label = np.broadcast_to(y, rows.seen.shape)
     design = rows.design.part(columns)
-    coef = logistic(design, label, rows.seen * rows.weight, k, ridge, start, targets=rows.problem.targets)
+    coef = _fitted(rows, design, rows.problem.train.y, rows.seen * rows.weight, ridge, start)
     return coef, _judged(rows, columns, coef, design.values)
+
+
+def _fitted(
+    rows: DagRows, design: Design, y: np.ndarray, weight: np.ndarray, ridge: float, start: np.ndarray | None = None
+) -> np.ndarray:
+    """Coefficients of the models of these rows, (n_models, n_outputs, n_terms); ``weight`` (n_models, n)."""
+    p = rows.problem
+    if isinstance(answer_loss(p), SquaredLoss):
+        return ridge_regression(design.values, y, weight, ridge)[:, None]
+    label = np.broadcast_to(y, weight.shape)
+    return logistic(design, label, weight, p.n_outputs, ridge, start, targets=p.targets)
 
 
 def _judged(rows: DagRows, columns: np.ndarray, coef: np.ndarray, values: np.ndarray) -> Classifier:
     unseen = rows.own(_scores(coef, values))
     valid = (coef[0] @ rows.valid_values[columns]).T
-    return Classifier(rows.trained(rows.polynomial(columns, coef[0]), unseen, valid), unseen)
+    return Classifier(rows.trained(rows.polynomial(columns, coef[0]), unseen, valid), unseen, learned(rows.problem))
 
 
 def _scores(coef: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -141,16 +146,15 @@ def _scores(coef: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _ridge(rows: DagRows) -> float:
-    """The ridge penalty with the least out-of-fold log loss in the state of all sensors."""
+    """The ridge penalty with the least out-of-fold loss in the state of all sensors."""
     y, last = rows.problem.train.y, len(rows.graph.states) - 1
-    k = class_outputs(rows.problem.n_classes)
     design = rows.design.part(rows.mine(last))
-    label = np.broadcast_to(y, rows.seen[1:].shape)
     losses = []
     ridges = rows.problem.effort.ridges  # the best for the last state serves all
     for ridge in ridges:
-        coef = logistic(design, label, rows.seen[1:] * rows.weight, k, ridge / len(y), targets=rows.problem.targets)
-        scores = rows.own(np.concatenate([np.zeros((1, k, len(y)), np.float32), _scores(coef, design.values)]))
+        coef = _fitted(rows, design, y, rows.seen[1:] * rows.weight, ridge / len(y))
+        nobody = np.zeros((1, rows.problem.n_outputs, len(y)), np.float32)
+        scores = rows.own(np.concatenate([nobody, _scores(coef, design.values)]))
         losses.append(np.average(answer_loss(rows.problem).row_loss(scores), weights=rows.weight))
     return ridges[int(np.argmin(losses))] / len(y)
 
@@ -166,9 +170,7 @@ def _shared(rows: DagRows) -> list[Classifier]:
     values = np.hstack([rows.design.values * has[state].T for state in shown])
     weight = np.tile(rows.seen * rows.weight, N_HIDDEN)
     design = Design(values, values @ values.T / values.shape[1])
-    label = np.broadcast_to(np.tile(rows.problem.train.y, N_HIDDEN), weight.shape)
-    ridge, targets = SHARED_RIDGE / n, rows.problem.targets
-    coef = logistic(design, label, weight, class_outputs(rows.problem.n_classes), ridge, targets=targets)
+    coef = _fitted(rows, design, np.tile(rows.problem.train.y, N_HIDDEN), weight, SHARED_RIDGE / n)
     parts: list[Any] = [np.flatnonzero(terms) for terms in has]
     return [_judged(rows, columns, coef[:, :, columns], rows.design.values[columns]) for columns in parts]
 
@@ -179,9 +181,10 @@ def _shared(rows: DagRows) -> list[Classifier]:
 def _trees(rows: DagRows, s: int, learner: Learner) -> Classifier:
     p, state, codes = rows.problem, rows.graph.states[s], learner.codes
     whole = learner.fit(state, np.arange(len(p.train.y)))
-    unseen = np.empty((len(p.train.y), class_outputs(p.n_classes)))
+    unseen = np.empty((len(p.train.y), p.n_outputs))
     for k in range(N_FOLDS):
         held_out = rows.fold == k
         copy = learner.fit(state, np.flatnonzero(~held_out))
         unseen[held_out] = ensemble_scores(copy, codes[copy.features][:, held_out])
-    return Classifier(rows.trained(whole, unseen, ensemble_scores(whole, learner.valid[whole.features])), unseen)
+    trained = rows.trained(whole, unseen, ensemble_scores(whole, learner.valid[whole.features]))
+    return Classifier(trained, unseen, learned(p))

@@ -21,6 +21,7 @@ from hardcase_edge.batch.choices import Bracket, play
 from ...linear.logistic import logistic
 from ...linear.polynomial import PolynomialPart
 from ...policy.confidences import NEVER
+from ...policy.kinds import learned
 from ...policy.losses import ClassLoss
 from ...policy.selection import Trained
 from ...stages.thresholds import best_bound, best_way
@@ -81,26 +82,27 @@ def learn_state(
     margin : (n_train,) out-of-fold margins of the state's classifier
     weight : (n_train,) row weights
     learner : one of ``LEARNERS``
-    is_plain : a filter tree without a cut, as in the paper
+    is_plain : a filter tree without a cut, as in the paper; values have no margins, and so no cut
     """
-    learned = _learn(LEARNERS[learner](rows, s, costs.shape[1] - 1), costs, margin, weight, is_plain)
+    has_cut = learned(rows.problem).has_margins and not is_plain
+    own = _learn(LEARNERS[learner](rows, s, costs.shape[1] - 1), costs, margin, weight, has_cut)
     if is_plain:
-        return learned
-    same = _learn(SameForAll(rows, costs.shape[1] - 1), costs, margin, weight, is_plain)
-    spent, other = (costs[np.arange(len(costs)), choice] for _, choice in (learned, same))
+        return own
+    same = _learn(SameForAll(rows, costs.shape[1] - 1), costs, margin, weight, has_cut)
+    spent, other = (costs[np.arange(len(costs)), choice] for _, choice in (own, same))
     away = weight * (other - spent - np.average(other - spent, weights=weight))
     gain = float(weight @ (other - spent))
-    return learned if gain > np.sqrt(np.square(away).sum()) else same
+    return own if gain > np.sqrt(np.square(away).sum()) else same
 
 
 def _learn(
-    matches: Matches, costs: np.ndarray, margin: np.ndarray, weight: np.ndarray, is_plain: bool
+    matches: Matches, costs: np.ndarray, margin: np.ndarray, weight: np.ndarray, has_cut: bool
 ) -> tuple[StatePolicy, np.ndarray]:
     """Alternate between the cut and the tree below it, twice; the first cut is that of a single other action."""
     n, n_actions = costs.shape
-    bracket, cut = bracket_of(n_actions), NEVER if is_plain else best_way(costs, margin, weight)[0]
+    bracket, cut = bracket_of(n_actions), best_way(costs, margin, weight)[0] if has_cut else NEVER
     choice = learn_matches(costs, weight * _below(margin, cut), bracket, matches)
-    for turn in range(0 if is_plain else 2):
+    for turn in range(2 if has_cut else 0):
         before, cut = cut, -best_bound(-margin, weight * (costs[:, 0] - costs[np.arange(n), choice]))
         if turn or cut == before:
             break

@@ -33,7 +33,7 @@ class BudgetPrune:
         Bins of the rows on which errors and costs are counted.
     y, weights : ndarray of shape (n,)
     sensor_of : ndarray of shape (n_features,), int
-    costs : ndarray of shape (n_sensors,)
+    costs : ndarray of shape (n_sensors,), or (n, n_sensors) if they depend on the row
         In the user's unit.
     losses : ndarray of shape (n_classes, n_classes)
         Loss of each answer to a case of each class; None: each error counts 1.
@@ -52,7 +52,7 @@ class BudgetPrune:
         seed: int = 0,
         losses: np.ndarray | None = None,
     ) -> None:
-        self.trees = trees
+        self.trees, n_sensors = trees, costs.shape[-1]
         rows = np.sort(np.random.default_rng(seed).permutation(len(y))[:PRICED_ROWS])
         gains, parents, counts, needed = [], [], [], []
         n_splits = 0
@@ -61,7 +61,7 @@ class BudgetPrune:
             errors = _errors(tree, codes, y, weights / (weights.sum() * len(trees)), losses)
             gains.append((errors - errors[tree.children].sum(axis=1))[split])
             parents.append(parent[split])
-            count, reading = _readings(tree, codes[:, rows], sensor_of, len(costs))
+            count, reading = _readings(tree, codes[:, rows], sensor_of, n_sensors)
             counts.append(count[split])
             needed.append(reading)
             n_splits += len(split)
@@ -69,8 +69,9 @@ class BudgetPrune:
         start = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
         self.needs = Needs(np.concatenate(parents), start, reading.astype(np.int64), len(used))
         self.gains = _units(np.concatenate(gains))  # (n_splits,) errors saved, as a share of rows
-        row, sensor = rows[used // len(costs)], used % len(costs)
-        self._prices = costs[sensor] * weights[row] / weights[rows].sum()
+        row, sensor = rows[used // n_sensors], used % n_sensors
+        paid = np.broadcast_to(costs, (len(y), n_sensors))[row, sensor]
+        self._prices = paid * weights[row] / weights[rows].sum()
         self.closure = Closure(self.needs, self.gains)
 
     def prune(self, price: float) -> list[np.ndarray]:

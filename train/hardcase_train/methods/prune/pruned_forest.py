@@ -106,7 +106,7 @@ def _pruned(
     """A forest of these training rows, pruned for every price."""
     train = problem.train
     codes_of_rows, y, weights = np.ascontiguousarray(codes[:, rows]), train.y[rows], train.weight[rows]
-    costs = problem.sensor_costs()
+    costs = problem.row_costs(problem.single_sensors, None if train.sizes is None else train.sizes[rows])
     number, label, worth = soft_rows(y, weights, problem.targets)
     trees = fit_forest(codes_of_rows[:, number], label, problem.n_classes, worth, settings, problem.seed)
     forest = BudgetPrune(trees, codes_of_rows, y, weights, problem.sensor_of, costs, problem.seed, problem.errors)

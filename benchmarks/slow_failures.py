@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sensors that fail slowly: after how many decisions each is suspected, and what the rule is worth; cost of monitors.
+
+    python benchmarks/slow_failures.py [--build build/rig] [--out benchmarks/results/slow_failures.json] [--render]
+
+The rig's pick (quick effort) decides test rows, drawn with replacement; each sensor that it buys fails in turn with a
+bias, noise, or by repeating one reading. Accuracy is that of the program alone, before and with the rule, which does
+without a sensor once it is suspected if the export's ``treat_as_dead`` has it. False alarms are counted on sound rows.
+``--cost`` measures again what monitors and a device's side of budgets, drift and audits take, and keeps the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from device_instructions import KINDS as DEVICE_KINDS
+from device_instructions import device_side
+from pages import ROOT, markdown, options, results
+from recertify import bundle_of
+
+from hardcase_edge.bundle.load import Loaded
+from hardcase_edge.drift.promise import Promise
+from hardcase_edge.drift.watch import Watch
+from hardcase_edge.kernel.machine import decide, open_machine
+from hardcase_export.integers.decide import readings_of
+from hardcase_export.picking.monitors import KINDS, failed_readings
+
+PAGE = ROOT / "docs" / "benchmarks" / "slow_failures.md"
+MOST = 2_000  # decisions of a run
+SEEDS = 5
+SIZES = (1.0, 3.0)  # standard deviations
+GOAL_US = 20.0  # of a decision more
+SOUND = 50_000  # decisions in which nothing fails
+
+
+class Rows:
+    """Rows decided by one program, each once for each set of dead sensors."""
+
+    def __init__(self, loaded: Loaded, X: np.ndarray, y: np.ndarray) -> None:
+        self._program = loaded.machine.program
+        self._machine = open_machine(self._program)
+        self._readings = readings_of(self._program, X)
+        self.y = y
+        self._known: dict[tuple[int, frozenset[int]], tuple[dict[str, Any], dict[int, list[Any]]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._readings)
+
+    def decide(self, k: int, dead: frozenset[int]) -> tuple[dict[str, Any], dict[int, list[Any]]]:
+        """The decision's line, as far as a monitor reads it, and what was read by sensor."""
+        if (k, dead) not in self._known:
+            row = self._readings[k]
+            made = decide(self._machine, row, dead=dead, cloud=False)
+            line = {"route": made.route, "failed": made.failed, "confidence": made.confidence / 10_000,
+                    "result": int(made.result)}  # fmt: skip
+            read = {s: [row[f] for f in self._program.sensors[s].features] for s in made.sensors}
+            self._known[k, dead] = line, read
+        return self._known[k, dead]
+
+    def accuracy(self, dead: frozenset[int] = frozenset()) -> float:
+        """Share of rows that the program alone answers right."""
+        return float(np.mean([self.decide(k, dead)[0]["result"] == self.y[k] for k in range(len(self))]))
+
+
+def run(loaded: Loaded, rows: Rows, rng: np.random.Generator, n: int) -> tuple[int, int, str]:
+    """The first suspect, the decision at which it was named, and why; -1 if there is none."""
+    monitors = loaded.manifest.monitors
+    assert monitors is not None
+    watch = Watch(monitors, loaded.machine.program)
+    for at, k in enumerate(rng.integers(0, len(rows), n).tolist(), 1):
+        watch.decided(*rows.decide(k, frozenset()))
+        if watch.suspects:
+            sensor, (why, _) = next(iter(watch.suspects.items()))
+            return sensor, at, why
+    return -1, 0, ""
+
+
+def measure(build: Path) -> dict[str, Any]:
+    """Everything."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rig.hcb"
+        loaded = bundle_of(build, path)
+        n_bytes = path.stat().st_size
+    monitors, names = loaded.manifest.monitors, loaded.manifest.sensors
+    assert monitors is not None
+    with np.load(build / "test.npz") as arrays:
+        X, y = arrays["X"], arrays["y"]
+    sound = Rows(loaded, X, y)
+    bought = sorted({s for k in range(len(sound)) for s in sound.decide(k, frozenset())[1]})
+    kinds = [(kind, size) for kind in KINDS for size in (SIZES if kind != "stuck" else (0.0,))]
+    failures = [_failure(loaded, X, y, s, *kind) for s in bought for kind in kinds]
+    alarms = [run(loaded, sound, np.random.default_rng(k), SOUND)[0] for k in range(SEEDS)]
+    return {
+        "accuracy": sound.accuracy(), "sensors": list(names), "bought": [names[s] for s in bought],
+        "watched": [names[r.sensor] for r in monitors.residuals], "dead": [names[s] for s in monitors.treat_as_dead],
+        "failures": failures, "alarms": sum(a >= 0 for a in alarms), "bundle_bytes": n_bytes,
+        "monitor_bytes": len(str(monitors.to_json()).replace(" ", "")),
+    }  # fmt: skip
+
+
+def measure_cost(build: Path) -> dict[str, Any]:
+    """What monitors cost, and a decision of a device in Python with budgets, drift and audits."""
+    with np.load(build / "test.npz") as arrays, tempfile.TemporaryDirectory() as folder:
+        X, y = arrays["X"], arrays["y"]
+        cost = _cost(loaded := bundle_of(build, Path(folder) / "rig.hcb"), Rows(loaded, X, y))
+        wish = ("--max-loss", "0.005", "--method", "cascade", "--prices", "--min-agreement", "0.95")
+        bundle_of(build, path := Path(folder) / "prices.hcb", *wish)
+        return {**cost, "device": device_side(path, build / "test.npz")}
+
+
+def _failure(loaded: Loaded, X: np.ndarray, y: np.ndarray, s: int, kind: str, size: float) -> dict[str, Any]:
+    program, names, monitors = loaded.machine.program, loaded.manifest.sensors, loaded.manifest.monitors
+    assert monitors is not None
+    rng = np.random.default_rng(s)
+    rows = Rows(loaded, failed_readings(X, program.sensors[s].features, kind, rng, size), y)
+    runs = [run(loaded, rows, np.random.default_rng(k), MOST) for k in range(SEEDS)]
+    named = [at for sensor, at, _ in runs if sensor == s]
+    wrong = [names[sensor] for sensor, _, _ in runs if sensor not in (s, -1)]
+    first = [sensor for sensor, _, _ in runs]
+    usual = max(set(first), key=first.count)
+    dead = frozenset({usual} & set(monitors.treat_as_dead))
+    return {
+        "sensor": names[s], "kind": kind, "size": size, "named": named, "wrong": wrong,
+        "why": sorted({why for _, _, why in runs if why}), "accuracy": rows.accuracy(),
+        "with_rule": rows.accuracy(dead), "without_sensor": rows.accuracy(frozenset({s})),
+    }  # fmt: skip
+
+
+def _cost(loaded: Loaded, rows: Rows) -> dict[str, Any]:
+    """Microseconds of a decision, and bytes, of all monitors and a promise."""
+    tracemalloc.start()
+    watch, promise = Watch(loaded.manifest.monitors, loaded.machine.program), Promise(0.95, 0.5)  # type: ignore[arg-type]
+    n_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    given = [rows.decide(k % len(rows), frozenset()) for k in range(20_000)]
+    times = []
+    for _ in range(3):
+        began = time.process_time()
+        for line, read in given:
+            watch.decided(line, read)
+            promise.decided(is_forwarded=False)
+        times.append((time.process_time() - began) / len(given) * 1e6)
+    return {"us": min(times), "bytes": n_bytes, "machine": platform.machine(), "load": os.getloadavg()[0],
+            "modules": _modules()}  # fmt: skip
+
+
+def _modules() -> int:
+    """Bytes of memory that a process takes more when it has loaded what ``--drift`` loads."""
+    import subprocess
+
+    text = (
+        "import resource,sys\nimport hardcase_edge.bundle.load, hardcase_edge.device.device, hardcase_edge.link.link\n"
+        "def rss():\n for l in open('/proc/self/status'):\n  if l.startswith('VmRSS'): return int(l.split()[1])*1024\n"
+        "a=rss()\nimport hardcase_edge.running.watching\nprint(rss()-a)"
+    )
+    done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
+    return int(done.stdout)
+
+
+def page(measured: dict[str, Any]) -> str:
+    """The Markdown page."""
+    text = (
+        "# Sensors that fail slowly\n\n`python benchmarks/slow_failures.py` wrote this page.\n\n"
+        f"The rig's pick buys {len(measured['bought'])} of {len(measured['sensors'])} sensors on test rows "
+        f"({', '.join(measured['bought'])}) and is right on {measured['accuracy']:.1%} of them alone.\n"
+        f"Others predict {', '.join(measured['watched']) or 'none'} well enough to suspect them; "
+        f"{', '.join(measured['dead']) or 'none'} of these may be treated as dead.\n"
+        "A failure of *size* standard deviations is there from the first decision; *named* says in how many of "
+        f"{SEEDS} runs of {MOST:,} decisions the right sensor was suspected first, *after* the median number of "
+        "decisions then, and *another* in how many another one was.\n*accuracy* is that of the program alone with "
+        "the failure, *rule* with `--drift act` after the suspicion, and *dead* without that sensor.\n\n"
+    )
+    rows = []
+    for f in measured["failures"]:
+        after = f"{np.median(f['named']):,.0f}" if f["named"] else ""
+        size = f"{f['size']:g}" if f["size"] else ""
+        shares = [f"{f[key]:.1%}" for key in ("accuracy", "with_rule", "without_sensor")]
+        rows.append([f["sensor"], f["kind"], size, str(len(f["named"])), after, str(len(f["wrong"])), *shares])
+    head = ("sensor", "failure", "size", "named", "after", "another", "accuracy", "rule", "dead")
+    text += markdown(head, rows)
+    return text + (
+        f"\n\nOn sound rows, {measured['alarms']} of {SEEDS} runs of {SOUND:,} decisions suspect a sensor.\n"
+        "A sensor that is not watched is bought on fewer than 60 validation rows, has no other beside it on nearly all "
+        "of them, or none that predicts it: a policy that reads one sensor alone cannot tell that it "
+        "fails.\n\n## What it costs\n\n"
+        f"All monitors and the promise take {measured['us']:.1f} us of a decision (goal: 20, on "
+        f"{measured['machine']} at a load of {measured['load']:.1f}), {measured['bytes'] / 1024:.0f} KB of memory for "
+        f"their state and {measured['modules'] / 1024:.0f} KB for their code (goal: 2 MB together), and about "
+        f"{measured['monitor_bytes']:,} of the bundle's {measured['bundle_bytes']:,} bytes.\n"
+        "Readings wait in lists until 64 of a sensor are counted together, and 512 of a feature are sorted at once; "
+        "until then they take up to 16 KB more for each feature.\n"
+        f"{_device(measured['device'])}"
+    )
+
+
+def _device(device: dict[str, dict[str, float]]) -> str:
+    """A decision of the device's loop, by what it does beside deciding."""
+    plain, rows = device["plain"], []
+    for kind, figures in device.items():
+        more = figures["instructions"] - plain["instructions"], figures["us"] - plain["us"]
+        flags = " ".join(DEVICE_KINDS[kind]) or "none"
+        added = ("", "") if kind == "plain" else (f"{more[0]:,.0f}", f"{more[1]:.1f} us")
+        rows.append((kind, f"`{flags}`" if kind not in ("plain", "all") else "", f"{figures['instructions']:,.0f}",
+                     added[0], f"{figures['us']:.1f} us", added[1]))  # fmt: skip
+    goal = "met" if device["all"]["us"] - plain["us"] <= GOAL_US else "missed"
+    return (
+        "\n## A decision of the device, in instructions\n\n"
+        "The device's own loop in Python with the kernel in C decides the rig's rows, with sensors that cost nothing, "
+        "without a network, with a cascade that has prices, and a budget that is spent as fast as it fills.\n"
+        "Instructions are those of the whole process, counted by callgrind; the time is without callgrind, the least "
+        "of several rounds, on a computer with other work.\n"
+        "Writing the budget's file, once in about 90 seconds of plan, is part of it, in memory.\n\n"
+        + markdown(("kind", "flags", "instructions", "more", "time", "more"), rows)
+        + f"\n\nThe goal, 20 us a decision more for all of it together, is {goal}: "
+        f"it takes {device['all']['us'] - plain['us']:.1f} us more.\n"
+        "Most of these instructions are the interpreter's: the servo [in C](servo.md#what-it-takes) does the same in a "
+        "few hundred.\n"
+    )
+
+
+def main() -> None:
+    """Measure, print, write JSON and Markdown."""
+    parser = options(__doc__, "slow_failures")
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "rig")
+    parser.add_argument("--cost", action="store_true", help="measure costs alone, beside what was measured before")
+    args = parser.parse_args()
+    before = json.loads(args.out.read_text()) if args.cost else {}
+    text = page(results(args, lambda: (before or measure(args.build)) | measure_cost(args.build)))
+    PAGE.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

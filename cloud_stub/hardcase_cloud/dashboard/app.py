@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dashboard's server: a page, its files, one stream of events for all watchers, and buttons for roll-outs.
+
+Whoever has the token may see and stop; everybody else gets 401 and an empty body, whatever the path. The token comes
+as ``Authorization: Bearer``, or once as ``/?token=``, which becomes a cookie that scripts cannot read and other sites
+cannot send. A button also needs a header that other sites cannot send. One task reads the store, once a second while
+somebody watches, and all watchers get the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib.resources import files
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from hardcase_edge.errors import InputError
+
+from ..metrics.families import fleet_text
+from .figures import Figures
+
+__all__ = ["make_app"]
+
+COOKIE = "hardcase"
+LOOK_S = 1.0  # between two looks at the store
+BEAT_S = 15.0  # a stream that has nothing new says that it lives
+MOST_WATCHERS = 500
+TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+FILES = ("page.js", "page.css", "uPlot.iife.min.js", "uPlot.min.css")
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+}  # fmt: skip
+WISHES = ("pause", "resume", "stop")
+
+
+class Feed:
+    """The latest figures as bytes, and a task that renews them while somebody watches."""
+
+    def __init__(self, figures: Figures, now: Callable[[], float]) -> None:
+        self.figures, self._now = figures, now
+        self.watchers = 0
+        self.data = b""
+        self._changed = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._reading = asyncio.Lock()  # one thread at a time uses the store's connection
+
+    async def run(self) -> None:
+        """Look, again and again."""
+        while True:
+            if not self.watchers:
+                self._wanted.clear()
+                await self._wanted.wait()
+            began = time.monotonic()
+            await self.renew()
+            await asyncio.sleep(max(0.05, LOOK_S - (time.monotonic() - began)))
+
+    async def renew(self) -> None:
+        """Look once; wake the watchers if something is new."""
+        data = json.dumps(await self.call(lambda: self.figures.look(self._now())), separators=(",", ":")).encode()
+        if data != self.data:
+            self.data = data
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
+
+    async def call(self, act: Callable[[], Any]) -> Any:
+        """Use the store, in a thread."""
+        async with self._reading:
+            return await asyncio.to_thread(act)
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """A watcher's stream."""
+        self.watchers += 1
+        self._wanted.set()
+        last = b""
+        try:
+            while True:
+                changed = self._changed
+                if self.data != last:
+                    last = self.data
+                    yield b"data: " + last + b"\n\n"
+                try:
+                    await asyncio.wait_for(changed.wait(), BEAT_S)
+                except TimeoutError:
+                    yield b": \n\n"
+        finally:
+            self.watchers -= 1
+
+
+def make_app(figures: Figures, token: str, *, now: Callable[[], float] = time.time) -> Starlette:
+    """The application.
+
+    Parameters
+    ----------
+    figures : of the store; the application uses it from one thread at a time
+    token : what a watcher must have
+    """
+    feed = Feed(figures, now)
+    contents = {name: files(__package__).joinpath("page", name).read_bytes() for name in ("index.html", *FILES)}
+
+    async def page(request: Request) -> Response:
+        if "token" in request.query_params:
+            answer: Response = RedirectResponse("/", 303)
+            answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", max_age=30 * 86_400)
+            return answer
+        if not feed.data:
+            await feed.renew()
+        first = feed.data.replace(b"<", b"\\u003c")  # within an element of the page, where "<" could end it
+        return Response(contents["index.html"].replace(b"{}", first, 1), media_type="text/html")
+
+    async def file(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in FILES:
+            return Response(status_code=404)
+        return Response(
+            contents[name], media_type=TYPES[name.rpartition(".")[2]], headers={"Cache-Control": "max-age=60"}
+        )
+
+    async def events(request: Request) -> Response:
+        if feed.watchers >= MOST_WATCHERS:
+            return Response(status_code=503)
+        return StreamingResponse(feed.events(), media_type="text/event-stream")
+
+    async def devices(request: Request) -> Response:
+        query = request.query_params
+        number = query.get("page", "0")
+        index = int(number) if number.isascii() and number.isdigit() and len(number) < 7 else 0
+        return _json(figures.devices(query.get("q", "")[:64], query.get("state", "")[:32], index))
+
+    async def device(request: Request) -> Response:
+        name = request.query_params.get("id", "")[:129]
+        return await _guarded(feed.call(lambda: figures.device(name, now())))
+
+    async def wish(request: Request) -> Response:
+        number, word = request.path_params["id"], request.path_params["wish"]
+        if word not in WISHES or request.headers.get("x-hardcase") != "1":
+            return Response(status_code=403)
+        answer = await _guarded(feed.call(lambda: figures.registry.wish(number, word)))
+        await feed.renew()
+        return answer
+
+    async def metrics(request: Request) -> Response:
+        try:
+            text = fleet_text(await feed.call(lambda: figures.fleet(now())))
+        except InputError:
+            return Response(status_code=503)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(feed.run())
+        yield
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    routes = [
+        Route("/", page), Route("/file/{name}", file), Route("/events", events), Route("/devices", devices),
+        Route("/device", device), Route("/rollouts/{id:int}/{wish}", wish, methods=["POST"]),
+        Route("/metrics", metrics),
+    ]  # fmt: skip
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.add_middleware(Guard, token=token)
+    return app
+
+
+class Guard:
+    """Lets nobody through who has not the token, and puts the headers of ``HEADERS`` on every answer."""
+
+    def __init__(self, app: Any, token: str) -> None:
+        self._app, self._token = app, token.encode()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                present = {name for name, _ in message["headers"]}
+                more = [
+                    (k.lower().encode(), v.encode()) for k, v in HEADERS.items() if k.lower().encode() not in present
+                ]
+                message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        request = Request(scope)
+        is_let_in = any(hmac.compare_digest(word.encode(), self._token) for word in _tokens(request))
+        answer = self._app if is_let_in else Response(status_code=401, headers={"WWW-Authenticate": "Bearer"})
+        await answer(scope, receive, send_with_headers)
+
+
+def _tokens(request: Request) -> list[str]:
+    """The tokens that a request shows; ``/?token=`` alone may show one in its address."""
+    scheme, _, word = request.headers.get("authorization", "").partition(" ")
+    words = [word] if scheme.lower() == "bearer" else []
+    words += [request.cookies.get(COOKIE, "")]
+    words += [request.query_params.get("token", "")] if request.url.path == "/" else []
+    return [w for w in words if w]
+
+
+async def _guarded(value: Awaitable[Any]) -> Response:
+    try:
+        return _json(await value)
+    except InputError as error:
+        return _json({"error": str(error)}, 409)
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(json.dumps(value), status, media_type="application/json")

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One connection to a broker as a socket that never blocks: packets in, bytes out, and a wait for either.
+
+It is for one thread that has much to do with one broker. ``open_line`` connects, with TLS and over a WebSocket where
+the address says so; from then on ``receive`` returns the packets that are here, and ``send`` keeps what the broker does
+not take at once, up to a limit.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from hardcase_edge.link.address import Address, tls_context
+
+from .packets import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Line", "open_line"]
+
+READ_BYTES = 65_536  # larger ones would be mapped and unmapped for each read
+READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
+MAX_UNSENT_BYTES = 4 * 1024 * 1024  # that the broker has not taken
+
+
+Packet = TypeVar("Packet")
+Given = TypeVar("Given", covariant=True)
+
+
+class Parser(Protocol[Given]):
+    """Makes packets of bytes; ``packets.Reader`` is one."""
+
+    def feed(self, data: bytes) -> Sequence[Given]: ...
+
+
+class Line(Generic[Packet]):
+    """An open connection.
+
+    Parameters
+    ----------
+    sock : connected, after every handshake; this object owns it
+    reader : makes packets of what comes, and refuses those that are too long
+    """
+
+    def __init__(self, sock: Any, reader: Parser[Packet]) -> None:
+        self._sock = sock
+        self._sock.setblocking(False)
+        self._reader = reader
+        self._unsent = bytearray()
+        self._poll = select.poll()
+        self._poll.register(sock, READABLE)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether ``send`` takes more; otherwise the broker does not read."""
+        return len(self._unsent) < MAX_UNSENT_BYTES
+
+    def send(self, data: bytes) -> None:
+        """Send these bytes, now or as soon as the broker takes them."""
+        self._unsent += data
+
+    def flush(self) -> bool:
+        """Give the broker what it takes now; returns whether that was all.
+
+        Raises
+        ------
+        OSError
+            The connection is lost.
+        """
+        while self._unsent:
+            try:
+                n = self._sock.send(self._unsent)
+            except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                return False
+            del self._unsent[:n]
+        return True
+
+    def receive(self, wait_s: float) -> Sequence[Packet]:
+        """The packets that come within these seconds, as soon as there is one.
+
+        Raises
+        ------
+        OSError, WireError
+            The connection is lost; or what comes is not the protocol, or a packet is too long.
+        """
+        self.flush()
+        if not self._is_ready(wait_s):
+            return ()
+        try:
+            data = self._sock.recv(READ_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return ()
+        if not data:
+            raise ConnectionError("the broker hung up")
+        return self._reader.feed(bytes(data))
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock.close()
+
+    def _is_ready(self, wait_s: float) -> bool:
+        """Wait until there is something to read; meanwhile write what is left."""
+        if self._pending():
+            return True
+        self._poll.modify(self._sock, READABLE | (select.POLLOUT if self._unsent else 0))
+        events = self._poll.poll(max(0.0, wait_s) * 1000)
+        if events and events[0][1] & select.POLLOUT:
+            self.flush()
+        return any(event & ~select.POLLOUT for _, event in events)
+
+    def _pending(self) -> bool:
+        """Whether TLS or the WebSocket have bytes that the socket has not."""
+        pending = getattr(self._sock, "pending", None)
+        return pending is not None and bool(pending())
+
+
+def open_line(
+    address: Address, timeout_s: float, max_packet_bytes: int, tls: ssl.SSLContext | None = None
+) -> Line[tuple[int, bytes]]:
+    """Connect to an address; ``tls``: its settings, if they are there already.
+
+    Raises
+    ------
+    OSError
+        The broker cannot be reached, or is not the one that the certificate is for.
+    InputError
+        A certificate or key cannot be used.
+    """
+    tls = tls or tls_context(address)
+    sock: Any = socket.create_connection((address.host, address.port), timeout_s)
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # otherwise a reply waits 44 ms for an earlier ACK
+        if tls is not None:
+            sock = tls.wrap_socket(sock, server_hostname=address.host)
+        if address.path:
+            from hardcase_edge.link.websocket import open_websocket
+
+            sock = open_websocket(sock, address, timeout_s, max_packet_bytes)
+    except BaseException:
+        sock.close()
+        raise
+    return Line(sock, Reader(max_packet_bytes))

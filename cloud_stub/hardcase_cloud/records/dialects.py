@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two databases that a store may be, SQLite and PostgreSQL: connections, transactions, and rows in bulk.
+
+Statements are written once, with ``?`` for values. What differs is here: how a connection is made, which error is
+foreign, how many rows come in at once (``executemany`` or COPY), and how two processes wait for each other. A
+connection that was lost is made again by the next call. SQLite flushes each commit (WAL, ``synchronous=FULL``), and so
+does PostgreSQL by default.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+from hardcase_edge.errors import InputError, one_line
+
+__all__ = ["Dialect", "Row", "open_dialect", "redacted"]
+
+APPLICATION_ID = 0x68636472  # "hcdr"
+BUSY_S = 5.0  # how long a writer waits for another one
+SETTINGS = ("journal_mode=WAL", "synchronous=FULL", "journal_size_limit=4194304")
+CONNECT_S = 5
+STATEMENT_MS = 60_000
+
+Row = tuple[Any, ...]
+T = TypeVar("T")
+
+
+class Dialect(Protocol):
+    """One database."""
+
+    name: str  # for people, without a password
+    is_sqlite: bool
+
+    def run(self, act: Callable[[], T], *, writes: bool = True) -> T:
+        """Do this in one transaction, whole or not at all. Raises ``InputError`` if the database cannot be used."""
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """A statement within ``run``; its rows, if it gives any."""
+
+    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """A statement for each row, within ``run``."""
+
+    def load(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Append rows to a table as fast as the database can, within ``run``."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+def open_dialect(url: str | Path, max_bytes: int) -> Dialect:
+    """The database that a URL names: ``sqlite:FILE``, ``postgresql://...``, or the path of an SQLite file.
+
+    Raises
+    ------
+    InputError
+        The URL is of neither, the file is another program's, or psycopg is not installed.
+    """
+    text = str(url)
+    scheme = "" if isinstance(url, Path) else text.partition(":")[0] if ":" in text else ""
+    if scheme in ("postgresql", "postgres"):
+        return Postgres(text)
+    if scheme == "sqlite" or not scheme or "/" in scheme or Path(text).exists():
+        return Sqlite(text.removeprefix("sqlite:") if scheme == "sqlite" else text, max_bytes)
+    raise InputError(f"{redacted(text)} is not a store; name one as sqlite:FILE or postgresql://user@host/database")
+
+
+def redacted(url: str) -> str:
+    """The URL without a password."""
+    try:
+        parts = urlsplit(url)
+        if not parts.password:
+            return url.partition("?")[0]
+        return f"{parts.scheme}://{parts.username or ''}@{parts.netloc.rpartition('@')[2]}{parts.path}"
+    except ValueError:
+        return url.partition(":")[0] + ":..."
+
+
+class Sqlite:
+    """A file."""
+
+    is_sqlite = True
+
+    def __init__(self, path: str, max_bytes: int) -> None:
+        self.name = path
+        try:
+            self.db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
+        except sqlite3.Error as error:
+            raise InputError(f"the store {path} cannot be opened: {one_line(error)}; name another file") from error
+        try:
+            self._guarded(lambda: self._set_up(max_bytes))
+        except BaseException:
+            self.db.close()
+            raise
+
+    def _set_up(self, max_bytes: int) -> None:
+        n_objects = self.db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        if self.db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            if n_objects:
+                raise InputError(f"{self.name} is not a store of decisions; name another file")
+            self.db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        for setting in SETTINGS:
+            self.db.execute(f"PRAGMA {setting}").fetchall()
+        page = self.db.execute("PRAGMA page_size").fetchone()[0]
+        self.db.execute(f"PRAGMA max_page_count={max(1, max_bytes // page)}").fetchone()
+
+    def run(self, act: Callable[[], T], *, writes: bool = True) -> T:
+        def whole() -> T:
+            self.db.execute("BEGIN IMMEDIATE" if writes else "BEGIN")  # a reader waits for no writer
+            try:
+                value = act()
+                self.db.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self.db.execute("ROLLBACK")
+                raise
+            return value
+
+        return self._guarded(whole)
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        return self.db.execute(sql, values).fetchall()
+
+    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        self.db.executemany(sql, rows)
+
+    def load(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            self.db.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+    def close(self) -> None:
+        self.db.close()
+
+    def _guarded(self, act: Callable[[], T]) -> T:
+        try:
+            return act()
+        except sqlite3.Error as error:
+            raise InputError(
+                f"the store {self.name} cannot be used: {one_line(error)}; make room or repair it"
+            ) from error
+
+
+class Postgres:
+    """A database of a PostgreSQL server; psycopg is imported here alone."""
+
+    is_sqlite = False
+
+    def __init__(self, url: str) -> None:
+        self.name = redacted(url)
+        try:
+            import psycopg
+        except ImportError as error:
+            raise InputError(
+                f"the store {self.name} needs psycopg; pip install 'hardcase-cloud[postgresql]'"
+            ) from error
+        self._psycopg, self._url = psycopg, url
+        self._db: Any = None
+
+    def run(self, act: Callable[[], T], *, writes: bool = True) -> T:
+        try:
+            if self._db is None or self._db.closed:
+                options = f"-c statement_timeout={STATEMENT_MS} -c client_min_messages=warning"
+                self._db = self._psycopg.connect(
+                    self._url, connect_timeout=CONNECT_S, options=options, application_name="hardcase",
+                    client_encoding="utf8",
+                    keepalives_idle=10, keepalives_interval=5, keepalives_count=3, tcp_user_timeout=20_000,
+                )  # fmt: skip
+            with self._db.transaction():
+                return act()
+        except self._psycopg.Error as error:
+            self.close()
+            raise InputError(
+                f"the store {self.name} cannot be used: {one_line(error)}; start the database or repair it"
+            ) from error
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        cursor = self._db.execute(sql.replace("?", "%s"), values)
+        return cursor.fetchall() if cursor.description else []
+
+    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        with self._db.cursor() as cursor:
+            cursor.executemany(sql.replace("?", "%s"), rows)
+
+    def load(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        with self._db.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def close(self) -> None:
+        if self._db is not None:
+            with suppress(self._psycopg.Error):
+                self._db.close()
+            self._db = None

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All records of a store as a Parquet file: one row each, typed, written by pages; pyarrow is imported here alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from hardcase_edge.errors import InputError, one_line
+
+from .database import COLUMNS, Database, utf8
+
+__all__ = ["write_parquet"]
+
+ROWS = 20_000  # of a row group
+INTEGERS, BOOLEANS = ("boot", "sequence", "item_size"), ("late",)
+FLOATS = ("received", "time", "at", "value", "confidence", "cost", "latency_ms", "budget")
+MOST = 2**63 - 1  # of a whole number in a column
+
+
+def write_parquet(database: Database, path: str | Path) -> int:
+    """Write all records, whole or not at all; returns their number.
+
+    Columns are those of ``database.COLUMNS``. A value of another type than its column is null; lists are JSON.
+
+    Raises
+    ------
+    InputError
+        The store or the file cannot be used, or pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise InputError(f"{path} needs pyarrow; pip install 'hardcase-cloud[parquet]', or export a .csv") from error
+    types = {**dict.fromkeys(INTEGERS, pa.int64()), **dict.fromkeys(FLOATS, pa.float64()), "late": pa.bool_()}
+    schema = pa.schema([(name, types.get(name, pa.string())) for name in COLUMNS])
+    part = Path(f"{path}.part")
+    n = 0
+    try:
+        with pq.ParquetWriter(part, schema) as writer:
+            rows = database.rows()
+            while page := list(islice(rows, ROWS)):
+                columns = {name: [_cell(name, row[name]) for row in page] for name in COLUMNS}
+                writer.write_table(pa.table(columns, schema=schema))
+                n += len(page)
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {one_line(error)}; choose another file") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return n
+
+
+def _cell(name: str, value: Any) -> Any:
+    if name in BOOLEANS:
+        return value if isinstance(value, bool) else None
+    if name in INTEGERS:
+        return value if type(value) is int and abs(value) <= MOST else None
+    if name in FLOATS:
+        return float(value) if type(value) in (int, float) and abs(value) < 1e300 else None
+    if value is None or isinstance(value, str):
+        return None if value is None else utf8(value)
+    return json.dumps(value)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When did values in [0, 1] begin to lie above a bound? By betting, with few false alarms over a whole life.
+
+The hypothesis is "whatever was seen before, the mean of the next value is at most the bound". Before each value, a part
+of a purse is staked on a change that happens just then: half of the purse on one at the first value, and the rest ever
+more slowly, so that all parts together are never more than the purse. What has been staked is multiplied by
+1 + f (x - m) / m at each value, as in ``betting.py``; purse and stakes together are a supermartingale that begins with
+1, so they ever reach 1 / delta with probability at most delta, however long the life is (docs/math.md (126) to
+(128)). One number for each f is all that is remembered, because parts that were staked earlier and later grow by
+the same factors.
+
+References
+----------
+.. [1] Shin, Ramdas and Rinaldo, E-detectors: a nonparametric framework for sequential change detection, 2022.
+"""
+
+from __future__ import annotations
+
+from math import log
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["STAKES", "Change", "stake_at"]
+
+STAKES = tuple(0.35 * 2.0**-k for k in range(5))  # shares of what is staked that go on the next value
+FIRST = 0.5  # of the purse, staked on "from the first value on"
+SLOW = 8.0  # the larger, the more evenly the rest is staked over the first values
+LOG_SLOW = log(SLOW)
+MIDDLE = 1  # the share by which the beginning of a change is told
+MOST = 1e15  # of a number that is restored
+
+
+def stake_at(n: int) -> float:
+    """The part of the purse that is staked before value n, from 1; all parts together are at most 1."""
+    return (FIRST if n == 1 else 0.0) + (1 - FIRST) * (_left(n - 1) - _left(n))
+
+
+def _left(n: int) -> float:
+    return LOG_SLOW / log(n + SLOW)
+
+
+class Change:
+    """A test for a change that may be looked at after every value.
+
+    Parameters
+    ----------
+    bound : float in (0, 1)
+    delta : probability at most with which it ever says that the mean is above a bound that holds
+
+    Attributes
+    ----------
+    n : int
+        Values so far.
+    is_noticed : bool
+        Whether purse and stakes have ever reached 1 / delta.
+    since : int
+        The mark of the value from which on values have spoken for a change: where one is noticed, about its beginning.
+
+    Examples
+    --------
+    >>> change = Change(0.05, 0.05)
+    >>> for mark, value in enumerate([0.0] * 100 + [1.0] * 8, 1):
+    ...     change.see(value, mark)
+    >>> change.is_noticed, change.since
+    (True, 101)
+    """
+
+    def __init__(self, bound: float, delta: float) -> None:
+        self.bound, self.delta = bound, delta
+        self.n, self.is_noticed, self.since = 0, False, 0
+        self._staked = [0.0] * len(STAKES)
+        self._rise = 1.0  # the wealth of one who began to bet at ``since``
+        self._left = 1 - FIRST
+        self._factors = {value: _factors(value, bound) for value in (0.0, 1.0)}  # most values are one of these
+
+    def see(self, value: float, mark: int) -> None:
+        """A value in [0, 1]; ``mark`` says when it was, as a number that only rises."""
+        if self.is_noticed:
+            return
+        self.n += 1
+        left = (1 - FIRST) * _left(self.n)
+        stake = self._left - left + (FIRST if self.n == 1 else 0.0)
+        self._left = left
+        factors = self._factors.get(value) or _factors(value, self.bound)
+        if self._rise <= 1:  # whoever began to bet before would have lost by now
+            self._rise, self.since = 1.0, mark
+        self._rise *= factors[MIDDLE]
+        a, b, c, d, e = self._staked  # a loop over five would take twice the time
+        v, w, x, y, z = factors
+        a, b, c, d, e = (a + stake) * v, (b + stake) * w, (c + stake) * x, (d + stake) * y, (e + stake) * z
+        self._staked = [a, b, c, d, e]
+        self.is_noticed = left + (a + b + c + d + e) / 5 >= 1 / self.delta
+
+    def to_json(self) -> list[Any]:
+        """What ``restore`` takes."""
+        return [self.n, int(self.is_noticed), self.since, list(self._staked), self._rise]
+
+    def restore(self, value: object) -> bool:
+        """Go on from an earlier ``to_json`` of the same bound; False, and nothing is changed, if it is not one."""
+        if not (isinstance(value, list) and len(value) == 5 and isinstance(value[3], list)):
+            return False
+        n, is_noticed, since, staked, rise = value
+        are_counts = all(type(x) is int and 0 <= x <= MOST for x in (n, is_noticed, since))
+        are_numbers = all(type(x) is float and 0 <= x <= MOST for x in (*staked, rise))
+        if not (are_counts and are_numbers and is_noticed <= 1 and len(staked) == len(self._staked)):
+            return False
+        self.n, self.is_noticed, self.since = n, bool(is_noticed), since
+        self._staked, self._rise = list(staked), rise
+        self._left = (1 - FIRST) * _left(n)
+        return True
+
+
+def _factors(value: float, bound: float) -> Sequence[float]:
+    """What a value multiplies by what is staked, for each share."""
+    return [1 + f * (value - bound) / bound for f in STAKES]

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device's loop for items of several parts: the same loop, in which one decision is a joint session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from ..errors import InputError
+from ..joint.drive import drive_joint
+from ..joint.session import JointDecision, JointMachine, JointSession
+from ..link.wire import OK
+from ..program.cost import to_unit
+from ..program.readings import Reading
+from .device import Device, Record
+
+if TYPE_CHECKING:
+    import argparse
+
+    from .parts import PartBank
+
+__all__ = ["REFUSED", "JointDevice", "check_flags"]
+
+REFUSED = "refused"  # the route of an item that has too many parts
+
+
+def check_flags(args: argparse.Namespace) -> None:
+    """Refuse the flags of a run that items of several parts do not have, and say why.
+
+    Raises
+    ------
+    InputError
+        One of them is set.
+    """
+    pace = "a running budget paces decisions of one part"
+    flags = {
+        "--audit": (args.audit, "an audit holds the readings of one part"),
+        "--record senml": (args.record == "senml", "a pack of SenML has one answer"),
+        "--home-assistant": (args.home_assistant, "Home Assistant shows one answer"),
+        "--drift": (args.drift, "its monitors and its promise are about decisions of one part"),
+        "--budget-per-hour": (args.budget_per_hour, pace),
+        "--battery": (args.battery, pace),
+        "--max-forward-rate": (args.max_forward_rate, pace),
+    }
+    if named := [(flag, why) for flag, (value, why) in flags.items() if value is not None and value is not False]:
+        flag, why = named[0]
+        raise InputError(f"this bundle decides items of several parts: leave out {flag}, because {why}")
+
+
+class JointDevice(Device):
+    """Makes one decision per item; the parameters are those of ``Device``, of a joint bundle and a ``PartBank``.
+
+    ``counters`` has ``refused`` beside the others: items of too many parts, which are not among ``asked``.
+    """
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        assert self._loaded.joint is not None
+        self._machine: JointMachine = self._loaded.joint
+        self.counters[REFUSED] = 0
+
+    def decide(self) -> Record:
+        """The record of one item, ready for JSON; docs/devices.md lists its keys."""
+        began, bank = self._monotonic(), cast("PartBank", self._bank)
+        item, parts, most = bank.item, bank.parts, self._machine.joint.max_parts
+        fault = "" if item is None else item.fault
+        if fault or not 1 <= parts <= most:
+            return self._refused(fault or f"an item has {parts} parts; this bundle decides 1 to {most}")
+        session = self._machine.session(
+            parts,
+            budget=self._budget if item is None or item.budget is None else item.budget,
+            item_size=self._config.item_size if item is None or item.size is None else item.size,
+            dead=bank.dead,
+            cloud=self._link is not None and self._link.can_ask,
+        )
+        self.counters["asked"] += 1
+        outside: list[str] = []
+        decision = drive_joint(session, partial(self._read_parts, outside), partial(self._ask_part, session))
+        self.counters[decision.route] += 1
+        return self._record_of_item(decision, outside, self._monotonic() - began)
+
+    def _refused(self, why: str) -> Record:
+        self.counters[REFUSED] += 1
+        self._tell(f"{why} (the item is refused)")
+        nothing = {"cost": 0.0, "failed": {}, "latency_ms": 0.0}
+        return {"t": round(self._now(), 3), "labels": None, "confidence": None, "route": REFUSED, "why": why, **nothing}
+
+    def _read_parts(
+        self, outside: list[str], asked: Sequence[tuple[int, int]]
+    ) -> dict[tuple[int, int], Sequence[Reading] | None]:
+        """One part after the other, and all sensors of a part at once."""
+        sensors: dict[int, list[int]] = {}
+        for part, sensor in asked:
+            sensors.setdefault(part, []).append(sensor)
+        readings: dict[tuple[int, int], Sequence[Reading] | None] = {}
+        for part, of_part in sensors.items():
+            cast("PartBank", self._bank).select(part)
+            names: list[str] = []
+            readings |= {(part, s): values for s, values in self._read(of_part, names, None).items()}
+            outside += [name for name in names if name not in outside]
+        return readings
+
+    def _ask_part(self, session: JointSession, part: int, readings: tuple[Reading, ...]) -> tuple[int, int] | None:
+        assert self._link is not None  # a session without a cloud never asks
+        reply = self._link.ask(readings, self._config.deadline_ms / 1000, partial(session.resend, part))
+        return None if reply is None or reply.status != OK else (reply.result, reply.confidence)
+
+    def _record_of_item(self, d: JointDecision, outside: list[str], elapsed_s: float) -> Record:
+        manifest = self._loaded.manifest
+        return {
+            "t": round(self._now(), 3),
+            "labels": [manifest.classes[label] for label in d.labels],
+            "confidence": d.confidence / 10_000,
+            "confidences": [p.confidence / 10_000 for p in d.parts],
+            "route": d.route,
+            "routes": [p.route for p in d.parts],
+            "cost": to_unit(d.cost),
+            "bought": _by_sensor(manifest.sensors, [p.sensors for p in d.parts]),
+            "failed": _by_sensor(manifest.sensors, [p.failed for p in d.parts]),
+            "rounds": d.rounds,
+            "out_of_range": outside,
+            "latency_ms": round(elapsed_s * 1000, 3),
+        }
+
+
+def _by_sensor(names: Sequence[str], of_parts: Sequence[Sequence[int]]) -> Mapping[str, list[int]]:
+    """The parts, from 0, of which each sensor is named."""
+    return {
+        name: parts
+        for s, name in enumerate(names)
+        if (parts := [p for p, sensors in enumerate(of_parts) if s in sensors])
+    }

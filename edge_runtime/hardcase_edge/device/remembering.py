@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inner sensor ``memory`` in the device's loop: windows by the clock, and readings on their way to the session.
+
+A window is an interval. If the loop has missed some, because the device slept or a read took long, as many windows
+have passed; without an interval each decision is a window. The wall clock may only add to what the monotonic clock
+says, which stands still while Linux is suspended: a clock that is set forward ages the memory, and the program then
+buys once more than it needs to. The memory lives in this process, and so a restart empties it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+
+from ..program.definition import Program
+from ..program.readings import Reading
+from ..session.session import Decision
+from ..stream.layout import Layout
+from ..stream.memory import MOST_WINDOWS, Memory
+
+__all__ = ["Remembering"]
+
+Readings = Mapping[int, Sequence[Reading] | None]
+
+
+class Remembering:
+    """A memory that a device's loop fills.
+
+    Parameters
+    ----------
+    program, layout : of the memory
+    interval_s : from one window to the next; 0: each decision is a window
+    clocks : functions that give seconds, monotonic and wall time
+    """
+
+    def __init__(
+        self, program: Program, layout: Layout, interval_s: float, clocks: Sequence[Callable[[], float]]
+    ) -> None:
+        self._memory = Memory(program, layout)
+        self._interval_s, self._clocks = interval_s, clocks
+        self._began: list[float] | None = None
+        self._stream: object = None
+
+    def begin(self, stream: object = None) -> None:
+        """A window begins; of another stream than the last, it is a first window."""
+        now = [clock() for clock in self._clocks]
+        if stream != self._stream:
+            self._memory.forget()
+            self._stream = stream
+        self._memory.begin(1 if self._began is None else self._windows(now, self._began))
+        self._began = now
+
+    def read(self, sensors: Sequence[int], others: Callable[[Sequence[int]], Readings]) -> Readings:
+        """The readings of these sensors: what the memory says, and of the others what ``others`` gives for them."""
+        inner = self._memory.layout.sensor
+        outer = [s for s in sensors if s != inner]
+        readings = others(outer) if outer else {}
+        self._memory.see(readings)
+        return {**readings, inner: self._memory.read()} if inner in sensors else readings
+
+    def end(self, decision: Decision) -> None:
+        """The window has this decision."""
+        self._memory.end(decision.result)
+
+    def _windows(self, now: Sequence[float], began: Sequence[float]) -> int:
+        passed = max(b - a for a, b in zip(began, now, strict=True))
+        if not self._interval_s or not isfinite(passed):
+            return 1
+        return max(1, round(min(passed / self._interval_s, MOST_WINDOWS)))

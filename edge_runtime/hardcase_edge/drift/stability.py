@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether values are spread as in training: the population stability index of the last window of them.
+
+The index of a window is the sum over the bins of (a - e) log(a / e), with a the bin's share in the window and e its
+share in training; a bin without values counts half a value. An index above ``LARGE`` is the usual sign that a
+distribution has moved; sampling alone goes beyond it in a window with a probability below one in a hundred thousand,
+if training had 200 rows (docs/math.md (130)). Bins are steps between readings, so they are groups of codes.
+
+Values are kept until a window is whole, and then sorted and counted at once: that takes less time than to count each.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import pairwise
+from math import log
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..bundle.monitors import Histogram
+
+__all__ = ["LARGE", "WINDOW", "Stability", "stability_index"]
+
+WINDOW = 512  # values
+LARGE = 0.25  # an index above it: the distribution has moved
+
+
+def stability_index(counts: Sequence[int], reference: Sequence[int]) -> float:
+    """The population stability index of counts in bins; both have as many.
+
+    >>> round(stability_index([50, 50], [50, 50]), 3), round(stability_index([90, 10], [50, 50]), 3)
+    (0.0, 0.879)
+    """
+    n, total = sum(counts), sum(reference)
+    shares = [(max(a, 0.5) / n, e / total) for a, e in zip(counts, reference, strict=True)]
+    return sum((a - e) * log(a / e) for a, e in shares)
+
+
+class Stability:
+    """The index of one number, window by window.
+
+    Attributes
+    ----------
+    index : float or None
+        Of the last whole window; None before there is one.
+    """
+
+    __slots__ = ("_edges", "_reference", "_values", "index")
+
+    def __init__(self, reference: Histogram) -> None:
+        self._edges, self._reference = reference.edges, reference.counts
+        self._values: list[float] = []
+        self.index: float | None = None
+
+    def see(self, values: Sequence[float]) -> None:
+        """More values, in their order."""
+        self._values += values
+        while len(self._values) >= WINDOW:
+            window = sorted(self._values[:WINDOW])
+            del self._values[:WINDOW]
+            below = [0, *[bisect_left(window, edge) for edge in self._edges], WINDOW]
+            self.index = stability_index([b - a for a, b in pairwise(below)], self._reference)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the last whole window is far from training."""
+        return self.index is not None and self.index > LARGE

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All drift monitors of a run: which readings have moved, whether margins and forwarding have, and who fails slowly.
+
+    watch = Watch(manifest.monitors, program)
+    watch.decided(record, readings)     after each decision
+    watch.dead                          sensors that the program had better do without
+    watch.facts(names)                  for the status
+
+Nothing here reads a clock or a file, and the memory is that of the manifest's lists.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..bundle.monitors import Histogram
+from .residuals import Residuals
+from .stability import Stability
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..bundle.monitors import Monitors
+    from ..program.definition import Program
+    from ..program.readings import Reading
+
+__all__ = ["Watch", "wanted_cloud"]
+
+TOGETHER = 64  # readings of a sensor, or decisions, that are counted at once: it takes less time; a window is 8 of them
+
+
+def wanted_cloud(decision: Mapping[str, Any]) -> bool:
+    """Whether the program forwarded this case, or would have; ``decision`` is a line of ``Device.run``."""
+    route = decision["route"]
+    return bool(route == "cloud" or (route == "degraded" and not decision["failed"] and not decision.get("unpaid")))
+
+
+class Watch:
+    """The monitors of one bundle.
+
+    Parameters
+    ----------
+    monitors : Monitors
+    program : Program
+
+    Attributes
+    ----------
+    n : int
+        Decisions so far.
+    """
+
+    def __init__(self, monitors: Monitors, program: Program) -> None:
+        places = {f: (s, k) for s, sensor in enumerate(program.sensors) for k, f in enumerate(sensor.features)}
+        self.n = 0
+        self._may_be_dead = frozenset(monitors.treat_as_dead)
+        self._features = {f: Stability(histogram) for f, histogram in monitors.features}
+        by_sensor: dict[int, list[tuple[int, Stability]]] = {}
+        for f, stability in self._features.items():
+            by_sensor.setdefault(places[f][0], []).append((places[f][1], stability))
+        self._by_sensor: list[tuple[int, list[tuple[int, Stability]], list[Sequence[Reading]]]] = [
+            (sensor, features, []) for sensor, features in by_sensor.items()
+        ]
+        self._confidence = None if monitors.confidence is None else Stability(monitors.confidence)
+        self._forwarded = _shares(monitors.forwarded)
+        self._lines: list[Mapping[str, Any]] = []
+        self._residuals = Residuals(monitors, [sensor.features for sensor in program.sensors])
+
+    def decided(self, decision: Mapping[str, Any], readings: Mapping[int, Sequence[Reading] | None]) -> None:
+        """A decision was made with these readings, by sensor; None of a sensor that failed."""
+        self.n += 1
+        for sensor, features, rows in self._by_sensor:
+            values = readings.get(sensor)
+            if values is not None:
+                rows.append(values)
+                if len(rows) == TOGETHER:
+                    for k, stability in features:
+                        stability.see([x for row in rows if (x := row[k]) is not None])
+                    rows.clear()
+        self._lines.append(decision)
+        if len(self._lines) == TOGETHER:
+            self._see_lines()
+        self._residuals.see(readings, self.n)
+
+    def _see_lines(self) -> None:
+        lines = self._lines
+        if self._forwarded is not None:
+            self._forwarded.see([wanted_cloud(line) for line in lines])
+        if self._confidence is not None:
+            answered = [line["confidence"] for line in lines if line["route"] == "local"]
+            self._confidence.see([10_000 * share for share in answered if share is not None])
+        lines.clear()
+
+    @property
+    def suspects(self) -> Mapping[int, tuple[str, int]]:
+        """By sensor why it is suspected (``residual`` or ``stuck``), and since which decision."""
+        return self._residuals.suspects
+
+    @property
+    def dead(self) -> frozenset[int]:
+        """Suspects without which the program does better, as the export has measured."""
+        return self._may_be_dead & self._residuals.suspects.keys() if self._residuals.suspects else frozenset()
+
+    def facts(self, features: Sequence[str], sensors: Sequence[str], *, acts: bool) -> dict[str, Any]:
+        """How it stands, for the status, by these names; docs/devices.md lists the keys."""
+        known = [(features[f], s) for f, s in self._features.items()]
+        known += [(name, s) for name, s in (("confidence", self._confidence), ("forwarded", self._forwarded)) if s]
+        return {
+            "decisions": self.n,
+            "moved": {name: round(s.index, 3) for name, s in known if s.has_moved and s.index is not None},
+            "suspects": {
+                sensors[s]: {"why": why, "since": since, "dead": acts and s in self._may_be_dead}
+                for s, (why, since) in sorted(self.suspects.items())
+            },
+        }
+
+
+def _shares(counts: tuple[int, int]) -> Stability | None:
+    """The stability of a yes or no; None if there were no rows."""
+    n, yes = counts
+    return None if n == 0 else Stability(Histogram((0.5,), (max(1, n - yes), max(1, yes))))

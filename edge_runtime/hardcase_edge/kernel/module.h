@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the extension share: an image with what its sessions need of Python, and how objects are made. */
+#ifndef HARDCASE_MODULE_H
+#define HARDCASE_MODULE_H
+
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030B0000
+#endif
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "parts.h"
+
+enum type { I32, F32, F64 };
+
+typedef struct {
+    unsigned char *types; /* of its readings */
+    int32_t *features;
+    Py_ssize_t count, bytes;
+} sensor_info;
+
+typedef struct {
+    PyObject_HEAD
+    void *bytes; /* the image, aligned */
+    size_t session_bytes;
+    Py_ssize_t n_features, n_sensors, n_uplink;
+    sensor_info *sensors;
+    unsigned char *uplink;
+    Py_ssize_t row_bytes; /* of a row in a buffer; 0 where it cannot be read as it lies */
+    PyObject *need_sensors, *need_reply, *decision, *error, *normalise, *route_names, *n_classes, *session_type;
+} Image;
+
+/* The keywords of a session. */
+typedef struct {
+    PyObject *budget, *item_size, *dead, *cloud, *reply;
+} options;
+
+int read_options(options *o, PyObject *const *values, PyObject *names, int has_reply);
+int start_session(hc_session *s, const Image *image, const options *o);
+
+/* An integer, cut off to 64 bits. */
+int64_t to_i64(PyObject *value, int *overflow);
+
+/* An instance of a record, without calling its __init__. Steals the values. */
+PyObject *instance(PyObject *type, PyObject **names, PyObject **values, int n);
+PyObject *tuple_of(Py_ssize_t n, int (*each)(const hc_session *, int), const hc_session *s);
+PyObject *sensors_that(int (*is_so)(const hc_session *, int), const Image *image, const hc_session *s);
+
+/* The readings of the request that a session waits for. */
+PyObject *request_readings(const Image *image, const hc_session *s);
+
+/* Feed one sensor what it gave: any object. -1 with an exception only where memory is out. */
+int feed_object(const Image *image, hc_session *s, int sensor, PyObject *values, int is_row, int64_t cost);
+
+#endif

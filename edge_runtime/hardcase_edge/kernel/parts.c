@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernel and parts.h in one unit, because scores are the kernel's own. Microcontrollers compile hardcase.c alone. */
+#include "hardcase.c"
+
+#include "parts.h"
+
+uint32_t hc_nodes(const void *image) { return word(image, H_NODES); }
+
+int hc_node(const hc_session *s) { return (int)s->at; }
+
+void hc_afford(hc_session *s, int64_t left)
+{
+    s->budget = left == HC_NO_BUDGET || s->spent > INT64_MAX - left ? HC_NO_BUDGET : s->spent + left;
+}
+
+int hc_scores(hc_session *s, int scorer, int start, int n, int64_t *out)
+{
+    bytes_in image = image_of(s), record;
+    const unsigned char *scores;
+    if (scorer < 0 || (uint32_t)scorer >= word(image, H_SCORERS) || start < 0 || n < 1) return HC_ERROR_ARGUMENT;
+    record = scorer_record(image, (uint32_t)scorer);
+    if (word(record, P_KIND) == K_LEAF || (uint64_t)start + (uint64_t)n > word(record, P_OUTPUTS)) return HC_ERROR_ARGUMENT;
+    scores = scores_of(s, (uint32_t)scorer);
+    for (int k = 0; k < n; k++) out[k] = score(scores, (uint32_t)(start + k));
+    return 0;
+}

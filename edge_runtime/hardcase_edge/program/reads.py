@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which sensors each scorer reads; a stack reads those of its members' splits, not all of its ensemble's.
+
+Sets of sensors are the bits of integers while they are joined: a program may have thousands of stacks on one ensemble.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from .definition import Opaque, Polynomial, Program, Stack, Trees
+
+__all__ = ["bits_of", "indices_of", "read_by_scorers", "read_by_trees", "readers_of", "shared_trees", "trees_by_sensor"]
+
+
+def bits_of(indices: Sequence[int]) -> int:
+    """A set of small indices as the bits of an integer.
+
+    >>> bin(bits_of([0, 3]))
+    '0b1001'
+    """
+    if not indices:
+        return 0
+    bits = bytearray(max(indices) // 8 + 1)  # filled in place: an integer of many bits would be copied for each
+    for i in indices:
+        bits[i >> 3] |= 1 << (i & 7)
+    return int.from_bytes(bits, "little")
+
+
+def indices_of(bits: int) -> tuple[int, ...]:
+    """The indices of a set, in order: the inverse of ``bits_of``.
+
+    >>> indices_of(0b1001), indices_of(1 << 100)
+    ((0, 3), (100,))
+    """
+    if 16 * bits.bit_count() > bits.bit_length():
+        return tuple([i for i, digit in enumerate(reversed(f"{bits:b}")) if digit == "1"])
+    indices = []
+    while bits:  # few bits of many: hostile programs have thousands of such sets
+        lowest = bits & -bits
+        indices.append(lowest.bit_length() - 1)
+        bits ^= lowest
+    return tuple(indices)
+
+
+def read_by_scorers(p: Program) -> list[int]:
+    """The sensors that each scorer reads, as bits. Its columns, features and trees exist."""
+    trees = read_by_trees(p)
+    reads = []
+    for s in p.scorers:
+        if isinstance(s, Stack):
+            own = 0
+            for bits in {trees[s.trees][m] for m in s.members}:
+                own |= bits
+            reads.append(own)
+        else:
+            reads.append(_sensors(p, s))
+    return reads
+
+
+def readers_of(p: Program) -> tuple[tuple[int, ...], ...]:
+    """The scorers that read each sensor, in order: its readings change their scores."""
+    readers: list[list[int]] = [[] for _ in p.sensors]
+    for k, bits in enumerate(read_by_scorers(p)):
+        for sensor in indices_of(bits):
+            readers[sensor].append(k)
+    return tuple(map(tuple, readers))
+
+
+def read_by_trees(p: Program) -> dict[int, dict[int, int]]:
+    """The sensors that trees read, as bits, by ensemble and number: of all trees that are members of a stack."""
+    trees: dict[int, dict[int, int]] = {}
+    single: dict[int, int] = {}  # most trees read few sensors, and those of one share a number
+    for s in p.scorers:
+        below = p.scorers[s.trees] if isinstance(s, Stack) else None
+        if not isinstance(s, Stack) or not isinstance(below, Trees):
+            continue
+        known = trees.setdefault(s.trees, {})
+        for m in s.members:
+            if m not in known:
+                columns = {below.columns[k] for k in set(below.trees[m].splits)}
+                sensors = sorted({p.sensor_of[p.columns[c].feature] for c in columns})
+                bits = bits_of(sensors)
+                known[m] = single.setdefault(sensors[0], bits) if len(sensors) == 1 else bits
+    return trees
+
+
+def shared_trees(p: Program) -> dict[int, tuple[int, ...]]:
+    """The trees that are members of more than one stack, by ensemble: a session keeps their values."""
+    seen: dict[int, set[int]] = {}
+    shared: dict[int, set[int]] = {}
+    for s in p.scorers:
+        if isinstance(s, Stack):
+            known = seen.setdefault(s.trees, set())
+            again = known.intersection(s.members)
+            if again:
+                shared.setdefault(s.trees, set()).update(again)
+            known.update(s.members)
+    return {k: tuple(sorted(trees)) for k, trees in shared.items()}
+
+
+def _sensors(p: Program, s: Polynomial | Trees | Opaque) -> int:
+    features = s.features if isinstance(s, Opaque) else [p.columns[c].feature for c in s.columns]
+    return bits_of([p.sensor_of[f] for f in features])
+
+
+def trees_by_sensor(p: Program, trees: Collection[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """Those of these trees, by ensemble and number, that read each sensor."""
+    by_sensor: list[list[tuple[int, int]]] = [[] for _ in p.sensors]
+    reads = read_by_trees(p) if trees else {}
+    for ensemble, member in sorted(trees):
+        for sensor in indices_of(reads[ensemble][member]):
+            by_sensor[sensor].append((ensemble, member))
+    return by_sensor

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audits of a run: joins their machine to the sensors, the link, the trial and the records.
+
+An audit begins when its decision is on its way to the reader, on the thread of the decisions, which is the only one
+that asks about live cases: so no request of an audit goes out while a live one waits. The reply comes on the
+connection's thread and is looked at after a later decision.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from ..bundle.agreement import promised_share
+from ..device.audit import AuditedBank
+from ..device.audits import Audit, Audits
+from ..device.draws import Draws
+from ..link.wire import OK
+from ..outbox.flags import parse_share
+from ..program.cost import Meter, to_unit
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from ..bundle.load import Loaded
+    from ..device.surroundings import ItemBank
+    from ..drift.promise import Promise
+    from ..link.link import Link
+    from ..link.wire import Reply
+    from ..outbox.opening import Publisher
+    from ..store.run import Run
+
+__all__ = ["Auditing", "auditing_of"]
+
+
+def auditing_of(
+    args: argparse.Namespace, loaded: Loaded, bank: ItemBank, publisher: Publisher | None, stored: Run | None
+) -> Auditing | None:
+    """The audits that the flags and a trial ask for; None if there are none.
+
+    Raises
+    ------
+    InputError
+        A share is none.
+    """
+    ask = parse_share(args.trial_audit_share, "--trial-audit-share")
+    keep = 0.0 if args.audit is None else parse_share(args.audit, "--audit")
+    is_trial = stored is not None and stored.is_trial and args.broker is not None
+    if not keep and not (is_trial and _promised(loaded) is not None):
+        return None
+    draws = Draws()
+    audits = Audits(keep, ask, args.deadline_ms / 1000, draws)
+    return Auditing(audits, draws, loaded, AuditedBank(bank, loaded.machine.program, args.item_size), publisher, stored)
+
+
+def _promised(loaded: Loaded) -> float | None:
+    """The share of its local answers with which f0 agrees, as the bundle promises; None where it promises none."""
+    manifest = loaded.manifest
+    can_compare = bool(manifest.hpc) and (bool(manifest.classes) or manifest.value is not None)
+    return promised_share(manifest.claims) if can_compare else None
+
+
+class Auditing:
+    """One run's audits.
+
+    Parameters
+    ----------
+    audits : Audits
+    draws : by which they draw
+    loaded : the bundle that decides
+    bank : for the device, in place of its own
+    publisher : of records, where there is one
+    stored : the run of a store's slot, where there is one
+
+    Attributes
+    ----------
+    promised : float or None
+        Share of its local answers with which f0 agrees, as the bundle promises.
+    retest : Promise or None
+        What is told each answer of f0; while there is one, f0 is asked about every audit that is kept.
+    """
+
+    def __init__(
+        self, audits: Audits, draws: Draws, loaded: Loaded, bank: AuditedBank, publisher: Publisher | None,
+        stored: Run | None,
+    ) -> None:  # fmt: skip
+        self.bank, self.promised = bank, _promised(loaded)
+        self.retest: Promise | None = None
+        self._audits, self._draws, self._publisher, self._stored = audits, draws, publisher, stored
+        self._manifest = loaded.manifest
+        self._request_cost = to_unit(Meter(loaded.machine.program).request_cost)
+        self._replies: deque[tuple[Audit, Reply]] = deque()
+
+    def decided(self, decision: Mapping[str, Any], link: Link | None) -> None:
+        """A decision is on its way to its reader."""
+        self._look()
+        can_ask = link is not None and _is_told(decision) and self._is_promised(decision)
+        is_trial = self._stored is not None and self._stored.wants_audit
+        is_kept, is_asked = self._audits.drawn(
+            decision, can_ask=can_ask and is_trial, asks_kept=can_ask and self.retest is not None
+        )
+        if not (is_kept or is_asked):
+            return
+        readings, cost = self.bank.request_readings()
+        audit = Audit(decision, readings, cost + self._request_cost * is_asked, is_kept, self._draws.n)
+        if link is not None and is_asked and self._asked(audit, link):
+            self._audits.made(audit, monotonic(), is_asked=True)
+            return
+        audit = Audit(decision, readings, cost, is_kept, self._draws.n)
+        self._audits.made(audit, monotonic(), is_asked=False)
+        self._keep(audit, {})
+
+    def _is_promised(self, decision: Mapping[str, Any]) -> bool:
+        """Whether the bundle's promise holds for it: not at a higher price than the shipped one."""
+        price, prices = decision.get("price"), self._manifest.prices
+        return price is None or prices is None or price <= prices.shipped
+
+    def stop(self) -> None:
+        """No decision follows: what is known by now is kept, and the seed of the draws is told."""
+        self._draws.end()
+        self._look()
+        if self._audits.open is not None:
+            self._keep(self._audits.open, {})
+
+    def facts(self) -> dict[str, Any]:
+        """The counters, what audits have cost, and how they were drawn."""
+        return {"audits": {**self._audits.counters, "cost": self._audits.cost}, "draws": self._draws.facts()}
+
+    def _asked(self, audit: Audit, link: Link) -> bool:
+        deadline_s = self._audits.deadline_s
+        return link.ask_aside(audit.readings, deadline_s, lambda reply: self._replies.append((audit, reply)))
+
+    def _look(self) -> None:
+        while self._replies:
+            audit, reply = self._replies.popleft()
+            if reply.status != OK:
+                continue
+            answer = self._answer(reply)
+            agrees = _agrees(audit.decision, answer)
+            if self._audits.answered(audit, agrees):
+                if self._stored is not None:
+                    self._stored.audited(agrees)
+                if self.retest is not None:
+                    self.retest.audited(agrees)
+                self._keep(audit, answer)
+        late = self._audits.waited(monotonic())
+        if late is not None:
+            self._keep(late, {})
+
+    def _answer(self, reply: Reply) -> dict[str, Any]:
+        """The answer, as a decision line has it."""
+        value, classes = self._manifest.value, self._manifest.classes
+        answer = {"value": value.of(reply.result)} if value is not None else {"label": classes[reply.result]}
+        return {**answer, "confidence": reply.confidence / 10_000}
+
+    def _keep(self, audit: Audit, f0: Mapping[str, Any]) -> None:
+        if audit.is_kept and self._publisher is not None:
+            self._publisher.audited(audit, f0)
+
+
+def _is_told(decision: Mapping[str, Any]) -> bool:
+    """Whether it can be told if f0 agrees: of values, there must be an interval."""
+    return "value" not in decision or decision["interval"] is not None
+
+
+def _agrees(decision: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
+    """Whether f0 gives the same class, or a value within the interval that the device told."""
+    if "value" in answer:
+        low, high = decision["interval"]
+        return bool(low <= answer["value"] <= high)
+    return bool(decision["label"] == answer["label"])

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drift in a run: joins promise, monitors and the rule for a broken promise to sensors, link, status and store.
+
+With a store, what is known of a promise goes on from one start to the next (``promise.json`` in its folder); without
+one, each start begins anew. What cannot be read or written is told, and decisions go on.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from ..base.files import read_bounded, write_whole
+from ..device.audit import AuditedBank
+from ..drift.flags import ACT, ALARM
+from ..drift.promise import BROKEN, Promise, promise_of
+from ..drift.reaction import LeastSure
+from ..drift.watch import Watch, wanted_cloud
+from ..errors import InputError
+from ..link.wire import OK
+from ..program.cost import Meter, to_unit
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from ..bundle.load import Loaded
+    from ..device.surroundings import ItemBank
+    from ..link.link import Link
+    from .auditing import Auditing
+
+__all__ = ["Watching", "watching_of"]
+
+FILE = "promise.json"
+MAX_BYTES = 16_384
+EVERY_S = 600.0  # between two writes of the file, because cards wear out
+
+Record = dict[str, Any]
+
+
+def watching_of(
+    args: argparse.Namespace, loaded: Loaded, bank: ItemBank, auditing: Auditing | None, link: Link | None,
+    note: Callable[[str], None],
+) -> Watching | None:  # fmt: skip
+    """What the flags and the bundle ask for; None if there is nothing to watch."""
+    manifest, program = loaded.manifest, loaded.machine.program
+    monitors = manifest.monitors
+    if monitors is None:
+        note("the bundle says nothing of its readings, so none are watched; export it again with --monitors")
+    can_ask = auditing is not None and auditing.promised is not None
+    promise = promise_of(manifest.claims if can_ask else {**manifest.claims, "audits": None}, args.on_broken or ALARM)
+    if promise is None and monitors is None:
+        return None
+    audited = AuditedBank(bank, program, args.item_size) if auditing is None else auditing.bank
+    memory = None if args.store is None or promise is None else Memory(args.store, loaded.bundle.sha256, promise, note)
+    if auditing is not None and promise is not None and promise.agreement is not None and args.audit:
+        auditing.retest = promise
+    watch = None if monitors is None else Watch(monitors, program)
+    return Watching(args, loaded, audited, link, promise, watch, memory, note)
+
+
+class Watching:
+    """One run's promise and monitors.
+
+    Parameters
+    ----------
+    args : the command's
+    loaded : the bundle that decides
+    bank : for the device, in place of its own
+    link : to the cloud, where there is one
+    promise, watch, memory : each None where there is none
+    note : called with each line that a user should read
+    """
+
+    def __init__(
+        self, args: argparse.Namespace, loaded: Loaded, bank: AuditedBank, link: Link | None, promise: Promise | None,
+        watch: Watch | None, memory: Memory | None, note: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.bank, self._link, self._manifest = bank, link, loaded.manifest
+        self._promise, self._watch, self._memory, self._note = promise, watch, memory, note
+        self._acts = args.drift == ACT
+        self._deadline_s = args.deadline_ms / 1000
+        self._request_cost = to_unit(Meter(loaded.machine.program).request_cost)
+        self._least_sure = LeastSure()
+        self._was_forced = False
+        self._told = ("", frozenset[int]()) if promise is None else (promise.state, frozenset[int]())
+
+    def again(self, record: Record, budget: float | None) -> Record:
+        """The record of a decision; f0's answer in it where the rule for a broken promise forwards the case.
+
+        ``budget``: what the whole decision may cost, in the bundle's unit; None: anything.
+        """
+        self._was_forced = False
+        share = 0.0 if self._promise is None else self._promise.forwarded_share
+        if not share or record["route"] != "local" or self._link is None or self._manifest.clock:
+            return record
+        if not self._least_sure.takes(record["confidence"], share):
+            return record
+        more = self.bank.request_cost() + self._request_cost
+        if not self._link.can_ask or (budget is not None and record["cost"] + more > budget):
+            return record
+        self._was_forced, began = True, monotonic()
+        readings, cost = self.bank.request_readings()
+        reply = self._link.ask(readings, self._deadline_s, lambda: False)
+        bought = [name for s, name in enumerate(self._manifest.sensors) if s in self.bank.readings]
+        spent = {
+            "cost": record["cost"] + cost + self._request_cost,
+            "sensors": record["sensors"] + [name for name in bought if name not in record["sensors"]],
+            "latency_ms": round(record["latency_ms"] + 1000 * (monotonic() - began), 3),
+        }
+        if reply is None or reply.status != OK:
+            return {**record, **spent, "route": "degraded"}
+        value, classes = self._manifest.value, self._manifest.classes
+        answer = {"value": value.of(reply.result), "interval": None} if value else {"label": classes[reply.result]}
+        return {**record, **spent, **answer, "confidence": reply.confidence / 10_000, "route": "cloud"}
+
+    def decided(self, record: Record) -> bool:
+        """A decision is on its way to its reader; returns whether there is news for the status."""
+        if self._promise is not None:
+            self._promise.decided(is_forwarded=wanted_cloud(record) and not self._was_forced)
+        if self._watch is not None:
+            self._watch.decided(record, self.bank.readings)
+            if self._acts:
+                self.bank.without = self._watch.dead
+        if self._memory is not None:
+            self._memory.note(monotonic())
+        return self._tell()
+
+    def _tell(self) -> bool:
+        """Tell the log what is new."""
+        suspects = {} if self._watch is None else self._watch.suspects
+        state = "" if self._promise is None else self._promise.state
+        if (state, len(suspects)) == (self._told[0], len(self._told[1])):
+            return False
+        if self._promise is not None and state == BROKEN and self._told[0] != BROKEN:
+            end = "more cases are forwarded" if self._promise.forwarded_share else "have it trained again"
+            self._note(f"the bundle's promise is broken since decision {self._promise.broken_since}; {end}")
+        for s in suspects.keys() - self._told[1]:
+            end = "it counts as dead" if s in self.bank.without else "it is still read"
+            self._note(f"sensor {self._manifest.sensors[s]} seems to fail slowly ({suspects[s][0]}); {end}")
+        self._told = (state, frozenset(suspects))
+        return True
+
+    def facts(self) -> dict[str, Any]:
+        """How promise and monitors stand."""
+        facts = {} if self._promise is None else {"promise": self._promise.facts()}
+        if self._watch is None:
+            return facts
+        return {**facts, "drift": self._watch.facts(self._manifest.features, self._manifest.sensors, acts=self._acts)}
+
+    def stop(self) -> None:
+        """No decision follows."""
+        if self._memory is not None:
+            self._memory.write()
+
+
+class Memory:
+    """The file in which a promise goes on from one start to the next.
+
+    Parameters
+    ----------
+    folder : of the store
+    sha256 : of the bundle; what is known of another one's promise is forgotten
+    promise : which goes on from the file, if there is one for it
+    note : called with each line that a user should read
+    """
+
+    def __init__(self, folder: str, sha256: str, promise: Promise, note: Callable[[str], None]) -> None:
+        self._path, self._sha256, self._promise, self._note = Path(folder) / FILE, sha256, promise, note
+        self._next_s = monotonic() + EVERY_S
+        if self._path.exists():
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            state = json.loads(read_bounded(self._path, MAX_BYTES, "state of a promise", remedy="remove it"))
+            is_ours = isinstance(state, dict) and state.get("bundle") == self._sha256
+            is_usable = isinstance(state, dict) and isinstance(state.get("promise"), dict)
+        except (InputError, ValueError, RecursionError):
+            is_ours = is_usable = False
+            self._note(f"{self._path} cannot be used; the promise is tested from the beginning")
+        if is_ours and is_usable and not self._promise.restore(state["promise"]):
+            self._note(f"{self._path} is of another promise; it is tested from the beginning")
+
+    def note(self, now: float) -> None:
+        """Write the file if it was long ago."""
+        if now >= self._next_s:
+            self.write()
+
+    def write(self) -> None:
+        """Write the file."""
+        self._next_s = monotonic() + EVERY_S
+        state = {"bundle": self._sha256, "promise": self._promise.to_json()}
+        try:
+            write_whole(self._path, json.dumps(state, separators=(",", ":")).encode())
+        except InputError as error:
+            self._note(f"{error}; decisions go on")

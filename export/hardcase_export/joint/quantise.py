@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A chain in integers: a part program with a barrier, and the record ``Joint`` beside it.
+
+All scores have one scale, G integers to one unit of the model. Column t has codes of its own scale c[t], so that a
+weight of b bits uses all of them: code = round(c[t] x), weight = round(G w / c[t]). G is the largest scale at which no
+code leaves 16 bits on the given rows; larger readings are cut off there.
+
+    0 buy the first sensor      -> 1, or the answer without any
+    1 the barrier               -> 2
+    2 does the policy buy?      -> 3, or the answer of the first level
+    3 buy the second sensor     -> 4, or the answer of the first level
+    4 is it still doubtful?     -> 5, or the answer of the second level     these two only where parts are forwarded
+    5 ask                       -> the answer of the second level, if no reply comes
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hardcase_edge.joint.definition import ANYTIME, FEATURES, MAX_GAP, Chain, Joint, Wait
+from hardcase_edge.program.cost import to_micro
+from hardcase_edge.program.definition import (
+    CODE_MAX,
+    MARGIN,
+    THRESHOLD,
+    Acquire,
+    Affine,
+    Answer,
+    Branch,
+    Column,
+    Feature,
+    Forward,
+    Node,
+    Polynomial,
+    Program,
+    Sensor,
+    Slice,
+    Uplink,
+)
+from hardcase_edge.program.readings import request_bytes
+
+from .model import ChainModel
+
+__all__ = ["Asking", "Integers", "quantise_chain"]
+
+GRID = 8  # scales of columns to a doubling: columns share few rules, and lose at most 9 % of a weight's range
+MOST_SCALE = 2.0**24  # a gap of 100 units of the model then stays below 2^31
+PLAIN = {"first", "last", "parts", "place"}  # features that are not in the scale of scores
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Parts that are doubtful with both sensors go to the cloud: their margin is below ``margin``, in model units."""
+
+    margin: float
+    per_request: float = 0.0  # in the user's unit
+    per_byte: float = 0.0
+    cloud_per_request: float = 0.0
+    order: tuple[int, ...] = ()  # of the columns in a request; empty: as they are
+
+
+@dataclass(frozen=True)
+class Integers:
+    """A joint program, and how many integers one unit of the model's scores is."""
+
+    part: Program
+    joint: Joint
+    scale: float
+
+
+def quantise_chain(
+    model: ChainModel, rows: np.ndarray, features: np.ndarray, *, max_parts: int, weight_bits: int = 8,
+    asking: Asking | None = None,
+) -> Integers:  # fmt: skip
+    """The integers of a chain.
+
+    Parameters
+    ----------
+    rows : (n, columns) readings that the model meets, of training items
+    features : (m, len(FEATURES)) what its inner sensor gives on them, in model units
+    max_parts : the most parts of an item
+    weight_bits : 8 or 16
+    asking : None: nothing is forwarded
+    """
+    a, b = len(model.cheap.features), len(model.dear.features)
+    k = len(model.labels)
+    largest = np.maximum(np.abs(rows).max(axis=0), 1e-9)
+    weights = np.abs(model.dear_weights[:-1]).max(axis=1)
+    weights[:a] = np.maximum(weights[:a], np.abs(model.cheap_weights[:-1]).max(axis=1))
+    weights = np.maximum(weights, 1e-9)
+    top = 2 ** (weight_bits - 1) - 1
+    scale = min(CODE_MAX * top / float((largest * weights).max()) / 2 ** (1 / GRID), MOST_SCALE)
+    by_column = 2.0 ** (np.ceil(GRID * np.log2(weights * scale / top)) / GRID)
+    types = [*model.cheap.types, *model.dear.types]
+    columns = [Column(t, _rule(c, dtype)) for t, (c, dtype) in enumerate(zip(by_column, types, strict=True))]
+    scorers = [
+        _linear(range(a), model.cheap_weights, by_column[:a], scale, weight_bits),
+        _linear(range(a + b), model.dear_weights, by_column, scale, weight_bits),
+        Polynomial((), (), 1, (), ((),) * k, (0,) * k, weight_bits),
+    ]
+    most = np.maximum(np.abs(features).max(axis=0), 1e-9)
+    unit = CODE_MAX * CODE_MAX / max(float((most * np.abs(model.policy)).max()), 1e-9)
+    policy, policy_columns, threshold = _policy(model, features, scale, unit, first=a + b)
+    scorers.append(policy)
+    nodes, wait = _nodes(model, k, threshold, asking, scale)
+    fields = [Feature(t) for t in types] + [Feature("i32")] * len(FEATURES)
+    sensors = (
+        Sensor(tuple(range(a)), (to_micro(model.cheap.cost),)),
+        Sensor(tuple(range(a, a + b)), (to_micro(model.dear.cost),)),
+        Sensor(tuple(range(a + b, a + b + len(FEATURES))), (0,)),
+    )
+    part = Program(
+        tuple(fields), sensors, _uplink(asking, types), (*columns, *policy_columns), tuple(scorers), nodes, k
+    )
+    chain = Chain(
+        k,
+        *(
+            tuple(np.rint(w * scale).astype(np.int64).ravel().tolist())
+            for w in (model.transitions, model.start, model.stop)
+        ),
+    )
+    joint = Joint(chain, (wait,), model.release, max_parts, threshold if model.release == ANYTIME else 0)
+    return Integers(part, joint, scale)
+
+
+def _rule(c: float, dtype: str) -> Affine:
+    """code = round(c x): floats with 16 binary places; the multiplier uses as many bits as fit."""
+    frac = 0 if dtype == "i32" else 16
+    shift = min(62, max(1, frac + 30 - math.ceil(math.log2(c))))
+    return Affine(frac, round(c * 2.0 ** (shift - frac)), 1 << shift - 1, shift)
+
+
+def _linear(columns: Sequence[int], weights: np.ndarray, by_column: np.ndarray, scale: float, bits: int) -> Polynomial:
+    whole = np.rint(weights[:-1] * scale / by_column[:, None]).astype(np.int64)
+    bias = np.rint(weights[-1] * scale).astype(np.int64)
+    return Polynomial(
+        tuple(columns), (None,) * len(columns), 1, tuple((t,) for t in range(len(columns))),
+        tuple(tuple(row) for row in whole.T.tolist()), tuple(bias.tolist()), bits,
+    )  # fmt: skip
+
+
+def _policy(
+    model: ChainModel, features: np.ndarray, scale: float, unit: float, first: int
+) -> tuple[Polynomial, list[Column], int]:
+    """The policy over the features that it uses, their columns, and its threshold in integers."""
+    used = [j for j, w in enumerate(model.policy) if w]
+    columns, weights = [], []
+    for j in used:
+        c = abs(float(model.policy[j])) * unit / CODE_MAX  # codes to one unit of the feature
+        by = c if FEATURES[j] in PLAIN else c / scale
+        most = min(CODE_MAX, max(1, round(float(np.abs(features[:, j]).max()) * c)))
+        rule = _rule(by, "i32")
+        columns.append(Column(first + j, Affine(rule.frac, rule.mul, rule.add, rule.shift, -most, most)))
+        weights.append(round(float(model.policy[j]) * unit / c))
+    numbers = tuple(range(first, first + len(used)))
+    bias = round(model.policy_bias * unit)
+    polynomial = Polynomial(
+        numbers, (None,) * len(used), 1, tuple((t,) for t in range(len(used))), (tuple(weights),), (bias,)
+    )
+    return polynomial, columns, math.floor(model.threshold * unit)
+
+
+def _nodes(
+    model: ChainModel, k: int, threshold: int, asking: Asking | None, scale: float
+) -> tuple[tuple[Node, ...], Wait]:
+    cheap, dear, none, policy = Slice(0, 0, k), Slice(1, 0, k), Slice(2, 0, k), Slice(3, 0, 1)
+    wait = Wait(1, cheap, policy if model.release == ANYTIME else None)
+    answers: list[Node] = [Answer(dear), Answer(cheap), Answer(none)]
+    middle: list[Node] = []
+    if asking is not None:
+        middle = [Branch(dear, MARGIN, (5, 6), round(asking.margin * scale)), Forward((), 6)]
+    at = 4 + len(middle)
+    nodes: list[Node] = [
+        Acquire((0,), 1, at + 2), Acquire((2,), 2, at + 1), Branch(policy, THRESHOLD, (at + 1, 3), threshold),
+        Acquire((1,), 4, at + 1), *middle, *answers,
+    ]  # fmt: skip
+    return tuple(nodes), wait
+
+
+def _uplink(asking: Asking | None, types: Sequence[str]) -> Uplink:
+    if asking is None:
+        return Uplink()
+    request, byte, cloud = (to_micro(x) for x in (asking.per_request, asking.per_byte, asking.cloud_per_request))
+    return Uplink(request, byte, cloud, request_bytes(types), asking.order or tuple(range(len(types))))
+
+
+assert MAX_GAP > MOST_SCALE * 100

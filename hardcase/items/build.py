@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The build of items of several parts: a joint bundle for each policy, their front, f0 and a report, all or nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardcase_edge.base.files import write_whole
+from hardcase_edge.errors import InputError
+
+from ..measuring.bars import clock_bar
+from ..training.build import provenance
+from ..training.folders import BUILD, claimed, fill_folder
+from ..training.hpc_file import copy_hpc, save_hpc
+from ..training.runs import open_runs
+from .measured import decide_items, figures
+from .page import items_report
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hardcase_edge.joint.session import JointDecision
+    from hardcase_export.joint.model import ChainModel
+    from hardcase_train.data.config import Config
+    from hardcase_train.methods.structured.two_levels import BuyPolicy, TwoLevels
+    from hardcase_train.tasks.items import Items
+    from hardcase_train.tasks.task import Task
+
+    _Types = tuple[tuple[str, ...], tuple[str, ...]]
+
+__all__ = ["build_items"]
+
+HPC = "hpc"
+
+
+def build_items(
+    config: Config, out: Path, *, command: str = "", force: bool = False, quiet: bool = False
+) -> dict[str, Any]:
+    """Train and write the build folder; the contents of front.json.
+
+    The quality of a point is the share of parts that its integers decide rightly; costs are of an item.
+
+    Raises
+    ------
+    InputError
+        The table or the configuration does not fit, or the folder may not be written.
+    """
+    from hardcase_train.data.table import read_table
+    from hardcase_train.methods.structured.two_levels import learn_two_levels
+    from hardcase_train.tasks.items import check_items, item_numbers, items_of, sensor_types
+
+    check_items(config)
+    table = read_table(config.file)
+    numbers = item_numbers(table, config)
+    with claimed(out, BUILD, force=force), open_runs(out, quiet=quiet) as (runs, scratch):
+        task = runs.task(config, table)
+        types = sensor_types(task)
+        train, valid, test = (items_of(task, getattr(task.problem, k), numbers) for k in ("train", "valid", "test"))
+        spare = task.problem.calibration
+        tables = valid if spare is None else items_of(task, spare, numbers)  # confidences, by items that chose nothing
+        hpc = save_hpc(task, scratch)
+        joint = config.joint
+        with clock_bar("2/3 chain and policies"):
+            learned = learn_two_levels(
+                train.X, train.y, len(task.problem.sensors[0].features), len(task.classes), group=train.group,
+                shares=joint.shares, releases=joint.releases, ask=joint.ask, seed=config.seed,
+            )  # fmt: skip
+        with fill_folder(out, BUILD, force=force) as folder:
+            copy_hpc(task, scratch, folder)
+            points: list[dict[str, Any]] = [_hpc_point(task, valid, test)]
+            decided: list[list[JointDecision]] = []
+            (folder / "policies").mkdir()
+            longest = joint.max_parts or max(map(len, train.y + valid.y + test.y + tables.y))
+            valid, test, tables = (_short(items, longest) for items in (valid, test, tables))
+            with clock_bar("3/3 bundles"):
+                for policy in learned.policies:
+                    made, point = _point(
+                        task, learned, policy, types, (train, tables, valid, test), longest, hpc["sha256"]
+                    )
+                    numbered = sum(p["method"] == policy.method for p in points)
+                    point["program"] = f"policies/{policy.method}-{numbered:03d}.hcb"
+                    write_whole(folder / point["program"], made[0])
+                    points.append(point)
+                    decided.append(made[1])
+            front = {
+                "unit": config.unit, "joint": True, "points": points, "hpc": hpc, "n_judged": valid.n_parts,
+                "transition_step": learned.transition_step, "max_parts": longest,
+                "items": {"train": len(train.y), "valid": len(valid.y), "test": len(test.y)},
+            }  # fmt: skip
+            (folder / "front.json").write_text(json.dumps(front, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            page, svg = items_report(task, front, decided, test, command)
+            (folder / "report.html").write_text(page, encoding="utf-8")
+            (folder / "front.svg").write_text(svg, encoding="utf-8")
+    return front
+
+
+def _short(items: Items, longest: int) -> Items:
+    """The items that a device takes."""
+    from hardcase_train.tasks.items import Items
+
+    few = [k for k, y in enumerate(items.y) if len(y) <= longest]
+    if not few:
+        raise InputError(f"no item of a part of the split has at most {longest} parts; raise [joint] max_parts")
+    X, y, replies = ([values[k] for k in few] for values in (items.X, items.y, items.replies))
+    return Items(X, y, replies, items.group[few])
+
+
+def _point(
+    task: Task, learned: TwoLevels, policy: BuyPolicy, types: _Types, parts: tuple[Items, ...],
+    longest: int, hpc: str,
+) -> tuple[tuple[bytes, list[JointDecision]], dict[str, Any]]:  # fmt: skip
+    """The bundle of a policy with its decisions on test items, and its point on the front."""
+    from hardcase_edge.bundle.load import load_bytes
+    from hardcase_export.joint.build import export_chain
+    from hardcase_export.joint.quantise import Asking
+
+    config = task.config
+    train, tables, valid, test = parts
+    costs = (config.per_request, config.per_byte, config.cloud_per_request)
+    columns = [f for s in task.problem.sensors for f in s.features]  # the worker takes them in the table's order
+    order = tuple(columns.index(f) for f in range(len(columns)))
+    asking = Asking(policy.ask_margin, *costs, order) if policy.ask_margin > 0 else None
+    made = export_chain(
+        chain_model(task, learned, policy, types), train.X, tables.X, tables.y, name=config.file.stem, unit=config.unit,
+        max_parts=longest, weight_bits=config.joint.weight_bits, asking=asking, hpc=hpc if asking else "",
+        target=config.target, trained=provenance(task, policy.method, policy.params),
+    )  # fmt: skip
+    machine = load_bytes(made.data, allow_joint=True).joint
+    assert machine is not None
+    decided = decide_items(machine, test)
+    point = {
+        "method": policy.method,
+        "params": {**policy.params, "agreement": made.agreement.same_labels, "bytes": len(made.data)},
+        "valid": figures(decide_items(machine, valid), valid),
+        "test": figures(decided, test),
+    }
+    return (made.data, decided), point
+
+
+def _hpc_point(task: Task, valid: Items, test: Items) -> dict[str, Any]:
+    """f0 itself, which is asked about every part and knows no neighbours."""
+    problem, uplink = task.problem, task.problem.uplink
+    part = sum(s.cost[0] for s in problem.sensors) + uplink.per_request + uplink.per_byte * uplink.request_bytes
+    part += uplink.cloud_per_request
+
+    def measured(items: Items) -> dict[str, Any]:
+        right = sum(int((r[:, 0] == y).sum()) for r, y in zip(items.replies, items.y, strict=True))
+        return {
+            "quality": right / items.n_parts, "cost": part * 1e-6 * items.n_parts / len(items.y), "forward_rate": 1.0,
+            "bought": 1.0,
+        }  # fmt: skip
+
+    return {"method": HPC, "params": {}, "valid": measured(valid), "test": measured(test)}
+
+
+def chain_model(task: Task, learned: TwoLevels, policy: BuyPolicy, types: _Types) -> ChainModel:
+    """The arrays of a chain and one policy, with the names and costs of the task's sensors."""
+    import numpy as np
+
+    from hardcase_edge.joint.definition import FEATURES
+    from hardcase_export.joint.model import ChainModel, Group
+
+    groups = [
+        Group(name, tuple(task.features[f] for f in s.features), s.cost[0] * 1e-6, dtype)
+        for name, s, dtype in zip(task.sensors, task.problem.sensors, types, strict=True)
+    ]
+    weights: np.ndarray = np.zeros(len(FEATURES))
+    weights[: len(policy.weights)] = policy.weights
+    return ChainModel(
+        labels=task.classes, cheap=groups[0], dear=groups[1], cheap_weights=learned.weights[0],
+        dear_weights=learned.weights[1], transitions=learned.transitions, start=learned.start, stop=learned.stop,
+        policy=weights, policy_bias=policy.bias, threshold=policy.threshold, release=policy.release,
+    )  # fmt: skip

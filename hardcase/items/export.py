@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hardcase export`` of a build of items: pick a point, check its bundle as a device would, sign and write it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardcase_edge.base.files import read_bounded
+from hardcase_edge.errors import HardcaseError, InputError
+from hardcase_edge.program.cost import to_unit
+
+from ..options import plain, report
+
+if TYPE_CHECKING:
+    from hardcase_export.drafts.front import Front
+
+__all__ = ["export_items", "is_items_build"]
+
+MAX_FRONT_BYTES = 16 * 1024 * 1024
+MIN_AGREEMENT = 0.99  # of labels; the chain's integers are rounded, so that near ties may fall the other way
+FLAGS = ("risk", "delta", "max_forward", "excess", "calibration", "hpc", "c", "onnx", "tflite", "inline", "prices",
+         "monitors")  # fmt: skip
+
+
+def is_items_build(build: Path) -> bool:
+    """Whether ``hardcase train`` wrote this folder for items of several parts."""
+    try:
+        front = json.loads(read_bounded(build / "front.json", MAX_FRONT_BYTES, "front", remedy="train again"))
+    except (HardcaseError, ValueError, RecursionError):
+        return False  # the export of ordinary builds says what is wrong
+    return isinstance(front, dict) and front.get("joint") is True
+
+
+def beside_the_best(front: Front) -> Front:
+    """The front in which a loss is one below the best point: f0 knows no neighbours, and may be worse than a chain."""
+    best = max((p.valid.quality for p in front.points if p.program is not None), default=0.0)
+    return replace(
+        front,
+        points=tuple(
+            [replace(p, valid=replace(p.valid, quality=best)) if p.program is None else p for p in front.points]
+        ),
+    )
+
+
+def export_items(args: argparse.Namespace) -> int:
+    """Export and report.
+
+    Raises
+    ------
+    InputError
+        A flag does not apply to items, no point fits, or a file cannot be written.
+    """
+    from hardcase_edge.bundle.file import MAX_BUNDLE_BYTES
+    from hardcase_edge.bundle.load import load_bytes
+    from hardcase_export.drafts.front import read_front
+    from hardcase_export.picking.pick import pick
+    from hardcase_export.publish import check_out, publish_bytes, read_key
+
+    if named := [flag for flag in FLAGS if getattr(args, flag)]:
+        raise InputError(f"items of several parts are exported without --{named[0].replace('_', '-')}; leave it out")
+    if args.out is None:
+        raise InputError("no output given: use --out")
+    check_out(args.out, args.force)
+    build = Path(args.build)
+    front = beside_the_best(read_front(build / "front.json"))
+    point = pick(front, max_loss=args.max_loss, budget=args.budget, method=args.method)
+    assert point.program is not None
+    data = read_bounded(build / point.program, MAX_BUNDLE_BYTES, "bundle", remedy="train again")
+    loaded = load_bytes(data, allow_joint=True)
+    if loaded.bundle.joint is None or loaded.items is None:
+        raise InputError(f"{build / point.program} decides no items of several parts; train again")
+    least = MIN_AGREEMENT if args.min_agreement is None else args.min_agreement
+    same = loaded.manifest.claims.get("agreement", 0.0)
+    if not isinstance(same, int | float) or same < least:
+        raise InputError(
+            f"{plain(point.method, 24)} decides {same:.2%} of parts as its floats, below {least:g}; set [joint] "
+            "weight_bits = 16, or allow it with --min-agreement"
+        )
+    publish_bytes(data, Path(args.out), None if args.key is None else read_key(args.key))
+    test = point.test
+    values: dict[str, Any] = {
+        "bundle": args.out, "sha256": loaded.bundle.sha256, "bytes": len(data), "signed": args.key is not None,
+        "method": point.method, "params": point.params, "unit": front.unit, "agreement": same,
+        "test": {"quality": test.quality, "cost": test.cost, "forward_rate": test.forward_rate},
+        "worst_cost": to_unit(loaded.items.worst_cost), "max_parts": loaded.bundle.joint.max_parts,
+        "golden": len(loaded.bundle.items),
+    }  # fmt: skip
+    signed = "signed" if values["signed"] else "not signed"
+    report(
+        args, values,
+        [
+            f"{args.out}: {len(data)} bytes, {signed}",
+            f"  picked     {plain(point.method, 24)} ({json.dumps(point.params, sort_keys=True)})",
+            f"  parts      {test.quality:.4f} right, {test.forward_rate:.1%} asked, on test items",
+            f"  cost       mean {test.cost:.2f}, worst {values['worst_cost']:g} {plain(front.unit, 20)} an item of at "
+            f"most {values['max_parts']} parts",
+            f"  agreement  {same:.2%} of parts decided as by the floats; {values['golden']} golden items, all pass",
+        ],
+    )  # fmt: skip
+    return 0

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of a joint program on items whose readings and f0's answers are all known, by the device's own session."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from hardcase_edge.joint.session import JointDecision, JointMachine
+    from hardcase_train.tasks.items import Items
+
+__all__ = ["decide_items", "figures"]
+
+
+def decide_items(machine: JointMachine, items: Items) -> list[JointDecision]:
+    """The decision of each item, without a budget; a request is answered at once by f0."""
+    from hardcase_edge.joint.drive import drive_joint
+
+    features = [s.features for s in machine.program.sensors]
+
+    def decide(rows: list[list[float]], replies: list[list[int]]) -> JointDecision:
+        def read(asked: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], list[float]]:
+            return {(p, s): [rows[p][f] for f in features[s]] for p, s in asked}
+
+        def ask(part: int, _: object) -> tuple[int, int]:
+            return replies[part][0], replies[part][1]
+
+        return drive_joint(machine.session(len(rows)), read, ask)
+
+    return [decide(item.tolist(), replies.tolist()) for item, replies in zip(items.X, items.replies, strict=True)]
+
+
+def figures(decisions: list[JointDecision], items: Items, unit: float = 1e-6) -> dict[str, Any]:
+    """Quality (share of parts that are right), mean cost of an item and shares of parts; and the error of a quality."""
+    right = np.array([int((np.array(d.labels) == y).sum()) for d, y in zip(decisions, items.y, strict=True)])
+    sizes = np.array([len(y) for y in items.y])
+    parts = [p for d in decisions for p in d.parts]
+    total = len(parts)
+    quality = float(right.sum() / total)
+    spread = float(((right - quality * sizes) ** 2).sum())
+    return {
+        "quality": quality,
+        "cost": float(np.mean([d.cost for d in decisions])) * unit,
+        "forward_rate": sum(p.route == "cloud" for p in parts) / total,
+        "items_right": float(np.mean(right == sizes)),
+        "bought": sum(1 in p.sensors for p in parts) / total,
+        "quality_se": sqrt(spread) / total,  # of a ratio of sums, item by item
+    }

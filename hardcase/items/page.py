@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``report.html`` of a build of items: the front, and a picture of one item before and after its purchases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..reports.front_chart import front_svg
+from ..reports.markup import STYLE, amount, percent, safe
+from ..reports.page import bar, figure, page, section, table
+
+if TYPE_CHECKING:
+    from hardcase_edge.joint.session import JointDecision
+    from hardcase_train.tasks.items import Items
+    from hardcase_train.tasks.task import Task
+
+__all__ = ["item_svg", "items_report"]
+
+CELL, LEFT, TOP, ROW = 52, 96, 34, 40
+MOST_SHOWN = 24  # parts of the item in the picture
+
+
+def items_report(
+    task: Task, front: Mapping[str, Any], decided: Sequence[Sequence[JointDecision]], test: Items, command: str
+) -> tuple[str, str]:
+    """The page and the picture of the front.
+
+    Parameters
+    ----------
+    front : the contents of front.json, whose first point is f0
+    decided : of each other point, its decisions on the test items
+    command : the command line that asked for the build, without its folders
+    """
+    unit, points = front["unit"], front["points"]
+    svg = front_svg(unit, points, f"{task.config.file.name}: {task.config.target}", quality="parts right")
+    rows = [
+        [
+            safe("f0, asked about every part" if p["method"] == "hpc" else p["method"], 40), _policy(p["params"]),
+            f"{p['valid']['quality']:.4f}", f"{p['test']['quality']:.4f}",
+            "" if "items_right" not in p["test"] else f"{p['test']['items_right']:.4f}", amount(p["test"]["cost"]),
+            percent(p["test"]["bought"]) + bar(p["test"]["bought"]), percent(p["test"]["forward_rate"]),
+        ]
+        for p in points
+    ]  # fmt: skip
+    head = (
+        "method", "policy", "parts right, judged", "parts right, test", "items right, test",
+        f"cost of an item ({unit})", f"{task.sensors[1]} bought", "asked",
+    )  # fmt: skip
+    n = front["items"]
+    body = [
+        section(
+            "What was asked",
+            f"<pre><code>{safe(command, 400)}</code></pre>" if command else "",
+            f"<p>{n['train']} items train, {n['valid']} choose and {n['test']} test, of at most {front['max_parts']} "
+            f"parts and {len(task.classes)} labels. Every part has <code>{safe(task.sensors[0])}</code>; a policy "
+            f"says which get <code>{safe(task.sensors[1])}</code>, too.</p>",
+        ),
+        section(
+            "The front",
+            "<p>Each point is a bundle in <code>policies</code>, and its figures are those of its integers. "
+            "<code>structured</code> is the learned policy, <code>gap</code> buys where the gap of max-marginals is "
+            "small, and <code>static</code> never or always buys.</p>",
+            figure(svg), table(head, rows, words=2),
+        ),
+        section("One test item", *_one_item(task, front, decided, test)),
+    ]  # fmt: skip
+    return page(f"{task.config.file.name}: {task.config.target}", body), svg
+
+
+def _policy(params: Mapping[str, Any]) -> str:
+    if not params:
+        return ""
+    return f"{params['release']}, {params['share']:.0%}{', asks' if params['asks'] else ''}"
+
+
+def _one_item(
+    task: Task, front: Mapping[str, Any], decided: Sequence[Sequence[JointDecision]], test: Items
+) -> list[str]:
+    """The test item that gains the most right parts by purchases of the policy of the middle share."""
+    of = {k: p["params"] for k, p in enumerate(front["points"][1:])}
+    never = next(k for k, p in of.items() if p["share"] == 0)
+    some = [k for k, p in of.items() if 0 < p["share"] < 1 and not p["asks"]]
+    after = some[len(some) // 2] if some else never
+    gains = [
+        sum(int(b == t) - int(a == t) for a, b, t in zip(one.labels, two.labels, truth.tolist(), strict=True))
+        for one, two, truth in zip(decided[never], decided[after], test.y, strict=True)
+    ]
+    best = max(range(len(gains)), key=lambda k: (gains[k], len(test.y[k]) <= MOST_SHOWN))
+    names = [str(c) for c in task.classes]
+    picture = item_svg(
+        [names[k] for k in test.y[best]], [names[k] for k in decided[never][best].labels],
+        [names[k] for k in decided[after][best].labels], [1 in p.sensors for p in decided[after][best].parts],
+    )  # fmt: skip
+    point = front["points"][after + 1]
+    return [
+        f"<p>Framed parts got <code>{safe(task.sensors[1])}</code> by {safe(point['method'])} "
+        f"({_policy(point['params'])}); labels that changed are marked.</p>",
+        figure(picture),
+    ]
+
+
+def item_svg(truth: Sequence[str], before: Sequence[str], after: Sequence[str], bought: Sequence[bool]) -> str:
+    """The labels of one item before and after purchases, and the true ones below; a frame around what was bought."""
+    n = min(len(truth), MOST_SHOWN)
+    height = TOP + 3 * ROW
+    out = [
+        f'<svg class="hc item" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + n * CELL} {height}" '
+        f'width="{LEFT + n * CELL}" height="{height}" role="img" aria-label="One item, before and after purchases">'
+        f"<style>{STYLE}</style>"
+    ]
+    lines = (("cheap", before), ("with purchases", after), ("true", truth))
+    for r, (name, labels) in enumerate(lines):
+        y = TOP + r * ROW
+        out.append(f'<text class="soft" x="4" y="{y}">{name}</text>')
+        for k in range(n):
+            x = LEFT + k * CELL + CELL // 2
+            changed = r == 1 and before[k] != after[k]
+            style = "font-size:18px" + (";font-weight:700;fill:var(--accent)" if changed else "")
+            out.append(f'<text x="{x}" y="{y}" text-anchor="middle" style="{style}">{safe(labels[k], 6)}</text>')
+    out += [
+        f'<rect x="{LEFT + k * CELL + 3}" y="6" width="{CELL - 6}" height="{2 * ROW}" rx="6" fill="none" '
+        'stroke="var(--buy)" stroke-width="2"/>'
+        for k in range(n)
+        if bought[k]
+    ]
+    return "".join([*out, "</svg>"])

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hardcase cloud check-broker``: ask a broker for all that hardcase leans on, and say what will not work there."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from hardcase_edge.base.escape import terminal
+
+from .flags import tls_arguments
+
+__all__ = ["HELP", "arguments", "run"]
+
+HELP = "Ask a broker for each thing that hardcase leans on, and say what will not work there."
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("broker", metavar="URL", help="mqtt[s]://host:port, or ws[s]:// for WebSockets")
+    tls_arguments(parser)
+    parser.set_defaults(act=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask and tell; 1 if nothing will work."""
+    from hardcase_cloud.mqtt.check import YES, check_broker
+    from hardcase_edge.link.address import parse_address
+
+    findings = check_broker(parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key))
+    if args.json:
+        print(json.dumps([asdict(finding) for finding in findings]))
+    for finding in () if args.json else findings:
+        line = f"{finding.does:<7} {finding.what}" + (f": {finding.detail}" if finding.detail else "")
+        if finding.does != YES and finding.without:
+            line += f"; without it: {finding.without}"
+        print(terminal(line))
+    return int(any(finding.is_needed and finding.does != YES for finding in findings))

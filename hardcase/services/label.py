@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hardcase cloud label``: have f0 answer the audits in a store, so that agreement is known."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from hardcase_edge.errors import InputError
+
+from .events import on_stop_signals, say
+from .flags import store_argument
+
+if TYPE_CHECKING:
+    from hardcase_cloud.answering.service import Answerer
+
+__all__ = ["HELP", "arguments", "run"]
+
+HELP = "Have f0 answer the audits in a store, or keep what people say of them, beside the devices' answers."
+PAUSE_S = 1.0  # between two looks for new audits
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    store_argument(parser)
+    parser.add_argument("--hpc", metavar="MODEL", help="hpc.onnx, or your own Python module:function")
+    parser.add_argument("--bundle", required=True, metavar="FILE", help="a bundle that forwards to it: its classes")
+    parser.add_argument(
+        "--labels", metavar="FILE",
+        help="in place of --hpc: a CSV file of what people say, with device, boot, sequence and label",
+    )  # fmt: skip
+    parser.add_argument("--once", action="store_true", help="end when no audit waits (default: wait for more)")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.set_defaults(act=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Label until stopped; the exit status."""
+    from hardcase_cloud.records.database import Database
+    from hardcase_cloud.records.labelling import label_some, read_labels
+    from hardcase_cloud.records.registry import Registry
+    from hardcase_cloud.records.standing import promise
+    from hardcase_edge.bundle.load import load_bundle
+
+    loaded = load_bundle(args.bundle)
+    classes = loaded.manifest.classes
+    if not classes:
+        raise InputError(f"{args.bundle} answers values, and agreement is known for classes alone")
+    if (args.hpc is None) == (args.labels is None):
+        raise InputError("name either f0 with --hpc, or a file of labels with --labels")
+    if args.labels is not None:
+        labels = read_labels(args.labels, [str(c) for c in classes])
+        database = Database(args.store)
+        n = Registry(database).label_by_person(labels, time.time())
+        database.close()
+        say(args.json, "labelled", {"records": n, "unknown": len(labels) - n})
+        return 0
+    model = _open_model(args)
+    database, stop = Database(args.store), threading.Event()
+    registry = Registry(database)
+    promise(database, loaded.bundle.sha256, loaded.manifest.claims)
+    on_stop_signals(stop.set)
+    say(args.json, "ready", {"store": database.dialect.name, "hpc": model.sha256})
+    n_all = agreed_all = 0
+    while not stop.is_set():
+        n, agreed = label_some(registry, model, classes)
+        n_all, agreed_all = n_all + n, agreed_all + agreed
+        if n == 0 and (args.once or stop.wait(PAUSE_S)):
+            break
+    database.close()
+    say(args.json, "stopped", {"audits": n_all, "agree": agreed_all})
+    return 0
+
+
+def _open_model(args: argparse.Namespace) -> Answerer:
+    from hardcase_edge.sensors.plugin import is_function_name
+
+    if is_function_name(args.hpc):
+        from hardcase_cloud.answering.function import function_for
+
+        return function_for(args.hpc, args.bundle)
+    from hardcase_cloud.answering.onnx_model import Hpc
+
+    return Hpc(args.hpc)

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hardcase cloud rollout``: a bundle for a group of devices step by step, kept in a store."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardcase_edge.errors import HardcaseError, InputError
+
+from .events import on_stop_signals, say
+from .flags import broker_argument, parse_time, positive, store_argument, tls_arguments
+
+if TYPE_CHECKING:
+    from hardcase_cloud.records.registry import Registry
+    from hardcase_cloud.rollouts.plan import Plan
+    from hardcase_edge.bundle.load import Loaded
+
+__all__ = ["HELP", "arguments", "run"]
+
+HELP = "Bring a bundle to a group of devices in waves, and stop when it is not good."
+WISHES = {"pause": "Release no further devices.", "resume": "Go on.", "stop": "End it; no device is offered more."}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the commands and their flags."""
+    commands = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
+    group = commands.add_parser("group", help="Make a group of devices.")
+    group.add_argument("name", help="of the group")
+    group.add_argument("--devices", required=True, metavar="FILE", help="text file with a device id a line")
+    store_argument(group)
+    group.set_defaults(act=_group)
+    _start_arguments(commands.add_parser("start", help="Begin a roll-out, and serve it until it is over."))
+    serve = commands.add_parser("serve", help="Serve a roll-out that a process before has begun.")
+    serve.add_argument("id", type=positive, help="number of the roll-out")
+    _serving_arguments(serve)
+    serve.set_defaults(act=_serve_again)
+    for wish, text in WISHES.items():
+        command = commands.add_parser(wish, help=text)
+        command.add_argument("id", type=positive, help="number of the roll-out")
+        store_argument(command)
+        command.set_defaults(act=_wish)
+    status = commands.add_parser("status", help="Say how roll-outs stand.")
+    status.add_argument("id", type=positive, nargs="?", help="number of the roll-out (default: all)")
+    store_argument(status)
+    status.add_argument("--json", action="store_true", help="one JSON object per roll-out")
+    status.set_defaults(act=_status)
+
+
+def _start_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundle", help="the .hcb file; its signature is read from BUNDLE.sig if there is one")
+    parser.add_argument("--group", required=True, metavar="NAME", help="the devices, as of rollout group")
+    parser.add_argument("--metadata", metavar="DIR", help="signed metadata: a TUF repository's JSON files")
+    waves = parser.add_argument_group("waves")
+    waves.add_argument("--canary", default="1%", metavar="N", help="devices of the first wave, or a percentage (1%%)")
+    waves.add_argument("--factor", type=float, default=4.0, help="by which waves grow (4)")
+    waves.add_argument("--soak", default="0s", metavar="TIME", help="how long a wave stands before the next: 30m (0s)")
+    ends = parser.add_argument_group("what ends it")
+    ends.add_argument("--abort-above", default="5%", metavar="SHARE", help="of devices that fail (5%%)")
+    ends.add_argument("--abort-after", type=positive, default=10, metavar="N", help="devices before it counts (10)")
+    ends.add_argument("--offer-time", default="1h", metavar="TIME", help="for a device to begin to load (1h)")
+    ends.add_argument("--load-time", default="6h", metavar="TIME", help="for a device to load (6h)")
+    ends.add_argument("--trial-time", default="6h", metavar="TIME", help="for a device's trial (6h)")
+    ends.add_argument("--supersede", action="store_true", help="end roll-outs that have one of these devices")
+    quality = parser.add_argument_group("quality")
+    quality.add_argument(
+        "--agreement", metavar="SHARE",
+        help="least agreement with f0 in audits: 95%%, or none (default: what the bundle promises)",
+    )  # fmt: skip
+    quality.add_argument("--tolerance", default="2%", metavar="SHARE", help="by which a canary may fall short (2%%)")
+    quality.add_argument("--budget", type=float, metavar="COST", help="highest mean cost of a decision")
+    quality.add_argument("--quality-time", default="7d", metavar="TIME", help="for the quality to be certain (7d)")
+    _serving_arguments(parser)
+    parser.set_defaults(act=_start)
+
+
+def _serving_arguments(parser: argparse.ArgumentParser) -> None:
+    store_argument(parser)
+    broker_argument(parser)
+    tls_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; its exit status."""
+    return int(args.act(args))
+
+
+# ---------------------------------------------------------------- commands
+
+
+def _open(url: str) -> Registry:
+    from hardcase_cloud.records.database import Database
+    from hardcase_cloud.records.registry import Registry
+
+    return Registry(Database(url))
+
+
+def _group(args: argparse.Namespace) -> int:
+    from hardcase_cloud.broker.acl import read_devices
+
+    devices = read_devices(args.devices)
+    one_tenant(devices)
+    registry = _open(args.store)
+    n = registry.set_group(args.name, devices)
+    registry.database.close()
+    print(f"group {args.name}: {n} devices")
+    return 0
+
+
+def _start(args: argparse.Namespace) -> int:
+    from hardcase_cloud.rollouts.machine import Rollout
+    from hardcase_cloud.rollouts.serve import facts_of_bundle
+    from hardcase_cloud.updates.offer import make_offer
+    from hardcase_edge.bundle.load import load_bytes
+
+    data, offer, release = make_offer(args.bundle, args.metadata)
+    loaded = load_bytes(data)
+    registry = _open(args.store)
+    try:
+        devices = registry.group(args.group)
+        plan = _plan(args, loaded, len(devices))
+        bundle = {
+            "sha256": offer.sha256.hex(), "name": loaded.manifest.name, "bytes": offer.size, "root": release[0],
+            "targets": release[1], "manifest": json.dumps(facts_of_bundle(loaded)),
+        }  # fmt: skip
+        now = time.time()
+        machine = Rollout(plan, offer.sha256.hex(), devices, now).to_json()
+        path = str(Path(args.bundle).absolute())
+        metadata = "" if args.metadata is None else str(Path(args.metadata).absolute())
+        number = registry.begin(bundle, path, metadata, args.group, machine, devices, now, supersedes=args.supersede)
+        return _serve(args, registry, number)
+    finally:
+        registry.database.close()
+
+
+def _plan(args: argparse.Namespace, loaded: Loaded, n_devices: int) -> Plan:
+    from hardcase_cloud.rollouts.plan import Plan
+    from hardcase_cloud.rollouts.serve import facts_of_bundle
+    from hardcase_edge.outbox.flags import parse_share
+
+    facts = facts_of_bundle(loaded)
+    tolerance = parse_share(args.tolerance, "--tolerance")
+    if args.agreement is None:
+        agreement = _promised(facts, tolerance)
+    else:
+        agreement = None if args.agreement == "none" else parse_share(args.agreement, "--agreement")
+    try:
+        share = parse_share(args.canary, "--canary") if args.canary.endswith("%") else 0.0
+        canary = max(1, round(share * n_devices)) if share else int(args.canary)
+    except ValueError as error:
+        raise InputError(
+            f"--canary is {args.canary!r}; give a number of devices, or a percentage such as 1%"
+        ) from error
+    return Plan(
+        canary=canary, factor=args.factor, soak_s=parse_time(args.soak, "--soak"),
+        abort_above=parse_share(args.abort_above, "--abort-above"), abort_after=args.abort_after,
+        offer_s=parse_time(args.offer_time, "--offer-time"), load_s=parse_time(args.load_time, "--load-time"),
+        trial_s=parse_time(args.trial_time, "--trial-time"), agreement=agreement,
+        tolerance=tolerance, budget=args.budget,
+        cost_limit=facts["cost_limit"] if args.budget is not None else None,
+        quality_s=parse_time(args.quality_time, "--quality-time"),
+    )  # fmt: skip
+
+
+def _promised(facts: dict[str, Any], tolerance: float) -> float | None:
+    """The least agreement that a bundle promises; None if it promises none that says more than the tolerance.
+
+    That is its claim of audits, which the device's trial takes, too; else 1 minus the promised risk of an error.
+    """
+    from hardcase_cloud.rollouts.plan import LEAST_SPARE, MOST_AGREEMENT
+
+    share, promise = facts["agreement"], facts["promise"] or {}
+    if share is None:
+        risk = promise.get("risk")
+        share = 1 - risk if promise.get("of") == "error" and isinstance(risk, float) and 0 < risk < 0.9 else 0.0
+    return min(share, MOST_AGREEMENT) if share > tolerance + LEAST_SPARE else None
+
+
+def _serve_again(args: argparse.Namespace) -> int:
+    registry = _open(args.store)
+    try:
+        return _serve(args, registry, args.id)
+    finally:
+        registry.database.close()
+
+
+def _serve(args: argparse.Namespace, registry: Registry, number: int) -> int:
+    from hardcase_cloud.records.registry import OPEN
+    from hardcase_cloud.rollouts.machine import DONE
+    from hardcase_cloud.rollouts.serve import Serving, summary
+    from hardcase_cloud.updates.campaign import Campaign
+    from hardcase_cloud.updates.offer import make_offer
+    from hardcase_cloud.updates.serve import Server
+    from hardcase_edge.link.address import parse_address
+
+    row = registry.rollout(number)
+    if row.state not in OPEN:
+        raise InputError(f"roll-out {number} has ended: {row.state}; start another one")
+    address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
+    made = make_offer(row.path, row.metadata or None)
+    if made[1].sha256.hex() != row.bundle:
+        raise InputError(f"{row.path} is another bundle than roll-out {number} has begun with; put it back")
+    campaign = Campaign(*made, named=frozenset(registry.instances(number)))
+
+    def reload() -> None:
+        data, offer, release = make_offer(row.path, row.metadata or None)
+        if data == campaign.bundle:
+            campaign.offer, campaign.release = offer, release
+
+    serving = Serving(
+        registry, row, campaign, on_change=lambda line: say(args.json, "rollout", {"id": number, "now": line})
+    )
+
+    def on_step() -> None:
+        if serving.step():
+            server.stop()
+
+    server = Server(campaign, address, reload=reload, on_step=on_step, tenant=one_tenant(registry.instances(number)))
+    on_stop_signals(server.stop)
+    agreement = serving.rollout.plan.agreement
+    held_to = {} if agreement is None else {"agreement": agreement}
+    say(args.json, "serving", {"id": number, "sha256": row.bundle, "group": row.members, **held_to})
+    server.run(waits=True)
+    rollout = serving.rollout
+    say(args.json, "stopped", {"id": number, "state": rollout.state})
+    if rollout.is_over and rollout.state != DONE:
+        raise HardcaseError(f"roll-out {number}: {summary(rollout)}")
+    return 0
+
+
+def one_tenant(devices: Iterable[str]) -> str:
+    """The tenant of these devices.
+
+    Raises
+    ------
+    InputError
+        They have several.
+    """
+    from hardcase_edge.link.wire import tenant_of
+
+    tenants = sorted({tenant_of(device) for device in devices})
+    if len(tenants) > 1:
+        raise InputError(
+            f"the devices are of {len(tenants)} tenants, such as {tenants[0] or 'none'} and {tenants[1]}; make a group "
+            "for each"
+        )
+    return tenants[0] if tenants else ""
+
+
+def _wish(args: argparse.Namespace) -> int:
+    registry = _open(args.store)
+    registry.wish(args.id, args.what)
+    row = registry.rollout(args.id)
+    registry.database.close()
+    is_served = time.time() - row.served < 10
+    print(
+        f"roll-out {args.id}: {args.what}"
+        + ("" if is_served else f"; nobody serves it now, rollout serve {args.id} does")
+    )
+    return 0
+
+
+def _status(args: argparse.Namespace) -> int:
+    registry = _open(args.store)
+    rows = registry.rollouts() if args.id is None else [registry.rollout(args.id)]
+    for row in rows:
+        instances = registry.instances(row.id)
+        counts = Counter(state for state, _, _ in instances.values())
+        machine = json.loads(row.machine)
+        if args.json:
+            reasons = {device: reason for device, (_, _, reason) in sorted(instances.items()) if reason}
+            fields: dict[str, Any] = {
+                "id": row.id, "bundle": row.bundle, "group": row.members, "state": row.state,
+                "reason": machine["reason"], "began": row.began, "served": row.served, "devices": counts,
+                "reasons": reasons,
+            }  # fmt: skip
+            print(json.dumps(fields))
+            continue
+        began = datetime.fromtimestamp(row.began, UTC).strftime("%Y-%m-%d %H:%M")
+        states = ", ".join(f"{n} {state}" for state, n in counts.most_common())
+        why = f" ({machine['reason']})" if machine["reason"] else ""
+        print(f"{row.id}  {began}  {row.members}  {row.bundle[:12]}  {row.state}{why}: {states}")
+    registry.database.close()
+    return 0

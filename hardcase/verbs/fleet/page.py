@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a simulated fleet: decisions a second by route, latencies, and what was done to it meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ...reports.axes import Frame, linear_scale, log_scale
+from ...reports.markup import STYLE, safe
+from ...reports.page import card, figure, page, section, table
+
+__all__ = ["fleet_page", "per_second"]
+
+WIDTH, HEIGHT = 880, 300
+ROUTES = (("local", "var(--local)"), ("cloud", "var(--cloud)"), ("degraded", "var(--late)"))
+LEAST_MS = 0.01
+Second = dict[str, Any]  # n by route; p50 and p99 of those that were not local, None if there are none
+
+
+def per_second(times: Iterable[tuple[int, float, float]], began: float, n_seconds: int) -> list[Second]:
+    """What happened in each second.
+
+    Parameters
+    ----------
+    times : number of the route (0 local, 1 cloud, 2 degraded), beginning and latency (ms) of each decision
+    began : the first second's beginning, on the same clock
+    """
+    counts = [[0, 0, 0] for _ in range(n_seconds)]
+    waits: list[list[float]] = [[] for _ in range(n_seconds)]
+    for route, at, latency_ms in times:
+        k = int(at - began)
+        if 0 <= k < n_seconds:
+            counts[k][route] += 1
+            if route:
+                waits[k].append(latency_ms)
+    seconds = []
+    for count, wait in zip(counts, waits, strict=True):
+        wait.sort()
+        p50, p99 = (wait[int(q * len(wait))] if wait else None for q in (0.5, 0.99))
+        seconds.append({**{name: n for (name, _), n in zip(ROUTES, count, strict=True)}, "p50": p50, "p99": p99})
+    return seconds
+
+
+def fleet_page(values: Mapping[str, Any]) -> str:
+    """The whole page, from the values that ``hardcase fleet simulate --json`` prints."""
+    seconds: Sequence[Second] = values["seconds"]
+    routes = values["routes"]
+    total = max(1, sum(routes.values()))
+    cards = "".join(
+        [
+            card(
+                f"{values['connected']:,}", f"of {values['devices']:,} devices connected in {values['connect_s']:.1f} s"
+            ),
+            card(f"{total:,}", f"decisions, {total / max(1, len(seconds)):,.0f} a second"),
+            card(f"{routes['cloud'] / total:.1%}", "decided in the cloud"),
+            card(f"{routes['degraded'] / total:.2%}", "degraded"),
+            card(f"{values['us_per_decision']:.0f} us", "of this process's CPU a decision"),
+        ]
+    )
+    problems = [f'<p class="bad">{safe(problem)}</p>' for problem in values["problems"]]
+    steps = [[f"{step['at_s']:.1f}", safe(step["what"])] for step in values["steps"]]
+    counted = {**values["counters"], **{f"link: {name}": n for name, n in values["link"].items()}}
+    counters = [[safe(name), f"{n:,}"] for name, n in sorted(counted.items())]
+    body = [
+        f'<div class="cards">{cards}</div>',
+        *(problems or ["<p>Every decision that began has ended, once.</p>"]),
+        section("Decisions a second", figure(_rates(seconds, values["steps"]))),
+        section("Latency of the hard cases", figure(_latencies(seconds, values["steps"]))),
+        *([section("What was done to it", table(("second", "what"), steps, words=0))] if steps else []),
+        section("Messages", table(("what", "n"), counters)),
+    ]
+    return page(f"A fleet of {values['devices']:,} devices", body)
+
+
+def _rates(seconds: Sequence[Second], steps: Sequence[Mapping[str, Any]]) -> str:
+    most = max((sum(s[name] for name, _ in ROUTES) for s in seconds), default=1)
+    frame = _frame(len(seconds), linear_scale(0.0, max(1.0, most * 1.1), 6))
+    out = _begin("Decisions a second by route", frame, "second", "decisions a second", steps)
+    bottom = [0.0] * len(seconds)
+    for name, colour in ROUTES:
+        top = [b + s[name] for b, s in zip(bottom, seconds, strict=True)]
+        up = " ".join(f"{frame.x(k + 0.5)},{frame.y(v)}" for k, v in enumerate(top))
+        down = " ".join(f"{frame.x(k + 0.5)},{frame.y(v)}" for k, v in reversed(list(enumerate(bottom))))
+        out.append(f'<polygon points="{up} {down}" fill="{colour}" fill-opacity=".7"/>')
+        bottom = top
+    return "\n".join([*out, *_legend(ROUTES), "</svg>\n"])
+
+
+def _latencies(seconds: Sequence[Second], steps: Sequence[Mapping[str, Any]]) -> str:
+    most = max((s["p99"] for s in seconds if s["p99"] is not None), default=1.0)
+    frame = _frame(len(seconds), log_scale(LEAST_MS * 10, max(1.0, most * 1.3)))
+    lines = (("p50", "var(--cloud)"), ("p99", "var(--late)"))
+    out = _begin("Latency of decisions that asked the cloud", frame, "second", "ms", steps)
+    for name, colour in lines:
+        points = " ".join(
+            f"{frame.x(k + 0.5)},{frame.y(s[name])}" for k, s in enumerate(seconds) if s[name] is not None
+        )
+        out.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.8"/>')
+    return "\n".join([*out, *_legend(lines), "</svg>\n"])
+
+
+def _frame(n_seconds: int, ys: Any) -> Frame:
+    return Frame(64, 20, WIDTH - 84, HEIGHT - 96, linear_scale(0.0, float(max(1, n_seconds)), 8), ys)
+
+
+def _begin(label: str, frame: Frame, x: str, y: str, steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    marks = [
+        f'<path d="M{frame.x(step["at_s"])} {frame.top}V{frame.top + frame.height}" stroke="var(--soft)" '
+        f'stroke-dasharray="3 3"><title>{safe(step["what"])}</title></path>'
+        for step in steps
+    ]
+    return [
+        f'<svg class="hc" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
+        f'height="{HEIGHT}" role="img" aria-label="{safe(label)}">\n<style>{STYLE}</style>',
+        *frame.draw(x, y),
+        *marks,
+    ]
+
+
+def _legend(names: Sequence[tuple[str, str]]) -> list[str]:
+    y = HEIGHT - 12
+    return [
+        f'<circle cx="{69 + 120 * k}" cy="{y - 4}" r="5" fill="{colour}"/>'
+        f'<text x="{80 + 120 * k}" y="{y}">{name}</text>'
+        for k, (name, colour) in enumerate(names)
+    ]

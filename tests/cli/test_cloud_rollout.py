@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hardcase cloud rollout`` and ``label``: a roll-out at a real broker, what people ask of it, and bad input."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hardcase.cli import main
+from hardcase.services import rollout
+from hardcase_cloud.records.database import Database
+from hardcase_cloud.records.incoming import Incoming
+from hardcase_cloud.records.registry import Registry
+from hardcase_cloud.rollouts import serve
+from hardcase_edge.base.sha256 import sha256
+from hardcase_edge.link.address import parse_address
+from hardcase_edge.link.connection import Connection, ConnectionConfig
+from hardcase_edge.link.wire import facts_topic, status_topic, update_topic
+from hardcase_edge.update.messages import OFFER, kind_of
+from tests.helpers.cloud.brokers import Broker, running_mosquitto, until
+from tests.helpers.edge.device import make_bundle_bytes, make_loaded
+from tests.helpers.edge.repository import Repository
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running_mosquitto(tmp_path_factory.mktemp("rollout")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "STEP_S", 0.02)
+    monkeypatch.setattr("hardcase_cloud.updates.serve.STEP_S", 0.02)
+    monkeypatch.setattr("hardcase.services.rollout.on_stop_signals", lambda stop: None)
+
+
+class FakeDevice:
+    """A device as a roll-out sees it: it runs what it is offered at once, and reports what becomes of it."""
+
+    def __init__(self, broker: Broker, name: str, target: str, end: str = "good") -> None:
+        self.name, self._target, self._end = name, target, end
+        self.offers = 0
+        self._line = Connection(
+            ConnectionConfig(address=parse_address(broker.url), client_id=name),
+            subscribe=update_topic(name),
+            on_message=lambda message: self._take(message.payload),
+        )
+        assert self._line.start(5)
+        self._say("00" * 32)
+        self._line.publish(status_topic(name), b'{"state": "online"}', retain=True)
+
+    def _take(self, payload: bytes) -> None:
+        if kind_of(payload) == OFFER:
+            self.offers += 1
+            if self._end == "good":
+                self._say(self._target)
+            else:
+                failed = {"sha256": self._target, "release": "1.9", "reason": "it crashed"}
+                self._say("00" * 32, failed=failed)
+
+    def _say(self, bundle: str, **store: object) -> None:
+        facts = {"bundle": bundle, "store": {"state": "good", **store}}
+        self._line.publish(facts_topic(self.name), json.dumps(facts).encode(), retain=True)
+
+    def close(self) -> None:
+        for topic in (status_topic(self.name), facts_topic(self.name)):
+            self._line.publish(topic, b"", retain=True)
+        self._line.flush(2)
+        self._line.stop()
+
+
+class Fleet:
+    """Files, a store and a group of some devices."""
+
+    def __init__(self, folder: Path, names: list[str]) -> None:
+        self.folder, self.repository = folder, Repository()
+        self.store = f"sqlite:{folder / 's.sqlite'}"
+        (folder / "devices.txt").write_text("\n".join(names))
+        self.sign(make_bundle_bytes(name="next"))
+        assert self.run("group", "pumps", "--devices", str(folder / "devices.txt"), "--store", self.store) == 0
+
+    def sign(self, data: bytes, now: float | None = None) -> None:
+        self.bundle = self.folder / "next.hcb"
+        self.bundle.write_bytes(data)
+        self.target = sha256(data).hex()
+        files = self.repository.publish(data)
+        (self.folder / "1.root.json").write_bytes(self.repository.roots[0])
+        for name in ("timestamp", "snapshot", "targets"):
+            (self.folder / f"{name}.json").write_bytes(getattr(files, name))
+
+    def run(self, *words: str) -> int:
+        return main(["cloud", "rollout", *words])
+
+    def start(self, url: str, *more: str) -> int:
+        words = ["--group", "pumps", "--metadata", str(self.folder), "--store", self.store, "--broker", url]
+        return self.run("start", str(self.bundle), *words, *more)
+
+    def registry(self) -> Registry:
+        return Registry(Database(self.store))
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    return Fleet(tmp_path, [f"d{k}" for k in range(6)])
+
+
+def test_a_good_bundle_reaches_the_group_and_a_bad_one_the_canary_alone(
+    broker: Broker, fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    devices = [FakeDevice(broker, f"d{k}", fleet.target) for k in range(6)]
+    assert fleet.start(broker.url, "--canary", "2", "--factor", "2", "--json") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert lines[-1] == {"event": "stopped", "id": 1, "state": "done"}
+    assert any("2 good" in str(line.get("now")) for line in lines)
+    fleet.sign(make_bundle_bytes(name="bad"))
+    for device in devices:
+        device._target, device._end, device.offers = fleet.target, "bad", 0
+    assert fleet.start(broker.url, "--canary", "2", "--abort-after", "1") == 2
+    assert "2 of 2 devices failed, allowed are 5.0%" in capsys.readouterr().err
+    assert sum(device.offers > 0 for device in devices) == 2
+    assert fleet.run("status", "2", "--store", fleet.store, "--json") == 0
+    status = json.loads(capsys.readouterr().out)
+    assert (status["state"], status["devices"]) == ("aborted", {"rolled back": 2, "waiting": 4})
+    assert set(status["reasons"].values()) == {"it crashed"}
+    assert fleet.run("status", "--store", fleet.store) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["2", "1"]
+    for device in devices:
+        device.close()
+
+
+def test_it_is_paused_resumed_served_by_another_process_and_stopped(
+    broker: Broker, fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = FakeDevice(broker, "d0", fleet.target)
+    results: list[int] = []
+    thread = threading.Thread(target=lambda: results.append(fleet.start(broker.url, "--canary", "6")))
+    thread.start()
+    registry = fleet.registry()
+
+    def state() -> str:
+        rows = registry.rollouts()
+        return rows[0].state if rows else ""
+
+    until(lambda: state() == "running")
+    for wish, then in (("pause", "paused"), ("resume", "running"), ("pause", "paused")):
+        assert fleet.run(wish, "1", "--store", fleet.store) == 0
+        until(lambda then=then: state() == then)
+    until(lambda: registry.instances(1)["d0"][0] == "good")
+    assert fleet.run("stop", "1", "--store", fleet.store) == 0
+    thread.join(10)
+    assert results == [2]
+    assert (state(), "a person stopped it" in capsys.readouterr().err) == ("stopped", True)
+    assert fleet.run("stop", "1", "--store", fleet.store) == 2
+    assert fleet.run("serve", "1", "--store", fleet.store, "--broker", broker.url) == 2
+    device.close()
+
+
+AUDITS = {"local": 238, "agreed": 236, "at_least": 0.9635}
+ERROR = {"of": "error", "risk": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("claims", "flags", "agreement"),
+    [
+        ({"audits": AUDITS}, [], 0.9635),
+        ({"audits": AUDITS, "promise": ERROR}, [], 0.9635),
+        ({"audits": AUDITS}, ["--agreement", "91%"], 0.91),
+        ({"audits": AUDITS}, ["--agreement", "none"], None),
+        ({"audits": {**AUDITS, "at_least": 0.99999}}, [], 0.9999),
+        ({"audits": {**AUDITS, "at_least": 0.02}}, [], None),
+        ({"audits": {**AUDITS, "at_least": "0.9"}, "promise": ERROR}, [], 0.9),
+        ({"promise": ERROR}, [], 0.9),
+        ({}, [], None),
+    ],
+)  # fmt: skip
+def test_a_bundle_is_held_to_its_own_claim_of_audits(
+    claims: dict[str, object], flags: list[str], agreement: float | None
+) -> None:
+    parser = argparse.ArgumentParser()
+    rollout.arguments(parser)
+    words = ["start", "m.hcb", "--group", "pumps", "--store", "sqlite:s", "--broker", "mqtt://b:1", *flags]
+    assert rollout._plan(parser.parse_args(words), make_loaded(claims=claims), 100).agreement == agreement
+
+
+def test_a_bundle_without_f0_or_classes_promises_no_agreement_that_can_be_seen() -> None:
+    loaded = make_loaded(claims={"audits": AUDITS})
+    manifests = [loaded.manifest, replace(loaded.manifest, hpc=""), replace(loaded.manifest, classes=())]
+    shares = [serve.facts_of_bundle(replace(loaded, manifest=manifest))["agreement"] for manifest in manifests]
+    assert shares == [0.9635, None, None]
+
+
+def test_bad_input_is_one_line(
+    broker: Broker, fleet: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry = fleet.registry()
+    machine = {"state": "running"}
+    newer = {"sha256": "ff" * 32, "name": "n", "bytes": 1, "root": 1, "targets": 9, "manifest": "{}"}
+    start = ["start", str(fleet.bundle), "--store", fleet.store, "--broker", broker.url]
+    meta = ["--metadata", str(tmp_path)]
+    (tmp_path / "other.hcb").write_bytes(make_bundle_bytes(name="unlisted"))
+    cases = [
+        ([*start, *meta, "--group", "none"], "the group none has no devices"),
+        ([*start, "--group", "pumps"], "unsigned"),
+        (["start", str(tmp_path / "x.hcb"), *start[2:], *meta, "--group", "pumps"], "x.hcb"),
+        (["start", str(tmp_path / "other.hcb"), *start[2:], *meta, "--group", "pumps"], "do not list"),
+        ([*start, *meta, "--group", "pumps", "--canary", "x"], "--canary is 'x'"),
+        ([*start, *meta, "--group", "pumps", "--soak", "5 weeks"], "--soak is '5 weeks'"),
+        ([*start, *meta, "--group", "pumps", "--agreement", "200%"], "--agreement is"),
+        ([*start, *meta, "--group", "pumps", "--factor", "0.5"], "the factor of a roll-out is 0.5"),
+        (["pause", "7", "--store", fleet.store], "there is no roll-out 7"),
+        (["group", "g", "--devices", str(tmp_path / "none"), "--store", fleet.store], "none"),
+    ]
+    for words, text in cases:
+        assert fleet.run(*words) == 2, words
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
+        assert text in line
+    number = registry.begin(newer, "", "", "pumps", machine, ["d3"], time.time())
+    assert fleet.run(*start, *meta, "--group", "pumps") == 2
+    assert "roll-out 1 has 1 of these devices, such as d3" in capsys.readouterr().err
+    registry.save(number, {"state": "done"}, {"d3": ("good", 1.0, "")}, time.time())
+    assert fleet.run(*start, *meta, "--group", "pumps") == 2
+    assert "the bundle has release 1.1, and roll-out 1 has brought 1.9" in capsys.readouterr().err
+
+
+def test_f0_labels_audits_and_agreement_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "judge.py").write_text("def answer(X, names):\n    return [[0.1, 0.9] for _ in X]\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    data = make_bundle_bytes()
+    (tmp_path / "m.hcb").write_bytes(data)
+    from hardcase_edge.bundle.load import load_bytes
+
+    loaded = load_bytes(data)
+    width, classes = len(loaded.machine.program.uplink.features), [str(c) for c in loaded.manifest.classes]
+    url = f"sqlite:{tmp_path / 's.sqlite'}"
+    database = Database(url)
+
+    def audit(sequence: int, label: str, readings: object) -> Incoming:
+        text = json.dumps({"bundle": "b", "label": label, "readings": readings})
+        return Incoming("d0", 1, sequence, "audit", text, "b", "local", label)
+
+    good: list[object] = [1.0, *[None] * (width - 1)]
+    database.keep(
+        [audit(1, classes[1], good), audit(2, classes[0], good), audit(3, "x", [1]), audit(4, "x", "?")], 60.0
+    )
+    words = ["label", "--store", url, "--hpc", "judge:answer", "--bundle", str(tmp_path / "m.hcb"), "--once"]
+    monkeypatch.setattr("hardcase.services.label.on_stop_signals", lambda stop: None)
+    assert main(["cloud", *words]) == 0
+    assert database.read("SELECT labelled, agreed FROM minutes") == [(2, 1)]
+    assert Registry(database).unlabelled("f0", 9) == []
+    database.close()

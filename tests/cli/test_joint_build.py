@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``hardcase train`` and ``export`` of items of several parts: from a TOML to a joint bundle that a device takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hardcase.cli import main
+from hardcase_edge.bundle.load import load_bundle
+from hardcase_export.joint.model import decode
+from tests.helpers.export.joint_models import small_chain, small_items
+
+COLUMNS = ("h0", "p0", "p1", "h1", "p2", "p3", "p4", "h2", "h3", "h4", "h5")  # not in the order of the sensors
+TOML = """
+[data]
+file = "letters.csv"
+target = "letter"
+item = "label"
+[cost.uplink]
+per_request = 9.0
+[hpc]
+estimator = "LogisticRegression"
+[joint]
+shares = [0.3]
+releases = ["one-shot"]
+ask = 0.1
+weight_bits = 16
+{more}
+[[sensor]]
+name = "pixels"
+features = ["p*"]
+cost = 1.0
+[[sensor]]
+name = "hog"
+features = ["h*"]
+cost = 4.0
+"""
+
+
+def write(folder: Path, more: str = "", edit: tuple[str, str] = ("", "")) -> Path:
+    """A table whose labels are those of a chain that sees both sensors, and its TOML."""
+    model = small_chain()
+    items, _ = small_items(120)
+    names = [*model.cheap.features, *model.dear.features]
+    rows = [["label", "letter", *COLUMNS]]
+    for k, item in enumerate(items):
+        unary = item @ model.dear_weights[:-1] + model.dear_weights[-1]
+        for cells, label in zip(item, decode(model, unary)[0], strict=True):
+            by_name = dict(zip(names, cells, strict=True))
+            rows.append([f"n{k % 119}", "abcd"[label], *(repr(float(by_name[c])) for c in COLUMNS)])
+    (folder / "letters.csv").write_text("\n".join(map(",".join, rows)))
+    path = folder / "hardcase.toml"
+    path.write_text(TOML.format(more=more).replace(*edit))
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("letters")
+    assert main(["train", str(write(folder)), "--out", str(folder / "build"), "--quiet"]) == 0
+    return folder
+
+
+def test_every_point_is_a_bundle_whose_purchases_grow_with_its_share(folder: Path) -> None:
+    front = json.loads((folder / "build" / "front.json").read_text())
+    by_share = {}
+    for p in front["points"][1:]:
+        loaded = load_bundle(folder / "build" / p["program"], allow_joint=True)
+        assert loaded.bundle.items
+        by_share[p["method"], p["params"]["share"], p["params"]["asks"]] = p["test"]
+    few, some, all_ = (
+        by_share[key] for key in (("static", 0, False), ("structured", 0.3, False), ("static", 1, False))
+    )
+    assert (few["bought"], all_["bought"]) == (0, 1)
+    assert 0.1 < some["bought"] < 0.5
+    assert few["quality"] < some["quality"] <= all_["quality"]
+    asking = by_share["static", 1.0, True]
+    assert 0 < asking["forward_rate"] < 0.3
+    assert asking["cost"] > all_["cost"]
+
+
+def test_a_request_carries_the_columns_in_the_order_of_f0(folder: Path) -> None:
+    front = json.loads((folder / "build" / "front.json").read_text())
+    asking = next(p for p in front["points"][1:] if p["params"]["asks"])
+    loaded = load_bundle(folder / "build" / asking["program"], allow_joint=True)
+    names = [loaded.manifest.features[f] for f in loaded.bundle.program.uplink.features]
+    assert names == list(COLUMNS)
+    assert loaded.manifest.hpc == front["hpc"]["sha256"]
+
+
+def test_a_point_is_exported_by_its_cost(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = folder / "codes.hcb"
+    assert main(["export", str(folder / "build"), "--budget", "9", "--out", str(out), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["test"]["cost"] < 12
+    assert load_bundle(out, allow_joint=True).bundle.sha256 == said["sha256"]
+    report = (folder / "build" / "report.html").read_text()
+    assert "<svg" in report
+    assert "structured" in report
+
+
+def test_a_loss_is_one_below_the_best_point(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    front = json.loads((folder / "build" / "front.json").read_text())
+    best = max(p["valid"]["quality"] for p in front["points"][1:])
+    for max_loss in (0.0, 0.1):
+        out = ["--out", str(folder / "codes.hcb"), "--json"]
+        assert main(["export", str(folder / "build"), "--max-loss", str(max_loss), *out]) == 0
+        params = json.loads(capsys.readouterr().out)["params"]
+        point = next(p for p in front["points"][1:] if p["params"] == params)
+        fitting = [p["valid"]["cost"] for p in front["points"][1:] if p["valid"]["quality"] >= best - max_loss - 1e-9]
+        assert point["valid"]["cost"] == min(fitting)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--risk", "0.1", "--out", "x.hcb"], "without --risk"),
+        (["--c", "firmware"], "without --c"),
+        (["--budget", "0.5", "--out", "x.hcb"], "needs --budget"),
+        (["--min-agreement", "1.1", "--out", "x.hcb"], "below 1.1"),
+        ([], "use --out"),
+    ],
+)
+def test_what_an_export_of_items_lacks_is_one_line(
+    folder: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", str(folder / "build"), *arguments]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("edit", "arguments", "message"),
+    [
+        (("ask = 0.1", "ask = 1.0"), [], "[joint] ask is 1.0"),
+        (("shares = [0.3]", "shares = [0]"), [], "[joint] shares"),
+        (('["one-shot"]', '["all"]'), [], "[joint] releases"),
+        (("weight_bits = 16", "weight_bits = 7"), [], "weight_bits"),
+        (("weight_bits = 16", "max_parts = 2000"), [], "max_parts"),
+        (('item = "label"', ""), [], "name their column in [data] item"),
+        (('item = "label"', 'item = "lable"'), [], "not a column"),
+        (('item = "label"', 'item = "letter"'), [], "is the target"),
+        (('features = ["h*"]', 'features = ["h1"]'), [], "the data has 7"),
+        (('target = "letter"', 'target = "letter"\nsequence = "label"'), [], "[data] sequence"),
+        (("", ""), ["--method", "static"], "without --method"),
+        (("", ""), ["--seeds", "2"], "one seed"),
+    ],
+)
+def test_what_a_toml_of_items_lacks_is_one_line(
+    tmp_path: Path, edit: tuple[str, str], arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, edit=edit) if edit[0] else write(tmp_path)
+    assert main(["train", str(path), "--out", str(tmp_path / "build"), "--quiet", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_items_are_never_divided_by_a_split_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, edit=('item = "label"', 'item = "label"\nsplit = "part"'))
+    lines = (tmp_path / "letters.csv").read_text().splitlines()
+    parts = np.resize(["train", "valid", "test"], len(lines) - 1)
+    (tmp_path / "letters.csv").write_text(
+        "\n".join([lines[0] + ",part", *(f"{line},{part}" for line, part in zip(lines[1:], parts, strict=True))])
+    )
+    assert main(["train", str(path), "--out", str(tmp_path / "build"), "--quiet"]) == 2
+    assert "put all its rows in one part" in capsys.readouterr().err

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Both dialects do the same: records, sums, registry, migration, retention, and a database that goes away."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hardcase_cloud.records import database as module
+from hardcase_cloud.records.came_back import came_back
+from hardcase_cloud.records.database import Database
+from hardcase_cloud.records.dialects import open_dialect, redacted
+from hardcase_cloud.records.incoming import Incoming
+from hardcase_cloud.records.registry import Registry, Seen
+from hardcase_cloud.records.schema import RECORDS, VERSION
+from hardcase_edge.errors import InputError
+from tests.helpers.cloud.postgres import Cluster, running_postgres
+
+Opened = Callable[[], Database]
+BUNDLE = {"sha256": "b1", "name": "one", "bytes": 5, "root": 1, "targets": 2, "manifest": "{}"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with running_postgres() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    is_sqlite = request.param == "sqlite"
+    opened = Database(f"sqlite:{tmp_path / 'd.sqlite'}" if is_sqlite else request.getfixturevalue("cluster").url)
+    yield opened
+    if not is_sqlite:  # faster than to make all tables again
+        names = "records, minutes, answers, labels, devices, members, bundles, rollouts, instances"
+        opened.write(f"TRUNCATE {names}")
+        opened.write("UPDATE store_version SET version = ?", (VERSION,))
+    opened.close()
+
+
+def decision(device: str, sequence: int, label: str = "x", **more: object) -> Incoming:
+    fields = {"bundle": "b1", "route": "local", "cost": 2.0, "label": label, **more}
+    return Incoming(
+        device,
+        1,
+        sequence,
+        "decision",
+        json.dumps(fields),
+        "b1",
+        str(fields["route"]),
+        label,
+        float(str(fields["cost"])),
+    )
+
+
+def audit(device: str, sequence: int, label: object, bundle: object = "b1") -> Incoming:
+    fields = {"bundle": bundle, "label": label, "readings": [1]}
+    return Incoming(device, 1, sequence, "audit", json.dumps(fields), bundle if bundle == "b1" else "")
+
+
+def test_a_record_is_kept_once_in_order_and_summed_up_once(database: Database) -> None:
+    batch = [
+        decision("Z", 1),
+        decision("a", 1, route="cloud"),
+        decision("a", 1, "y"),
+        decision("a", 2, route="degraded"),
+    ]
+    assert database.keep(batch, 61.0) == 3
+    assert database.keep([*batch, decision("b", 1, cost=0.5)], 62.0) == 1
+    assert database.keep([], 63.0) == 0
+    assert [(r["device"], r["sequence"], r["label"]) for r in database.rows()] == [
+        ("Z", 1, "x"), ("a", 1, "x"), ("a", 2, "x"), ("b", 1, "x"),
+    ]  # fmt: skip
+    assert database.read("SELECT * FROM minutes") == [("b1", 1, 4, 2, 1, 6.5, 0, 0, 0)]
+    assert database.read("SELECT * FROM answers") == [("b1", 0, "x", 4)]
+
+
+def test_a_flood_of_labels_is_counted_as_others(database: Database) -> None:
+    database.keep([decision("a", k, f"l{k:03d}") for k in range(1, 101)], 5.0)
+    rows = dict(database.read("SELECT label, n FROM answers"))
+    assert (len(rows), rows["other"], sum(rows.values())) == (65, 36, 100)
+
+
+def test_rows_come_page_by_page(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAGE", 3)
+    database.keep([decision(f"d{k % 4}", k) for k in range(1, 11)], 5.0)
+    assert [r["sequence"] for r in database.rows()] == [4, 8, 1, 5, 9, 2, 6, 10, 3, 7]
+
+
+def test_old_records_are_removed_by_pages(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAGE", 4)
+    database.keep([decision("a", k) for k in range(1, 7)], 10.0)
+    database.keep([decision("a", 7)], 20.0)
+    assert [database.remove(15.0) for _ in range(3)] == [4, 2, 0]
+    assert [r["sequence"] for r in database.rows()] == [7]
+
+
+def test_what_fails_halfway_leaves_nothing(database: Database) -> None:
+    def act() -> None:
+        database.dialect.execute("INSERT INTO members VALUES ('g', 'a')")
+        database.dialect.execute("INSERT INTO members VALUES ('g', 'a')")
+
+    with pytest.raises(InputError, match="cannot be used"):
+        database.dialect.run(act)
+    assert database.read("SELECT * FROM members") == []
+
+
+def test_the_registry_has_the_newest_of_each_device(database: Database) -> None:
+    registry = Registry(database)
+    registry.saw([Seen("a", is_online=True), Seen("b", bundle="b1", state="trial", facts='{"asked": 3}')], 5.0)
+    registry.saw([Seen("a", bundle="b2", state="good"), Seen("b", is_online=True)], 6.0)
+    assert database.read("SELECT * FROM devices ORDER BY device") == [
+        ("a", 1, "b2", "good", "{}", 6.0), ("b", 1, "b1", "trial", '{"asked": 3}', 6.0),
+    ]  # fmt: skip
+    assert (registry.set_group("g", ["b", "a", "b"]), registry.group("g"), registry.group("x")) == (2, ["a", "b"], [])
+    registry.set_group("g", ["c"])
+    assert registry.group("g") == ["c"]
+
+
+def test_a_roll_out_is_kept_and_no_device_is_in_two(database: Database) -> None:
+    registry = Registry(database)
+    machine = {"state": "running", "x": 1}
+    one = registry.begin(BUNDLE, "/m.hcb", "/meta", "g", machine, ["a", "b"], 5.0)
+    with pytest.raises(InputError, match="roll-out 1 has 1 of these devices, such as b; stop it"):
+        registry.begin({**BUNDLE, "sha256": "b2"}, "", "", "h", machine, ["b", "c"], 6.0)
+    with pytest.raises(InputError, match="has no devices"):
+        registry.begin(BUNDLE, "", "", "none", machine, [], 6.0)
+    registry.wish(one, "pause")
+    assert registry.save(one, machine, {"a": ("good", 7.0, "")}, 7.0) == "pause"
+    assert registry.save(one, machine, {}, 8.0) == ""
+    assert registry.instances(one) == {"a": ("good", 7.0, ""), "b": ("waiting", 5.0, "")}
+    with pytest.raises(InputError, match=r"release 1\.1, and roll-out 1 has brought 1\.2"):
+        registry.begin({**BUNDLE, "sha256": "b0", "targets": 1}, "", "", "g", machine, ["a"], 8.0, supersedes=True)
+    two = registry.begin(
+        {**BUNDLE, "sha256": "b2", "targets": 3}, "", "", "h", machine, ["b", "c"], 9.0, supersedes=True
+    )
+    assert [(r.id, r.wish, r.state) for r in registry.rollouts()] == [
+        (two, "", "running"),
+        (one, "supersede", "running"),
+    ]
+    assert registry.save(one, {"state": "superseded"}, {}, 9.0) == "supersede"
+    with pytest.raises(InputError, match="roll-out 1 has ended: superseded"):
+        registry.wish(one, "stop")
+    with pytest.raises(InputError, match="there is no roll-out 9"):
+        registry.wish(9, "stop")
+    registry.save(two, {"state": "done"}, {}, 10.0)
+    assert registry.begin({**BUNDLE, "sha256": "b3", "targets": 4}, "", "", "g", machine, ["a", "b", "c"], 11.0) == 3
+
+
+def test_labels_are_kept_once_and_agreement_is_summed_up(database: Database) -> None:
+    registry = Registry(database)
+    database.keep([audit("a", 1, "x"), audit("a", 2, "y"), decision("a", 3)], 61.0)
+    waiting = registry.unlabelled("f0", 10)
+    assert sorted(row[2] for row in waiting) == [1, 2]
+    labels = [(row, "x", json.loads(row[4])["label"] == "x") for row in waiting]
+    assert registry.label(labels, "f0", 70.0) == 2
+    assert registry.label(labels, "f0", 71.0) == 0
+    assert (registry.unlabelled("f0", 10), len(registry.unlabelled("person", 10))) == ([], 2)
+    assert database.read("SELECT audits, labelled, agreed FROM minutes") == [(2, 2, 1)]
+    end = (70.0, "a", 1, 2)
+    assert registry.audits_since("b1", (69.0, "", 0, 0)) == ([("a", True), ("a", False)], end)
+    assert (registry.audits_since("b2", (69.0, "", 0, 0)), registry.audits_since("b1", end)) == (([], end), ([], end))
+    assert registry.costs_since("b1", 60.0) == [(61.0, "a", 2.0)]
+
+
+def test_audits_of_other_bundles_hide_none_and_none_of_one_batch_is_left_out(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hardcase_cloud.records.registry.MOST_AT_ONCE", 2)
+    registry = Registry(database)
+    database.keep([audit("a", k, "x", "other") for k in range(1, 4)] + [audit("b", k, "x") for k in range(1, 6)], 61.0)
+    registry.label([(row, "x", True) for row in registry.unlabelled("f0", 10)], "f0", 70.0)
+    after, audits, n_pages = (0.0, "", 0, 0), [], 0
+    while page := registry.audits_since("b1", after):
+        if page[1] == after:
+            break
+        (more, after), n_pages = page, n_pages + 1
+        audits += more
+    assert (audits, n_pages) == ([("b", True)] * 5, 4)
+
+
+def test_words_and_numbers_that_no_store_holds_stop_nobody(database: Database) -> None:
+    registry = Registry(database)
+    for k, odd in enumerate(("\ud800", "\0", ["x"], 5, {}), 1):
+        database.keep([audit("a", k, odd, odd), decision("b", k, "x", cost=0.0, bundle=odd)], 61.0)
+    texts = [json.dumps({"bundle": "b1", "cost": cost}) for cost in (10**400, -1, "2", True, 3)]
+    database.keep([Incoming("c", 1, k, "decision", text, "b1") for k, text in enumerate(texts, 1)], 61.0)
+    assert registry.label([(row, "x", False) for row in registry.unlabelled("f0", 10)], "f0", 70.0) == 5
+    assert registry.costs_since("b1", 60.0) == [(61.0, "c", 3.0)]
+    assert came_back(database, ["b1"], "", 1, ["x"]) == []
+
+
+def test_of_two_labels_of_people_the_last_one_counts(database: Database) -> None:
+    database.keep([audit("a", 1, "x")], 61.0)
+    assert Registry(database).label_by_person([("a", 1, 2, "x"), ("a", 1, 1, "y"), ("a", 1, 1, "x")], 70.0) == 2
+    assert database.read("SELECT sequence, label FROM labels") == [(1, "x")]
+
+
+def test_a_store_of_a_newer_version_is_refused_in_one_line(database: Database) -> None:
+    database.write("UPDATE store_version SET version = ?", (VERSION + 1,))
+    url = getattr(database.dialect, "_url", database.dialect.name)
+    with pytest.raises(
+        InputError, match=rf"has version {VERSION + 1}, and this hardcase-cloud reads 1 to {VERSION}; update"
+    ):
+        Database(url)
+
+
+def test_a_store_of_version_1_goes_on_with_all_its_records(tmp_path: Path) -> None:
+    path = tmp_path / "d.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute(f"PRAGMA application_id={0x68636472}")
+        db.execute(RECORDS)
+        db.execute("INSERT INTO records VALUES ('a', 1, 1, 'decision', 5.0, '{\"label\": \"x\"}')")
+    db.close()
+    for _ in range(2):
+        opened = Database(f"sqlite:{path}")
+        assert [(r["device"], r["label"], r["received"]) for r in opened.rows()] == [("a", "x", 5.0)]
+        assert opened.read("SELECT version FROM store_version") == [(VERSION,)]
+        assert opened.keep([decision("a", 1), decision("a", 2)], 6.0) == 1
+        opened.write("DELETE FROM records WHERE sequence = 2")
+        opened.close()
+
+
+def test_a_database_with_tables_of_others_is_refused(cluster: Cluster) -> None:
+    url = cluster.empty()
+    dialect = open_dialect(url, 0)
+    dialect.run(lambda: dialect.execute("CREATE TABLE mine (x BIGINT)"))
+    dialect.close()
+    with pytest.raises(InputError, match="is not a store of decisions"):
+        Database(url)
+
+
+def test_after_a_restart_of_the_database_the_next_call_succeeds(cluster: Cluster) -> None:
+    database = Database(cluster.empty())
+    database.keep([decision("a", 1)], 5.0)
+    cluster.stop()
+    with pytest.raises(InputError, match="start the database or repair it") as caught:
+        database.keep([decision("a", 2)], 5.0)
+    assert "\n" not in str(caught.value)
+    cluster.start()
+    assert database.keep([decision("a", 1), decision("a", 2)], 5.0) == 1
+    database.close()
+
+
+@pytest.mark.parametrize("url", ["mysql://u:secret@h/d", "redis:x", "postgresql://u:secret@127.0.0.1:1/d"])
+def test_what_is_no_store_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Database(url)
+    assert "secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_url_is_shown_without_its_password() -> None:
+    assert redacted("postgresql://u:secret@h:5/d?x=y") == "postgresql://u@h:5/d"
+    assert redacted("postgresql:///d?password=secret") == "postgresql:///d"
+    assert "secret" not in redacted("postgresql://[u:secret")

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The monitors of a bundle: read whole or refused, quiet on what training saw, and each drift named by its sensor."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from typing import Any
+
+import pytest
+
+from hardcase_edge.bundle.manifest import Manifest
+from hardcase_edge.bundle.monitors import MAX_FEATURES, Histogram, Monitors, Prediction, Residual, monitors_of
+from hardcase_edge.drift.stability import LARGE, WINDOW, Stability
+from hardcase_edge.drift.watch import Watch
+from hardcase_edge.errors import BundleError
+from hardcase_edge.program.definition import Feature, Program, Sensor
+from tests.helpers.edge.device import make_manifest, make_program
+
+ONE = 2**20
+EVEN = Histogram((-0.5, 0.0, 0.5), (10, 10, 10, 10))
+
+
+def miss(feature: int, source: int, weight: float = 1.0) -> Prediction:
+    return Prediction(feature, 20, 0, round(0.35 * ONE), ((source, round(weight * ONE)),))
+
+
+# three sensors of one feature each; all show one quantity and an error of their own
+PROGRAM = Program(
+    features=(Feature("f64"),) * 3, sensors=tuple(Sensor((k,), (1,)) for k in range(3)), uplink=None, columns=(),
+    scorers=(), nodes=(), n_classes=2,
+)  # fmt: skip
+MONITORS = Monitors(
+    features=((0, EVEN), (1, EVEN), (2, EVEN)),
+    confidence=Histogram((5_000.0,), (10, 30)),
+    forwarded=(40, 10),
+    residuals=tuple(
+        Residual(k, 40, 0, (Prediction(k, 20, 0, round(0.35 * ONE), tuple((j, ONE // 2) for j in range(3) if j != k)),))
+        for k in range(3)
+    ),
+    pairs=(miss(0, 1), miss(1, 2), miss(0, 2)),
+    treat_as_dead=(0, 2),
+)
+LOCAL = {"route": "local", "confidence": 0.9, "failed": []}
+
+
+def watch(n: int, change=lambda k, values: values, seed: int = 0, stop: bool = True) -> Watch:
+    """A watch after n decisions, or the first that names a suspect."""
+    draw, it = random.Random(seed), Watch(MONITORS, PROGRAM)
+    for k in range(n):
+        truth = draw.uniform(-1, 1)
+        values = change(k, [truth + draw.gauss(0, 0.1) for _ in range(3)])
+        confidence = 0.9 if draw.random() < 0.75 else 0.4
+        route = "local" if draw.random() < 0.75 else "cloud"
+        it.decided({**LOCAL, "confidence": confidence, "route": route}, {s: [x] for s, x in enumerate(values)})
+        if it.suspects and stop:
+            break
+    return it
+
+
+def test_what_training_saw_moves_nothing_and_nobody():
+    it = watch(2_500)
+    assert it.facts("abc", "xyz", acts=True) == {"decisions": 2_500, "moved": {}, "suspects": {}}
+    assert it.dead == frozenset()
+
+
+@pytest.mark.parametrize("sensor", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["bias", "noise", "stuck"])
+def test_a_sensor_that_fails_slowly_is_named(sensor, kind):
+    held: list[float] = []
+
+    def fail(k: int, values: list[float]) -> list[float]:
+        if k >= 300:
+            held.append(values[sensor])
+            other = {"bias": values[sensor] + 0.8, "noise": random.Random(k).gauss(0, 1.5), "stuck": held[0]}
+            values[sensor] = other[kind]
+        return values
+
+    it = watch(1_000, fail, seed=sensor)
+    assert list(it.suspects) == [sensor]
+    assert it.n < 420
+    why, since = it.suspects[sensor]
+    assert why == ("stuck" if kind == "stuck" else "residual")
+    assert 295 <= since <= 370
+    assert it.dead == {sensor} & {0, 2}
+    facts = it.facts("abc", "xyz", acts=True)["suspects"]
+    assert facts == {"xyz"[sensor]: {"why": why, "since": since, "dead": sensor in (0, 2)}}
+
+
+def test_readings_that_nobody_moves_are_not_stuck():
+    it = watch(500, lambda k, values: [0.3, 0.31, 0.29])
+    assert it.suspects == {}
+
+
+def test_readings_that_move_are_named_by_their_feature():
+    moved = watch(2 * WINDOW, lambda k, values: [x + 1 for x in values], stop=False).facts("abc", "xyz", acts=False)
+    assert set(moved["moved"]) == {"a", "b", "c"}
+    assert min(moved["moved"].values()) > LARGE
+
+
+def test_margins_and_forwarding_that_move_are_named():
+    it = Watch(MONITORS, PROGRAM)
+    for k in range(3 * WINDOW):
+        it.decided({**LOCAL, "confidence": 0.4, "route": "cloud" if k % 8 else "local"}, {})
+    assert set(it.facts("abc", "xyz", acts=False)["moved"]) == {"forwarded"}, "few answers: no whole window"
+    for _ in range(WINDOW):
+        it.decided({**LOCAL, "confidence": 0.4}, {})
+    assert set(it.facts("abc", "xyz", acts=False)["moved"]) == {"confidence", "forwarded"}
+
+
+def test_readings_that_are_missing_or_not_there_count_for_nothing():
+    it = Watch(MONITORS, PROGRAM)
+    for _ in range(WINDOW):
+        it.decided({**LOCAL, "confidence": None}, {0: [None], 1: None})
+    assert (it.n, it.suspects) == (WINDOW, {})
+
+
+def test_memory_is_bounded_whatever_the_readings_are():
+    stability = Stability(EVEN)
+    for x in (float("inf"), -float("inf"), 1e308, 0.0):
+        for _ in range(WINDOW):
+            stability.see([x])
+        assert stability.index is not None
+    it = watch(50, lambda k, values: [1e308, -1e308, 1e308], stop=False)
+    assert it.n == 50
+
+
+def test_monitors_go_through_the_manifest_unchanged():
+    program = make_program()
+    monitors = Monitors(((0, EVEN),), None, (4, 1), (Residual(0, 40, 0, (miss(0, 1), miss(0, 2))),), (), (0,))
+    data = json.loads(json.dumps(make_manifest(monitors=monitors).to_json()))
+    assert Manifest.from_json(data, program).monitors == monitors
+    assert "monitors" not in make_manifest().to_json()
+
+
+def mutate(path: list[Any], value: Any) -> dict[str, Any]:
+    data: Any = copy.deepcopy(MONITORS.to_json())
+    place = data
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        (["features"], [None, {}, [[0]], [[0, [0.0], [1, 1]]] * 2, [[0, [0.0], [1, 1]]] * (MAX_FEATURES + 1)]),
+        (["features", 0, 0], [-1, 3, 1.0, True, "0"]),
+        (["features", 0, 1], [[], [0.0, 0.0, 1.0], [1.0, 0.0, 2.0], [0.0, float("nan"), 1.0], [0.0] * 9, "abc"]),
+        (["features", 0, 2], [[10] * 3, [10, 10, 10, 0], [10, 10, 10, -1], [10, 10, 10, 10**12], [10, 10, 10, 1.0]]),
+        (["confidence"], [3, [[0.0]], []]),
+        (["forwarded"], [[1], [1, 2], [-1, -2], None]),
+        (["residuals", 0, 0], [-1, 3, 1]),
+        (["residuals", 0, 1], [-1, 1001, None]),
+        (["residuals", 0, 2], [-1, 1001, 0.5]),
+        (["residuals", 0, 3], [[], None, [[0, 20, 0, 1, [[1, 1]]]] * 5]),
+        (["residuals", 0, 3, 0, 0], [1, 5]),
+        (["residuals", 0, 3, 0, 1], [-1, 61, 1.0]),
+        (["residuals", 0, 3, 0, 2], [2**53, 0.5, None]),
+        (["residuals", 0, 3, 0, 3], [-1, 2**60]),
+        (["residuals", 0, 3, 0, 4], [[], [[0, 1]], [[1, 1], [1, 1]], [[1, 2**53]], [[7, 1]], [[1]], [[1, 1]] * 5]),
+        (["pairs"], [[[0, 20, 0, 1, [[1, 1], [2, 1]]]], [[0, 20, 0, 1, [[0, 1]]]], [[9, 20, 0, 1, [[1, 1]]]], 5]),
+        (["treat_as_dead"], [[2, 0], [0, 0], [3], [-1], None]),
+        (["more"], [1]),
+    ],
+)
+def test_damaged_monitors_are_refused_in_one_line(path, values):
+    assert monitors_of(MONITORS.to_json(), PROGRAM) == MONITORS
+    for value in values:
+        with pytest.raises(BundleError, match=r"monitors .*export the bundle again"):
+            monitors_of(mutate(path, value), PROGRAM)
+
+
+def test_a_suspect_must_be_watched_to_be_dead():
+    with pytest.raises(BundleError, match="nothing suspects"):
+        monitors_of({**MONITORS.to_json(), "residuals": [], "pairs": []}, PROGRAM)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A promise tested again: seldom called broken while it holds, soon when it does not, and remembered over a restart."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from hardcase_edge.base.change import STAKES, Change, stake_at
+from hardcase_edge.drift.flags import ALARM, FORWARD
+from hardcase_edge.drift.promise import ALPHA, BROKEN, HOLDS, RUNGS, UNKNOWN, Promise, promise_of
+from hardcase_edge.drift.reaction import LeastSure
+
+
+def audits(promise: Promise, share: float, n: int, seed: int) -> Promise:
+    draw = random.Random(seed)
+    for _ in range(n):
+        promise.decided(is_forwarded=False)
+        promise.audited(draw.random() < share)
+    return promise
+
+
+def test_all_stakes_together_are_never_more_than_the_purse():
+    staked = sum(stake_at(n) for n in range(1, 20_000))
+    assert 0.85 < staked < 1
+    assert min(stake_at(n) for n in (1, 2, 10, 1_000, 10**6)) > 0
+
+
+@pytest.mark.parametrize("bound", [0.02, 0.2, 0.6])
+def test_a_value_at_the_bound_multiplies_no_stake_on_average(bound):
+    """The supermartingale, exactly: one step from any state, of ones with a probability of the bound."""
+    change = Change(bound, 1e-9)
+    for k in range(50):
+        change.see(float(k % 7 == 0), k)
+    before, stake = change.to_json()[3], stake_at(51)
+    after = {}
+    for value in (0.0, 1.0):
+        step = Change(bound, 1e-9)
+        assert step.restore(change.to_json())
+        step.see(value, 51)
+        after[value] = step.to_json()[3]
+    for k in range(len(STAKES)):
+        mean = (1 - bound) * after[0.0][k] + bound * after[1.0][k]
+        assert mean == pytest.approx(before[k] + stake)
+
+
+def test_a_promise_that_holds_is_seldom_called_broken_and_one_that_breaks_soon():
+    assert sum(audits(Promise(0.95, None), 0.95, 400, seed).state == BROKEN for seed in range(20)) <= 20 * ALPHA
+    for seed in range(5):
+        promise = audits(Promise(0.95, None), 0.99, 400, seed)
+        assert promise.state == HOLDS
+        audits(promise, 0.5, 40, seed)
+        assert promise.state == BROKEN
+        assert 380 <= promise.broken_since <= 430, "the decision at which it began to break, about"
+
+
+def test_nothing_is_said_of_few_audits():
+    assert audits(Promise(0.95, None), 1.0, 20, 0).state == UNKNOWN
+
+
+def test_a_broken_promise_stays_broken_and_a_rule_forwards_more_until_the_rest_holds():
+    alarm = audits(audits(Promise(0.9, None, ALARM), 0.3, 40, 1), 1.0, 500, 1)
+    assert (alarm.state, alarm.breaks, alarm.forwarded_share) == (BROKEN, 1, 0.0)
+    promise = audits(Promise(0.9, None, FORWARD), 0.3, 10, 1)
+    assert (promise.breaks, promise.forwarded_share) == (1, RUNGS[1])
+    audits(promise, 1.0, 200, 1)
+    assert promise.facts() | {"agreement": 0} == {
+        "state": BROKEN, "since": 2, "decisions": 210, "agreement": 0, "now": HOLDS, "rule": FORWARD,
+        "forwarding": RUNGS[1],
+    }  # fmt: skip
+    audits(promise, 0.0, 400, 1)
+    assert promise.forwarded_share == 1.0
+
+
+def test_more_forwarding_than_promised_breaks_the_promise_without_an_audit():
+    promise = Promise(None, 0.1)
+    for k in range(3_000):
+        promise.decided(is_forwarded=k % 10 == 0 if k < 2_000 else k % 2 == 0)
+    assert promise.state == BROKEN
+    assert 1_990 <= promise.facts()["forward"]["since"] <= 2_040
+
+
+def test_a_promise_goes_on_over_a_restart_and_damage_begins_anew():
+    promise = audits(Promise(0.95, 0.3, FORWARD), 0.9, 77, 3)
+    state = json.loads(json.dumps(promise.to_json()))
+    again = Promise(0.95, 0.3, FORWARD)
+    assert again.restore(state)
+    assert again.to_json() == promise.to_json()
+    for seed in range(3):
+        audits(promise, 0.8, 50, seed)
+        audits(again, 0.8, 50, seed)
+    assert again.to_json() == promise.to_json()
+
+
+@pytest.mark.parametrize("key", ["decisions", "breaks", "since", "n", "agreed", "broken", "holds", "forward", "rule"])
+@pytest.mark.parametrize("value", [None, -1, 1e300, 2**60, "x", [], [[]], {}, float("nan"), True])
+def test_a_damaged_state_is_refused_and_changes_nothing(key, value):
+    promise = Promise(0.95, 0.3)
+    before = promise.to_json()
+    assert not promise.restore({**audits(Promise(0.95, 0.3), 0.9, 5, 0).to_json(), key: value})
+    assert promise.to_json() == before
+
+
+def test_a_manifest_promises_shares_and_nothing_else():
+    claims = {"audits": {"at_least": 0.9}, "promise": {"max_forward": 0.2}}
+    promise = promise_of(claims)
+    assert promise is not None
+    assert (promise.agreement, promise.max_forward) == (0.9, 0.2)
+    for odd in ({}, {"audits": 3}, {"audits": {"at_least": 1}}, {"promise": {"max_forward": 1.0}}, {"promise": []}):
+        assert promise_of(odd) is None
+
+
+def test_the_least_sure_answers_are_forwarded_first():
+    answers, draw = LeastSure(), random.Random(0)
+    taken = [(c, answers.takes(c, 0.25)) for c in (draw.random() for _ in range(6_000))][1_000:]
+    assert 0.22 < sum(t for _, t in taken) / len(taken) < 0.30
+    assert max(c for c, t in taken if t) < 0.33 < 0.2 + min(c for c, t in taken if not t)
+    assert not any(answers.takes(0.5, 0.0) for _ in range(9))

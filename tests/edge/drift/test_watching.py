@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drift in a run: f0's answers to audits test the promise, a broken one is told or answered, sensors are dropped."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from hardcase_edge.bundle.monitors import Histogram, Monitors, Prediction, Residual
+from hardcase_edge.cli import main
+from hardcase_edge.device.audit import AuditedBank
+from hardcase_edge.device.device import Device, RuntimeConfig
+from hardcase_edge.drift.promise import Promise
+from hardcase_edge.drift.watch import Watch
+from hardcase_edge.link.wire import OK, Reply
+from hardcase_edge.operations.metrics import Metrics
+from hardcase_edge.running.watching import FILE, Memory, Watching
+from tests.helpers.cloud.brokers import retained, running_mosquitto
+from tests.helpers.edge.device import (
+    EASY,
+    FORWARD_COST,
+    HPC,
+    Cloud,
+    FakeBank,
+    FakeLink,
+    make_bundle_bytes,
+    make_loaded,
+    usual_reply,
+    write_replay,
+)
+
+CLAIM = {"audits": {"local": 238, "agreed": 236, "at_least": 0.95}}
+EVEN = Histogram((0.0,), (50, 50))
+BY_VIB = Prediction(0, 10, 0, 100, ((1, 1024),))  # x is vib_mean, which is 1 in a fake bank, give or take a tenth
+MONITORS = Monitors(((0, EVEN),), None, (0, 0), (Residual(0, 40, 0, (BY_VIB,)),), (), (0,))
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with running_mosquitto(tmp_path_factory.mktemp("drift")) as running:
+        yield running
+
+
+def run(tmp_path: Path, *words: str, n: int = 10) -> int:
+    """A run of this process over easy rows."""
+    replay = write_replay(tmp_path / "r.csv", [EASY] * n)
+    old = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)]
+    try:
+        return main(["run", *words, "--sensors", f"replay:{replay}", "--interval", "0.01"])
+    finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT, signal.SIGALRM), old, strict=True):
+            signal.signal(number, handler)
+
+
+def test_a_run_asks_about_audits_tells_a_broken_promise_and_remembers_it(broker, tmp_path, capfd):
+    store = tmp_path / "store"
+    (tmp_path / "b.hcb").write_bytes(make_bundle_bytes(claims=CLAIM))
+    assert main(["store", "put", str(store), str(tmp_path / "b.hcb")]) == 0
+    words = ("--store", str(store), "--broker", broker.url, "--device-id", "pi-p", "--audit", "100%")
+    with Cloud(broker.url, lambda request, device: [usual_reply(request, result=0)]) as cloud:
+        assert run(tmp_path, *words, "--trial-audits", "0") == 0
+        assert len(cloud.requests) == 0, "f0 is not asked without --drift"
+        assert run(tmp_path, *words, "--drift", "watch") == 0
+    out, errors = capfd.readouterr()
+    assert "the bundle says nothing of its readings" in errors
+    since = int(errors.partition("promise is broken since decision ")[2].partition("; have it trained again")[0])
+    assert '"route": "cloud"' not in out
+    promise = retained(broker, "hardcase/v1/pi-p/facts")["promise"]
+    assert (promise["state"], promise["since"], promise["rule"], promise["agreement"]["agreed"]) == (
+        "broken", since, "alarm", 0,
+    )  # fmt: skip
+    state = json.loads((store / FILE).read_text())
+    assert run(tmp_path, *words, "--drift", "watch", n=2) == 0
+    assert json.loads((store / FILE).read_text())["promise"]["decisions"] == state["promise"]["decisions"] + 2
+    assert "promise is broken" not in capfd.readouterr()[1], "it was told before"
+
+
+def test_a_rule_without_a_test_is_refused_in_one_line(tmp_path, capfd):
+    (tmp_path / "b.hcb").write_bytes(make_bundle_bytes(claims=CLAIM))
+    assert run(tmp_path, str(tmp_path / "b.hcb"), "--on-broken", "forward") == 2
+    assert "--on-broken needs --drift" in capfd.readouterr()[1]
+
+
+def make_device(
+    xs: list[float], replies: list[Reply | None], promise: Promise | None = None, *, budget: float | None = None,
+    monitors: Monitors | None = None, drift: str = "act", notes: list[str] | None = None,
+) -> tuple[Device, Watching, FakeLink]:  # fmt: skip
+    loaded = make_loaded(claims=CLAIM, **({} if monitors is None else {"monitors": monitors}))
+    link, bank = FakeLink(replies), AuditedBank(FakeBank(xs), loaded.machine.program, 1)
+    args = argparse.Namespace(drift=drift, deadline_ms=1_000, budget=budget)
+    watch = None if monitors is None else Watch(monitors, loaded.machine.program)
+    told = [] if notes is None else notes
+    watching = Watching(args, loaded, bank, link, promise, watch, None, told.append)
+    return Device(loaded, watching.bank, link, RuntimeConfig(budget=budget), again=watching.again), watching, link
+
+
+def broken() -> Promise:
+    """A promise whose rule forwards all that the device answers alone."""
+    promise = Promise(0.95, None, "forward")
+    for _ in range(60):
+        promise.audited(False)
+    assert promise.forwarded_share == 1.0
+    return promise
+
+
+def reply(result: int = 0) -> Reply:
+    return Reply(bytes(16), HPC, OK, result, 9_000)
+
+
+def test_a_broken_promise_forwards_within_the_budget_and_pays_for_it():
+    device, watching, _ = make_device([3.0, 3.0], [reply(), None], broken(), budget=FORWARD_COST)
+    made = [(line, watching.decided(line))[0] for line in device.run()]
+    assert [(line["route"], line["label"], line["cost"]) for line in made] == [
+        ("cloud", "low", FORWARD_COST),
+        ("degraded", "high", FORWARD_COST),
+    ]
+    assert made[0]["sensors"] == ["x", "vib"]
+    assert (device.counters["cloud"], device.counters["degraded"], device.counters["local"]) == (1, 1, 0)
+    device, _, link = make_device([3.0], [], broken(), budget=FORWARD_COST - 1)
+    assert [line["route"] for line in device.run()] == ["local"]
+    assert link.asked == [], "the hard budget stays hard"
+
+
+def test_a_promise_that_holds_and_a_link_that_is_down_change_nothing():
+    device, _, link = make_device([3.0], [], Promise(0.95, None, "forward"))
+    assert [line["route"] for line in device.run()] == ["local"]
+    device, _, link = make_device([3.0], [], broken())
+    link.can_ask = False
+    assert [(line["route"], line["cost"]) for line in device.run()] == [("local", 1.0)]
+
+
+@pytest.mark.parametrize("drift", ["watch", "act"])
+def test_a_suspect_is_told_and_counts_as_dead_where_that_is_better(drift):
+    notes: list[str] = []
+    device, watching, _ = make_device([0.5] * 120, [reply()] * 120, monitors=MONITORS, drift=drift, notes=notes)
+    for line in device.run():
+        watching.decided(line)
+    facts = watching.facts()["drift"]
+    assert facts["suspects"]["x"] | {"since": 0} == {"why": "residual", "since": 0, "dead": drift == "act"}
+    assert watching.bank.dead == ({0} if drift == "act" else set())
+    assert [note for note in notes if "sensor x seems to fail slowly (residual)" in note]
+    assert line["failed"] == (["x"] if drift == "act" else [])
+
+
+@pytest.mark.parametrize("data", [b"", b"[", b"[]", b"{}", b'{"bundle":"aa","promise":3}', b"\xff", b" " * 20_000])
+def test_a_damaged_file_begins_anew_and_a_folder_that_is_full_is_told(tmp_path, data):
+    (tmp_path / FILE).write_bytes(data)
+    notes: list[str] = []
+    promise = Promise(0.95, None)
+    memory = Memory(str(tmp_path), "aa", promise, notes.append)
+    assert promise.to_json() == Promise(0.95, None).to_json()
+    promise.audited(True)
+    memory.write()
+    again = Promise(0.95, None)
+    Memory(str(tmp_path), "aa", again, notes.append)
+    assert again.n == 1
+    Memory(str(tmp_path), "bb", other := Promise(0.95, None), notes.append)
+    assert other.n == 0, "another bundle's promise"
+    Memory(str(tmp_path / "none"), "aa", again, notes.append).write()
+    assert "decisions go on" in notes[-1]
+
+
+def test_the_page_of_metrics_shows_promise_and_suspects():
+    facts = {
+        "promise": {**Promise(0.95, None).facts(), "state": "broken"},
+        "drift": {"decisions": 9, "moved": {"x": 0.7}, "suspects": {"vib": {"why": "stuck", "since": 4, "dead": True}}},
+    }
+    lines = Metrics("toy", "00", "mJ", "1").text(facts).splitlines()
+    assert [x for x in lines if ("promise" in x or "drift" in x or "suspected" in x) and x[0] != "#"] == [
+        'hardcase_promise_info{state="broken",rule="alarm"} 1',
+        'hardcase_promise_agreement_ratio{bound="promised"} 0.95',
+        'hardcase_promise_agreement_ratio{bound="low"} 0',
+        'hardcase_promise_agreement_ratio{bound="high"} 1',
+        "hardcase_promise_forwarded_ratio 0",
+        'hardcase_drift_index{of="x"} 0.7',
+        'hardcase_sensor_suspected{sensor="vib",why="stuck"} 1',
+    ]

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running budgets of a run: flags, the price in each record, and a file that no restart spends a second time."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hardcase_edge import cli
+from hardcase_edge.base.clock import Clock
+from hardcase_edge.bundle.prices import Prices
+from hardcase_edge.device.audit import AuditedBank
+from hardcase_edge.device.audits import Audits
+from hardcase_edge.device.device import Device, RuntimeConfig
+from hardcase_edge.device.draws import Draws
+from hardcase_edge.errors import InputError
+from hardcase_edge.link.wire import OK, Reply
+from hardcase_edge.outbox.records import Recorder
+from hardcase_edge.running.auditing import Auditing
+from hardcase_edge.running.budgeting import budgets_of
+from hardcase_edge.servo.flags import date_of
+from hardcase_edge.servo.ledger import MAX_BYTES, read_ledger, write_ledger
+from tests.helpers.edge.device import (
+    EASY,
+    FORWARD_COST,
+    HARD,
+    HPC,
+    FakeBank,
+    FakeLink,
+    make_bundle_bytes,
+    make_loaded,
+    write_replay,
+)  # fmt: skip
+
+PRICES = Prices((1,), ((900,), (256,), (0,)), (300.0, 30.0, 1.0), (0.9, 0.1, 0.0), 1)
+REPLY = Reply(bytes(16), HPC, OK, 1, 9_000)
+CLOSED = {"budget_per_hour": None, "battery": None, "until": None, "max_forward_rate": None, "store": None}
+
+
+class World:
+    """A device with budgets in a time of its own; each restart is a new one on the same file."""
+
+    def __init__(self, folder: Path, manifest: dict[str, Any] | None = None, **flags: Any) -> None:
+        self.manifest = {"prices": PRICES} if manifest is None else manifest
+        self.at, self.notes = 50.0, list[str]()
+        self.args = argparse.Namespace(**CLOSED | {"budget_file": str(folder / "b.json")} | flags)
+        self.start()
+
+    def start(self) -> None:
+        loaded = make_loaded(**self.manifest)
+        budgets = budgets_of(self.args, loaded, Clock(), self.notes.append, lambda: self.at)
+        assert budgets is not None
+        self.budgets = budgets
+
+    def decide(self, xs: list[float], pause_s: float = 1.0, dead: Any = (), **config: Any) -> list[dict[str, Any]]:
+        def wait(seconds: float) -> None:
+            self.at += seconds
+
+        device = Device(
+            self.budgets.loaded, FakeBank(xs, dead=dead), FakeLink([REPLY] * len(xs)),
+            RuntimeConfig(interval_s=pause_s, **config), monotonic=lambda: self.at, wait=wait, pace=self.budgets,
+        )  # fmt: skip
+        return list(device.run())
+
+
+def test_hard_cases_drive_the_price_up_until_they_are_answered_here(tmp_path: Path) -> None:
+    world = World(tmp_path, budget_per_hour=6_000.0)
+    records = world.decide([HARD] * 40, pause_s=60.0)
+    assert [records[0][k] for k in ("route", "price", "cost")] == ["cloud", 1.0, FORWARD_COST]
+    assert records[-1]["price"] > 1.0
+    assert {"cloud", "local"} == {r["route"] for r in records}
+    assert abs(sum(r["cost"] for r in records) - 3_900) <= FORWARD_COST
+    budget = world.budgets.facts()["budget"]
+    assert budget["spent"] == sum(r["cost"] for r in records)
+    assert budget["plan_per_hour"] == 6_000.0
+
+
+def test_a_decision_that_the_budget_cannot_pay_is_made_without_the_cloud(tmp_path: Path) -> None:
+    world = World(tmp_path, {}, budget_per_hour=1.0)
+    assert "no prices" in world.notes[-1]
+    records = world.decide([HARD] * 3)
+    assert [(r["route"], r["cost"], r["price"]) for r in records] == [
+        ("cloud", FORWARD_COST, None), ("degraded", 0.0, None), ("degraded", 0.0, None),
+    ]  # fmt: skip
+
+
+def test_forwards_beyond_their_share_are_not_sent_and_say_degraded(tmp_path: Path) -> None:
+    world = World(tmp_path, {}, max_forward_rate="10%")
+    records = world.decide([HARD] * 100)
+    routes = [r["route"] for r in records]
+    assert routes.count("cloud") == 10 + 9
+    assert routes.count("degraded") == world.budgets.facts()["budget"]["held"] == 81
+
+
+def test_an_answer_without_a_sensor_is_not_a_forward(tmp_path: Path) -> None:
+    world = World(tmp_path, {}, max_forward_rate="10%")
+    assert {r["route"] for r in world.decide([HARD] * 20, dead=[0])} == {"degraded"}
+    assert [r["route"] for r in world.decide([HARD] * 10)] == ["cloud"] * 10
+
+
+def test_no_number_of_restarts_spends_a_budget_twice(tmp_path: Path) -> None:
+    world, spent = World(tmp_path, budget_per_hour=10.0, max_forward_rate="50%"), 0.0
+    for _ in range(12):  # a device that is switched off after each decision
+        spent += sum(r["cost"] for r in world.decide([HARD]))
+        world.start()
+    assert spent <= 2 * FORWARD_COST
+
+
+def test_a_run_that_ends_in_order_goes_on_where_it_was(tmp_path: Path) -> None:
+    world = World(tmp_path, budget_per_hour=20_000.0, max_forward_rate="50%")
+    world.decide([HARD, EASY] * 5)
+    world.budgets.stop()
+    servo = world.budgets.servo
+    world.start()
+    assert (world.budgets.servo.spending.state, world.budgets.servo.forwards.state) == (
+        servo.spending.state, servo.forwards.state,
+    )  # fmt: skip
+    world.args.budget_per_hour = 10_000.0
+    world.start()
+    assert world.budgets.servo.spending.state != servo.spending.state, "another plan begins anew"
+
+
+def test_a_battery_goes_on_at_what_was_left_of_it_and_of_its_time(tmp_path: Path) -> None:
+    world = World(tmp_path, battery=100.0, until="2099-01-01")
+    world.decide([EASY] * 10, pause_s=3600.0)
+    world.budgets.stop()
+    plan = world.budgets.plan
+    assert plan.left == 360_000_000_000 - 10_000_000
+    world.start()
+    assert (world.budgets.plan.left, world.budgets.plan.left_ms) == (plan.left, plan.left_ms)
+
+
+def test_the_interval_of_a_battery_that_falls_behind_stretches(tmp_path: Path) -> None:
+    world = World(tmp_path, battery=0.001, until="2099-01-01")
+    world.budgets.servo.spending.resume(0, 10**9)
+    began = world.at
+    world.decide([EASY] * 5, pause_s=10.0)
+    assert world.at - began == 5 * 80.0
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"budget_per_hour": 0.0}, "--budget-per-hour is 0.0"),
+        ({"budget_per_hour": float("nan")}, "--budget-per-hour is nan"),
+        ({"battery": 5.0}, "need each other"),
+        ({"until": "2099-01-01"}, "need each other"),
+        ({"battery": -1.0, "until": "2099-01-01"}, "--battery is -1.0"),
+        ({"battery": 5.0, "until": "2001-01-01"}, "is past"),
+        ({"battery": 5.0, "until": "soon"}, "--until is 'soon'"),
+        ({"max_forward_rate": "0.1"}, "--max-forward-rate is '0.1'"),
+    ],
+)
+def test_a_flag_that_cannot_be_used_is_named(tmp_path: Path, flags: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        World(tmp_path, **flags)
+
+
+def test_a_battery_needs_costs_in_energy_and_time_is_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="costs are in 'cents'"):
+        World(tmp_path, {"unit": "cents"}, battery=5.0, until="2099-01-01")
+    with pytest.raises(InputError, match="by the clock"):
+        World(tmp_path, {"unit": "ms", "clock": True}, budget_per_hour=5.0)
+
+
+def test_a_file_that_is_no_ledger_is_refused_and_that_of_another_plan_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "b.json"
+    write_ledger(path, "a", {"spending": (3, 4)})
+    assert (read_ledger(path, "a"), read_ledger(path, "b")) == ({"spending": [3, 4]}, {})
+    assert read_ledger(tmp_path / "none", "a") == {}
+    wrong = ["", "[]", "{}", "[" * 3000, '{"plan":"a","battery":[1]}', '{"plan":"a","spending":[1,-1]}',
+             '{"plan":"a","spending":[1,1e3]}', '{"plan":"a","forwards":[1,true]}', " " * (MAX_BYTES + 1)]  # fmt: skip
+    for text in wrong:
+        path.write_text(text)
+        with pytest.raises(InputError, match=r"budget file .* remove it"):
+            read_ledger(path, "a")
+
+
+def test_the_command_takes_the_flags_and_keeps_the_file(tmp_path: Path, capfd: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("toy.hcb").write_bytes(make_bundle_bytes(prices=PRICES))
+    replay = write_replay(tmp_path / "r.csv", [EASY, HARD])
+    assert cli.main(["run", "toy.hcb", "--sensors", f"replay:{replay}", "--budget-per-hour", "5000"]) == 0
+    records = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [r["price"] for r in records] == [1.0, pytest.approx(1.0, abs=0.05)]
+    assert json.loads(Path("hardcase-budget.json").read_text())["spending"]
+    assert date_of("2099-01-01") == 4_070_908_800
+
+
+@pytest.mark.parametrize(("price", "is_asked"), [(0.5, True), (1.0, True), (1.016, False), (2.0, False), (None, True)])
+def test_a_trial_asks_about_decisions_for_which_the_promise_was_made(price: float | None, is_asked: bool) -> None:
+    loaded, asked = make_loaded(prices=PRICES), list[Any]()
+    bank = AuditedBank(FakeBank([EASY]), loaded.machine.program, 1)
+    bank.next_item()
+    link = SimpleNamespace(ask_aside=lambda readings, deadline_s, tell: asked.append(readings) or True)
+    draws = Draws(bytes(32))
+    auditing = Auditing(Audits(0.0, 1.0, 2.0, draws), draws, loaded, bank, None, SimpleNamespace(wants_audit=True))
+    auditing.decided({"label": "high", "route": "local", "price": price}, link)
+    assert len(asked) == is_asked
+
+
+def test_a_record_for_the_cloud_says_the_price() -> None:
+    line = {"label": "low", "route": "local", "cost": 1.0, "price": 1.25}
+    made = Recorder("pi-1", "ab", 7).decision(line)
+    assert made is not None
+    assert json.loads(made.payload)["price"] == 1.25

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servo in C is that of Python, bit for bit: prices, what is left, and the thresholds that it sets."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hardcase_edge
+from hardcase_edge.bundle.prices import LEVEL, MOST_THRESHOLD, Prices
+from hardcase_edge.servo.bucket import MOST_AMOUNT, MOST_MS, MOST_STEPS, Bucket
+from tests.helpers.edge.machines import need
+
+KERNEL = Path(hardcase_edge.__file__).parent / "kernel"
+RECORD = """
+#include <stdint.h>
+int64_t moved[64];
+int hc_move(void *image, uint32_t node, int64_t threshold);
+int hc_move(void *image, uint32_t node, int64_t threshold) { (void)image; moved[node] = threshold; return node > 62; }
+"""
+I64, I32, U32 = ctypes.c_int64, ctypes.c_int32, ctypes.c_uint32
+
+
+class CBucket(ctypes.Structure):
+    _fields_ = (("rate", I64), ("burst", I64), ("left", I64), ("steps", I32), ("base", I32), ("carry", I32))
+
+
+class CPrices(ctypes.Structure):
+    _fields_ = (
+        ("nodes", ctypes.POINTER(U32)), ("thresholds", ctypes.POINTER(I64)),
+        ("n_nodes", I32), ("n_levels", I32), ("shipped", I32),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def servo(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    need("cc")
+    folder = tmp_path_factory.mktemp("servo")
+    (folder / "record.c").write_text(RECORD)
+    flags = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsanitize=undefined"]
+    flags += ["-fno-sanitize-recover=all", "-fPIC", "-shared", f"-I{KERNEL}"]
+    sources = [str(KERNEL / "hardcase_servo.c"), "record.c", "-o", "servo.so"]
+    subprocess.run(["cc", *flags, *sources], cwd=folder, check=True)
+    return ctypes.CDLL(str(folder / "servo.so"))
+
+
+amounts = st.one_of(st.integers(0, MOST_AMOUNT), st.integers(0, 10**8), st.just(MOST_AMOUNT))
+steps = st.one_of(st.integers(1, MOST_STEPS), st.just(16 * LEVEL))
+events = st.tuples(
+    st.one_of(st.integers(0, MOST_MS), st.integers(0, 20_000), st.just(1000)),
+    st.one_of(st.integers(0, MOST_AMOUNT), st.integers(0, 10**6)),
+)
+
+
+@given(amounts, amounts, steps, st.integers(0, 1000), st.lists(events, max_size=30))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_a_bucket_in_c_is_that_of_python(servo, rate, burst, steps, begin, events) -> None:
+    mine, theirs = Bucket(rate, max(burst, 1), steps, steps * begin // 1000), CBucket()
+    servo.hc_bucket_open(ctypes.byref(theirs), I64(rate), I64(max(burst, 1)), I32(steps), I32(steps * begin // 1000))
+    for ms, cost in events:
+        mine.passed(ms)
+        servo.hc_passed(ctypes.byref(theirs), U32(ms))
+        assert (theirs.left, theirs.base) == mine.state
+        mine.spent(cost)
+        servo.hc_spent(ctypes.byref(theirs), I64(cost))
+        assert (theirs.left, servo.hc_position(ctypes.byref(theirs))) == (mine.left, mine.position)
+
+
+thresholds = st.one_of(st.integers(-MOST_THRESHOLD, MOST_THRESHOLD), st.integers(-1000, 1000))
+
+
+@given(st.lists(st.tuples(thresholds, thresholds), min_size=2, max_size=9), st.integers(-(2**31), 2**31 - 1))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_thresholds_in_c_are_those_of_python(servo, levels, position) -> None:
+    table = Prices((5, 9), tuple(levels), (), (), 0)
+    flat = [t for level in levels for t in level]
+    theirs = CPrices((U32 * 2)(5, 9), (I64 * len(flat))(*flat), 2, len(levels), 0)
+    moved = (I64 * 64).in_dll(servo, "moved")
+    for at in (position, position % (len(levels) * LEVEL)):
+        assert servo.hc_set_price(None, ctypes.byref(theirs), I32(at)) == 0
+        assert (moved[5], moved[9]) == table.at(at)
+
+
+def test_a_table_of_another_image_is_told(servo) -> None:
+    theirs = CPrices((U32 * 2)(63, 9), (I64 * 4)(1, 2, 3, 4), 2, 2, 0)
+    assert servo.hc_set_price(None, ctypes.byref(theirs), I32(0)) != 0

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial at a real broker whose cloud is asked about local answers: it passes, fails, or does without."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hardcase_edge.cli import main
+from hardcase_edge.operations import beside
+from hardcase_edge.operations.metrics import Metrics
+from hardcase_edge.store.folder import Store
+from tests.helpers.cloud.brokers import retained, running_mosquitto
+from tests.helpers.edge.device import EASY, HARD, Cloud, make_bundle_bytes, usual_reply, write_replay
+
+CLAIM = {"audits": {"local": 238, "agreed": 236, "at_least": 0.95}}
+REQUEST_COST = 100 + 76  # mJ: one request, and a byte each
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with running_mosquitto(tmp_path_factory.mktemp("audits")) as running:
+        yield running
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A store with a good bundle, and one with a promise that is to be tried."""
+    monkeypatch.setattr(beside, "resident_bytes", lambda: 16_000_000)
+    store = Store(tmp_path / "store")
+    for name, claims in (("first", {}), ("second", CLAIM)):
+        (tmp_path / f"{name}.hcb").write_bytes(make_bundle_bytes(name=name, claims=claims))
+        assert main(["store", "put", str(store.folder), str(tmp_path / f"{name}.hcb")]) == 0
+        if name == "first":
+            assert run(store, tmp_path, 4) == 0
+    return store
+
+
+def run(store: Store, tmp_path: Path, n: int, *words: str, xs: tuple[float, ...] = (EASY,)) -> int:
+    """A run of this process over n rows."""
+    replay = write_replay(tmp_path / "r.csv", [xs[k % len(xs)] for k in range(n)])
+    argv = ["run", "--store", str(store.folder), "--sensors", f"replay:{replay}", "--trial-decisions", "4"]
+    return main([*argv, "--trial-audits", "4", "--trial-audit-share", "100%", *words])
+
+
+def lines(capfd: pytest.CaptureFixture[str]) -> tuple[list[dict], str]:
+    out, errors = capfd.readouterr()
+    return [json.loads(line) for line in out.splitlines() if line[:1] == "{"], errors
+
+
+def test_a_trial_passes_when_f0_agrees_and_its_cost_is_no_decisions(store, broker, tmp_path, capfd):
+    lines(capfd)
+    with Cloud(broker.url) as cloud:
+        to = ("--broker", broker.url, "--device-id", "pi-a", "--interval", "0.02", "--outbox", "1M", "--audit", "100%")
+        assert run(store, tmp_path, 12, *to) == 0
+    made, errors = lines(capfd)
+    assert "the bundle in slot b has passed its trial" in errors
+    assert (store.slots().current, store.slots().b.state) == ("b", "good")
+    assert len(cloud.requests) == 4, "no audit follows when there are enough"
+    assert {(line["route"], line["cost"]) for line in made} == {("local", 1.0)}
+    facts = retained(broker, "hardcase/v1/pi-a/facts")
+    assert facts["store"]["agreement"] == {"agreed": 4, "differed": 0, "promised": 0.95}
+    assert (facts["asked"], facts["local"]) == (12, 12)
+    asked = {"asked": 4, "agreed": 4, "differed": 0, "unanswered": 0}
+    assert facts["audits"] == {"kept": 12, **asked, "cost": 12 * 10.0 + 4 * REQUEST_COST}
+    assert (facts["draws"]["n"], len(facts["draws"]["seed"])) == (12, 64), "the last facts tell the seed"
+    assert (facts["link"]["aside"], "sent" in facts["link"]) == (4, False)
+
+
+def test_a_trial_fails_when_f0_does_not_agree_and_the_old_bundle_runs(store, broker, tmp_path, capfd):
+    lines(capfd)
+    with Cloud(broker.url, lambda request, device: [usual_reply(request, result=0)]):
+        assert run(store, tmp_path, 12, "--broker", broker.url, "--device-id", "pi-b", "--interval", "0.02") == 0
+    _, errors = lines(capfd)
+    why = "f0 agreed with 0 of 3 audited answers, and the bundle promises 0.95 of all"
+    assert f"the trial of slot b has failed: {why}; slot a runs again" in errors
+    assert (store.slots().current, store.slots().b.state, store.slots().b.reason) == ("a", "bad", why)
+
+
+def test_replies_of_another_f0_or_to_nobody_are_no_audit(store, broker, tmp_path, capfd):
+    lines(capfd)
+
+    def lie(request, device):
+        return [usual_reply(request, id=bytes(16), result=0), usual_reply(request, hpc=bytes(32), result=0)]
+
+    with Cloud(broker.url, lie):
+        words = ("--broker", broker.url, "--device-id", "pi-c", "--interval", "0.05", "--deadline-ms", "60")
+        assert run(store, tmp_path, 8, *words) == 0
+    assert store.slots().b.state == "trial"
+    facts = retained(broker, "hardcase/v1/pi-c/facts")
+    assert (facts["audits"]["agreed"], facts["audits"]["differed"]) == (0, 0)
+    assert facts["audits"]["unanswered"] >= 1
+
+
+def test_without_f0_a_trial_passes_when_half_of_its_deadline_is_over(store, broker, tmp_path, capfd):
+    lines(capfd)
+    words = ("--broker", broker.url, "--device-id", "pi-d", "--interval", "0.1", "--trial-s", "1")
+    assert run(store, tmp_path, 7, *words) == 0
+    assert "the bundle in slot b has passed its trial" in lines(capfd)[1]
+    assert retained(broker, "hardcase/v1/pi-d/facts")["store"]["agreement"]["agreed"] == 0
+
+
+def test_audits_leave_the_link_to_live_cases(store, broker, tmp_path, capfd):
+    """A silent f0: audits that nobody answers neither open the circuit nor make a live case wait for them."""
+    lines(capfd)
+
+    def only_hard(request, device):
+        return [] if abs(request.readings[0]) >= 1 else None
+
+    with Cloud(broker.url, only_hard):
+        words = ("--broker", broker.url, "--device-id", "pi-e", "--interval", "0.01", "--deadline-ms", "2000")
+        assert run(store, tmp_path, 12, *words, xs=(EASY, HARD)) == 0
+    made, errors = lines(capfd)
+    assert [line["route"] for line in made] == ["local", "cloud"] * 6
+    assert max(line["latency_ms"] for line in made) < 1_000
+    assert "decides alone" not in errors
+
+
+def test_the_page_of_metrics_counts_audits():
+    audits = {"kept": 5, "asked": 4, "agreed": 2, "differed": 0, "unanswered": 1, "cost": 13.5}
+    store = {"slot": "a", "state": "trial", "release": None, "agreement": {"promised": 0.95}}
+    page = Metrics("toy", "00", "mJ", "1").text({"audits": audits, "store": store})
+    assert [line for line in page.splitlines() if "audit" in line or "agreement" in line if line[0] != "#"] == [
+        'hardcase_audit_cost_total{unit="mJ"} 13.5',
+        'hardcase_audits_total{outcome="agreed"} 2',
+        'hardcase_audits_total{outcome="differed"} 0',
+        'hardcase_audits_total{outcome="unanswered"} 1',
+        "hardcase_audits_kept_total 5",
+        "hardcase_trial_agreement_promised 0.95",
+    ]
+
+
+def test_a_share_or_a_number_out_of_range_is_refused_in_one_line(store, tmp_path, capfd):
+    lines(capfd)
+    assert run(store, tmp_path, 4, "--trial-audit-share", "0.5") == 2
+    assert "--trial-audit-share is '0.5'; give a percentage" in lines(capfd)[1]
+    assert run(store, tmp_path, 4, "--trial-audits", "-1") == 2
+    assert "a trial has -1 audits; use 0 to 1000000" in lines(capfd)[1]

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joint bundles from a chain in floats: the integers decide as the floats do, and the bundle is whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hardcase_edge.bundle.load import load_bundle, load_bytes
+from hardcase_edge.errors import InputError
+from hardcase_edge.joint.definition import ANYTIME, ONE_SHOT
+from hardcase_export.joint.build import decide_rows, export_chain
+from hardcase_export.joint.model import ChainModel, decide_floats
+from hardcase_export.joint.quantise import Asking
+from hardcase_export.joint.tables import table_of
+from tests.helpers.export.joint_models import small_chain, small_items
+
+ITEMS, _ = small_items(60)
+
+
+def labels_of(model: ChainModel) -> list[np.ndarray]:
+    return [decide_floats(model, item).labels for item in ITEMS]
+
+
+@pytest.mark.parametrize("release", [ONE_SHOT, ANYTIME])
+@pytest.mark.parametrize("dtype", ["f32", "i32"])
+def test_integers_decide_as_the_floats(release: str, dtype: str) -> None:
+    model = small_chain(release=release, dtype=dtype)
+    items = small_items(60, whole=dtype == "i32")[0]
+    if dtype == "i32":
+        model = small_chain(release=release, dtype=dtype)
+        object.__setattr__(model, "cheap_weights", model.cheap_weights / 50)
+        object.__setattr__(model, "dear_weights", model.dear_weights / 50)
+    truth = [decide_floats(model, item).labels for item in items]
+    made = export_chain(model, items, items, truth, name="codes", unit="ms", max_parts=6, weight_bits=16)
+    assert made.agreement.same_labels == made.agreement.right >= 0.99
+    assert made.agreement.same_purchases >= 0.98
+    assert 0.1 < made.agreement.bought < 0.9
+    assert made.report.rounds == (1 if release == ONE_SHOT else 6)
+
+
+def test_the_bundle_is_written_and_is_what_a_device_loads(tmp_path: Path) -> None:
+    model = small_chain()
+    made = export_chain(
+        model, ITEMS, ITEMS, labels_of(model), name="codes", unit="ms", max_parts=6, out=tmp_path / "codes.hcb"
+    )
+    loaded = load_bundle(tmp_path / "codes.hcb", allow_joint=True)
+    assert made.data == (tmp_path / "codes.hcb").read_bytes()
+    assert loaded.joint is not None
+    assert loaded.manifest.sensors == ("pixels", "hog", "decoder")
+    cases = loaded.bundle.items
+    assert len(cases) == 6
+    assert {c.budget is None for c in cases} == {True, False}
+    assert any(any(c.failed) for c in cases)
+
+
+def test_a_budget_of_an_item_is_spent_on_its_first_doubtful_parts() -> None:
+    model = small_chain()
+    loaded = load_bytes(
+        export_chain(model, ITEMS, ITEMS, labels_of(model), name="codes", unit="ms", max_parts=6).data, allow_joint=True
+    )
+    item = next(i for i in ITEMS if decide_floats(model, i).bought.sum() >= 3)
+    free = decide_rows(loaded.joint, item)
+    tight = decide_rows(loaded.joint, item, budget=(len(item) + 4) * 10**6)
+    wanted = [p for p, d in enumerate(free.parts) if 1 in d.sensors]
+    assert [p for p, d in enumerate(tight.parts) if 1 in d.sensors] == wanted[:1]
+
+
+def test_doubtful_parts_ask_and_their_neighbours_profit() -> None:
+    model = small_chain()
+    made = export_chain(
+        model, ITEMS, ITEMS, labels_of(model), name="codes", unit="ms", max_parts=6, hpc="ab" * 32,
+        asking=Asking(1e9, per_request=2.0),
+    )  # fmt: skip
+    cases = load_bytes(made.data, allow_joint=True).bundle.items
+    fixed = [(c, p) for c in cases for p, d in enumerate(c.expected.parts) if d.route == "cloud"]
+    assert fixed
+    for case, p in fixed:
+        assert case.replies[p] == (case.expected.parts[p].label, case.expected.parts[p].confidence)
+
+
+def test_arrays_that_do_not_fit_are_named() -> None:
+    model = small_chain()
+    with pytest.raises(InputError, match="start of the chain has shape"):
+        ChainModel(**{**model.__dict__, "start": model.start[:-1]})
+    with pytest.raises(InputError, match="items to take ranges from"):
+        export_chain(model, [], ITEMS, [], name="codes", unit="ms", max_parts=6)
+
+
+def test_confidences_rise_with_the_gap() -> None:
+    rng = np.random.default_rng(0)
+    gaps = rng.integers(0, 1000, 400)
+    margins, confidences = table_of(gaps.tolist(), (rng.random(400) < gaps / 1000).tolist())
+    assert list(confidences) == sorted(confidences)
+    assert len(margins) + 1 == len(confidences) > 3
+    assert confidences[0] < 2500
+    assert confidences[-1] > 7500

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attack on items in C: the whole extension under sanitizers, with random items and calls in any order."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from .outcome import Outcome
+
+__all__ = ["attack", "hostile_calls"]
+
+KERNEL = Path(__file__).parents[3] / "edge_runtime" / "hardcase_edge" / "kernel"
+SOURCES = ("module.c", "parts.c", "chain.c", "chain_module.c", "items_module.c")
+FLAGS = ["-std=c99", "-g", "-fPIC", "-shared", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+ODD: tuple[Any, ...] = (None, -1, 0, 1, 5, 2**31, -(2**63), 2**70, 1.5, float("nan"), "x", (), [], {}, b"12", (0, 0))
+
+
+def attack(seconds: float, seed: int) -> list[Outcome]:
+    """Random items for so many seconds; nothing where there is no compiler with sanitizers."""
+    library = _library()
+    if library is None:
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        module = Path(folder) / "_kernel.abi3.so"
+        include = sysconfig.get_paths()["include"]
+        sources = [KERNEL / name for name in SOURCES]
+        subprocess.run(["gcc", *FLAGS, f"-I{include}", f"-I{KERNEL}", *sources, "-o", module], check=True)
+        run = subprocess.run(
+            [sys.executable, "-c", "import sys; from tests.helpers.attack.items import inside; inside(*sys.argv[1:])",
+             str(module), str(seconds), str(seed)],
+            env={**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"},
+            cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    what = "items in C under sanitizers: random items and calls in any order"
+    if run.returncode:
+        print(run.stderr[-2000:], file=sys.stderr)
+        return [Outcome(what, 1, 1, 0)]
+    inputs, crashes, wrong = json.loads(run.stdout)
+    return [Outcome(what, inputs, crashes, wrong)]
+
+
+def _library() -> str | None:
+    """The sanitizers' library, which must be loaded before Python; None where gcc has none."""
+    if shutil.which("gcc") is None:
+        return None
+    found = []
+    for name in ("libasan.so", "libubsan.so"):
+        said = subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+        found.append(said.stdout.strip())
+    return ":".join(found) if all(Path(path).is_absolute() for path in found) else None
+
+
+def inside(module: str, seconds: str, seed: str) -> None:
+    """Run in the process that has the sanitized extension; prints inputs, crashes and wrong decisions."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("hardcase_edge.kernel._kernel", module)
+    assert spec is not None
+    assert spec.loader is not None
+    kernel = importlib.util.module_from_spec(spec)
+    import hardcase_edge.kernel
+
+    sys.modules["hardcase_edge.kernel._kernel"] = hardcase_edge.kernel._kernel = kernel  # type: ignore[attr-defined]
+    spec.loader.exec_module(kernel)
+    from hardcase_edge.kernel import compiled, compiled_chain
+
+    assert compiled._kernel is compiled_chain._kernel is kernel
+    print(json.dumps(hostile_calls(float(seconds), int(seed))))
+
+
+def hostile_calls(seconds: float, seed: int) -> tuple[int, int, int]:
+    """How many items were tried, how many raised what nobody declares, how many differ from Python's."""
+    from hardcase_edge.joint.machine import open_joint
+    from hardcase_edge.joint.prove import verify_joint
+    from tests.helpers.edge.joint_programs import play, random_joint, random_world
+
+    rng, end = random.Random(seed), time.monotonic() + seconds
+    inputs = crashes = wrong = 0
+    while time.monotonic() < end or not inputs:
+        part, joint = random_joint(rng.getrandbits(30), rng.randrange(4))
+        worst, machines = (
+            verify_joint(part, joint).worst_cost,
+            [open_joint(part, joint, e) for e in ("python", "kernel")],
+        )
+        for _ in range(20):
+            world = random_world(rng, part, joint, worst)
+            inputs += 2
+            one, two = (play(machine, world) for machine in machines)
+            wrong += one != two
+            crashes += _any_order(machines[1].session(len(world.rows), budget=world.budget, cloud=world.cloud), rng)
+    return inputs, crashes, wrong
+
+
+def _any_order(session: Any, rng: random.Random) -> int:
+    """Calls that no driver makes; 1 if one raises what is not declared."""
+    from hardcase_edge.errors import SessionError
+
+    for _ in range(30):
+        action = session.next_action() if rng.random() < 0.7 else None
+        sensors = getattr(action, "sensors", ())
+        readings = {key: rng.choice([*ODD, [1.0] * 3, [rng.choice(ODD)] * 2]) for key in sensors}
+        call = rng.choice(["feed", "feed", "odd", "reply", "no_reply", "resend"])
+        try:
+            if call == "feed":
+                session.feed(readings)
+            elif call == "odd":
+                session.feed(rng.choice([*ODD, {rng.choice([1, (0, 0), "x"]): None}]))
+            elif call == "reply":
+                session.reply(*(rng.choice(ODD) for _ in range(rng.choice([2, 3, 3, 3]))))
+            else:
+                getattr(session, call)(rng.choice(ODD))
+        except (SessionError, TypeError, OverflowError):
+            continue
+        except Exception:
+            return 1
+    return 0

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attacks on running budgets: streams that spend what they can, restarts at any moment, forged tables and files."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from hardcase_edge.base.clock import Clock
+from hardcase_edge.bundle.prices import MOST_THRESHOLD, Prices, prices_of
+from hardcase_edge.errors import BundleError, InputError
+from hardcase_edge.running.budgeting import Budgets, budgets_of
+from hardcase_edge.servo.ledger import read_ledger
+from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL
+from tests.helpers.attack.outcome import Outcome
+from tests.helpers.edge.device import make_loaded, make_program
+
+__all__ = ["attack"]
+
+PRICES = Prices((1,), ((900,), (256,), (0,)), (300.0, 30.0, 1.0), (0.9, 0.1, 0.0), 1)
+ODD: list[Any] = [None, True, -1, 0, 1, 2**61, -(2**61), 2**63, 10**400, 0.5, float("nan"), "", "1", [], [1], {}]
+
+
+def attack(seconds: float, seed: int) -> list[Outcome]:
+    """Each kind for a third of the time."""
+    rng = random.Random(seed)
+    return [_lives(rng, seconds / 3), _tables(rng, seconds / 3), _files(rng, seconds / 3)]
+
+
+def _lives(rng: random.Random, seconds: float) -> Outcome:
+    """Devices that spend all they may, and lose their power: is more spent than the plan and two bursts?"""
+    end, n, wrong, loaded = time.monotonic() + seconds, 0, 0, make_loaded(prices=PRICES)
+    while time.monotonic() < end:
+        n += 1
+        with tempfile.TemporaryDirectory() as folder:
+            wrong += not _life(rng, Path(folder), loaded)
+    return Outcome("budgets: lives that spend all they may", n, 0, wrong)
+
+
+def _life(rng: random.Random, folder: Path, loaded: Any) -> bool:
+    per_hour = rng.choice([1.0, 100.0, 5_000.0, 1e6, 1e9])
+    args = argparse.Namespace(
+        budget_per_hour=per_hour, battery=rng.choice([None, 0.001, 10.0]), until=None, store=None,
+        max_forward_rate=rng.choice([None, "1%", "50%"]), budget_file=str(folder / "b.json"),
+    )  # fmt: skip
+    args.until = None if args.battery is None else "2099-01-01"
+    at, spent, began = 0.0, 0, 0.0
+
+    def start() -> Budgets:
+        budgets = budgets_of(args, loaded, Clock(), lambda line: None, lambda: at)
+        assert budgets is not None
+        return budgets
+
+    budgets = start()
+    assert budgets.servo.spending is not None
+    burst, battery = budgets.servo.spending.burst, None if budgets.plan is None else budgets.plan.left
+    for _ in range(rng.randint(1, 30)):
+        at += rng.choice([0.0, 0.01, 1.0, 60.0, 4_000.0])
+        budget, may_forward = budgets.begin(rng.choice([None, 10**9]))
+        assert budget is not None
+        cost = rng.choice([budget, min(budget, rng.randint(0, 10**9))])
+        route = rng.choice([CLOUD, DEGRADED, LOCAL]) if may_forward else LOCAL
+        budgets.end(route, cost, may_forward)
+        spent += cost
+        if spent > burst + per_hour * 1e6 * (at - began) / 3600 + 1 or (battery is not None and spent > battery):
+            return False
+        if rng.random() < 0.2:
+            if rng.random() < 0.5:
+                budgets.stop()
+            budgets = start()  # otherwise the power was cut
+    return True
+
+
+def _tables(rng: random.Random, seconds: float) -> Outcome:
+    """Tables with anything in the place of anything: is one taken that could move a threshold outside its range?"""
+    end, n, crashes, wrong, program = time.monotonic() + seconds, 0, 0, 0, make_program()
+    while time.monotonic() < end:
+        n += 1
+        table: dict[str, Any] = PRICES.to_json()
+        for _ in range(rng.randint(1, 3)):
+            _spoil(rng, table)
+        try:
+            prices = prices_of(table, program)
+        except BundleError:
+            continue
+        except Exception:
+            crashes += 1
+            continue
+        columns = list(zip(*prices.levels, strict=True))
+        for _ in range(20):
+            at = prices.at(rng.randint(-(2**40), 2**40))
+            wrong += not all(
+                min(c) <= t <= max(c) and abs(t) <= MOST_THRESHOLD for c, t in zip(columns, at, strict=True)
+            )
+    return Outcome("budgets: forged tables of prices", n, crashes, wrong)
+
+
+def _spoil(rng: random.Random, table: dict[str, Any]) -> None:
+    key = rng.choice([*table, "more"])
+    value = table.get(key)
+    if isinstance(value, list) and value and rng.random() < 0.7:
+        k = rng.randrange(len(value))
+        if isinstance(value[k], list) and value[k] and rng.random() < 0.7:
+            value[k][rng.randrange(len(value[k]))] = rng.choice([*ODD, rng.randint(-1000, 1000)])
+        else:
+            value[k] = rng.choice([*ODD, rng.randint(0, 4)])
+    else:
+        table[key] = rng.choice(ODD)
+    if rng.random() < 0.1:
+        table.pop(key, None)
+
+
+def _files(rng: random.Random, seconds: float) -> Outcome:
+    """Files of budgets with any bytes: is one taken that is none, or does one end the process?"""
+    end, n, crashes, wrong = time.monotonic() + seconds, 0, 0, 0
+    good = b'{"plan":"p","spending":[123,456],"forwards":[1,2],"battery":[9,10]}\n'
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "b.json"
+        while time.monotonic() < end:
+            n += 1
+            data = bytearray(good)
+            for _ in range(rng.randint(1, 6)):
+                k = rng.randrange(len(data))
+                data[k : k + rng.randint(0, 2)] = rng.choice([rng.randbytes(1), b"[", b"9" * 9, b"-", b"e9", b"null"])
+            path.write_bytes(data)
+            try:
+                parts = read_ledger(path, "p")
+            except InputError:
+                continue
+            except Exception:
+                crashes += 1
+                continue
+            wrong += not all(type(x) is int and 0 <= x < 2**63 for numbers in parts.values() for x in numbers)
+    return Outcome("budgets: files of any bytes", n, crashes, wrong)

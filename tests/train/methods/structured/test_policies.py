@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policies of parts on made-up words and sentences: one-shot, anytime, and their peers."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from sklearn.svm import LinearSVC
+
+from hardcase_train.methods.structured import peers
+from hardcase_train.methods.structured.anytime import AnytimePolicy, purchases, smallest_gap
+from hardcase_train.methods.structured.chain_features import DECODER, decoder_features, gaps_of
+from hardcase_train.methods.structured.linear_policy import PartPolicy
+from hardcase_train.methods.structured.one_shot import OneShotChain, buy_share
+from hardcase_train.methods.structured.out_of_fold import Fold, evidence, out_of_fold
+from hardcase_train.methods.structured.tree_policy import OneShotTrees, head_margins, tree_fold, tree_folds
+from hardcase_train.methods.structured.tree_policy import smallest_gap as smallest_tree_gap
+from hardcase_train.structured.eisner import eisner_all
+from hardcase_train.structured.items import starts_of
+from hardcase_train.structured.trees import TreeParser
+from tests.helpers.train.brute_structures import made_up_words, sentences, small_chain
+
+
+@cache
+def case() -> tuple[list[Fold], Fold]:
+    """Out-of-fold evidence, and evidence of items that nothing was trained on."""
+    X, y = made_up_words(300, 0)
+    train = X[:200], y[:200]
+    return out_of_fold(small_chain(), *train, 3), evidence(small_chain().fit(*train), X, y, np.arange(200, 300))
+
+
+def right(fold: Fold, buys: np.ndarray) -> float:
+    labels = fold.chain.decode(np.where(buys[:, None], fold.unary[1], fold.unary[0]), fold.starts)
+    return float(np.mean(labels == fold.truth))
+
+
+def marginals(fold: Fold) -> np.ndarray:
+    return fold.chain.max_marginals(fold.unary[0], fold.starts)
+
+
+def test_the_policy_is_a_support_vector_machine_with_weighted_rows() -> None:
+    rng = np.random.default_rng(0)
+    rows, weight = rng.normal(size=(80, 4)), rng.random(80)
+    bought = rows[:, 0] + 0.5 * rng.normal(size=80) > 0.3
+    ours = PartPolicy(C=0.1, buy_weight=2.0).fit(rows, bought, weight)
+    scaled = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    peer = LinearSVC(C=0.1, dual=False, class_weight={True: 2.0, False: 1.0}, intercept_scaling=1000, tol=1e-10)
+    assert ours.scores(rows) == pytest.approx(peer.fit(scaled, bought, weight).decision_function(scaled), abs=1e-3)
+    assert not PartPolicy().fit(rows, np.zeros(80, bool)).scores(rows).any()
+
+
+def test_the_decoder_s_features_are_what_they_are_called() -> None:
+    table = np.array([[3, 1, 0], [2, 5, 4], [9, 0, 7], [1, 1, 0]], np.float32)
+    unary = np.array([[0, 4, 1], [6, 2, 0], [1, 0, 0], [2, 0, 5]], np.float32)
+    found = decoder_features(table, unary, np.array([0, 3, 4]))
+    named = dict(zip(DECODER, found.T.tolist(), strict=True))
+    assert named == {
+        "gap": [2, 1, 2, 0], "gap before": [2, 2, 1, 0], "gap after": [1, 2, 2, 0],
+        "mean gap": pytest.approx([5 / 3] * 3 + [0]), "least gap": [1, 1, 1, 0], "unary gap": [3, 4, 1, 3],
+        "distance": [4, 4, 0, 3], "first": [1, 0, 0, 1], "last": [0, 0, 1, 1], "parts": [3, 3, 3, 1],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("features", ["complex", "decoder", "simple"])
+def test_a_one_shot_policy_buys_better_than_chance(features: str) -> None:
+    folds, test = case()
+    policy = OneShotChain(small_chain(), features).fit_policy(folds)
+    wants = policy.wants(test)
+    chance = np.mean([right(test, buy_share(np.random.default_rng(s).random(len(wants)), 0.3)) for s in range(5)])
+    assert right(test, buy_share(wants, 0.3)) > chance + 0.01
+    assert np.mean(wants > policy.threshold_) == pytest.approx(policy.share, abs=0.15)
+
+
+def test_a_one_shot_policy_predicts_labels_and_purchases_of_lists() -> None:
+    X, y = made_up_words(60, 1)
+    model = OneShotChain(small_chain(), "decoder", is_weighted=True, n_folds=2).fit(X[:40], y[:40])
+    labels, bought = model.predict(X[40:])
+    assert [len(part) for part in labels] == [len(part) for part in bought] == [len(part) for part in y[40:]]
+    assert model.policy_.names == DECODER
+    assert len(model.policy_.weights) == len(DECODER)
+    assert np.mean(np.concatenate(labels) == np.concatenate(y[40:])) > model.chain_.score(X[40:], y[40:], 0)
+
+
+def test_letters_lost_do_not_rise_with_the_budget_by_more_than_noise() -> None:
+    _, test = case()
+    for wants in (peers.gap(marginals(test)), peers.own_margin(test.unary[0])):
+        found = np.array([right(test, buy_share(wants, share)) for share in np.linspace(0, 1, 11)])
+        assert np.all(np.diff(found) > -3 / np.sqrt(len(test.truth)) * 0.25)
+        assert found[-1] > found[0] + 0.1
+
+
+def test_the_loss_of_algorithm_1_falls_with_each_policy() -> None:
+    folds, _ = case()
+    policy = AnytimePolicy(n_policies=4, n_steps=60).fit_policy(folds)
+    assert len(policy.weights_) == 4
+    assert np.all(np.diff(policy.losses_) < 0.01)
+    assert policy.losses_[1] < policy.losses_[0] - 0.1
+
+
+def test_algorithm_2_buys_one_part_at_a_time_within_any_budget() -> None:
+    folds, test = case()
+    policy, sizes = AnytimePolicy(n_policies=4, n_steps=60).fit_policy(folds), np.diff(test.starts)
+    whole = purchases(test, policy.scores)
+    assert sorted(whole.part) == list(range(len(test.truth)))
+    assert sorted(zip(whole.item, whole.time, strict=True)) == [(j, t) for j, n in enumerate(sizes) for t in range(n)]
+    for share in (0.0, 0.3, 1.0):
+        spent = np.add.reduceat(whole.within(share, sizes) * 1, test.starts[:-1])
+        assert np.array_equal(spent, np.round(share * sizes))
+        assert whole.above(share, len(test.truth)).sum() == round(share * len(test.truth))
+    cut = float(np.median(whole.lowest()))
+    stopped = purchases(test, policy.scores, cut)
+    assert sorted(stopped.part) == sorted(whole.part[whole.lowest() > cut])
+
+
+def test_decoding_again_is_not_below_deciding_once() -> None:
+    _, test = case()
+    again = purchases(test, smallest_gap)
+    once = buy_share(peers.gap(marginals(test)), 0.3)
+    assert right(test, again.above(0.3, len(once))) >= right(test, once) - 0.01
+
+
+def test_peers_of_whole_structures_buy_whole_items() -> None:
+    folds, test = case()
+    starts, n = test.starts, len(test.truth)
+    value = peers.ItemValue().fit(folds).scores(test.features_in(np.zeros(n, dtype=bool)), starts)
+    uniform = peers.uniform_items(starts, np.random.default_rng(0))
+    for wants in (value, uniform, peers.myopic(marginals(test), starts)):
+        assert all(len(set(wants[a:b])) == 1 for a, b in pairwise(starts))
+    gains = {name: right(test, buy_share(wants, 0.4)) for name, wants in (("value", value), ("uniform", uniform))}
+    assert gains["value"] > gains["uniform"]
+    assert sorted(peers.uniform_parts(starts, np.random.default_rng(0))) == list(range(n))
+
+
+def test_gaps_are_those_of_sorted_rows() -> None:
+    rows = np.random.default_rng(0).integers(0, 4, (50, 5)).astype(np.float32)
+    ordered = np.sort(rows, axis=1)
+    assert np.array_equal(gaps_of(rows), ordered[:, -1] - ordered[:, -2])
+
+
+@pytest.mark.parametrize("labels", ["helping", "trajectory", "wrong"])
+def test_a_policy_of_words_buys_better_than_chance(labels: str) -> None:
+    X, y = sentences(120, 0)
+    parser = TreeParser(n_epochs=2, bits=14)
+    folds, test = tree_folds(parser, X[:80], y[:80], 2), tree_fold(parser.fit(X[:80], y[:80]), X[80:], y[80:])
+    model = OneShotTrees("simple" if labels == "wrong" else "complex", labels, is_weighted=labels == "helping")
+    wants = model.fit_policy(folds).wants(test.cheap, test.given)
+
+    def uas(buys: np.ndarray) -> float:
+        return float(np.mean(eisner_all(parser.scores(test.given, buys), test.given.starts) == test.truth))
+
+    chance = np.mean([uas(buy_share(np.random.default_rng(s).random(len(wants)), 0.3)) for s in range(4)])
+    assert uas(buy_share(wants, 0.3)) > chance
+
+
+def test_anytime_policies_and_peers_of_sentences_buy_better_than_chance() -> None:
+    X, y = sentences(120, 0)
+    parser = TreeParser(n_epochs=2, bits=14)
+    folds, test = tree_folds(parser, X[:80], y[:80], 2), tree_fold(parser.fit(X[:80], y[:80]), X[80:], y[80:])
+    n, none = len(test.truth), np.zeros(len(test.truth), dtype=bool)
+
+    def uas(buys: np.ndarray) -> float:
+        return float(np.mean(test.labels_in(buys) == test.truth))
+
+    learned = AnytimePolicy(n_policies=2, n_steps=60).fit_policy(folds)
+    assert learned.losses_[2] < learned.losses_[0]
+    chance = np.mean([uas(buy_share(np.random.default_rng(s).random(n), 0.3)) for s in range(4)])
+    for scores in (learned.scores, smallest_tree_gap):
+        made = purchases(test, scores)
+        assert sorted(made.part) == list(range(n))
+        assert uas(made.above(0.3, n)) > chance
+    value = peers.ItemValue().fit(folds).scores(test.features_in(none), test.starts)
+    assert all(len(set(value[a:b])) == 1 for a, b in pairwise(test.starts))
+    some = np.arange(n) % 3 == 0
+    assert np.array_equal(test.scores_in(some), parser.scores(test.given, some))
+
+
+def test_a_margin_is_the_best_head_above_the_second() -> None:
+    flat = np.array([[0, 3, 1], [9, 0, 4], [9, 2, 0]], np.float32).ravel()
+    assert head_margins(flat, starts_of([np.zeros(2)])).tolist() == [[1, 0], [3, 1]]

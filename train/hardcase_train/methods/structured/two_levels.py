@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A chain of two levels for a device, and policies that buy the second: learned, by the gap alone, never and always."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...structured.chain import ChainClassifier
+from .chain_features import DECODER, gaps_of
+from .one_shot import OneShotChain, features_of
+from .out_of_fold import Fold, out_of_fold
+
+__all__ = ["BuyPolicy", "TwoLevels", "learn_two_levels"]
+
+STEPS = (0.05, 0.2, 1.0)  # of transitions, of which inner folds choose
+EVERYTHING = 1e6  # a gap that no part has, in the scale of scores
+SINGLE = "static"
+
+
+@dataclass(frozen=True)
+class BuyPolicy:
+    """Buys the second level of a part whose ``features @ weights + bias`` is above ``threshold``.
+
+    The features are ``chain_features.DECODER``. ``ask_margin``: parts whose best score is, with both levels, less than
+    this above the second best are asked; 0: none.
+    """
+
+    method: str
+    release: str
+    share: float
+    weights: np.ndarray  # (10,)
+    bias: float
+    threshold: float
+    ask_margin: float = 0.0
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What the front says of it."""
+        return {"release": self.release, "share": self.share, "asks": self.ask_margin > 0}
+
+
+@dataclass(frozen=True)
+class TwoLevels:
+    """A trained chain in the units of readings, and its policies."""
+
+    weights: tuple[np.ndarray, np.ndarray]  # (columns of the first level + 1, K), (all columns + 1, K)
+    transitions: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    transition_step: float
+    policies: tuple[BuyPolicy, ...]
+
+
+def learn_two_levels(
+    X: Sequence[np.ndarray], y: Sequence[np.ndarray], n_first: int, n_classes: int, *,
+    group: np.ndarray | None = None, shares: Sequence[float] = (0.3,), releases: Sequence[str] = ("one-shot",),
+    ask: float = 0.0, seed: int = 0,
+) -> TwoLevels:  # fmt: skip
+    """Train a chain under random states, and its policies on items that the chain of their fold has not seen.
+
+    Parameters
+    ----------
+    X : items of (parts, columns) in the units of readings, those of the first level first
+    y : items of (parts,) class indices
+    n_first : columns of the first level
+    group : (n_items,) no fold divides one
+    shares, releases, ask : as ``structured.item_settings.ItemSettings``
+    """
+    scale = np.maximum(np.abs(np.concatenate(X)).max(axis=0), 1e-9)
+    scaled = [item / scale for item in X]
+    levels = [list(range(n_first)), list(range(len(scale)))]
+    classes = np.arange(n_classes)
+    chain = ChainClassifier(levels, transition_step=STEPS, seed=seed).fit(scaled, y, groups=group, classes=classes)
+    once = ChainClassifier(levels, transition_step=chain.transition_step_, seed=seed)
+    folds = out_of_fold(once, scaled, y, groups=group, seed=seed)
+    rows = np.concatenate([features_of(fold, "decoder") for fold in folds])
+    margins = np.concatenate([gaps_of(fold.unary[1]) for fold in folds])
+    found: list[BuyPolicy] = []
+    for method, weights, bias in _directions(once, folds, seed):
+        scores = rows @ weights + bias
+        for release in releases if method == "structured" else ("one-shot",):
+            for share in shares:
+                threshold = float(np.quantile(scores, 1 - share))
+                found += _asking(BuyPolicy(method, release, share, weights, bias, threshold), scores, margins, ask)
+    by_gap = -np.eye(len(DECODER))[0]
+    found.append(BuyPolicy(SINGLE, "one-shot", 0.0, by_gap, 0.0, 1.0))
+    found += _asking(BuyPolicy(SINGLE, "one-shot", 1.0, by_gap, 0.0, -EVERYTHING), np.zeros(len(margins)), margins, ask)
+    cheap, both = (w.astype(np.float64) for w in chain.weights)
+    cheap[:-1] /= scale[:n_first, None]
+    both[:-1] /= scale[:, None]
+    return TwoLevels(
+        (cheap, both), chain.transitions.astype(np.float64), chain.start.astype(np.float64),
+        chain.stop.astype(np.float64), chain.transition_step_, tuple(found),
+    )  # fmt: skip
+
+
+def _directions(chain: ChainClassifier, folds: Sequence[Fold], seed: int) -> list[tuple[str, np.ndarray, float]]:
+    """The learned policy, unless no purchase helps anywhere, and the peer without learning: the smallest gap."""
+    learned = OneShotChain(chain, features="decoder", seed=seed).fit_policy(folds).policy_
+    by_gap = ("gap", -np.eye(len(DECODER))[0], 0.0)
+    return [("structured", learned.weights, learned.bias), by_gap] if np.any(learned.weights) else [by_gap]
+
+
+def _asking(policy: BuyPolicy, scores: np.ndarray, margins: np.ndarray, ask: float) -> list[BuyPolicy]:
+    """The policy, and, if anything is asked, the same that asks this share of all parts, the least certain ones."""
+    if not ask:
+        return [policy]
+    bought = margins[scores > policy.threshold]
+    margin = float(np.quantile(bought, min(1.0, ask * len(margins) / len(bought)))) if len(bought) else 0.0
+    asking = BuyPolicy(**{**policy.__dict__, "ask_margin": margin})
+    return [policy, asking] if margin > 0 else [policy]

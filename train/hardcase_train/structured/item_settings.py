@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of policies for items of several parts: ``[joint]`` of hardcase.toml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hardcase_edge.errors import InputError
+
+__all__ = ["ItemSettings"]
+
+RELEASES = ("one-shot", "anytime")
+MOST_PARTS = 1024
+
+
+@dataclass(frozen=True)
+class ItemSettings:
+    """Which policies are trained for items of several parts.
+
+    shares : of the training parts that the policies buy the costly sensor for, one policy each
+    releases : whether the parts of an item buy all at once ("one-shot"), or the most doubtful first ("anytime")
+    ask : share of the training parts that are still doubtful then and go to the cloud; 0: none
+    max_parts : the most parts that a device takes; 0: those of the longest item of the table
+    weight_bits : of a weight on the device
+
+    Raises
+    ------
+    InputError
+        A value is out of range.
+    """
+
+    shares: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5)
+    releases: tuple[str, ...] = RELEASES
+    ask: float = 0.0
+    max_parts: int = 0
+    weight_bits: int = 8
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shares", tuple(self.shares))
+        object.__setattr__(self, "releases", tuple(self.releases))
+        if not self.shares or not all(isinstance(s, int | float) and 0 < s < 1 for s in self.shares):
+            raise InputError(f"[joint] shares is {list(self.shares)!r:.80}; shares between 0 and 1 are expected")
+        if not self.releases or not set(self.releases) <= set(RELEASES):
+            raise InputError(f"[joint] releases is {list(self.releases)!r:.80}; use {' and '.join(RELEASES)}")
+        if not 0 <= self.ask < 1:
+            raise InputError(f"[joint] ask is {self.ask}; a share from 0 to below 1 is expected")
+        if not 0 <= self.max_parts <= MOST_PARTS:
+            raise InputError(f"[joint] max_parts is {self.max_parts}; 1 to {MOST_PARTS} are expected")
+        if self.weight_bits not in (8, 16):
+            raise InputError(f"[joint] weight_bits is {self.weight_bits}; 8 or 16 is expected")
