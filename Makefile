@@ -153,7 +153,7 @@ mosquitto:
 bench-start: $(READY)
 	@$(BIN)/python benchmarks/start.py
 
-fuzz: $(READY)
+fuzz: $(READY) mosquitto
 	@$(BIN)/python benchmarks/attack.py --seconds $(or $(FUZZ_SECONDS),120) $(if $(FUZZ_ONLY),--only $(FUZZ_ONLY))
 
 # A fleet in virtual time: 20 seeds of 50,000 decisions, and one of a million; about a minute.
