@@ -107,15 +107,15 @@ machine: card
 	@$(BIN)/python benchmarks/machine.py $(if $(CUTS),--cuts $(CUTS))
 
 # Compilers, emulators for 64-bit and 32-bit ARM and for Cortex-M, Debian's Python for both kinds of Raspberry Pi, tools
-# for FAT, an ssh server that tests start on loopback, systemd's checks of units, a browser for the reports, a database
+# for FAT and partitions, an ssh server that tests start on loopback, systemd's checks of units, a browser for the reports, a database
 # and Prometheus.
 TOOLCHAINS := gcc libc6-dev python3-dev clang libclang-rt-dev make gcc-aarch64-linux-gnu libc6-dev-arm64-cross \
 	gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-user qemu-system-arm \
-	mtools dosfstools openssh-server systemd chromium postgresql prometheus
+	mtools dosfstools fdisk openssh-server systemd chromium postgresql prometheus
 
 toolchains:
-	@(PATH=$$PATH:/usr/sbin; for tool in cc clang make aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc arm-none-eabi-gcc \
-		qemu-aarch64 qemu-arm qemu-system-arm mcopy mkfs.vfat sshd systemd-analyze chromium promtool; \
+	@(PATH=$$PATH:/usr/sbin:/sbin; for tool in cc clang make aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc arm-none-eabi-gcc \
+		qemu-aarch64 qemu-arm qemu-system-arm mcopy mkfs.vfat sfdisk sshd systemd-analyze chromium promtool; \
 		do command -v $$tool >/dev/null || exit 1; done; ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1) || \
 		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 		apt-get install -y -qq --no-install-recommends $(TOOLCHAINS) >/dev/null; } || \

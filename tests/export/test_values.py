@@ -35,7 +35,7 @@ from hardcase_export.integers.parity import parity
 from hardcase_export.integers.quantise import quantise
 from hardcase_export.picking.risk_choice import RiskTerms
 from hardcase_export.to_c.folder import write_c
-from tests.helpers.edge.machines import STRICT, need
+from tests.helpers.edge.machines import STRICT
 from tests.helpers.export.value_build import (
     DRAFTS,
     MANIFEST,
@@ -49,6 +49,7 @@ from tests.helpers.export.value_build import (
     mixed_draft,
     trees_on,
 )
+from tests.helpers.tools import need
 
 
 @pytest.fixture(scope="module")

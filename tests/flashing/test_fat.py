@@ -12,7 +12,8 @@ import pytest
 
 from hardcase.flashing.fat import FatVolume
 from hardcase_edge.errors import HardcaseError, InputError
-from tests.helpers.cards import Disk, boot_image, need_tool
+from tests.helpers.cards import Disk, boot_image
+from tests.helpers.tools import need
 
 SHAPES = [("-F", "16", "-s", "1"), ("-F", "16", "-s", "4", "-f", "1"), ("-F", "32", "-s", "1")]
 SIZES = {"16": 2_300_000, "32": 35_000_000}
@@ -29,14 +30,14 @@ def volume(path: Path) -> FatVolume:
 
 
 def check(path: Path) -> None:
-    (fsck,) = need_tool("fsck.vfat")
+    (fsck,) = need("fsck.vfat")
     done = subprocess.run([fsck, "-n", str(path)], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("flags", SHAPES, ids=lambda f: " ".join(f))
 def test_other_tools_read_what_it_writes_and_it_reads_what_they_write(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    (mtype,) = need_tool("mtype")
+    (mtype,) = need("mtype")
     rng = random.Random(1)
     before = {"user-data": b"old", "A long name of a file.txt": b"kept", "cmdline.txt": b"x"}
     path = made(tmp_path / "card.img", flags, before)

@@ -37,7 +37,6 @@ from tests.helpers.cards import (
     RASPBERRY_PI,
     START,
     boot_image,
-    need_tool,
     plain_card,
     system_tree,
 )
@@ -46,6 +45,7 @@ from tests.helpers.cloud.certificates import Authority
 from tests.helpers.edge.power_cuts import read_tree
 from tests.helpers.flash_cuts import FolderCuts, small_card
 from tests.helpers.places import GOLDEN
+from tests.helpers.tools import need
 
 BUNDLE = GOLDEN / "v1.hcb"
 SHA = sha256(BUNDLE.read_bytes()).hex()
@@ -98,7 +98,7 @@ def folder_of(path: Path, files: dict[str, bytes]) -> Path:
 def test_an_image_is_flashed_verified_and_put_down_at_the_first_boot(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mcopy, fsck = need_tool("mcopy", "fsck.vfat")
+    mcopy, fsck = need("mcopy", "fsck.vfat")
     image = boot_image(tmp_path / "pi.img", RASPBERRY_PI)
     identity = folder_of(tmp_path / "id", {"device.key": b"-----BEGIN PRIVATE KEY-----\n"})
     (identity / "device.key").chmod(0o600)

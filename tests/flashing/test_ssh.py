@@ -19,8 +19,8 @@ import pytest
 from hardcase import cli
 from hardcase.flashing import target
 from hardcase_edge.store.folder import Store
-from tests.helpers.cards import need_tool, with_sbin
 from tests.helpers.places import GOLDEN
+from tests.helpers.tools import need, with_sbin
 
 BUNDLE = GOLDEN / "v1.hcb"
 
@@ -28,7 +28,7 @@ BUNDLE = GOLDEN / "v1.hcb"
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
     """A folder with a configuration of ssh, and a port with an sshd behind it, whose home is that folder."""
-    (sshd,) = need_tool("sshd")
+    (sshd,) = need("sshd")
     folder = tmp_path_factory.mktemp("ssh")
     for name in ("host", "me"):
         make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import struct
 import subprocess
 import sys
@@ -17,10 +16,10 @@ import pytest
 from hardcase.flashing import fat
 from hardcase.flashing.contents import Card, make_card
 from tests.helpers.places import GOLDEN
+from tests.helpers.tools import need
 
 __all__ = [
-    "CLOUD_INIT", "MADE_KERNEL", "RASPBERRY_PI", "Disk", "boot_image", "need_tool", "plain_card", "system_tree",
-    "with_sbin",
+    "CLOUD_INIT", "MADE_KERNEL", "RASPBERRY_PI", "Disk", "boot_image", "plain_card", "system_tree",
 ]  # fmt: skip
 
 BUNDLE = GOLDEN / "v1.hcb"
@@ -31,23 +30,7 @@ RASPBERRY_PI = {
     "issue.txt": b"Raspberry Pi reference 2024-07-04\n",
 }
 CLOUD_INIT = {"user-data": b"#cloud-config\n#hostname: pi\n", "meta-data": b"instance-id: 1\n", "cmdline.txt": b"x\n"}
-TOOLS = {"mkfs.vfat": "dosfstools", "fsck.vfat": "dosfstools", "mcopy": "mtools", "mtype": "mtools", "mdir": "mtools",
-         "sshd": "openssh-server", "sfdisk": "fdisk"}  # fmt: skip
 MADE_KERNEL = b"\x7fELF\x02\x01\x01" + bytes(11) + struct.pack("<H", 183) + bytes(40)  # of no use but to be carried
-
-
-def with_sbin() -> str:
-    """The search path with the folders of administrators' tools."""
-    return os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-
-
-def need_tool(*tools: str) -> list[str]:
-    """Go on only if these commands are here; their paths."""
-    paths = [shutil.which(t, path=with_sbin()) for t in tools]
-    absent = sorted({TOOLS[t] for t, path in zip(tools, paths, strict=True) if path is None})
-    if absent:
-        pytest.skip(f"{' and '.join(absent)}: apt install {' '.join(absent)}, or, as root, make toolchains")
-    return [str(path) for path in paths]
 
 
 def boot_image(
@@ -58,7 +41,7 @@ def boot_image(
 
     ``gpt_type``: of the partition; it is then the second of a GPT, which sfdisk makes.
     """
-    mkfs, mcopy = need_tool("mkfs.vfat", "mcopy")
+    mkfs, mcopy = need("mkfs.vfat", "mcopy")
     start = START if has_table else 0
     with open(path, "wb") as file:
         file.truncate(start + n_bytes)
@@ -71,7 +54,7 @@ def boot_image(
     if gpt_type:
         second = f"start={START // 512}, size={n_bytes // 512}, type={gpt_type}"
         script = f"label: gpt\nfirst-lba: 64\nstart=64, size=64, type=L\n{second}\n"
-        command = [*need_tool("sfdisk"), "--quiet", "--no-reread", str(path)]
+        command = [*need("sfdisk"), "--quiet", "--no-reread", str(path)]
         subprocess.run(command, input=script.encode(), check=True, capture_output=True, timeout=60)
     options = [*(flags or ("-F", "16", "-s", "1")), "--offset", str(start // 512)]
     command = [mkfs, *options, "-i", "cafe0001", str(path), str(n_bytes // 1024)]

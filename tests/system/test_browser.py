@@ -14,7 +14,7 @@ from hardcase.cli import main
 from hardcase_edge.bundle.file import unpack_bundle
 from tests.helpers.cli.browser import BROWSER, FLAGS
 from tests.helpers.cli.pages import HOSTILE, hostile_table, hostile_toml, read_page
-from tests.helpers.edge.machines import need
+from tests.helpers.tools import need
 from tests.helpers.train.problems import toml, write_csv
 
 DARK = "--blink-settings=preferredColorScheme=0"

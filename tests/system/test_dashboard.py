@@ -22,7 +22,7 @@ from hardcase_edge.link.address import parse_address
 from tests.helpers.cli.browser import BROWSER, Browser
 from tests.helpers.cloud.brokers import Broker, running_mosquitto, until
 from tests.helpers.cloud.raw_mqtt import connect, publish
-from tests.helpers.edge.machines import need
+from tests.helpers.tools import need
 from tests.system.test_browser import look_at
 
 TOKEN = "a-token-of-24-characters"

@@ -24,9 +24,10 @@ from hardcase_export.to_c.boards import BOARDS, COMPILER, EMULATOR, FILES
 from hardcase_export.to_c.folder import KERNEL, write_c
 from tests.golden.make_golden import cases_of, golden_program, manifest_of
 from tests.helpers.edge.c_programs import random_cases, whole_numbers, write_programs
-from tests.helpers.edge.machines import ROOT, TARGETS, Target, need
+from tests.helpers.edge.machines import ROOT, TARGETS, Target
 from tests.helpers.edge.strategies import random_program
 from tests.helpers.export.inline import edge_rows, plain_ensembles, random_ensembles, write_unrolled
+from tests.helpers.tools import need
 
 N_PROGRAMS, N_CASES = 80, 6
 

