@@ -199,6 +199,8 @@ def _goals(results: dict[str, Any], data: str) -> list[str]:
                 f"- Goal ({family}): {sign} {bound:.4f} within {budget:g}; best on validation rows is {best[1]}, "
                 f"{best[2]:.4f} @ {best[3]:.3g}: {said}.\n  Rows that reach it: {', '.join(reach) or 'none'}."
             )
+            if not reach:
+                lines.append("  " + _closest(results, data, FAMILIES[family], budget))
     return lines
 
 
@@ -214,6 +216,19 @@ def _reaching(results: dict[str, Any], data: str, names: Sequence[str], budget: 
         if best is not None and _is_met(data, best[2], bound):
             made.append(f"{name} ({best[2]:.4f} @ {best[3]:.3g})")
     return made
+
+
+def _closest(results: dict[str, Any], data: str, names: Sequence[str], budget: float) -> str:
+    """The four methods that come closest to a goal that none reaches, and the best that any of their points could."""
+    own = [best for name in names if (best := _best(results, data, [name], budget)) is not None]
+    nearest = sorted(own, key=lambda best: best[2] if IS_LOSS[data] else -best[2])[:4]
+    said = ", ".join(f"{name} {quality:.4f} @ {cost:.3g}" for _, name, quality, cost in nearest)
+    ceilings = []
+    for _, name, _, _ in nearest:
+        tops = [max(p[3] for p in run["points"] if p[0] <= budget) for run in runs_of(results, data, name).values()]
+        ceilings.append(_shown(data, float(np.mean(tops))))
+    ceiling = min(ceilings) if IS_LOSS[data] else max(ceilings)
+    return f"Closest: {said}. If the test rows chose the points, which they must not, one of these had {ceiling:.4f}."
 
 
 def _best(results: dict[str, Any], data: str, names: Sequence[str], budget: float) -> Best | None:
