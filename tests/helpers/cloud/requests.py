@@ -141,7 +141,7 @@ class Command:
         for line in self.process.stdout:
             self.events.append(json.loads(line))
 
-    def wait_for(self, event: str, count: int = 1, seconds: float = 30.0) -> dict[str, Any]:
+    def wait_for(self, event: str, count: int = 1, seconds: float = 90.0) -> dict[str, Any]:
         """The ``count``-th event of that name; fails with what was said if the process ends first."""
         until = time.monotonic() + seconds
         while True:
