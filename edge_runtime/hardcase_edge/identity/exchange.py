@@ -24,6 +24,7 @@ __all__ = ["CLAIM", "RENEW", "TRY", "WAIT", "Exchange", "plan", "retry_after"]
 
 RESEND_S = 3.0
 RETRY_FIRST_S, RETRY_MOST_S = 5.0, 3_600.0  # pauses after exchanges that failed; a link shortens them at random
+MOST_DOUBLINGS = 10  # by then the pause is its longest
 CLAIM, RENEW, TRY, WAIT = "claim", "renew", "try", "wait"
 
 
@@ -142,7 +143,7 @@ def plan(current: Facts | None, pending: Facts | None, claim: Facts | None, now:
 def retry_after(n_failed: int) -> float:
     """Seconds until the next exchange after so many in a row that failed.
 
-    >>> [retry_after(n) for n in (1, 2, 3, 20)]
-    [5.0, 10.0, 20.0, 3600.0]
+    >>> [retry_after(n) for n in (1, 2, 3, 20, 2_000)]  # 2,000: offline for two months
+    [5.0, 10.0, 20.0, 3600.0, 3600.0]
     """
-    return min(RETRY_MOST_S, RETRY_FIRST_S * 2.0 ** (n_failed - 1))
+    return min(RETRY_MOST_S, RETRY_FIRST_S * 2.0 ** min(n_failed - 1, MOST_DOUBLINGS))

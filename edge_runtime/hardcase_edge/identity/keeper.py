@@ -103,7 +103,7 @@ class Keeper:
         n_failed = 0
         while not link.is_stopped:
             try:
-                trouble = self._step(link, is_started)
+                trouble = self._step(link)
             except HardcaseError as error:
                 trouble = str(error)
             if not is_started and self._identities.pending() is not None:
@@ -114,7 +114,7 @@ class Keeper:
                 self._note(f"the device's certificate: {' '.join(trouble.split())[:300]}")
             _sleep(retry_after(n_failed) * random.uniform(0.5, 1.0) if trouble else LOOK_S, link)
 
-    def _step(self, link: Link, is_started: bool) -> str:
+    def _step(self, link: Link) -> str:
         """Do what is next; returns why it did not succeed, or nothing."""
         held = self._identities.held()
         current, pending, claim, step = held.current, held.pending, held.claim, held.step(self._clock.now())
