@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from ..errors import BundleError
 from ..program.definition import Slice
 from ..program.format import Tensor
+from ..session.recorded import narrowest
 from .definition import RELEASES, Chain, Joint, Wait
 
-__all__ = ["JOINT_VERSION", "decode_joint", "encode_joint", "narrowest"]
+__all__ = ["JOINT_VERSION", "decode_joint", "encode_joint"]
 
 JOINT_VERSION = 1
 HEADER, WAIT = 8, 7  # words
@@ -37,22 +38,6 @@ def encode_joint(joint: Joint) -> array:  # type: ignore[type-arg]
         words += [w.node, w.scores.scorer, w.scores.start, w.scores.stop, *policy]
     words += [*joint.margins, *joint.confidences, *joint.item_margins, *joint.item_confidences]
     return narrowest(words, "iq", "the joint program")
-
-
-def narrowest(words: Sequence[int], types: str, what: str) -> array:  # type: ignore[type-arg]
-    """These words as an array of the first of these types that holds them all.
-
-    Raises
-    ------
-    BundleError
-        None does.
-    """
-    for code in types:
-        try:
-            return array(code, words)
-        except OverflowError:
-            continue
-    raise BundleError(f"{what} has a number beyond 64 bits; {AGAIN}")
 
 
 def decode_joint(tensor: Tensor) -> Joint:

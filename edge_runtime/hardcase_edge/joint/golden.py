@@ -11,22 +11,27 @@ from collections.abc import Sequence
 
 from ..base.record import record
 from ..errors import BundleError
-from ..program.definition import CODE_MAX, MISSING, Program
-from ..program.format import Tensor, are_held
+from ..program.definition import Program
+from ..program.format import Tensor
 from ..program.readings import Reading
-from ..session.session import CLOUD, DEGRADED, LOCAL
+from ..session.recorded import (
+    MAX_CASES,
+    NO_BUDGET,
+    ROUTES,
+    Words,
+    narrowest,
+    numbers_of,
+    readings_tensor,
+    sensor_words,
+    typed_row,
+)
 from .definition import Joint
 from .drive import drive_joint
-from .format import narrowest
 from .session import JointDecision, JointMachine, PartDecision
 
 __all__ = ["JointCase", "check_items", "decode_items", "encode_items", "run_item"]
 
-ROUTES = (LOCAL, CLOUD, DEGRADED)
-MAX_ITEMS = 4096
-MAX_NUMBERS = 2**20  # words, and readings
-NO_BUDGET, BITS = -1, 15
-NAN = float("nan")
+ITEMS = "the golden items"
 
 
 @record(frozen=True, slots=True)
@@ -81,7 +86,7 @@ def check_items(machine: JointMachine, cases: Sequence[JointCase]) -> None:
             )
 
 
-# ---------------------------------------------------------------- bytes
+# ---------------------------------------------------------------- bytes: SPEC-joint-v1 section 7
 
 
 def encode_items(cases: Sequence[JointCase], part: Program) -> dict[str, array]:  # type: ignore[type-arg]
@@ -99,25 +104,13 @@ def encode_items(cases: Sequence[JointCase], part: Program) -> dict[str, array]:
         d = case.expected
         words += [NO_BUDGET if case.budget is None else case.budget, case.item_size, int(case.cloud), len(case.rows)]
         for failed, reply in zip(case.failed, case.replies, strict=True):
-            words += [int(reply is not None), *(reply or (0, 0)), *_bits(failed, n)]
+            words += [int(reply is not None), *(reply or (0, 0)), *sensor_words(failed, n)]
         words += [ROUTES.index(d.route), d.confidence, d.cost, d.rounds]
         for p in d.parts:
-            words += [p.label, p.confidence, ROUTES.index(p.route), p.cost, *_bits(p.sensors, n)]
+            words += [p.label, p.confidence, ROUTES.index(p.route), p.cost, *sensor_words(p.sensors, n)]
             words += [len(p.trace), *p.trace]
-        readings += [NAN if x is None else x for row in case.rows for x in row]
-    return {"items.words": narrowest(words, "hiq", "a golden item"), "items.readings": _narrow(readings)}
-
-
-def _bits(sensors: Sequence[int], n_sensors: int) -> list[int]:
-    return [sum(1 << s - first for s in sensors if first <= s < first + BITS) for first in range(0, n_sensors, BITS)]
-
-
-def _narrow(readings: Sequence[float]) -> array:  # type: ignore[type-arg]
-    """I16 with -32768 for missing if all are whole and small, else F32 if that is exact, else F64."""
-    if all(x != x or (x == x // 1 and abs(x) <= CODE_MAX) for x in readings):
-        return array("h", [MISSING if x != x else int(x) for x in readings])
-    is_f32 = are_held([x for x in readings if x == x], "f32")
-    return array("f" if is_f32 else "d", readings)
+        readings += [float("nan") if x is None else x for row in case.rows for x in row]
+    return {"items.words": narrowest(words, "hiq", ITEMS), "items.readings": readings_tensor(readings)}
 
 
 def decode_items(words: Tensor, readings: Tensor, part: Program, joint: Joint) -> tuple[JointCase, ...]:
@@ -128,85 +121,41 @@ def decode_items(words: Tensor, readings: Tensor, part: Program, joint: Joint) -
     BundleError
         A number is out of range, or there are too few or too many.
     """
-    reader = _Words(words, part, joint)
-    features = outer_features(part, joint)
-    are_i32 = [part.features[f].dtype == "i32" for f in features]
-    if len(readings) > MAX_NUMBERS:
-        raise BundleError(f"the golden items have {len(readings)} readings, at most {MAX_NUMBERS} are allowed")
-    is_i16 = readings.itemsize == 2
-    cases, at = [], 0
-    for _ in range(reader.one(1, MAX_ITEMS)):
-        budget, size, cloud = reader.one(NO_BUDGET), reader.one(1, part.max_item_size), reader.one(0, 1)
-        n = reader.one(1, joint.max_parts)
-        inputs = [reader.input() for _ in range(n)]
-        route, confidence, cost, rounds = reader.one(0, 2), reader.one(0, 10_000), reader.one(0), reader.one(0)
-        parts = tuple([reader.part() for _ in range(n)])
-        width = len(features)
-        if len(readings) < at + n * width:
+    reader, numbers = Words(words, len(part.sensors), ITEMS), numbers_of(readings, ITEMS)
+    are_i32 = [part.features[f].dtype == "i32" for f in outer_features(part, joint)]
+    cases, at, width = [], 0, len(are_i32)
+    for _ in range(reader.one("their number", 1, MAX_CASES)):
+        budget, size = reader.one("budget", NO_BUDGET), reader.one("item size", 1, part.max_item_size)
+        cloud, n = reader.one("a flag", 0, 1), reader.one("the number of parts", 1, joint.max_parts)
+        inputs = [(reader.reply(joint.chain.labels - 1), reader.sensors()) for _ in range(n)]
+        route, confidence = reader.one("route", 0, len(ROUTES) - 1), reader.one("confidence", 0, 10_000)
+        cost, rounds = reader.one("cost", 0), reader.one("the number of rounds", 0)
+        parts = tuple([_part(reader, part, joint) for _ in range(n)])
+        if len(numbers) < at + n * width:
             raise BundleError("the golden items have too few readings; export the bundle again")
-        rows = []
-        for _ in range(n):
-            row = readings[at : at + width].tolist()
-            rows.append(_typed([NAN if is_i16 and x == MISSING else x for x in row], are_i32))
-            at += width
+        starts = range(at, at + n * width, width) if width else [at] * n
+        at += n * width
         cases.append(
             JointCase(
-                tuple(rows),
-                tuple([failed for failed, _ in inputs]),
+                tuple([typed_row(numbers[start : start + width], are_i32) for start in starts]),
+                tuple([failed for _, failed in inputs]),
                 None if budget == NO_BUDGET else budget,
                 size,
                 cloud == 1,
-                tuple([reply for _, reply in inputs]),
+                tuple([reply for reply, _ in inputs]),
                 JointDecision(parts, confidence, ROUTES[route], cost, rounds),
             )
         )
-    if not reader.is_done or at != len(readings):
-        raise BundleError("the golden items have words or readings too many; export the bundle again")
+    reader.end()
+    if at != len(numbers):
+        raise BundleError(f"the golden items have {len(numbers) - at} readings too many; export the bundle again")
     return tuple(cases)
 
 
-def _typed(row: Sequence[float], are_i32: Sequence[bool]) -> tuple[Reading, ...]:
-    pairs = zip(row, are_i32, strict=True)
-    return tuple([None if x != x else int(x) if is_i32 and x == x // 1 else x for x, is_i32 in pairs])
-
-
-class _Words:
-    """The words one after the other, each checked against its range."""
-
-    def __init__(self, words: Tensor, part: Program, joint: Joint) -> None:
-        if len(words) > MAX_NUMBERS:
-            raise BundleError(f"the golden items have {len(words)} words, at most {MAX_NUMBERS} are allowed")
-        self._words, self._at = words, 0
-        self._n_sensors, self._n_nodes, self._labels = len(part.sensors), len(part.nodes), joint.chain.labels
-
-    @property
-    def is_done(self) -> bool:
-        return self._at == len(self._words)
-
-    def one(self, low: int, high: int = 2**62) -> int:
-        if self.is_done:
-            raise BundleError("the golden items have too few words; export the bundle again")
-        word = int(self._words[self._at])
-        self._at += 1
-        if not low <= word <= high:
-            raise BundleError(f"word {self._at - 1} of the golden items is {word}, outside {low} to {high}")
-        return word
-
-    def sensors(self) -> tuple[int, ...]:
-        found = []
-        for first in range(0, self._n_sensors, BITS):
-            word = self.one(0, 2 ** min(BITS, self._n_sensors - first) - 1)
-            found += [first + k for k in range(BITS) if word >> k & 1]
-        return tuple(found)
-
-    def input(self) -> tuple[tuple[int, ...], tuple[int, int] | None]:
-        has_reply, result, confidence = self.one(0, 1), self.one(0, self._labels - 1), self.one(0, 10_000)
-        if not has_reply and (result or confidence):
-            raise BundleError("a golden item has a reply that does not come; export the bundle again")
-        return self.sensors(), (result, confidence) if has_reply else None
-
-    def part(self) -> PartDecision:
-        label, confidence, route = self.one(0, self._labels - 1), self.one(0, 10_000), self.one(0, 2)
-        cost, sensors = self.one(0), self.sensors()
-        trace = tuple([self.one(0, self._n_nodes - 1) for _ in range(self.one(0, self._n_nodes))])
-        return PartDecision(label, confidence, ROUTES[route], cost, sensors, trace)
+def _part(words: Words, part: Program, joint: Joint) -> PartDecision:
+    """The next decision of a part in these words."""
+    label, confidence = words.one("label", 0, joint.chain.labels - 1), words.one("confidence", 0, 10_000)
+    route, cost, sensors = words.one("route", 0, len(ROUTES) - 1), words.one("cost", 0), words.sensors()
+    n_nodes = len(part.nodes)
+    trace = words.run("node", words.one("the length of a trace", 0, n_nodes), 0, n_nodes - 1)
+    return PartDecision(label, confidence, ROUTES[route], cost, sensors, trace)

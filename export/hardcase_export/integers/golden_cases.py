@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hardcase_edge.bundle.golden import MAX_GOLDEN_NUMBERS, GoldenCase, run_case
+from hardcase_edge.bundle.golden import GoldenCase, run_case
 from hardcase_edge.bundle.load import MAX_GOLDEN_OPERATIONS
 from hardcase_edge.program.definition import Program
 from hardcase_edge.program.readings import Reading
+from hardcase_edge.session.recorded import MAX_NUMBERS
 from hardcase_edge.session.session import CLOUD, LOCAL, Decision, Machine
 from hardcase_edge.verifier.verify import Report, verify
 
@@ -60,7 +61,7 @@ def make_golden(
 def _most_cases(program: Program, report: Report) -> int:
     """As many cases as a device replays."""
     numbers = len(program.features) + len(program.sensors) + report.longest_path + 16  # of a case, at most
-    return min(MAX_GOLDEN_NUMBERS // numbers, MAX_GOLDEN_OPERATIONS // max(report.operations, 1))
+    return min(MAX_NUMBERS // numbers, MAX_GOLDEN_OPERATIONS // max(report.operations, 1))
 
 
 @dataclass(frozen=True)

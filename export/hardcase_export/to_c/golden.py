@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from string import Template
 
-from hardcase_edge.bundle.golden import ROUTES, GoldenCase
+from hardcase_edge.bundle.golden import GoldenCase
 from hardcase_edge.program.definition import Program
+from hardcase_edge.session.recorded import ROUTES
 
 from .header import words
 from .names import array, int64

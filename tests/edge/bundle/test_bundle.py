@@ -28,11 +28,12 @@ from hardcase_edge.bundle.file import (
     read_bundle_bytes,
     unpack_bundle,
 )
-from hardcase_edge.bundle.golden import NO_BUDGET, GoldenCase, check_golden, decode_golden, run_case
+from hardcase_edge.bundle.golden import GoldenCase, check_golden, decode_golden, run_case
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.errors import BundleError, BundleVersionError, InputError
 from hardcase_edge.program.definition import Feature, Forward, Program, Sensor, Uplink
+from hardcase_edge.session.recorded import NO_BUDGET
 from hardcase_edge.session.session import Decision, Machine
 from tests.golden.make_golden import cases_of, manifest_of
 from tests.helpers.edge.strategies import as_draft, random_program
@@ -349,15 +350,15 @@ def repacked(change: Callable[[array], None]) -> bytes:  # type: ignore[type-arg
         pytest.param(1, -2, "budget -2", id="budget"),
         pytest.param(2, 0, "item size 0", id="item-size"),
         pytest.param(2, 10**9, "item size", id="large-item"),
-        pytest.param(3, 2, "budget", id="cloud-neither-yes-nor-no"),
-        pytest.param(4, -1, "budget", id="reply-neither-yes-nor-no"),
+        pytest.param(3, 2, "flag 2", id="cloud-neither-yes-nor-no"),
+        pytest.param(4, -1, "flag -1", id="reply-neither-yes-nor-no"),
         pytest.param(5, 99, "reply of 99", id="reply-class"),
         pytest.param(6, 10_001, "10001", id="reply-confidence"),
-        pytest.param(7, 2**31 - 1, "names sensors by", id="more-failed-than-there-are"),
-        pytest.param(7, -1, "names sensors by", id="minus-failed"),
-        pytest.param(12, 2**15, "names sensors by", id="more-bought-than-there-are"),
+        pytest.param(7, 2**31 - 1, "has the sensors", id="more-failed-than-there-are"),
+        pytest.param(7, -1, "has the sensors", id="minus-failed"),
+        pytest.param(12, 2**15, "has the sensors", id="more-bought-than-there-are"),
         pytest.param(13, 2**31 - 1, "truncated", id="endless-trace"),
-        pytest.param(13, -1, "truncated", id="minus-trace"),
+        pytest.param(13, -1, "length of a trace -1", id="minus-trace"),
     ],
 )
 def test_golden_words_that_make_no_sense_are_refused(word: int, value: int, said: str) -> None:
@@ -437,6 +438,22 @@ def test_a_negative_budget_cannot_be_written_for_it_means_none() -> None:
     bad = GoldenCase(case.readings, (), NO_BUDGET, 1, True, None, case.expected)
     with pytest.raises(BundleError, match="budget of -1"):
         pack_bundle(Bundle({}, PROGRAM, (bad,)))
+
+
+def test_a_number_beyond_64_bits_is_refused_in_one_line() -> None:
+    case = replace(cases_of(PROGRAM, 1)[0], budget=2**63)
+    with pytest.raises(BundleError, match="a number beyond 64 bits"):
+        pack_bundle(Bundle({}, PROGRAM, (case,)))
+
+
+def test_a_reply_that_does_not_come_has_no_content() -> None:
+    """A reader takes only what a writer writes: 0 and 0 where no reply comes."""
+    case = replace(cases_of(PROGRAM, 1)[0], reply=None)
+    tensors = bundle_module.encode_golden([case], PROGRAM)
+    words = tensors["golden.words"]
+    words[6] = 1
+    with pytest.raises(BundleError, match="a reply of 0, 1 that does not come"):
+        decode_golden(tensors, PROGRAM)
 
 
 def test_golden_cases_that_would_keep_a_device_from_starting_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,10 @@ from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.errors import BundleError, ProgramError
 from hardcase_edge.joint.definition import ANYTIME, MAX_PARTS, ONE_SHOT, Joint
 from hardcase_edge.joint.format import decode_joint, encode_joint
+from hardcase_edge.joint.golden import JointCase, decode_items, encode_items
 from hardcase_edge.joint.prove import verify_joint
 from hardcase_edge.program.definition import Acquire, Answer, Feature, Program, Sensor, Slice
+from hardcase_edge.session.recorded import narrowest
 from tests.helpers.attack.joint import attack
 from tests.helpers.edge.joint_programs import joint_bundle, random_joint
 
@@ -62,6 +65,46 @@ def _without_joint(tensors: dict[str, object]) -> list[str]:
     tensors.pop("joint", None)
     order = ["i64", "i32", "i16", "i8", "program", "items.words", "items.readings"]
     return sorted(tensors, key=lambda name: (-tensors[name].itemsize, order.index(name)))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("tensor", ["items.words", "items.readings"])
+def test_golden_items_in_a_wider_type_than_they_need_are_refused(tensor: str) -> None:
+    """A reader takes only what a writer writes, so equal bundles have equal bytes."""
+    bundle = unpack_bundle(FILES[0], allow_joint=True)
+    assert bundle.joint is not None
+    items = tuple([replace(item, rows=tuple([(1,) * len(row) for row in item.rows])) for item in bundle.items])
+    tensors = encode_items(items, bundle.program)
+    assert decode(bundle, tensors) == items
+    narrow = tensors[tensor]
+    widest = array("q" if tensor == "items.words" else "d", narrow.tolist())
+    assert widest.itemsize > narrow.itemsize
+    with pytest.raises(BundleError, match="not of their type"):
+        decode(bundle, {**tensors, tensor: widest})
+
+
+FIRST_REPLY = 5  # behind the number of cases, a budget, a size, a flag and a number of parts
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "said"),
+    [
+        (0, 0, "their number 0"), (1, -2, "budget -2"), (2, 0, "item size 0"), (3, 2, "a flag 2"),
+        (4, 0, "the number of parts 0"), (FIRST_REPLY, 2, "a flag 2"), (FIRST_REPLY + 1, 99, "a reply of 99"),
+        (FIRST_REPLY + 2, 10_001, "confidence 10001"), (FIRST_REPLY + 3, -1, "the sensors -1"),
+    ],
+)  # fmt: skip
+def test_golden_items_that_make_no_sense_are_refused(at: int, value: int, said: str) -> None:
+    bundle = unpack_bundle(FILES[0], allow_joint=True)
+    tensors = encode_items(bundle.items, bundle.program)
+    words = tensors["items.words"].tolist()
+    words[at] = value
+    with pytest.raises(BundleError, match=said):
+        decode(bundle, {**tensors, "items.words": narrowest(words, "hiq", "a forgery")})
+
+
+def decode(bundle: Bundle, tensors: dict[str, array]) -> tuple[JointCase, ...]:  # type: ignore[type-arg]
+    assert bundle.joint is not None
+    return decode_items(tensors["items.words"], tensors["items.readings"], bundle.program, bundle.joint)
 
 
 def test_every_cut_of_a_joint_bundle_is_refused() -> None:

@@ -23,6 +23,7 @@ from hardcase_edge.program.encode import encode
 from hardcase_edge.program.kinds import ANSWERS
 from hardcase_edge.program.readings import DTYPES
 from hardcase_edge.program.window import WINDOW_FEATURES
+from hardcase_edge.session import recorded
 from hardcase_edge.verifier import costs as paths
 from tests.golden.make_golden import golden_program
 from tests.helpers.edge.spec_examples import BLOCK, DOCS, example_bundle, examples
@@ -136,7 +137,7 @@ def test_the_kinds_of_nodes_and_scorers_are_the_first_words_of_their_records() -
         (PROGRAM, f"at most {limits.MAX_CELLS} codes"),
         (PROGRAM, f"at most {limits.MAX_WORK} steps"),
         (PROGRAM, f"or {paths.MAX_STEPS} sensors and targets"),
-        (BUNDLE, f"must not exceed {golden.MAX_GOLDEN_NUMBERS}"),
+        (BUNDLE, f"must not exceed {recorded.MAX_NUMBERS}"),
         (PROGRAM, f"at most {wire.MAX_REQUEST_BYTES}."),
         (PROGRAM, f"is {program.MISSING}.\nOther codes lie in -{program.CODE_MAX} to {program.CODE_MAX}"),
         (BUNDLE, f"at most {bundle.MAX_HEADER_BYTES} |"),
@@ -144,9 +145,9 @@ def test_the_kinds_of_nodes_and_scorers_are_the_first_words_of_their_records() -
         (BUNDLE, f'(decimal digits: "{bundle.BUNDLE_VERSION}")'),
         (BUNDLE, f"strings of 1 to {manifest.MAX_NAME} characters"),
         (BUNDLE, f"the {len(WINDOW_FEATURES)} features {', '.join(WINDOW_FEATURES)}"),
-        (BUNDLE, f"number of cases, 1 to {golden.MAX_GOLDEN_CASES}"),
-        (BUNDLE, f"-{-golden.NO_BUDGET} for none"),
-        (BUNDLE, "expected route: " + ", ".join(f"{k} {r}" for k, r in enumerate(golden.ROUTES))),
+        (BUNDLE, f"number of cases, 1 to {recorded.MAX_CASES}"),
+        (BUNDLE, f"-{-recorded.NO_BUDGET} for none"),
+        (BUNDLE, "expected route: " + ", ".join(f"{k} {r}" for k, r in enumerate(recorded.ROUTES))),
         (BUNDLE, f"must not exceed {load.MAX_GOLDEN_OPERATIONS}"),
         (BUNDLE, f"the {signature.SIGNATURE_BYTES} raw bytes of Ed25519"),
         (WIRE, f"1 to {wire.MAX_DEADLINE_MS} |"),

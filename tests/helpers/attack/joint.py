@@ -12,9 +12,10 @@ from typing import Any
 
 from hardcase_edge.errors import BundleError
 from hardcase_edge.joint import prove
-from hardcase_edge.joint.format import decode_joint, encode_joint, narrowest
+from hardcase_edge.joint.format import decode_joint, encode_joint
 from hardcase_edge.joint.machine import open_joint
 from hardcase_edge.joint.prove import verify_joint
+from hardcase_edge.session.recorded import narrowest
 from tests.helpers.edge.joint_programs import play, random_joint, random_world
 
 from .outcome import Outcome
