@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 from hardcase_edge.errors import InputError
 
 __all__ = ["broker_argument", "parse_time", "positive", "store_argument", "tenant_argument", "tls_arguments"]
 
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])", re.ASCII)
 
 
 def broker_argument(parser: argparse.ArgumentParser) -> None:
@@ -63,14 +65,19 @@ def positive(text: str) -> int:
 
 
 def parse_time(text: str, flag: str) -> float:
-    """Seconds of a time such as 90s, 30m, 6h or 7d.
+    """Seconds of a time such as 90s, 30m, 6h or 7d, from 0.
+
+    Raises
+    ------
+    InputError
+        The text is not such a time; ``flag`` has it.
 
     Examples
     --------
     >>> parse_time("1.5h", "--soak")
     5400.0
     """
-    try:
-        return float(text[:-1]) * UNITS_S[text[-1:]]
-    except (ValueError, KeyError) as error:
-        raise InputError(f"{flag} is {text!r}; give a time such as 90s, 30m, 6h or 7d") from error
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise InputError(f"{flag} is {text[:60]!r}; give a time such as 90s, 30m, 6h or 7d")
+    return float(match[1]) * UNITS_S[match[2]]

@@ -80,6 +80,8 @@ def _keep(database: Database, args: argparse.Namespace) -> int:
 
     address = parse_address(args.broker, ca=args.ca, cert=args.cert, key=args.key)
     keep_s = None if args.keep is None else parse_time(args.keep, "--keep")
+    if keep_s == 0:
+        raise InputError(f"--keep is {args.keep}, which would keep nothing; name a longer time, or leave it out")
     keeper = Keeper(database, address, note=note, keep_s=keep_s, tenant=args.tenant)
     on_stop_signals(keeper.stop)
     logging.getLogger("hardcase_edge.link.connection").addHandler(logging.NullHandler())  # errors at start are raised

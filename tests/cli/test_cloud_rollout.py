@@ -15,11 +15,13 @@ import pytest
 
 from hardcase.cli import main
 from hardcase.services import rollout
+from hardcase.services.flags import parse_time
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.incoming import Incoming
 from hardcase_cloud.records.registry import Registry
 from hardcase_cloud.rollouts import serve
 from hardcase_edge.base.sha256 import sha256
+from hardcase_edge.errors import InputError
 from hardcase_edge.link.address import parse_address
 from hardcase_edge.link.connection import Connection, ConnectionConfig
 from hardcase_edge.link.wire import facts_topic, status_topic, update_topic
@@ -40,6 +42,19 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "STEP_S", 0.02)
     monkeypatch.setattr("hardcase_cloud.updates.serve.STEP_S", 0.02)
     monkeypatch.setattr("hardcase.services.rollout.on_stop_signals", lambda stop: None)
+
+
+@pytest.mark.parametrize("text", ["-90d", "nand", "infd", "1e9d", "90", "d", "", "9" * 20 + "d", "1 d", "٣d"])
+def test_a_time_that_is_none_is_one_line(text: str) -> None:
+    """Records older than minus 90 days would be all of them."""
+    with pytest.raises(InputError, match=r"^--keep is .*; give a time such as 90s, 30m, 6h or 7d$"):
+        parse_time(text, "--keep")
+
+
+def test_a_store_that_would_keep_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--out", str(tmp_path / "s.sqlite"), "--broker", "mqtt://127.0.0.1:1", "--keep", "0s"]
+    assert main(["cloud", "store", *words]) == 2
+    assert "--keep is 0s, which would keep nothing" in capsys.readouterr().err
 
 
 class FakeDevice:
