@@ -97,9 +97,6 @@ def verify_root(folder: Path) -> dict[str, Any]:
         raise InputError(f"the store in {folder} does not have the bundle that was flashed; flash again")
     if not (folder / UNITS / "multi-user.target.wants" / "hardcase-edge.service").is_symlink():
         raise InputError(f"nothing in {folder} starts what was flashed; the flash was interrupted: repeat it")
-    report: object = "has not been yet"
-    if (folder / STORE / REPORT).exists():
-        report = json.loads(_read(folder / STORE / REPORT))
     return {
         "bundle": bundle,
         "name": manifest["name"],
@@ -107,9 +104,19 @@ def verify_root(folder: Path) -> dict[str, Any]:
         "run": manifest["run"],
         "system": "root folder",
         "identity": (folder / STORE / "identity").is_dir(),
-        "first_boot": report,
+        "first_boot": _first_boot(folder / STORE / REPORT),
         "store": {k: v for k, v in store.items() if k.startswith("slot") or k == "runs"},
     }
+
+
+def _first_boot(path: Path) -> object:
+    """What the first boot's report says, or that there is none."""
+    if not path.exists():
+        return "has not been yet"
+    try:
+        return json.loads(_read(path))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is damaged; remove it, and boot the device again") from error
 
 
 def _read(path: Path) -> bytes:

@@ -13,6 +13,7 @@ import hashlib
 import io
 import sys
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,6 +28,9 @@ KERNEL_NAME = "hardcase_edge/kernel/_kernel.abi3.so"
 PYTHON_TAG = "cp311-abi3"
 MAX_WHEEL_BYTES = 16 * 1024 * 1024
 _TIME = (2020, 1, 1, 0, 0, 0)
+UNREADABLE = (  # what ``zipfile`` raises of a damaged or an odd file; RuntimeError: it is encrypted
+    zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, OSError, NotImplementedError, RuntimeError,
+)  # fmt: skip
 
 
 def zip_of(files: Mapping[str, bytes]) -> bytes:
@@ -90,7 +94,7 @@ def kernels_in(folder: Path, version: str) -> dict[str, bytes]:
                     if archive.getinfo(KERNEL_NAME).file_size > MAX_WHEEL_BYTES:
                         raise ValueError("it is too large")
                     kernels[name] = archive.read(KERNEL_NAME)
-            except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError) as error:
+            except UNREADABLE as error:
                 raise InputError(f"the wheel {path} cannot be read: {error}; make it again with make wheels") from error
             check_kernel(kernels[name], name)
     return kernels

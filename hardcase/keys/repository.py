@@ -160,7 +160,7 @@ def rotate(places: Places, roles: Sequence[str], lives: Lives, now: int) -> Summ
         state.root = _signed(root, [*old_roots, *new.get("root", [])])
         signers = old_signers | {role: [*leaving[role], *new[role]] for role in leaving}
         files = _lower_files(state, signers, lives, now)
-        trust = first_trust(_root_path(places.folder, old.version).read_bytes())
+        trust = first_trust(_load(_root_path(places.folder, old.version)))
         _check(trust, [state.root.to_bytes()], files, now)
         maker.keep()
         _write(places.folder, files)

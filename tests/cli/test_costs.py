@@ -85,7 +85,8 @@ def test_the_command_prints_lines_of_a_toml(tmp_path: Path, capsys: pytest.Captu
     [
         "{", "[]", "3", '"a"', "null", line(size=0), line(size=2.5), line(size=True), line(ms=-1), line(ms=1e400),
         line(ms="1"), line(sensor=""), line(sensor=3), line(sensor="a" * 201), '{"sensor": "a", "size": 4}', "[" * 5000,
-        '{"readings": 0, "size": 4, "ms": 1}', "\xff\xfe",
+        '{"readings": 0, "size": 4, "ms": 1}', "\xff\xfe", line(ms=10**400),
+        json.dumps({"readings": 10**400, "size": 4, "ms": 0.5}),
     ],
 )  # fmt: skip
 def test_a_line_that_is_no_time_is_refused_in_one_line(

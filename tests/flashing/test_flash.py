@@ -298,6 +298,10 @@ def test_a_root_is_flashed_for_its_own_processor(tmp_path: Path, capsys: pytest.
         assert (root / "etc/systemd/system/multi-user.target.wants" / name).resolve().is_file()
     told = json.loads(run(capsys, "--verify", root, "--json")[1])
     assert (told["bundle"], told["identity"], told["first_boot"]) == (SHA, True, "has not been yet")
+    report = root / "var/lib/hardcase/first-boot.json"
+    report.write_text("{")
+    assert f"{report} is damaged; remove it" in refused(capsys, "--verify", root)
+    report.unlink()
 
     (tmp_path / "id" / "device.key").write_text("-----BEGIN PRIVATE KEY----- another\n")
     flashed = json.loads(run(capsys, BUNDLE, root, "--identity", tmp_path / "id", "--json")[1])
@@ -572,3 +576,12 @@ def test_a_kernel_of_wheels_is_taken_and_a_damaged_wheel_is_one_line(tmp_path: P
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(HardcaseError, match="cannot be read"):
         wheels.kernels_in(tmp_path, "1.0")
+    whole, said = wheels.zip_of({wheels.KERNEL_NAME: MADE_KERNEL}), list[str]()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            wheels.kernels_in(tmp_path, "1.0")
+        except HardcaseError as error:  # and nothing else, whatever is damaged
+            said.append(str(error))
+    assert len(said) > len(whole) // 2
+    assert not any("\n" in line for line in said)

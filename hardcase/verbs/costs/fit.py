@@ -15,7 +15,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, isfinite
+from math import ceil
 from typing import Any
 
 from hardcase_edge.base.files import read_bounded
@@ -30,6 +30,7 @@ MAX_BYTES = 256 * 1024 * 1024
 MAX_MS = 1e9
 MAX_NAME = 200
 MAX_SIZE = 2**31 - 1
+MAX_READINGS = 2**31 - 1
 MOST_ADDED = 0.01  # share by which rounding up to micro-units may raise a cost before a coarser size is advised
 STEPS = [1 << k for k in range(1, 21)]
 
@@ -89,7 +90,7 @@ def read_times(path: str) -> Times:
         except (ValueError, KeyError, AttributeError, RecursionError) as error:
             raise _bad(path, number) from error
         are_numbers = type(size) is int and type(ms) in (int, float) and type(readings) is int
-        if not are_numbers or not (1 <= size <= MAX_SIZE and isfinite(ms) and 0 <= ms <= MAX_MS and readings >= 1):
+        if not are_numbers or not (1 <= size <= MAX_SIZE and 0 <= ms <= MAX_MS and 1 <= readings <= MAX_READINGS):
             raise _bad(path, number)
         if name is None:
             own.append(ms / readings)
