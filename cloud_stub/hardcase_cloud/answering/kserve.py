@@ -28,9 +28,8 @@ from hardcase_edge.verifier.verify import verify
 
 from .function import LIMIT_S, FunctionHpc
 
-__all__ = ["SCHEME", "KserveModel", "is_kserve", "kserve_for"]
+__all__ = ["KserveModel", "is_kserve", "kserve_for"]
 
-SCHEME = "kserve+http://"
 SHAPE = "kserve+http://host:port/v2/models/NAME"
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 MAX_WORDS = 1000  # of an answer that is an error
@@ -74,7 +73,7 @@ class KserveModel:
             raise InputError(f"{url} has other inputs than one table of numbers; serve a model with one input")
         self._input, self._type = inputs[0].get("name"), inputs[0].get("datatype")
         shape = inputs[0].get("shape")
-        if self._type not in NUMBERS or not isinstance(self._input, str):
+        if not isinstance(self._input, str) or not isinstance(self._type, str) or self._type not in NUMBERS:
             raise InputError(f"{url} takes {str(self._type)[:20]}; serve a model that takes FP64 or FP32")
         if not isinstance(shape, list) or len(shape) != 2 or shape[1] not in (-1, n_features):
             raise InputError(f"{url} takes rows of shape {str(shape)[:40]}, and the bundle sends {n_features} readings")

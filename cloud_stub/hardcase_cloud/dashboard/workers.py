@@ -7,8 +7,10 @@ a worker are read from it, and a worker that does not answer is shown as away si
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -115,13 +117,29 @@ def _place(url: str) -> tuple[str, int, str]:
 
 
 def _page(host: str, port: int, path: str) -> str:
+    """The page, within twice ``WAIT_S`` from the connection on, however slowly it drips."""
     connection = http.client.HTTPConnection(host, port, timeout=WAIT_S)
+    connection.connect()
+    hang_up = threading.Timer(2 * WAIT_S, _shut, [connection.sock])  # a response may take the socket over
+    hang_up.daemon = True
+    hang_up.start()
     try:
         connection.request("GET", path)
         response = connection.getresponse()
         data = response.read(MAX_BYTES)
-        if response.status != 200:
+        if hang_up.finished.is_set() or response.status != 200:
             raise OSError(f"the page answers {response.status}")
         return data.decode("utf-8", "replace")
+    except (OSError, http.client.HTTPException) as error:
+        if hang_up.finished.is_set():
+            raise TimeoutError(f"the page does not end within {2 * WAIT_S:g} s") from error
+        raise
     finally:
+        hang_up.cancel()
         connection.close()
+
+
+def _shut(sock: socket.socket) -> None:
+    """End whatever waits for this socket."""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)

@@ -33,6 +33,7 @@ __all__ = [
 
 MAX_BYTES = 100_000
 MAX_DEVICES, MAX_DECISIONS = 1_000_000, 100_000_000
+LEAST_EVERY_S = 0.01  # or the list of what to do and when would fill the memory
 BUNDLES = ("good", "worse", "crashing")
 KINDS = (
     "partition", "broker", "broker-loses-queue", "worker", "worker-pause", "store", "power-cut", "sensor", "drift",
@@ -165,6 +166,8 @@ def _fault(where: str, entry: Any) -> Fault:
         hint = f"did you mean {near[0]!r}?" if near else f"known kinds are {', '.join(KINDS)}"
         raise InputError(f"{where}: [[fault]] has the unknown kind {str(kind)[:60]!r}; {hint}")
     fault: Fault = _read(where, "[[fault]]", entry, Fault)
+    if 0 < fault.every_s < LEAST_EVERY_S:
+        raise InputError(f"{where}: [[fault]] every_s is {fault.every_s}; use 0 for once, or {LEAST_EVERY_S:g} or more")
     return fault
 
 

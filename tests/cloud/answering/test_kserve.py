@@ -120,6 +120,7 @@ def test_whatever_it_answers_is_one_line_and_no_crash(answer, message):
         pytest.param({}, "other inputs", id="none"),
         pytest.param({"inputs": [{"name": "X", "datatype": "BYTES", "shape": [-1, 2]}]}, "takes BYTES", id="bytes"),
         pytest.param({"inputs": [{"name": "X", "datatype": "FP32", "shape": [-1, 5]}]}, "sends 2 readings", id="width"),
+        pytest.param({"inputs": [{"name": "X", "datatype": [], "shape": [-1, 2]}]}, r"takes \[\]", id="type-of-none"),
         pytest.param((404, b"no such model"), "status 404", id="no-model"),
     ],
 )

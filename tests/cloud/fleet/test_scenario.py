@@ -29,6 +29,7 @@ WRONG = {
     "[[fault]]\nkind = 'worker'\nshar = 1": "s.toml: [[fault]] has the unknown key 'shar'; did you mean 'share'?",
     "[[fault]]\nkind = 'worker'\nshare = 7": "s.toml: [[fault]] share is 7; use 0 to 1",
     "[[fault]]\nkind = 'worker'\nfor_s = 0": "s.toml: [[fault]] for_s is 0; use 0.001 to 1e+06",
+    "[[fault]]\nkind = 'worker'\nevery_s = 1e-9": "s.toml: [[fault]] every_s is 1e-09; use 0 for once, or 0.01 or more",
     "[rollout]\nbundle = 'bad'": "s.toml: [rollout] bundle is 'bad'; use one of good, worse, crashing",
     "[rollout]\nbundle = 3": "s.toml: [rollout] bundle is '3'; a text is expected",
     "[rollout]\ncannary = 3": "s.toml: [rollout] has the unknown key 'cannary'; did you mean 'canary'?",
