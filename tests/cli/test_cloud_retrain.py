@@ -209,6 +209,8 @@ def test_labels_of_people_are_read_with_their_line_numbers(world: World, tmp_pat
     for text, line in (
         ("device,boot,label\n", "has no column 'sequence'"),
         ("device,boot,sequence,label\nd,1,x,hot\n", "line 2: boot and sequence are not whole numbers"),
+        (f"device,boot,sequence,label\nd,1,{'0' * 20}{'9' * 30},hot\n", "line 2: boot and sequence are not whole"),
+        (f"device,boot,sequence,label\nd,1,{'9' * 5000},hot\n", "line 2: boot and sequence are not whole numbers"),
         ("device,boot,sequence,label\nd,1,2,hot\nd,1,3,warm\n", "line 3: 'warm' is not a class; they are cold, hot"),
         ("device,boot,sequence,label\nd,1,2\n", "line 2: 'None' is not a class"),
     ):

@@ -18,13 +18,13 @@ from typing import Any
 from .cases import CASE
 from .database import Database
 from .dialects import Row
-from .incoming import word
+from .incoming import is_request, word
 from .registry import F0, PERSON
 
 __all__ = ["PARTS", "CameBack", "came_back", "part_of"]
 
 PAGE = 5_000
-MOST_NUMBER = 1e300
+EVER = 1e300  # later than any record
 PARTS = ((0.6, "train"), (0.7, "valid"), (0.8, "calibration"), (1.0, "test"))  # shares of the rows, one after the other
 _OF = "{0}.device = r.device AND {0}.boot = r.boot AND {0}.sequence = r.sequence AND {0}.source = ?"
 QUERY = (
@@ -99,7 +99,7 @@ def came_back(
 
 def _records(database: Database) -> Iterator[Row]:
     """Audits and cases, the newest first, with the labels of f0 and of a person."""
-    after: Row = (MOST_NUMBER, "", 0, 0)
+    after: Row = (EVER, "", 0, 0)
     while True:
         page = database.read(QUERY, (F0, PERSON, *after, PAGE))
         yield from page
@@ -123,14 +123,6 @@ def _row(record: Row, bundles: frozenset[str], hpc: str, width: int, classes: Se
     elif word(fields.get("bundle")) not in bundles:
         return None
     label = by_person or by_f0
-    if label not in classes or not _is_request(readings, width) or not 0 < share <= 1:
+    if label not in classes or not is_request(readings, width) or not 0 < share <= 1:
         return None
     return CameBack(device, boot, sequence, kind == CASE, share, tuple(readings), label, bool(by_person))
-
-
-def _is_request(readings: Any, width: int) -> bool:
-    return (
-        isinstance(readings, list)
-        and len(readings) == width
-        and all(x is None or (type(x) in (int, float) and abs(x) < MOST_NUMBER) for x in readings)
-    )

@@ -14,10 +14,13 @@ from typing import Any
 from hardcase_edge.errors import WireError
 from hardcase_edge.link.wire import audit_topic, decision_topic, device_of_topic
 
-__all__ = ["MAX_RECORD_BYTES", "Incoming", "cost_of", "joined_labels", "parse_record", "word"]
+__all__ = [
+    "MAX_RECORD_BYTES", "MOST_NUMBER", "Incoming", "cost_of", "is_request", "joined_labels", "parse_record", "word",
+]  # fmt: skip
 
 MAX_RECORD_BYTES = 65_536
 MOST = 2**53 - 1
+MOST_NUMBER = 1e300  # of a reading, so that whoever computes with it has no infinity
 MAX_WORD = 64
 
 
@@ -77,6 +80,15 @@ def joined_labels(labels: Any) -> str:
         return ""
     texts = [str(label) for label in labels[: MAX_WORD + 1]]
     return word(("" if all(len(text) == 1 for text in texts) else " ").join(texts))
+
+
+def is_request(readings: Any, width: int) -> bool:
+    """Whether these are the readings of a request of this width: numbers, None for missing."""
+    return (
+        isinstance(readings, list)
+        and len(readings) == width
+        and all(x is None or (type(x) in (int, float) and abs(x) < MOST_NUMBER) for x in readings)
+    )
 
 
 def word(value: Any) -> str:

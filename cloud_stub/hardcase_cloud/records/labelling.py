@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,13 +16,14 @@ from hardcase_edge.base.files import read_bounded
 from hardcase_edge.errors import InputError
 
 from .dialects import Row
+from .incoming import MOST, is_request
 from .registry import F0, Registry
 
 __all__ = ["label_some", "read_labels"]
 
 BATCH = 500
 MAX_LABELS_BYTES = 256 * 1024 * 1024
-MOST_NUMBER = 2**53 - 1
+_NUMBER = re.compile(r"[0-9]{1,16}", re.ASCII)
 
 
 class Model(Protocol):
@@ -48,7 +50,7 @@ def label_some(
     """
     waiting = registry.unlabelled(F0, BATCH)
     records = [json.loads(row[4]) for row in waiting]
-    good = [k for k, record in enumerate(records) if _is_request(record.get("readings"), model.dtypes)]
+    good = [k for k, record in enumerate(records) if is_request(record.get("readings"), len(model.dtypes))]
     results = model.answer([records[k]["readings"] for k in good]) if good else []
     labels: list[tuple[Row, str, bool]] = []
     for k, (index, _) in zip(good, results, strict=True):
@@ -59,14 +61,6 @@ def label_some(
     n = registry.label(labels, F0, now())
     registry.set_aside([row for k, row in enumerate(waiting) if k not in set(good)], F0, now())
     return n, sum(agrees for _, _, agrees in labels)
-
-
-def _is_request(readings: Any, dtypes: tuple[str, ...]) -> bool:
-    return (
-        isinstance(readings, list)
-        and len(readings) == len(dtypes)
-        and all(x is None or (type(x) in (int, float) and abs(x) < 1e300) for x in readings)
-    )
 
 
 def read_labels(path: str | Path, classes: Sequence[str]) -> list[tuple[str, int, int, str]]:
@@ -90,7 +84,7 @@ def read_labels(path: str | Path, classes: Sequence[str]) -> list[tuple[str, int
 
 def _label_of(path: str | Path, line: int, row: dict[str, str], classes: Sequence[str]) -> tuple[str, int, int, str]:
     boot, sequence, label = row["boot"] or "", row["sequence"] or "", row["label"]
-    if not all(text.isascii() and text.isdigit() and int(text[:20]) <= MOST_NUMBER for text in (boot, sequence)):
+    if not all(_NUMBER.fullmatch(text) and int(text) <= MOST for text in (boot, sequence)):
         raise InputError(f"{path}, line {line}: boot and sequence are not whole numbers")
     if label not in classes:
         raise InputError(

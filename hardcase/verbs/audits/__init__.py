@@ -65,6 +65,6 @@ def _told(path: Path) -> dict[tuple[str, int], str]:
         try:
             fields = json.loads(line)
             told.setdefault((str(fields["device"]), int(fields["boot"])), str(fields["sha256"]))
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             raise InputError(f"{path} has a line that names no device, boot and sha256; {remedy}") from None
     return told

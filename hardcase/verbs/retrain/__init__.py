@@ -117,12 +117,10 @@ def _carried(loaded: Loaded) -> list[str]:
 
 def _read(args: argparse.Namespace, olds: list[Loaded]) -> list[CameBack]:
     """The labelled rows in the store."""
-    from hashlib import sha256
-
     from hardcase_cloud.records.came_back import came_back
     from hardcase_cloud.records.database import Database
 
-    names = [sha256(Path(path).read_bytes()).hexdigest() for path in args.bundle]
+    names = [each.bundle.sha256 for each in olds]
     manifest, width = olds[0].manifest, len(_carried(olds[0]))
     database = Database(args.store)
     try:
