@@ -46,7 +46,7 @@ def budget_figures(problem: Problem, points: Sequence[Point], unit: str) -> dict
     best: dict[str, np.ndarray] = {}
     shown: dict[str, np.ndarray] = {}
     for k, program, _ in programs(points):
-        valid, test = (_rights(problem, getattr(problem, name), program, budgets) for name in ("valid", "test"))
+        valid, test = (_rights(getattr(problem, name), program, budgets) for name in ("valid", "test"))
         method = points[k].method
         here, there = (np.array([[r[rows].mean() if rows.any() else 0.0 for r in right] for rows in members[name]])
                        for name, right in (("valid", valid), ("test", test)))  # fmt: skip
@@ -84,7 +84,7 @@ def _groups(rows: Rows, edges: Sequence[tuple[int, int]]) -> list[np.ndarray]:
     return [(low <= sizes) & (sizes <= high) for low, high in edges]
 
 
-def _rights(problem: Problem, rows: Rows, program: Any, budgets: Sequence[int]) -> list[np.ndarray]:
+def _rights(rows: Rows, program: Any, budgets: Sequence[int]) -> list[np.ndarray]:
     """Whether each row is answered rightly, for each budget."""
     from hardcase_train.policy.batch import Batch
 

@@ -24,7 +24,6 @@ from .train import add_effort
 if TYPE_CHECKING:
     from hardcase_cloud.fleet.journal import Outcome
     from hardcase_edge.batch.quality import Quality
-    from hardcase_edge.bundle.load import Loaded
     from hardcase_export.drafts.front import Front, Point
     from hardcase_train.tasks.task import Task
 
@@ -246,7 +245,7 @@ def _run_with_kill(
     loaded = load_bundle(bundle)
     rows = np.tile(task.problem.test.X, (PASSES, 1))
     replay = out / REPLAY
-    count = _write_replay(replay, task, loaded)
+    count = _write_replay(replay, task)
     fleet = Fleet(loaded, rows, url, n_devices=N_DEVICES, config=RuntimeConfig(interval_s=INTERVAL_S), prefix="sim")
     device = start_device(bundle, out / "demo.pub", url, replay, count, INTERVAL_S)
     fleet.start()
@@ -285,7 +284,7 @@ def _check_routes(outcomes: list[Outcome], killed: float, back: float) -> list[s
     return problems
 
 
-def _write_replay(path: Path, task: Task, loaded: Loaded) -> int:
+def _write_replay(path: Path, task: Task) -> int:
     """Write raw samples of test rows (or features, if the data has no windows) as a replay file; the row count."""
     import csv
 

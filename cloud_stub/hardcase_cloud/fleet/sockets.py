@@ -52,7 +52,6 @@ CONNECT_S = 60.0  # how long ``start`` waits for all devices to connect
 ATTEMPT_S = 15.0  # for one connection, with all of its handshakes, while thousands of others connect
 AT_ONCE = 128  # connections that are being made at the same time
 RETRY_S = (0.5, 5.0)  # pause before a device connects again: between these, at random, so that a fleet spreads
-LEAST_PAUSE_S = 0.0
 SETTLE_S = 45.0  # how long the fleet waits after the last decision until the store has all records
 SETTLED_POLL_S = 0.1
 
@@ -136,7 +135,6 @@ class Fleet:
         self._devices: list[SimulatedDevice] = []
         self._tasks: set[asyncio.Task[None]] = set()
         config = config or RuntimeConfig()
-        self._interval_s = config.interval_s
         self._shared = Shared(
             loop=asyncio.new_event_loop(),
             address=self.address,
@@ -150,7 +148,7 @@ class Fleet:
             n_classes=program.n_classes,
             deadline_ms=config.deadline_ms,
             resend_ms=round(resend_every_s * 1000),
-            interval_s=max(LEAST_PAUSE_S, config.interval_s),
+            interval_s=config.interval_s,
             budget=None if config.budget is None else to_micro(config.budget),
             sensors_of=Rows(rows, [s.features for s in program.sensors]),
             lost=self._lost,
@@ -195,7 +193,7 @@ class Fleet:
         """End every device after its current decision, and disconnect it."""
         self._shared.is_stopping = True
         if self._thread is not None:
-            self._ended.wait(self._shared.deadline_ms / 1000 + self._interval_s + 1 + self._settle_s)
+            self._ended.wait(self._shared.deadline_ms / 1000 + self._shared.interval_s + 1 + self._settle_s)
             if self._thread.is_alive():
                 self._shared.loop.call_soon_threadsafe(self._ended_all.set)
             self._thread.join(10)

@@ -153,27 +153,12 @@ class Rollout:
                       DONE if is_done else INCOMPLETE)  # fmt: skip
         return released
 
-    def next_timeout(self) -> float:
-        """When ``tick`` has something to do at the latest, if nothing is observed before; infinity if never."""
-        times = [self._timeouts[0][0]] if self._timeouts else []
-        if self._wave_ended is not None and not self._has_kept_quality:
-            times.append(self._wave_ended + self.plan.quality_s)
-        elif self._wave_ended is not None and self.state == RUNNING and self.n_released < len(self.order):
-            times.append(self._wave_ended + self.plan.soak_s)
-        return math.inf if self.is_over else min(times, default=math.inf)
-
     # ------------------------------------------------------------ how it stands
 
     @property
     def is_over(self) -> bool:
         """Whether it has ended, in whatever way."""
         return self.state not in (RUNNING, PAUSED)
-
-    @property
-    def failure_share(self) -> float:
-        """Failures among the devices that have ended; those that are away have not failed."""
-        n_failed = sum(self.counts[s] for s in FAILED)
-        return n_failed / (n_failed + self.counts[GOOD]) if n_failed else 0.0
 
     def may_have(self, device: str) -> bool:
         """Whether to offer this device the bundle and send it chunks."""

@@ -51,7 +51,6 @@ def test_a_good_bundle_goes_out_in_waves_and_is_done_when_all_run_it() -> None:
             through(it, now, wave)
         now += 5
     assert (waves, it.state, it.counts[GOOD], it.ended) == ([4, 8, 18], DONE, 30, 15.0)
-    assert it.next_timeout() == math.inf
 
 
 def test_no_wave_begins_before_the_last_one_has_ended() -> None:
@@ -93,7 +92,6 @@ def test_every_state_times_out(state: str, after: float, reason: str) -> None:
         it.presence(device, True)
         if state:
             it.observe(0, device, state)
-    assert it.next_timeout() <= after
     it.tick(after - 0.5)
     assert not it.is_over
     it.tick(after)
@@ -106,7 +104,7 @@ def test_a_device_that_is_not_there_has_not_failed_and_nobody_waits_for_it_twice
     first = it.tick(0)
     through(it, 0, first[1:])
     second = it.tick(3600)
-    assert (it.counts[AWAY], it.failure_share, len(second)) == (1, 0.0, 8)
+    assert (it.counts[AWAY], len(second)) == (1, 8)
     it.presence(first[0], True)
     it.observe(3601, first[0], "loading 1/2")
     through(it, 3602, second)
@@ -145,7 +143,7 @@ def test_pause_resume_stop_and_supersede() -> None:
     first = it.tick(0)
     it.pause()
     through(it, 1, first)
-    assert (it.tick(2), it.state, it.next_timeout() > 2) == ([], PAUSED, True)
+    assert (it.tick(2), it.state) == ([], PAUSED)
     it.resume()
     second = it.tick(3)
     assert len(second) == 8
@@ -212,7 +210,6 @@ def test_a_bundle_that_costs_more_than_its_budget_is_stopped_and_one_within_is_n
 def test_quality_that_is_never_certain_ends_it() -> None:
     it = rollout(agreement=0.95, quality_s=100.0)
     through(it, 5, it.tick(0))
-    assert it.next_timeout() == 105
     it.tick(105)
     assert (it.state, it.reason) == (ABORTED, "the quality is not certain in time: no audits and no costs")
 
