@@ -172,7 +172,7 @@ def _pair(value: object, program: Program, watched: set[int]) -> Prediction:
 
 def _list(value: object, most: int, least: int = 0) -> list[Any]:
     if not isinstance(value, list) or not least <= len(value) <= most:
-        raise _refusal(f"has a list that is none, or has not {least} to {most} entries")
+        raise _refusal(f"has something else in the place of a list of {least} to {most} entries")
     return value
 
 

@@ -29,12 +29,11 @@ def open_joint(
         return JointMachine(joint, machine)
     from ..kernel.compiled_chain import CompiledChain, open_items
 
-    c, inner = joint.chain, joint.inner(part)
-    made = JointMachine(joint, machine, CompiledChain(c.labels, c.transitions, c.start, c.stop))
-    made.in_c = open_items(
+    c, inner, waits = joint.chain, joint.inner(part), {w.node: w for w in joint.waits}
+    in_c = open_items(
         machine.image,  # type: ignore[union-attr]  # the kernel's
         (*c.transitions, *c.start, *c.stop),
-        [_told(node, made.waits.get(k)) for k, node in enumerate(part.nodes)],
+        [_told(node, waits.get(k)) for k, node in enumerate(part.nodes)],
         (
             c.labels, joint.max_parts, joint.release == ANYTIME, joint.threshold,
             [int(s in inner) for s in range(len(part.sensors))],
@@ -43,7 +42,7 @@ def open_joint(
         (joint.margins, joint.confidences, joint.item_margins, joint.item_confidences),
         (NeedParts, NeedReplies, PartDecision, JointDecision, SessionError),
     )  # fmt: skip
-    return made
+    return JointMachine(joint, machine, CompiledChain(c.labels, c.transitions, c.start, c.stop), in_c)
 
 
 def _told(node: Node, wait: Wait | None) -> tuple[int, ...]:

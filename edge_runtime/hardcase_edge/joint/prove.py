@@ -115,7 +115,7 @@ def _check_inner(part: Program, joint: Joint) -> None:
         node = part.nodes[w.node]
         ok = isinstance(node, Acquire) and len(node.sensors) == 1
         need(ok, f"barrier node {w.node} is not an Acquire of one sensor")
-        _check_slices(part, joint, w.node, w.scores, w.policy)
+        _check_slices(joint, w.node, w.scores, w.policy)
     inner = joint.inner(part)
     for s in inner:
         sensor = part.sensors[s]
@@ -128,7 +128,7 @@ def _check_inner(part: Program, joint: Joint) -> None:
             need(inner.isdisjoint(part_node.sensors), f"node {k} names an inner sensor, but it is not a barrier")
 
 
-def _check_slices(part: Program, joint: Joint, node: int, scores: Slice, policy: Slice | None) -> None:
+def _check_slices(joint: Joint, node: int, scores: Slice, policy: Slice | None) -> None:
     width = scores.stop - scores.start
     ok = width == joint.chain.labels or (width == 1 and joint.chain.labels == 2)
     need(ok, f"barrier node {node} gives {width} scores to a chain of {joint.chain.labels} labels")

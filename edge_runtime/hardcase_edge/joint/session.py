@@ -89,24 +89,28 @@ class JointMachine:
     joint : Joint
     machine : of the part program, of either evaluator
     chain : decodes; None: ``ChainDecoder``, in Python
+    in_c : opens sessions of items that run in the kernel as a whole; None: ``JointSession``
     """
 
-    def __init__(self, joint: Joint, machine: Machine | CompiledMachine, chain: Any = None) -> None:
+    def __init__(
+        self, joint: Joint, machine: Machine | CompiledMachine, chain: Any = None,
+        in_c: Callable[..., JointSession] | None = None,
+    ) -> None:  # fmt: skip
         self.joint, self.machine = joint, machine
         self.program: Program = machine.program
         self.chain = ChainDecoder(joint.chain) if chain is None else chain
         self.inner = joint.inner(self.program)
         self.waits = {w.node: w for w in joint.waits}
-        self.in_c: Callable[..., JointSession] | None = None  # opens items that run in the kernel as a whole
+        self._in_c = in_c
         self._meters: dict[int, Meter] = {}
 
     def session(self, parts: int, **settings: Any) -> JointSession:
         """A session of an item of so many parts; ``settings`` are those of ``JointSession``."""
-        if self.in_c is None:
+        if self._in_c is None:
             return JointSession(self, parts, **settings)
         if dead := settings.get("dead"):
             settings["dead"] = [s for s in dead if s not in self.inner]
-        return self.in_c(parts, **settings)
+        return self._in_c(parts, **settings)
 
     def part(self, **settings: Any) -> PartSession:
         """A session of one part."""

@@ -46,11 +46,11 @@ class Metrics:
         self._buckets = [0] * (len(BUCKETS_S) + 1)
         self._latency_s = 0.0
         self._cost = 0.0
-        self.loaded(bundle, sha256, unit)
+        self._bundle = {"name": bundle, "sha256": sha256, "unit": unit}
 
     def loaded(self, bundle: str, sha256: str, unit: str) -> None:
         """Another bundle runs from now on; costs in another unit begin at 0."""
-        if getattr(self, "_bundle", {"unit": unit})["unit"] != unit:
+        if self._bundle["unit"] != unit:
             self._cost = 0.0
         self._bundle = {"name": bundle, "sha256": sha256, "unit": unit}
 

@@ -13,7 +13,6 @@ queue, because the replies to live requests wait behind them.
 
 from __future__ import annotations
 
-from ..base.record import record
 from .messages import MOST_WANTED, Chunk, Offer, name_of
 
 __all__ = ["MOST", "Transfer"]
@@ -22,11 +21,6 @@ LEAST, FIRST, MOST = 1, 4, 32  # chunks in a window; 32 of 16 KB are 400 ms at 1
 FAST_S, SLOW_S = 0.5, 1.0  # a chunk that took less widens the window, one that took more narrows it
 SILENT_S, MOST_SILENT_S = 10.0, 600.0  # until the window is asked for again; doubles each time
 _DOWN = float("inf")
-
-
-@record(frozen=True, slots=True)
-class _Asked:
-    at: float  # seconds of the caller's clock
 
 
 class Transfer:
@@ -44,7 +38,7 @@ class Transfer:
         self.window = float(FIRST)
         self._missing = [k for k in range(offer.n_chunks) if k not in have]
         self._missing.reverse()  # the next one last
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, float] = {}  # when, in seconds of the caller's clock
         self._have = set(have)
         self._silent_s = SILENT_S
         self._silent_at = _DOWN  # when the window is asked for again; never while nothing is asked for
@@ -76,7 +70,7 @@ class Transfer:
         n = min(int(self.window) - len(self._asked), MOST_WANTED, len(self._missing))
         wanted = [self._missing.pop() for _ in range(n)]
         for index in wanted:
-            self._asked[index] = _Asked(now)
+            self._asked[index] = now
         if wanted:
             self._silent_at = now + self._silent_s
         return wanted
@@ -109,9 +103,9 @@ class Transfer:
     def _time(self, now: float, index: int) -> None:
         self._silent_s = SILENT_S
         self._silent_at = now + SILENT_S
-        asked = self._asked.get(index)
-        if asked is not None:
-            took_s = now - asked.at
+        asked_at = self._asked.get(index)
+        if asked_at is not None:
+            took_s = now - asked_at
             step = 1.0 if took_s < FAST_S else -1.0 if took_s > SLOW_S else 0.0
             self.window = min(max(self.window + step, LEAST), MOST)
 
