@@ -76,7 +76,8 @@ class NatsClient:
     ) -> None:
         _, self._group, topic = config.topics[0].split("/", 2)
         self._subject = subject_of(topic)
-        self._stream = "HARDCASE-" + "-".join(self._subject.split(".")[2:-2]).replace("//", "_")  # one for each tenant
+        # one for each tenant; a stream's name has no dot, and no tenant's name has "="
+        self._stream = "HARDCASE-" + "-".join(self._subject.split(".")[2:-2]).replace("//", "=")
         self.config, self.version = config, 0
         self.connects = self.lost = 0
         self._servers = deque(servers)

@@ -20,7 +20,7 @@ from hardcase_cloud.nats.protocol import Info, Message, Plain, Reader, publish
 from hardcase_cloud.nats.servers import connected, parse_servers, url_of
 from hardcase_cloud.nats.subjects import subject_of, topic_of
 from hardcase_edge.errors import InputError, LinkError, WireError
-from hardcase_edge.link.wire import OK, request_topic, unpack_reply
+from hardcase_edge.link.wire import OK, devices_of, request_topic, unpack_reply
 from tests.helpers.cloud.brokers import free_port
 from tests.helpers.cloud.clients import asking
 from tests.helpers.cloud.nats import Nats, running_nats
@@ -117,6 +117,17 @@ def test_a_server_that_is_not_there_or_not_nats_is_one_line(hpc: Hpc) -> None:
                 LinkError, match=f"broker nats://127.0.0.1:{port}: .*{words}.*; start it with JetStream"
             ):
                 client.open(0)
+
+
+def test_every_tenant_has_a_stream_of_its_own() -> None:
+    """With one name for two, the second tenant's stream would count as made, and its requests go nowhere."""
+    servers = parse_servers("nats://127.0.0.1:1")
+    tenants = ("", "acme", "a.b", "a_b", "a-b", "a..b")
+    topics = [f"$share/g/{request_topic(devices_of(tenant))}" for tenant in tenants]
+    clients = [NatsClient(ClientConfig(address=servers[0], topics=[topic]), servers) for topic in topics]
+    names = [client._stream for client in clients]
+    assert len(set(names)) == len(tenants)
+    assert not any(set(name) & set(".*> /\\") for name in names)
 
 
 def test_a_server_whose_first_line_drips_holds_nobody_up() -> None:
