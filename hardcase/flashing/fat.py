@@ -24,6 +24,7 @@ MAX_FAT_BYTES = 32 * 1024 * 1024  # of one copy: 8 million clusters
 MAX_FOLDER_BYTES = 2 * 1024 * 1024  # the format's limit of a folder
 ENTRY = 32
 _LONG, _FOLDER, _LABEL = 0x0F, 0x10, 0x08
+_ONE_FAT = 0x80  # of a FAT32's flags: changes go to one copy, which is not always the first
 _LOWER = 0x18  # base and extension are shown in lower case
 _DAY = (40 << 9) | (1 << 5) | 1  # 2020-01-01, so that the same flash gives the same bytes
 _SHORT = re.compile(r"([a-z0-9_-]{1,8})(?:\.([a-z0-9_-]{1,3}))?", re.ASCII)
@@ -80,6 +81,8 @@ class FatVolume:
         has_room = (self._n_clusters + 2) * self._width <= self._fat_bytes <= MAX_FAT_BYTES
         if self._n_clusters < 4_085 or not has_room or self._is_32 != bool(fat32 and not fat16):
             raise self._damaged("its sizes do not agree, or it is a FAT12")
+        if self._is_32 and b[40] & _ONE_FAT:
+            raise self._damaged("only one of its copies of the FAT is kept up to date")
         self._root_cluster = struct.unpack_from("<I", b, 44)[0] if self._is_32 else 0
         self._info_at = struct.unpack_from("<H", b, 48)[0] * self._sector if self._is_32 else 0
         self._fat = bytearray(self._read(self._fat_at, self._fat_bytes))

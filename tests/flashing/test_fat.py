@@ -35,6 +35,17 @@ def check(path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_a_file_system_whose_copies_of_the_fat_differ_is_refused(tmp_path: Path) -> None:
+    """Its first copy may be years old, and a chain of clusters that is read there another file's."""
+    path = made(tmp_path / "card.img", SHAPES[2])
+    sector = bytearray(path.read_bytes()[:512])
+    sector[40] = 0x81  # the second copy alone is kept
+    with path.open("r+b") as file:
+        file.write(sector)
+    with pytest.raises(InputError, match="only one of its copies of the FAT"):
+        volume(path)
+
+
 @pytest.mark.parametrize("flags", SHAPES, ids=lambda f: " ".join(f))
 def test_other_tools_read_what_it_writes_and_it_reads_what_they_write(tmp_path: Path, flags: tuple[str, ...]) -> None:
     (mtype,) = need("mtype")
