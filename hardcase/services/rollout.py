@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardcase_edge.base.escape import terminal
 from hardcase_edge.errors import HardcaseError, InputError
 
 from .events import on_stop_signals, say
@@ -109,7 +110,7 @@ def _group(args: argparse.Namespace) -> int:
     registry = _open(args.store)
     n = registry.set_group(args.name, devices)
     registry.database.close()
-    print(f"group {args.name}: {n} devices")
+    print(terminal(f"group {args.name}: {n} devices"))
     return 0
 
 
@@ -285,6 +286,6 @@ def _status(args: argparse.Namespace) -> int:
         began = datetime.fromtimestamp(row.began, UTC).strftime("%Y-%m-%d %H:%M")
         states = ", ".join(f"{n} {state}" for state, n in counts.most_common())
         why = f" ({machine['reason']})" if machine["reason"] else ""
-        print(f"{row.id}  {began}  {row.members}  {row.bundle[:12]}  {row.state}{why}: {states}")
+        print(terminal(f"{row.id}  {began}  {row.members}  {row.bundle[:12]}  {row.state}{why}: {states}"))
     registry.database.close()
     return 0

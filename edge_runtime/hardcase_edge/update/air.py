@@ -140,19 +140,19 @@ class Air:
                 self._on_ready()
 
     def _step(self, updater: Updater) -> None:
-        payload = self._next(updater.due(time.monotonic()))
+        messages = self._next(updater.due(time.monotonic()))
         try:
-            for one in payload:
-                if one is None:
+            for payload in messages:
+                if payload is None:
                     updater.connected()
                 else:
-                    updater.handle(time.monotonic(), one)
+                    updater.handle(time.monotonic(), payload)
             updater.act(time.monotonic())
         except (HardcaseError, OSError) as error:  # of the store, such as a state that is damaged
             self._note(f"the update waits: {one_line(error)}")
 
     def _next(self, wait_s: float | None) -> list[bytes | None]:
-        """The next message, if one comes within this time."""
+        """The next message, if one comes within this time: a list of at most one."""
         with self._changed:
             if not self._queue and not self._is_closed:
                 self._changed.wait(wait_s)
