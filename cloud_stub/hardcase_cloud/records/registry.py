@@ -321,16 +321,20 @@ class Registry:
         known = [(device, label == str(r.get("label"))) for device, label, r in audits if r.get("bundle") == bundle]
         return known, rows[-1][:4] if rows else after
 
-    def costs_since(self, bundle: str, after: float) -> list[tuple[float, str, float]]:
-        """Decisions of a bundle that came after a time, a sample if there are many: when, the device, and the cost."""
+    def costs_since(self, bundle: str, after: float) -> tuple[list[tuple[str, float]], float]:
+        """Decisions of a bundle that came after a time, a sample if there are many: of each the device and the cost.
+
+        The second value that is returned is the next ``after``, behind the decisions of other bundles, too.
+        """
         rows = self.database.read(
             "SELECT received, device, record FROM records WHERE kind = 'decision' AND received > ? "
             "ORDER BY received DESC LIMIT ?",
             (after, MOST_AT_ONCE),
         )
-        decisions = [(received, device, json.loads(text)) for received, device, text in reversed(rows)]
-        return [
-            (t, d, cost)
-            for t, d, r in decisions
+        decisions = [(device, json.loads(text)) for _, device, text in reversed(rows)]
+        known = [
+            (device, cost)
+            for device, r in decisions
             if r.get("bundle") == bundle and (cost := cost_of(r.get("cost"))) is not None
         ]
+        return known, float(rows[0][0]) if rows else after

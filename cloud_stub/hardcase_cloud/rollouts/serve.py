@@ -100,9 +100,9 @@ class Serving:
             for device, agrees in audits:
                 it.audited(device, agrees)
         if "cost" in criteria:
-            for received, device, cost in self._registry.costs_since(it.target, self._cost_after):
+            costs, self._cost_after = self._registry.costs_since(it.target, self._cost_after)
+            for device, cost in costs:
                 it.spent(device, cost)
-                self._cost_after = received
 
     def _save(self, now: float) -> str:
         changes = {d: (i.state, i.since, i.reason) for d, i in self.rollout.take_changes().items()}

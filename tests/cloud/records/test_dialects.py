@@ -164,7 +164,9 @@ def test_labels_are_kept_once_and_agreement_is_summed_up(database: Database) -> 
     end = (70.0, "a", 1, 2)
     assert registry.audits_since("b1", (69.0, "", 0, 0)) == ([("a", True), ("a", False)], end)
     assert (registry.audits_since("b2", (69.0, "", 0, 0)), registry.audits_since("b1", end)) == (([], end), ([], end))
-    assert registry.costs_since("b1", 60.0) == [(61.0, "a", 2.0)]
+    assert registry.costs_since("b1", 60.0) == ([("a", 2.0)], 61.0)
+    assert registry.costs_since("b1", 61.0) == ([], 61.0)
+    assert registry.costs_since("b2", 60.0) == ([], 61.0), "decisions of other bundles are read once"
 
 
 def test_audits_of_other_bundles_hide_none_and_none_of_one_batch_is_left_out(
@@ -190,7 +192,7 @@ def test_words_and_numbers_that_no_store_holds_stop_nobody(database: Database) -
     texts = [json.dumps({"bundle": "b1", "cost": cost}) for cost in (10**400, -1, "2", True, 3)]
     database.keep([Incoming("c", 1, k, "decision", text, "b1") for k, text in enumerate(texts, 1)], 61.0)
     assert registry.label([(row, "x", False) for row in registry.unlabelled("f0", 10)], "f0", 70.0) == 5
-    assert registry.costs_since("b1", 60.0) == [(61.0, "c", 3.0)]
+    assert registry.costs_since("b1", 60.0) == ([("c", 3.0)], 61.0)
     assert came_back(database, ["b1"], "", 1, ["x"]) == []
 
 
