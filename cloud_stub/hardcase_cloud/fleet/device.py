@@ -33,6 +33,7 @@ from hardcase_edge.program.readings import Reading
 from hardcase_edge.session.session import Decision, NeedReply, NeedSensors
 
 from ..mqtt import packets
+from .shared import KEEPALIVE_S
 
 if TYPE_CHECKING:
     from .backlog import Backlog
@@ -134,7 +135,7 @@ class SimulatedDevice(asyncio.Protocol):
         will = (status_topic(self.name), b'{"state":"offline"}')
         self._write(
             packets.connect(
-                self.name, shared.version, keepalive_s=shared.keepalive_s, user=shared.address.user,
+                self.name, shared.version, keepalive_s=KEEPALIVE_S, user=shared.address.user,
                 password=shared.address.password, will=will,
             )
         )  # fmt: skip

@@ -43,5 +43,4 @@ class Shared:
     done: Callable[[], None]  # a device has made its last decision
     new_memory: Callable[[], Memory | None] = lambda: None  # of a device, where the bundle holds labels of streams
     stream_of: Callable[[int], object] = lambda item: None  # which stream a row belongs to
-    keepalive_s: int = KEEPALIVE_S
     is_stopping: bool = False

@@ -105,8 +105,13 @@ class Rows:
 
     def __init__(self, came: Callable[[Made], None], left: Callable[[Made], None]) -> None:
         self.rows: dict[int, Made] = {}
-        self.last_id = self.waiting = 0
+        self.last_id = 0
         self._came, self._left = came, left
+
+    @property
+    def waiting(self) -> int:
+        """How many records there are."""
+        return len(self.rows)
 
     def after(self, id_: int, n: int) -> tuple[list[Row], list[int]]:
         """The next rows behind this id."""
@@ -125,7 +130,6 @@ class Rows:
         old = [k for k, m in self.rows.items() if expire is not None and m.made is not None and m.made < expire]
         for id_ in old:
             del self.rows[id_]
-        self.waiting = len(self.rows)
         return len(old)
 
     def close(self) -> None:

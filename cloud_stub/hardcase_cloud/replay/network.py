@@ -8,7 +8,6 @@ is killed, all connections break; with its queue it keeps what it had, without i
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Protocol
@@ -60,7 +59,7 @@ class Broker:
         self._least, self._spread = network.delay_ms, network.jitter_ms + 1
         self._turn = 0
         self._next_tag = 1
-        self._held: OrderedDict[int, tuple[int, int, bytes, int, Any]] = OrderedDict()  # worker, device, ..., expiry
+        self._held: dict[int, tuple[int, int, bytes, int]] = {}  # by tag: worker, device, payload, expiry
 
     # ------------------------------------------------------------ the lines
 
@@ -103,7 +102,7 @@ class Broker:
             if worker.has_session:
                 tag = self._next_tag
                 self._next_tag += 1
-                self._held[tag] = self._turn, device, payload, expires_at, None
+                self._held[tag] = self._turn, device, payload, expires_at
                 worker.deliver(tag, device, payload, expires_at)
                 return True
         return False
@@ -116,13 +115,13 @@ class Broker:
         """The session of a worker that was killed has ended: its requests go to the others."""
         theirs = [tag for tag, held in self._held.items() if held[0] == number]
         for tag in theirs:
-            _, device, payload, expires_at, _ = self._held.pop(tag)
+            _, device, payload, expires_at = self._held.pop(tag)
             if expires_at > self._clock.now:
                 self._hand_over(device, payload, expires_at)
 
     def redeliver(self, number: int) -> None:
         """A worker is connected again within its session."""
-        for tag, (worker, device, payload, expires_at, _) in list(self._held.items()):
+        for tag, (worker, device, payload, expires_at) in list(self._held.items()):
             if worker == number and expires_at > self._clock.now:
                 self.workers[number].deliver(tag, device, payload, expires_at)
 

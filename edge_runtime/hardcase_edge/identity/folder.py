@@ -85,7 +85,7 @@ class Open:
 
 
 class Identities:
-    """What an identity folder holds. The folder may be missing; only ``begin`` makes something in it."""
+    """What an identity folder holds. The folder may be missing; only ``begin`` makes it."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).absolute()
