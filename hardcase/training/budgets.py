@@ -48,14 +48,16 @@ def budget_figures(problem: Problem, points: Sequence[Point], unit: str) -> dict
     for k, program, _ in programs(points):
         valid, test = (_rights(getattr(problem, name), program, budgets) for name in ("valid", "test"))
         method = points[k].method
-        here, there = (np.array([[r[rows].mean() if rows.any() else 0.0 for r in right] for rows in members[name]])
-                       for name, right in (("valid", valid), ("test", test)))  # fmt: skip
+        on_valid, on_test = (
+            np.array([[r[rows].mean() if rows.any() else 0.0 for r in right] for rows in members[name]])
+            for name, right in (("valid", valid), ("test", test))
+        )
         if method not in best:
-            best[method], shown[method] = here, there
-        else:
-            is_better = here > best[method]
-            best[method], shown[method] = np.where(is_better, here, best[method]), np.where(
-                is_better, there, shown[method])  # fmt: skip
+            best[method], shown[method] = on_valid, on_test
+            continue
+        is_better = on_valid > best[method]
+        best[method] = np.where(is_better, on_valid, best[method])
+        shown[method] = np.where(is_better, on_test, shown[method])
     return {
         "unit": unit,
         "budgets": [to_unit(b) for b in budgets],

@@ -113,6 +113,8 @@ def sign(bundle: Path, folder: Path, private: Path | None) -> None:
         from ...keys.repository import Lives, Places
         from ...keys.repository import sign as list_bundles
     except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("tuf", "securesystemslib"):
+            raise
         raise InputError("the tuf package is missing; pip install 'hardcase[keys]'") from error
     from ...training.lock import locked
 
