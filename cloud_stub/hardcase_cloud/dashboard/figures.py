@@ -106,7 +106,7 @@ class Figures:
 
     def fleet(self, now: float) -> Fleet:
         """The sums for Prometheus. Raises ``InputError`` if the store cannot be read."""
-        self._read_devices()
+        self._read_devices(now)
         sums = self._database.read(
             "SELECT COALESCE(SUM(decisions), 0), COALESCE(SUM(forwarded), 0), COALESCE(SUM(degraded), 0), "
             "COALESCE(SUM(cost), 0), COALESCE(SUM(labelled), 0), COALESCE(SUM(agreed), 0) FROM minutes"
@@ -128,7 +128,7 @@ class Figures:
     # ------------------------------------------------------------ parts
 
     def _look(self, now: float) -> dict[str, Any]:
-        self._read_devices()
+        self._read_devices(now)
         by_bundle = Counter(it.bundle for it in self._devices.values())
         return {
             "fleet": {
@@ -144,13 +144,13 @@ class Figures:
             "rollouts": self._rollouts(now),
         }
 
-    def _read_devices(self) -> None:
+    def _read_devices(self, now: float) -> None:
         rows = self._database.read(
             "SELECT device, is_online, bundle, state, facts, seen FROM devices WHERE seen > ?",
             (self._seen - OVERLAP_S,),
         )
         for device, is_online, bundle, state, facts, seen in rows:
-            self._seen = max(self._seen, seen)
+            self._seen = max(self._seen, min(seen, now))  # another keeper's clock may be ahead
             self._devices[device] = _device(bool(is_online), bundle, state, facts, seen)
 
     def _by_state(self) -> Counter[str]:

@@ -227,9 +227,9 @@ class Keeper:
     def _keep(self, records: list[Incoming]) -> bool:
         devices = self._presence.drain()
         try:
-            n_new = self._database.keep(records, self._now()) if records else 0
             if devices:
                 self._registry.saw(devices, self._now())
+            n_new = self._database.keep(records, self._now()) if records else 0
         except InputError as error:
             self._presence.put_back(devices)
             self.counters["unwritable"] += 1

@@ -62,6 +62,14 @@ def test_a_broken_promise_and_its_class_are_shown_and_counted(figures: Figures, 
     registry.database.close()
 
 
+def test_a_device_stamped_by_a_clock_that_is_ahead_hides_no_other(figures: Figures) -> None:
+    registry = figures.registry
+    registry.saw([Seen("ahead", is_online=True)], NOW + 60)
+    assert figures.look(NOW)["fleet"]["devices"] == 1
+    registry.saw([Seen("right", is_online=True)], NOW + 1)
+    assert figures.look(NOW + 1)["fleet"]["devices"] == 2
+
+
 def test_odd_facts_of_promises_and_suspects_are_counted_as_nothing(figures: Figures) -> None:
     many = {"drift": {"suspects": {f"s{k}": 1 for k in range(5_000)}}}
     see(figures, ODD)
