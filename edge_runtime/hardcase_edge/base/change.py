@@ -77,21 +77,31 @@ class Change:
 
     def see(self, value: float, mark: int) -> None:
         """A value in [0, 1]; ``mark`` says when it was, as a number that only rises."""
+        self.see_all([(value, mark)])
+
+    def see_all(self, values: Sequence[tuple[float, int]]) -> int:
+        """Values with their marks, one after the other; returns how many were taken until a change was noticed."""
         if self.is_noticed:
-            return
-        self.n += 1
-        left = (1 - FIRST) * _left(self.n)
-        stake = self._left - left + (FIRST if self.n == 1 else 0.0)
-        self._left = left
-        factors = self._factors.get(value) or _factors(value, self.bound)
-        if self._rise <= 1:  # whoever began to bet before would have lost by now
-            self._rise, self.since = 1.0, mark
-        self._rise *= factors[MIDDLE]
+            return 0
+        left, rise, since, taken = self._left, self._rise, self.since, 0
         a, b, c, d, e = self._staked  # a loop over five would take twice the time
-        v, w, x, y, z = factors
-        a, b, c, d, e = (a + stake) * v, (b + stake) * w, (c + stake) * x, (d + stake) * y, (e + stake) * z
-        self._staked = [a, b, c, d, e]
-        self.is_noticed = left + (a + b + c + d + e) / 5 >= 1 / self.delta
+        n, known, enough = self.n, self._factors.get, 1 / self.delta
+        for value, mark in values:
+            n += 1
+            taken += 1
+            before, left = left, (1 - FIRST) * LOG_SLOW / log(n + SLOW)
+            stake = before - left + (FIRST if n == 1 else 0.0)
+            factors = known(value) or _factors(value, self.bound)
+            if rise <= 1:  # whoever began to bet before would have lost by now
+                rise, since = 1.0, mark
+            rise *= factors[MIDDLE]
+            v, w, x, y, z = factors
+            a, b, c, d, e = (a + stake) * v, (b + stake) * w, (c + stake) * x, (d + stake) * y, (e + stake) * z
+            if left + (a + b + c + d + e) / 5 >= enough:
+                self.is_noticed = True
+                break
+        self.n, self._left, self._rise, self.since, self._staked = n, left, rise, since, [a, b, c, d, e]
+        return taken
 
     def to_json(self) -> list[Any]:
         """What ``restore`` takes."""
