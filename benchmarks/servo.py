@@ -295,6 +295,7 @@ import json, sys, tempfile, time, tracemalloc
 from hardcase_edge.base.clock import Clock
 from hardcase_edge.bundle.load import load_bundle
 from hardcase_edge.cli import make_parser
+from hardcase_edge.device.surroundings import Case
 from hardcase_edge.session.session import Decision
 
 loaded, at = load_bundle(sys.argv[1]), 0.0
@@ -311,8 +312,10 @@ with tempfile.TemporaryDirectory() as folder:
         began = time.process_time()
         for _ in range(2_000):
             at += 1.0
-            budgets.begin(None)
-            budgets.end(decision.route, decision.cost, True)
+            case = Case(None, None, True, dict)
+            budgets.begin(case)
+            case.decision, case.record = decision, {"cost": 2.777777}
+            budgets.end(case)
         times.append((time.process_time() - began) / 2_000 * 1e6)
 print(json.dumps({"us": min(times), "bytes": held}))
 """

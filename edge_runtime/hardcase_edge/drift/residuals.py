@@ -9,8 +9,8 @@ by predictions of one sensor from one other: those of the sensor that has failed
 not. Where nothing predicts a sensor, nothing suspects it; and of two sensors that only predict each other, the one that
 misses more is named. A suspect stays one, and predictions from it are not made.
 
-A sensor is named ``NAMING`` decisions after the first sign, so as many may wait and be looked at together: the suspects,
-and the decisions at which they are named, are those of looking at each decision at once.
+A sensor is named ``NAMING`` decisions after the first sign, so as many may wait and be looked at together: suspects
+and the decisions at which they are named are those of looking at each decision at once.
 """
 
 from __future__ import annotations
