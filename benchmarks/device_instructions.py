@@ -75,7 +75,8 @@ def loop(bundle: str, rows: list[list[float]], kind: str, folder: str) -> Any:
     auditing = auditing_of(args, loaded, bank, None, None)
     watching = None if args.drift is None else watching_of(args, loaded, bank, auditing, None, print)
     beside = watching or auditing
-    device = Device(loaded, bank if beside is None else beside.bank, None, RuntimeConfig(), pace=budgets)
+    companions = [c for c in (watching, budgets) if c is not None]
+    device = Device(loaded, bank if beside is None else beside.bank, None, RuntimeConfig(), companions=companions)
 
     def decide(n: int) -> None:
         for _ in range(n):

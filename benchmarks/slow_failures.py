@@ -196,13 +196,13 @@ def page(measured: dict[str, Any]) -> str:
         f"{measured['machine']} at a load of {measured['load']:.1f}), {measured['bytes'] / 1024:.0f} KB of memory for "
         f"their state and {measured['modules'] / 1024:.0f} KB for their code (goal: 2 MB together), and about "
         f"{measured['monitor_bytes']:,} of the bundle's {measured['bundle_bytes']:,} bytes.\n"
-        "Readings wait in lists until 64 of a sensor are counted together, and 512 of a feature are sorted at once; "
-        "until then they take up to 16 KB more for each feature.\n"
-        f"{_device(measured['device'])}"
+        "Readings wait until those of 32 decisions are looked at together, because no sensor can be named earlier, and "
+        "512 of a feature are sorted at once; until then they take up to 16 KB more for each feature.\n"
+        f"{_device(measured['device'], measured['load'])}"
     )
 
 
-def _device(device: dict[str, dict[str, float]]) -> str:
+def _device(device: dict[str, dict[str, float]], load: float) -> str:
     """A decision of the device's loop, by what it does beside deciding."""
     plain, rows = device["plain"], []
     for kind, figures in device.items():
@@ -221,7 +221,10 @@ def _device(device: dict[str, dict[str, float]]) -> str:
         "Writing the budget's file, once in about 90 seconds of plan, is part of it, in memory.\n\n"
         + markdown(("kind", "flags", "instructions", "more", "time", "more"), rows)
         + f"\n\nThe goal, 20 us a decision more for all of it together, is {goal}: "
-        f"it takes {device['all']['us'] - plain['us']:.1f} us more.\n"
+        f"it takes {device['all']['us'] - plain['us']:.1f} us more, and a plain decision took {plain['us']:.1f} us in "
+        f"the same run, at a load of {load:.1f}.\n"
+        f"With all of it a decision takes {device['all']['instructions'] / plain['instructions']:.1f} times the "
+        f"instructions of a plain one and {device['all']['us'] / plain['us']:.1f} times its time.\n"
         "Most of these instructions are the interpreter's: the servo [in C](servo.md#what-it-takes) does the same in a "
         "few hundred.\n"
     )

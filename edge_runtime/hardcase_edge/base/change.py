@@ -28,7 +28,7 @@ STAKES = tuple(0.35 * 2.0**-k for k in range(5))  # shares of what is staked tha
 FIRST = 0.5  # of the purse, staked on "from the first value on"
 SLOW = 8.0  # the larger, the more evenly the rest is staked over the first values
 LOG_SLOW = log(SLOW)
-MIDDLE = 1  # the share by which the beginning of a change is told
+LEFT = (1 - FIRST) * LOG_SLOW
 MOST = 1e15  # of a number that is restored
 
 
@@ -71,27 +71,47 @@ class Change:
         self.bound, self.delta = bound, delta
         self.n, self.is_noticed, self.since = 0, False, 0
         self._staked = [0.0] * len(STAKES)
-        self._rise = 1.0  # the wealth of one who began to bet at ``since``
+        self._rise = 1.0  # the wealth of one who began to bet at ``since``, with the second of the shares
         self._left = 1 - FIRST
         self._factors = {value: _factors(value, bound) for value in (0.0, 1.0)}  # most values are one of these
 
     def see(self, value: float, mark: int) -> None:
         """A value in [0, 1]; ``mark`` says when it was, as a number that only rises."""
+        self.see_all([(value, mark)])
+
+    def see_all(self, values: Sequence[tuple[float, int]]) -> int:
+        """Values with their marks, one after the other; returns how many were taken until a change was noticed."""
         if self.is_noticed:
-            return
-        self.n += 1
-        left = (1 - FIRST) * _left(self.n)
-        stake = self._left - left + (FIRST if self.n == 1 else 0.0)
-        self._left = left
-        factors = self._factors.get(value) or _factors(value, self.bound)
-        if self._rise <= 1:  # whoever began to bet before would have lost by now
-            self._rise, self.since = 1.0, mark
-        self._rise *= factors[MIDDLE]
+            return 0
+        n, left, rise, since = self.n, self._left, self._rise, self.since
+        if n == 0:
+            left += FIRST
         a, b, c, d, e = self._staked  # a loop over five would take twice the time
-        v, w, x, y, z = factors
-        a, b, c, d, e = (a + stake) * v, (b + stake) * w, (c + stake) * x, (d + stake) * y, (e + stake) * z
-        self._staked = [a, b, c, d, e]
-        self.is_noticed = left + (a + b + c + d + e) / 5 >= 1 / self.delta
+        f, g, h, i, j = self._factors[0.0]
+        taken = 0
+        for value, mark in values:
+            taken += 1
+            before, left = left, LEFT / log(n + taken + SLOW)
+            stake = before - left
+            if rise <= 1:  # whoever began to bet before would have lost by now
+                rise, since = 1.0, mark
+            if value == 0:  # most are; what is staked shrinks, so nothing can be noticed
+                rise *= g
+                a = (a + stake) * f
+                b = (b + stake) * g
+                c = (c + stake) * h
+                d = (d + stake) * i
+                e = (e + stake) * j
+                continue
+            v, w, x, y, z = self._factors.get(value) or _factors(value, self.bound)
+            rise *= w
+            a, b, c, d, e = (a + stake) * v, (b + stake) * w, (c + stake) * x, (d + stake) * y, (e + stake) * z
+            if left + (a + b + c + d + e) / 5 >= 1 / self.delta:
+                self.is_noticed = True
+                break
+        if taken:
+            self.n, self._left, self._rise, self.since, self._staked = n + taken, left, rise, since, [a, b, c, d, e]
+        return taken
 
     def to_json(self) -> list[Any]:
         """What ``restore`` takes."""

@@ -15,7 +15,7 @@ from ..base.record import record
 from ..errors import BundleError
 from ..program.definition import MARGIN, THRESHOLD, Branch, Program
 
-__all__ = ["LEVEL", "MAX_LEVELS", "MAX_MOVED", "MOST_THRESHOLD", "Prices", "between", "prices_of"]
+__all__ = ["LEVEL", "MAX_LEVELS", "MAX_MOVED", "MOST_THRESHOLD", "Prices", "prices_of"]
 
 LEVEL = 1 << 16  # positions from one level to the next
 MAX_LEVELS = 64
@@ -56,7 +56,12 @@ class Prices:
         level, part = divmod(min(max(position, 0), self.last), LEVEL)
         if not part:
             return self.levels[level]
-        return tuple([between(a, b, part) for a, b in zip(self.levels[level], self.levels[level + 1], strict=True)])
+        return tuple(
+            [
+                a + ((b - a) * part >> 16) if b >= a else a - ((a - b) * part >> 16)
+                for a, b in zip(self.levels[level], self.levels[level + 1], strict=True)
+            ]
+        )
 
     def forwarding(self, share: float) -> int:
         """The highest level at which at least this share was forwarded; 0, which forwards most, where none is."""
@@ -84,17 +89,6 @@ class Prices:
             "forwards": list(self.forwards),
             "shipped": self.shipped,
         }
-
-
-def between(a: int, b: int, part: int) -> int:
-    """From a (part 0) to b (part 65536) on a line, in integers that fit 64 bits if a and b are at most 2^61.
-
-    >>> between(0, 10, LEVEL // 4), between(10, 0, LEVEL // 4)
-    (2, 8)
-    """
-    way = abs(b - a)
-    step = (way >> 16) * part + ((way & 0xFFFF) * part >> 16)
-    return a + step if b >= a else a - step
 
 
 def prices_of(value: object, program: Program) -> Prices:

@@ -53,7 +53,7 @@ class AuditedBank:
     @property
     def dead(self) -> frozenset[int]:
         """The bank's, and those to do without."""
-        return self._bank.dead | self.without
+        return self._bank.dead | self.without if self.without else self._bank.dead
 
     @property
     def busy(self) -> frozenset[int]:
@@ -67,7 +67,7 @@ class AuditedBank:
 
     def next_item(self) -> bool:
         """Move on to the next item, and forget what was read of the last one."""
-        self._read.clear()
+        self._read = {}  # a new one: who watches readings keeps those of several items
         return self._bank.next_item()
 
     def read(self, sensors: Sequence[int]) -> Mapping[int, Sequence[Reading] | None]:

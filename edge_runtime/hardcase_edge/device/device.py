@@ -30,10 +30,11 @@ from ..sensors.items import Item
 from ..session.drive import drive
 from ..session.session import DEGRADED, Decision, NeedReply, Session
 from .by_clock import NS, ItemClock, RoundTrips
+from .surroundings import Case
 
 if TYPE_CHECKING:
     from .remembering import Remembering
-    from .surroundings import Bank, Cloud, ItemBank, Pace
+    from .surroundings import Bank, Cloud, Companion, ItemBank
 
 __all__ = ["Device", "RuntimeConfig"]
 
@@ -87,9 +88,7 @@ class Device:
         Sleeps that long, and returns early once ``stop`` has been called.
     facts : function that gives further facts
     tell : called with each line for the log
-    again : is given each decision's record before anybody else is, and what the decision may cost in all; it may answer
-        the case anew
-    pace : running budgets; None: there are none
+    companions : what goes along with each case, in this order, after the memory of a bundle for streams
 
     Attributes
     ----------
@@ -117,10 +116,8 @@ class Device:
         wait: Callable[[float], object] | None = None,
         facts: Callable[[], Mapping[str, Any]] = dict,
         tell: Callable[[str], object] = lambda line: None,
-        again: Callable[[Record, float | None], Record] | None = None,
-        pace: Pace | None = None,
+        companions: Sequence[Companion] = (),
     ) -> None:
-        self._pace = pace
         self._loaded = loaded
         self._bank = bank
         self._timed = cast("ItemBank", bank) if hasattr(bank, "read_in_turn") else None
@@ -135,14 +132,15 @@ class Device:
         self._budget = None if self._config.budget is None else to_micro(self._config.budget)
         self._facts = facts
         self._tell = tell
-        self._again = again
         self._round_trips = RoundTrips()
         self._next_facts = float("-inf")
         self.is_idle = False
         self.counters: Counter[str] = Counter(asked=0, local=0, cloud=0, degraded=0, unwritten=0)
         self._ranges = _ranges_by_sensor(loaded)
         self._sorted_to = sorted_answers(loaded.machine.program)
-        self._memory = _memory_of(loaded, self._config.interval_s, (monotonic, now))
+        memory = _memory_of(loaded, bank, self._config.interval_s, (monotonic, now))
+        self._companions = [*memory, *companions]
+        self._stretch = 1.0  # of the interval after the last case
         if not 1 <= self._config.item_size <= loaded.machine.program.max_item_size:
             largest = loaded.machine.program.max_item_size
             raise InputError(f"the item size is {self._config.item_size}; this bundle supports 1 to {largest}")
@@ -164,8 +162,8 @@ class Device:
             yield self.decide()
             n_decisions += 1
             # missed intervals are skipped, not made up
-            stretch = 1.0 if self._pace is None else self._pace.stretch
-            start_at = max(start_at + (self._config.interval_s * stretch or self._bank.pause_s), self._monotonic())
+            interval_s = self._config.interval_s * self._stretch
+            start_at = max(start_at + (interval_s or self._bank.pause_s), self._monotonic())
             self._report()
 
     def decide(self) -> Record:
@@ -176,47 +174,38 @@ class Device:
         size = self._config.item_size if item is None or item.size is None else item.size
         is_by_clock = self._loaded.manifest.clock and self._timed is not None
         can_ask = self._link is not None and self._link.can_ask and (item is None or not item.fault)
-        limit = budget  # of this decision, in micro-units
-        if self._pace is not None:
-            limit, may_ask = self._pace.begin(budget)
-            can_ask = can_ask and may_ask
         clock = ItemClock(budget, self._monotonic) if is_by_clock else None
         is_slow = clock is not None and self._round_trips.expected_s > clock.until - began
-        if self._memory is not None:
-            self._memory.begin(getattr(self._bank, "stream", None))
+        outside: list[str] = []
+        case = Case(item, budget, can_ask, lambda asked: self._read(asked, outside, clock))
+        for companion in self._companions:
+            companion.begin(case)
         session = self._loaded.machine.session(
-            budget=limit,
+            budget=case.limit,
             item_size=size,
             dead=self._not_to_ask(item, clock),
-            cloud=can_ask and not is_slow,
+            cloud=case.can_ask and not is_slow,
         )
         self.counters["asked"] += 1
-        outside: list[str] = []
-        decision = drive(
+        decision = case.decision = drive(
             session,
-            lambda asked: self._read(asked, outside, clock),
-            lambda need: self._ask(session, need, clock),
+            case.read,
+            lambda need: self._ask(session, need, clock, case),
             None if clock is None else clock.spent,
         )
-        if self._memory is not None and (item is None or not item.fault):
-            self._memory.end(decision)
         elapsed_s = self._monotonic() - began
         if is_slow and decision.route == DEGRADED:
             self._round_trips.forget_one()
-        record = self._record(decision, outside, elapsed_s)
+        record = case.record = self._record(decision, outside, elapsed_s)
         if item is not None or clock is not None:
             record |= self._of_item(item, size, budget, decision)
         if clock is not None:
             record["late"] = budget is not None and elapsed_s > budget / NS
-        route = decision.route  # not the reported one: an answer without a sensor has asked nobody
-        if self._again is not None and can_ask:
-            local = record
-            record = self._again(local, None if limit is None else to_unit(limit))
-            route = route if record is local else record["route"]
-        if self._pace is not None:
-            record |= self._pace.end(route, to_micro(record["cost"]), can_ask)
-        self.counters[record["route"]] += 1
-        return record
+        for companion in self._companions:
+            companion.end(case)
+        self._stretch = case.stretch
+        self.counters[case.record["route"]] += 1
+        return case.record
 
     def stop(self) -> None:
         """End the run after the current decision, which stops waiting for the cloud. Safe in a signal handler."""
@@ -255,14 +244,6 @@ class Device:
     def _read(
         self, sensors: Sequence[int], outside: list[str], clock: ItemClock | None
     ) -> Mapping[int, Sequence[Reading] | None]:
-        """Readings of these sensors, the memory's among them."""
-        if self._memory is None:
-            return self._read_bank(sensors, outside, clock)
-        return self._memory.read(sensors, lambda others: self._read_bank(others, outside, clock))
-
-    def _read_bank(
-        self, sensors: Sequence[int], outside: list[str], clock: ItemClock | None
-    ) -> Mapping[int, Sequence[Reading] | None]:
         """The bank's readings; adds the names of those outside their ranges, whose sensors fail if that is strict."""
         if clock is None or self._timed is None:
             readings = self._bank.read(sensors)
@@ -283,7 +264,7 @@ class Device:
         places = self._ranges[sensor]
         return [name for k, name, low, high in places if (x := values[k]) is not None and not low <= x <= high]
 
-    def _ask(self, session: Session, need: NeedReply, clock: ItemClock | None) -> tuple[int, int] | None:
+    def _ask(self, session: Session, need: NeedReply, clock: ItemClock | None, case: Case) -> tuple[int, int] | None:
         assert self._link is not None  # a session without a cloud never asks
         wait_s, began = self._config.deadline_ms / 1000, self._monotonic()
         if clock is not None:
@@ -291,6 +272,7 @@ class Device:
             if wait_s * 1000 < 1 or wait_s < self._round_trips.expected_s:
                 self._round_trips.forget_one()
                 return None
+        case.has_asked = True
         reply = self._link.ask(need.readings, wait_s, session.resend)
         self._round_trips.add(self._monotonic() - began)
         return None if reply is None or reply.status != OK else (reply.result, reply.confidence)
@@ -336,16 +318,18 @@ class Device:
         }
 
 
-def _memory_of(loaded: Loaded, interval_s: float, clocks: Sequence[Callable[[], float]]) -> Remembering | None:
-    """The memory of a bundle for streams; None for any other, which then imports nothing of it."""
+def _memory_of(
+    loaded: Loaded, bank: Bank, interval_s: float, clocks: Sequence[Callable[[], float]]
+) -> list[Remembering]:
+    """The memory of a bundle for streams; none for any other, which then imports nothing of it."""
     manifest, program = loaded.manifest, loaded.machine.program
     if MEMORY not in manifest.sensors:
-        return None
+        return []
     from ..stream.layout import layout_of
     from .remembering import Remembering
 
     layout = layout_of(program, manifest.features, manifest.sensors)
-    return None if layout is None else Remembering(program, layout, interval_s, clocks)
+    return [] if layout is None else [Remembering(program, layout, bank, interval_s, clocks)]
 
 
 def _ranges_by_sensor(loaded: Loaded) -> list[list[tuple[int, str, float, float]]]:

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
+from typing import TYPE_CHECKING
 
 from ..program.definition import Program
 from ..program.readings import Reading
-from ..session.session import Decision
 from ..stream.layout import Layout
 from ..stream.memory import MOST_WINDOWS, Memory
+
+if TYPE_CHECKING:
+    from .surroundings import Bank, Case
 
 __all__ = ["Remembering"]
 
@@ -24,33 +27,38 @@ Readings = Mapping[int, Sequence[Reading] | None]
 
 
 class Remembering:
-    """A memory that a device's loop fills.
+    """A memory that goes along with each case (``surroundings.Companion``).
 
     Parameters
     ----------
     program, layout : of the memory
+    bank : whose attribute ``stream``, where it has one, says which stream an item is of
     interval_s : from one window to the next; 0: each decision is a window
     clocks : functions that give seconds, monotonic and wall time
     """
 
     def __init__(
-        self, program: Program, layout: Layout, interval_s: float, clocks: Sequence[Callable[[], float]]
+        self, program: Program, layout: Layout, bank: Bank, interval_s: float, clocks: Sequence[Callable[[], float]]
     ) -> None:
         self._memory = Memory(program, layout)
+        self._bank = bank
         self._interval_s, self._clocks = interval_s, clocks
         self._began: list[float] | None = None
         self._stream: object = None
 
-    def begin(self, stream: object = None) -> None:
+    def begin(self, case: Case) -> None:
         """A window begins; of another stream than the last, it is a first window."""
         now = [clock() for clock in self._clocks]
+        stream = getattr(self._bank, "stream", None)
         if stream != self._stream:
             self._memory.forget()
             self._stream = stream
         self._memory.begin(1 if self._began is None else self._windows(now, self._began))
         self._began = now
+        others = case.read
+        case.read = lambda sensors: self._read(sensors, others)
 
-    def read(self, sensors: Sequence[int], others: Callable[[Sequence[int]], Readings]) -> Readings:
+    def _read(self, sensors: Sequence[int], others: Callable[[Sequence[int]], Readings]) -> Readings:
         """The readings of these sensors: what the memory says, and of the others what ``others`` gives for them."""
         inner = self._memory.layout.sensor
         outer = [s for s in sensors if s != inner]
@@ -58,9 +66,10 @@ class Remembering:
         self._memory.see(readings)
         return {**readings, inner: self._memory.read()} if inner in sensors else readings
 
-    def end(self, decision: Decision) -> None:
-        """The window has this decision."""
-        self._memory.end(decision.result)
+    def end(self, case: Case) -> None:
+        """The window has this decision, unless its item could not be used."""
+        if case.item is None or not case.item.fault:
+            self._memory.end(case.decision.result)
 
     def _windows(self, now: Sequence[float], began: Sequence[float]) -> int:
         passed = max(b - a for a, b in zip(began, now, strict=True))

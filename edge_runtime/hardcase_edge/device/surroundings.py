@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a device has around it, as it sees them: sensors, with or without items, the cloud, and running budgets."""
+"""What a device has around it, as it sees them: sensors, with or without items, the cloud, and companions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from ..link.wire import Reply
     from ..program.readings import Reading
     from ..sensors.items import Item
+    from ..session.session import Decision
 
-__all__ = ["Bank", "Cloud", "ItemBank", "Pace"]
+    Read = Callable[[Sequence[int]], Mapping[int, Sequence[Reading] | None]]
+
+__all__ = ["Bank", "Case", "Cloud", "Companion", "ItemBank"]
 
 
 class Bank(Protocol):
@@ -70,15 +73,39 @@ class Cloud(Protocol):
         """End a wait for a reply at once."""
 
 
-class Pace(Protocol):
-    """Running budgets; ``running.budgeting.Budgets`` implements it."""
+class Case:
+    """One case on its way to its decision, for companions to see and to change.
 
-    @property
-    def stretch(self) -> float:
-        """By what the interval is multiplied, from 1."""
+    Attributes
+    ----------
+    item : Item or None
+        What is known of it; None if nothing gives items.
+    limit : int or None
+        What its decision may cost, in micro-units.
+    can_ask : bool
+        Whether it may ask the cloud.
+    read : function from sensors to their readings, as the session asks for them
+    decision, record : set before companions are told of the end; ``record`` is what the device yields
+    has_asked : bool
+        Whether the cloud was asked.
+    stretch : float
+        By what the interval until the next case is multiplied, from 1.
+    """
 
-    def begin(self, budget: int | None) -> tuple[int | None, bool]:
-        """What the next decision may cost, in micro-units, and whether it may ask the cloud."""
+    __slots__ = ("can_ask", "decision", "has_asked", "item", "limit", "read", "record", "stretch")
+    decision: Decision
+    record: dict[str, Any]
 
-    def end(self, route: str, cost: int, can_ask: bool) -> Mapping[str, Any]:
-        """What the record says of a decision; ``cost`` in micro-units, ``can_ask``: whether it could ask the cloud."""
+    def __init__(self, item: Item | None, limit: int | None, can_ask: bool, read: Read) -> None:
+        self.item, self.limit, self.can_ask, self.read = item, limit, can_ask, read
+        self.has_asked, self.stretch = False, 1.0
+
+
+class Companion(Protocol):
+    """What goes along with each case: the memory of a stream, the answer to a broken promise, running budgets."""
+
+    def begin(self, case: Case) -> None:
+        """Before its decision: may lower the limit, forbid the cloud, and come between sensors and session."""
+
+    def end(self, case: Case) -> None:
+        """After it, before anybody else has the record: may answer the case anew, and add to the record."""

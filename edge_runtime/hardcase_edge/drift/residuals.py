@@ -8,20 +8,25 @@ moved. A sensor that fails spoils predictions that are made from it, too. Which 
 by predictions of one sensor from one other: those of the sensor that has failed miss, and those between two others do
 not. Where nothing predicts a sensor, nothing suspects it; and of two sensors that only predict each other, the one that
 misses more is named. A suspect stays one, and predictions from it are not made.
+
+A sensor is named ``NAMING`` decisions after the first sign, so as many may wait and be looked at together: suspects
+and the decisions at which they are named are those of looking at each decision at once.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
+from math import inf, nan
 from typing import TYPE_CHECKING
 
 from ..base.change import Change
 from ..bundle.monitors import MOVED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from ..bundle.monitors import Monitors, Prediction, Residual
-    from ..program.readings import Reading
+    from .columns import Columns
 
 __all__ = ["Residuals"]
 
@@ -39,7 +44,7 @@ class Residuals:
     Parameters
     ----------
     monitors : Monitors
-    features : per sensor its features, as in the program
+    sensor_of : by feature its sensor
 
     Attributes
     ----------
@@ -47,25 +52,27 @@ class Residuals:
         By sensor why it is suspected, and since which decision.
     """
 
-    def __init__(self, monitors: Monitors, features: Sequence[Sequence[int]]) -> None:
+    def __init__(self, monitors: Monitors, sensor_of: Mapping[int, int]) -> None:
         self.suspects: dict[int, tuple[str, int]] = {}
-        places = {f: (s, k) for s, some in enumerate(features) for k, f in enumerate(some)}
-        self._watches = {r.sensor: _Watch(r, places) for r in monitors.residuals}
-        self._pairs = [_Pair(p, places) for p in monitors.pairs]
+        self._watches = {r.sensor: _Watch(r, sensor_of) for r in monitors.residuals}
+        self._pairs = [_Pair(p, sensor_of) for p in monitors.pairs]
         self._name_in = 0  # decisions until a suspect is named; 0: nothing has failed
 
-    def see(self, readings: Mapping[int, Sequence[Reading] | None], mark: int) -> None:
-        """The readings of one decision, by sensor; ``mark`` is its number."""
-        is_noticed = False
+    @property
+    def may_wait(self) -> int:
+        """Decisions that may be seen together: no sensor can be named before the last of them."""
+        return self._name_in or NAMING
+
+    def see(self, columns: Columns, first: int) -> None:
+        """The readings of at most ``may_wait`` decisions; ``first`` is the number of the first of them."""
+        noticed = set[int]()  # decisions after which a sensor that was read for them seems to fail
         for sensor, watch in self._watches.items():
-            values = readings.get(sensor)
-            if values is not None and sensor not in self.suspects:
-                watch.see(values, readings, mark)
-                is_noticed |= watch.beyond.is_noticed or watch.same.is_noticed
+            if sensor not in self.suspects:
+                noticed.update(watch.see(columns, first))
         for pair in self._pairs:
-            pair.see(readings)
-        if is_noticed:
-            self._name_in = (self._name_in or NAMING) - 1
+            pair.see(columns)
+        if noticed:
+            self._name_in = self.may_wait - len(noticed)
             if self._name_in == 0:
                 self._name()
 
@@ -87,79 +94,101 @@ class Residuals:
         return sum(mine) / max(1, len(mine)) - sum(others) / max(1, len(others))
 
 
+class _Expected:
+    """A reading as others predict it."""
+
+    def __init__(self, p: Prediction, sensor_of: Mapping[int, int]) -> None:
+        unit = 2.0**-p.shift
+        self.feature, self.bias, self.limit = p.feature, p.bias * unit, max(p.limit, 1) * unit
+        self.terms = [(f, weight * unit) for f, weight in p.terms]
+        self.sources = {sensor_of[f] for f, _ in p.terms}
+
+    def readings(self, columns: Columns) -> list[float]:
+        """What is expected; NaN where the reading itself is missing, or one of those that predict it."""
+        own, bias = columns[self.feature], self.bias
+        sums = [nan if x is nan else bias for x in own] if nan in own else [bias] * len(own)
+        for f, weight in self.terms:
+            sums = [sum_ + weight * x for sum_, x in zip(sums, columns[f], strict=True)]
+        return sums
+
+    def misses(self, columns: Columns, expected: list[float]) -> list[float]:
+        """How far readings lie from those expected, in units of the limit."""
+        limit = self.limit
+        return [abs(x - sum_) / limit for x, sum_ in zip(columns[self.feature], expected, strict=True)]
+
+
+def _averaged(before: float, misses: list[float]) -> float:
+    """The average of the last few misses, with those that were averaged before; NaN counts for nothing."""
+    for miss in misses:
+        if miss >= 0:
+            before += ((miss if miss < MOST_MISS else MOST_MISS) - before) / LATELY
+    return before
+
+
 class _Pair:
     """One sensor, predicted from one other."""
 
-    def __init__(self, p: Prediction, places: Mapping[int, tuple[int, int]]) -> None:
-        self._sensor = places[p.feature][0]
-        self._place, self._bias, self._limit, self._terms = _scaled(p, places)
-        self.sensors = {self._sensor, *(s for s, _, _ in self._terms)}
+    def __init__(self, p: Prediction, sensor_of: Mapping[int, int]) -> None:
+        self._expected = _Expected(p, sensor_of)
+        self.sensors = {sensor_of[p.feature], *self._expected.sources}
         self.misses = 0.0
 
-    def see(self, readings: Mapping[int, Sequence[Reading] | None]) -> None:
+    def see(self, columns: Columns) -> None:
         """All that was read."""
-        values = readings.get(self._sensor)
-        if values is None or (value := values[self._place]) is None:
-            return
-        sum_ = self._bias
-        for sensor, place, weight in self._terms:
-            others = readings.get(sensor)
-            if others is None or (x := others[place]) is None:
-                return
-            sum_ += weight * x
-        self.misses += (min(abs(value - sum_) / self._limit, MOST_MISS) - self.misses) / LATELY
+        expected = self._expected
+        self.misses = _averaged(self.misses, expected.misses(columns, expected.readings(columns)))
 
 
 class _Watch:
     """One sensor."""
 
-    def __init__(self, residual: Residual, places: Mapping[int, tuple[int, int]]) -> None:
+    def __init__(self, residual: Residual, sensor_of: Mapping[int, int]) -> None:
         self.sensor = residual.sensor
         self._residual = residual
-        self._all = [_scaled(p, places) for p in residual.predictions]
-        self._last: Sequence[Reading] | None = None
-        self._predicted: dict[int, float] = {}
+        self._all = [_Expected(p, sensor_of) for p in residual.predictions]
+        self._last: object = None  # its readings, and what was expected of each feature, of the last decision
+        self._before: dict[int, float] = {}
         self.begin(())
 
     def begin(self, suspects: Collection[int]) -> None:
         """Forget all evidence; no prediction is made from a suspect."""
-        self._predictions = [p for p in self._all if not any(s in suspects for s, _, _ in p[3])]
+        self._predictions = [p for p in self._all if p.sources.isdisjoint(suspects)]
         shares = (self._residual.beyond, self._residual.same)
         self.beyond, self.same = (Change(min(0.9, OFTEN * share / 1000 + SLACK), DELTA) for share in shares)
         self.misses = 0.0  # how far residuals lie from 0 in units of their limits, lately
 
-    def see(self, values: Sequence[Reading], readings: Mapping[int, Sequence[Reading] | None], mark: int) -> None:
-        """Its readings, and all that was read."""
-        predicted: dict[int, float] = {}
-        worst, must_have_moved, before = -1.0, False, self._predicted
-        for k, sum_, limit, terms in self._predictions:
-            if (value := values[k]) is None:
-                continue
-            for sensor, place, weight in terms:
-                others = readings.get(sensor)
-                if others is None or (x := others[place]) is None:
-                    break
-                sum_ += weight * x
-            else:
-                predicted[k] = sum_
-                miss = abs(value - sum_) / limit
-                if miss > worst:
-                    worst = miss
-                if not must_have_moved and k in before:
-                    must_have_moved = abs(sum_ - before[k]) > MOVED * limit
-        if worst >= 0:
-            self.beyond.see(float(worst > 1), mark)
-            self.misses += (min(worst, MOST_MISS) - self.misses) / LATELY
-        if must_have_moved:
-            self.same.see(float(values == self._last), mark)
-        self._last, self._predicted = values, predicted
+    def see(self, columns: Columns, first: int) -> list[int]:
+        """All that was read; returns the decisions with readings of its own after which it seems to fail."""
+        columns, at = columns.where_read(self.sensor)
+        if not at:
+            return []
+        marks = [first + k for k in at]
+        worst, must_have_moved = [-1.0] * len(at), [False] * len(at)
+        for p in self._predictions:
+            expected, clearly = p.readings(columns), MOVED * p.limit
+            misses = p.misses(columns, expected)
+            worst = [miss if miss > most else most for miss, most in zip(misses, worst, strict=True)]
+            steps = pairwise([self._before.get(p.feature, nan), *expected])
+            must_have_moved = [
+                moved or abs(b - a) > clearly for moved, (a, b) in zip(must_have_moved, steps, strict=True)
+            ]
+            self._before[p.feature] = expected[-1]
+        known = [(float(miss > 1), mark) for miss, mark in zip(worst, marks, strict=True) if miss >= 0]
+        self.misses = _averaged(self.misses, worst)
+        values = [self._last, *[row[self.sensor] for row in columns.rows]]
+        self._last = values[-1]
+        repeats = [
+            (float(a == b), mark)
+            for (a, b), moved, mark in zip(pairwise(values), must_have_moved, marks, strict=True)
+            if moved
+        ]
+        since = min(_noticed(self.beyond, known), _noticed(self.same, repeats))
+        return [mark for mark in marks if mark >= since]
 
 
-_Terms = list[tuple[int, int, float]]  # sensor, position in it, weight
-_Scaled = tuple[int, float, float, _Terms]  # position, bias, limit, terms
-
-
-def _scaled(p: Prediction, places: Mapping[int, tuple[int, int]]) -> _Scaled:
-    unit = 2.0**-p.shift
-    terms = [(*places[f], weight * unit) for f, weight in p.terms]
-    return places[p.feature][1], p.bias * unit, max(p.limit, 1) * unit, terms
+def _noticed(change: Change, values: list[tuple[float, int]]) -> float:
+    """The mark of the value, among these or earlier ones, after which the change is noticed; infinite if it is not."""
+    if change.is_noticed:
+        return 0
+    n = change.see_all(values)
+    return values[n - 1][1] if change.is_noticed else inf

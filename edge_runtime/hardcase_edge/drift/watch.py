@@ -11,9 +11,11 @@ Nothing here reads a clock or a file, and the memory is that of the manifest's l
 
 from __future__ import annotations
 
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 from ..bundle.monitors import Histogram
+from .columns import Columns
 from .residuals import Residuals
 from .stability import Stability
 
@@ -22,11 +24,9 @@ if TYPE_CHECKING:
 
     from ..bundle.monitors import Monitors
     from ..program.definition import Program
-    from ..program.readings import Reading
+    from .columns import Readings
 
 __all__ = ["Watch", "wanted_cloud"]
-
-TOGETHER = 64  # readings of a sensor, or decisions, that are counted at once: it takes less time; a window is 8 of them
 
 
 def wanted_cloud(decision: Mapping[str, Any]) -> bool:
@@ -50,45 +50,35 @@ class Watch:
     """
 
     def __init__(self, monitors: Monitors, program: Program) -> None:
-        places = {f: (s, k) for s, sensor in enumerate(program.sensors) for k, f in enumerate(sensor.features)}
+        self._places = {f: (s, k) for s, sensor in enumerate(program.sensors) for k, f in enumerate(sensor.features)}
         self.n = 0
         self._may_be_dead = frozenset(monitors.treat_as_dead)
         self._features = {f: Stability(histogram) for f, histogram in monitors.features}
-        by_sensor: dict[int, list[tuple[int, Stability]]] = {}
-        for f, stability in self._features.items():
-            by_sensor.setdefault(places[f][0], []).append((places[f][1], stability))
-        self._by_sensor: list[tuple[int, list[tuple[int, Stability]], list[Sequence[Reading]]]] = [
-            (sensor, features, []) for sensor, features in by_sensor.items()
-        ]
         self._confidence = None if monitors.confidence is None else Stability(monitors.confidence)
         self._forwarded = _shares(monitors.forwarded)
-        self._lines: list[Mapping[str, Any]] = []
-        self._residuals = Residuals(monitors, [sensor.features for sensor in program.sensors])
+        self._waiting: list[tuple[Mapping[str, Any], Readings]] = []
+        self._residuals = Residuals(monitors, {f: s for f, (s, _) in self._places.items()})
 
-    def decided(self, decision: Mapping[str, Any], readings: Mapping[int, Sequence[Reading] | None]) -> None:
-        """A decision was made with these readings, by sensor; None of a sensor that failed."""
+    def decided(self, decision: Mapping[str, Any], readings: Readings) -> None:
+        """A decision was made with these readings, which nobody changes any more."""
         self.n += 1
-        for sensor, features, rows in self._by_sensor:
-            values = readings.get(sensor)
-            if values is not None:
-                rows.append(values)
-                if len(rows) == TOGETHER:
-                    for k, stability in features:
-                        stability.see([x for row in rows if (x := row[k]) is not None])
-                    rows.clear()
-        self._lines.append(decision)
-        if len(self._lines) == TOGETHER:
-            self._see_lines()
-        self._residuals.see(readings, self.n)
+        self._waiting.append((decision, readings))
+        if len(self._waiting) >= self._residuals.may_wait:
+            self._see()
 
-    def _see_lines(self) -> None:
-        lines = self._lines
+    def _see(self) -> None:
+        """Look at all decisions that have waited: together they take less time than one by one."""
+        lines = [line for line, _ in self._waiting]
+        columns = Columns([readings for _, readings in self._waiting], self._places)
+        self._waiting.clear()
+        for f, stability in self._features.items():
+            stability.see([x for x in columns[f] if x is not nan])
         if self._forwarded is not None:
             self._forwarded.see([wanted_cloud(line) for line in lines])
         if self._confidence is not None:
             answered = [line["confidence"] for line in lines if line["route"] == "local"]
             self._confidence.see([10_000 * share for share in answered if share is not None])
-        lines.clear()
+        self._residuals.see(columns, self.n - len(lines) + 1)
 
     @property
     def suspects(self) -> Mapping[int, tuple[str, int]]:

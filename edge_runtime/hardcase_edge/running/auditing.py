@@ -95,7 +95,8 @@ class Auditing:
 
     def decided(self, decision: Mapping[str, Any], link: Link | None) -> None:
         """A decision is on its way to its reader."""
-        self._look()
+        if self._replies or self._audits.open is not None:
+            self._look()
         can_ask = link is not None and _is_told(decision) and self._is_promised(decision)
         is_trial = self._stored is not None and self._stored.wants_audit
         is_kept, is_asked = self._audits.drawn(

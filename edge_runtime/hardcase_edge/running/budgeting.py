@@ -16,17 +16,18 @@ from ..servo.flags import date_of, is_asked
 from ..servo.ledger import read_ledger, write_ledger
 from ..servo.plan import MOST_LEFT_MS, Plan, energy_to_micro
 from ..servo.servo import FORWARD, Servo, forward_bucket, spending_bucket
-from ..session.session import CLOUD, DEGRADED
+from ..session.session import DEGRADED
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
     from ..base.clock import Clock
+    from ..device.surroundings import Case
 
 __all__ = ["Budgets", "budgets_of", "movable"]
 
-SAVE_EVERY_S = 600.0  # for the time that is left of a battery's plan; what is spent is saved before
+SAVE_EVERY_MS = 600_000  # for the time that is left of a battery's plan; what is spent is saved before
 
 
 def movable(loaded: Loaded) -> Loaded:
@@ -88,7 +89,7 @@ def _plan_of(args: argparse.Namespace, unit: str, clock: Clock) -> tuple[Plan, f
 
 
 class Budgets:
-    """What a device asks before and after each decision (``device.Pace``).
+    """Running budgets, a companion of each case (``device.surroundings.Companion``).
 
     Parameters
     ----------
@@ -131,36 +132,36 @@ class Budgets:
 
     # ------------------------------------------------------------ before and after a decision
 
-    def begin(self, budget: int | None) -> tuple[int | None, bool]:
-        """What the next decision may cost, in micro-units, and whether it may ask the cloud; moves the thresholds."""
-        self._pass()
-        budget, self._may_forward = self.servo.begin(budget)
-        if self.plan is not None:
-            budget = self.plan.most(budget)
-        if self.servo.spending is not None and budget is not None:
-            budget = min(budget, self._reserve_left)
-        self._move(self.servo.position)
-        return budget, self._may_forward
+    def begin(self, case: Case) -> None:
+        """Limit the case to what is left, and move the thresholds."""
+        servo, now = self.servo, int(self._monotonic() * 1000)
+        ms, self._ms = now - self._ms, now
+        if self.plan is not None and self.plan.left is not None:
+            self._follow_battery(self.plan, ms)
+        servo.passed(ms)
+        limit, self._may_forward = servo.begin(case.limit)
+        if limit is not None:
+            case.limit = limit if self.plan is None else min(limit, self._most(self.plan))
+        case.can_ask = case.can_ask and self._may_forward
+        position = servo.position
+        if position != self._position:
+            self._move(position)
 
-    def end(self, route: str, cost: int, can_ask: bool) -> dict[str, Any]:
-        """What the decision's record says of it: ``price``.
-
-        Parameters
-        ----------
-        route, cost : of the decision; the cost in micro-units
-        can_ask : whether the decision could ask the cloud
-        """
-        has_asked = route == CLOUD or (route == DEGRADED and can_ask)
-        self.servo.n_held += route == DEGRADED and not self._may_forward
-        self.servo.ended(cost, has_asked)
+    def end(self, case: Case) -> None:
+        """Count what the case has cost, and say in its record at which ``price``."""
+        servo, cost = self.servo, to_micro(case.record["cost"])
+        if not self._may_forward and case.decision.route == DEGRADED:
+            servo.n_held += 1
+        servo.ended(cost, case.has_asked)
         self._spent += cost
         self._reserve_left -= cost
-        self._forwards_left -= FORWARD * has_asked
-        if self.plan is not None:
+        self._forwards_left -= FORWARD * case.has_asked
+        if self.plan is not None and self.plan.left is not None:
             self.plan.spent(cost)
-        if self._is_used_up() or self._monotonic() >= self._saved_at + SAVE_EVERY_S:
+            case.stretch = self.stretch
+        if self._is_used_up() or self._ms >= self._save_at_ms:
             self._save()
-        return {"price": self._price}
+        case.record["price"] = self._price
 
     @property
     def stretch(self) -> float:
@@ -184,20 +185,22 @@ class Budgets:
 
     # ------------------------------------------------------------ parts
 
-    def _pass(self) -> None:
-        now = int(self._monotonic() * 1000)
-        ms, self._ms = now - self._ms, now
-        if self.plan is not None and self.plan.left is not None and self.servo.spending is not None:
-            self.plan.passed(ms)
-            if self._until is not None and self._clock is not None:
-                self.plan.date_is_in(int((self._until - self._clock.now()) * 1000), ms)
-            self.servo.spending.rate = self.plan.rate
-        self.servo.passed(ms)
+    def _follow_battery(self, plan: Plan, ms: int) -> None:
+        """The plan after these milliseconds."""
+        plan.passed(ms)
+        if self._until is not None and self._clock is not None:
+            plan.date_is_in(int((self._until - self._clock.now()) * 1000), ms)
+        if self.servo.spending is not None:
+            self.servo.spending.rate = plan.rate
+
+    def _most(self, plan: Plan) -> int:
+        """What may be spent before the file is written again."""
+        return self._reserve_left if plan.left is None else min(self._reserve_left, plan.left)
 
     def _move(self, position: int) -> None:
         """Set the thresholds of a position of the price, those that change."""
         prices = self.servo.prices
-        if prices is None or position == self._position:
+        if prices is None:
             return
         thresholds = prices.at(position)
         for node, threshold, before in zip(prices.nodes, thresholds, self._thresholds, strict=True):
@@ -208,7 +211,9 @@ class Budgets:
     @property
     def _price(self) -> float | None:
         """The level at which the last decision was made, with its fraction."""
-        return None if self.servo.prices is None else round(self._position / LEVEL, 3)
+        if self.servo.prices is None:
+            return None
+        return round(self._position * 1000 / LEVEL) / 1000  # three places, in a quarter of the time of round(x, 3)
 
     def _is_used_up(self) -> bool:
         """Whether the next decision might spend more than the file reckons with."""
@@ -246,4 +251,4 @@ class Budgets:
                 raise
             self._note(f"{error}; until it can be, a restart may spend a part of the budget again")
         self._reserve_left, self._forwards_left = self._reserve, self._forwards_reserve
-        self._saved_at = self._monotonic()
+        self._save_at_ms = self._ms + SAVE_EVERY_MS

@@ -100,7 +100,7 @@ def run_bundle(
         device = kind(
             loaded, bank if seen_by is None else seen_by.bank, link, process.config,
             facts=lambda: {key: value for facts in sources for key, value in facts().items()},
-            tell=beside.note, again=None if watching is None else watching.again, pace=budgets,
+            tell=beside.note, companions=[c for c in (watching, budgets) if c is not None],
         )  # fmt: skip
         gc.freeze()
         gc.enable()

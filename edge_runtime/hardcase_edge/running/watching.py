@@ -20,15 +20,16 @@ from ..drift.reaction import LeastSure
 from ..drift.watch import Watch, wanted_cloud
 from ..errors import InputError
 from ..link.wire import OK
-from ..program.cost import Meter, to_unit
+from ..program.cost import Meter, to_micro, to_unit
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
     from ..bundle.load import Loaded
-    from ..device.surroundings import ItemBank
+    from ..device.surroundings import Case, ItemBank
     from ..link.link import Link
+    from ..link.wire import Reply
     from .auditing import Auditing
 
 __all__ = ["Watching", "watching_of"]
@@ -62,7 +63,7 @@ def watching_of(
 
 
 class Watching:
-    """One run's promise and monitors.
+    """One run's promise and monitors; for the device, a companion of each case (``device.surroundings.Companion``).
 
     Parameters
     ----------
@@ -87,34 +88,41 @@ class Watching:
         self._was_forced = False
         self._told = ("", frozenset[int]()) if promise is None else (promise.state, frozenset[int]())
 
-    def again(self, record: Record, budget: float | None) -> Record:
-        """The record of a decision; f0's answer in it where the rule for a broken promise forwards the case.
-
-        ``budget``: what the whole decision may cost, in the bundle's unit; None: anything.
-        """
+    def begin(self, case: Case) -> None:
+        """A case comes."""
         self._was_forced = False
+
+    def end(self, case: Case) -> None:
+        """Have f0 answer the case after all, where the rule for a broken promise forwards it within its limit."""
         share = 0.0 if self._promise is None else self._promise.forwarded_share
-        if not share or record["route"] != "local" or self._link is None or self._manifest.clock:
-            return record
-        if not self._least_sure.takes(record["confidence"], share):
-            return record
-        more = self.bank.request_cost() + self._request_cost
-        if not self._link.can_ask or (budget is not None and record["cost"] + more > budget):
-            return record
-        self._was_forced, began = True, monotonic()
+        if share and case.can_ask and case.record["route"] == "local" and not self._manifest.clock:
+            self._forward(case, share)
+
+    def _forward(self, case: Case, share: float) -> None:
+        record, link = case.record, self._link
+        if link is None or not self._least_sure.takes(record["confidence"], share):
+            return
+        most = to_micro(record["cost"] + self.bank.request_cost() + self._request_cost)
+        if not link.can_ask or (case.limit is not None and most > case.limit):
+            return
+        self._was_forced = case.has_asked = True
+        began = monotonic()
         readings, cost = self.bank.request_readings()
-        reply = self._link.ask(readings, self._deadline_s, lambda: False)
+        reply = link.ask(readings, self._deadline_s, lambda: False)
         bought = [name for s, name in enumerate(self._manifest.sensors) if s in self.bank.readings]
-        spent = {
+        case.record = record | {
             "cost": record["cost"] + cost + self._request_cost,
             "sensors": record["sensors"] + [name for name in bought if name not in record["sensors"]],
             "latency_ms": round(record["latency_ms"] + 1000 * (monotonic() - began), 3),
+            **self._answer(reply),
         }
+
+    def _answer(self, reply: Reply | None) -> Record:
         if reply is None or reply.status != OK:
-            return {**record, **spent, "route": "degraded"}
+            return {"route": "degraded"}
         value, classes = self._manifest.value, self._manifest.classes
         answer = {"value": value.of(reply.result), "interval": None} if value else {"label": classes[reply.result]}
-        return {**record, **spent, **answer, "confidence": reply.confidence / 10_000, "route": "cloud"}
+        return {**answer, "confidence": reply.confidence / 10_000, "route": "cloud"}
 
     def decided(self, record: Record) -> bool:
         """A decision is on its way to its reader; returns whether there is news for the status."""
@@ -131,13 +139,13 @@ class Watching:
     def _tell(self) -> bool:
         """Tell the log what is new."""
         suspects = {} if self._watch is None else self._watch.suspects
-        state = "" if self._promise is None else self._promise.state
-        if (state, len(suspects)) == (self._told[0], len(self._told[1])):
+        state, (told, known) = "" if self._promise is None else self._promise.state, self._told
+        if state == told and len(suspects) == len(known):
             return False
-        if self._promise is not None and state == BROKEN and self._told[0] != BROKEN:
+        if self._promise is not None and state == BROKEN and told != BROKEN:
             end = "more cases are forwarded" if self._promise.forwarded_share else "have it trained again"
             self._note(f"the bundle's promise is broken since decision {self._promise.broken_since}; {end}")
-        for s in suspects.keys() - self._told[1]:
+        for s in suspects.keys() - known:
             end = "it counts as dead" if s in self.bank.without else "it is still read"
             self._note(f"sensor {self._manifest.sensors[s]} seems to fail slowly ({suspects[s][0]}); {end}")
         self._told = (state, frozenset(suspects))

@@ -22,6 +22,7 @@ HALF = 1 << 9  # parts of a burst, as the price sees the bucket
 SETTLE_MS = 600_000  # in which the base of the price moves through its range, if the bucket stays full or empty
 LONGEST_MS = 10_000  # that the base follows at once, however long nobody decided
 BASE_MOST = HALF * SETTLE_MS
+PARTS = [b * (HALF**2 + 3 * b**2) // (4 * HALF**2) for b in range(HALF + 1)]  # of HALF: a quarter near the middle
 
 
 class Bucket:
@@ -56,24 +57,24 @@ class Bucket:
 
     def passed(self, ms: int) -> None:
         """Time has passed: ``ms`` milliseconds, of which at most 2^32 - 1 count."""
-        ms = min(max(ms, 0), MOST_MS)
-        self._follow(min(ms, LONGEST_MS))
-        part = self.rate % HOUR_MS * ms + self._carry
-        filled = self.left + self.rate // HOUR_MS * ms + part // HOUR_MS
-        self._carry = part % HOUR_MS
-        self.left = min(filled, 2 * self.burst)
+        ms = 0 if ms < 0 else MOST_MS if ms > MOST_MS else ms
+        self._follow(ms if ms < LONGEST_MS else LONGEST_MS)
+        filled, self._carry = divmod(self.rate * ms + self._carry, HOUR_MS)
+        filled, most = self.left + filled, 2 * self.burst
+        self.left = filled if filled < most else most
 
     def spent(self, cost: int) -> None:
         """A decision has cost this; what the bucket did not hold, as of a decision that was late, is forgiven."""
-        self.left -= min(max(cost, 0), self.left)
+        if cost > 0:
+            self.left = self.left - cost if cost < self.left else 0
 
     @property
     def position(self) -> int:
         """The price that the bucket asks for: 0, at which most is spent, to ``steps``."""
-        base, beside = self.steps * self._base // BASE_MOST, HALF - self._fill()
-        parts = abs(beside) * (HALF**2 + 3 * beside**2) // (4 * HALF**2)  # a quarter near the middle, all at the ends
-        away = self.steps * parts // HALF
-        return min(max(base + (away if beside > 0 else -away), 0), self.steps)
+        steps, beside = self.steps, HALF - self.left * HALF // self.burst
+        away = steps * PARTS[abs(beside)] // HALF
+        at = steps * self._base // BASE_MOST + (away if beside > 0 else -away)
+        return 0 if at < 0 else steps if at > steps else at
 
     @property
     def state(self) -> tuple[int, int]:
@@ -84,13 +85,9 @@ class Bucket:
         """Go on from a state that was kept; numbers outside their ranges are moved to the nearest."""
         self.left, self._base = min(max(left, 0), 2 * self.burst), min(max(base, 0), BASE_MOST)
 
-    def _fill(self) -> int:
-        """Parts of the bucket that are full, 0 to twice ``HALF``."""
-        return self.left * HALF // self.burst
-
     def _follow(self, ms: int) -> None:
         """Move the base of the price, except where the price is at its end already."""
-        change = (HALF - self._fill()) * ms
-        at = self.position
-        if (change > 0 and at < self.steps) or (change < 0 and at > 0):
-            self._base = min(max(self._base + change, 0), BASE_MOST)
+        change = (HALF - self.left * HALF // self.burst) * ms
+        if change and (self.position < self.steps if change > 0 else self.position > 0):
+            base = self._base + change
+            self._base = 0 if base < 0 else BASE_MOST if base > BASE_MOST else base

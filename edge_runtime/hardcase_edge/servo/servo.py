@@ -87,9 +87,10 @@ class Servo:
         """
         if self.prices is None:
             return 0
-        spending = self.prices.shipped * LEVEL if self.spending is None else self.spending.position
-        forwards = 0 if self.forwards is None else self.forwards.position
-        return min(max(spending, forwards), self._highest)
+        position = self.prices.shipped * LEVEL if self.spending is None else self.spending.position
+        if self.forwards is not None:
+            position = max(position, self.forwards.position)
+        return position if position < self._highest else self._highest
 
     @property
     def thresholds(self) -> tuple[int, ...]:

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from hardcase_edge.base.change import Change
 from hardcase_edge.bundle.manifest import Manifest
 from hardcase_edge.bundle.monitors import MAX_FEATURES, Histogram, Monitors, Prediction, Residual, monitors_of
+from hardcase_edge.drift.columns import Columns
+from hardcase_edge.drift.residuals import Residuals
 from hardcase_edge.drift.stability import LARGE, WINDOW, Stability
 from hardcase_edge.drift.watch import Watch
 from hardcase_edge.errors import BundleError
@@ -176,3 +179,29 @@ def test_damaged_monitors_are_refused_in_one_line(path, values):
 def test_a_suspect_must_be_watched_to_be_dead():
     with pytest.raises(BundleError, match="nothing suspects"):
         monitors_of({**MONITORS.to_json(), "residuals": [], "pairs": []}, PROGRAM)
+
+
+def test_looking_at_decisions_together_names_whom_one_by_one_names():
+    draw, places = random.Random(5), {k: (k, 0) for k in range(3)}
+    together, single = (Residuals(MONITORS, {k: k for k in range(3)}) for _ in range(2))
+    waiting: list[dict[int, list[float] | None]] = []
+    for mark in range(1, 900):
+        truth = draw.uniform(-1, 1)
+        values = [truth + draw.gauss(0, 0.1) + 0.8 * (mark > 300 and s == 1) for s in range(3)]
+        waiting.append({s: [x] if draw.random() < 0.9 else None for s, x in enumerate(values)})
+        single.see(Columns(waiting[-1:], places), mark)
+        if len(waiting) == together.may_wait:
+            together.see(Columns(waiting, places), mark - len(waiting) + 1)
+            waiting = []
+        assert together.suspects == single.suspects
+    assert list(single.suspects) == [1]
+
+
+def test_a_change_is_the_same_however_its_values_come():
+    draw, whole, single = random.Random(3), Change(0.2, 0.001), Change(0.2, 0.001)
+    values = [(draw.choice([0.0, 0.25, 1.0]), mark) for mark in range(1, 200)]
+    taken = whole.see_all(values)
+    for value, mark in values:
+        single.see(value, mark)
+    assert whole.to_json() == single.to_json()
+    assert (taken, whole.is_noticed) == (whole.n, True)

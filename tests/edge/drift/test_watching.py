@@ -95,7 +95,7 @@ def make_device(
     watch = None if monitors is None else Watch(monitors, loaded.machine.program)
     told = [] if notes is None else notes
     watching = Watching(args, loaded, bank, link, promise, watch, None, told.append)
-    return Device(loaded, watching.bank, link, RuntimeConfig(budget=budget), again=watching.again), watching, link
+    return Device(loaded, watching.bank, link, RuntimeConfig(budget=budget), companions=[watching]), watching, link
 
 
 def broken() -> Promise:

@@ -63,7 +63,8 @@ class World:
 
         device = Device(
             self.budgets.loaded, FakeBank(xs, dead=dead), FakeLink([REPLY] * len(xs)),
-            RuntimeConfig(interval_s=pause_s, **config), monotonic=lambda: self.at, wait=wait, pace=self.budgets,
+            RuntimeConfig(interval_s=pause_s, **config), monotonic=lambda: self.at, wait=wait,
+            companions=[self.budgets],
         )  # fmt: skip
         return list(device.run())
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardcase_edge.bundle.prices import LEVEL, MOST_THRESHOLD, Prices, between, prices_of
+from hardcase_edge.bundle.prices import LEVEL, MOST_THRESHOLD, Prices, prices_of
 from hardcase_edge.errors import BundleError
 from tests.helpers.edge.device import make_loaded, make_program
 
@@ -49,7 +49,8 @@ def test_another_form_is_refused(change: dict[str, Any]) -> None:
 )
 def test_a_threshold_between_two_levels_lies_between_theirs(a: int, b: int, part: int, other: int) -> None:
     low, high = sorted((part, other))
-    values = [a, between(a, b, low), between(a, b, high), b]
+    table = Prices((1,), ((a,), (b,)), (2.0, 1.0), (0.0, 0.0), 0)
+    values = [a, *table.at(low), *table.at(high), b]
     assert values in (sorted(values), sorted(values, reverse=True))
 
 

@@ -12,10 +12,12 @@ from typing import Any
 
 from hardcase_edge.base.clock import Clock
 from hardcase_edge.bundle.prices import MOST_THRESHOLD, Prices, prices_of
+from hardcase_edge.device.surroundings import Case
 from hardcase_edge.errors import BundleError, InputError
+from hardcase_edge.program.cost import to_unit
 from hardcase_edge.running.budgeting import Budgets, budgets_of
 from hardcase_edge.servo.ledger import read_ledger
-from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL
+from hardcase_edge.session.session import CLOUD, DEGRADED, LOCAL, Decision
 from tests.helpers.attack.outcome import Outcome
 from tests.helpers.edge.device import make_loaded, make_program
 
@@ -33,7 +35,8 @@ def attack(seconds: float, seed: int) -> list[Outcome]:
 
 def _lives(rng: random.Random, seconds: float) -> Outcome:
     """Devices that spend all they may, and lose their power: is more spent than the plan and two bursts?"""
-    end, n, wrong, loaded = time.monotonic() + seconds, 0, 0, make_loaded(prices=PRICES)
+    loaded = make_loaded(prices=PRICES)
+    end, n, wrong = time.monotonic() + seconds, 0, 0
     while time.monotonic() < end:
         n += 1
         with tempfile.TemporaryDirectory() as folder:
@@ -60,11 +63,14 @@ def _life(rng: random.Random, folder: Path, loaded: Any) -> bool:
     burst, battery = budgets.servo.spending.burst, None if budgets.plan is None else budgets.plan.left
     for _ in range(rng.randint(1, 30)):
         at += rng.choice([0.0, 0.01, 1.0, 60.0, 4_000.0])
-        budget, may_forward = budgets.begin(rng.choice([None, 10**9]))
-        assert budget is not None
-        cost = rng.choice([budget, min(budget, rng.randint(0, 10**9))])
-        route = rng.choice([CLOUD, DEGRADED, LOCAL]) if may_forward else LOCAL
-        budgets.end(route, cost, may_forward)
+        case = Case(None, rng.choice([None, 10**9]), True, dict)
+        budgets.begin(case)
+        assert case.limit is not None
+        cost = rng.choice([case.limit, min(case.limit, rng.randint(0, 10**9))])
+        route = rng.choice([CLOUD, DEGRADED, LOCAL]) if case.can_ask else LOCAL
+        case.decision, case.record = Decision(0, 9_000, route, cost, (), ()), {"cost": to_unit(cost)}
+        case.has_asked = route != LOCAL
+        budgets.end(case)
         spent += cost
         if spent > burst + per_hour * 1e6 * (at - began) / 3600 + 1 or (battery is not None and spent > battery):
             return False
