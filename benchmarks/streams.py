@@ -70,7 +70,7 @@ and above the target, mixed so that the share there is the target; test rows cho
 - `held` holds the label of the last purchase, and buys again where a purchase would probably right it \
 ([training](../training.md#streams)).
   Two designs of its answers to a purchase are below it: by the readings alone, and corrected by the label that was \
-held before ([(139)](../math.md#21-streams)); `held` is, of each run, the one of better quality on the judged rows.
+held before ([(139)](../math.md#21-streams)); `held` is, of each run, the one of better quality on the judged rows, in the mean of the three shares.
 - `duty-cycle` buys every n-th window and holds the label in between.
 - The margin gate has no memory: it answers by the cheap readings where their classifier's margin is wide enough, \
 else it buys (a cascade of two stages).
@@ -167,6 +167,7 @@ def at_share(points: list[Point], share: float) -> dict[str, float]:
 def measure(names: list[str], known: dict[str, Any]) -> dict[str, Any]:
     """The folds of WISDM and the room with these names, printed as they are done, beside the figures that are known."""
     duty_cycle.best_points = held.best_points = list  # type: ignore[assignment]  # all thresholds, not the best alone
+    held.better = lambda designs, cuts, point: designs  # both, to show each
     held.SHARES, duty_cycle.PERIODS = SHARES, PERIODS
     for name in names:
         if name == ROOM:
