@@ -70,7 +70,8 @@ and above the target, mixed so that the share there is the target; test rows cho
 - `held` holds the label of the last purchase, and buys again where a purchase would probably right it \
 ([training](../training.md#streams)).
   Two designs of its answers to a purchase are below it: by the readings alone, and corrected by the label that was \
-held before ([(139)](../math.md#21-streams)); `held` is, of each run, the one of better quality on the judged rows, in the mean of the three shares.
+held before ([(139)](../math.md#21-streams)); `held` is, of each run, the one of better quality on \
+the judged rows, in the mean of the three shares.
 - `duty-cycle` buys every n-th window and holds the label in between.
 - The margin gate has no memory: it answers by the cheap readings where their classifier's margin is wide enough, \
 else it buys (a cascade of two stages).
@@ -227,6 +228,17 @@ def verdicts(runs: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def designs(runs: list[dict[str, Any]]) -> str:
+    """What correcting answers gained, on judged rows, which chose it, and on test rows."""
+    lines = []
+    for k, target in enumerate(TARGETS):
+        judged = np.array([100 * (run["corrected"][k]["judged"] - run["alone"][k]["judged"]) for run in runs])
+        test = losses(runs, "alone", k) - losses(runs, "corrected", k)
+        lines.append(f"- {target:.0%}: {interval(judged)} points on judged rows, {interval(test)} on test rows")
+    n = sum(run["held"] == run["corrected"] for run in runs)
+    return "\n".join([*lines, f"- judged rows chose it in {n} of {len(runs)} folds"])
+
+
 def page(measured: dict[str, Any]) -> str:
     """The Markdown page."""
     runs, room = [run for name, run in measured.items() if name != ROOM], measured[ROOM]
@@ -244,6 +256,12 @@ Intervals are 95 % over folds.
 {table(runs)}
 
 {verdicts(runs)}
+
+Two designs of the answer to a purchase were tried.
+The first answers by the readings of the window alone.
+The second adds trees that know the label held before the purchase, and gained over the first (paired):
+
+{designs(runs)}
 
 Where a goal was missed, it was because thresholds, and which labels the trigger learns, were chosen on other people: \
 the folds differ by several points, as the intervals say, and what was best on the judged rows was not best on each.
