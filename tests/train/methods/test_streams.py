@@ -7,6 +7,8 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +20,14 @@ from hardcase_edge.errors import InputError
 from hardcase_edge.sensors.specs import open_bank
 from hardcase_edge.verifier.verify import verify
 from hardcase_export.integers.quantise import quantise
-from hardcase_train.data.memory import with_memory
+from hardcase_train.data.memory import widened, with_memory
+from hardcase_train.data.problem import N_FOLDS
 from hardcase_train.methods.streams.duty_cycle import DutyCycle
-from hardcase_train.methods.streams.held import Held
+from hardcase_train.methods.streams.held import Held, better, holdings
 from hardcase_train.methods.streams.held_label import HeldLabel, TooOld
-from hardcase_train.methods.streams.judged import runs
+from hardcase_train.methods.streams.judged import Corrected, judged_walk, runs
 from hardcase_train.methods.streams.states import random_states
-from hardcase_train.policy.batch import walked
+from hardcase_train.policy.batch import Batch, walked
 from hardcase_train.policy.compile import compile_bare
 from hardcase_train.policy.front import Point, with_test
 from hardcase_train.policy.selection import Judge
@@ -49,6 +52,16 @@ def held(search: SubsetSearch) -> list[Point]:
 
 
 @pytest.fixture(scope="module")
+def designs(search: SubsetSearch) -> dict[bool, Point]:
+    """The policy of the middle threshold whose purchases the readings answer alone, and that which corrects them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("hardcase_train.methods.streams.held.best_points", list)
+        patched.setattr("hardcase_train.methods.streams.held.better", lambda designs, cuts, point: designs)
+        points = Held.run(search, {"sensors": EVERY, "cheap": CHEAP, "classifier": "trees"})
+    return {which: [p for p in points if p.params["corrected"] == which][1] for which in (False, True)}
+
+
+@pytest.fixture(scope="module")
 def duty(search: SubsetSearch) -> list[Point]:
     return with_test(search.problem, DutyCycle.run(search, {"sensors": EVERY, "classifier": "trees"}))
 
@@ -70,8 +83,23 @@ def test_every_point_is_a_program_that_proves_safe_in_integers(held: list[Point]
         assert report.best_cost < report.worst_cost
 
 
-def test_rows_to_come_change_no_decision(search: SubsetSearch, held: list[Point]) -> None:
-    test, point = search.problem.test, held[len(held) // 2]
+def test_judged_rows_decide_what_answers_a_purchase(search: SubsetSearch, designs: dict[bool, Point]) -> None:
+    qualities = {False: 0.7, True: 0.8}
+    both = [SimpleNamespace(is_corrected=which) for which in qualities]
+
+    def point(design: Any, cut: float) -> Point:
+        assert cut == 0.2
+        return replace(designs[design.is_corrected], valid={"quality": qualities[design.is_corrected]})
+
+    assert better(both, (0.1, 0.2, 0.3), point) == both[1:]
+    qualities[True] = 0.6
+    assert better(both, (0.1, 0.2, 0.3), point) == both[:1]
+    assert better(both[1:], (), point) == both[1:], "there is nothing to choose from"
+
+
+@pytest.mark.parametrize("is_corrected", [False, True])
+def test_rows_to_come_change_no_decision(search: SubsetSearch, designs: dict[bool, Point], is_corrected: bool) -> None:
+    test, point = search.problem.test, designs[is_corrected]
     before = walked(point.program, point.memory, test)
     assert len(set(before.node.tolist())) > 1
     last = np.flatnonzero(test.sequence == test.sequence.max())
@@ -81,6 +109,39 @@ def test_rows_to_come_change_no_decision(search: SubsetSearch, held: list[Point]
     known = np.setdiff1d(order, last[15:])
     assert after.take(known).label.tolist() == before.take(known).label.tolist()
     assert after.take(known).cost.tolist() == before.take(known).cost.tolist()
+
+
+def test_a_held_label_corrects_a_purchase_and_a_first_window_has_none(
+    search: SubsetSearch, designs: dict[bool, Point]
+) -> None:
+    point, X = designs[True], search.problem.test.X
+    program, layout = point.program, point.memory
+    first = widened(X, program)
+    later = first.copy()
+    later[:, layout.held] = np.arange(len(X))[:, None] % 3
+    later[:, [f for f, _ in layout.since]] = 2
+    alone = Batch(designs[False].program, first).scores(0)
+    np.testing.assert_allclose(Batch(program, first).scores(0), alone, rtol=0, atol=1e-12)
+    corrected = Batch(program, later).scores(0) - alone
+    same = np.eye(3, dtype=bool)[np.arange(len(X)) % 3]
+    assert corrected[same].mean() > corrected[~same].mean(), "the label before is more probable now"
+
+
+def test_judged_rows_are_answered_by_what_is_compiled(search: SubsetSearch, designs: dict[bool, Point]) -> None:
+    """The scores that the walk of judged rows adds up are those of the policy's one scorer."""
+    judge, point = search.judge, designs[True]
+    model, *asks = point.policy.parts
+    whole = designs[False].policy.parts[0]
+    n = len(whole.trees)
+    correction = replace(model, base=0 * model.base, trees=model.trees[n:], outputs=model.outputs[n:])
+    bare = point.policy.bare
+    program = compile_bare(bare, (whole, *asks, correction))
+    scores = Batch(compile_bare(bare, (whole,)), widened(judge.X, bare)).scores(0)
+    nodes = point.policy.nodes
+    expected = judged_walk(judge, [point.program] * (N_FOLDS + 1), point.memory, [], nodes)
+    outcome = judged_walk(judge, [program] * (N_FOLDS + 1), point.memory, [scores], nodes, Corrected)
+    assert outcome.label.tolist() == expected.label.tolist()
+    np.testing.assert_allclose(outcome.margin, expected.margin, atol=1e-9)
 
 
 def test_held_labels_come_from_models_that_have_not_seen_the_row(search: SubsetSearch) -> None:
@@ -110,7 +171,6 @@ def test_a_run_is_a_piece_of_one_stream_in_one_fold() -> None:
 @pytest.mark.parametrize("n_classes", [2, 3, 5, 8])
 def test_the_held_label_is_answered_by_a_leaf_for_each_class(n_classes: int) -> None:
     from hardcase_edge.batch.choices import classes_of
-    from hardcase_edge.batch.evaluate import Batch
 
     bare, memory = with_memory(make_problem(n_classes=n_classes, n=60), (1,), ())
     parts = (HeldLabel(memory.held[0], n_classes, 1), TooOld((memory.since[0][0],), 4))
@@ -145,9 +205,9 @@ def test_a_random_split_divides_no_stream(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- the whole path
 
 
-@pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A build of a table in streams, and the bundle of its cheapest policy that holds labels."""
+@pytest.fixture(scope="module", params=["alone", "corrected"])
+def build(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build of a table in streams, and the bundle of its cheapest policy that holds labels, by what answers."""
     folder, problem = tmp_path_factory.mktemp("streams"), in_streams(n=80, n_streams=4)
     with (folder / "data.csv").open("w", newline="") as file:
         table = csv.writer(file)
@@ -163,6 +223,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("hardcase_train.methods.streams.held.full_sets", lambda search: [(0, 1)])
+        only = slice(1) if request.param == "alone" else slice(1, 2)
+        patched.setattr("hardcase_train.methods.streams.held.holdings", lambda *args: holdings(*args)[only])
         assert main(["train", str(path), "--out", str(folder / "build"), "--quiet", "--no-baselines"]) == 0
     bundle = ["export", str(folder / "build"), "--budget", "20", "--method", "held", "--out", str(folder / "m.hcb")]
     assert main(bundle) == 0

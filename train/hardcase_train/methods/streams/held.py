@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -18,23 +18,20 @@ from ...data.problem import N_FOLDS, Problem, Subset
 from ...estimator import MethodClassifier
 from ...method import Method, Params
 from ...policy.answers import answer_point
-from ...policy.compile import compile_bare
+from ...policy.compile import Part, compile_bare
 from ...policy.front import Point, best_points
-from ...policy.losses import ClassLoss
 from ...policy.selection import Judge, Trained
 from ...stages.subset_search import SubsetSearch
-from ...trees.binning import make_bins
-from ...trees.boosting import Ensemble, TreeSettings, boost, ensemble_scores
+from ...trees.boosting import Ensemble
 from ...trees.subset_classifier import classifier_kinds
 from .duty_cycle import full_sets, some
 from .held_label import HeldLabel, TooOld
 from .nodes import CASE, Holding, hold_nodes, without_order
-from .states import LONGEST, States, random_states
+from .state_models import StateModels, together
+from .states import LONGEST, random_states
 
-__all__ = ["Held"]
+__all__ = ["Held", "better", "holdings"]
 
-SETTINGS = TreeSettings(learning_rate=0.1, max_leaves=16, max_depth=5, min_rows=100, l2=1.0, max_bins=64)
-N_TREES = 80
 SHARES = (0.02, 0.04, 0.06, 0.08, 0.11, 0.14, 0.18, 0.22, 0.27, 0.33, 0.4, 0.5, 0.65, 0.8)  # of states that would buy
 MOST_CHEAP = 3
 DEAR = 0.5  # of the cost of the whole set: what is watched in each window costs less
@@ -46,8 +43,9 @@ class Held(MethodClassifier):
 
     A boosted model scores how probable that is from the cheap readings, how far they have moved since the last
     purchase, the held label and its age. It is trained on random gaps, with held labels of copies that have not seen
-    the window. docs/math.md (135). Rows without an order have no window before them: ``fit`` then buys for
-    each row.
+    the window. A purchase is answered by the readings, or by those and the label that was held before it; the judged
+    rows decide at the middle threshold. docs/math.md (136) to (139). Rows without an order have no window before
+    them: ``fit`` then buys for each row.
 
     Parameters
     ----------
@@ -82,26 +80,26 @@ class Held(MethodClassifier):
         rest = tuple(s for s in bought if s not in cheap)
         watched = [f for s in cheap for f in problem.sensors[s].features]
         bare, memory = with_memory(problem, rest, watched)
-        states, gain = _training(bare, memory, judge, whole)
-        doubts = [_doubt(bare, memory, watched, states, gain, judge, k) for k in [*range(N_FOLDS), None]]
+        models, gain = _training(bare, memory, watched, judge, whole)
+        doubts = [models.doubt(gain, k) for k in [*range(N_FOLDS), None]]
         held = HeldLabel(memory.held[0], problem.n_classes, problem.majority)
         old = TooOld(tuple(f for f, _ in memory.since), LONGEST)
-        programs = [compile_bare(bare, (whole.part, held, old, doubt)) for doubt, _ in doubts]
-        if not judge.is_crossed:
-            programs = programs[-1:]
-        parts = (whole.part, held, old, doubts[-1][0])
-        holding = Holding(judge, whole, bare, memory, programs, parts)
         scores = np.concatenate([s for _, s in doubts[:-1]])
-        cuts = dict.fromkeys(np.quantile(scores, [1 - share for share in some(SHARES, problem)]).tolist())
-        points = [
-            holding.point(
-                cls.method.name,
-                {**params, "threshold": cut},
-                hold_nodes(problem, memory.sensor, cheap, rest, [(2, 0.0), (3, cut)], CASE + 1),
-            )
-            for cut in cuts
-        ]
-        return best_points(points)
+        cuts = np.unique(np.quantile(scores, [1 - share for share in some(SHARES, problem)])).tolist()
+
+        def point(design: Holding, cut: float) -> Point:
+            nodes = hold_nodes(problem, memory.sensor, cheap, rest, [(2, 0.0), (3, cut)], CASE + 1)
+            own = {**params, "corrected": design.is_corrected, "threshold": cut}
+            return design.point(cls.method.name, own, nodes)
+
+        designs = better(holdings(models, whole, [(held, old, doubt) for doubt, _ in doubts]), cuts, point)
+        return best_points([point(design, cut) for design in designs for cut in cuts])
+
+
+def better(designs: list[Holding], cuts: Sequence[float], point: Callable[[Holding, float], Point]) -> list[Holding]:
+    """The design of better quality on judged rows, alone; all thresholds of each would take twice the walks."""
+    middle = cuts[len(cuts) // 2]
+    return [max(designs, key=lambda design: point(design, middle).valid["quality"])] if len(designs) > 1 else designs
 
 
 def _watched(search: SubsetSearch, bought: Subset) -> list[Subset]:
@@ -113,31 +111,30 @@ def _watched(search: SubsetSearch, bought: Subset) -> list[Subset]:
     return [(), *sorted(fitting, key=lambda s: (search.losses([s])[0], s))[:MOST_CHEAP]]
 
 
-def _training(bare: Program, memory: Layout, judge: Judge, whole: Trained) -> tuple[States, np.ndarray]:
-    """Random states of the training rows, and whether a purchase would right a wrong label in each, (n,)."""
+def _training(
+    bare: Program, memory: Layout, watched: Sequence[int], judge: Judge, whole: Trained
+) -> tuple[StateModels, np.ndarray]:
+    """Random states of the training rows, and whether a purchase would right a wrong label in each, (n_states,)."""
     train = judge.problem.train
     labels = classes_of(whole.scores[: len(train.y)]) if judge.is_crossed else train.y
     states = random_states(bare, memory, train, labels, judge.problem.seed)
     truth = train.y[states.row]
-    return states, ((states.held != truth) & (labels[states.row] == truth)).astype(np.int64)
+    gain = ((states.held != truth) & (labels[states.row] == truth)).astype(np.int64)
+    return StateModels(judge, bare, memory, watched, states), gain
 
 
-def _doubt(
-    bare: Program, memory: Layout, watched: Sequence[int], states: States, gain: np.ndarray, judge: Judge,
-    fold: int | None,
-) -> tuple[Ensemble, np.ndarray]:  # fmt: skip
-    """The model of doubt without a fold's rows, and its scores of that fold's states; None: of all rows."""
-    own = bare.sensors[memory.sensor].features
-    features = np.array([*watched, *own[:2], *own[1 + len(memory.since) :]], dtype=np.int64)  # one count is enough
-    in_fold = np.zeros(len(gain), dtype=bool) if fold is None else judge.fold[states.row] == fold
-    X = states.X[:, features]
-    bins = make_bins(X[~in_fold], tuple(bare.features[f].dtype for f in features), SETTINGS.max_bins)
-    weight = judge.problem.train.weight[states.row]
-    loss = ClassLoss(gain[~in_fold], 2, weight[~in_fold])
-    ensemble = Ensemble(bins, features, loss.base())
-    codes = bins.transform(X)
-    scores = np.tile(loss.base(), (int((~in_fold).sum()), 1))
-    part = np.ascontiguousarray(codes[:, ~in_fold])
-    n_trees = max(1, round(N_TREES * judge.problem.effort.tree_share))
-    boost(ensemble, loss, part, np.zeros(len(features), np.int64), scores, np.zeros(1), SETTINGS, n_trees)
-    return ensemble, ensemble_scores(ensemble, codes[:, in_fold])[:, 0]
+def holdings(models: StateModels, whole: Trained, asks: Sequence[tuple[Part, ...]]) -> list[Holding]:
+    """Policies whose purchases the readings answer alone, and, where copies have not seen rows, corrected.
+
+    ``asks``: the parts that ask the memory, of the copy without each fold, and last of all rows.
+    """
+    judge, bare, memory = models.judge, models.bare, models.memory
+    if not judge.is_crossed:
+        program = compile_bare(bare, (whole.part, *asks[-1]))
+        return [Holding(judge, whole, bare, memory, [program], (whole.part, *asks[-1]))]
+    corrections = models.corrections(whole)
+    programs = [compile_bare(bare, (whole.part, *own, c)) for own, c in zip(asks, corrections, strict=True)]
+    alone = Holding(judge, whole, bare, memory, programs, (whole.part, *asks[-1]))
+    assert isinstance(whole.part, Ensemble)
+    both = together(whole.part, corrections[-1])
+    return [alone, replace(alone, parts=(both, *asks[-1]), is_corrected=True)]

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +14,25 @@ from hardcase_edge.stream.layout import Layout
 
 from ...data.memory import widened
 from ...data.problem import N_FOLDS
-from ...policy.batch import Batches, Outcome
+from ...policy.batch import Batch, Batches, Outcome
 from ...policy.selection import Judge
 
-__all__ = ["judged_walk", "runs"]
+__all__ = ["Corrected", "judged_walk", "runs"]
+
+
+class Corrected(Batches):
+    """Makes batches in which the last scorer's scores are added to the first's."""
+
+    def __call__(self, *args: Any) -> Batch:
+        batch = super().__call__(*args)
+        of_scorer, last = batch.scores, len(batch.program.scorers) - 1
+
+        def scores(scorer: int, *where: Any) -> np.ndarray:
+            own = of_scorer(scorer, *where)
+            return own + of_scorer(last, *where) if scorer == 0 else own
+
+        batch.scores = scores  # type: ignore[method-assign]
+        return batch
 
 
 def runs(sequence: np.ndarray, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -30,7 +46,12 @@ def runs(sequence: np.ndarray, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def judged_walk(
-    judge: Judge, programs: Sequence[Program], memory: Layout, scores: Sequence[np.ndarray], nodes: Sequence[Node]
+    judge: Judge,
+    programs: Sequence[Program],
+    memory: Layout,
+    scores: Sequence[np.ndarray],
+    nodes: Sequence[Node],
+    make: Callable[[], Batches] = Batches,
 ) -> Outcome:
     """The outcome of the judged rows, in the order of their time within each fold.
 
@@ -39,6 +60,7 @@ def judged_walk(
     programs : for each fold that of a copy that has not seen it; last the one itself, for validation rows
     scores : of the first scorers on the judged rows, (n, n_outputs) each, from copies that have not seen them
     nodes : of the walk
+    make : what makes the batches of one program
     """
     assert judge.sequence is not None
     n_valid = len(judge.y) - (len(judge.fold) if judge.is_crossed else 0)
@@ -46,7 +68,7 @@ def judged_walk(
     fold = np.concatenate([crossed, np.full(n_valid, N_FOLDS)])
     order, run = runs(judge.sequence, fold)
     outcomes, places = [], []
-    makes = {id(program): Batches() for program in programs}
+    makes = {id(program): make() for program in programs}
     if len({id(program) for program in programs}) == 1:
         fold = np.zeros_like(fold)  # one program walks all runs side by side
     for k in np.unique(fold).tolist():

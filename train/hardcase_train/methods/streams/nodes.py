@@ -15,10 +15,11 @@ from hardcase_edge.stream.layout import Layout
 from ...data.problem import Problem, Subset
 from ...policy.acquire import buy
 from ...policy.answers import answer_node, bare_answer
+from ...policy.batch import Batches
 from ...policy.compile import Part, Policy
 from ...policy.front import Point
 from ...policy.selection import Judge, Trained
-from .judged import judged_walk
+from .judged import Corrected, judged_walk
 
 __all__ = ["CASE", "Holding", "hold_nodes", "without_order"]
 
@@ -55,6 +56,7 @@ class Holding:
     bare, memory : of ``data.memory.with_memory``
     programs : without nodes, by fold and last for validation rows, whose first scorer is that of ``whole``
     parts : of the policy itself, in the order of the scorers
+    is_corrected : the last scorer of each program is added to its first; the policy's first part has them together
     """
 
     judge: Judge
@@ -63,11 +65,13 @@ class Holding:
     memory: Layout
     programs: Sequence[Program]
     parts: tuple[Part, ...]
+    is_corrected: bool = False
 
     def point(self, method: str, params: dict[str, Any], nodes: list[Node]) -> Point:
         """The point of the policy of these nodes, with confidences fitted to the judged rows."""
         judge = self.judge
-        outcome = judged_walk(judge, self.programs, self.memory, [self.whole.scores], nodes)
+        make = Corrected if self.is_corrected else Batches
+        outcome = judged_walk(judge, self.programs, self.memory, [self.whole.scores], nodes, make)
         right = judge.right(outcome.label)
         own = [
             answer_node(node, outcome.margin[rows], right[rows], judge.weight[rows])
