@@ -28,7 +28,7 @@ from ...trees.boosting import Ensemble, TreeSettings, boost, ensemble_scores
 from ...trees.subset_classifier import classifier_kinds
 from .duty_cycle import full_sets, some
 from .held_label import HeldLabel, TooOld
-from .nodes import CASE, Holding, hold_nodes, without_order
+from .nodes import CASE, Holding, hold_nodes
 from .states import LONGEST, States, random_states
 
 __all__ = ["Held"]
@@ -46,8 +46,8 @@ class Held(MethodClassifier):
 
     A boosted model scores how probable that is from the cheap readings, how far they have moved since the last
     purchase, the held label and its age. It is trained on random gaps, with held labels of copies that have not seen
-    the window. docs/math.md (135). Rows without an order have no window before them: ``fit`` then buys for
-    each row.
+    the window, or, where validation rows alone are judged and there are no copies, with true ones. docs/math.md (136)
+    to (138). Rows without an order have no window before them: ``fit`` then buys for each row.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Held(MethodClassifier):
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
         """One setting per set that answers anew and cheaper set below it that is watched."""
-        kind, is_ordered = classifier_kinds(search.problem)[0], not without_order(search.judge)
+        kind, is_ordered = classifier_kinds(search.problem)[0], search.problem.is_ordered
         pairs = [(s, c) for s in full_sets(search) for c in (_watched(search, s) if is_ordered else [()])]
         return [{"sensors": list(s), "cheap": list(cheap), "classifier": kind} for s, cheap in pairs]
 
@@ -77,7 +77,7 @@ class Held(MethodClassifier):
         problem, judge = search.problem, search.judge
         bought, cheap = tuple(params["sensors"]), tuple(params["cheap"])
         (whole,) = search.models([bought], params["classifier"], are_cut=False)
-        if without_order(judge):
+        if not problem.is_ordered:
             return [answer_point(judge, cls.method.name, dict(params), bought, whole)]
         rest = tuple(s for s in bought if s not in cheap)
         watched = [f for s in cheap for f in problem.sensors[s].features]
@@ -86,9 +86,8 @@ class Held(MethodClassifier):
         doubts = [_doubt(bare, memory, watched, states, gain, judge, k) for k in [*range(N_FOLDS), None]]
         held = HeldLabel(memory.held[0], problem.n_classes, problem.majority)
         old = TooOld(tuple(f for f, _ in memory.since), LONGEST)
-        programs = [compile_bare(bare, (whole.part, held, old, doubt)) for doubt, _ in doubts]
-        if not judge.is_crossed:
-            programs = programs[-1:]
+        copies = doubts if judge.is_crossed else doubts[-1:]
+        programs = [compile_bare(bare, (whole.part, held, old, doubt)) for doubt, _ in copies]
         parts = (whole.part, held, old, doubts[-1][0])
         holding = Holding(judge, whole, bare, memory, programs, parts)
         scores = np.concatenate([s for _, s in doubts[:-1]])

@@ -20,7 +20,7 @@ from ...policy.front import Point
 from ...policy.selection import Judge, Trained
 from .judged import judged_walk
 
-__all__ = ["CASE", "Holding", "hold_nodes", "without_order"]
+__all__ = ["CASE", "Holding", "hold_nodes"]
 
 CASE = 0  # the scorer of the model that answers anew: the first, because its scores on judged rows are given
 
@@ -77,8 +77,3 @@ class Holding:
         ]
         policy = Policy(replace(self.bare, nodes=()), self.parts, tuple(own))
         return Point(method, params, judge.summary(outcome), {}, policy, self.memory)
-
-
-def without_order(judge: Judge) -> bool:
-    """Whether the rows have no order, so that nothing can be held from one to the next."""
-    return judge.sequence is None
