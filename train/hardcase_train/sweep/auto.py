@@ -35,9 +35,7 @@ def chosen_methods(
     run : trains jobs, under a title for the progress bar, and returns the points of each
     """
     problem = ladder.problem
-    always, raced = (
-        tuple(m for m in fitting(problem) if METHODS[m].method.auto == how) for how in ("always", "raced")
-    )
+    always, raced = (tuple(m for m in fitting(problem) if METHODS[m].method.auto == how) for how in ("always", "raced"))
     if not problem.effort.races or problem.kept is not None:  # raced methods read every sensor
         return always
     rung = max(1, round(len(problem.train.y) / RACE_ROWS))

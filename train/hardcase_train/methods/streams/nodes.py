@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from hardcase_edge.program.definition import THRESHOLD, Acquire, Answer, Branch, Node, Program, Slice
+from hardcase_edge.program.definition import THRESHOLD, Acquire, Branch, Node, Program, Slice
 from hardcase_edge.stream.layout import Layout
 
 from ...data.problem import Problem, Subset
 from ...policy.acquire import buy
-from ...policy.answers import answer_node, bare_answer
+from ...policy.answers import bare_answer, with_confidences
 from ...policy.compile import Part, Policy
 from ...policy.front import Point
 from ...policy.selection import Judge, Trained
@@ -68,12 +66,5 @@ class Holding:
         """The point of the policy of these nodes, with confidences fitted to the judged rows."""
         judge = self.judge
         outcome = judged_walk(judge, self.programs, self.memory, [self.whole.scores], nodes)
-        right = judge.right(outcome.label)
-        own = [
-            answer_node(node, outcome.margin[rows], right[rows], judge.weight[rows])
-            if isinstance(node, Answer) and (rows := np.flatnonzero(outcome.node == k)).size
-            else node
-            for k, node in enumerate(nodes)
-        ]
-        policy = Policy(replace(self.bare, nodes=()), self.parts, tuple(own))
+        policy = Policy(self.bare, self.parts, tuple(with_confidences(judge, nodes, outcome)))
         return Point(method, params, judge.summary(outcome), {}, policy, self.memory)
