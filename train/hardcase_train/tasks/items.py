@@ -97,8 +97,9 @@ def sensor_types(task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
     for name, feature in zip(names, problem.features, strict=True):
         if feature.dtype == "f64":
             raise InputError(f"the column {name!r} needs 64 bits; items need readings of 32: subtract a constant")
-    for rows in (problem.train, problem.valid, problem.test, problem.calibration):
-        empty = [] if rows is None else np.flatnonzero(~np.isfinite(rows.X).all(axis=0))
+    parts = (problem.train, problem.valid, problem.test, problem.calibration)
+    for rows in [part for part in parts if part is not None]:
+        empty = np.flatnonzero(~np.isfinite(rows.X).all(axis=0))
         if len(empty):
             raise InputError(f"the column {names[empty[0]]!r} has empty cells; items need a number in each")
     first, second = (tuple(problem.features[f].dtype for f in s.features) for s in problem.sensors)
