@@ -8,7 +8,7 @@ still fail.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from hardcase_edge.bundle.value import Value
 from hardcase_edge.errors import InputError
 from hardcase_edge.program.definition import Program
 from hardcase_edge.program.encode import encode
+from hardcase_edge.program.inner import inner_sensors
 
 from .drafts.front import HPC_METHOD, Front, Point, read_front
 from .drafts.rows import Rows
@@ -225,12 +226,12 @@ def _export(
     monitors: bool = False,
     prices: bool = False,
 ) -> Exported:
-    program, valid = integers.quantised.program, integers.valid
+    program, valid, steps = integers.quantised.program, integers.valid, integers.quantised.steps
     manifest = _finish(front, point, integers, claims)
+    inner = tuple(inner_sensors(program, manifest.features, manifest.sensors).values())
     if prices:
-        manifest = replace(manifest, prices=_prices(program, valid))
-    steps = integers.quantised.steps
-    manifest = replace(manifest, monitors=measure_monitors(program, valid, steps) if monitors else None)
+        manifest = replace(manifest, prices=_prices(program, valid, inner))
+    manifest = replace(manifest, monitors=measure_monitors(program, valid, steps, inner) if monitors else None)
     replies = valid.hpc if steps is None else results_of(valid.hpc, steps)
     golden = make_golden(program, valid.X, replies, valid.confidence, seed)
     bundle = Bundle(manifest.to_json(), program, golden)
@@ -251,7 +252,12 @@ def _export(
     )
 
 
-def _prices(program: Program, valid: Rows) -> Prices:
+def _prices(program: Program, valid: Rows, inner: Sequence[int]) -> Prices:
+    if inner:
+        raise InputError(
+            "a policy that remembers has no table of prices: another threshold changes what it remembers, and the rows "
+            "hold what this one does; leave --prices out"
+        )
     table = price_table(program, valid)
     if table is None:
         raise InputError("no threshold of this point moves its cost on validation rows: leave --prices out")

@@ -77,7 +77,7 @@ def export(
     hpc_out = out.with_name(f"{out.name}.{HPC_FILE}")
     check_out(out, force)
     check_replaceable(hpc_out, "an f0 that hardcase wrote", is_hpc_head, force=force)
-    task, points = _task(estimator, X, y, sensors, unit)
+    task, points = _task(estimator, X, y, sensors, unit, out.stem)
     forwards = any(isinstance(node, Forward) for node in estimator.program_.nodes)
     if estimator.hpc_ is None:
         what = "forwards to an f0 that was given as probabilities" if forwards else "was fitted without f0"
@@ -96,7 +96,7 @@ def export(
 
 
 def _task(
-    estimator: PolicyClassifier, X: Any, y: Any, sensors: Sequence[str] | None, unit: str
+    estimator: PolicyClassifier, X: Any, y: Any, sensors: Sequence[str] | None, unit: str, name: str
 ) -> tuple[Task, list[Point]]:
     """The rows as a task, half of them for comparison and half for figures, and two points: f0's and the program's."""
     import numpy as np
@@ -135,7 +135,7 @@ def _task(
     )
     names = column_names(X, None, values.shape[1])
     called = tuple(sensors or (f"sensor {k}" for k in range(len(program.sensors))))
-    config = Config(file=Path("arrays"), target="y", unit=unit, estimator=type(estimator.hpc_).__name__)
+    config = Config(file=Path("arrays"), name=name, target="y", unit=unit, estimator=type(estimator.hpc_).__name__)
     table = Table(names, values, Labels({}), "")
     task = Task(problem, names, called, tuple(classes), {}, estimator.hpc_, config, table, index)
     return task, [hpc_point(judge), *with_test(problem, [point])]

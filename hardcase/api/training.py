@@ -42,6 +42,7 @@ def train(
     hpc: Any = None,
     methods: Sequence[str] = ("auto",),
     effort: str = "normal",
+    name: str = "policy",
     names: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     dates: str = "leave",
@@ -83,6 +84,7 @@ def train(
         None: gradient boosting
     methods : names of methods, or "auto"; both baselines are always trained
     effort : "quick", "normal" or "thorough"
+    name : what its bundles are called
     names : names of the columns of an array
     drop : columns that no model reads, by name
     dates : "leave" leaves out columns of dates, "parts" makes features such as ``NAME.hour`` of them
@@ -130,6 +132,7 @@ def train(
     table, called = _table(X, y, names, weight=weight, group=groups, item_size=item_size)
     config = Config(
         file=Path("arrays"),
+        name=name,
         target=called["target"],
         task=check_choice("task", task, TASKS),
         target_unit=target_unit,

@@ -123,9 +123,9 @@ def _point(
     order = tuple(columns.index(f) for f in range(len(columns)))
     asking = Asking(policy.ask_margin, *costs, order) if policy.ask_margin > 0 else None
     made = export_chain(
-        chain_model(task, learned, policy, types), train.X, tables.X, tables.y, name=config.file.stem, unit=config.unit,
-        max_parts=longest, weight_bits=config.joint.weight_bits, asking=asking, hpc=hpc if asking else "",
-        target=config.target, trained=provenance(task, policy.method, policy.params),
+        chain_model(task, learned, policy, types), train.X, tables.X, tables.y, name=config.bundle_name,
+        unit=config.unit, max_parts=longest, weight_bits=config.joint.weight_bits, asking=asking,
+        hpc=hpc if asking else "", target=config.target, trained=provenance(task, policy.method, policy.params),
     )  # fmt: skip
     machine = load_bytes(made.data, allow_joint=True).joint
     assert machine is not None
@@ -141,16 +141,11 @@ def _point(
 
 def _hpc_point(task: Task, valid: Items, test: Items) -> dict[str, Any]:
     """f0 itself, which is asked about every part and knows no neighbours."""
-    problem, uplink = task.problem, task.problem.uplink
-    part = sum(s.cost[0] for s in problem.sensors) + uplink.per_request + uplink.per_byte * uplink.request_bytes
-    part += uplink.cloud_per_request
 
     def measured(items: Items) -> dict[str, Any]:
+        cost = task.problem.forward_cost * items.n_parts / len(items.y)
         right = sum(int((r[:, 0] == y).sum()) for r, y in zip(items.replies, items.y, strict=True))
-        return {
-            "quality": right / items.n_parts, "cost": part * 1e-6 * items.n_parts / len(items.y), "forward_rate": 1.0,
-            "bought": 1.0,
-        }  # fmt: skip
+        return {"quality": right / items.n_parts, "cost": cost, "forward_rate": 1.0, "bought": 1.0}
 
     return {"method": HPC, "params": {}, "valid": measured(valid), "test": measured(test)}
 
@@ -160,10 +155,11 @@ def chain_model(task: Task, learned: TwoLevels, policy: BuyPolicy, types: _Types
     import numpy as np
 
     from hardcase_edge.joint.definition import FEATURES
+    from hardcase_edge.program.cost import to_unit
     from hardcase_export.joint.model import ChainModel, Group
 
     groups = [
-        Group(name, tuple(task.features[f] for f in s.features), s.cost[0] * 1e-6, dtype)
+        Group(name, tuple(task.features[f] for f in s.features), to_unit(s.cost[0]), dtype)
         for name, s, dtype in zip(task.sensors, task.problem.sensors, types, strict=True)
     ]
     weights: np.ndarray = np.zeros(len(FEATURES))

@@ -171,7 +171,7 @@ def _save_policies(task: Task, points: list[Point], folder: Path, hpc: str) -> l
     for k, draft, _ in programs(points):
         features, sensors = memory_names(points[k].memory, task.features, task.sensors)
         manifest = Manifest(
-            name=task.config.file.stem,
+            name=task.config.bundle_name,
             unit=task.config.unit,
             features=features,
             sensors=sensors,

@@ -110,8 +110,8 @@ def test_few_groups_are_said_to_be_few(tmp_path, capsys):
 def test_groups_may_be_given_from_python(tmp_path):
     made = columns(12, 240)
     X = np.column_stack([made["a"], made["b"]])
-    policy = hardcase.train(X, made["y"], groups=made["machine"], methods=["static"], effort="quick")
+    policy = hardcase.train(X, made["y"], groups=made["machine"], methods=["static"], effort="quick", name="pump 2.1")
     manifest = load_bundle(policy.export(tmp_path / "m.hcb").path).manifest
-    assert manifest.trained["data"]["group"] == "group"
+    assert (manifest.name, manifest.trained["data"]["group"]) == ("pump 2.1", "group")
     with pytest.raises(InputError, match=r"240 rows, but group has the shape \(239,\)"):
         hardcase.train(X, made["y"], groups=made["machine"][1:])

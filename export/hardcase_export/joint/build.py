@@ -21,6 +21,7 @@ from hardcase_edge.joint.machine import open_joint
 from hardcase_edge.joint.prove import JointReport, verify_joint
 from hardcase_edge.joint.session import JointDecision, JointMachine
 from hardcase_edge.program.cost import to_unit
+from hardcase_edge.program.inner import DECODER
 
 from ..publish import check_out, publish_bytes
 from .model import ChainModel, decide_floats, decode, inner_features
@@ -28,8 +29,6 @@ from .quantise import Asking, Integers, quantise_chain
 from .tables import table_of
 
 __all__ = ["Agreement", "ExportedChain", "agreement", "decide_rows", "export_chain"]
-
-INNER = "decoder"
 
 
 @dataclass(frozen=True)
@@ -189,8 +188,8 @@ def _manifest(
     return Manifest(
         name=name,
         unit=unit,
-        features=(*model.cheap.features, *model.dear.features, *(f"{INNER}.{f}" for f in FEATURES)),
-        sensors=(model.cheap.name, model.dear.name, INNER),
+        features=(*model.cheap.features, *model.dear.features, *(f"{DECODER}.{f}" for f in FEATURES)),
+        sensors=(model.cheap.name, model.dear.name, DECODER),
         classes=model.labels,
         target=target,
         hpc=hpc,

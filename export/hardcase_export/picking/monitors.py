@@ -54,7 +54,7 @@ BITS = 40  # of the largest weight
 Array = NDArray[np.float64]
 
 
-def measure_monitors(program: Program, rows: Rows, steps: int | None = None) -> Monitors:
+def measure_monitors(program: Program, rows: Rows, steps: int | None = None, inner: Sequence[int] = ()) -> Monitors:
     """The monitors of a program.
 
     Parameters
@@ -65,6 +65,8 @@ def measure_monitors(program: Program, rows: Rows, steps: int | None = None) -> 
         Labelled rows on which the program was not tested.
     steps : int or None
         Of a program of values: a result is the value times 2^steps.
+    inner : sequence of int
+        Sensors that the device fills itself: they say nothing of the world, and cannot fail.
     """
     part = np.random.default_rng(0).permutation(len(rows.y))[:MAX_ROWS]
     machine, readings = open_machine(program), readings_of(program, rows.X[part])
@@ -75,6 +77,7 @@ def measure_monitors(program: Program, rows: Rows, steps: int | None = None) -> 
     bought = np.zeros((len(program.sensors), len(part)), np.bool_)
     for k, decision in enumerate(cloud):
         bought[list(decision.sensors), k] = True
+    bought[list(inner)] = False
     order = [int(s) for s in np.argsort(-bought.sum(axis=1), kind="stable") if bought[s].sum() >= LEAST_ROWS]
     alone = [d.confidence for d in cloud if d.route == LOCAL]
     residuals = [r for s in sorted(order[:MAX_SENSORS]) if (r := _residual(program, X, bought, s)) is not None]

@@ -2,9 +2,9 @@
 """The table of prices of a program: where its thresholds stand at each price of a unit of cost, on validation rows.
 
 At a price, thresholds minimise the mean of ``chance of an error + price * cost``, one threshold after the other, as
-cuts do in training (docs/math.md (26)). The chance is not counted but calibrated: isotonic in the margin of each
+cuts do in training (docs/math.md (132)). The chance is not counted but calibrated: isotonic in the margin of each
 Answer, because a threshold fitted to counts of errors overfits. Around the shipped thresholds the table is then made
-monotone, so that a higher price never spends more at any node. docs/SPEC-bundle-v1.md section 3.2 has its form.
+monotone, so that a higher price never spends more at any node. docs/SPEC-bundle-v1.md section 3.3 has its form.
 """
 
 from __future__ import annotations

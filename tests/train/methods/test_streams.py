@@ -253,6 +253,28 @@ def test_a_device_decides_as_evaluate_says(build: Path, capsys: pytest.CaptureFi
     assert (again["quality"], again["cost"]) == (said["quality"], said["cost"])
 
 
+def test_no_table_moves_what_a_policy_remembers(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = build / "moved.hcb"
+    assert main(["export", str(build / "build"), "--budget", "20", "--prices", "--out", str(out)]) == 2
+    assert "a policy that remembers has no table of prices" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_what_a_device_fills_itself_is_not_watched(build: Path) -> None:
+    out = build / "watched.hcb"
+    assert main(["export", str(build / "build"), "--budget", "20", "--monitors", "--out", str(out)]) == 0
+    manifest = load_bundle(out).manifest
+    monitors = manifest.monitors
+    assert monitors is not None
+    own = {k for k, name in enumerate(manifest.features) if name.startswith("memory.")}
+    predictions = [*monitors.pairs, *(p for r in monitors.residuals for p in r.predictions)]
+    named = {f for f, _ in monitors.features}
+    for p in predictions:
+        named |= {p.feature, *(f for f, _ in p.terms)}
+    assert not named & own
+    assert manifest.sensors.index("memory") not in {r.sensor for r in monitors.residuals}
+
+
 def test_the_manifest_says_what_the_streams_were(build: Path) -> None:
     manifest = load_bundle(build / "m.hcb").manifest
     assert manifest.trained["data"]["sequence"] == "user"

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from hardcase_edge.batch.quality import R2
 from hardcase_train.methods import METHODS
 from hardcase_train.sweep.plan import Plan, make_plan
 from hardcase_train.sweep.rungs import ALL, Ladder, settings_of
@@ -19,6 +21,18 @@ def test_the_plan_counts_rows_sensors_and_settings_and_estimates_the_time() -> N
     assert (plan.n_rows, plan.n_sensors, plan.effort) == (150, 3, "quick")
     assert set(plan.settings) == {"cascade", "dag", "adapt-gbrt", "static", "l1"}
     assert plan.seconds > 0
+
+
+def test_the_plan_counts_the_methods_that_will_run() -> None:
+    """Values in streams have an order, but what holds labels answers classes alone."""
+    problem = make_problem(effort=BRIEF)
+    parts = {k: getattr(problem, k) for k in ("train", "valid", "test")}
+    rows = {
+        k: replace(part, y=part.X[:, 0], hpc=part.X[:, :1], sequence=np.zeros(len(part.y), dtype=np.int64))
+        for k, part in parts.items()
+    }
+    plan = make_plan(Ladder(replace(problem, n_classes=0, quality=R2, **rows)), ("auto", "duty-cycle"), 1)
+    assert set(plan.settings) == {"cascade", "dag", "adapt-gbrt", "static"}
 
 
 def test_more_work_takes_longer() -> None:

@@ -87,6 +87,7 @@ class Config:
     """Every key of hardcase.toml. Costs in the unit of ``[cost] unit``."""
 
     file: Path
+    name: str | None = None  # of bundles, for people; None: that of the file, without its ending
     target: str
     task: str = CLASS.name  # what the target is, one of TASKS
     target_unit: str = ""  # of values, for the device's records
@@ -144,13 +145,19 @@ class Config:
             )
         if not self.estimator:
             object.__setattr__(self, "estimator", self.kind.default_f0)
-        for key, unit, least in (("unit", self.unit, 1), ("target_unit", self.target_unit, 0)):
-            if not isinstance(unit, str) or not least <= len(unit) <= MAX_NAME:
-                raise InputError(f"{key} is {str(unit)[:60]!r}, a text of at most {MAX_NAME} characters is expected")
+        texts = (("unit", self.unit, 1), ("target_unit", self.target_unit, 0), ("name", self.bundle_name, 1))
+        for key, text, least in texts:
+            if not isinstance(text, str) or not least <= len(text) <= MAX_NAME:
+                raise InputError(f"{key} is {str(text)[:60]!r}, a text of at most {MAX_NAME} characters is expected")
         if not isinstance(self.seed, int | np.integer) or not 0 <= self.seed < 2**32:
             raise InputError(f"the seed is {str(self.seed)[:60]}, a whole number from 0 to {2**32 - 1} is expected")
         if not all(isinstance(name, str) and name for name in self.drop):
             raise InputError(f"drop is {str(list(self.drop))[:80]}, column names are expected")
+
+    @property
+    def bundle_name(self) -> str:
+        """What bundles are called."""
+        return self.file.stem if self.name is None else self.name
 
     @property
     def hpc_name(self) -> str:

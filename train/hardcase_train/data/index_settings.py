@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from hardcase_edge.errors import InputError
 
 __all__ = ["IndexSettings"]
 
 RANGES = {"alpha": (1, 10), "tolerance": (0, 1), "max_trained": (1, 1 << 16), "max_minutes": (0, 1e6),
           "max_models": (1, 1 << 16), "max_bytes": (1, 1 << 30)}  # fmt: skip
+WHOLE = ("max_trained", "max_models", "max_bytes")
 
 
 @dataclass(frozen=True)
@@ -43,5 +46,9 @@ class IndexSettings:
     def __post_init__(self) -> None:
         for key, (low, high) in RANGES.items():
             value = getattr(self, key)
-            if value is not None and not low <= value <= high:
-                raise InputError(f"[index] {key} is {value}; {low:g} to {high:g} are expected")
+            if value is None:
+                continue
+            kinds = int | np.integer if key in WHOLE else int | float | np.number
+            if not isinstance(value, kinds) or not low <= value <= high:
+                kind = "whole numbers from " if key in WHOLE else ""
+                raise InputError(f"[index] {key} is {value!r:.40}; {kind}{low:g} to {high:g} are expected")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +14,13 @@ from hardcase_edge.program.kinds import answers_number
 
 from ..data.problem import Problem, Subset
 from .acquire import buy
+from .batch import Outcome
 from .compile import policy_of
 from .confidences import confidence_table, value_table
 from .front import Point
 from .selection import Judge, Trained
 
-__all__ = ["answer_node", "answer_point", "bare_answer"]
+__all__ = ["answer_node", "answer_point", "bare_answer", "with_confidences"]
 
 
 def answer_point(judge: Judge, method: str, params: dict[str, Any], subset: Subset, trained: Trained) -> Point:
@@ -42,3 +44,14 @@ def answer_node(node: Node, margins: np.ndarray, is_right: np.ndarray, weight: n
     table = value_table if answers_number(node.kind) else confidence_table
     thresholds, confidences = table(margins, is_right, weight)
     return Answer(node.scores, node.kind, thresholds, confidences)
+
+
+def with_confidences(judge: Judge, nodes: Sequence[Node], outcome: Outcome) -> list[Node]:
+    """The nodes, each Answer with the confidences of the judged rows that end there; one without rows states a half."""
+    right = judge.right(outcome.label)
+
+    def stated(k: int, node: Node) -> Node:
+        rows = outcome.node == k
+        return answer_node(node, outcome.margin[rows], right[rows], judge.weight[rows])
+
+    return [stated(k, node) if isinstance(node, Answer) else node for k, node in enumerate(nodes)]

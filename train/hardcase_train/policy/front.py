@@ -109,15 +109,16 @@ def with_test(problem: Problem, points: Sequence[Point], n_jobs: int = 1) -> lis
     def tested(group: list[int]) -> list[Point]:
         program, walks = _walks([points[k].policy for k in group])
         memory = points[group[0]].memory
-        if memory is not None:
-            outcomes = (walked(program, memory, rows, nodes) for nodes in walks)
-            return [
-                replace(points[k], test=test_figures(problem, outcome, nodes))
-                for k, nodes, outcome in zip(group, walks, outcomes, strict=True)
-            ]
-        batch = Batch(program, rows.X, sizes=rows.sizes)
+        batch = Batch(program, rows.X, sizes=rows.sizes) if memory is None else None
+
+        def outcome(nodes: Sequence[Node]) -> Outcome:
+            if batch is not None:
+                return batch.run(rows.hpc_label, nodes)
+            assert memory is not None
+            return walked(program, memory, rows, nodes)
+
         return [
-            replace(points[k], test=test_figures(problem, batch.run(rows.hpc_label, nodes), nodes))
+            replace(points[k], test=test_figures(problem, outcome(nodes), nodes))
             for k, nodes in zip(group, walks, strict=True)
         ]
 

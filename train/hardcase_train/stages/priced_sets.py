@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hardcase_edge.batch.choices import margins_of
+from hardcase_edge.batch.choices import classes_of, margins_of
 
 from ..data.problem import Problem, Subset
 from ..policy.error_model import chance_wrong
@@ -84,8 +84,7 @@ class PricedSets:
         for k, copy in enumerate(copies):
             copy.use(bought, weight)
             scores[half == k] = copy.scores(np.flatnonzero(half == k))
-        right = (scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)) == y
-        wrong = chance_wrong(margins_of(scores), None, right, self._problem.train.weight)
+        wrong = chance_wrong(margins_of(scores), None, classes_of(scores) == y, self._problem.train.weight)
         mean = np.average(wrong, weights=self._problem.train.weight)
         return np.asarray(np.clip(wrong / max(float(mean), 1e-9), LEAST_WEIGHT, 1.0))
 

@@ -31,7 +31,6 @@ from .thresholds import Choices, Cut, Cuts, Meeting, expected
 
 __all__ = ["StagedPolicy"]
 
-
 Rated = tuple[float, float, dict[str, Any], Cuts]  # expected loss, mean cost, parameters, cuts
 
 
@@ -51,12 +50,7 @@ class StagedPolicy:
     gates : for each stage, the gate's scores (n,); None without a gate
     """
 
-    def __init__(
-        self,
-        judge: Judge,
-        chain: Sequence[Subset],
-        models: Sequence[Trained],
-    ) -> None:
+    def __init__(self, judge: Judge, chain: Sequence[Subset], models: Sequence[Trained]) -> None:
         self.judge, self.chain, self.models = judge, list(chain), list(models)
         self.width = judge.problem.n_outputs
         self._kind = learned(judge.problem)
@@ -137,10 +131,6 @@ class StagedPolicy:
         nodes = [*self._body(stages, cuts), *self._answers(stages, cuts)]
         return replace(point, params=params, policy=policy_of(self.judge.problem, self._parts, nodes))
 
-    def _cut_node(self, stage: int, cut: float, answer: int, onward: int) -> Node:
-        """The node that sends rows that are sure by at least ``cut`` to ``answer``."""
-        return self._kind.cut_node(stage, cut, answer, onward)
-
     def _has_gate(self, stage: int) -> bool:
         return bool(self.models[stage].scores.shape[1] > self.width)
 
@@ -186,7 +176,7 @@ class StagedPolicy:
             if cut.is_last:
                 return nodes + buy(new[i], len(nodes), first + i)
             nodes += buy(new[i], len(nodes))
-            nodes.append(self._cut_node(stages[i], cut.margin, first + i, len(nodes) + 1))
+            nodes.append(self._kind.cut_node(stages[i], cut.margin, first + i, len(nodes) + 1))
             if gated[i]:
                 nodes.append(self._gate_node(stages[i], cut.gate, first + i, len(nodes) + 1))
         return [*nodes, Forward(self.judge.problem.hpc_sensors, first + len(cuts) - 1)]

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The method ``auto``: choose methods by a race on a subsample, as the first rung of successive halving.
 
-Methods marked "always" are included: ADAPT-GBRT, the baselines, graphs of sensor sets, and ``held``
-where rows have an order. A method marked "raced" is
-included if its runners, trained on the subsample, lower the cost of the Pareto front of the "always" methods, as
-measured on the judged rows.
+Methods marked "always" are included: ADAPT-GBRT, the baselines, graphs of sensor sets, and ``held`` where rows have an
+order. A method marked "raced" is included if its runners, trained on the subsample, lower the cost of the Pareto front
+of the "always" methods, as measured on the judged rows.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ import numpy as np
 from ..method import Setting
 from ..methods import METHODS
 from ..policy.front import Figures, Point
-from ..policy.kinds import learned
 from .halving import savings
-from .rungs import Job, Ladder, settings_of
+from .rungs import Job, Ladder, fitting, settings_of
 
 __all__ = ["chosen_methods"]
 
@@ -37,17 +35,15 @@ def chosen_methods(
     run : trains jobs, under a title for the progress bar, and returns the points of each
     """
     problem = ladder.problem
-    fitting = {m: cls for m, cls in METHODS.items() if learned(problem).takes(cls.method)}
-    fitting = {m: cls for m, cls in fitting.items() if problem.is_ordered or not cls.method.needs_order}
-    always, raced = (tuple(m for m, cls in fitting.items() if cls.method.auto == how) for how in ("always", "raced"))
-    if not ladder.problem.effort.races or ladder.problem.kept is not None:  # raced methods read every sensor
+    always, raced = (tuple(m for m in fitting(problem) if METHODS[m].method.auto == how) for how in ("always", "raced"))
+    if not problem.effort.races or problem.kept is not None:  # raced methods read every sensor
         return always
-    rung = max(1, round(len(ladder.problem.train.y) / RACE_ROWS))
+    rung = max(1, round(len(problem.train.y) / RACE_ROWS))
     jobs = [Job(s, rung) for m in (*always, *raced) for s in _runners(m, ladder)]
     saved = {m: np.zeros(1) for m in (*always, *raced)}  # no savings
     for job, points in zip(jobs, run(jobs, "race"), strict=True):
         method = job.setting.method
-        saved[method] = np.maximum(saved[method], savings(points, hpc["quality"], hpc["cost"], ladder.problem.exchange))
+        saved[method] = np.maximum(saved[method], savings(points, hpc["quality"], hpc["cost"], problem.exchange))
     base = np.max([saved[m] for m in always], axis=0)
     gain = {m: float(np.maximum(saved[m] - base, 0).mean()) for m in raced}
     return (*always, *(m for m in raced if gain[m] > WORTH))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..methods import AUTO, METHODS
 from ..trees.subset_classifier import classifier_kinds
-from .rungs import ALL, Ladder
+from .rungs import ALL, Ladder, fitting
 
 __all__ = ["Plan", "make_plan"]
 
@@ -57,8 +57,7 @@ def make_plan(ladder: Ladder, methods: Sequence[str], n_threads: int) -> Plan:
     probe = _seconds(lambda: search.probes([all_sensors]))
     each = _seconds(lambda: [search.models([all_sensors], kind) for kind in kinds]) / len(kinds)
     problem = ladder.problem
-    fitting = {m: cls for m, cls in METHODS.items() if problem.is_ordered or not cls.method.needs_order}
-    settings = {m: cls.n_settings(problem) for m, cls in fitting.items() if m in names}
+    settings = {m: METHODS[m].n_settings(problem) for m in fitting(problem) if m in names}
     work = sum(n * METHODS[m].method.work for m, n in settings.items())
     searched = problem.effort.max_probes + len(problem.offered) ** 2 if _searches(settings) else 0
     seconds = (SHARE * each * work + probe * searched) / max(n_threads, 1)

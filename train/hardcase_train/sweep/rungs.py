@@ -15,10 +15,11 @@ from ..data.split import deal, strata, stratified
 from ..method import Setting
 from ..methods import METHODS
 from ..policy.front import Point
+from ..policy.kinds import learned
 from ..policy.selection import Judge
 from ..stages.subset_search import SubsetSearch
 
-__all__ = ["ALL", "Job", "Ladder", "run_job", "sample", "settings_of"]
+__all__ = ["ALL", "Job", "Ladder", "fitting", "run_job", "sample", "settings_of"]
 
 ALL = 1  # the rung of all rows
 
@@ -61,6 +62,14 @@ def run_job(ladder: Ladder, job: Job) -> list[Point]:
     method = METHODS[job.setting.method]
     points = method.run(ladder.at(job.rung), job.setting.params)
     return points if job.rung == ALL else [replace(p, policy=None) for p in points]
+
+
+def fitting(problem: Problem) -> tuple[str, ...]:
+    """The names of the methods that learn the problem's kind of answers, from rows with an order or without one."""
+    kind, is_ordered = learned(problem), problem.is_ordered
+    return tuple(
+        m for m, cls in METHODS.items() if kind.takes(cls.method) and (is_ordered or not cls.method.needs_order)
+    )
 
 
 def settings_of(method: str, ladder: Ladder) -> list[Setting]:

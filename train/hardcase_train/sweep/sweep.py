@@ -23,7 +23,7 @@ from .executors import Pool
 from .halving import FEW_SETTINGS, MIN_ROWS, RUNG, climbers
 from .job_cache import JobCache
 from .phases import CHOICE, SETS, SETTINGS, phase_bar
-from .rungs import ALL, Job, Ladder, run_job, settings_of
+from .rungs import ALL, Job, Ladder, fitting, run_job, settings_of
 
 __all__ = ["Sweep", "front_of"]
 
@@ -88,13 +88,16 @@ class Sweep:
             A method that is no baseline does not learn values, and the problem has them; or it needs an order, and the
             rows have none.
         """
-        fitting = [m for m, cls in METHODS.items() if learned(self.ladder.problem).takes(cls.method)]
-        methods = [m for m in methods if m == AUTO or m in fitting or not METHODS[m].method.is_baseline]
-        unfit = [m for m in methods if m != AUTO and m not in fitting]
+        fits = fitting(self.ladder.problem)
+        methods = [m for m in methods if m == AUTO or m in fits or not METHODS[m].method.is_baseline]
+        unfit = [m for m in methods if m != AUTO and m not in fits]
+        if unfit and not learned(self.ladder.problem).takes(METHODS[unfit[0]].method):
+            raise InputError(f"the method {unfit[0]} predicts classes, not values; use {', '.join(fits)}")
         if unfit:
-            raise InputError(f"the method {unfit[0]} predicts classes, not values; use {', '.join(fitting)}")
-        if not self.ladder.problem.is_ordered:
-            methods = _without_order(methods)
+            raise InputError(
+                f"the method {unfit[0]} holds labels from row to row, but rows have no order; name the column of each "
+                "row's stream in [data] sequence, or split by time"
+            )
         if AUTO not in methods:
             return list(dict.fromkeys(methods))
         automatic = chosen_methods(self.ladder, self.hpc.valid, self.run)
@@ -118,18 +121,6 @@ class Sweep:
             points = [next(trained) for _ in grid]
             out[method] = [grid[k] for k in climbers(points, self.hpc.valid, self.ladder.problem.exchange)]
         return out
-
-
-def _without_order(methods: Sequence[str]) -> list[str]:
-    """The methods that need no order of rows; a baseline that does is left out, and any other is refused."""
-    lost = [m for m in methods if m != AUTO and METHODS[m].method.needs_order]
-    refused = [m for m in lost if not METHODS[m].method.is_baseline]
-    if refused:
-        raise InputError(
-            f"the method {refused[0]} holds labels from row to row, but rows have no order; name the column of each "
-            "row's stream in [data] sequence, or split by time"
-        )
-    return [m for m in methods if m not in lost]
 
 
 def front_of(method: str, points: list[Point]) -> list[Point]:

@@ -77,7 +77,7 @@ def item_numbers(table: Table, config: Config) -> np.ndarray:
 
 
 def sensor_types(task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The types of the readings of the cheap and of the costly sensor.
+    """The types of the readings of the cheap and of the costly sensor, one for each feature.
 
     Raises
     ------
@@ -97,7 +97,8 @@ def sensor_types(task: Task) -> tuple[tuple[str, ...], tuple[str, ...]]:
     for name, feature in zip(names, problem.features, strict=True):
         if feature.dtype == "f64":
             raise InputError(f"the column {name!r} needs 64 bits; items need readings of 32: subtract a constant")
-    for rows in (problem.train, problem.valid, problem.test):
+    parts = (problem.train, problem.valid, problem.test, problem.calibration)
+    for rows in [part for part in parts if part is not None]:
         empty = np.flatnonzero(~np.isfinite(rows.X).all(axis=0))
         if len(empty):
             raise InputError(f"the column {names[empty[0]]!r} has empty cells; items need a number in each")

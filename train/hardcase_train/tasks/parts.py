@@ -19,8 +19,8 @@ from ..data.table import Table
 from .target import Target, numbers_of_names, plain, whole_column
 
 __all__ = [
-    "check_train_groups", "in_order", "item_sizes", "row_groups", "row_parts", "row_sequences", "sequences_in",
-    "sizes_in", "task_weights",
+    "check_train_groups", "in_order", "item_sizes", "row_groups", "row_parts", "row_sequences", "sizes_in",
+    "task_weights",
 ]  # fmt: skip
 
 PARTS = (("train", 0), ("valid", 1), ("test", 2))  # none may be empty
@@ -71,20 +71,11 @@ def row_sequences(table: Table, config: Config, n: int) -> np.ndarray | None:
         raise InputError(
             f"[data] sequence is {config.sequence!r}, which has another use in [data]; name another column"
         )
-    return sequences_in(table, config.sequence, "[data] sequence")
-
-
-def sequences_in(table: Table, column: str, what: str) -> np.ndarray:
-    """The number of each row's stream, (n,), by a column that names it; ``what`` begins the message of an error.
-
-    Raises
-    ------
-    InputError
-        The table lacks the column, or a cell of it is empty.
-    """
-    if column not in table.labels:
-        raise InputError(f"{what} is {column!r}, which is not a column of text or numbers of the data")
-    return numbers_of_names(table, column, f"{what} {column!r}")
+    if config.sequence not in table.labels:
+        raise InputError(
+            f"[data] sequence is {config.sequence!r}, which is not a column of text or numbers of the data"
+        )
+    return numbers_of_names(table, config.sequence, f"[data] sequence {config.sequence!r}")
 
 
 def check_train_groups(n_groups: int, config: Config) -> None:

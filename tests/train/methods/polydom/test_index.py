@@ -24,9 +24,9 @@ from hardcase_train.methods.polydom.index import (
 )
 from hardcase_train.methods.polydom.search import (
     SANDWICH,
-    Limits,
     Progress,
     Searched,
+    SearchLimits,
     search_all,
     search_sets,
 )
@@ -162,7 +162,7 @@ def test_a_progressive_search_trains_nothing_twice_and_says_how_far_it_came() ->
 
     def search(models: int) -> Searched:
         asked.clear()
-        found = search_sets(of.polynomials, of.largest, characterise, of.prior, limits=Limits(models))
+        found = search_sets(of.polynomials, of.largest, characterise, of.prior, limits=SearchLimits(models))
         assert len(asked) == len(set(asked)) == found.n_trained <= models
         return found
 
@@ -171,7 +171,7 @@ def test_a_progressive_search_trains_nothing_twice_and_says_how_far_it_came() ->
     factors = [search(models).alpha for models in range(1, every.n_trained + 1)]
     assert factors == sorted(factors, reverse=True)
     assert len(set(factors)) > 1
-    out_of_time = search_sets(of.polynomials, of.largest, of.characterise, of.prior, limits=Limits(seconds=0.0))
+    out_of_time = search_sets(of.polynomials, of.largest, of.characterise, of.prior, limits=SearchLimits(seconds=0.0))
     assert out_of_time.n_trained == 0
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ADAPT's step over q, the soft assignment of rows to f0 under a bound of its mean. docs/math.md (7)."""
+"""ADAPT's step over q, the soft assignment of rows to f0 under a bound of its mean. docs/math.md (3), (4)."""
 
 from __future__ import annotations
 

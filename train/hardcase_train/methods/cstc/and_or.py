@@ -152,9 +152,7 @@ class _Cascade:
         self.costs = problem.sensor_costs()
         offered = np.isin(self.owner, problem.offered)
         self.allowed = np.array([offered & (self.costs[self.owner] <= level) for level in levels])
-        train = problem.train
-        self.usual = int(np.bincount(train.y, train.weight, problem.n_classes).argmax())
-        self.is_flipped = problem.n_outputs == 1 and self.usual == 1
+        self.is_flipped = problem.n_outputs == 1 and problem.majority == 1
         shape = chain(len(levels))
         self.shape = Shape(tuple((high, low) for low, high in shape.children)) if self.is_flipped else shape
 
@@ -189,7 +187,7 @@ class _Cascade:
         weights = objective.zero()
         weights.coef[:, :, -1] = -gates if self.is_flipped else gates
         if problem.n_outputs > 1:
-            weights.coef[:, -1, : problem.n_classes] = np.eye(problem.n_classes)[self.usual]
+            weights.coef[:, -1, : problem.n_classes] = np.eye(problem.n_classes)[problem.majority]
             last = replace(objective, shape=tree(0))
             weights.coef[-1] = jointly(last, last.zero(), free[-1:]).coef[0]
         return Fitted(self.shape, self.columns, Weights(weights.coef, weights.theta), {}, problem.n_outputs)
@@ -200,7 +198,7 @@ class _Cascade:
         weight = train.weight[rows]
         if self.problem.targets is not None:
             weight = weight * self.problem.targets.sum(axis=1)[y]
-        return AndOrLoss(Z, y != self.usual, weight / weight.sum(), self.owner, self.costs, free)
+        return AndOrLoss(Z, y != self.problem.majority, weight / weight.sum(), self.owner, self.costs, free)
 
 
 def _log_odds(share: float) -> float:

@@ -17,11 +17,10 @@ from hardcase_edge.program.definition import MARGIN, THRESHOLD, Branch, Forward,
 
 from ...data.problem import Problem
 from ...policy.acquire import buy
-from ...policy.answers import answer_node, bare_answer
+from ...policy.answers import bare_answer, with_confidences
 from ...policy.batch import Outcome
 from ...policy.compile import compile_program, policy_of
 from ...policy.confidences import NEVER
-from ...policy.error_model import cloud_loss, expected_loss
 from ...policy.front import Point, best_points
 from ...policy.kinds import learned
 from ...policy.prices import prices
@@ -61,36 +60,28 @@ def tree_points(
     tried: list[tuple[dict[str, Any], Cuts]] = [({}, {})]
     if learned(problem).has_margins:
         exits = {k: np.flatnonzero(local.node == at) for k, at in answers.items()}
-        cloud = _cloud(judge)
+        cloud = learned(problem).cloud(judge.stakes, (), judge.y, judge.weight)
         grid = prices(problem, problem.effort.n_graph_prices, LEAST_PRICE, MOST_PRICE)
         tried += [({"forward_price": p}, _cuts(judge, local, exits, cloud, p)) for p in grid]
     points = []
     for own, cuts in tried:
-        nodes, answers = _nodes(problem, shape, has, cuts, first)
+        nodes, _ = _nodes(problem, shape, has, cuts, first)
         outcome = batch.run(judge.hpc_label, nodes)
-        for at in answers.values():
-            rows = outcome.node == at
-            right = judge.right(outcome.label, slice(None))[rows]
-            nodes[at] = answer_node(nodes[at], outcome.margin[rows], right, judge.weight[rows])
-        made = replace(policy, nodes=tuple(nodes))
+        made = replace(policy, nodes=tuple(with_confidences(judge, nodes, outcome)))
         points.append(Point(method, {**params, **own}, judge.summary(outcome), {}, made))
     return best_points(points)
-
-
-def _cloud(judge: Judge) -> np.ndarray:
-    """Expected loss of f0's answer to each judged row, (n,)."""
-    return cloud_loss(judge.stakes, judge.y, judge.weight, judge.problem.errors)
 
 
 def _cuts(judge: Judge, local: Outcome, exits: Mapping[int, np.ndarray], cloud: np.ndarray, price: float) -> Cuts:
     """The margin at each exit below which forwarding is worth its price."""
     cuts: dict[int, float] = {}
+    kind = learned(judge.problem)
     asked = judge.problem.row_costs([judge.problem.hpc_sensors], judge.sizes, 1)[:, 0]
     for k, rows in exits.items():
         if not len(rows):
             continue
-        answer = (local.margin[rows], None, local.label[rows], judge.y[rows], judge.weight[rows], judge.problem.errors)
-        stage = Meeting(local.margin[rows], None, expected_loss(*answer), local.cost[rows])
+        wrong = kind.expected(local.margin[rows], None, (), local.label[rows], judge.y[rows], judge.weight[rows])
+        stage = Meeting(local.margin[rows], None, wrong, local.cost[rows])
         cost = np.broadcast_to(asked, len(judge.y))[rows]
         found = priced_cuts(Choices([stage], cloud[rows], cost, judge.weight[rows]), price)
         cuts[k] = found[0].margin if found else NEVER

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hardcase_edge.program.definition import THRESHOLD, Acquire, Answer, Branch, Node, Slice
+from hardcase_edge.program.definition import THRESHOLD, Acquire, Branch, Node, Slice
 
 from ...data.problem import Problem
 from ...estimator import Limits, MethodClassifier
 from ...method import Method, Params
-from ...policy.answers import answer_node, bare_answer
+from ...policy.answers import bare_answer, with_confidences
 from ...policy.compile import compile_program
 from ...policy.front import Point, best_points
 from ...policy.prices import prices
@@ -118,12 +118,7 @@ class _Tree:
         nodes = _nodes(self.tree, taken, marks, self.problem, answering, deciding)
         judge, parts = self.rows.judge, [t.part for t in trained]
         outcome = judge.run(compile_program(self.problem, parts, nodes), trained)
-        for k, node in enumerate(nodes):
-            answered = outcome.node == k
-            if isinstance(node, Answer):
-                right = judge.right(outcome.label[answered], answered)
-                nodes[k] = answer_node(node, outcome.margin[answered], right, judge.weight[answered])
-        program = compile_program(self.problem, parts, nodes)
+        program = compile_program(self.problem, parts, with_confidences(judge, nodes, outcome))
         reported = {**params, "price": price, "rows": len(self.samples[0])}
         return Point("lp-tree", reported, judge.summary(outcome), {}, program)
 

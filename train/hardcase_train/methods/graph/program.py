@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from hardcase_edge.batch.choices import Bracket
-from hardcase_edge.program.definition import MARGIN, TOURNAMENT, Acquire, Answer, Branch, Forward, Node, Slice
+from hardcase_edge.program.definition import MARGIN, TOURNAMENT, Acquire, Branch, Forward, Node, Slice
 
 from ...linear.polynomial import PolynomialPart
-from ...policy.answers import answer_node, bare_answer
+from ...policy.answers import bare_answer, with_confidences
 from ...policy.compile import compile_program
 from ...policy.confidences import NEVER
 from ...policy.front import Point
@@ -91,12 +91,7 @@ def dag_point(
     trained, wants = _scorers(rows, actions, bank, policies)
     nodes = _nodes(rows, actions, wants)
     outcome = judge.run(compile_program(problem, [t.part for t in trained], nodes), trained)
-    for k, node in enumerate(nodes):
-        answered = outcome.node == k
-        if isinstance(node, Answer):
-            right = judge.right(outcome.label[answered], answered)
-            nodes[k] = answer_node(node, outcome.margin[answered], right, judge.weight[answered])
-    program = compile_program(problem, [t.part for t in trained], nodes)
+    program = compile_program(problem, [t.part for t in trained], with_confidences(judge, nodes, outcome))
     return Point("dag", {**params, "states": len(actions)}, judge.summary(outcome), {}, program)
 
 

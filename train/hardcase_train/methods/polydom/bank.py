@@ -14,6 +14,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import clone
 
+from hardcase_edge.batch.choices import classes_of
+
 from ...data.problem import N_FOLDS, Subset
 from ...linear.part import Linear
 from ...linear.standardise import make_standard
@@ -89,9 +91,7 @@ class LinearBank:
 
     def is_right(self, mask: int) -> np.ndarray:
         """Whether the classifier of a set answers each judged row rightly, (n,)."""
-        scores = self.trained(mask).scores
-        answers = (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
-        return self._judge.right(answers)
+        return self._judge.right(classes_of(self.trained(mask).scores))
 
     def n_bytes(self, mask: int) -> int:
         """Bytes of the classifier's integers: 2 for each weight, 8 for each bias."""

@@ -170,19 +170,19 @@ class _Sweep:
                 _, first, second = heapq.heappop(self._events)
                 place = self._place[first]
                 if place + 1 < len(self._order) and self._order[place + 1] == second:
-                    has_changed |= self._swap(place)
+                    self._swap(place)
+                    has_changed = True
             if has_changed:
                 yield self._size
 
-    def _swap(self, place: int) -> bool:
-        """Exchange two neighbours; whether the skyline may change."""
+    def _swap(self, place: int) -> None:
+        """Exchange two neighbours."""
         one, other = self._order[place : place + 2]
         self._order[place : place + 2] = [other, one]
         self._place[one], self._place[other] = place + 1, place
         for near in (place - 1, place, place + 1):
             if 0 <= near < len(self._order) - 1:
                 self._watch(near)
-        return True
 
     def _watch(self, place: int) -> None:
         """Note where this set and the next one change places, from the present size on: every time, not only once."""

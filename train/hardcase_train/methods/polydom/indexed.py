@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from hardcase_edge.batch.choices import margins_of
 from hardcase_edge.program.definition import Answer, Node
 
 from ...data.index_settings import IndexSettings
@@ -32,7 +33,7 @@ from .few import best_few, grid_of
 from .greedy import ACCURACY, CHEAPEST, PRICES, make_sequences
 from .index import Set, candidates, make_index
 from .plan import Shipped, anytime_nodes, index_nodes, sequence_nodes
-from .search import Limits, Searched, check, search_all, search_sets
+from .search import Searched, SearchLimits, check, search_all, search_sets
 from .sets import Costs
 
 __all__ = ["Greedy", "GreedyAccuracy", "GreedyCost", "PolyDom", "PolyDomAnytime"]
@@ -82,7 +83,7 @@ def _found(search: SubsetSearch) -> Searched:
         )  # fmt: skip
     limits = None
     if settings.max_trained is not None or settings.max_minutes is not None:
-        limits = Limits(settings.max_trained, None if settings.max_minutes is None else 60 * settings.max_minutes)
+        limits = SearchLimits(settings.max_trained, None if settings.max_minutes is None else 60 * settings.max_minutes)
     return search_sets(
         polynomials, problem.max_item_size, bank.accuracy, prior, alpha=settings.alpha, tolerance=settings.tolerance,
         limits=limits,
@@ -120,13 +121,8 @@ def _answers(search: SubsetSearch, sets: Sequence[Set], models: Sequence[Trained
     """The answer of each set, with the confidences of all judged rows."""
     judge, bank, answers = search.judge, LinearBank.of(search), []
     for k, (s, model) in enumerate(zip(sets, models, strict=True)):
-        scores = model.scores
-        top = (
-            np.sort(scores, axis=1) if scores.shape[1] > 1 else np.column_stack([np.zeros(len(scores)), np.abs(scores)])
-        )
-        node = answer_node(bare_answer(search.problem, k), top[:, -1] - top[:, -2], bank.is_right(s.mask), judge.weight)
-        assert isinstance(node, Answer)
-        answers.append(node)
+        bare, right = bare_answer(search.problem, k), bank.is_right(s.mask)
+        answers.append(answer_node(bare, margins_of(model.scores), right, judge.weight))
     return answers
 
 
@@ -220,7 +216,8 @@ class PolyDomAnytime(PolyDom):
 class Greedy(_Indexed):
     """Sequences of sensors, each by gain in accuracy minus a price times cost; read as far as the budget lasts.
 
-    With ``per_size`` there are sequences for each of a few item sizes, otherwise, as in the paper, for the median size.
+    There are sequences for the median item size, as in the paper, and others for each of a few sizes; ``fit`` tries
+    both. Parameters as of ``PolyDom``.
 
     Examples
     --------

@@ -20,8 +20,8 @@ from hardcase_edge.errors import InputError
 from .sets import MAX_SENSORS, Costs, Polynomial
 
 __all__ = [
-    "COST", "LADDER", "LAMBDAS", "SANDWICH", "Characterise", "Limits", "Progress", "Searched", "backward", "check",
-    "search_all", "search_sets",
+    "COST", "LADDER", "LAMBDAS", "SANDWICH", "Characterise", "Progress", "SearchLimits", "Searched", "backward",
+    "check", "search_all", "search_sets",
 ]  # fmt: skip
 
 SANDWICH, COST = "sandwich", "cost"
@@ -33,7 +33,7 @@ Characterise = Callable[[int], float]  # trains the model of a set and returns i
 
 
 @dataclass(frozen=True)
-class Limits:
+class SearchLimits:
     """What a progressive search may spend; None: no limit.
 
     models : the most models to train
@@ -74,7 +74,7 @@ def search_sets(
     alpha: float = 1.0,
     tolerance: float = 0.0,
     prune: str = COST,
-    limits: Limits | None = None,
+    limits: SearchLimits | None = None,
 ) -> Searched:
     """Train the sets that may be best for some size and budget.
 
@@ -134,7 +134,7 @@ def check(n_sensors: int, alpha: float, tolerance: float) -> None:
         raise InputError(f"alpha is {alpha} and the tolerance {tolerance}; 1 to 10 and 0 to 1 are expected")
 
 
-def _is_over(limits: Limits, n_trained: int, seconds: float) -> bool:
+def _is_over(limits: SearchLimits, n_trained: int, seconds: float) -> bool:
     return (limits.models is not None and n_trained >= limits.models) or (
         limits.seconds is not None and seconds >= limits.seconds
     )

@@ -17,7 +17,7 @@ from ...policy.front import Point, best_points
 from ...stages.subset_search import SubsetSearch
 from ...trees.subset_classifier import classifier_kinds
 from .held_label import HeldLabel, TooOld
-from .nodes import CASE, Holding, hold_nodes, without_order
+from .nodes import CASE, Holding, hold_nodes
 
 __all__ = ["PERIODS", "DutyCycle", "full_sets", "some"]
 
@@ -73,7 +73,7 @@ class DutyCycle(MethodClassifier):
         """Points over periods."""
         problem, judge, bought = search.problem, search.judge, tuple(params["sensors"])
         (whole,) = search.models([bought], params["classifier"], are_cut=False)
-        if without_order(judge):
+        if not problem.is_ordered:
             return [answer_point(judge, cls.method.name, dict(params), bought, whole)]
         bare, memory, periods = *with_memory(problem, bought, ()), some(PERIODS, problem)
         counts = tuple(f for f, _ in memory.since)

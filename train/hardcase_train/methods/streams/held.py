@@ -26,7 +26,7 @@ from ...trees.boosting import Ensemble
 from ...trees.subset_classifier import classifier_kinds
 from .duty_cycle import full_sets, some
 from .held_label import HeldLabel, TooOld
-from .nodes import CASE, Holding, hold_nodes, without_order
+from .nodes import CASE, Holding, hold_nodes
 from .state_models import StateModels, together
 from .states import LONGEST, random_states
 
@@ -43,9 +43,10 @@ class Held(MethodClassifier):
 
     A boosted model scores how probable that is from the cheap readings, how far they have moved since the last
     purchase, the held label and its age. It is trained on random gaps, with held labels of copies that have not seen
-    the window. A purchase is answered by the readings, or by those and the label that was held before it; the judged
-    rows decide at the middle threshold. docs/math.md (136) to (139). Rows without an order have no window before
-    them: ``fit`` then buys for each row.
+    the window, or, where validation rows alone are judged and there are no copies, with true ones. A purchase is
+    answered by the readings, or by those and the label that was held before it; the judged rows decide at the middle
+    threshold. docs/math.md (136) to (139). Rows without an order have no window before them: ``fit`` then buys for
+    each row.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ class Held(MethodClassifier):
     @classmethod
     def grid(cls, search: SubsetSearch) -> list[Params]:
         """One setting per set that answers anew and cheaper set below it that is watched."""
-        kind, is_ordered = classifier_kinds(search.problem)[0], not without_order(search.judge)
+        kind, is_ordered = classifier_kinds(search.problem)[0], search.problem.is_ordered
         pairs = [(s, c) for s in full_sets(search) for c in (_watched(search, s) if is_ordered else [()])]
         return [{"sensors": list(s), "cheap": list(cheap), "classifier": kind} for s, cheap in pairs]
 
@@ -75,7 +76,7 @@ class Held(MethodClassifier):
         problem, judge = search.problem, search.judge
         bought, cheap = tuple(params["sensors"]), tuple(params["cheap"])
         (whole,) = search.models([bought], params["classifier"], are_cut=False)
-        if without_order(judge):
+        if not problem.is_ordered:
             return [answer_point(judge, cls.method.name, dict(params), bought, whole)]
         rest = tuple(s for s in bought if s not in cheap)
         watched = [f for s in cheap for f in problem.sensors[s].features]

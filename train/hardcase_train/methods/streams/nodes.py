@@ -4,24 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from hardcase_edge.program.definition import THRESHOLD, Acquire, Answer, Branch, Node, Program, Slice
+from hardcase_edge.program.definition import THRESHOLD, Acquire, Branch, Node, Program, Slice
 from hardcase_edge.stream.layout import Layout
 
 from ...data.problem import Problem, Subset
 from ...policy.acquire import buy
-from ...policy.answers import answer_node, bare_answer
+from ...policy.answers import bare_answer, with_confidences
 from ...policy.batch import Batches
 from ...policy.compile import Part, Policy
 from ...policy.front import Point
 from ...policy.selection import Judge, Trained
 from .judged import Corrected, judged_walk
 
-__all__ = ["CASE", "Holding", "hold_nodes", "without_order"]
+__all__ = ["CASE", "Holding", "hold_nodes"]
 
 CASE = 0  # the scorer of the model that answers anew: the first, because its scores on judged rows are given
 
@@ -72,17 +70,5 @@ class Holding:
         judge = self.judge
         make = Corrected if self.is_corrected else Batches
         outcome = judged_walk(judge, self.programs, self.memory, [self.whole.scores], nodes, make)
-        right = judge.right(outcome.label)
-        own = [
-            answer_node(node, outcome.margin[rows], right[rows], judge.weight[rows])
-            if isinstance(node, Answer) and (rows := np.flatnonzero(outcome.node == k)).size
-            else node
-            for k, node in enumerate(nodes)
-        ]
-        policy = Policy(replace(self.bare, nodes=()), self.parts, tuple(own))
+        policy = Policy(self.bare, self.parts, tuple(with_confidences(judge, nodes, outcome)))
         return Point(method, params, judge.summary(outcome), {}, policy, self.memory)
-
-
-def without_order(judge: Judge) -> bool:
-    """Whether the rows have no order, so that nothing can be held from one to the next."""
-    return judge.sequence is None

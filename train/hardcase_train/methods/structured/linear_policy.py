@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
@@ -28,7 +27,6 @@ class PartPolicy(BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    names : tuple of str
     weights : (d,) array, on the features as they are
     bias : float
     """
@@ -37,13 +35,10 @@ class PartPolicy(BaseEstimator):  # type: ignore[misc]
         self.C = C
         self.buy_weight = buy_weight
 
-    def fit(
-        self, features: np.ndarray, bought: np.ndarray, importance: np.ndarray | None = None, names: Sequence[str] = ()
-    ) -> Self:
+    def fit(self, features: np.ndarray, bought: np.ndarray, importance: np.ndarray | None = None) -> Self:
         """Train on (n, d) features, (n,) booleans and (n,) weights; if no part or every part buys, scores are 0."""
         features, bought = np.asarray(features, dtype=np.float64), np.asarray(bought, dtype=bool)
         mean, spread = features.mean(axis=0), features.std(axis=0) + 1e-9
-        self.names = tuple(names)
         self.weights, self.bias = np.zeros(features.shape[1]), 0.0
         if bought.any() and not bought.all():
             count, n = bought.sum(), len(bought)

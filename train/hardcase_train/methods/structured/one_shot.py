@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, clone
 
 from ...structured.chain import ChainClassifier
 from ...structured.items import as_items
-from .chain_features import DECODER, complex_features, decoder_features, simple_features
+from .chain_features import complex_features, decoder_features, simple_features
 from .linear_policy import PartPolicy
 from .out_of_fold import Fold, evidence, labels_of, out_of_fold
 
@@ -75,8 +75,7 @@ class OneShotChain(BaseEstimator):  # type: ignore[misc]
         rows = np.concatenate([features_of(fold, self.features) for fold in folds])
         found = [labels_of(fold, self.labels, self.price, self.least_gain) for fold in folds]
         bought, importance = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        names = DECODER if self.features == "decoder" else ()
-        self.policy_ = PartPolicy().fit(rows, bought, importance if self.is_weighted else None, names)
+        self.policy_ = PartPolicy().fit(rows, bought, importance if self.is_weighted else None)
         self.threshold_ = float(np.quantile(self.policy_.scores(rows), 1 - self.share))
         return self
 

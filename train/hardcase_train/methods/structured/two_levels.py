@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ __all__ = ["BuyPolicy", "TwoLevels", "learn_two_levels"]
 
 STEPS = (0.05, 0.2, 1.0)  # of transitions, of which inner folds choose
 EVERYTHING = 1e6  # a gap that no part has, in the scale of scores
-SINGLE = "static"
+FIXED = "static"  # the method of the policies that buy never and always
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ def learn_two_levels(
                 threshold = float(np.quantile(scores, 1 - share))
                 found += _asking(BuyPolicy(method, release, share, weights, bias, threshold), scores, margins, ask)
     by_gap = -np.eye(len(DECODER))[0]
-    found.append(BuyPolicy(SINGLE, "one-shot", 0.0, by_gap, 0.0, 1.0))
-    found += _asking(BuyPolicy(SINGLE, "one-shot", 1.0, by_gap, 0.0, -EVERYTHING), np.zeros(len(margins)), margins, ask)
+    found.append(BuyPolicy(FIXED, "one-shot", 0.0, by_gap, 0.0, 1.0))
+    found += _asking(BuyPolicy(FIXED, "one-shot", 1.0, by_gap, 0.0, -EVERYTHING), np.zeros(len(margins)), margins, ask)
     cheap, both = (w.astype(np.float64) for w in chain.weights)
     cheap[:-1] /= scale[:n_first, None]
     both[:-1] /= scale[:, None]
@@ -111,5 +111,4 @@ def _asking(policy: BuyPolicy, scores: np.ndarray, margins: np.ndarray, ask: flo
         return [policy]
     bought = margins[scores > policy.threshold]
     margin = float(np.quantile(bought, min(1.0, ask * len(margins) / len(bought)))) if len(bought) else 0.0
-    asking = BuyPolicy(**{**policy.__dict__, "ask_margin": margin})
-    return [policy, asking] if margin > 0 else [policy]
+    return [policy, replace(policy, ask_margin=margin)] if margin > 0 else [policy]
