@@ -55,7 +55,7 @@ _SHIFT = np.uint64(32)
 
 
 def new_weights(bits: int) -> np.ndarray:
-    """2^bits zeros, each key's weights in one cache line, in memory that NumPy asks the system to have in large pages."""
+    """2^bits zeros: each key's weights in one cache line, and in large pages, which NumPy asks the system for."""
     line = SLOTS * np.dtype(np.float32).itemsize
     room = np.zeros((1 << bits) + SLOTS, np.float32)
     first = -room.ctypes.data % line // room.itemsize
@@ -320,7 +320,8 @@ def train_trees(
     """Averages ``weights`` of updates towards the gold tree, each word having words' templates or not, at random.
 
     MIRA takes the least step, up to ``most``, after which the gold tree is better by its wrong heads; the perceptron
-    takes ``most``. ``weights`` and ``sums`` are zeros, and only ``weights`` is of use afterwards. A share of words with costly templates is drawn for each sentence.
+    takes ``most``. ``weights`` and ``sums`` are zeros, and only ``weights`` is of use afterwards. A share of words with
+    costly templates is drawn for each sentence.
     """
     np.random.seed(seed)
     mask, order, time = np.uint64(len(weights) // SLOTS - 1), np.arange(len(starts) - 1), 0
