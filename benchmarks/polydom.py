@@ -24,7 +24,7 @@ from typing import Any
 import cffi
 import numpy as np
 
-from benchmarks import polydom_figures, scene_budgets, scene_plans, scene_shared
+from benchmarks import polydom_figures, scene_bank, scene_budgets, scene_plans, scene_searches, scene_shared
 from benchmarks.polydom_page import write_page
 from hardcase_train.methods.polydom.index import Index, Set, candidates, index_all, make_index, naive_lookup
 from hardcase_train.methods.polydom.search import COST, SANDWICH, search_sets
@@ -225,13 +225,13 @@ def lookups_in_c(sets: Sequence[Set], index: Index, queries: Sequence[tuple[int,
 
 def scenes(path: Path, seed: int, steps: Sequence[str], exhaustive: bool) -> dict[str, Any]:
     """Figures of one split: the steps that are asked for, of ``STEPS``."""
-    split = scene_budgets.Scenes.read(path, seed)
+    split = scene_bank.Scenes.read(path, seed)
     bank = split.bank()
     if exhaustive:
         bank.fill()
-    figures: dict[str, Any] = {"images": sum(len(y) for y in split.y.values()) // len(scene_budgets.SIDES)}
+    figures: dict[str, Any] = {"images": sum(len(y) for y in split.y.values()) // len(scene_bank.SIDES)}
     if "searches" in steps:
-        figures["searches"] = scene_budgets.searches(split, bank, exhaustive)
+        figures["searches"] = scene_searches.searches(split, bank, exhaustive)
     costs = split.costs("cpu", 0.5)
     polynomials = [costs.of(1 << k) for k in range(costs.n)]
     masks = list(search_sets(polynomials, costs.largest, bank.accuracy, bank.accuracy(0), tolerance=0.01).accuracy)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from benchmarks.scene_budgets import RIDGE, Bank, Scenes
+from benchmarks.scene_bank import RIDGE, Bank, Scenes
 from hardcase_train.methods.polydom.sets import mask_of
 
 __all__ = ["COUNTS", "shared_models"]

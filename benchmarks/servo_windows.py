@@ -19,21 +19,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import servo
+import servo_streams
+from pages import ROOT
+from servo_cases import cases
+from servo_page import PAGE, page
+from servo_streams import EVERY_S, World
 
 from hardcase_edge.bundle.prices import LEVEL
 from hardcase_edge.servo.bucket import Bucket
 
 __all__ = ["DESIGNS", "try_designs"]
 
-RECORD = servo.ROOT / "benchmarks" / "results" / "servo.json"
+RECORD = ROOT / "benchmarks" / "results" / "servo.json"
 FIRST_SEED = 1_000  # of these streams; the page's are 0 to 49
 WINDOWS_S = (90, 180, 360, 900, 1800)
 GROWING = 0.025
-STEP_MS = servo.EVERY_S * 1000
+STEP_MS = EVERY_S * 1000
 
 
-def windowed(world: servo.World, per_hour: int, window_s: float, grows: bool = False) -> Generator[int, int]:
+def windowed(world: World, per_hour: int, window_s: float, grows: bool = False) -> Generator[int, int]:
     """Positions of the price; is sent what each decision has cost."""
     burst = max(round(per_hour * window_s / 3600), world.worst)
     bucket = Bucket(per_hour, burst, world.prices.last, world.prices.shipped * LEVEL)
@@ -41,17 +45,17 @@ def windowed(world: servo.World, per_hour: int, window_s: float, grows: bool = F
     while True:
         bucket.passed(STEP_MS)
         n += 1
-        if grows and (wide := round(GROWING * per_hour * n * servo.EVERY_S / 3600)) > bucket.burst:
+        if grows and (wide := round(GROWING * per_hour * n * EVERY_S / 3600)) > bucket.burst:
             bucket.left += wide - bucket.burst  # the middle moves, and what is spent ahead of the plan stays
             bucket.burst = wide
         cost = yield bucket.position
         bucket.spent(min(cost, bucket.left))
 
 
-def averaged(world: servo.World, per_hour: int, gain: float) -> Generator[int, int]:
+def averaged(world: World, per_hour: int, gain: float) -> Generator[int, int]:
     """The price by dual averaging."""
     bucket = Bucket(per_hour, max(per_hour // 40, world.worst), world.prices.last, 0)
-    planned, beyond, n, begin = per_hour * servo.EVERY_S / 3600, 0.0, 0, world.prices.shipped * LEVEL
+    planned, beyond, n, begin = per_hour * EVERY_S / 3600, 0.0, 0, world.prices.shipped * LEVEL
     while True:
         bucket.passed(STEP_MS)
         n += 1
@@ -61,14 +65,14 @@ def averaged(world: servo.World, per_hour: int, gain: float) -> Generator[int, i
         bucket.spent(cost)
 
 
-DESIGNS: dict[str, Callable[[servo.World, int], Generator[int, int]]] = {
+DESIGNS: dict[str, Callable[[World, int], Generator[int, int]]] = {
     **{f"window of {s} s": lambda w, p, s=s: windowed(w, p, s) for s in WINDOWS_S},
     "growing window": lambda w, p: windowed(w, p, 90, grows=True),
     **{f"dual averaging, gain {g:g}": lambda w, p, g=g: averaged(w, p, g) for g in (0.02, 0.08, 0.3, 1.2, 5.0)},
 }  # fmt: skip
 
 
-def one(world: servo.World, rows: np.ndarray, per_hour: int, design: Generator[int, int]) -> dict[str, float]:
+def one(world: World, rows: np.ndarray, per_hour: int, design: Generator[int, int]) -> dict[str, float]:
     """One stream: loss beside the best fixed threshold, and the largest difference from the plan since the start."""
     step = world.positions[1] - world.positions[0]
     cost, right = np.zeros(len(rows)), np.zeros(len(rows))
@@ -81,16 +85,16 @@ def one(world: servo.World, rows: np.ndarray, per_hour: int, design: Generator[i
     total, accuracy = world.cost @ counts, world.right @ counts / len(rows)
     order = np.argsort(total, kind="stable")
     best = float(np.interp(cost.sum(), total[order], np.maximum.accumulate(accuracy[order])))
-    since, hours = servo.deviations(cost, per_hour)
+    since, hours = servo_streams.deviations(cost, per_hour)
     return {"loss": best - float(right.mean()), "since": since, "hours": hours}
 
 
-def try_designs(world: servo.World, seeds: int) -> dict[str, dict[str, float]]:
+def try_designs(world: World, seeds: int) -> dict[str, dict[str, float]]:
     """By design the mean loss over all kinds of streams, and the largest differences from the plan."""
-    per_hour, out = servo.plan(world), {}
+    per_hour, out = servo_streams.plan(world), {}
     streams = [
-        servo.stream(world, steps, np.random.default_rng(FIRST_SEED + seed))
-        for steps in servo.STEPS.values() for seed in range(seeds)
+        servo_streams.stream(world, steps, np.random.default_rng(FIRST_SEED + seed))
+        for steps in servo_streams.STEPS.values() for seed in range(seeds)
     ]  # fmt: skip
     for name, design in DESIGNS.items():
         runs = [one(world, rows, per_hour, design(world, per_hour)) for rows in streams]
@@ -108,11 +112,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, default=2)
     args = parser.parse_args()
-    made: list[Any] = [case for case in servo.cases(args.folder) if case.name == "gas drift"]
+    made: list[Any] = [case for case in cases(args.folder) if case.name == "gas drift"]
     record = json.loads(RECORD.read_text())
-    record["designs"] = {"seeds": args.seeds, "rows": try_designs(servo.prepare(made[0]), args.seeds)}
+    record["designs"] = {"seeds": args.seeds, "rows": try_designs(servo_streams.prepare(made[0]), args.seeds)}
     RECORD.write_text(json.dumps(record, indent=1) + "\n")
-    servo.PAGE.write_text(servo.page(record))
+    PAGE.write_text(page(record))
 
 
 if __name__ == "__main__":

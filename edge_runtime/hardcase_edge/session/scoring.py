@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from math import prod
 from operator import mul
+from struct import Struct
 from typing import Any
 
 from ..program.definition import MISSING, Number, Opaque, Polynomial, Program, Stack, Tree, Trees
@@ -21,6 +22,8 @@ __all__ = ["Leaves", "ScoreFunction", "prepare", "prepare_tree", "walk"]
 ScoreFunction = Callable[..., list[Number]]  # of codes; of a stack, also of values of trees that it shares with others
 Leaves = dict[tuple[int, int], Number]  # values of trees, by ensemble and number
 
+HALF = 2**63
+LEAST_PACKED = 3  # outputs: with fewer, a long integer gains nothing
 MAX_PADDED_DEPTH = 6  # shallower trees are padded to complete ones, and walked together without tests for leaves
 
 
@@ -133,22 +136,42 @@ def _stack(scorer: Stack, roots: Sequence[Any], shared: Collection[tuple[int, in
 
 
 def _polynomial(scorer: Polynomial) -> ScoreFunction:
-    inputs = list(zip([2 * c for c in scorer.columns], scorer.substitutes, strict=True))
+    slots, substitutes = [2 * c for c in scorer.columns], scorer.substitutes
     constant, terms = scorer.constant, scorer.terms
     linear = all(term == (k,) for k, term in enumerate(terms))
-    rows = [list(w) for w in scorer.weights]
-    bias = list(scorer.bias)
+    outputs = _packed(scorer) or _one_by_one(scorer)
 
     def score(codes: list[int]) -> list[Number]:
-        x = []
-        for slot, substitute in inputs:
-            code = codes[slot]
-            if code == MISSING:
-                assert substitute is not None  # proved by the verifier
-                code = substitute
-            x.append(code)
+        x = [codes[slot] for slot in slots]
+        if MISSING in x:  # the verifier has proved that what may be missing has a substitute
+            x = [s if code == MISSING else code for code, s in zip(x, substitutes, strict=True)]  # type: ignore[misc]
         x.append(constant)
-        products = x if linear else [prod([x[k] for k in term]) for term in terms]
-        return [b + sum(map(mul, row, products)) for b, row in zip(bias, rows, strict=True)]
+        return outputs(x if linear else [prod([x[k] for k in term]) for term in terms])
 
     return score
+
+
+def _one_by_one(scorer: Polynomial) -> Callable[[list[int]], list[Number]]:
+    rows, bias = [list(w) for w in scorer.weights], list(scorer.bias)
+    return lambda products: [b + sum(map(mul, row, products)) for b, row in zip(bias, rows, strict=True)]
+
+
+def _packed(scorer: Polynomial) -> Callable[[list[int]], list[Number]] | None:
+    """All outputs in one sum: each term's weights lie 64 bits apart in one long integer.
+
+    None for a draft, for few outputs, where it gains nothing, and where a sum may not fit. Fields hold sums from
+    -2^63 on as numbers from 0 on, so that none borrows from the next.
+    """
+    columns = [scorer.bias, *zip(*scorer.weights, strict=True)]
+    if len(scorer.bias) < LEAST_PACKED or any(w.__class__ is not int for column in columns for w in column):
+        return None
+    largest, degree = max(-MISSING, abs(scorer.constant)), max(map(len, scorer.terms), default=1)
+    if (len(columns) * largest**degree) * max(max(map(abs, column)) for column in columns) >= HALF:
+        return None
+    fields = Struct(f"<{len(scorer.bias)}Q")
+    middle = int.from_bytes(fields.pack(*[HALF] * len(scorer.bias)), "little")
+    packed = [int.from_bytes(fields.pack(*[w + HALF for w in column]), "little") - middle for column in columns]
+    start, weights, unpack, size = packed[0] + middle, packed[1:], fields.unpack, fields.size
+    return lambda products: [
+        total - HALF for total in unpack(sum(map(mul, weights, products), start).to_bytes(size, "little"))
+    ]

@@ -28,6 +28,7 @@ from hardcase_edge.program.definition import (
     Trees,
     Uplink,
 )
+from hardcase_edge.session.scoring import prepare
 from hardcase_edge.verifier.scorers import Proved, prove_scorer
 from tests.helpers.edge.evaluators import evaluator  # noqa: F401
 from tests.helpers.edge.oracle import scores_of
@@ -182,6 +183,31 @@ def test_a_polynomial_is_its_direct_sum(degree: int) -> None:
                     product *= values[k]
                 expected[o] += product
         assert score(program, x) == expected
+
+
+@pytest.mark.parametrize(
+    ("outputs", "largest", "degree"),
+    [
+        pytest.param(2, 127, 1, id="few outputs"),
+        pytest.param(5, 127, 1, id="8 bits"),
+        pytest.param(26, 32767, 2, id="16 bits and squares"),
+        pytest.param(4, 2**50, 2, id="too large for a field"),
+        pytest.param(4, 0.5, 2, id="a draft"),
+    ],
+)
+def test_many_outputs_are_their_direct_sums(outputs: int, largest: float, degree: int) -> None:
+    rng = random.Random(outputs)
+    terms = tuple((k,) * degree for k in range(4))
+    for _ in range(60):
+        weights = [tuple(rng.choice([-largest, 0, 1, largest]) for _ in terms) for _ in range(outputs)]
+        bias = tuple(rng.choice([-(2**40), -1, 0, 2**40]) for _ in range(outputs))
+        codes = [rng.choice([-CODE_MAX, -1, 0, CODE_MAX, MISSING]) for _ in range(3)]
+        program = one_column(Polynomial((0, 1, 2), (MISSING, 0, 7), 1000, terms, tuple(weights), bias), columns=3)
+        x = [s if code == MISSING else code for code, s in zip(codes, (MISSING, 0, 7), strict=True)] + [1000]
+        direct = [
+            b + sum(w * v**degree for w, v in zip(row, x, strict=True)) for b, row in zip(bias, weights, strict=True)
+        ]
+        assert prepare(program, 0)([code for code in codes for _ in "ab"]) == direct  # a slot for each way of missing
 
 
 def test_a_missing_column_is_its_substitute() -> None:

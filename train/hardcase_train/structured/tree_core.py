@@ -26,6 +26,7 @@ __all__ = [
     "cheap_scores",
     "costly_scores",
     "count_edges",
+    "new_weights",
     "train_trees",
     "tree_losses",
 ]  # fmt: skip
@@ -34,11 +35,31 @@ MOST_KEYS = 96  # keys of one edge, between tags included
 PRUNED = np.float32(-1e6)  # score of an edge that a dictionary has ruled out
 SLOTS, SIDE = 16, 64
 # kinds of halves: a template is a kind of the head and one of the word
-TAG, LEFT, RIGHT, AROUND, COARSE, LEFT2, RIGHT2, CHEAP_KINDS = range(8)
+TAG, LEFT, RIGHT, AROUND, COARSE, LEFT2, RIGHT2, NO_TAG = range(8)
 WORD, WORD_TAG, END, END_TAG, OWN, OWN_LEFT, OWN_RIGHT, COARSE1, COARSE3 = range(9)
-WORD_COARSE3, WORD_LEFT, WORD_RIGHT, COSTLY_KINDS = range(9, 13)
+WORD_COARSE3, WORD_LEFT, WORD_RIGHT, NO_WORD = range(9, 13)
+CHEAP_KINDS, COSTLY_KINDS = NO_TAG + 1, NO_WORD + 1  # the last half is 0, for templates of one end alone
+CHEAP = np.array([
+    (TAG, TAG), (TAG, NO_TAG), (NO_TAG, TAG), (COARSE, COARSE), (RIGHT, LEFT), (LEFT, LEFT), (RIGHT, RIGHT),
+    (LEFT, RIGHT), (TAG, LEFT), (TAG, RIGHT), (LEFT, TAG), (RIGHT, TAG), (COARSE, AROUND), (AROUND, COARSE),
+    (RIGHT2, TAG), (LEFT2, TAG), (TAG, RIGHT2), (TAG, LEFT2),
+], np.uint32)  # fmt: skip
+COSTLY = np.array([
+    (WORD_TAG, OWN), (OWN, WORD_TAG), (WORD, WORD), (WORD, NO_WORD), (NO_WORD, WORD), (WORD_TAG, WORD_TAG),
+    (END_TAG, OWN), (OWN, END_TAG), (END, END), (WORD, COARSE3), (COARSE1, WORD_COARSE3), (OWN, WORD_LEFT),
+    (OWN, WORD_RIGHT), (WORD_TAG, OWN_LEFT), (WORD_TAG, OWN_RIGHT), (OWN_LEFT, WORD_TAG), (OWN_RIGHT, WORD_TAG),
+    (WORD_LEFT, OWN), (WORD_RIGHT, OWN), (WORD, END), (END, WORD),
+], np.uint32)  # fmt: skip
 _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)
+
+
+def new_weights(bits: int) -> np.ndarray:
+    """2^bits zeros: each key's weights in one cache line, and in large pages, which NumPy asks the system for."""
+    line = SLOTS * np.dtype(np.float32).itemsize
+    room = np.zeros((1 << bits) + SLOTS, np.float32)
+    first = -room.ctypes.data % line // room.itemsize
+    return room[first : first + (1 << bits)]
 
 
 @njit(nogil=True, cache=True)
@@ -110,70 +131,27 @@ def _costly_halves(t, v, side, mask, o):
 
 
 @njit(nogil=True, cache=True)
-def _cheap_keys(head, word, between, tags, keys):
-    """Keys of an edge by tags, and how many: pairs of kinds, and the tags between."""
-    keys[0] = head[TAG] ^ word[TAG]
-    keys[1] = head[TAG]
-    keys[2] = word[TAG]
-    keys[3] = head[COARSE] ^ word[COARSE]
-    keys[4] = head[RIGHT] ^ word[LEFT]
-    keys[5] = head[LEFT] ^ word[LEFT]
-    keys[6] = head[RIGHT] ^ word[RIGHT]
-    keys[7] = head[LEFT] ^ word[RIGHT]
-    keys[8] = head[TAG] ^ word[LEFT]
-    keys[9] = head[TAG] ^ word[RIGHT]
-    keys[10] = head[LEFT] ^ word[TAG]
-    keys[11] = head[RIGHT] ^ word[TAG]
-    keys[12] = head[COARSE] ^ word[AROUND]
-    keys[13] = head[AROUND] ^ word[COARSE]
-    keys[14] = head[RIGHT2] ^ word[TAG]
-    keys[15] = head[LEFT2] ^ word[TAG]
-    keys[16] = head[TAG] ^ word[RIGHT2]
-    keys[17] = head[TAG] ^ word[LEFT2]
-    n, tag = 18, 0
-    while between:
-        if between & 1:
-            keys[n] = keys[3] ^ tags[tag]
-            n += 1
-        between >>= 1
-        tag += 1
-    return n
+def _sum(weights, templates, head, word, way):
+    """The weights of an edge by these templates, one after the other: no array of keys, and one order of sums."""
+    total, directed = np.float32(0), np.float32(0)
+    for k in range(len(templates)):
+        key = head[templates[k, 0]] ^ word[templates[k, 1]]
+        total += weights[key]
+        directed += weights[key + way]
+    return total + directed
 
 
 @njit(nogil=True, cache=True)
-def _costly_keys(head, word, keys):
-    """Keys of an edge by words: pairs of kinds."""
-    keys[0] = head[WORD_TAG] ^ word[OWN]
-    keys[1] = head[OWN] ^ word[WORD_TAG]
-    keys[2] = head[WORD] ^ word[WORD]
-    keys[3] = head[WORD]
-    keys[4] = word[WORD]
-    keys[5] = head[WORD_TAG] ^ word[WORD_TAG]
-    keys[6] = head[END_TAG] ^ word[OWN]
-    keys[7] = head[OWN] ^ word[END_TAG]
-    keys[8] = head[END] ^ word[END]
-    keys[9] = head[WORD] ^ word[COARSE3]
-    keys[10] = head[COARSE1] ^ word[WORD_COARSE3]
-    keys[11] = head[OWN] ^ word[WORD_LEFT]
-    keys[12] = head[OWN] ^ word[WORD_RIGHT]
-    keys[13] = head[WORD_TAG] ^ word[OWN_LEFT]
-    keys[14] = head[WORD_TAG] ^ word[OWN_RIGHT]
-    keys[15] = head[OWN_LEFT] ^ word[WORD_TAG]
-    keys[16] = head[OWN_RIGHT] ^ word[WORD_TAG]
-    keys[17] = head[WORD_LEFT] ^ word[OWN]
-    keys[18] = head[WORD_RIGHT] ^ word[OWN]
-    keys[19] = head[WORD] ^ word[END]
-    keys[20] = head[END] ^ word[WORD]
-    return 21
-
-
-@njit(nogil=True, cache=True, fastmath=True)
-def _sum(weights, keys, n, way):
-    total, directed = np.float32(0), np.float32(0)
-    for k in range(n):
-        total += weights[keys[k]]
-        directed += weights[np.uint32(keys[k] + way)]
-    return total + directed
+def _sum_between(weights, pair, between, tags, way):
+    """The weights of the coarse tags between two ends, which are bits; ``pair`` is the key of the ends' coarse tags."""
+    total, tag = np.float32(0), 0
+    while between:
+        if between & 1:
+            key = pair ^ tags[tag]
+            total += weights[key] + weights[key + way]
+        between >>= 1
+        tag += 1
+    return total
 
 
 @njit(nogil=True, cache=True)
@@ -182,7 +160,7 @@ def score_cheap(t, halves, tags, weights, longest, out):
 
     Gives the edges that were scored. An empty ``longest`` prunes nothing.
     """
-    n, scored, keys = len(t) - 3, 0, np.empty(MOST_KEYS, np.uint32)
+    n, scored = len(t) - 3, 0
     for m in range(1, n + 1):
         word = halves[1, m]
         for side in range(2):
@@ -192,8 +170,10 @@ def score_cheap(t, halves, tags, weights, longest, out):
                 if len(longest) and abs(h - m) > longest[t[h + 1, 2], t[m + 1, 2], side]:
                     out[h, m] = PRUNED
                 else:
-                    count = _cheap_keys(halves[0, h], word, between, tags, keys)
-                    out[h, m] = _sum(weights, keys, count, _way(h, m))
+                    head, way = halves[0, h], _way(h, m)
+                    pair = head[COARSE] ^ word[COARSE]
+                    out[h, m] = _sum(weights, CHEAP, head, word, way)
+                    out[h, m] += _sum_between(weights, pair, between, tags, way)
                     scored += 1
                 between |= 1 << t[h + 1, 3]
                 h += -1 if side == 0 else 1
@@ -201,7 +181,7 @@ def score_cheap(t, halves, tags, weights, longest, out):
 
 
 @njit(nogil=True, cache=True)
-def _add_costly(t, weights, h, m, mask, halves, made, keys, out):
+def _add_costly(t, weights, h, m, mask, halves, made, out):
     """Add the score by words to one edge; ``halves`` are made when a token is first asked for."""
     if not made[0, h]:
         _costly_halves(t, h, 0, mask, halves[0, h])
@@ -209,7 +189,7 @@ def _add_costly(t, weights, h, m, mask, halves, made, keys, out):
     if not made[1, m]:
         _costly_halves(t, m, 1, mask, halves[1, m])
         made[1, m] = True
-    out[h, m] += _sum(weights, keys, _costly_keys(halves[0, h], halves[1, m], keys), _way(h, m))
+    out[h, m] += _sum(weights, COSTLY, halves[0, h], halves[1, m], _way(h, m))
 
 
 @njit(nogil=True, cache=True)
@@ -221,14 +201,13 @@ def score_costly(t, weights, buys, n_heads, halves, out):
     """
     n, mask, scored = len(t) - 3, np.uint64(len(weights) // SLOTS - 1), 0
     best, made = np.empty(max(n_heads, 1), np.int64), np.zeros((2, n + 1), np.bool_)
-    keys = np.empty(MOST_KEYS, np.uint32)
     for m in range(1, n + 1):
         if not buys[m - 1]:
             continue
         if n_heads == 0 or n_heads >= n:
             for h in range(n + 1):
                 if h != m and out[h, m] > PRUNED:
-                    _add_costly(t, weights, h, m, mask, halves, made, keys, out)
+                    _add_costly(t, weights, h, m, mask, halves, made, out)
                     scored += 1
             continue
         count = 0
@@ -245,7 +224,7 @@ def score_costly(t, weights, buys, n_heads, halves, out):
                 k -= 1
             best[k] = h
         for k in range(count):
-            _add_costly(t, weights, best[k], m, mask, halves, made, keys, out)
+            _add_costly(t, weights, best[k], m, mask, halves, made, out)
             scored += 1
     return scored
 
@@ -318,23 +297,34 @@ def _between(t, h, m):
 @njit(nogil=True, cache=True)
 def _all_keys(t, h, m, is_full, cheap, tags, costly, keys):
     """All keys of an edge, and how many; ``costly`` has been made for both ends if the edge ``is_full``."""
-    n = _cheap_keys(cheap[0, h], cheap[1, m], _between(t, h, m), tags, keys)
-    return n + _costly_keys(costly[0, h], costly[1, m], keys[n:]) if is_full else n
+    n = len(CHEAP)
+    for k in range(n):
+        keys[k] = cheap[0, h, CHEAP[k, 0]] ^ cheap[1, m, CHEAP[k, 1]]
+    between = _between(t, h, m)
+    for tag in range(len(tags)):
+        if between >> tag & 1:
+            keys[n] = cheap[0, h, COARSE] ^ cheap[1, m, COARSE] ^ tags[tag]
+            n += 1
+    if is_full:
+        for k in range(len(COSTLY)):
+            keys[n] = costly[0, h, COSTLY[k, 0]] ^ costly[1, m, COSTLY[k, 1]]
+            n += 1
+    return n
 
 
 @njit(nogil=True, cache=True)
 def train_trees(
-    tokens: np.ndarray, starts: np.ndarray, heads: np.ndarray, bits: int, n_epochs: int, most: float, is_mira: bool,
-    is_always_full: bool, seed: int,
-) -> np.ndarray:  # fmt: skip
-    """Averaged weights after updates towards the gold tree, each word having words' templates or not, at random.
+    tokens: np.ndarray, starts: np.ndarray, heads: np.ndarray, weights: np.ndarray, sums: np.ndarray, n_epochs: int,
+    most: float, is_mira: bool, is_always_full: bool, seed: int,
+) -> None:  # fmt: skip
+    """Averages ``weights`` of updates towards the gold tree, each word having words' templates or not, at random.
 
     MIRA takes the least step, up to ``most``, after which the gold tree is better by its wrong heads; the perceptron
-    takes ``most``. A share of words with costly templates is drawn for each sentence.
+    takes ``most``. ``weights`` and ``sums`` are zeros, and only ``weights`` is of use afterwards. A share of words with
+    costly templates is drawn for each sentence.
     """
     np.random.seed(seed)
-    weights, sums = np.zeros(1 << bits, np.float32), np.zeros(1 << bits, np.float32)
-    mask, order, time = np.uint64((1 << bits) // SLOTS - 1), np.arange(len(starts) - 1), 0
+    mask, order, time = np.uint64(len(weights) // SLOTS - 1), np.arange(len(starts) - 1), 0
     nothing = np.zeros((0, 0, 2), np.int16)
     keys, other, tags = np.empty(MOST_KEYS, np.uint32), np.empty(MOST_KEYS, np.uint32), tag_halves(mask)
     room = np.zeros((2, (starts[1:] - starts[:-1]).max() + 1, COSTLY_KINDS), np.uint32)
@@ -377,4 +367,5 @@ def train_trees(
                             at = np.uint32(keys[k] + slot)
                             weights[at] += change
                             sums[at] += change * np.float32(time)
-    return weights - sums / np.float32(time + 1)
+    for at in range(len(weights)):
+        weights[at] -= sums[at] / np.float32(time + 1)

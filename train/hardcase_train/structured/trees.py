@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 
 from .eisner import eisner_all
 from .items import as_items, flatten, take
-from .tree_core import cheap_scores, costly_scores, count_edges, train_trees
+from .tree_core import cheap_scores, costly_scores, count_edges, new_weights, train_trees
 
 __all__ = ["NO_DICTIONARY", "Sentences", "TreeParser"]
 
@@ -97,9 +97,10 @@ class TreeParser(BaseEstimator):  # type: ignore[misc]
         if [len(a) for a in X] != [len(b) for b in y] or any(np.min(b) < 0 or np.max(b) > len(b) for b in y):
             raise ValueError("heads are one a word, from 0 (the root) to the number of words")
         heads = np.concatenate(y).astype(np.int64)
-        self.weights_ = train_trees(
-            given.tokens, given.starts, heads, self.bits, self.n_epochs, self.most, self.learner == "mira",
-            self.is_always_full, self.seed,
+        self.weights_ = new_weights(self.bits)
+        train_trees(
+            given.tokens, given.starts, heads, self.weights_, new_weights(self.bits), self.n_epochs, self.most,
+            self.learner == "mira", self.is_always_full, self.seed,
         )  # fmt: skip
         lengths = int(np.diff(given.starts).max()) + 1
         self.edges_ = count_edges(given.tokens, given.starts, heads, int(given.tokens[:, 2].max()) + 1, lengths)
