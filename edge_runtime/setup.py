@@ -5,29 +5,19 @@ HARDCASE_PURE=1 leaves it out on purpose: `make wheels` makes a wheel for any ma
 """
 
 import os
+from glob import glob
+from runpy import run_path
 
 from setuptools import Extension, setup
 
 FOLDER = "hardcase_edge/kernel"
+listed = run_path(f"{FOLDER}/sources.py")
 kernel = Extension(
     "hardcase_edge.kernel._kernel",
-    [f"{FOLDER}/{name}.c" for name in ("module", "parts", "chain", "chain_module", "items_module")],
+    [f"{FOLDER}/{name}" for name in listed["EXTENSION"]],
     include_dirs=[FOLDER],
-    depends=[
-        f"{FOLDER}/{name}"
-        for name in (
-            "hardcase.c",
-            "hardcase.h",
-            "hardcase_config.h",
-            "parts.h",
-            "chain.h",
-            "chain_module.h",
-            "module.h",
-        )
-    ]
-    + [f"{FOLDER}/items_module.h"],
-    define_macros=[("Py_LIMITED_API", "0x030B0000")],
-    extra_compile_args=["-std=c99", "-O2"],
+    depends=glob(f"{FOLDER}/*.[ch]"),
+    extra_compile_args=list(listed["FLAGS"]),
     py_limited_api=True,
     optional=True,
 )

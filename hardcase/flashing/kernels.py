@@ -17,15 +17,14 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-import hardcase_edge
 from hardcase_edge.errors import InputError
+from hardcase_edge.kernel.sources import EXTENSION, FLAGS, FOLDER
 
 __all__ = ["GLIBC", "PROCESSORS", "Processor", "can_compile", "check_kernel", "compile_kernel"]
 
 GLIBC = (2, 17)  # of 2012: older than every Debian with Python 3.11
 COMPILE_S = 300  # Zig builds parts of its own runtime library the first time
-FLAGS = ["-std=c99", "-O2", "-g0", "-s", "-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
-SOURCES = ("module.c", "parts.c", "chain.c", "chain_module.c", "items_module.c")
+SHARED = ["-g0", "-s", "-shared", "-fPIC"]
 # What Python.h wants to know, from the compiler instead of from the machine that Python was built on.
 PYCONFIG = """\
 #define HAVE_STDDEF_H 1
@@ -83,7 +82,6 @@ def compile_kernel(name: str) -> bytes:
     if not (headers / "Python.h").exists():
         raise InputError(f"a kernel needs Python's headers, and {headers} has none: apt install python3-dev")
     processor = PROCESSORS[name]
-    kernel = Path(hardcase_edge.__file__).parent / "kernel"
     with tempfile.TemporaryDirectory() as folder:
         own, out = Path(folder) / "include", Path(folder) / "kernel.so"
         own.mkdir()
@@ -92,8 +90,8 @@ def compile_kernel(name: str) -> bytes:
                 (own / header.name).symlink_to(header)
         (own / "pyconfig.h").write_text(PYCONFIG)
         target = f"{processor.zig}.{GLIBC[0]}.{GLIBC[1]}"
-        command = [sys.executable, "-m", "ziglang", "cc", "-target", target, *processor.flags, *FLAGS]
-        command += [f"-I{own}", f"-I{kernel}", *[str(kernel / s) for s in SOURCES], "-lc", "-o", str(out)]
+        command = [sys.executable, "-m", "ziglang", "cc", "-target", target, *processor.flags, *FLAGS, *SHARED]
+        command += [f"-I{own}", f"-I{FOLDER}", *[str(FOLDER / unit) for unit in EXTENSION], "-lc", "-o", str(out)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_S, check=False)
         except subprocess.TimeoutExpired as error:

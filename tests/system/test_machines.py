@@ -18,10 +18,11 @@ import pytest
 from hardcase_edge.bundle.file import Bundle, pack_bundle
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.kernel.image import Image
+from hardcase_edge.kernel.sources import FOLDER
 from hardcase_edge.program.window import window_features
 from hardcase_export.to_c import size as c_size
 from hardcase_export.to_c.boards import BOARDS, COMPILER, EMULATOR, FILES
-from hardcase_export.to_c.folder import KERNEL, write_c
+from hardcase_export.to_c.folder import write_c
 from tests.golden.make_golden import cases_of, golden_program, manifest_of
 from tests.helpers.edge.c_programs import random_cases, whole_numbers, write_programs
 from tests.helpers.edge.machines import ROOT, TARGETS, Target
@@ -48,7 +49,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
 def test_random_programs_decide_as_in_python(target: Target, sources: list[Path], tmp_path: Path) -> None:
     target.need()
-    program = target.compile(sources, tmp_path / "programs", "-Os", f"-I{FILES}", f"-I{KERNEL}")
+    program = target.compile(sources, tmp_path / "programs", "-Os", f"-I{FILES}", f"-I{FOLDER}")
     assert target.run(program).split() == [str(N_CASES)] * N_PROGRAMS
 
 

@@ -21,14 +21,12 @@ from typing import Any
 from ..base.files import write_whole
 from ..errors import InputError
 from ..kernel.machine import KERNEL, PYTHON, VARIABLE, has_kernel
+from ..kernel.sources import EXTENSION, FLAGS, FOLDER
 from ..session.tflite import INTERPRETERS
 
 __all__ = ["build_kernel", "examine"]
 
-SOURCES = Path(__file__).parent.parent / "kernel"
-BUILT = SOURCES / "_kernel.abi3.so"
-MODULES = ("module.c", "parts.c", "chain.c", "chain_module.c", "items_module.c")
-FLAGS = ["-std=c99", "-O2", "-shared", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
+BUILT = FOLDER / "_kernel.abi3.so"
 BUILD_S = 120
 NEEDS = "install a C compiler and Python's headers (Debian: apt install gcc python3-dev)"
 
@@ -76,7 +74,8 @@ def build_kernel() -> Path:
     if not os.access(BUILT.parent, os.W_OK):
         raise InputError(f"{BUILT.parent} cannot be written; run this as the user who installed hardcase-edge")
     output = BUILT.with_name("_kernel.new")
-    command = [*shlex.split(compiler), *FLAGS, f"-I{headers}", f"-I{SOURCES}", *[str(SOURCES / m) for m in MODULES]]
+    units = [str(FOLDER / unit) for unit in EXTENSION]
+    command = [*shlex.split(compiler), *FLAGS, "-shared", "-fPIC", f"-I{headers}", f"-I{FOLDER}", *units]
     run = subprocess.run([*command, "-o", str(output)], capture_output=True, text=True, timeout=BUILD_S, check=False)
     if run.returncode != 0:
         output.unlink(missing_ok=True)

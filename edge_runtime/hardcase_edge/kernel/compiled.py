@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledMachine"]
 
-INTERFACE = 5  # as in module.c
+INTERFACE = 5  # as in py_module.c
 if getattr(_kernel, "INTERFACE", 1) != INTERFACE:
     raise ImportError("the kernel was built for another version; run hardcase-edge doctor --build")
 

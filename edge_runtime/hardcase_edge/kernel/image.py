@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The image: a verified program as one flat, aligned array of bytes that the C kernel executes in place.
 
-docs/SPEC-image-v1.md defines every word, and ``hardcase.c`` reads them. An image makes the same decisions as its
+docs/SPEC-image-v1.md defines every word, and ``hc_image.h`` names them in C. An image makes the same decisions as its
 program, but it is not an exchange format: each machine makes it from the bundle, for its own version of the kernel.
 
 ``Image`` works in two passes. The first, in ``__init__``, looks at every scorer: it groups the trees of ensembles and

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The limits of a program: one list, which the reader, the verifier, the image and the kernel all hold to.
 
-docs/SPEC-program-v1.md section 5 states them with its rules. ``kernel/hardcase.c`` has those that an image can break
+docs/SPEC-program-v1.md section 5 states them with its rules. ``kernel/hc_check.h`` has those that an image can break
 as constants of its own, because a microcontroller has no Python; a test compares them with these.
 """
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-import hardcase_edge
 from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.kernel.image import Image
+from hardcase_edge.kernel.sources import CONFIG, FIRMWARE, FOLDER, SERVO
 from hardcase_edge.program.definition import Program, Stack, Trees
 from hardcase_edge.program.stored_trees import depth_of
 from hardcase_edge.stream.layout import layout_of
@@ -27,7 +27,6 @@ from .size import CoreSize, measure
 
 __all__ = ["MAX_INLINE_NODES", "OWN", "ExportedC", "own_files", "write_c"]
 
-KERNEL = Path(hardcase_edge.__file__).parent / "kernel"
 OWN = ("main.c", "sensors.h")  # files for the user to edit
 MAX_INLINE_NODES = (
     10_000  # of an ensemble; larger ones take much more flash as code than as tables, and minutes to compile
@@ -68,7 +67,7 @@ def write_c(loaded: Loaded, folder: Path, *, inline: bool = False) -> ExportedC:
     data = image.pack()
     _copy(folder, has_windows=bool(manifest.windows), has_prices=prices is not None)
     files = {
-        "hardcase_config.h": config_header(image),
+        CONFIG: config_header(image),
         "model.h": model_header(image, data, manifest, loaded.bundle.sha256),
         "golden.h": golden_header(program, golden),
         **own_files(loaded),
@@ -100,8 +99,8 @@ def own_files(loaded: Loaded) -> dict[str, str]:
 
 def _copy(folder: Path, has_windows: bool, has_prices: bool) -> None:
     """Copy the files that are the same for every policy."""
-    files = [*KERNEL.glob("hardcase.[ch]"), *FILES.glob("*.[ch]"), FILES / "Makefile"]
-    files += KERNEL.glob("hardcase_servo.[ch]") if has_prices else []
+    kernel = [FOLDER / name for name in (*FIRMWARE, *(SERVO if has_prices else ()))]
+    files = [*kernel, *FILES.glob("*.[ch]"), FILES / "Makefile"]
     for path in [f for f in files if has_windows or f.name != "window.h"]:
         shutil.copyfile(path, folder / path.name)
     shutil.copytree(FILES / "boards", folder / "boards", ignore=shutil.ignore_patterns("__pycache__"))

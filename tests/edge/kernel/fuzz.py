@@ -20,7 +20,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from tests.helpers.edge.kernel_cases import KERNEL, write_seeds
+from hardcase_edge.kernel.sources import FOLDER
+from tests.helpers.edge.kernel_cases import write_seeds
 
 __all__ = ["Run", "build", "fuzz", "has_fuzzer"]
 
@@ -50,8 +51,8 @@ def has_fuzzer() -> bool:
 def build(folder: Path, optimise: str = "-O1") -> Path:
     """The fuzzer's program, in this folder."""
     out = folder / "fuzz"
-    sources = [str(HERE / "fuzz.c"), str(KERNEL / "hardcase.c")]
-    subprocess.run(["clang", *FLAGS, optimise, f"-I{KERNEL}", *sources, "-o", str(out)], check=True)
+    sources = [str(HERE / "fuzz.c"), str(FOLDER / "hardcase.c")]
+    subprocess.run(["clang", *FLAGS, optimise, f"-I{FOLDER}", *sources, "-o", str(out)], check=True)
     return out
 
 

@@ -16,6 +16,7 @@ from hardcase_edge.bundle.golden import GoldenCase
 from hardcase_edge.bundle.load import load_bytes
 from hardcase_edge.errors import BundleError, ImageError, ProgramError
 from hardcase_edge.kernel.machine import EVALUATORS, KERNEL, PYTHON, decide, name_of, open_machine
+from hardcase_edge.kernel.sources import FOLDER
 from hardcase_edge.program import limits
 from hardcase_edge.program.decode import decode
 from hardcase_edge.program.definition import Program
@@ -25,7 +26,6 @@ from hardcase_edge.verifier.verify import verify
 from tests.helpers.edge.bundles import bundle_of
 from tests.helpers.edge.crafted import LONG_DECISIONS, LONG_PROOFS, branch_bomb, shared_margins, stacked, wide_branch
 from tests.helpers.edge.evaluators import needs_kernel
-from tests.helpers.edge.kernel_cases import KERNEL as KERNEL_FOLDER
 from tests.helpers.edge.mutate import mutate
 from tests.helpers.edge.strategies import programs, random_program, seeds
 
@@ -62,7 +62,7 @@ def test_a_program_at_a_limit_runs_in_the_kernel(make: Any) -> None:
 
 
 def test_the_kernels_limits_are_the_verifiers() -> None:
-    code = (KERNEL_FOLDER / "hardcase.c").read_text(encoding="utf-8")
+    code = (FOLDER / "hc_check.h").read_text(encoding="utf-8")
     names = {
         "SENSORS": "SENSORS", "NODES": "NODES", "TARGETS": "TARGETS", "SCORERS": "SCORERS", "CLASSES": "CLASSES",
         "RANKS": "RANKS", "CELLS": "CELLS", "COEFFICIENTS": "COEFFICIENTS", "SHIFT": "SHIFT",

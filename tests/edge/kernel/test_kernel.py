@@ -23,6 +23,7 @@ from hardcase_edge.kernel import ensembles as ensemble_image
 from hardcase_edge.kernel import machine as evaluator
 from hardcase_edge.kernel.image import make_image
 from hardcase_edge.kernel.machine import KERNEL, PYTHON, VARIABLE, decide, name_of, open_machine
+from hardcase_edge.kernel.sources import CONFIG, EXTENSION, FIRMWARE, FOLDER, SERVO
 from hardcase_edge.program.definition import (
     CODE_MAX,
     Acquire,
@@ -43,7 +44,6 @@ from hardcase_edge.verifier.verify import verify
 from tests.golden.make_golden import golden_program
 from tests.helpers.edge.c_programs import whole_numbers
 from tests.helpers.edge.evaluators import needs_kernel
-from tests.helpers.edge.kernel_cases import KERNEL as FOLDER
 from tests.helpers.edge.kernel_cases import kernel_cases
 from tests.helpers.edge.oracle import Case
 from tests.helpers.edge.oracle import decide as oracle_decide
@@ -107,8 +107,24 @@ def test_its_stack_is_small_and_of_fixed_size(tmp_path: Path) -> None:
     assert sum(used.values()) <= STACK_BYTES, used
 
 
-def test_it_uses_no_memory_of_its_own_and_no_floating_point() -> None:
-    code = re.sub(r"/\*.*?\*/", "", (FOLDER / "hardcase.c").read_text(), flags=re.S)
+def test_its_files_are_listed() -> None:
+    def included(*names: str) -> set[str]:
+        """These files and all that they include of the kernel's folder."""
+        known, todo = set[str](), set(names)
+        while todo:
+            known.add(name := todo.pop())
+            todo |= set(re.findall(r'^#include "(.+)"$', (FOLDER / name).read_text(), re.M)) - known
+        return known
+
+    assert included("hardcase.c") == {*FIRMWARE, CONFIG}
+    assert included("hardcase_servo.c") == {*SERVO, "hardcase.h"}
+    there = {path.name for path in FOLDER.glob("*.[ch]")}
+    assert there == included("hardcase.c", "hardcase_servo.c", *EXTENSION)
+
+
+@pytest.mark.parametrize("name", FIRMWARE)
+def test_it_uses_no_memory_of_its_own_and_no_floating_point(name: str) -> None:
+    code = re.sub(r"/\*.*?\*/", "", (FOLDER / name).read_text(), flags=re.S)
     assert not re.search(r"\b(malloc|calloc|free|float|double|goto|static\s+(?!const|inline)\w+\s+\w+\s*[;=])\b", code)
 
 

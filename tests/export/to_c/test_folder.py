@@ -22,16 +22,18 @@ from hardcase_edge.bundle.golden import GoldenCase, run_case
 from hardcase_edge.bundle.load import Loaded, load_bundle, load_bytes
 from hardcase_edge.errors import HardcaseError, InputError
 from hardcase_edge.kernel.image import Image
+from hardcase_edge.kernel.sources import FOLDER
 from hardcase_edge.program.definition import Opaque, Trees
 from hardcase_export.to_c import size as c_size
 from hardcase_export.to_c.boards import FILES
 from hardcase_export.to_c.config import config_header, parts_of
-from hardcase_export.to_c.folder import KERNEL, own_files, write_c
+from hardcase_export.to_c.folder import own_files, write_c
 from hardcase_export.to_c.golden import golden_header
 from hardcase_export.to_c.header import words
 from hardcase_export.to_c.names import array, identifiers, literal
 from tests.golden.make_golden import GOLDEN, cases_of, golden_program, manifest_of
 from tests.helpers.edge.c_programs import random_cases, write_programs
+from tests.helpers.edge.kernel_cases import write_kernel
 from tests.helpers.edge.machines import STRICT, TARGETS
 from tests.helpers.edge.strategies import random_program
 from tests.helpers.export.builds import make_build
@@ -246,13 +248,11 @@ def test_a_kernel_of_only_the_parts_that_a_program_needs_decides_the_same(tmp_pa
         image.pack()
         seen.append(set(parts_of(image)))
         sources = write_programs(folder, [(program, random_cases(program, seed, 20))])[:1]
-        (folder / "hardcase_config.h").write_text(config_header(image))
-        for name in ("hardcase.c", "hardcase.h"):
-            shutil.copyfile(KERNEL / name, folder / name)
-        built = here.compile([*sources, folder / "hardcase.c"], folder / "programs", "-O0", f"-I{folder}", f"-I{FILES}")
+        kernel = write_kernel(folder, config_header(image))
+        built = here.compile([*sources, kernel], folder / "programs", "-O0", f"-I{folder}", f"-I{FILES}")
         assert here.run(built) == "20\n"
     always, ever = set.intersection(*seen), set.union(*seen)
-    known = set(re.findall(r"#define (HC_\w+) 0x\w+u", (KERNEL / "hardcase.h").read_text())) - {"HC_ALL_PARTS"}
+    known = set(re.findall(r"#define (HC_\w+) 0x\w+u", (FOLDER / "hardcase.h").read_text())) - {"HC_ALL_PARTS"}
     assert len(always) <= 2
     assert ever <= known
     assert len(ever) >= 10
@@ -267,10 +267,8 @@ def test_the_check_refuses_an_image_that_needs_a_part_that_is_not_there(absent: 
         f'#include <stdio.h>\n#include "hardcase.h"\nstatic const uint64_t image[] = {{\n{array(words(data))}\n}};\n'
         'int main(void) { printf("%d\\n", hc_check(image, sizeof image)); return 0; }\n'
     )
-    (tmp_path / "hardcase_config.h").write_text(f"#define HC_PARTS (HC_ALL_PARTS & ~HC_INLINE & ~{absent})\n")
-    for name in ("hardcase.c", "hardcase.h"):
-        shutil.copyfile(KERNEL / name, tmp_path / name)
-    built = here.compile([tmp_path / "check.c", tmp_path / "hardcase.c"], tmp_path / "check", f"-I{tmp_path}")
+    kernel = write_kernel(tmp_path, f"#define HC_PARTS (HC_ALL_PARTS & ~HC_INLINE & ~{absent})\n")
+    built = here.compile([tmp_path / "check.c", kernel], tmp_path / "check", f"-I{tmp_path}")
     assert here.run(built) == ("1\n" if absent == "0u" else "0\n")
 
 

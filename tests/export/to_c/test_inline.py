@@ -22,7 +22,7 @@ from hardcase_export.to_c.inline import Fork, Leaf, inline_source, unrolled
 from hardcase_export.to_c.names import array
 from tests.edge.kernel.test_kernel import SANITIZED
 from tests.helpers.edge.c_programs import random_cases
-from tests.helpers.edge.kernel_cases import KERNEL
+from tests.helpers.edge.kernel_cases import write_kernel
 from tests.helpers.edge.machines import Target
 from tests.helpers.edge.strategies import random_program
 from tests.helpers.export.inline import edge_rows, plain_ensembles, random_ensembles, write_inlined, write_unrolled
@@ -190,10 +190,8 @@ def test_the_check_refuses_keys_that_lie_elsewhere(tmp_path: Path) -> None:
     here = sanitized("cc")
     image = Image(plain_ensembles(5, "i32"), range(8))
     (tmp_path / "check.c").write_text(CHECK % array(words(image.pack())))
-    (tmp_path / "hardcase_config.h").write_text("#define HC_PARTS HC_ALL_PARTS\n")
-    for name in ("hardcase.c", "hardcase.h"):
-        shutil.copyfile(KERNEL / name, tmp_path / name)
-    built = here.compile([tmp_path / "check.c", tmp_path / "hardcase.c"], tmp_path / "check", f"-I{tmp_path}")
+    kernel = write_kernel(tmp_path, "#define HC_PARTS HC_ALL_PARTS\n")
+    built = here.compile([tmp_path / "check.c", kernel], tmp_path / "check", f"-I{tmp_path}")
     first, *others = here.run(built).split()
     assert first == "1"
     assert len(others) >= 12

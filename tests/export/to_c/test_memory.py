@@ -12,6 +12,7 @@ import numpy as np
 
 from hardcase_edge.bundle.load import Loaded
 from hardcase_edge.kernel.image import Image
+from hardcase_edge.kernel.sources import FOLDER
 from hardcase_edge.program.readings import normalise
 from hardcase_edge.stream.memory import MOST_WINDOWS, Memory
 from hardcase_export.to_c.config import config_header
@@ -54,15 +55,12 @@ STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1")
 
 def compiled(bundle: Loaded, folder: Path) -> ctypes.CDLL:
     """The harness over the headers of a bundle."""
-    import hardcase_edge
-
     image = Image(bundle.bundle.program)
-    kernel = Path(hardcase_edge.__file__).parent / "kernel"
     files = {
         "hardcase_config.h": config_header(image),
         "model.h": model_header(image, image.pack(), bundle.manifest, "0" * 64),
         "memory.h": memory_header(bundle.bundle.program, bundle.manifest, layout()),
-        "hardcase.h": (kernel / "hardcase.h").read_text(),
+        "hardcase.h": (FOLDER / "hardcase.h").read_text(),
         "harness.c": HARNESS,
     }
     for name, text in files.items():

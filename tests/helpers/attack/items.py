@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from hardcase_edge.kernel.sources import EXTENSION, FOLDER
+
 from .outcome import Outcome
 
 __all__ = ["attack", "hostile_calls"]
 
-KERNEL = Path(__file__).parents[3] / "edge_runtime" / "hardcase_edge" / "kernel"
-SOURCES = ("module.c", "parts.c", "chain.c", "chain_module.c", "items_module.c")
 FLAGS = ["-std=c99", "-g", "-fPIC", "-shared", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 ODD: tuple[Any, ...] = (None, -1, 0, 1, 5, 2**31, -(2**63), 2**70, 1.5, float("nan"), "x", (), [], {}, b"12", (0, 0))
 
@@ -33,8 +33,8 @@ def attack(seconds: float, seed: int) -> list[Outcome]:
     with tempfile.TemporaryDirectory() as folder:
         module = Path(folder) / "_kernel.abi3.so"
         include = sysconfig.get_paths()["include"]
-        sources = [KERNEL / name for name in SOURCES]
-        subprocess.run(["gcc", *FLAGS, f"-I{include}", f"-I{KERNEL}", *sources, "-o", module], check=True)
+        units = [FOLDER / unit for unit in EXTENSION]
+        subprocess.run(["gcc", *FLAGS, f"-I{include}", f"-I{FOLDER}", *units, "-o", module], check=True)
         run = subprocess.run(
             [sys.executable, "-c", "import sys; from tests.helpers.attack.items import inside; inside(*sys.argv[1:])",
              str(module), str(seconds), str(seed)],

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hardcase_edge.bundle.golden import GoldenCase, run_case
 from hardcase_edge.kernel.image import Image
+from hardcase_edge.kernel.sources import FOLDER
 from hardcase_edge.program.definition import (
     Acquire,
     Answer,
@@ -24,7 +25,6 @@ from hardcase_edge.program.definition import (
 )
 from hardcase_edge.session.session import Decision, Machine
 from hardcase_edge.verifier.verify import verify
-from hardcase_export.to_c.folder import KERNEL
 from hardcase_export.to_c.golden import golden_tables
 from hardcase_export.to_c.header import words
 from hardcase_export.to_c.names import array
@@ -84,7 +84,7 @@ def write_programs(
     parts.append(f"#define N_PROGRAMS {len(programs)}\n#define SESSION_BYTES {session_bytes}\n")
     source = folder / "programs.c"
     source.write_text("\n".join(parts) + MAIN, encoding="ascii")
-    return [source, KERNEL / "hardcase.c"]
+    return [source, FOLDER / "hardcase.c"]
 
 
 def whole_numbers(seed: int) -> Program:

@@ -4,26 +4,34 @@
 from __future__ import annotations
 
 import random
+import shutil
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from hardcase_edge.kernel.image import make_image
+from hardcase_edge.kernel.sources import CONFIG, FIRMWARE, FOLDER
 from hardcase_edge.program.definition import Program
 from hardcase_edge.program.readings import normalise
 from tests.golden.make_golden import cases_of, golden_program
 from tests.helpers.edge.oracle import Case, decide
 from tests.helpers.edge.shared_stacks import of_both
 from tests.helpers.edge.strategies import random_program, random_readings
-from tests.helpers.places import ROOT
 
-__all__ = ["KERNEL", "kernel_cases", "pack_readings", "write_seeds"]
+__all__ = ["kernel_cases", "pack_readings", "write_kernel", "write_seeds"]
 
-KERNEL = ROOT / "edge_runtime" / "hardcase_edge" / "kernel"
 ROUTES = ("local", "cloud", "degraded")
 NO_BUDGET = 2**63 - 1
 _CODES = {"i32": "i", "f32": "f", "f64": "d"}
+
+
+def write_kernel(folder: Path, config: str) -> Path:
+    """Copy the kernel into a folder, with this text as its options; the file to compile."""
+    for name in FIRMWARE:
+        shutil.copyfile(FOLDER / name, folder / name)
+    (folder / CONFIG).write_text(config, encoding="ascii")
+    return folder / "hardcase.c"
 
 
 def pack_readings(program: Program, sensor: int, readings: Sequence[Any]) -> bytes:

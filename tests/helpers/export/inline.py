@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import random
-import shutil
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,12 +33,12 @@ from hardcase_edge.program.format import from_keys, to_key
 from hardcase_edge.program.readings import DTYPES
 from hardcase_edge.verifier.verify import verify
 from hardcase_export.to_c.config import config_header
-from hardcase_export.to_c.folder import KERNEL
 from hardcase_export.to_c.header import words
 from hardcase_export.to_c.inline import inline_source, unrolled
 from hardcase_export.to_c.names import array, int64
 from hardcase_export.to_c.readings import _layout, reading_offsets
 from tests.helpers.edge.c_programs import write_programs
+from tests.helpers.edge.kernel_cases import write_kernel
 from tests.helpers.edge.oracle import Case, scores_of
 from tests.helpers.edge.strategies import _rank, _trees, random_program, random_reading
 
@@ -209,10 +208,7 @@ def _write_kernel(folder: Path, image: Image) -> list[Path]:
     """The kernel with what an image that is packed needs, and its code."""
     source = inline_source({k: unrolled(image, k) for k in sorted(image.inlined)})
     (folder / "inline.c").write_text(source, encoding="ascii")
-    (folder / "hardcase_config.h").write_text(config_header(image), encoding="ascii")
-    for name in ("hardcase.c", "hardcase.h"):
-        shutil.copyfile(KERNEL / name, folder / name)
-    return [folder / "inline.c", folder / "hardcase.c"]
+    return [folder / "inline.c", write_kernel(folder, config_header(image))]
 
 
 def scores_on(program: Program, row: Sequence[Any], failing: set[int]) -> list[int]:

@@ -3,7 +3,7 @@
 #ifndef Py_LIMITED_API
 #define Py_LIMITED_API 0x030B0000
 #endif
-#include "chain_module.h"
+#include "py_chain.h"
 
 #include <string.h>
 

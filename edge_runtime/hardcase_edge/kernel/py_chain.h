@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The type Chain of hardcase_edge._kernel. */
-#ifndef HARDCASE_CHAIN_MODULE_H
-#define HARDCASE_CHAIN_MODULE_H
+#ifndef HARDCASE_PY_CHAIN_H
+#define HARDCASE_PY_CHAIN_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
