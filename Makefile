@@ -20,8 +20,9 @@ demo: $(READY)
 
 venv: $(READY)
 
+# Bytecode is kept: hundreds of processes would compile the packages again, and each worker the tests.
 test: $(READY) mosquitto
-	@$(BIN)/python -m pytest -n auto --dist worksteal
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(READY)
 	@$(BIN)/ruff check $(SOURCES)
