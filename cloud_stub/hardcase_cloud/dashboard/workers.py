@@ -8,9 +8,7 @@ a worker are read from it, and a worker that does not answer is shown as away si
 from __future__ import annotations
 
 import http.client
-import io
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +21,7 @@ from hardcase_edge.link.address import is_host
 __all__ = ["Workers", "parse_counters"]
 
 EVERY_S = 2.0
-WAIT_S = 1.0  # to connect, and then for the whole page
+WAIT_S = 1.0  # for one page
 MAX_BYTES = 262_144
 MOST = 64  # workers
 SHOWN = ("busy", "refused", "expired", "flooded")  # of what was not answered
@@ -118,7 +116,6 @@ def _place(url: str) -> tuple[str, int, str]:
 
 def _page(host: str, port: int, path: str) -> str:
     connection = http.client.HTTPConnection(host, port, timeout=WAIT_S)
-    connection.response_class = _Response
     try:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -128,32 +125,3 @@ def _page(host: str, port: int, path: str) -> str:
         return data.decode("utf-8", "replace")
     finally:
         connection.close()
-
-
-class _Response(http.client.HTTPResponse):
-    """A response that is whole within ``WAIT_S``: a socket's own limit is for each read, and a page may drip."""
-
-    def __init__(self, sock: socket.socket, method: str | None = None) -> None:
-        super().__init__(sock, method=method)
-        self.fp = io.BufferedReader(_Received(sock, self.fp.detach(), time.monotonic() + WAIT_S))
-
-
-class _Received(io.RawIOBase):
-    """What a socket receives until a time; ``raw`` reads it, and keeps it open."""
-
-    def __init__(self, sock: socket.socket, raw: io.RawIOBase, until: float) -> None:
-        self._sock, self._raw, self._until = sock, raw, until
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        self._sock.settimeout(max(0.001, self._until - time.monotonic()))
-        count: int | None = self._raw.readinto(buffer)
-        if time.monotonic() > self._until:
-            raise TimeoutError("timed out")
-        return count
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()

@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import threading
 from pathlib import Path
-from time import monotonic
 
 import pytest
 
@@ -56,29 +53,6 @@ def test_one_that_hangs_is_away_after_its_time(monkeypatch: pytest.MonkeyPatch) 
         workers = Workers([f"http://127.0.0.1:{silent.getsockname()[1]}/metrics"])
         workers.renew()
         assert workers.look()[0]["trouble"] == "timed out"
-
-
-@pytest.mark.parametrize("begins", [b"", b"HTTP/1.1 200 OK\r\n\r\n"], ids=["head", "body"])
-def test_a_page_that_drips_ends_at_its_time(monkeypatch: pytest.MonkeyPatch, begins: bytes) -> None:
-    monkeypatch.setattr(module, "WAIT_S", 0.2)
-    is_over = threading.Event()
-
-    def drip(server: socket.socket) -> None:
-        connection, _ = server.accept()
-        with connection, contextlib.suppress(OSError):
-            connection.sendall(begins)
-            until = monotonic() + 20
-            while monotonic() < until and not is_over.wait(0.02):
-                connection.sendall(b"x")
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=drip, args=(server,))
-        thread.start()
-        workers = Workers([f"http://127.0.0.1:{server.getsockname()[1]}/metrics"])
-        workers.renew()
-        is_over.set()
-        thread.join()
-    assert workers.look()[0]["trouble"] == "timed out"
 
 
 def test_a_page_that_lies_gives_no_numbers() -> None:
