@@ -124,6 +124,8 @@ toolchains:
 	@sh tests/helpers/edge/debian_python.sh arm64 build/python-arm64
 	@sh tests/helpers/edge/debian_python.sh armhf build/python-armhf
 	@sh tests/helpers/edge/debian_micropython.sh build/micropython
+	@test -d build/tflite-runtime || $(MAKE) --no-print-directory tflite-runtime || \
+		echo "tflite-runtime has no wheel for this Python: its tests are left out"
 
 # MLServer for benchmarks/kserve.py, 326 MB, in an environment of its own.
 mlserver:
