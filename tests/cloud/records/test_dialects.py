@@ -31,6 +31,13 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
+@pytest.fixture
+def empty(cluster: Cluster) -> Iterator[str]:
+    """The URL of a database without tables, which is left so for the next test in whatever order."""
+    yield cluster.empty()
+    cluster.empty()
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     is_sqlite = request.param == "sqlite"
@@ -230,7 +237,7 @@ def test_a_store_of_version_1_goes_on_with_all_its_records(tmp_path: Path) -> No
 def test_a_store_of_version_3_finds_new_labels_by_an_index(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"sqlite:{tmp_path / 'd.sqlite'}" if name == "sqlite" else request.getfixturevalue("cluster").empty()
+    url = f"sqlite:{tmp_path / 'd.sqlite'}" if name == "sqlite" else request.getfixturevalue("empty")
     with monkeypatch.context() as earlier:
         earlier.setattr(schema, "VERSION", 3)
         older = Database(url)
@@ -260,17 +267,16 @@ def plan(database: Database) -> str:
     return "\n".join(str(row[-1]) for row in database.read(f"{words} {sql}", values))
 
 
-def test_a_database_with_tables_of_others_is_refused(cluster: Cluster) -> None:
-    url = cluster.empty()
-    dialect = open_dialect(url, 0)
+def test_a_database_with_tables_of_others_is_refused(empty: str) -> None:
+    dialect = open_dialect(empty, 0)
     dialect.run(lambda: dialect.execute("CREATE TABLE mine (x BIGINT)"))
     dialect.close()
     with pytest.raises(InputError, match="is not a store of decisions"):
-        Database(url)
+        Database(empty)
 
 
-def test_after_a_restart_of_the_database_the_next_call_succeeds(cluster: Cluster) -> None:
-    database = Database(cluster.empty())
+def test_after_a_restart_of_the_database_the_next_call_succeeds(cluster: Cluster, empty: str) -> None:
+    database = Database(empty)
     database.keep([decision("a", 1)], 5.0)
     cluster.stop()
     with pytest.raises(InputError, match="start the database or repair it") as caught:
