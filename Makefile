@@ -20,8 +20,9 @@ demo: $(READY)
 
 venv: $(READY)
 
+# Bytecode is kept: hundreds of processes would compile the packages again, and each worker the tests.
 test: $(READY) mosquitto
-	@$(BIN)/python -m pytest -n auto --dist worksteal
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(READY)
 	@$(BIN)/ruff check $(SOURCES)
@@ -123,6 +124,8 @@ toolchains:
 	@sh tests/helpers/edge/debian_python.sh arm64 build/python-arm64
 	@sh tests/helpers/edge/debian_python.sh armhf build/python-armhf
 	@sh tests/helpers/edge/debian_micropython.sh build/micropython
+	@test -d build/tflite-runtime || $(MAKE) --no-print-directory tflite-runtime || \
+		echo "tflite-runtime has no wheel for this Python: its tests are left out"
 
 # MLServer for benchmarks/kserve.py, 326 MB, in an environment of its own.
 mlserver:

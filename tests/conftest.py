@@ -6,6 +6,7 @@ What a run leaves out for want of tools is said at its end. Where ``CI=true``, a
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections import Counter
@@ -23,6 +24,17 @@ CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.S
 # a test that is right is right on a busy machine, too
 settings.register_profile("house", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests are no garbage until the end: nobody looks for it while they come, nor among them later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

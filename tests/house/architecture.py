@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(HERE))
 
-from tests.house.rooms import FLOORS, FOLDERS, module_graph, room_graph, room_of  # noqa: E402
+from tests.house.rooms import FLOORS, FOLDERS, module_graph, parsed, room_graph, room_of  # noqa: E402
 
 PAGE = HERE / "ARCHITECTURE.md"
 BEGIN, END = "<!-- rooms -->\n", "<!-- /rooms -->"
@@ -24,7 +24,7 @@ BEGIN, END = "<!-- rooms -->\n", "<!-- /rooms -->"
 
 def first_line(path: Path) -> str:
     """The first line of a module's docstring."""
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    text = ast.get_docstring(parsed(path)) or ""
     return text.partition("\n")[0]
 
 

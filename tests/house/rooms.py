@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -52,6 +53,12 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
 Graph = dict[str, set[str]]
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a module; every rule asks for those of the whole house."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def module_name(path: Path, folder: Path) -> str:
     """A module's name below its distribution, such as ``program.cost``; of a package, the package's."""
     parts = path.relative_to(folder).with_suffix("").parts
@@ -66,7 +73,7 @@ def room_of(module: str) -> str:
 
 def imported(path: Path, package: str, distribution: str) -> Iterator[str]:
     """Dotted names that a module imports from its own distribution, inside functions too; ``package`` is its own."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.ImportFrom):
             base = package.split(".") if package else []
             above = base[: len(base) - node.level + 1] if node.level else []

@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.places import ROOT
-from tests.house.rooms import FLOORS, FOLDERS, circles, floors, module_graph, module_name, room_graph, wrong_arrows
+from tests.house.rooms import (
+    FLOORS,
+    FOLDERS,
+    circles,
+    floors,
+    module_graph,
+    module_name,
+    parsed,
+    room_graph,
+    wrong_arrows,
+)
 
 OURS = {"hardcase", "hardcase_edge", "hardcase_train", "hardcase_export", "hardcase_cloud"}
 MAY_IMPORT = {
@@ -49,7 +59,7 @@ HEAVY = {"numpy", "scipy", "sklearn", "onnx", "onnxruntime", "skl2onnx", "llvmli
 def imported_roots(path: Path) -> set[str]:
     """First names of everything a module imports, inside functions too; relative imports are its own package."""
     roots = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             roots |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:

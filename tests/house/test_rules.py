@@ -6,12 +6,12 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.places import ROOT
+from tests.house.rooms import parsed
 
 PACKAGES = [
     "edge_runtime/hardcase_edge",
@@ -66,7 +66,7 @@ def test_a_source_file_names_its_licence() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_module_s_first_line_can_stand_alone(package: str) -> None:
-    docs = {names(p): ast.get_docstring(ast.parse(p.read_text(encoding="utf-8"))) or "" for p in modules(package)}
+    docs = {names(p): ast.get_docstring(parsed(p)) or "" for p in modules(package)}
     first = {name: doc.partition("\n")[0] for name, doc in docs.items()}
     assert not {name: line for name, line in first.items() if not line.endswith((".", "?")) or len(line) > 116}
 
@@ -78,7 +78,7 @@ def test_no_module_makes_code_from_data(package: str) -> None:
 
 
 def check_makes_no_code(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             roots = {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -101,10 +101,9 @@ def test_every_module_says_what_it_is_and_what_it_offers(package: str) -> None:
 
 
 def check_says_what_it_offers(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    if path.name == "__init__.py" and not text.strip():
+    tree = parsed(path)
+    if path.name == "__init__.py" and not tree.body:
         return
-    tree = ast.parse(text)
     assert ast.get_docstring(tree), f"{names(path)}: a module begins with its rules"
     public = [n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name[0] != "_"]
     assert not [n.name for n in public if not ast.get_docstring(n)], names(path)
@@ -145,12 +144,6 @@ OTHER_IDEAS = {  # modules where the same word is something else
     "hardcase/reports/train_page.py": "the title of a column",
     "hardcase/training/survey.py": "a likely name of a target's column",
 }
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    """The syntax tree of a module."""
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def kinds_named(tree: ast.AST) -> list[int]:

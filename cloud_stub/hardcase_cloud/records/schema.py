@@ -66,6 +66,10 @@ STEPS: dict[int, tuple[str, ...]] = {
              promised DOUBLE PRECISION NOT NULL, delta DOUBLE PRECISION NOT NULL, test TEXT NOT NULL,
              since DOUBLE PRECISION NOT NULL, PRIMARY KEY (bundle, label))""",
     ),
+    4: (
+        # each step of a roll-out asks for what f0 has answered since the last one
+        "CREATE INDEX labels_since ON labels (source, received, device, boot, sequence)",
+    ),
 }  # fmt: skip
 VERSION = max(STEPS)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from hardcase_cloud.records import database as module
+from hardcase_cloud.records import schema
 from hardcase_cloud.records.came_back import came_back
 from hardcase_cloud.records.database import Database
 from hardcase_cloud.records.dialects import open_dialect, redacted
@@ -28,6 +29,13 @@ BUNDLE = {"sha256": "b1", "name": "one", "bytes": 5, "root": 1, "targets": 2, "m
 def cluster() -> Iterator[Cluster]:
     with running_postgres() as running:
         yield running
+
+
+@pytest.fixture
+def empty(cluster: Cluster) -> Iterator[str]:
+    """The URL of a database without tables, which is left so for the next test in whatever order."""
+    yield cluster.empty()
+    cluster.empty()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -227,17 +235,50 @@ def test_a_store_of_version_1_goes_on_with_all_its_records(tmp_path: Path) -> No
         opened.close()
 
 
-def test_a_database_with_tables_of_others_is_refused(cluster: Cluster) -> None:
-    url = cluster.empty()
-    dialect = open_dialect(url, 0)
+@pytest.mark.parametrize("name", ["sqlite", "postgresql"])
+def test_a_store_of_version_3_finds_new_labels_by_an_index(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:{tmp_path / 'd.sqlite'}" if name == "sqlite" else request.getfixturevalue("empty")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(schema, "VERSION", 3)
+        older = Database(url)
+    older.keep([audit("a", k, "x") for k in range(2000)], 61.0)
+    it = older.dialect
+    answers = [("a", 1, k, "f0", "x", float(k)) for k in range(2000)]
+    it.run(lambda: it.many("INSERT INTO labels VALUES (?, ?, ?, ?, ?, ?)", answers))
+    older.write("ANALYZE")
+    assert (older.read("SELECT version FROM store_version"), "labels_since" in plan(older)) == ([(3,)], False)
+    older.close()
+    opened = Database(url)
+    assert opened.read("SELECT version FROM store_version") == [(VERSION,)]
+    assert Registry(opened).audits_since("b1", (1997.0, "a", 1, 1997)) == ([("a", True)] * 2, (1999.0, "a", 1, 1999))
+    steps = plan(opened)
+    assert ("labels_since" in steps, "Sort" in steps, "TEMP B-TREE" in steps) == (True, False, False)
+    opened.close()
+
+
+def plan(database: Database) -> str:
+    """How the database looks for the labels that have come since the last but two."""
+    asked: list[tuple[str, Sequence[object]]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "read", lambda sql, values: asked.append((sql, values)) or [])
+        Registry(database).audits_since("b1", (1997.0, "a", 1, 1997))
+    [(sql, values)] = asked
+    words = "EXPLAIN QUERY PLAN" if database.dialect.is_sqlite else "EXPLAIN"
+    return "\n".join(str(row[-1]) for row in database.read(f"{words} {sql}", values))
+
+
+def test_a_database_with_tables_of_others_is_refused(empty: str) -> None:
+    dialect = open_dialect(empty, 0)
     dialect.run(lambda: dialect.execute("CREATE TABLE mine (x BIGINT)"))
     dialect.close()
     with pytest.raises(InputError, match="is not a store of decisions"):
-        Database(url)
+        Database(empty)
 
 
-def test_after_a_restart_of_the_database_the_next_call_succeeds(cluster: Cluster) -> None:
-    database = Database(cluster.empty())
+def test_after_a_restart_of_the_database_the_next_call_succeeds(cluster: Cluster, empty: str) -> None:
+    database = Database(empty)
     database.keep([decision("a", 1)], 5.0)
     cluster.stop()
     with pytest.raises(InputError, match="start the database or repair it") as caught:

@@ -38,7 +38,7 @@ def namespace() -> str:
 
 def test_a_fleet_behind_a_poor_link_decides_everything_and_a_cut_breaks_no_connection(tmp_path, monkeypatch):
     if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
+        pytest.skip("root is needed, for a network namespace: run make test as root")
     monkeypatch.setattr("hardcase_cloud.fleet.sockets.KEEPALIVE_S", 0.1)  # a ping each 0.05 s
     before = namespace()
     with running_mosquitto(tmp_path) as broker:

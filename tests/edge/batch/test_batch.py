@@ -45,7 +45,7 @@ from hardcase_edge.program.readings import Reading, make_coder
 from hardcase_edge.session.session import CLOUD, Decision, Machine
 from tests.helpers.edge.strategies import as_draft, programs, random_program, random_readings, seeds
 
-many = settings(max_examples=400, deadline=None, derandomize=True)
+many = settings(max_examples=400)
 
 
 def rows_of(program: Program, seed: int, n: int = 12) -> list[list[Reading]]:
@@ -96,7 +96,7 @@ def test_a_program_decides_as_in_the_session(program: Program, seed: int) -> Non
 
 
 @given(programs(5), seeds)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 def test_items_of_any_size_and_budgets_are_priced_as_in_the_session(program: Program, seed: int) -> None:
     rng, rows = random.Random(seed), rows_of(program, seed)
     program = replace(program, max_item_size=max(program.max_item_size, 5))

@@ -46,7 +46,7 @@ def verified(program: Program) -> bool:
 
 @needs_kernel
 @given(programs(4), seeds)
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 def test_what_the_verifier_proves_has_an_image_that_the_kernel_runs(program: Program, seed: int) -> None:
     changed = mutate(program, random.Random(seed))
     if verified(changed):

@@ -51,7 +51,8 @@ from tests.helpers.edge.strategies import as_draft, random_program, random_readi
 
 HERE = Path(__file__).parent
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-SANITIZED = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+# -O0: the optimiser takes nothing from the sanitizers' sight, and the kernel compiles in a sixth of the time
+SANITIZED = ["-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 STACK_BYTES = 1024  # of the kernel's functions on the way from hc_next or hc_feed to the deepest, taken together
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is needed: apt install gcc")
 
@@ -182,7 +183,7 @@ def open_image(image: bytes, p: Program) -> Any:
 
 
 @needs_kernel
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(st.integers(0, 2**20), st.integers(1, 255))
 def test_a_cut_image_is_refused_and_a_damaged_one_at_least_harmless(at: int, flip: int) -> None:
     p = golden_program()

@@ -228,7 +228,6 @@ def test_a_folder_of_very_many_names_is_not_listed_to_its_end(tmp_path: Path, mo
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30))
-@settings(max_examples=100, deadline=None)
 def test_any_words_behind_a_kind_are_a_device_or_one_line(text: str) -> None:
     for kind in ("iio", "hwmon", "w1", "thermal", "alsa"):
         said = Driven(kind, text, "/nowhere").lacks(HEAT)
@@ -237,7 +236,7 @@ def test_any_words_behind_a_kind_are_a_device_or_one_line(text: str) -> None:
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_bytes_in_a_file_are_a_number_or_a_failure(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any"
     path.write_bytes(data)

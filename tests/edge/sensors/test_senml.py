@@ -9,7 +9,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hardcase_edge.drivers.senml import pack_of_decision, resolve
@@ -84,7 +84,6 @@ KEYS = ["n", "v", "vs", "vb", "vd", "bn", "bt", "bv", "t", "s", "bver", "u", "x_
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4), max_size=4))
-@settings(max_examples=100, deadline=None)
 def test_any_records_are_measurements_or_refused(records: list[dict[str, object]]) -> None:
     reason, measurements = "bad_row", []
     try:

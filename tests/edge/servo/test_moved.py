@@ -19,7 +19,7 @@ from tests.helpers.edge.evaluators import evaluator  # noqa: F401
 from tests.helpers.edge.strategies import programs, random_readings, seeds
 
 SAFE = 2**62
-some = settings(max_examples=25, deadline=None, derandomize=True)
+some = settings(max_examples=25)
 
 
 def movable(program: Program) -> list[int]:

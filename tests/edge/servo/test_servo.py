@@ -14,7 +14,7 @@ from hardcase_edge.servo.bucket import BASE_MOST, HALF, HOUR_MS, MOST_AMOUNT, MO
 from hardcase_edge.servo.plan import Plan, energy_to_micro
 from hardcase_edge.servo.servo import FORWARD, Servo, forward_bucket, spending_bucket
 
-some = settings(max_examples=30, deadline=None, derandomize=True)
+some = settings(max_examples=30)
 amounts = st.one_of(st.integers(0, MOST_AMOUNT), st.integers(0, 10**7))
 TABLE = Prices((1,), tuple((t,) for t in (1000, 800, 600, 400, 200, 0)), (1.0,) * 6, (0.5, 0.4, 0.3, 0.2, 0.1, 0.0), 2)
 

@@ -58,7 +58,7 @@ events = st.tuples(
 
 
 @given(amounts, amounts, steps, st.integers(0, 1000), st.lists(events, max_size=30))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 def test_a_bucket_in_c_is_that_of_python(servo, rate, burst, steps, begin, events) -> None:
     mine, theirs = Bucket(rate, max(burst, 1), steps, steps * begin // 1000), CBucket()
     servo.hc_bucket_open(ctypes.byref(theirs), I64(rate), I64(max(burst, 1)), I32(steps), I32(steps * begin // 1000))
@@ -75,7 +75,7 @@ thresholds = st.one_of(st.integers(-MOST_THRESHOLD, MOST_THRESHOLD), st.integers
 
 
 @given(st.lists(st.tuples(thresholds, thresholds), min_size=2, max_size=9), st.integers(-(2**31), 2**31 - 1))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 def test_thresholds_in_c_are_those_of_python(servo, levels, position) -> None:
     table = Prices((5, 9), tuple(levels), (), (), 0)
     flat = [t for level in levels for t in level]

@@ -185,8 +185,6 @@ class Life(RuleBasedStateMachine):
 SETTINGS = settings(
     max_examples=30,
     stateful_step_count=25,
-    deadline=None,
-    derandomize=True,
     database=None,
     phases=[Phase.generate],
     report_multiple_bugs=False,

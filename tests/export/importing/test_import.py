@@ -16,7 +16,7 @@ from typing import Any
 import lightgbm
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -280,7 +280,6 @@ def random_source(seed: int) -> Source:
     )
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**6))
 def test_any_tree_is_walked_as_its_source_says(seed: int) -> None:
     source = random_source(seed)
@@ -297,7 +296,6 @@ def test_any_tree_is_walked_as_its_source_says(seed: int) -> None:
 # ---------------------------------------------------------------- thresholds in the readings' own type
 
 
-@settings(deadline=None)
 @given(
     st.floats(allow_nan=False),
     st.sampled_from([("f64", "f64"), ("f32", "f64"), ("f32", "f32"), ("i32", "f64"), ("i32", "f32")]),

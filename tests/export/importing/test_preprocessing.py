@@ -112,7 +112,7 @@ def test_an_imputer_before_a_linear_model_gives_the_program_its_values() -> None
 OPERATIONS = st.sampled_from(["add", "subtract", "multiply", "divide"])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(OPERATIONS, st.floats(-1e6, 1e6).filter(lambda v: abs(v) > 1e-6)), min_size=1, max_size=3),
     st.floats(-1e3, 1e3),

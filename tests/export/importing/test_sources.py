@@ -353,14 +353,14 @@ def survives(kind: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", FILES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(share=st.floats(0, 1, exclude_max=True))
 def test_a_cut_model_is_refused_or_whole(kind: str, share: float) -> None:
     survives(kind, good(kind)[: int(share * len(good(kind)))])
 
 
 @pytest.mark.parametrize("kind", FILES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(at=st.integers(0, 10**9), flip=st.integers(1, 255))
 def test_a_flipped_byte_is_refused_or_a_model(kind: str, at: int, flip: int) -> None:
     data = bytearray(good(kind))
@@ -370,7 +370,7 @@ def test_a_flipped_byte_is_refused_or_a_model(kind: str, at: int, flip: int) -> 
         survives(kind, bytes(data))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_lightgbm_s_numbers_may_be_anything(data: Any) -> None:
     words = good("lightgbm").decode().split(" ")
@@ -384,7 +384,7 @@ def test_lightgbm_s_numbers_may_be_anything(data: Any) -> None:
 NUMBERS = [-(2**63), -1, 0, 1, 2, 3, 7, 2**31, 2**63 - 1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_an_onnx_file_s_numbers_may_be_anything(data: Any) -> None:
     name = data.draw(st.sampled_from(["onnx", "onnx small", "linear"]))

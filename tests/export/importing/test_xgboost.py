@@ -156,7 +156,7 @@ def test_an_oversized_json_is_not_parsed() -> None:
         read_xgboost(b'{"' + b" " * MAX_JSON_BYTES)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_xgboost_s_numbers_may_be_anything(data: Any) -> None:
     words = recorded().split(" ")

@@ -28,7 +28,7 @@ from hardcase_export.integers.uses import outcome, split, uses_of
 from tests.helpers.edge.strategies import as_draft, programs, random_program, seeds
 from tests.helpers.train.graph_drafts import random_dag, trained_dag
 
-many = settings(max_examples=60, deadline=None, derandomize=True)
+many = settings(max_examples=60)
 
 
 def a_form(rng: np.random.Generator, n: int) -> np.ndarray:

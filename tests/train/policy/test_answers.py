@@ -27,7 +27,7 @@ from tests.helpers.train.problems import make_problem
         st.tuples(st.sampled_from([0.0, 0.1, 0.25, 1.0, 3.5]) | st.floats(0, 10), st.booleans()), max_size=200
     )
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_table_rises_strictly_in_margin_and_never_falls_in_confidence(rows):
     margins, right = np.array([m for m, _ in rows]), np.array([r for _, r in rows], dtype=bool)
     thresholds, confidences = confidence_table(margins, right)
@@ -76,7 +76,7 @@ def test_many_steps_become_at_most_twelve():
 
 
 @given(st.lists(st.tuples(st.floats(-5, 5) | st.sampled_from([0.0, 1.0]), st.booleans()), max_size=300))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_table_by_values_rises_strictly_and_counts_every_row_once(rows):
     values, right = np.array([v for v, _ in rows]), np.array([r for _, r in rows], dtype=bool)
     thresholds, confidences = value_table(values, right, np.ones(len(rows)))
@@ -121,7 +121,7 @@ def test_cuts_part_neighbouring_readings_and_are_exact_in_the_declared_type(dtyp
 
 
 @given(seed=st.integers(0, 1000), max_bins=st.integers(2, 255), n=st.integers(2, 600))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_there_are_never_more_bins_than_asked_for(seed, max_bins, n):
     X = np.round(np.random.default_rng(seed).normal(size=(n, 1)) * 40)
     (cuts,) = make_bins(X, ("f64",), max_bins).cuts

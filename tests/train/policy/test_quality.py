@@ -8,7 +8,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import (
     balanced_accuracy_score,
@@ -139,7 +139,6 @@ def ndcg_of_all_orders(y: list[int], score: list[int], at: int) -> float | None:
     return float(np.mean(gains) / best) if best else None
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=6), st.integers(1, 7))
 def test_ndcg_is_the_mean_over_all_orders_of_ties(rows: list[tuple[int, int]], at: int) -> None:
     y, score = ([row[k] for row in rows] for k in (0, 1))

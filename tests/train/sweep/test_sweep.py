@@ -322,7 +322,7 @@ def test_a_cluster_of_two_processes_gives_what_threads_give(monkeypatch):
 
 
 def process_id(_, item):
-    time.sleep(0.2)
+    time.sleep(0.05)
     return os.getpid()
 
 

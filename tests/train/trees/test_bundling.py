@@ -40,7 +40,7 @@ def unpacked(packed, f):
 
 
 @given(seed=st.integers(0, 10_000), usual=st.floats(0, 1), dense=st.integers(0, 2))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_packed_rows_say_what_the_codes_say(seed, usual, dense):
     codes = np.vstack([make(seed, n=50, n_features=dense, n_bins=3)[0], one_hot(seed, 50, usual=usual)])
     packed = pack(codes, np.full(len(codes), 3), np.ones(len(codes), dtype=bool))

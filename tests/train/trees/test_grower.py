@@ -46,7 +46,7 @@ def test_every_further_split_is_the_best_of_all_open_leaves(seed):
 
 
 @given(seed=st.integers(0, 10_000), n=st.integers(1, 50), missing=st.sampled_from([0.0, 0.3, 1.0]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_rows_lie_in_the_leaf_that_walking_reaches_and_leaves_minimise_the_loss(seed, n, missing):
     codes, g, h = make(seed, n=n, n_outputs=3, missing=missing)
     tree = grown(codes, g, h, max_leaves=6, max_depth=3)

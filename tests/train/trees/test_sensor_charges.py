@@ -46,7 +46,7 @@ def test_every_split_is_the_best_of_all_less_what_is_not_paid_yet(charge, seed):
 
 
 @given(seed=st.integers(0, 10_000), price=st.floats(0, 8), share=st.floats(0, 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_sensor_that_takes_the_first_split_takes_it_at_any_lower_price(seed, price, share):
     codes, g, h = make(seed, n=30)
     dear, cheap = (grown(codes, g, h, np.array([p, 1.0, 1.0]), OWNER, max_leaves=2) for p in (price, price * share))
@@ -55,7 +55,7 @@ def test_a_sensor_that_takes_the_first_split_takes_it_at_any_lower_price(seed, p
 
 
 @given(seed=st.integers(0, 10_000), price=st.floats(0, 20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_sensor_alone_is_used_as_if_free_or_not_at_all(seed, price):
     """Its first split must gain more than it costs; what it costs changes nothing else."""
     codes, g, h = make(seed, n=30)

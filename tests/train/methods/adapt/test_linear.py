@@ -71,7 +71,7 @@ def test_a_loss_is_finite_at_scores_whose_exponentials_are_not():
 
 
 @given(seed=st.integers(0, 1000), step=st.floats(0.01, 3.0))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_proximal_step_is_the_nearest_point_that_pays_its_norm(seed, step):
     """min_w |w - v|^2 / 2 + step * price * |w|, group by group, over a ray and its neighbourhood."""
     rng = np.random.default_rng(seed)

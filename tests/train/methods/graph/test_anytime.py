@@ -17,7 +17,7 @@ from hardcase_export.integers.decide import decide, readings_of
 from hardcase_export.integers.quantise import quantise
 from tests.helpers.train.graph_drafts import random_dag, state_of, steered, trained_dag
 
-many = settings(max_examples=60, deadline=None, derandomize=True)
+many = settings(max_examples=60)
 
 
 def play(

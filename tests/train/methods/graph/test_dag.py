@@ -125,12 +125,11 @@ def test_every_state_ends_well_under_every_single_failure(kind):
         program = quantise(point.program).program
         ends = {k for k, n in enumerate(program.nodes) if isinstance(n, Answer)}
         seen: dict[int | None, set[int]] = {}
+        machine = Machine(program)
+        for k in {n.scores.scorer for n in program.nodes if isinstance(n, Branch) and n.rule == TOURNAMENT}:
+            width = len(machine.score[k](machine.missing_codes))
+            machine.score[k] = lambda codes, width=width: rng.integers(-5, 6, width).tolist()
         for _ in range(150):
-            machine = Machine(program)
-            matches = {n.scores.scorer for n in program.nodes if isinstance(n, Branch) and n.rule == TOURNAMENT}
-            for k in matches:
-                width = len(machine.score[k](machine.missing_codes))
-                machine.score[k] = lambda codes, width=width: rng.integers(-5, 6, width).tolist()
             for failing in (None, 0, 1, 2):
                 got = one(machine, X[rng.integers(len(X))], failing=() if failing is None else (failing,), cloud=False)
                 assert 0 <= got.result < 3

@@ -25,7 +25,7 @@ from hardcase_train.stages.subset_search import SubsetSearch
 from tests.helpers.train.estimators import table
 from tests.helpers.train.problems import BRIEF, make_problem
 
-many = settings(max_examples=40, deadline=None, derandomize=True)
+many = settings(max_examples=40)
 
 
 def bound(tree: FullTree, losses: np.ndarray, lefts: np.ndarray, rights: np.ndarray) -> np.ndarray:
@@ -112,7 +112,7 @@ def test_with_hinges_it_is_never_less(n_sensors: int, seed: int) -> None:
 
 
 @given(st.integers(1, 3), st.integers(0, 1000))
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15)
 def test_the_program_finds_the_least_bound_and_says_it(n_sensors: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     tree = full_tree(n_sensors)
