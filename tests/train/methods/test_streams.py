@@ -94,7 +94,7 @@ def test_judged_rows_decide_what_answers_a_purchase(search: SubsetSearch, design
     assert better(both, (0.1, 0.2, 0.3), point) == both[1:]
     qualities[True] = 0.6
     assert better(both, (0.1, 0.2, 0.3), point) == both[:1]
-    assert better(both[1:], (), point) == both[1:], "there is nothing to choose from"
+    assert better(both[1:], (0.2,), point) == both[1:], "there is nothing to choose from"
 
 
 @pytest.mark.parametrize("is_corrected", [False, True])

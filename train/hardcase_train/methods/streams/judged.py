@@ -31,7 +31,7 @@ class Corrected(Batches):
             own = of_scorer(scorer, *where)
             return own + of_scorer(last, *where) if scorer == 0 else own
 
-        batch.scores = scores  # type: ignore[method-assign]
+        batch.scores = scores  # type: ignore[assignment, method-assign]
         return batch
 
 
