@@ -25,6 +25,7 @@ OPEN = ("running", "paused")
 F0 = "f0"  # the source of labels that f0 has given
 PERSON = "person"  # and of those of people, which win in training
 MOST_AT_ONCE = 2_000  # rows that one look at audits or costs reads
+SETTLE_S = 2.0  # from the stamp of an answer until all that carry an earlier one are kept, too
 ROLLOUT = "id, bundle, path, metadata, members, wish, state, machine, began, served"
 
 
@@ -303,8 +304,10 @@ class Registry:
         sql = "INSERT INTO labels VALUES (?, ?, ?, ?, '', ?) ON CONFLICT DO NOTHING"
         self._it.run(lambda: self._it.many(sql, [(*row[:3], source, now) for row in rows]))
 
-    def audits_since(self, bundle: str, after: Row) -> tuple[list[tuple[str, bool]], Row]:
+    def audits_since(self, bundle: str, after: Row, now: float) -> tuple[list[tuple[str, bool]], Row]:
         """The next audits of a bundle that f0 has answered: of each the device, and whether both agree.
+
+        Answers of the last ``SETTLE_S`` seconds wait: two who label at once may keep theirs out of order.
 
         Parameters
         ----------
@@ -313,9 +316,9 @@ class Registry:
         rows = self.database.read(
             "SELECT l.received, l.device, l.boot, l.sequence, l.label, r.record FROM labels l JOIN records r ON "
             "r.device = l.device AND r.boot = l.boot AND r.sequence = l.sequence WHERE l.source = ? AND l.label <> '' "
-            "AND (l.received, l.device, l.boot, l.sequence) > (?, ?, ?, ?) "
+            "AND (l.received, l.device, l.boot, l.sequence) > (?, ?, ?, ?) AND l.received <= ? "
             "ORDER BY l.received, l.device, l.boot, l.sequence LIMIT ?",
-            (F0, *after, MOST_AT_ONCE),
+            (F0, *after, now - SETTLE_S, MOST_AT_ONCE),
         )
         audits = [(row[1], row[4], json.loads(row[5])) for row in rows]
         known = [(device, label == str(r.get("label"))) for device, label, r in audits if r.get("bundle") == bundle]

@@ -72,7 +72,7 @@ class Serving:
             it.presence(device, self.campaign.is_online(device))
             it.observe(now, device, state, reason)
         try:
-            self._judge()
+            self._judge(now)
             it.tick(now)
             wish = self._save(now)
         except InputError as error:
@@ -91,12 +91,12 @@ class Serving:
     def _may_have(self, device: str) -> bool:
         return not self.trouble and self.rollout.may_have(device)
 
-    def _judge(self) -> None:
+    def _judge(self, now: float) -> None:
         """Tell the machine of audits and costs that have come since the last time."""
         it = self.rollout
         criteria = it.quality.criteria
         if "agreement" in criteria:
-            audits, self._label_after = self._registry.audits_since(it.target, self._label_after)
+            audits, self._label_after = self._registry.audits_since(it.target, self._label_after, now)
             for device, agrees in audits:
                 it.audited(device, agrees)
         if "cost" in criteria:

@@ -170,11 +170,26 @@ def test_labels_are_kept_once_and_agreement_is_summed_up(database: Database) -> 
     assert (registry.unlabelled("f0", 10), len(registry.unlabelled("person", 10))) == ([], 2)
     assert database.read("SELECT audits, labelled, agreed FROM minutes") == [(2, 2, 1)]
     end = (70.0, "a", 1, 2)
-    assert registry.audits_since("b1", (69.0, "", 0, 0)) == ([("a", True), ("a", False)], end)
-    assert (registry.audits_since("b2", (69.0, "", 0, 0)), registry.audits_since("b1", end)) == (([], end), ([], end))
+    assert registry.audits_since("b1", (69.0, "", 0, 0), 99.0) == ([("a", True), ("a", False)], end)
+    assert (registry.audits_since("b2", (69.0, "", 0, 0), 99.0), registry.audits_since("b1", end, 99.0)) == (
+        ([], end),
+        ([], end),
+    )
     assert registry.costs_since("b1", 60.0) == ([("a", 2.0)], 61.0)
     assert registry.costs_since("b1", 61.0) == ([], 61.0)
     assert registry.costs_since("b2", 60.0) == ([], 61.0), "decisions of other bundles are read once"
+
+
+def test_an_answer_that_is_kept_late_is_not_passed_over(database: Database) -> None:
+    registry = Registry(database)
+    database.keep([audit("a", 1, "x"), audit("b", 1, "x")], 61.0)
+    late, early = sorted(registry.unlabelled("f0", 10))
+    registry.label([(early, "x", True)], "f0", 70.5)
+    start = (69.0, "", 0, 0)
+    assert registry.audits_since("b1", start, 71.0) == ([], start), "one that labels beside it may not be done"
+    registry.label([(late, "x", True)], "f0", 70.0)  # stamped before the first, and kept after it
+    audits, _ = registry.audits_since("b1", start, 80.0)
+    assert audits == [("a", True), ("b", True)]
 
 
 def test_audits_of_other_bundles_hide_none_and_none_of_one_batch_is_left_out(
@@ -185,7 +200,7 @@ def test_audits_of_other_bundles_hide_none_and_none_of_one_batch_is_left_out(
     database.keep([audit("a", k, "x", "other") for k in range(1, 4)] + [audit("b", k, "x") for k in range(1, 6)], 61.0)
     registry.label([(row, "x", True) for row in registry.unlabelled("f0", 10)], "f0", 70.0)
     after, audits, n_pages = (0.0, "", 0, 0), [], 0
-    while page := registry.audits_since("b1", after):
+    while page := registry.audits_since("b1", after, 99.0):
         if page[1] == after:
             break
         (more, after), n_pages = page, n_pages + 1
@@ -252,7 +267,10 @@ def test_a_store_of_version_3_finds_new_labels_by_an_index(
     older.close()
     opened = Database(url)
     assert opened.read("SELECT version FROM store_version") == [(VERSION,)]
-    assert Registry(opened).audits_since("b1", (1997.0, "a", 1, 1997)) == ([("a", True)] * 2, (1999.0, "a", 1, 1999))
+    assert Registry(opened).audits_since("b1", (1997.0, "a", 1, 1997), 3000.0) == (
+        [("a", True)] * 2,
+        (1999.0, "a", 1, 1999),
+    )
     steps = plan(opened)
     assert ("labels_since" in steps, "Sort" in steps, "TEMP B-TREE" in steps) == (True, False, False)
     opened.close()
@@ -263,7 +281,7 @@ def plan(database: Database) -> str:
     asked: list[tuple[str, Sequence[object]]] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "read", lambda sql, values: asked.append((sql, values)) or [])
-        Registry(database).audits_since("b1", (1997.0, "a", 1, 1997))
+        Registry(database).audits_since("b1", (1997.0, "a", 1, 1997), 3000.0)
     [(sql, values)] = asked
     words = "EXPLAIN QUERY PLAN" if database.dialect.is_sqlite else "EXPLAIN"
     return "\n".join(str(row[-1]) for row in database.read(f"{words} {sql}", values))
