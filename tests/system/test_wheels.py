@@ -13,6 +13,7 @@ import pytest
 
 from hardcase.flashing import kernels, wheels
 from hardcase_edge.errors import InputError
+from hardcase_edge.kernel.sources import FOLDER
 from tests.golden.make_golden import GOLDEN
 from tests.helpers.edge.machines import python_of
 
@@ -32,7 +33,7 @@ INFO = "hardcase_edge-0.1.0.dist-info"
 @pytest.fixture(scope="module")
 def pure(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel for all machines, as make wheels builds it, with the package's modules and no more."""
-    package = Path(kernels.hardcase_edge.__file__).parent
+    package = FOLDER.parent
     files = {f"hardcase_edge/{p.relative_to(package)}": p.read_bytes() for p in package.rglob("*.py")}
     files[f"{INFO}/METADATA"] = b"Metadata-Version: 2.1\nName: hardcase-edge\nVersion: 0.1.0\n"
     files[f"{INFO}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n\n"

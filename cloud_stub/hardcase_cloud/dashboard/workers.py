@@ -120,18 +120,19 @@ def _page(host: str, port: int, path: str) -> str:
     """The page, within twice ``WAIT_S`` from the connection on, however slowly it drips."""
     connection = http.client.HTTPConnection(host, port, timeout=WAIT_S)
     connection.connect()
-    hang_up = threading.Timer(2 * WAIT_S, _shut, [connection.sock])  # a response may take the socket over
+    is_late = threading.Event()
+    hang_up = threading.Timer(2 * WAIT_S, _hang_up, [is_late, connection.sock])  # a response may take the socket over
     hang_up.daemon = True
     hang_up.start()
     try:
         connection.request("GET", path)
         response = connection.getresponse()
         data = response.read(MAX_BYTES)
-        if hang_up.finished.is_set() or response.status != 200:
+        if is_late.is_set() or response.status != 200:
             raise OSError(f"the page answers {response.status}")
         return data.decode("utf-8", "replace")
     except (OSError, http.client.HTTPException) as error:
-        if hang_up.finished.is_set():
+        if is_late.is_set():
             raise TimeoutError(f"the page does not end within {2 * WAIT_S:g} s") from error
         raise
     finally:
@@ -139,7 +140,8 @@ def _page(host: str, port: int, path: str) -> str:
         connection.close()
 
 
-def _shut(sock: socket.socket) -> None:
-    """End whatever waits for this socket."""
+def _hang_up(is_late: threading.Event, sock: socket.socket) -> None:
+    """End whatever waits for this socket, which then knows why."""
+    is_late.set()
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
