@@ -5,8 +5,8 @@
 
 ``BUNDLE`` has prices, monitors and a promise of audits; ``ROWS.npz`` has rows ``X`` of its features. The loop is the
 device's own, with the kernel in C, sensors that cost nothing and no network, and counting begins where it begins. Time
-is of the same loop, without callgrind, in turns, and with the budget in a file in memory. ``slow_failures.py`` prints both on its
-page.
+is of the same loop, without callgrind, in turns, and with the budget in a file in memory. ``slow_failures.py`` prints
+both on its page.
 """
 
 from __future__ import annotations
