@@ -46,6 +46,7 @@ from .treebank import depths, load
 
 PARTS, TAGS = ("parser", "variants", "policies", "speed", "decoders"), ("gold", "own")
 EPOCHS, FOLD_EPOCHS, BITS = 10, 4, 26
+TIMED = 300  # sentences that UDPipe is timed on
 POLICIES = (
     ("one-shot complex, wrong heads", "complex", "wrong", False),
     ("one-shot complex, trajectory", "complex", "trajectory", False),
@@ -273,6 +274,7 @@ def run(parts: Sequence[str], tags: Sequence[str], udpipe_iterations: int) -> No
         from .udpipe import measure
 
         keep(f"udpipe/{udpipe_iterations}", lambda: measure(udpipe_iterations))
+        keep("udpipe us", lambda: measure(1, TIMED))  # its network is as large whatever it has learned
 
 
 def main() -> None:

@@ -204,16 +204,19 @@ def _beside_udpipe(results: dict[str, Any]) -> list[str]:
     ]
     titles = ("iterations", "greedy, UAS", "greedy, us a word", "beam 5, UAS", "beam 5, us a word", "training, s")
     lines += ["Gold tags; `--udpipe ITERATIONS` trains it.", "", markdown(titles, rows), ""]
-    if "parser" in results:
+    if "parser" in results and "udpipe us" in results:
         ours, theirs = results["parser"], models[max(models)]
         behind = theirs["beam 5, uas"] - ours["all"]
-        us = min(row["beam 5, us"] for row in models.values())
+        us = results["udpipe us"]["beam 5, us"]
         lines += [
+            "The long trainings ran beside other work, and so did the parsing after them.",
+            f"Timed on an idle machine, after a short training, a beam of 5 takes {us:.0f} us a word and greedy "
+            f"parsing {results['udpipe us']['greedy, us']:.0f} us.",
             f"Our parser has a UAS of {ours['all']:.4f} at {ours['parsing us']:.1f} us a word, "
-            f"{ours['parsing us'] / us:.2f} of the least time that a beam of 5 took.",
-            f"The goal, its UAS after {max(models)} iterations at a tenth of its time, is "
-            + (f"missed by {100 * behind:.2f} points of UAS" if behind > 0 else "met in UAS")
-            + (" and met in time." if ours["parsing us"] <= us / 10 else " and missed in time."),
+            f"{ours['parsing us'] / us:.2f} of that beam's time.",
+            f"The goal was its UAS after {max(models)} iterations at a tenth of its time: ours is "
+            + (f"{100 * behind:.2f} points of UAS below" if behind > 0 else "not below")
+            + (", and within the time." if ours["parsing us"] <= us / 10 else ", and takes longer."),
         ]
     return lines
 
