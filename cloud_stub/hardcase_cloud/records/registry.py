@@ -25,7 +25,7 @@ OPEN = ("running", "paused")
 F0 = "f0"  # the source of labels that f0 has given
 PERSON = "person"  # and of those of people, which win in training
 MOST_AT_ONCE = 2_000  # rows that one look at audits or costs reads
-SETTLE_S = 2.0  # from the stamp of an answer until all that carry an earlier one are kept, too
+SETTLE_S = 2.0  # from the stamp of an answer or a record until all that carry an earlier one are kept, too
 ROLLOUT = "id, bundle, path, metadata, members, wish, state, machine, began, served"
 
 
@@ -324,15 +324,16 @@ class Registry:
         known = [(device, label == str(r.get("label"))) for device, label, r in audits if r.get("bundle") == bundle]
         return known, rows[-1][:4] if rows else after
 
-    def costs_since(self, bundle: str, after: float) -> tuple[list[tuple[str, float]], float]:
+    def costs_since(self, bundle: str, after: float, now: float) -> tuple[list[tuple[str, float]], float]:
         """Decisions of a bundle that came after a time, a sample if there are many: of each the device and the cost.
 
-        The second value that is returned is the next ``after``, behind the decisions of other bundles, too.
+        The second value that is returned is the next ``after``, behind the decisions of other bundles, too. Those of
+        the last ``SETTLE_S`` seconds wait, as answers do in ``audits_since``.
         """
         rows = self.database.read(
             "SELECT received, device, record FROM records WHERE kind = 'decision' AND received > ? "
-            "ORDER BY received DESC LIMIT ?",
-            (after, MOST_AT_ONCE),
+            "AND received <= ? ORDER BY received DESC LIMIT ?",
+            (after, now - SETTLE_S, MOST_AT_ONCE),
         )
         decisions = [(device, json.loads(text)) for _, device, text in reversed(rows)]
         known = [

@@ -100,7 +100,7 @@ class Serving:
             for device, agrees in audits:
                 it.audited(device, agrees)
         if "cost" in criteria:
-            costs, self._cost_after = self._registry.costs_since(it.target, self._cost_after)
+            costs, self._cost_after = self._registry.costs_since(it.target, self._cost_after, now)
             for device, cost in costs:
                 it.spent(device, cost)
 

@@ -175,9 +175,9 @@ def test_labels_are_kept_once_and_agreement_is_summed_up(database: Database) -> 
         ([], end),
         ([], end),
     )
-    assert registry.costs_since("b1", 60.0) == ([("a", 2.0)], 61.0)
-    assert registry.costs_since("b1", 61.0) == ([], 61.0)
-    assert registry.costs_since("b2", 60.0) == ([], 61.0), "decisions of other bundles are read once"
+    assert registry.costs_since("b1", 60.0, 99.0) == ([("a", 2.0)], 61.0)
+    assert registry.costs_since("b1", 61.0, 99.0) == ([], 61.0)
+    assert registry.costs_since("b2", 60.0, 99.0) == ([], 61.0), "decisions of other bundles are read once"
 
 
 def test_an_answer_that_is_kept_late_is_not_passed_over(database: Database) -> None:
@@ -190,6 +190,14 @@ def test_an_answer_that_is_kept_late_is_not_passed_over(database: Database) -> N
     registry.label([(late, "x", True)], "f0", 70.0)  # stamped before the first, and kept after it
     audits, _ = registry.audits_since("b1", start, 80.0)
     assert audits == [("a", True), ("b", True)]
+
+
+def test_a_decision_that_is_kept_late_is_not_passed_over(database: Database) -> None:
+    registry = Registry(database)
+    database.keep([decision("a", 1)], 70.5)
+    assert registry.costs_since("b1", 69.0, 71.0) == ([], 69.0), "a store that writes beside it may not be done"
+    database.keep([decision("b", 1)], 70.0)
+    assert registry.costs_since("b1", 69.0, 80.0) == ([("b", 2.0), ("a", 2.0)], 70.5)
 
 
 def test_audits_of_other_bundles_hide_none_and_none_of_one_batch_is_left_out(
@@ -215,7 +223,7 @@ def test_words_and_numbers_that_no_store_holds_stop_nobody(database: Database) -
     texts = [json.dumps({"bundle": "b1", "cost": cost}) for cost in (10**400, -1, "2", True, 3)]
     database.keep([Incoming("c", 1, k, "decision", text, "b1") for k, text in enumerate(texts, 1)], 61.0)
     assert registry.label([(row, "x", False) for row in registry.unlabelled("f0", 10)], "f0", 70.0) == 5
-    assert registry.costs_since("b1", 60.0) == ([("c", 3.0)], 61.0)
+    assert registry.costs_since("b1", 60.0, 99.0) == ([("c", 3.0)], 61.0)
     assert came_back(database, ["b1"], "", 1, ["x"]) == []
 
 
