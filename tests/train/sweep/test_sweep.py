@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from hardcase.cli import main
 from hardcase_edge.errors import InputError
 from hardcase_train.data.effort import NORMAL
+from hardcase_train.data.split import N_BLOCKS
 from hardcase_train.method import Setting
 from hardcase_train.methods import METHODS
 from hardcase_train.policy.front import Point
@@ -84,6 +85,15 @@ def test_a_rung_has_every_class_its_share_of_rows_and_never_a_test_row():
     assert set(low.problem.train.index) < set(problem.train.index)
     assert Ladder(problem).at(4).problem.train.index.tolist() == low.problem.train.index.tolist()
     assert all(p.program is None for p in run_job(Ladder(problem), Job(Setting("greedy-miser", {"gamma": 0.1}), 4)))
+
+
+def test_a_rung_of_a_stream_has_runs_of_neighbours():
+    n = 4 * N_BLOCKS * 10  # on a rung of 4, blocks of ten rows
+    problem = make_problem(3, n=n)
+    train = replace(problem.train, sequence=np.zeros(n, dtype=np.int64))
+    index = Ladder(replace(problem, train=train)).at(4).problem.train.index
+    assert len(index) == pytest.approx(n / 4, abs=10)
+    assert set(np.bincount(index // 10)) == {0, 10}
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import numpy as np
 from .problem import N_FOLDS
 
 __all__ = [
-    "CALIBRATION", "LEAST_GROUPS", "blocks", "deal", "group_folds", "random_split", "strata", "stratified",
+    "CALIBRATION", "LEAST_GROUPS", "N_BLOCKS", "blocks", "deal", "group_folds", "random_split", "strata", "stratified",
     "time_split",
 ]  # fmt: skip
 
@@ -139,6 +139,6 @@ def group_folds(group: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
     return deal(group, y, seed, [1 / N_FOLDS] * N_FOLDS, [1] * N_FOLDS)
 
 
-def blocks(n: int) -> np.ndarray:
-    """The block of each of n rows in time, (n,): neighbours are alike, so folds deal blocks of them."""
-    return np.arange(n) * N_BLOCKS // max(n, 1)
+def blocks(n: int, n_blocks: int = N_BLOCKS) -> np.ndarray:
+    """The block of each of n rows in time, (n,): neighbours are alike, so folds and samples deal blocks of them."""
+    return np.arange(n) * n_blocks // max(n, 1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..data.problem import N_FOLDS, Problem, Rows
-from ..data.split import deal, strata, stratified
+from ..data.split import N_BLOCKS, blocks, deal, strata, stratified
 from ..method import Setting
 from ..methods import METHODS
 from ..policy.front import Point
@@ -26,7 +26,7 @@ ALL = 1  # the rung of all rows
 
 @dataclass(frozen=True)
 class Job:
-    """A setting on a rung: trained on one training row in ``rung``, stratified by class, and on whole groups."""
+    """A setting on a rung: trained on one training row in ``rung``, as ``sample`` draws them."""
 
     setting: Setting
     rung: int = ALL
@@ -78,13 +78,15 @@ def settings_of(method: str, ladder: Ladder) -> list[Setting]:
 
 
 def sample(problem: Problem, rung: int) -> Problem:
-    """The problem with one training row in ``rung``, stratified by class, or whole groups."""
+    """The problem with one training row in ``rung``, stratified by class; of whole groups, or of blocks in time."""
     return replace(problem, train=problem.train.take(_is_on(rung, problem.train, problem.seed, problem.n_classes)))
 
 
 def _is_on(rung: int, train: Rows, seed: int, n_classes: int) -> np.ndarray:
     """Whether each training row is on the rung, (n_train,) bool."""
-    stratum = strata(train.y, n_classes)
-    if train.group is None or rung == ALL:
+    stratum, group = strata(train.y, n_classes), train.group
+    if group is None and train.sequence is not None:
+        group = blocks(len(train.y), N_BLOCKS * rung)
+    if group is None or rung == ALL:
         return np.asarray(stratified(stratum, seed, range(rung)) == 0)
-    return np.asarray(deal(train.group, stratum, seed, (1 / rung, 1 - 1 / rung), (N_FOLDS, 0)) == 0)
+    return np.asarray(deal(group, stratum, seed, (1 / rung, 1 - 1 / rung), (N_FOLDS, 0)) == 0)
