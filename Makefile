@@ -20,9 +20,11 @@ demo: $(READY)
 
 venv: $(READY)
 
-# Bytecode is kept: hundreds of processes would compile the packages again, and each worker the tests.
+# Bytecode is kept: hundreds of processes would compile the packages again, and each worker the tests. One more worker
+# than cores, because tests wait for brokers, processes and deadlines.
 test: $(READY) mosquitto
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist worksteal
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --dist worksteal \
+		-n $$($(BIN)/python -c "import os; print(os.cpu_count() + 1)")
 
 check: $(READY)
 	@$(BIN)/ruff check $(SOURCES)
