@@ -199,9 +199,9 @@ def test_looking_at_decisions_together_names_whom_one_by_one_names():
 
 def test_a_change_is_the_same_however_its_values_come():
     draw, whole, single = random.Random(3), Change(0.2, 0.001), Change(0.2, 0.001)
-    values = [(draw.choice([0.0, 0.25, 1.0]), mark) for mark in range(1, 200)]
-    taken = whole.see_all(values)
-    for value, mark in values:
+    values, marks = [draw.choice([0.0, 0.25, 1.0]) for _ in range(199)], list(range(1, 200))
+    noticed = whole.see_all(values, marks)
+    for value, mark in zip(values, marks, strict=True):
         single.see(value, mark)
     assert whole.to_json() == single.to_json()
-    assert (taken, whole.is_noticed) == (whole.n, True)
+    assert (noticed, whole.is_noticed) == (whole.n, True)
